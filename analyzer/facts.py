@@ -194,8 +194,8 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def measured_counters(self) -> MeasuredCounters | None:
-        """What hardware counters measured over the steps; None if they were not sampled."""
-        return find_measured_counters(self.trace, self.steps, self.gpu.device)
+        """What hardware counters measured over the steps and during some of the work; None if they were not sampled."""
+        return find_measured_counters(self.trace, self.steps, self.gpu)
 
     @cached_property
     def has_gpu(self) -> bool:

@@ -228,7 +228,7 @@ def _cut(block: Bytes, start: I8, length: I8, number_mark: bytes) -> I8:
 
 
 def _hashes(words: npt.NDArray[np.int64], start: I8, length: I8) -> npt.NDArray[np.uint64]:
-    mixed = length.astype(np.uint64) * _MIX
+    mixed: npt.NDArray[np.uint64] = length.astype(np.uint64) * _MIX
     rows = np.flatnonzero(length > 0)
     nth = 0
     while len(rows):
@@ -236,7 +236,7 @@ def _hashes(words: npt.NDArray[np.int64], start: I8, length: I8) -> npt.NDArray[
         word = words[start[rows] + nth].astype(np.int64).view(np.uint64)
         word >>= (8 * np.maximum(8 - left, 0)).astype(np.uint64)  # without the bytes behind the text
         value = (mixed[rows] ^ word) * _MIX
-        mixed[rows] = value ^ value >> np.uint64(29)
+        mixed[rows] = value ^ (value >> np.uint64(29))
         nth += 8
         rows = rows[left > 8]
     return mixed

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -12,7 +14,35 @@ from msgspec.structs import replace
 from traceopt.analyzer.tables.schema import GpuTable, MemoryTable, OpTable, RuntimeTable, SyncTable, Table
 from traceopt.analyzer.vocabulary import event_categories as cat
 
-MEMORY, FLOWS = "memory", "flows"  # tables of points in time; the other tables are named after their categories
+# Tables of points in time; the other tables are named after their categories.
+MEMORY, FLOWS, COUNTERS = "memory", "flows", "counters"
+_OF_GPU = re.compile(r"GPU (\d{1,3})\b.*")  # the process of readings of hardware counters: "GPU 0 Counters"
+_MOST_GPUS = 1_024  # a larger process id is that of a process
+_MOST_METRICS = 64  # of one reading
+
+
+class Counted(Struct, gc=False):
+    """One metric of a reading of hardware counters."""
+
+    name: str
+    device: int
+    ts: Any
+    value: float
+
+
+def counted(readings: Iterable[Any]) -> list[Counted]:
+    """The metrics of readings whose GPU is known; values that are no numbers are left out."""
+    found = []
+    for reading in readings:
+        pid, args = reading.pid, reading.args
+        gpu = _OF_GPU.fullmatch(pid) if isinstance(pid, str) else None
+        device = int(gpu[1]) if gpu else int(pid) if isinstance(pid, int | float) and 0 <= pid < _MOST_GPUS else -1
+        if device >= 0 and isinstance(args, dict):
+            for metric, value in islice(args.items(), _MOST_METRICS):
+                name = metric or reading.name
+                if isinstance(value, int | float) and not isinstance(value, bool) and isinstance(name, str):
+                    found.append(Counted(name, device, reading.ts, float(value)))
+    return found
 
 
 class Fields(Struct):
@@ -78,6 +108,10 @@ def _flows(events: Sequence[Any]) -> Fields:
     return Fields(numbers | _thread(events), flags={"finish": [e.ph == "f" for e in events]})
 
 
+def _counters(events: Sequence[Any]) -> Fields:
+    return Fields({"time": [e.ts for e in events], "device": [e.device for e in events]})
+
+
 FIELDS: dict[str, Callable[[Sequence[Any]], Fields]] = {
     cat.GPU: _gpu,
     cat.RUNTIME: _runtime,
@@ -87,4 +121,5 @@ FIELDS: dict[str, Callable[[Sequence[Any]], Fields]] = {
     cat.SYNC: _sync,
     MEMORY: _memory,
     FLOWS: _flows,
+    COUNTERS: _counters,
 }

@@ -123,6 +123,10 @@ class PhaseReading(Struct, gc=False, tag_field="ph", tag="C"):
     """A counter event: a reading of hardware counters if its category says so."""
 
     cat: str = ""
+    name: Any = ""
+    pid: Any = None
+    ts: Any = NO_TIME
+    args: Any = None
 
 
 class Ignored(Struct, gc=False):
@@ -169,9 +173,13 @@ class Point(Struct, gc=False):
 
 
 class Reading(Struct, gc=False):
-    """A reading of hardware counters; only their number is kept."""
+    """A reading of hardware counters: `args` maps a metric to its value, or "" to the value of the metric `name`."""
 
     ph: Literal["C"]
+    name: Any = ""
+    pid: Any = None
+    ts: Any = NO_TIME
+    args: Any = None
 
 
 class Arrow(Struct, gc=False):

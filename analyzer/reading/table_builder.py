@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.reading.event_fields import FIELDS, FLOWS, MEMORY
+from traceopt.analyzer.reading.event_fields import COUNTERS, FIELDS, FLOWS, MEMORY, counted
 from traceopt.analyzer.reading.event_types import (
     NO_TEXT,
     Complete,
@@ -36,6 +36,7 @@ from traceopt.analyzer.tables.schema import (
     MEMCPY,
     MEMSET,
     AnnotationTable,
+    CounterTable,
     FlowTable,
     GpuTable,
     MemoryTable,
@@ -129,14 +130,22 @@ class TableBuilder:
             elif issubclass(kind, FlowStart):
                 self._append(FLOWS, [e for e in alike if e.cat in cat.FORWARD_BACKWARD_FLOWS], {})
             elif issubclass(kind, Reading):
-                self.categories[cat.HARDWARE_COUNTERS] += len(alike)
-            elif kind is PhaseReading and (readings := sum(e.cat == cat.HARDWARE_COUNTERS for e in alike)):
-                self.categories[cat.HARDWARE_COUNTERS] += readings
+                self._readings(alike)
+            elif kind is PhaseReading:
+                self._readings([e for e in alike if e.cat == cat.HARDWARE_COUNTERS])
             elif kind is Meta:
                 named = [e for e in alike if e.name == "thread_name"]
                 self._thread_meta |= {(e.pid or 0.0, e.tid or 0.0): _meta_name(e.args) for e in named}
                 processes = [_meta_name(e.args) for e in alike if e.name == "process_name"]
                 self.categories += Counter(name for name in processes if name == cat.ASCEND_HARDWARE)
+
+    def _readings(self, events: list[Any]) -> None:
+        """Readings of hardware counters."""
+        if events:
+            self.categories[cat.HARDWARE_COUNTERS] += len(events)
+            found = counted(events)
+            names = self.names.encode([one.name for one in found], len(found))
+            self._append(COUNTERS, found, {"name": names, "value": np.array([one.value for one in found])})
 
     def _slices(self, by_type: dict[type, list[Any]]) -> dict[str, _TableEvents]:
         """The complete events, by table."""
@@ -330,6 +339,7 @@ _TABLES: dict[str, type[Any]] = {
     cat.SYNC: SyncTable,
     MEMORY: MemoryTable,
     FLOWS: FlowTable,
+    COUNTERS: CounterTable,
 }
 _ATTRIBUTES = {  # attributes of Trace
     cat.GPU: "gpu",
@@ -340,6 +350,7 @@ _ATTRIBUTES = {  # attributes of Trace
     cat.SYNC: "sync",
     MEMORY: "memory",
     FLOWS: "flows",
+    COUNTERS: "counters",
 }
 
 
@@ -350,7 +361,7 @@ def _numbered(pairs: list[tuple[int, int]]) -> tuple[list[tuple[int, int]], I4]:
 
 
 def _time_of(kind: str) -> str:
-    return "time" if kind in (MEMORY, FLOWS) else "start"
+    return "time" if kind in (MEMORY, FLOWS, COUNTERS) else "start"
 
 
 def _sorted(table: type[T], columns: dict[str, Any]) -> T:

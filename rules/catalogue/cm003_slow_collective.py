@@ -14,12 +14,14 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    Mask,
     Rule,
     hide,
     median,
     megabytes,
     ms,
     per_second,
+    percent,
     place_of_work,
     priced,
     rate_number,
@@ -37,6 +39,9 @@ class SlowCollective(Rule):
 
     Why it costs: a collective ends when the last rank arrives. If its rate is far too low, this rank waits for a late
     one (the kernel spins and looks busy), or the link or its settings are wrong.
+
+    Where hardware counters were sampled (GPU metrics of Nsight Systems), the traffic on NVLink during these collectives
+    is measured: a busy link is not reported, and the finding says if the link is idle.
 
     How to fix: compare the ranks. If the same collective starts at different times on different ranks, fix the late
     rank's own delay (data, CPU, NUMA, clocks). If all ranks start together, check the transport:
@@ -102,11 +107,15 @@ class SlowCollective(Rule):
         excess_ns = float(late.sum()) / count
         if excess_ns < self.min_share * facts.step_ns:
             return
+        used = self._link_use(facts, late > 0)
+        if used is not None and used >= self.link_share:
+            return
         rows = np.flatnonzero(late)
         yield self.finding(
             why=(
                 f"In each {ms(facts.step_ns)} step, collectives take {ms(excess_ns)} longer than their size needs at "
                 f"{self._fair(facts)}. "
+                + (f"Hardware counters measured {percent(used)} of NVLink's rate in them. " if used is not None else "")
                 + (
                     "Most of it is in small calls, so this rank waits for a late one."
                     if of_small > 0.5 * late.sum()
@@ -143,6 +152,12 @@ class SlowCollective(Rule):
         expected = self.latency_us * 1e3 + moved / rate
         return (calls.bytes >= 0) & (full >= self.slowdown * expected), expected
 
+    def _link_use(self, facts: Facts, late: Mask) -> float | None:
+        """Measured share of NVLink's rate during these collectives; None if it is not their link, or not measured."""
+        if facts.node_link is None or facts.measured_counters is None:
+            return None
+        return facts.measured_counters.nvlink_during(late)
+
     def _fair(self, facts: Facts) -> str:
         """The rate that is expected, in words."""
         link = facts.node_link
@@ -152,6 +167,9 @@ class SlowCollective(Rule):
         return f"{per_second(rate, 'GB')} (the GPU's link does {per_second(full, 'GB')} in each direction)"
 
     def passed(self, facts: Facts) -> str:
+        every = facts.gpu.is_communication
+        if (used := self._link_use(facts, every)) is not None and used >= self.link_share:
+            return f"Hardware counters measured {percent(used)} of NVLink's rate during collectives."
         rates = [rate for c in facts.collectives if (rate := c.bus_gb_per_s()) is not None]
         if not rates:
             return "No large collective is slow."

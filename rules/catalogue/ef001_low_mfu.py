@@ -107,6 +107,8 @@ class LowMfu(Rule):
             "SMs active": others.sm_active if others else None,
             "Tensor Cores active": active,
             "DRAM throughput": others.dram if others else None,
+            "NVLink throughput": others.nvlink if others else None,
+            "PCIe throughput": others.pcie if others else None,
         }
         return self.finding(
             why=(

@@ -30,6 +30,9 @@ class UnfusedElementwise(Rule):
     Why it costs: such kernels are memory-bound. Each one reads what the previous one has just written. Fused, the data
     stays in registers, and only the first read and the last write remain.
 
+    Where hardware counters were sampled (GPU metrics of Nsight Systems), the finding says how much of the memory's
+    bandwidth these kernels use, and its confidence follows from that.
+
     How to fix: let the compiler fuse them.
 
         model = torch.compile(model)
@@ -53,6 +56,8 @@ class UnfusedElementwise(Rule):
     min_share: float = threshold(0.12, "smallest time in unfused chains, as a share of the step, to report")
     low: float = threshold(0.25, "share of perfect fusion's gain, low")
     expected: float = threshold(0.5, "share of perfect fusion's gain, expected")
+    busy_memory: float = threshold(0.5, "measured DRAM throughput from which kernels are surely memory-bound")
+    idle_memory: float = threshold(0.1, "measured DRAM throughput below which kernels are hardly memory-bound")
 
     def check(self, facts: Facts) -> Findings:
         chains = facts.chains
@@ -63,13 +68,17 @@ class UnfusedElementwise(Rule):
         gain = chains.fused_gain_ns / count
         evidence = kernel_evidence(facts, chains.mask)
         title, fix = _remedy(facts)
+        counters = facts.measured_counters
+        memory = counters.dram_during(chains.mask) if counters is not None else None
         yield self.finding(
             title=title,
             why=(
                 f"Each step runs {chains.kernels / count:,.0f} pointwise, copy and norm kernels in unfused chains of "
                 f"{chains.kernels / chains.count:.1f} on average. They take {ms(time)} of each {ms(facts.step_ns)} "
                 "step."
+                + ("" if memory is None else f" Measured: they use {percent(memory)} of the memory's bandwidth.")
             ),
+            confidence=self._confidence(memory),
             saving=priced(
                 facts,
                 (self.low * gain, self.expected * gain, gain),
@@ -83,6 +92,12 @@ class UnfusedElementwise(Rule):
             locations=places(evidence),
             fix=fix,
         )
+
+    def _confidence(self, memory: float | None) -> Confidence | None:
+        """By the measured DRAM throughput; None: the rule's own."""
+        if memory is None or self.idle_memory <= memory < self.busy_memory:
+            return None
+        return "high" if memory >= self.busy_memory else "low"
 
     def _fused(self, facts: Facts, share: float) -> Changes:
         """Each chain as one kernel, with this share of perfect fusion's gain and of the dispatch time it saves."""

@@ -29,6 +29,9 @@ class LowTensorCoreUse(Rule):
     use Tensor Cores. If a kernel's name does not tell, it counts as unknown, never as unused. Memory-bound matmuls do
     not count: matrix-vector products and those with few rows, as in decoding.
 
+    Where hardware counters were sampled (GPU metrics of Nsight Systems), the measured activity of the Tensor Cores in
+    those kernels decides, not the names of the kernels.
+
     Why it costs: the data is already narrow, but the fast units sit unused. The work runs at the rate of the ordinary
     units.
 
@@ -54,6 +57,7 @@ class LowTensorCoreUse(Rule):
     requires: ClassVar[tuple[str, ...]] = ("gpu",)
 
     min_share: float = threshold(0.05, "smallest time of such kernels, as a share of the step, to report")
+    active: float = threshold(0.05, "measured activity of the Tensor Cores from which kernels count as using them")
 
     def applies(self, facts: Facts) -> str | None:
         if facts.device.arch is None or not facts.device.arch.has_tensor_cores:
@@ -69,9 +73,21 @@ class LowTensorCoreUse(Rule):
         time = facts.tensor_core_work.time_ns(work) / facts.steps.count
         if time < self.min_share * facts.step_ns:
             return
+        measured = _measured(facts, work)
+        if measured is not None and measured >= self.active:
+            return
         evidence = kernel_evidence(facts, work)
+        counted = (
+            f" Hardware counters measured the Tensor Cores active for {percent(measured)} of that time."
+            if measured is not None
+            else ""
+        )
         yield self.finding(
-            why=f"16-bit or 8-bit matmuls take {ms(time)} of each {ms(facts.step_ns)} step without Tensor Cores.",
+            why=(
+                f"16-bit or 8-bit matmuls take {ms(time)} of each {ms(facts.step_ns)} step without Tensor Cores."
+                f"{counted}"
+            ),
+            confidence=None if measured is None else "medium",
             saving=priced_work(
                 facts,
                 work,
@@ -87,10 +103,21 @@ class LowTensorCoreUse(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
+        measured = _measured(facts, _unused(facts))
+        if measured is not None and measured >= self.active:
+            return (
+                f"Hardware counters measured the Tensor Cores active for {percent(measured)} of the time of 16-bit and "
+                "8-bit matmuls whose kernels have names of others."
+            )
         narrow = facts.tensor_core_work.dtype.among(*NARROW)
         total = facts.tensor_core_work.time_ns(narrow)
         share = percent(facts.tensor_core_work.time_ns(_unused(facts)) / total if total else 0)
         return f"{share} of the 16-bit and 8-bit matmul time runs without Tensor Cores, memory-bound matmuls aside."
+
+
+def _measured(facts: Facts, work: Mask) -> float | None:
+    """Share of this work's time in which the Tensor Cores were active; None if counters did not measure it."""
+    return facts.measured_counters.tensor_active_during(work) if facts.measured_counters is not None else None
 
 
 def _unused(facts: Facts) -> Mask:

@@ -30,6 +30,8 @@ class Rate(Struct, frozen=True):
     gb_per_s: float | None
     peak_share: float | None
     limit: Literal["compute", "memory"] | None
+    dram_share: float | None = None  # the next two: measured by hardware counters
+    tensor_share: float | None = None
 
 
 class KernelRates(Struct, frozen=True, dict=True):
@@ -52,7 +54,15 @@ class KernelRates(Struct, frozen=True, dict=True):
         if accelerator is not None and gb_per_s is not None and accelerator.hbm_gb_per_s and on_device:
             shares.append((gb_per_s / accelerator.hbm_gb_per_s, "memory"))
         share, limit = max(shares, default=(None, None))
-        return Rate(tflops, gb_per_s, share, limit)
+        return Rate(tflops, gb_per_s, share, limit, *self._measured(rows))
+
+    def _measured(self, rows: npt.NDArray[np.integer]) -> tuple[float | None, float | None]:
+        counters = self.facts.measured_counters
+        if counters is None:
+            return None, None
+        work = np.zeros(len(self.facts.gpu.work), bool)
+        work[rows] = True
+        return counters.dram_during(work), counters.tensor_active_during(work)
 
     def _per_us(self, amount: F8, rows: npt.NDArray[np.integer]) -> float | None:
         duration = self.facts.gpu.work.duration[rows]

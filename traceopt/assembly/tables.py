@@ -69,6 +69,8 @@ def kernels(facts: Facts) -> list[Kernel]:
                 peak_share=_rounded(reached.peak_share),
                 label=short_name(name),
                 limit=reached.limit,
+                dram_share=_rounded(reached.dram_share),
+                tensor_share=_rounded(reached.tensor_share),
             )
         )
     return out

@@ -155,6 +155,14 @@ class Kernel(Struct, frozen=True):
             'the peak that it is nearer to: "compute", the rate of its type; "memory", the bandwidth; null: not known'
         ),
     ] = None
+    dram_share: Annotated[
+        float | None,
+        note("part of the memory's bandwidth, measured by hardware counters; null: not sampled often enough", "share"),
+    ] = None
+    tensor_share: Annotated[
+        float | None,
+        note("part of the time with Tensor Cores active, measured by hardware counters; null: as above", "share"),
+    ] = None
 
 
 class Op(Struct, frozen=True):

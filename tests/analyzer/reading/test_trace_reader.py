@@ -117,12 +117,20 @@ def test_every_category_is_counted_and_has_its_table(category: str, table: str |
 
 
 @pytest.mark.parametrize("beside", [[], [span("of the future", "x", 0, 1)]], ids=["known", "with unknown categories"])
-def test_readings_of_hardware_counters_are_counted(beside: list[Json]) -> None:
+def test_readings_of_hardware_counters_are_samples(beside: list[Json]) -> None:
     reading = {"ph": "C", "cat": "hardware_counters", "name": "sm__cycles", "pid": "GPU 0 Counters", "ts": 1}
     counters: list[Json] = [{**reading, "args": {"": 0.5}}, {**reading, "args": {"": "text"}}]
+    counters += [
+        {**reading, "pid": 1, "ts": 2, "args": {"dram": 7}},
+        {**reading, "name": 1, "args": {"": 5, "x": True}},
+    ]
     trace = read([span("kernel", "k", 0, 1), *counters, *beside])
-    assert trace.meta.categories["hardware_counters"] == 2
-    assert trace.meta.event_count == 3 + len(beside)
+    assert trace.meta.categories["hardware_counters"] == 4
+    assert [trace.names[code] for code in trace.counters.name] == ["sm__cycles", "dram"]
+    assert trace.counters.value.tolist() == [0.5, 7.0]
+    assert trace.counters.device.tolist() == [0, 1]
+    assert trace.counters.time.tolist() == [1_000, 2_000]
+    assert trace.meta.event_count == 5 + len(beside)
     assert trace.meta.lost_events == 0
 
 
