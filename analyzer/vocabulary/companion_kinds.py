@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import zlib
 from typing import Literal
 
 from msgspec import Struct
 
 START_BYTES = 4096
+_GZIP = b"\x1f\x8b"
 
 KindName = Literal["memory_snapshot", "compile_log", "flight_recorder", "gpu_samples"]
 
@@ -15,7 +17,7 @@ KindName = Literal["memory_snapshot", "compile_log", "flight_recorder", "gpu_sam
 class Kind(Struct, frozen=True):
     """`names` matches the names of the files that the search of a folder looks into, `start` their first bytes.
 
-    `of_all_ranks`: the files of all ranks only make sense together.
+    `of_all_ranks`: the files of all ranks only make sense together. `gzip`: the file may be compressed.
     """
 
     name: KindName
@@ -23,6 +25,7 @@ class Kind(Struct, frozen=True):
     names: str
     start: str
     of_all_ranks: bool = False
+    gzip: bool = False
 
 
 _PICKLE = r"\x80[\x02-\x05]"
@@ -47,8 +50,9 @@ KINDS = (
     Kind(
         "compile_log",
         "a log of torch.compile (TORCH_TRACE)",
-        names=r".*\.log",
+        names=r".*\.log(\.gz)?",
         start=r"[VIWEC]\d{4} \d\d:\d\d:\d\d\.\d+ .{0,200}?\] \{",
+        gzip=True,
     ),
     Kind(
         "gpu_samples",
@@ -66,8 +70,18 @@ def kind_named(name: str) -> bool:
 
 def kind_of(start: bytes) -> KindName | None:
     """The kind of a file with these first bytes; None if it is none that is known."""
-    searched = start[:START_BYTES]
-    return next((kind.name for kind in KINDS if re.match(kind.start.encode(), searched, re.DOTALL)), None)
+    compressed = start.startswith(_GZIP)
+    searched = _inflated(start) if compressed else start[:START_BYTES]
+    kinds = (kind for kind in KINDS if kind.gzip or not compressed)
+    return next((kind.name for kind in kinds if re.match(kind.start.encode(), searched, re.DOTALL)), None)
+
+
+def _inflated(start: bytes) -> bytes:
+    """The first bytes of a compressed file's content; empty if it is damaged."""
+    try:
+        return zlib.decompressobj(wbits=31).decompress(start, START_BYTES)
+    except zlib.error:
+        return b""
 
 
 def is_of_all_ranks(name: KindName) -> bool:

@@ -111,7 +111,7 @@ def read(files: Sequence[TraceSource], warnings: list[str]) -> GpuSamples:
         for number, line in enumerate(_lines(file)):
             try:
                 row = table(decode(line))
-            except (DecodeError, RecursionError):
+            except (DecodeError, UnicodeDecodeError, RecursionError):
                 row = {}
             if number == 0:
                 if whole(row.get("traceopt_gpu_samples")) != 1:

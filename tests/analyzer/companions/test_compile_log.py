@@ -99,6 +99,19 @@ def test_a_folder_of_logs_is_one_run_and_a_log_of_another_program_is_none(tmp_pa
     assert (known.processes, known.compilations) == (2, 10)
 
 
+def test_a_compressed_log_is_read_like_a_plain_one(tmp_path: Path) -> None:
+    for folder in (tmp_path / "plain", tmp_path / "gzip"):
+        folder.mkdir()
+    write(tmp_path / "plain", fixture("breaks"))
+    compressed = tmp_path / "gzip" / "dedicated_log_torch_trace_abc.log.gz"
+    compressed.write_bytes((FIXTURES / "breaks.log.gz").read_bytes())
+    (tmp_path / "gzip" / "other.log.gz").write_bytes(gzip.compress(b"another program"))
+    plain = traceopt.analyze(str(tmp_path / "plain")).compilation
+    assert plain is not None
+    assert traceopt.analyze(str(tmp_path / "gzip")).compilation == plain
+    assert traceopt.analyze(str(compressed)).compilation == plain
+
+
 def test_a_cut_log_is_read_up_to_the_cut(tmp_path: Path) -> None:
     whole, _ = read_text(tmp_path, fixture("breaks"))
     half, warnings = read_text(tmp_path, fixture("breaks")[: len(fixture("breaks")) // 2])
