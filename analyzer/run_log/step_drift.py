@@ -27,6 +27,9 @@ MIN_BLOCK_STEPS = 5
 EDGE_BLOCKS = 4  # fewer blocks on one side are no lasting change
 P_VALUE = 1e-3
 MIN_SPREADS = 4.0  # smallest change as a multiple of the spread of blocks (median absolute deviation, scaled)
+# A change this large between blocks that do not overlap is certain, however much neighboring blocks resemble each
+# other: random walks reach it in 1 of 1,000 series.
+ABRUPT_SPREADS = 12.0
 MAD_TO_SIGMA = 1.4826
 MIN_REPEATS = 5  # of long steps
 LONG = 1.5  # a long step as a multiple of the median
@@ -36,7 +39,8 @@ MIN_PERIODIC_SHARE = 0.8  # of the distances between long steps that are the sam
 
 class Change(Struct, frozen=True):
     """From `step` on, the median step is `after_ns`, before it `before_ns`. `data_ns` and `gc_ns` say how much of the
-    difference is waiting for data and garbage collection.
+    difference is waiting for data and garbage collection. `samples` and `sample_size` (elements of a sample) are the
+    median afterwards as a multiple of the one before; 1 if they are the same or not known.
     """
 
     step: int
@@ -44,6 +48,8 @@ class Change(Struct, frozen=True):
     after_ns: float
     data_ns: float
     gc_ns: float
+    samples: float = 1.0
+    sample_size: float = 1.0
 
 
 class Growth(Struct, frozen=True):
@@ -53,6 +59,8 @@ class Growth(Struct, frozen=True):
     after_ns: float
     data_ns: float
     gc_ns: float
+    samples: float = 1.0
+    sample_size: float = 1.0
 
 
 class Period(Struct, frozen=True):
@@ -119,7 +127,14 @@ def _change_at(blocks: F8) -> int | None:
     # The statistic grows with the square of the number of blocks, its standard deviation with the power 3/2.
     scaled = float(statistic.max()) ** 2 * _independent_share(rest)
     p_value = 2 * math.exp(-6 * scaled / (count**3 + count**2))
-    return at if p_value < P_VALUE and abs(after - before) >= MIN_SPREADS * _spread(rest) else None
+    change, spread = abs(after - before), _spread(rest)
+    abrupt = change >= ABRUPT_SPREADS * spread and _are_apart(blocks[:at], blocks[at:])
+    return at if abrupt or (p_value < P_VALUE and change >= MIN_SPREADS * spread) else None
+
+
+def _are_apart(before: F8, after: F8) -> bool:
+    """Whether no value of one side lies among those of the other."""
+    return bool(before.max() < after.min() or after.max() < before.min())
 
 
 def _split(blocks: F8, at: int) -> F8:
@@ -177,11 +192,21 @@ def _refined(values: F8, at: int) -> int:
     return min(max(split, MIN_BLOCK_STEPS), len(values) - MIN_BLOCK_STEPS)
 
 
-def _difference(ledger: Ledger, before: I8, after: I8) -> tuple[float, float, float, float]:
+def _difference(ledger: Ledger, before: I8, after: I8) -> tuple[float, float, float, float, float, float]:
     own_ns = ledger.step_ns - ledger.save_ns
     data_ns = 0.0 if ledger.fetch_ns is None else median(ledger.fetch_ns[after]) - median(ledger.fetch_ns[before])
     gc_ns = float(ledger.gc_ns[after].mean() - ledger.gc_ns[before].mean())
-    return median(own_ns[before]), median(own_ns[after]), data_ns, gc_ns
+    samples = _ratio(ledger.samples, before, after)
+    sample_size = _ratio(ledger.elements, before, after) / samples
+    return median(own_ns[before]), median(own_ns[after]), data_ns, gc_ns, samples, sample_size
+
+
+def _ratio(counts: I8 | None, before: I8, after: I8) -> float:
+    """The median afterwards as a multiple of the one before; 1 if steps without a batch are usual, or none is known."""
+    if counts is None:
+        return 1.0
+    first, last = median(counts[before]), median(counts[after])
+    return last / first if first > 0 and last > 0 else 1.0
 
 
 def _period(own_ns: F8, steps: I8) -> Period | None:

@@ -15,6 +15,7 @@ from traceopt.analyzer.tables.schema import I8
 
 SETTLED = 3  # the first steps of a run are slow and left out of medians
 MOST_LINE = 10_000_000
+MOST_ELEMENTS = 2**53  # of a step's batches
 LONG = 5  # times the usual step: then something else than training happened in a step
 MOST_LONG = 0.25  # of all steps
 FEW = 5  # fewer unrecorded steps are too few for a median
@@ -62,7 +63,8 @@ class Ledger(Struct, frozen=True, dict=True):
     """Arrays have an entry per step, from step 0 (the start of the program), in ns.
 
     `step_ns` leaves out the evaluations in the step, which take `eval_ns`. `fetch_ns` is the time in the DataLoader,
-    None if no loader was observed; `gc_ns` is the garbage collector's time, `save_ns` that of torch.save.
+    None if no loader was observed; `samples` and `elements` are those of the batches that the step fetched, None if
+    they are always the same or not known; `gc_ns` is the garbage collector's time, `save_ns` that of torch.save.
     `ended_early`: the run was stopped before its end, by --stop-after, an exception or a signal.
     `core_wait_share` is the share of the run in which the training thread was ready but no core was free;
     `core_wait_ns` is that time, and `core_wait_per_cpu` the same as a multiple of its CPU time.
@@ -84,6 +86,8 @@ class Ledger(Struct, frozen=True, dict=True):
     core_wait_per_cpu: float | None
     long_wait_ns: I8 | None  # at most so much of a long step is a wait for a core; -1: not known; None: not recorded
     ended_early: bool
+    samples: I8 | None = None
+    elements: I8 | None = None
 
     @property
     def count(self) -> int:
@@ -216,7 +220,17 @@ def read_ledger(value: object, start_up_ns: int = 0) -> Ledger | None:
         waited / max(1.0, ran) if waited is not None and ran else None,
         _long_waits(document.get("long_waits"), len(step_ns)),
         "end" in document and (document["end"] is None or table(document["end"]).get("early") is True),
+        _counts(document.get("samples"), len(step_ns)),
+        _counts(document.get("elements"), len(step_ns)),
     )
+
+
+def _counts(value: object, steps: int) -> I8 | None:
+    """A whole number for each step; None if one is missing or no such number."""
+    if not isinstance(value, list) or len(value) != steps:
+        return None
+    known = [whole(one, MOST_ELEMENTS) for one in value]
+    return None if None in known else np.array(known, np.int64)
 
 
 def _whole_run(document: Mapping[str, Any], step_ns: I8, eval_ns: I8, save_ns: I8, start_up_ns: int) -> WholeRun:

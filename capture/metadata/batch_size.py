@@ -1,9 +1,13 @@
-"""How large a batch is for the queue between a DataLoader worker and the training process."""
+"""How large a batch is: for the queue between a DataLoader worker and the training process, and for the model."""
 
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping
+from itertools import islice
 from typing import Any
+
+MOST_LOOKED_AT = 64  # parts of a batch
 
 
 def describe_batch(torch: Any, batch: Any) -> dict[str, int] | None:
@@ -18,6 +22,27 @@ def describe_batch(torch: Any, batch: Any) -> dict[str, int] | None:
     except Exception:  # whatever the script's own classes raise
         return None
     return {"tensors": census.tensors, "tensor_bytes": census.tensor_bytes, "pickled_bytes": sink.bytes}
+
+
+def samples_and_elements(torch: Any, batch: Any) -> tuple[int, int]:
+    """First dimension and number of elements of the largest tensor of a batch; zeros if it has none that is seen.
+
+    Called for every batch, so it looks only into tuples, lists and mappings, and only at their first entries.
+    """
+    largest, shape = 0, (0,)
+    waiting = [batch]
+    for _ in range(MOST_LOOKED_AT):
+        if not waiting:
+            break
+        thing = waiting.pop(0)
+        if isinstance(thing, torch.Tensor):
+            if thing.dim() and thing.numel() > largest:
+                largest, shape = thing.numel(), thing.shape
+        elif isinstance(thing, Mapping):
+            waiting += islice(thing.values(), MOST_LOOKED_AT)
+        elif isinstance(thing, (tuple, list)):
+            waiting += thing[:MOST_LOOKED_AT]
+    return int(shape[0]), int(largest)
 
 
 class _Sink:

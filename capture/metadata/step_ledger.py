@@ -40,6 +40,8 @@ class LedgerWriter:
         self.fetch_us = array("d")  # in the DataLoader: fetching batches and starting workers
         self.gc_us = array("d")
         self.eval_us = array("d")
+        self.samples = array("q")  # in the batches that the step fetched
+        self.elements = array("q")  # of the largest tensors of these batches
         self.windows: list[dict[str, Any]] = []  # the steps that had a profiler, including warm-up
         self.later_steps = 0
         self.later_us = self.later_eval_us = 0.0
@@ -58,6 +60,7 @@ class LedgerWriter:
         self._previous_us = 0.0
         self._opened = time.perf_counter()
         self._fetch_us = self._gc_us = self._save_us = 0.0
+        self._samples = self._elements = 0
         self._fetch_in_eval_us = self._gc_in_eval_us = 0.0  # since the last sign of the evaluation
         self._gc_began = 0.0
         self._in_step = True
@@ -76,11 +79,14 @@ class LedgerWriter:
             self.fetch_us.append(self._fetch_us)
             self.gc_us.append(self._gc_us)
             self.eval_us.append(eval_us)
+            self.samples.append(self._samples)
+            self.elements.append(self._elements)
         else:
             self.later_steps += 1
             self.later_us += (now - self._opened) * 1e6
             self.later_eval_us += eval_us
         self._fetch_us = self._gc_us = self._save_us = 0.0
+        self._samples = self._elements = 0
         self._in_step = False
         self._opened = now
 
@@ -120,6 +126,11 @@ class LedgerWriter:
             self._fetch_in_eval_us += seconds * 1e6
         else:
             self._fetch_us += seconds * 1e6
+
+    def got_batch(self, samples: int, elements: int) -> None:
+        if not self.evaluation.running:
+            self._samples += samples
+            self._elements += elements
 
     def evaluates(self) -> None:
         """A sign that the script evaluates."""
@@ -227,6 +238,8 @@ class LedgerWriter:
             "fetch_us": [round(us, 1) for us in self.fetch_us],
             **({"gc_us": [round(us, 1) for us in self.gc_us]} if any(self.gc_us) else {}),
             **({"eval_us": [round(us, 1) for us in self.eval_us]} if any(self.eval_us) else {}),
+            **({"samples": list(self.samples)} if len(set(self.samples[SETTLED:])) > 1 else {}),
+            **({"elements": list(self.elements)} if len(set(self.elements[SETTLED:])) > 1 else {}),
             "evaluations": self.evaluation.places.document(),
             "saved_at": self.save_places.document(),
             "long_steps": self.long_places.document(),

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..metadata.batch_size import samples_and_elements
 from ..metadata.caller_lines import call_lines
 from ..metadata.constructions import Constructions
 from ..metadata.document import of_cycle, of_run
@@ -146,6 +147,7 @@ class Recorder:
         self.ledger.fetched(seconds)
         if not ended:
             self.loaders.sized(self._torch, loader, batch)
+            self.ledger.got_batch(*samples_and_elements(self._torch, batch))
         self.loaders.fetched(loader, seconds, cpu_seconds, ended)
 
     def workers_started(self, loader: int, seconds: float, workers: Iterable[int]) -> None:

@@ -15,9 +15,9 @@ class StepDrift(Rule):
 
     Why it costs: a trace shows a few steps. A run that becomes slower after them takes longer than the trace says.
 
-    How to fix: the report says whether the difference is the wait for data, garbage collection, or neither. For data,
-    look at the loader and the storage. For the rest, compare two recordings, one from before and one from after the
-    change.
+    How to fix: the report says whether the difference is the wait for data, garbage collection, larger batches of the
+    DataLoader, or none of them. For data, look at the loader and the storage. For the rest, compare two recordings, one
+    from before and one from after the change.
 
         traceopt run --wait 1700 --warmup 3 --active 5 train.py     # before the change
         traceopt run --wait 1900 --warmup 3 --active 5 train.py     # after it
@@ -92,6 +92,13 @@ def _part(lasting: Change | Growth) -> str:
             return f"The wait for data grows by {ms(lasting.data_ns)}."
         case "gc":
             return f"Garbage collection grows by {ms(lasting.gc_ns)}."
+        case "sample size":
+            return (
+                f"A sample of the batches has {lasting.sample_size:.2g} times as many elements as before: longer "
+                "sequences, or larger inputs."
+            )
+        case "samples":
+            return f"The batches have {lasting.samples:.2g} times as many samples as before."
         case None:
             return "Neither the wait for data nor garbage collection explains it."
 
@@ -102,16 +109,25 @@ def _fix(lasting: Change | Growth) -> str:
             return "Look at what the data loader reads from then on, and at the storage."
         case "gc":
             return "Find what keeps more and more Python objects alive, or call gc.freeze() after start-up."
+        case "sample size" | "samples":
+            return "If the growth is not planned, limit the length of sequences, or batch samples of similar length."
         case None:
             return "Record one trace from the start and one from the end of the run (--wait), and compare them."
 
 
-def _main_part(lasting: Change | Growth) -> Literal["data", "gc"] | None:
-    """What makes up at least half of the difference; None if it is neither."""
+def _main_part(lasting: Change | Growth) -> Literal["data", "gc", "sample size", "samples"] | None:
+    """What makes up at least half of the difference, or what grew in the batches by at least half as much as the steps;
+    None if it is none of these.
+    """
     half_ns = (lasting.after_ns - lasting.before_ns) / 2
+    enough = 1 + half_ns / lasting.before_ns
     if lasting.data_ns >= half_ns:
         return "data"
-    return "gc" if lasting.gc_ns >= half_ns else None
+    if lasting.gc_ns >= half_ns:
+        return "gc"
+    if lasting.sample_size >= enough:
+        return "sample size"
+    return "samples" if lasting.samples >= enough else None
 
 
 def _why_periodic(period: Period) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gc
 import os
+from collections import UserDict
 from collections.abc import Iterator
+from math import prod
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from traceopt.capture.metadata import cores, environment, step_ledger
+from traceopt.capture.metadata.batch_size import samples_and_elements
 from traceopt.capture.metadata.loaders import LoaderNotes
 from traceopt.capture.metadata.step_ledger import LedgerWriter
 
@@ -46,6 +49,53 @@ def test_collections_belong_to_the_step_they_stop(ledger: LedgerWriter) -> None:
     assert (counted["collections"], counted["full_collections"]) == (2, 1)
     assert counted["us"] == pytest.approx(sum(steps_us), abs=0.2)
     assert counted["full_us"] == pytest.approx(steps_us[2], abs=0.2)
+
+
+class Tensor:
+    """What the ledger asks of a tensor."""
+
+    def __init__(self, *shape: int) -> None:
+        self.shape = shape
+
+    def dim(self) -> int:
+        return len(self.shape)
+
+    def numel(self) -> int:
+        return prod(self.shape)
+
+
+@pytest.mark.parametrize(
+    ("batch", "seen"),
+    [
+        (Tensor(8, 128), (8, 1024)),
+        ({"labels": Tensor(8), "input_ids": Tensor(8, 128)}, (8, 1024)),
+        (UserDict(input_ids=Tensor(4, 7)), (4, 28)),
+        ((Tensor(2, 3, 4), [Tensor(16), "text", None]), (2, 24)),
+        ("text", (0, 0)),
+        (Tensor(), (0, 0)),
+        ([], (0, 0)),
+    ],
+)
+def test_the_largest_tensor_of_a_batch_counts(batch: Any, seen: tuple[int, int]) -> None:
+    assert samples_and_elements(SimpleNamespace(Tensor=Tensor), batch) == seen
+
+
+def test_batches_that_lead_in_a_circle_end() -> None:
+    circle: list[Any] = [Tensor(2, 2)]
+    circle.append(circle)
+    assert samples_and_elements(SimpleNamespace(Tensor=Tensor), circle) == (2, 4)
+
+
+def test_batches_are_kept_if_their_sizes_differ(ledger: LedgerWriter) -> None:
+    for step in range(8):
+        for _ in range(2):
+            ledger.got_batch(4, 4 * (100 + step))
+        end_step(ledger)
+    ledger.evaluates()
+    ledger.got_batch(1_000, 1_000_000)
+    document = ledger.document()
+    assert document["elements"] == [8 * (100 + step) for step in range(8)]
+    assert "samples" not in document
 
 
 def test_no_collections_leave_nothing(ledger: LedgerWriter) -> None:

@@ -60,6 +60,22 @@ def test_a_planted_change_is_found_at_its_step(kind: str) -> None:
         assert 0.3 < change.after_ns / change.before_ns - 1 < 0.5
 
 
+def test_a_clear_change_in_a_short_run_is_found_despite_slow_waves() -> None:
+    """Neighboring blocks resemble each other, so the rank test alone has too few independent blocks."""
+    steps = np.arange(194)
+    waves = 0.001 * np.sin(steps / 15)
+    assert (found := drift_of(waves + (steps >= 114)).change) is not None
+    assert abs(found.step - 114) <= 3
+    assert drift_of(waves).change is None
+
+
+def test_random_walks_and_slowly_switching_steps_give_no_abrupt_change() -> None:
+    random = np.random.default_rng(5)
+    walks = [drift_of(0.01 * np.cumsum(random.normal(0, 0.1, 1_000))) for _ in range(100)]
+    switches = [drift_of(np.repeat(random.choice([0.0, 0.4], 50), 20)) for _ in range(100)]
+    assert sum(one.change is not None for one in (*walks, *switches)) <= 2
+
+
 def test_growth_is_told_from_a_change() -> None:
     random = np.random.default_rng(5)
     found = drift_of(noise("autocorrelated", 2_000, random) + np.linspace(0, 0.6, 2_000))
@@ -98,6 +114,31 @@ def test_a_wait_for_data_that_grows_is_named() -> None:
     change = drift_of(shares, fetch_us=fetch_us.tolist()).change
     assert change is not None
     assert change.data_ns == pytest.approx(0.5 * BASE_US * 1e3, rel=0.01)
+
+
+def grown(**counts: Any) -> str:
+    """What RH003 says of a run whose steps take twice as long from step 600 on, with these ratios in the batches."""
+    later = np.arange(1_000) >= 600
+    random = np.random.default_rng(11)
+    shares = noise("normal", 1_000, random) + later
+    elements = np.where(later, 64 * 512 * counts.get("elements", 1), 64 * 512) + random.integers(-64, 64, 1_000)
+    machine = of_run(0.0)
+    machine.metadata["traceopt"]["ledger"] = {
+        "step_us": (BASE_US * (1 + shares)).tolist(),
+        "samples": np.where(later, 64 * counts.get("samples", 1), 64).tolist(),
+        "elements": elements.tolist(),
+    } | counts.get("more", {})
+    return assert_finds(StepDrift, machine).why
+
+
+def test_larger_batches_are_named_if_they_grow_as_the_steps_do() -> None:
+    longer = "A sample of the batches has 2 times as many elements as before: longer sequences, or larger inputs."
+    assert grown(elements=2).endswith(longer)
+    assert grown(elements=2, samples=2).endswith("The batches have 2 times as many samples as before.")
+    unexplained = "Neither the wait for data nor garbage collection explains it."
+    assert grown(elements=1.2).endswith(unexplained)
+    for odd in ([512] * 999, ["x"] * 1_000, [-1] * 1_000, [1e400] * 1_000, {}, [0] * 1_000):
+        assert grown(elements=2, more={"elements": odd}).endswith(unexplained)
 
 
 def test_too_few_steps_are_not_judged() -> None:
