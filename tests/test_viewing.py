@@ -15,6 +15,8 @@ import pytest
 from click.testing import CliRunner
 from click.testing import Result as Outcome
 
+from fixtures.generate import generate_ranks
+from fixtures.nsight import Export
 from fixtures.real_traces import TRACES
 from traceopt.api import analyze
 from traceopt.cli import cli
@@ -166,6 +168,17 @@ def test_several_traces_are_not_one(trace: Path, tmp_path: Path) -> None:
     outcome = run("cut", tmp_path, "--step", "3", "-o", tmp_path / "step.json")
     assert outcome.exit_code == 2
     assert "holds 2 traces" in outcome.stderr
+
+
+@pytest.mark.parametrize("command", ["view", "cut"])
+def test_an_export_of_nsight_systems_is_one_line(command: str, tmp_path: Path) -> None:
+    documents = [one.document for one in generate_ranks("exposed_allreduce")]
+    path = Export(documents).write(tmp_path / "report.sqlite")
+    more = ("--step", "3", "-o", tmp_path / "step.json") if command == "cut" else ("--no-browser",)
+    outcome = run(command, path, *more)
+    assert outcome.exit_code == 2
+    assert outcome.stderr.startswith(f"traceopt: error: {path} is an export of Nsight Systems, which only")
+    assert outcome.stderr.count("\n") == 1
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.nsight.database import Database, decoded
 from traceopt.analyzer.nsight.devices import device_properties
 from traceopt.analyzer.nsight.gpu_metrics import read_metrics
@@ -43,11 +44,13 @@ from traceopt.analyzer.tables.schema import (
 from traceopt.analyzer.tables.trace import Thread, Trace, TraceMeta
 from traceopt.analyzer.vocabulary.copy_labels import copy_label
 from traceopt.analyzer.vocabulary.event_categories import HARDWARE_COUNTERS
+from traceopt.analyzer.vocabulary.os_calls import is_os_wait
 from traceopt.errors import InputError
 
 SYNCS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 CUDA_EVENTS = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
 OS_CALLS = "OSRT_API"
+_SHORTEST_OS_WAIT_NS = 100_000  # shorter waits belong to dispatch
 _FARTHEST_NS = 86_400 * 10**9  # a time or a duration beyond a day is damage, as in traces of torch.profiler
 _SPANS = (59, 60, 70, 71)  # NVTX: push to pop, start to end, and the same of NVTX text files
 _WORDS = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static", "Unknown")
@@ -93,9 +96,8 @@ class _Reader:
         self._calls()
         self._ranges()
         self._syncs()
-        for table in (OS_CALLS, CUDA_EVENTS):
-            if rows := self._database.count(table):
-                self.categories[table] = rows
+        if rows := self._database.count(CUDA_EVENTS):
+            self.categories[CUDA_EVENTS] = rows
 
     def _of_process(self, table: str) -> dict[str, tuple[int, int]]:
         """The bounds that select the rows of the process."""
@@ -177,8 +179,39 @@ class _Reader:
             "thread": self._threads(found["globalTid"]),
             "correlation": found["correlationId"],
         }
-        self._put("runtime", RuntimeTable, [columns])
-        self.categories["cuda_runtime"] = len(found["start"])
+        parts = [columns, *self._os_waits(found)]
+        self.categories["cuda_runtime"] = sum(len(part["start"]) for part in parts)
+        self._put("runtime", RuntimeTable, parts)
+
+    def _os_waits(self, cuda: dict[str, I8]) -> list[dict[str, Any]]:
+        """Long waits in the operating system of threads that call CUDA, unless a call of CUDA contains the wait, or
+        another thread calls CUDA meanwhile: autograd's thread launches the backward pass while the main thread waits.
+        """
+        found = self._numbers(OS_CALLS, "globalTid", "nameId")
+        if not found:
+            return []
+        ids = np.unique(found["nameId"])
+        waits = [key for key, text in self._database.strings(ids.tolist()).items() if is_os_wait(text)]
+        start, end = found["start"], found["start"] + found["duration"]
+        kept = (found["duration"] >= _SHORTEST_OS_WAIT_NS) & np.isin(found["nameId"], waits)
+        calls = np.sort(cuda["start"])
+        kept &= np.searchsorted(calls, start) == np.searchsorted(calls, end)
+        inside = np.zeros(len(start), bool)
+        for thread in np.unique(found["globalTid"][kept]).tolist():
+            own, rows = cuda["globalTid"] == thread, np.flatnonzero(kept & (found["globalTid"] == thread))
+            busy = union(cuda["start"][own], cuda["start"][own] + cuda["duration"][own])
+            inside[rows] = own.any() and busy.within(start[rows], end[rows]) == 0
+        rows = np.flatnonzero(inside)
+        if len(rows) < len(start):
+            self.categories[OS_CALLS] = len(start) - len(rows)
+        return [
+            {
+                "start": start[rows],
+                "duration": found["duration"][rows],
+                "name": self._named(found["nameId"][rows]),
+                "thread": self._threads(found["globalTid"][rows]),
+            }
+        ]
 
     def _ranges(self) -> None:
         """The ranges, their texts read in the order of the table, a piece at a time."""

@@ -13,6 +13,7 @@ from functools import cache
 from msgspec import Struct
 
 from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.os_calls import is_os_wait
 
 # A module's path as the profiler writes it: bare, or absolute below a library folder.
 _LIBRARY = r"^(?:.*/(?:python3[\d.]*|site-packages|dist-packages)/)?"
@@ -146,6 +147,7 @@ ACTIVITIES: tuple[Activity, ...] = (
         ),
         annotation=_pattern(r"(?i)\b(?:preprocess\w*|tokeni[sz]\w*|collate|augment\w*|decode_(?:image|video|audio))\b"),
     ),
+    Activity("os_wait", "Waiting in the operating system", runtime=is_os_wait),
     Activity("launch", "Launching GPU work", op=lambda _: True, runtime=lambda _: True),
     Activity("python", "Running Python between launches", frame=lambda _: True),
 )

@@ -36,6 +36,7 @@ PARTS: dict[str, PartStyle] = {
     "input_work": PartStyle("input", "cross", "decoding, tokenizing, transforms"),
     "host_copy": PartStyle("loader", "horizontal", "in calls that copy to the GPU"),
     "post_processing": PartStyle("input", "dots", "results turned into boxes, text, files"),
+    "os_wait": PartStyle("cpu", "vertical", "poll, sem_wait, read"),
     "host_sync": PartStyle("sync", "horizontal", "after .item(), .cpu()"),
     "logging": PartStyle("sync", "dots", "print, loggers, metric writers"),
     "checkpoint": PartStyle("sync", "vertical", ""),

@@ -32,6 +32,7 @@ LIMITS = {
     "input_work": "input-bound",
     "host_copy": "copy-bound",
     "post_processing": "bound by post-processing",
+    "os_wait": "bound by waits in the operating system",
     "launch": "launch-bound",
     "host_sync": "sync-bound",
     "logging": "logging-bound",

@@ -49,6 +49,7 @@ ADVICE = {
     "allocation": "Keep shapes the same, so that the allocator needs no memory from the driver.",
     "compile": "Mark varying dimensions as dynamic, so that nothing is recompiled.",
     "module_load": "Warm up all shapes before the loop: the first call of a kernel loads its code.",
+    "os_wait": "Find what the thread waits for: another thread or process, a lock, a file or the network.",
     "host_sync": "Read results from the GPU less often.",
     "communication": "Find the rank that is late in these steps.",
     "compute": "Compare the inputs: longer sequences or other shapes take longer. Bucket or pad them.",

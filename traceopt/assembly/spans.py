@@ -39,6 +39,7 @@ CATEGORIES = {
     "data_loading": "loader",
     "input_work": "input",
     "host_sync": "wait",
+    "os_wait": "wait",
     "communication": "comm",
     "logging": "logging",
     "checkpoint": "checkpoint",

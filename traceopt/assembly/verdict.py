@@ -29,6 +29,7 @@ _CAUSE = {
     "loader_startup": "The data loader is starting its workers.",
     "input_work": "Preprocessing outside the data loader is the bottleneck.",
     "post_processing": "Post-processing on the host is the bottleneck.",
+    "os_wait": "Waits in the operating system (other threads, processes, files) are the bottleneck.",
     "host_sync": "Host syncs are the bottleneck: each one drains the GPU's queue.",
     "logging": "Logging in the step is the bottleneck.",
     "checkpoint": "Saving checkpoints in the step is the bottleneck.",

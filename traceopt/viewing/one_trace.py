@@ -7,8 +7,13 @@ from traceopt.errors import InputError, visible
 
 
 def one_trace(path: str) -> TraceSource:
-    """Raises InputError if the path leads to no trace, or to several."""
+    """Raises InputError if the path leads to no trace, to several, or to an export of Nsight Systems."""
     sources = find_traces([path])
+    if any(source.process is not None for source in sources):
+        raise InputError(
+            f"{visible(path)} is an export of Nsight Systems, which only traceopt analyze reads. "
+            "Open its .nsys-rep in Nsight Systems (nsys-ui)"
+        )
     if len(sources) > 1:
         raise InputError(
             f"{visible(path)} holds {len(sources):,} traces; name one, such as {visible(sources[0].label)}"

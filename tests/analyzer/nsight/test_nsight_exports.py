@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import sqlite3
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -198,6 +199,57 @@ def test_flipped_bytes_end_in_a_trace_or_one_error(planted: Path, tmp_path: Path
             for source in find_sources([path]).sources:
                 if source.process is not None:
                     read(source)
+
+
+def with_os_calls(folder: Path, name: str, *, thread: int = 0) -> tuple[Path, int]:
+    """Pauses of the collector as waits in the operating system, and their number; `thread` waits instead of the main
+    one.
+    """
+    (trace,) = generate_ranks("gc_pause")
+    export = Export([trace.document])
+    calls = sorted(row[:4] for row in export.rows["CUPTI_ACTIVITY_KIND_RUNTIME"])
+    main = thread or calls[0][3]
+    pauses = 0
+    for (_, end, _, _), (following, _, _, _) in pairwise(calls):
+        if following - end > 10_000_000:
+            export.os_call(main, name, end + 1_000, following - 1_000)
+            pauses += 1
+        export.os_call(main, "poll", end, end + 5_000)
+    return export.write(folder / "os.sqlite"), pauses
+
+
+def test_waits_in_the_operating_system_are_a_cause_of_idle_time(tmp_path: Path) -> None:
+    path, pauses = with_os_calls(tmp_path, "sem_timedwait")
+    assert pauses
+    trace = read_one(path)
+    named = [trace.names[code] for code in trace.runtime.name]
+    assert (named.count("sem_timedwait"), named.count("poll")) == (pauses, 0)
+    result = analyze(str(path))
+    assert result.gpu is not None
+    assert result.gpu.idle_by_cause[0].cause == "os_wait"
+    assert "Waits in the operating system" in result.verdict
+
+
+@pytest.mark.parametrize("case", ["no wait", "another thread"])
+def test_other_calls_of_the_operating_system_are_not_used(case: str, tmp_path: Path) -> None:
+    name, thread = ("getpid", 0) if case == "no wait" else ("sem_wait", 5)
+    path, pauses = with_os_calls(tmp_path, name, thread=thread)
+    assert pauses
+    assert name not in {trace.names[code] for trace in [read_one(path)] for code in trace.runtime.name}
+
+
+def test_a_wait_while_another_thread_launches_is_not_used(tmp_path: Path) -> None:
+    path, _ = with_os_calls(tmp_path, "sem_wait")
+    with sqlite3.connect(path) as connection:
+        waits = connection.execute("SELECT start, end, globalTid FROM OSRT_API WHERE end - start > 10000000").fetchall()
+        connection.executemany(
+            "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME SELECT ?, ?, 0, ?, 1, nameId, 0 "
+            "FROM CUPTI_ACTIVITY_KIND_RUNTIME LIMIT 1",
+            [((start + end) // 2, (start + end) // 2 + 5_000, thread + 1) for start, end, thread in waits],
+        )
+    connection.close()
+    trace = read_one(path)
+    assert "sem_wait" not in {trace.names[code] for code in trace.runtime.name}
 
 
 METRICS = {
