@@ -121,10 +121,13 @@ class TablePages:
         payload, record = _varints(block, cell)
         rowid, record = _varints(block, record)
         whole = payload <= self._usable - 35
+        size = record - cell + np.where(whole, payload, (self._usable - 12) * 32 // 255 - 23)  # the least of a long row
+        if (payload < 1).any() or (np.bincount(cell // self._page_bytes, size) > self._page_bytes).any():
+            raise UnusualTableError  # rows that overlap could fill the memory
         long_rows = rowid[~whole].tolist()
         payload, record = payload[whole], record[whole]
         end = record + payload
-        if (payload < 1).any() or (end > len(block) - _PADDING).any():
+        if (end > len(block) - _PADDING).any():
             raise UnusualTableError
         header, place = _varints(block, record)
         types_end = value = record + header
@@ -160,7 +163,10 @@ class TablePages:
         nth = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
         page = np.repeat(page, count)
         pointer = page + 8 + 2 * nth
-        return np.asarray(page + block[pointer].astype(np.int64) * 256 + block[pointer + 1])
+        place = block[pointer].astype(np.int64) * 256 + block[pointer + 1]
+        if (place >= self._page_bytes).any():
+            raise UnusualTableError
+        return np.asarray(page + place)
 
 
 def _words(block: Bytes) -> npt.NDArray[np.int64]:

@@ -175,6 +175,16 @@ def test_pages_that_lead_in_a_circle_are_unusual(tmp_path: Path) -> None:
         list(TablePages(io.BytesIO(data)).read(2, [0]))
 
 
+def test_rows_that_overlap_are_unusual(tmp_path: Path) -> None:
+    data = bytearray(written(tmp_path / "t.sqlite", [(i, i, "text", i) for i in range(20)]).read_bytes())
+    page = memoryview(data)[4096:8192]
+    assert page[0] == 13
+    page[3:5] = (1_500).to_bytes(2, "big")
+    page[8:3_008] = bytes(page[8:10]) * 1_500  # all rows are the first one
+    with pytest.raises(UnusualTableError):
+        list(TablePages(io.BytesIO(data)).read(2, [0]))
+
+
 def test_a_table_without_rows_and_one_that_is_missing(tmp_path: Path) -> None:
     path = written(tmp_path / "t.sqlite", [])
     with opened(str(path), "file") as database:
