@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.arrays.intervals import union
-from traceopt.analyzer.nsight.database import Database, decoded
+from traceopt.analyzer.nsight.codes import Codes
+from traceopt.analyzer.nsight.database import Database
 from traceopt.analyzer.nsight.devices import device_properties
+from traceopt.analyzer.nsight.event_tables import EventTables
 from traceopt.analyzer.nsight.gpu_metrics import read_metrics
+from traceopt.analyzer.nsight.os_waits import waits_of_launching_threads
 from traceopt.analyzer.nsight.processes import (
     CALLS,
     COPIES,
@@ -23,8 +24,8 @@ from traceopt.analyzer.nsight.processes import (
     NsightProcess,
     session_start,
 )
-from traceopt.analyzer.nsight.ranges import Range, call_name, kernel_name, read_range
-from traceopt.analyzer.nsight.table_pages import Texts
+from traceopt.analyzer.nsight.range_meanings import RangeMeanings
+from traceopt.analyzer.nsight.ranges import call_name, kernel_name
 from traceopt.analyzer.tables.schema import (
     I8,
     KERNEL,
@@ -33,13 +34,11 @@ from traceopt.analyzer.tables.schema import (
     AnnotationTable,
     FlowTable,
     GpuTable,
-    Mask,
     MemoryTable,
     OpTable,
     PythonTable,
     RuntimeTable,
     SyncTable,
-    Table,
 )
 from traceopt.analyzer.tables.trace import Thread, Trace, TraceMeta
 from traceopt.analyzer.vocabulary.copy_labels import copy_label
@@ -50,46 +49,23 @@ from traceopt.errors import InputError
 SYNCS = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
 CUDA_EVENTS = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
 OS_CALLS = "OSRT_API"
-_SHORTEST_OS_WAIT_NS = 100_000  # shorter waits belong to dispatch
-_FARTHEST_NS = 86_400 * 10**9  # a time or a duration beyond a day is damage, as in traces of torch.profiler
 _SPANS = (59, 60, 70, 71)  # NVTX: push to pop, start to end, and the same of NVTX text files
 _WORDS = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static", "Unknown")
 _UNIFIED = {11: "HtoD", 12: "DtoH", 13: "DtoD"}  # copies of unified memory
 _SYNC_NAMES = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 _OPERATOR_NUMBER = b", op_id = "
-_NO_NAME = "(no name)"
-_MOST_KEPT = 100_000  # texts of ranges whose meaning is remembered
 _GRAPH_NAME = "CUDA graph (recorded as a whole)"
-
-
-class _Codes:
-    """Numbers texts in the order in which they first appear."""
-
-    def __init__(self) -> None:
-        self._codes: dict[str, int] = {}
-
-    def of(self, text: str) -> int:
-        return self._codes.setdefault(text, len(self._codes))
-
-    def of_ids(self, ids: I8, names: Sequence[str], distinct: I8) -> npt.NDArray[np.int32]:
-        """Codes of rows whose ids are among the sorted `distinct` ones, which have these names."""
-        codes = np.array([self.of(name) for name in names], np.int32)
-        return codes[np.searchsorted(distinct, ids)] if len(ids) else np.empty(0, np.int32)
-
-    def values(self) -> list[str]:
-        return list(self._codes)
 
 
 class _Reader:
     def __init__(self, database: Database, process: NsightProcess) -> None:
         self._database = database
         self._process = process
-        self._names, self._texts = _Codes(), _Codes()
+        self._names, self._texts = Codes(), Codes()
         self.categories: dict[str, int] = {}
-        self.lost = 0
-        self.tables: dict[str, tuple[type[Table], dict[str, Any]]] = {}
+        self.tables = EventTables()
         self._global_threads: dict[int, int] = {}
-        self._codes_of_ranges: dict[bytes, tuple[int, int, int, int]] = {}
+        self._meanings = RangeMeanings(database, self._names, self._texts)
 
     def read(self) -> None:
         self._gpu()
@@ -114,8 +90,7 @@ class _Reader:
             return {}
         found = self._database.numbers(table, ("start", "end", *columns), self._of_process(table))
         start, end = found["start"], found.pop("end")
-        valid = _valid(start, end)
-        self.lost += int(len(valid) - valid.sum())
+        valid = self.tables.are_valid(start, end)
         found["duration"] = end - start
         return found if valid.all() else {name: values[valid] for name, values in found.items()}
 
@@ -152,7 +127,7 @@ class _Reader:
             if len(part["start"]):
                 category = kinds_of[part["kind"]]
                 self.categories[category] = self.categories.get(category, 0) + len(part["start"])
-        self._put("gpu", GpuTable, parts)
+        self.tables.put("gpu", GpuTable, parts)
 
     def _work(self, found: dict[str, I8], kind: int, name: Any, **more: Any) -> dict[str, Any]:
         return {
@@ -181,27 +156,17 @@ class _Reader:
         }
         parts = [columns, *self._os_waits(found)]
         self.categories["cuda_runtime"] = sum(len(part["start"]) for part in parts)
-        self._put("runtime", RuntimeTable, parts)
+        self.tables.put("runtime", RuntimeTable, parts)
 
     def _os_waits(self, cuda: dict[str, I8]) -> list[dict[str, Any]]:
-        """Long waits in the operating system of threads that call CUDA, unless a call of CUDA contains the wait, or
-        another thread calls CUDA meanwhile: autograd's thread launches the backward pass while the main thread waits.
-        """
+        """Long waits in the operating system, as further calls."""
         found = self._numbers(OS_CALLS, "globalTid", "nameId")
         if not found:
             return []
         ids = np.unique(found["nameId"])
         waits = [key for key, text in self._database.strings(ids.tolist()).items() if is_os_wait(text)]
-        start, end = found["start"], found["start"] + found["duration"]
-        kept = (found["duration"] >= _SHORTEST_OS_WAIT_NS) & np.isin(found["nameId"], waits)
-        calls = np.sort(cuda["start"])
-        kept &= np.searchsorted(calls, start) == np.searchsorted(calls, end)
-        inside = np.zeros(len(start), bool)
-        for thread in np.unique(found["globalTid"][kept]).tolist():
-            own, rows = cuda["globalTid"] == thread, np.flatnonzero(kept & (found["globalTid"] == thread))
-            busy = union(cuda["start"][own], cuda["start"][own] + cuda["duration"][own])
-            inside[rows] = own.any() and busy.within(start[rows], end[rows]) == 0
-        rows = np.flatnonzero(inside)
+        rows = waits_of_launching_threads(found, cuda, waits)
+        start = found["start"]
         if len(rows) < len(start):
             self.categories[OS_CALLS] = len(start) - len(rows)
         return [
@@ -225,9 +190,8 @@ class _Reader:
         for piece, texts in database.numbers_and_text(RANGES, columns, "text", _OPERATOR_NUMBER, of_process):
             rows = np.flatnonzero(np.isin(piece[4], _SPANS) & (piece[1] != -1))
             start, end, threads, registered = piece[:4, rows]
-            name, is_operator, dims, sequence = self._meanings(texts, texts.index[rows], registered).T
-            valid = _valid(start, end)
-            self.lost += int(len(valid) - valid.sum())
+            name, is_operator, dims, sequence = self._meanings.of(texts, texts.index[rows], registered).T
+            valid = self.tables.are_valid(start, end)
             thread = self._threads(threads)
             for kept, parts in ((is_operator == 1, operators), (is_operator == 0, annotations)):
                 of = np.flatnonzero(kept & valid)
@@ -239,37 +203,7 @@ class _Reader:
         ):
             if rows_found := sum(len(part["start"]) for part in parts):
                 self.categories[category] = rows_found
-            self._put(attribute, table, parts)
-
-    def _meanings(self, texts: Texts, index: I8, registered: I8) -> npt.NDArray[np.int32]:
-        """Of each range: code of its name, whether it is an operator, code of the shapes, sequence number. Its text is
-        `texts.distinct[index]`, or the registered one if `index` is -1.
-        """
-        used = np.unique(index)
-        of_text = np.empty((len(texts.distinct) + 1, 4), np.int32)  # the last row: no text
-        for place in used.tolist():
-            of_text[place] = self._range_codes(texts.distinct[place] if place >= 0 else _NO_NAME.encode())
-        found = of_text[index]
-        rows = np.flatnonzero((index < 0) & (registered >= 0))
-        ids, place = np.unique(registered[rows], return_inverse=True)
-        strings = self._database.strings(ids.tolist())
-        if len(rows):
-            of_id = [self._range_codes(strings.get(key, _NO_NAME).encode()) for key in ids.tolist()]
-            found[rows] = np.array(of_id, np.int32)[place.reshape(-1)]
-        return found
-
-    def _range_codes(self, text: bytes) -> tuple[int, int, int, int]:
-        codes = self._codes_of_ranges.get(text)
-        if codes is None:
-            codes = self._new_range(decoded(text))
-            if len(self._codes_of_ranges) < _MOST_KEPT:
-                self._codes_of_ranges[text] = codes
-        return codes
-
-    def _new_range(self, text: str) -> tuple[int, int, int, int]:
-        one: Range = read_range(text)
-        dims = self._texts.of(one.dims) if one.dims else -1
-        return self._names.of(one.name), int(one.is_operator), dims, one.sequence
+            self.tables.put(attribute, table, parts)
 
     def _syncs(self) -> None:
         found = self._numbers(SYNCS, "deviceId", "streamId", "correlationId", "syncType", "eventId", "eventSyncId")
@@ -290,7 +224,7 @@ class _Reader:
             "awaited_stream": stream,
             "event_record": record,
         }
-        self._put("sync", SyncTable, [{name: values[known] for name, values in columns.items()}])
+        self.tables.put("sync", SyncTable, [{name: values[known] for name, values in columns.items()}])
         self.categories["cuda_sync"] = int(known.sum())
 
     def _recorded_events(self, sync_ids: I8) -> tuple[I8, I8]:
@@ -313,52 +247,6 @@ class _Reader:
         codes = [self._global_threads.setdefault(one, len(self._global_threads)) for one in distinct.tolist()]
         return np.array(codes, np.int32)[inverse.reshape(-1)]
 
-    def _put(self, attribute: str, table: type[Table], parts: Sequence[dict[str, Any]]) -> None:
-        """Keeps the rows of several parts as columns; a column that a part lacks is -1, a number fills its column."""
-        columns: dict[str, Any] = {}
-        for name, dtype in table.SCHEMA.items():
-            base, _, width = dtype.partition("x")
-            count = sum(len(part["start"]) for part in parts)
-            shape = (count, int(width)) if width else (count,)
-            if base != "u1" and not any(
-                isinstance(part.get(name, -1), np.ndarray) or part.get(name, -1) != -1 for part in parts
-            ):
-                columns[name] = np.broadcast_to(np.array(-1, base), shape)  # takes no memory
-                continue
-            columns[name] = np.empty(shape, base)
-            row = 0
-            for part in parts:
-                end = row + len(part["start"])
-                columns[name][row:end] = _fitting(part.get(name, -1), base)
-                row = end
-            for part in parts:
-                if name != "start":
-                    part.pop(name, None)
-        self.tables[attribute] = (table, columns)
-
-    def finish(self) -> tuple[dict[str, Any], int]:
-        """The tables, sorted by time and counted from the first event, and the time of that event."""
-        starts = [columns["start"] for _, columns in self.tables.values() if len(columns["start"])]
-        if not starts:
-            return {}, 0
-        middle = int(np.median(np.concatenate([start[:: max(1, len(start) // 10_000)] for start in starts])))
-        origin = min(int(near.min()) for start in starts if len(near := start[np.abs(start - middle) < _FARTHEST_NS]))
-        finished: dict[str, Any] = {}
-        for attribute, (table, columns) in self.tables.items():
-            start = columns["start"]
-            near = np.abs(start - middle) < _FARTHEST_NS
-            self.lost += int(len(near) - near.sum())
-            order = np.lexsort((-columns["duration"], start)).astype(np.int32)  # of two that begin together: the outer
-            order = order[near[order]]
-            for name, values in columns.items():
-                if values.strides[0]:
-                    columns[name] = values[order]
-                else:
-                    columns[name] = values[: len(order)]
-            columns["start"] -= origin
-            finished[attribute] = table(**columns)
-        return finished, origin
-
     def threads(self) -> list[Thread]:
         rows = self._database.records("ThreadNames", ("globalTid", "nameId"), ())
         ids = {row["globalTid"]: row["nameId"] for row in rows if row["globalTid"] in self._global_threads}
@@ -378,21 +266,6 @@ class _Reader:
 
     def texts(self) -> list[str]:
         return self._texts.values()
-
-
-def _valid(start: I8, end: I8) -> Mask:
-    """Times that no damaged file would give."""
-    return (start >= 0) & (start < 2**62) & (end >= start) & (end < 2**62) & (end - start < _FARTHEST_NS)
-
-
-def _fitting(values: npt.NDArray[Any] | int, base: str) -> npt.NDArray[Any] | int:
-    """Numbers that fit this integer type; -1 for others."""
-    if isinstance(values, int) or not len(values) or values.dtype == base:
-        return values
-    limits = np.iinfo(base)
-    if values.min() >= limits.min and values.max() <= limits.max:
-        return values
-    return np.where((values >= limits.min) & (values <= limits.max), values, -1)
 
 
 def _memory(kind: int) -> str:
@@ -419,7 +292,7 @@ def read_process(
     """The trace of one process. Raises InputError if it has no events."""
     reader = _Reader(database, process)
     reader.read()
-    tables, origin = reader.finish()
+    tables, origin = reader.tables.finish()
     if not sum(len(table) for table in tables.values()):
         raise InputError(f"{path} has no events of CUDA or NVTX. Record with nsys profile --trace=cuda,nvtx,osrt.")
     duration_ns = max(int(table.end.max()) for table in tables.values() if len(table))
@@ -446,7 +319,7 @@ def read_process(
             event_count=sum(reader.categories.values()),
             byte_count=byte_count,
             sha256=sha256,
-            lost_events=reader.lost,
+            lost_events=reader.tables.lost,
             repaired_events=0,
             damage=None,
             recorded_index_share=None,
