@@ -106,10 +106,10 @@ def test_a_compressed_log_is_read_like_a_plain_one(tmp_path: Path) -> None:
     compressed = tmp_path / "gzip" / "dedicated_log_torch_trace_abc.log.gz"
     compressed.write_bytes((FIXTURES / "breaks.log.gz").read_bytes())
     (tmp_path / "gzip" / "other.log.gz").write_bytes(gzip.compress(b"another program"))
-    plain = traceopt.analyze(str(tmp_path / "plain")).compilation
+    plain = traceopt.analyze(str(tmp_path / "plain")).torch_compile
     assert plain is not None
-    assert traceopt.analyze(str(tmp_path / "gzip")).compilation == plain
-    assert traceopt.analyze(str(compressed)).compilation == plain
+    assert traceopt.analyze(str(tmp_path / "gzip")).torch_compile == plain
+    assert traceopt.analyze(str(compressed)).torch_compile == plain
 
 
 def test_a_cut_log_is_read_up_to_the_cut(tmp_path: Path) -> None:
