@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import (
-    Confidence,
     Facts,
     Findings,
     Fix,
@@ -55,14 +52,14 @@ class UnfusedAttentionRule(Rule):
     Sources: Dao et al., "FlashAttention" (2022); PyTorch documentation of scaled_dot_product_attention.
     """
 
-    code: ClassVar[str] = "AT001"
-    name: ClassVar[str] = "unfused-attention"
-    title: ClassVar[str] = "Use fused attention (scaled_dot_product_attention)"
-    family: ClassVar[str] = "attention"
-    effort: ClassVar[str] = "A few lines"
-    risk: ClassVar[str] = "Changes rounding"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("work",)
+    code = "AT001"
+    name = "unfused-attention"
+    title = "Use fused attention (scaled_dot_product_attention)"
+    family = "attention"
+    effort = "A few lines"
+    risk = "Changes rounding"
+    confidence = "medium"
+    requires = ("work",)
 
     min_share: float = threshold(0.02, "smallest time of unfused attention, as a share of the step, to report")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
@@ -10,7 +10,6 @@ from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.work.attention import SDPA
 from traceopt.rules import (
     OP,
-    Confidence,
     Evidence,
     Facts,
     Findings,
@@ -57,14 +56,14 @@ class SdpaMathFallback(Rule):
     Sources: PyTorch documentation of scaled_dot_product_attention and torch.nn.attention.
     """
 
-    code: ClassVar[str] = "AT002"
-    name: ClassVar[str] = "sdpa-math-fallback"
-    title: ClassVar[str] = "Let scaled_dot_product_attention use a fused kernel"
-    family: ClassVar[str] = "attention"
-    effort: ClassVar[str] = "One line"
-    risk: ClassVar[str] = "Changes rounding"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "ops")
+    code = "AT002"
+    name = "sdpa-math-fallback"
+    title = "Let scaled_dot_product_attention use a fused kernel"
+    family = "attention"
+    effort = "One line"
+    risk = "Changes rounding"
+    confidence = "medium"
+    requires = ("gpu", "launches", "ops")
 
     min_share: float = threshold(0.02, "smallest time of the math backend, as a share of the step, to report")
 

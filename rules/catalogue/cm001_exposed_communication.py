@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from traceopt.analyzer.communication.serialized import SerializedKinds
 from traceopt.rules import (
     Changes,
-    Confidence,
     Evidence,
     Facts,
     Findings,
@@ -71,12 +68,12 @@ class ExposedCommunication(Rule):
     Sources: Li et al., "PyTorch Distributed" (VLDB 2020); definitions of communication overlap in HTA.
     """
 
-    code: ClassVar[str] = "CM001"
-    name: ClassVar[str] = "exposed-communication"
-    title: ClassVar[str] = "Overlap communication with compute"
-    family: ClassVar[str] = "communication"
-    effort: ClassVar[str] = "Some tuning"
-    confidence: ClassVar[Confidence] = "medium"
+    code = "CM001"
+    name = "exposed-communication"
+    title = "Overlap communication with compute"
+    family = "communication"
+    effort = "Some tuning"
+    confidence = "medium"
 
     min_share: float = threshold(0.03, "smallest exposed time, as a share of the step, to report")
     low: float = threshold(0.2, "share of the time that overlap could hide that it does hide, low")

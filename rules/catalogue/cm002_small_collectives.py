@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from traceopt.analyzer.communication.collectives import CollectiveCalls
 from traceopt.rules import (
     Changes,
-    Confidence,
     Evidence,
     Facts,
     Findings,
@@ -55,11 +52,11 @@ class SmallCollectives(Rule):
     Sources: NCCL documentation, "Group Calls"; Li et al., "PyTorch Distributed" (VLDB 2020), gradient bucketing.
     """
 
-    code: ClassVar[str] = "CM002"
-    name: ClassVar[str] = "small-collectives"
-    title: ClassVar[str] = "Coalesce small collectives into one"
-    family: ClassVar[str] = "communication"
-    confidence: ClassVar[Confidence] = "medium"
+    code = "CM002"
+    name = "small-collectives"
+    title = "Coalesce small collectives into one"
+    family = "communication"
+    confidence = "medium"
 
     min_share: float = threshold(0.01, "smallest exposed and host time of small collectives, as a share of the step")
     min_calls: int = threshold(30, "fewest calls of one kind per step")

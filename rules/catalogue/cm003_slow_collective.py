@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.communication.collectives import CollectiveCalls
 from traceopt.rules import (
-    Confidence,
     Evidence,
     Facts,
     Findings,
@@ -56,13 +53,13 @@ class SlowCollective(Rule):
     Sources: NCCL tests, "Performance reported by NCCL tests" (bus bandwidth); data sheets (docs/devices.md).
     """
 
-    code: ClassVar[str] = "CM003"
-    name: ClassVar[str] = "slow-collective"
-    title: ClassVar[str] = "Find the late rank or the slow link"
-    family: ClassVar[str] = "communication"
-    effort: ClassVar[str] = "Some investigation"
-    confidence: ClassVar[Confidence] = "low"
-    requires: ClassVar[tuple[str, ...]] = ("gpu",)
+    code = "CM003"
+    name = "slow-collective"
+    title = "Find the late rank or the slow link"
+    family = "communication"
+    effort = "Some investigation"
+    confidence = "low"
+    requires = ("gpu",)
 
     min_share: float = threshold(0.03, "smallest exposed excess, as a share of the step, to report")
     link_share: float = threshold(0.5, "share of the node's link, in one direction, that a large collective reaches")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 
@@ -64,11 +63,11 @@ class StragglerRank(RunRule):
     operations.
     """
 
-    code: ClassVar[str] = "CM004"
-    name: ClassVar[str] = "straggler-rank"
-    title: ClassVar[str] = "Fix the straggler"
-    family: ClassVar[str] = "communication"
-    effort: ClassVar[str] = "Depends on the cause"
+    code = "CM004"
+    name = "straggler-rank"
+    title = "Fix the straggler"
+    family = "communication"
+    effort = "Depends on the cause"
 
     min_share: float = threshold(0.03, "smallest wait for the straggler, as a share of the step, to report")
     min_blame: float = threshold(0.6, "share of all waiting for late ranks that one rank must cause")

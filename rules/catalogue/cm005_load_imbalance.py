@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import numpy as np
 
@@ -48,11 +47,11 @@ class LoadImbalance(RunRule):
     Sources: TorchRec documentation, sharding planner; Rajbhandari et al., "DeepSpeed-MoE" (2022).
     """
 
-    code: ClassVar[str] = "CM005"
-    name: ClassVar[str] = "load-imbalance"
-    title: ClassVar[str] = "Give all ranks the same amount of work"
-    family: ClassVar[str] = "communication"
-    effort: ClassVar[str] = "A new sampler or a different sharding"
+    code = "CM005"
+    name = "load-imbalance"
+    title = "Give all ranks the same amount of work"
+    family = "communication"
+    effort = "A new sampler or a different sharding"
 
     min_share: float = threshold(0.03, "smallest excess over the mean rank, as a share of the step, to report")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import (
     ANNOTATION,
     I8,
@@ -50,12 +48,12 @@ class SyncEveryMicroStep(Rule):
     Sources: PyTorch documentation of DistributedDataParallel.no_sync.
     """
 
-    code: ClassVar[str] = "CM006"
-    name: ClassVar[str] = "sync-every-micro-step"
-    title: ClassVar[str] = "Reduce gradients in the last micro-step only"
-    family: ClassVar[str] = "communication"
-    effort: ClassVar[str] = "Two lines"
-    requires: ClassVar[tuple[str, ...]] = ("work", "launches", "ops")
+    code = "CM006"
+    name = "sync-every-micro-step"
+    title = "Reduce gradients in the last micro-step only"
+    family = "communication"
+    effort = "Two lines"
+    requires = ("work", "launches", "ops")
 
     min_share: float = threshold(
         0.01, "smallest exposed time of redundant reductions, as a share of the step, to report"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from traceopt.rules import (
@@ -50,13 +48,13 @@ class DdpBufferBroadcast(Rule):
     Sources: PyTorch documentation of DistributedDataParallel, argument broadcast_buffers.
     """
 
-    code: ClassVar[str] = "CM007"
-    name: ClassVar[str] = "ddp-buffer-broadcast"
-    title: ClassVar[str] = "Stop broadcasting buffers every forward pass"
-    family: ClassVar[str] = "communication"
-    effort: ClassVar[str] = "One argument"
-    risk: ClassVar[str] = "Ranks keep their own statistics"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "ops")
+    code = "CM007"
+    name = "ddp-buffer-broadcast"
+    title = "Stop broadcasting buffers every forward pass"
+    family = "communication"
+    effort = "One argument"
+    risk = "Ranks keep their own statistics"
+    requires = ("gpu", "launches", "ops")
 
     min_share: float = threshold(0.01, "smallest saving, as a share of the step, to report")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
 
 import numpy as np
 
@@ -12,7 +11,6 @@ from traceopt.rules import (
     I8,
     OP,
     PYTHON,
-    Confidence,
     Facts,
     Findings,
     Fix,
@@ -60,14 +58,14 @@ class DataParallelModule(Rule):
     Sources: PyTorch documentation of DataParallel ("It is recommended to use DistributedDataParallel").
     """
 
-    code: ClassVar[str] = "CM008"
-    name: ClassVar[str] = "data-parallel-module"
-    title: ClassVar[str] = "Replace DataParallel with DistributedDataParallel"
-    family: ClassVar[str] = "communication"
-    effort: ClassVar[str] = "A dozen lines and a new launcher"
-    risk: ClassVar[str] = "batch_size is then per GPU"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
+    code = "CM008"
+    name = "data-parallel-module"
+    title = "Replace DataParallel with DistributedDataParallel"
+    family = "communication"
+    effort = "A dozen lines and a new launcher"
+    risk = "batch_size is then per GPU"
+    confidence = "medium"
+    requires = ("gpu", "launches")
 
     min_share: float = threshold(0.01, "smallest saving, as a share of the step, to state one")
 

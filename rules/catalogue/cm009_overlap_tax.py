@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from traceopt.analyzer.communication.overlap_slowdown import OverlappedKernel
 from traceopt.rules import (
     Changes,
-    Confidence,
     Evidence,
     Facts,
     Findings,
@@ -48,13 +45,13 @@ class OverlapTax(Rule):
     Distributed Deep Learning Training Platforms" (2021).
     """
 
-    code: ClassVar[str] = "CM009"
-    name: ClassVar[str] = "overlap-tax"
-    title: ClassVar[str] = "Leave more of the GPU to overlapped kernels"
-    family: ClassVar[str] = "communication"
-    effort: ClassVar[str] = "One environment variable, then measure"
-    confidence: ClassVar[Confidence] = "low"
-    requires: ClassVar[tuple[str, ...]] = ("gpu",)
+    code = "CM009"
+    name = "overlap-tax"
+    title = "Leave more of the GPU to overlapped kernels"
+    family = "communication"
+    effort = "One environment variable, then measure"
+    confidence = "low"
+    requires = ("gpu",)
 
     min_share: float = threshold(0.03, "smallest extra time, as a share of the step, to report")
     min_runs: int = threshold(3, "fewest runs of a kernel with, and without, a collective needed to compare them")

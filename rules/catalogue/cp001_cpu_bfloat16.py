@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.analyzer.work.cpu_work import CpuOperator
-from traceopt.rules import Confidence, Facts, Findings, Fix, Price, Rule, ms, percent, places, threshold
+from traceopt.rules import Facts, Findings, Fix, Price, Rule, ms, percent, places, threshold
 from traceopt.rules.savings.cpu_operators import faster_operators, operator_evidence, operators_ns
 
 AUTOCAST = 'with torch.autocast("cpu", dtype=torch.bfloat16):\n    loss = model(inputs, labels)'
@@ -35,14 +33,14 @@ class CpuBfloat16(Rule):
     Architectures Optimization Reference Manual", chapter on AMX.
     """
 
-    code: ClassVar[str] = "CP001"
-    name: ClassVar[str] = "cpu-bfloat16"
-    title: ClassVar[str] = "Use bfloat16 for matmuls on the CPU"
-    family: ClassVar[str] = "CPU runs"
-    effort: ClassVar[str] = "One line, then testing"
-    risk: ClassVar[str] = "Changes rounding"
-    confidence: ClassVar[Confidence] = "low"  # the shares below were seen on two models of one CPU
-    requires: ClassVar[tuple[str, ...]] = ("work", "shapes", "settings")
+    code = "CP001"
+    name = "cpu-bfloat16"
+    title = "Use bfloat16 for matmuls on the CPU"
+    family = "CPU runs"
+    effort = "One line, then testing"
+    risk = "Changes rounding"
+    confidence = "low"  # the shares below were seen on two models of one CPU
+    requires = ("work", "shapes", "settings")
 
     min_share: float = threshold(0.10, "smallest time of FP32 matmuls, as a share of the step, to report")
     min_peak_share: float = threshold(0.3, "smallest share of the FP32 peak of a matmul that may become faster")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from traceopt.rules import Confidence, Evidence, Facts, Findings, Fix, Rule, ms, percent, threshold, us
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, ms, percent, threshold, us
 from traceopt.rules.savings.cpu_operators import faster_operators, operators_ns
 
 MOST_WAIT = 0.03  # of the run: with a longer wait for a core, other programs use the cores that seem free
@@ -30,13 +28,13 @@ class UnusedCores(Rule):
     OMP_NUM_THREADS.
     """
 
-    code: ClassVar[str] = "CP002"
-    name: ClassVar[str] = "unused-cores"
-    title: ClassVar[str] = "Use all cores for operators"
-    family: ClassVar[str] = "CPU runs"
-    effort: ClassVar[str] = "One variable"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("work", "shapes", "settings")
+    code = "CP002"
+    name = "unused-cores"
+    title = "Use all cores for operators"
+    family = "CPU runs"
+    effort = "One variable"
+    confidence = "medium"
+    requires = ("work", "shapes", "settings")
 
     min_share: float = threshold(0.2, "smallest time of matmuls and convolutions, as a share of the step, to report")
     min_factor: float = threshold(2.0, "smallest number of cores per thread to report")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from traceopt.rules import Confidence, Facts, Findings, Fix, Rule, ms, percent, places, threshold
+from traceopt.rules import Facts, Findings, Fix, Rule, ms, percent, places, threshold
 from traceopt.rules.savings.cpu_operators import faster_operators, operator_evidence, operators_ns
 
 
@@ -26,13 +24,13 @@ class CpuChannelsLast(Rule):
     Sources: PyTorch tutorial, "Channels Last Memory Format"; oneDNN developer guide, "Memory format propagation".
     """
 
-    code: ClassVar[str] = "CP003"
-    name: ClassVar[str] = "cpu-channels-last"
-    title: ClassVar[str] = "Use channels_last for convolutions on the CPU"
-    family: ClassVar[str] = "CPU runs"
-    effort: ClassVar[str] = "Two lines"
-    confidence: ClassVar[Confidence] = "low"
-    requires: ClassVar[tuple[str, ...]] = ("work", "shapes", "settings")
+    code = "CP003"
+    name = "cpu-channels-last"
+    title = "Use channels_last for convolutions on the CPU"
+    family = "CPU runs"
+    effort = "Two lines"
+    confidence = "low"
+    requires = ("work", "shapes", "settings")
 
     min_share: float = threshold(0.15, "smallest time of convolutions, as a share of the step, to report")
     min_speedup: float = threshold(1.2, "smallest measured speedup of channels_last to report")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from traceopt.rules import Confidence, Facts, Findings, Fix, Rule, ms, percent, places, threshold
+from traceopt.rules import Facts, Findings, Fix, Rule, ms, percent, places, threshold
 from traceopt.rules.savings.cpu_operators import operator_evidence, operators_ns
 
 
@@ -25,13 +23,13 @@ class OneDnnOff(Rule):
     Sources: PyTorch documentation, "torch.backends.mkldnn"; oneDNN developer guide.
     """
 
-    code: ClassVar[str] = "CP004"
-    name: ClassVar[str] = "onednn-off"
-    title: ClassVar[str] = "Switch oneDNN on"
-    family: ClassVar[str] = "CPU runs"
-    effort: ClassVar[str] = "One line"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("work", "shapes", "settings")
+    code = "CP004"
+    name = "onednn-off"
+    title = "Switch oneDNN on"
+    family = "CPU runs"
+    effort = "One line"
+    confidence = "medium"
+    requires = ("work", "shapes", "settings")
 
     min_share: float = threshold(0.05, "smallest time of convolutions, as a share of the step, to report")
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.analyzer.work.cpu_work import CpuOperator
-from traceopt.rules import Confidence, Facts, Findings, Fix, Rule, ms, percent, places, threshold
+from traceopt.rules import Facts, Findings, Fix, Rule, ms, percent, places, threshold
 from traceopt.rules.savings.cpu_operators import faster_operators, operator_evidence, operators_ns
 
 
@@ -27,14 +25,14 @@ class CpuFloat64(Rule):
     Types".
     """
 
-    code: ClassVar[str] = "CP005"
-    name: ClassVar[str] = "cpu-float64"
-    title: ClassVar[str] = "Use FP32 unless the model needs FP64"
-    family: ClassVar[str] = "CPU runs"
-    effort: ClassVar[str] = "A few lines"
-    risk: ClassVar[str] = "Less precise"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("work", "shapes")
+    code = "CP005"
+    name = "cpu-float64"
+    title = "Use FP32 unless the model needs FP64"
+    family = "CPU runs"
+    effort = "A few lines"
+    risk = "Less precise"
+    confidence = "medium"
+    requires = ("work", "shapes")
 
     min_share: float = threshold(0.05, "smallest time of FP64 operators, as a share of the step, to report")
     min_peak_share: float = threshold(0.3, "smallest share of the FP64 peak of a matmul that has a saving")

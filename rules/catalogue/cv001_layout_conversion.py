@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import (
-    Confidence,
     Facts,
     Findings,
     Fix,
@@ -36,13 +33,13 @@ class LayoutConversion(Rule):
     Sources: PyTorch tutorial, "Channels Last Memory Format"; NVIDIA, "Convolutional Layers User's Guide".
     """
 
-    code: ClassVar[str] = "CV001"
-    name: ClassVar[str] = "layout-conversion"
-    title: ClassVar[str] = "Use channels_last for convolutions"
-    family: ClassVar[str] = "convolution"
-    effort: ClassVar[str] = "Two lines"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("gpu",)
+    code = "CV001"
+    name = "layout-conversion"
+    title = "Use channels_last for convolutions"
+    family = "convolution"
+    effort = "Two lines"
+    confidence = "medium"
+    requires = ("gpu",)
 
     min_share: float = threshold(0.01, "smallest time of layout transposes, as a share of the step, to report")
 

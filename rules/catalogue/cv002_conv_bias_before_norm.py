@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import numpy.typing as npt
 
@@ -45,13 +43,13 @@ class ConvBiasBeforeNorm(Rule):
     Sources: Ioffe and Szegedy, "Batch Normalization" (2015), section 3.2; PyTorch performance tuning guide.
     """
 
-    code: ClassVar[str] = "CV002"
-    name: ClassVar[str] = "conv-bias-before-norm"
-    title: ClassVar[str] = "Drop the bias of convolutions before a batch norm"
-    family: ClassVar[str] = "convolution"
-    effort: ClassVar[str] = "One argument per layer"
-    risk: ClassVar[str] = "Old checkpoints need the bias dropped"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "shapes")
+    code = "CV002"
+    name = "conv-bias-before-norm"
+    title = "Drop the bias of convolutions before a batch norm"
+    family = "convolution"
+    effort = "One argument per layer"
+    risk = "Old checkpoints need the bias dropped"
+    requires = ("gpu", "launches", "shapes")
 
     min_share: float = threshold(0.01, "smallest time of the bias kernels, as a share of the step, to report")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, kernel_evidence, ms, percent, places, threshold
 
 
@@ -27,13 +25,13 @@ class CudnnBenchmarkOff(Rule):
     Sources: PyTorch performance tuning guide, "Enable cuDNN auto-tuner"; PyTorch documentation, "Reproducibility".
     """
 
-    code: ClassVar[str] = "CV003"
-    name: ClassVar[str] = "cudnn-benchmark-off"
-    title: ClassVar[str] = "Turn on cudnn.benchmark"
-    family: ClassVar[str] = "convolution"
-    effort: ClassVar[str] = "One line"
-    risk: ClassVar[str] = "Last bits may differ between runs"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "settings", "shapes")
+    code = "CV003"
+    name = "cudnn-benchmark-off"
+    title = "Turn on cudnn.benchmark"
+    family = "convolution"
+    effort = "One line"
+    risk = "Last bits may differ between runs"
+    requires = ("gpu", "settings", "shapes")
 
     min_share: float = threshold(0.10, "smallest time of convolutions, as a share of the step, to report")
 

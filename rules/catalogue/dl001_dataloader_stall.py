@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from traceopt.rules import (
@@ -77,12 +75,12 @@ class DataloaderStall(Rule):
     Technology Architecture and Microarchitecture" (2002).
     """
 
-    code: ClassVar[str] = "DL001"
-    name: ClassVar[str] = "dataloader-stall"
-    title: ClassVar[str] = "Load data in worker processes"
-    family: ClassVar[str] = "input pipeline"
-    effort: ClassVar[str] = "One line"
-    risk: ClassVar[str] = "More CPU memory"
+    code = "DL001"
+    name = "dataloader-stall"
+    title = "Load data in worker processes"
+    family = "input pipeline"
+    effort = "One line"
+    risk = "More CPU memory"
 
     min_share: float = threshold(0.03, "smallest wait for data, as a share of the step, to report")
     named_share: float = threshold(0.5, "smallest share of the loading at one line of the data set to name the line")

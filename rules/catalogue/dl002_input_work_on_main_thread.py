@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import (
     Facts,
     Findings,
@@ -58,12 +56,12 @@ class InputWorkOnMainThread(Rule):
     Sources: XProf documentation, input-pipeline analyzer, which draws the same line.
     """
 
-    code: ClassVar[str] = "DL002"
-    name: ClassVar[str] = "input-work-on-main-thread"
-    title: ClassVar[str] = "Move input preparation off the main thread"
-    family: ClassVar[str] = "input pipeline"
-    effort: ClassVar[str] = "Some refactoring"
-    requires: ClassVar[tuple[str, ...]] = ("stacks",)
+    code = "DL002"
+    name = "input-work-on-main-thread"
+    title = "Move input preparation off the main thread"
+    family = "input pipeline"
+    effort = "Some refactoring"
+    requires = ("stacks",)
 
     min_share: float = threshold(0.01, "smallest wait for input work, as a share of the step, to report")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from traceopt.rules import (
@@ -55,13 +53,13 @@ class PageableCopy(Rule):
     pin_memory".
     """
 
-    code: ClassVar[str] = "DL003"
-    name: ClassVar[str] = "pageable-copy"
-    title: ClassVar[str] = "Copy batches from pinned memory without blocking"
-    family: ClassVar[str] = "input pipeline"
-    effort: ClassVar[str] = "Two arguments"
-    risk: ClassVar[str] = "More locked memory"
-    requires: ClassVar[tuple[str, ...]] = ("gpu",)
+    code = "DL003"
+    name = "pageable-copy"
+    title = "Copy batches from pinned memory without blocking"
+    family = "input pipeline"
+    effort = "Two arguments"
+    risk = "More locked memory"
+    requires = ("gpu",)
 
     min_share: float = threshold(0.01, "smallest exposed copy time and wait, as a share of the step, to report")
     pinned_gb_per_s: float = threshold(20.0, "bandwidth to expect from pinned memory, in GB/s")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from traceopt.analyzer.work.copies import CopyCalls
 from traceopt.rules import (
-    Confidence,
     Facts,
     Findings,
     Fix,
@@ -63,14 +60,14 @@ class ExposedInputCopy(Rule):
     CUDA C/C++".
     """
 
-    code: ClassVar[str] = "DL004"
-    name: ClassVar[str] = "exposed-input-copy"
-    title: ClassVar[str] = "Overlap input copies with compute"
-    family: ClassVar[str] = "input pipeline"
-    effort: ClassVar[str] = "Twenty lines"
-    risk: ClassVar[str] = "Memory for one more batch"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("gpu",)
+    code = "DL004"
+    name = "exposed-input-copy"
+    title = "Overlap input copies with compute"
+    family = "input pipeline"
+    effort = "Twenty lines"
+    risk = "Memory for one more batch"
+    confidence = "medium"
+    requires = ("gpu",)
 
     min_share: float = threshold(0.02, "smallest exposed copy time, as a share of the step, to report")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 from msgspec import Struct
 
@@ -50,13 +48,13 @@ class PeriodicLoaderStall(Rule):
     Sources: PyTorch documentation, "torch.utils.data": the batches of an epoch are assigned to the workers in turn.
     """
 
-    code: ClassVar[str] = "DL005"
-    name: ClassVar[str] = "periodic-loader-stall"
-    title: ClassVar[str] = "Help the data loader workers keep up"
-    family: ClassVar[str] = "input pipeline"
-    effort: ClassVar[str] = "One line"
-    risk: ClassVar[str] = "More CPU memory"
-    requires: ClassVar[tuple[str, ...]] = ("settings", "ledger")
+    code = "DL005"
+    name = "periodic-loader-stall"
+    title = "Help the data loader workers keep up"
+    family = "input pipeline"
+    effort = "One line"
+    risk = "More CPU memory"
+    requires = ("settings", "ledger")
 
     min_share: float = threshold(0.03, "smallest cost, as a share of the step, to report")
     min_regular: float = threshold(0.6, "smallest share of long waits that are one round of the workers apart")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import ClassVar
 
 from msgspec import Struct
 
@@ -48,13 +47,13 @@ class WorkerRestart(Rule):
     Sources: PyTorch documentation of DataLoader, argument persistent_workers.
     """
 
-    code: ClassVar[str] = "DL006"
-    name: ClassVar[str] = "worker-restart"
-    title: ClassVar[str] = "Keep data loader workers alive between epochs"
-    family: ClassVar[str] = "input pipeline"
-    effort: ClassVar[str] = "One argument"
-    risk: ClassVar[str] = "Workers keep their memory"
-    requires: ClassVar[tuple[str, ...]] = ("settings", "ledger")
+    code = "DL006"
+    name = "worker-restart"
+    title = "Keep data loader workers alive between epochs"
+    family = "input pipeline"
+    effort = "One argument"
+    risk = "Workers keep their memory"
+    requires = ("settings", "ledger")
 
     min_share: float = threshold(0.01, "smallest cost, spread over all steps, as a share of the step, to report")
 

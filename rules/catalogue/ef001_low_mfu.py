@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from traceopt.rules import (
-    Confidence,
     Evidence,
     Facts,
     Findings,
@@ -46,13 +43,13 @@ class LowMfu(Rule):
     Large Transformer Models" (2022), section 6.
     """
 
-    code: ClassVar[str] = "EF001"
-    name: ClassVar[str] = "low-mfu"
-    title: ClassVar[str] = "Find out what keeps the GPU below its peak"
-    family: ClassVar[str] = "efficiency"
-    effort: ClassVar[str] = "Depends on the part"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches", "shapes", "device")
+    code = "EF001"
+    name = "low-mfu"
+    title = "Find out what keeps the GPU below its peak"
+    family = "efficiency"
+    effort = "Depends on the part"
+    confidence = "medium"
+    requires = ("gpu", "whole", "launches", "shapes", "device")
 
     max_mfu: float = threshold(0.35, "smallest model FLOP utilization that is not reported")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from traceopt.analyzer.stalls.idle import CAUSES
@@ -86,11 +84,11 @@ class SlowSteps(Rule):
     absolute deviation, which outliers do not move (Leys et al. 2013).
     """
 
-    code: ClassVar[str] = "EF002"
-    name: ClassVar[str] = "slow-steps"
-    title: ClassVar[str] = "Find out why some steps are slow"
-    family: ClassVar[str] = "efficiency"
-    effort: ClassVar[str] = "Depends on the cause"
+    code = "EF002"
+    name = "slow-steps"
+    title = "Find out why some steps are slow"
+    family = "efficiency"
+    effort = "Depends on the cause"
 
     min_steps: int = threshold(5, "fewest recorded steps needed to compare them")
     slow_factor: float = threshold(UNUSUAL_FACTOR, "multiple of the median step above which a step is slow")

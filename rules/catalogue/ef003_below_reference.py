@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, ms, percent, threshold
 
 
@@ -24,11 +22,11 @@ class BelowReference(Rule):
     Sources: none; the reference is yours.
     """
 
-    code: ClassVar[str] = "EF003"
-    name: ClassVar[str] = "below-reference"
-    title: ClassVar[str] = "Close the gap to the reference throughput"
-    family: ClassVar[str] = "efficiency"
-    effort: ClassVar[str] = "Depends on the cause"
+    code = "EF003"
+    name = "below-reference"
+    title = "Close the gap to the reference throughput"
+    family = "efficiency"
+    effort = "Depends on the cause"
 
     min_ratio: float = threshold(0.95, "smallest share of the reference that is not reported")
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from msgspec import Struct
 
 from traceopt.rules import (
-    Confidence,
     Evidence,
     Facts,
     Findings,
@@ -52,13 +49,13 @@ class CpuEfficiency(Rule):
     Sources: Williams et al., "Roofline" (2009); PyTorch tutorial, "Performance Tuning Guide", section on CPUs.
     """
 
-    code: ClassVar[str] = "EF004"
-    name: ClassVar[str] = "cpu-efficiency"
-    title: ClassVar[str] = "Find out what limits the model's work on the CPU"
-    family: ClassVar[str] = "efficiency"
-    effort: ClassVar[str] = "Depends on the part"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("work", "shapes", "settings")
+    code = "EF004"
+    name = "cpu-efficiency"
+    title = "Find out what limits the model's work on the CPU"
+    family = "efficiency"
+    effort = "Depends on the part"
+    confidence = "medium"
+    requires = ("work", "shapes", "settings")
 
     min_share: float = threshold(0.6, "smallest model work, as a share of the step, to report")
     max_peak_share: float = threshold(0.7, "largest share of the measured peak that leaves something to gain")

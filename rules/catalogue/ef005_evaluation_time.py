@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from traceopt.rules import Evidence, Facts, Findings, Fix, Ledger, Location, Rule, median, ms, percent, threshold
@@ -36,13 +34,13 @@ class EvaluationTime(Rule):
     Sources: PyTorch documentation, "Autograd mechanics" (inference mode and evaluation mode).
     """
 
-    code: ClassVar[str] = "EF005"
-    name: ClassVar[str] = "evaluation-time"
-    title: ClassVar[str] = "Evaluate less often or faster"
-    family: ClassVar[str] = "efficiency"
-    effort: ClassVar[str] = "A few lines"
-    risk: ClassVar[str] = "Fewer points in the validation curve"
-    requires: ClassVar[tuple[str, ...]] = ("ledger",)
+    code = "EF005"
+    name = "evaluation-time"
+    title = "Evaluate less often or faster"
+    family = "efficiency"
+    effort = "A few lines"
+    risk = "Fewer points in the validation curve"
+    requires = ("ledger",)
 
     min_share: float = threshold(0.1, "smallest share of the run after its first step to report")
     min_evaluations: int = threshold(2, "fewest steps with an evaluation to report")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.analyzer.run_log.start_up import StartUpLine, StartUpPart
 from traceopt.analyzer.vocabulary.start_up_parts import START_UP_LABELS, StartUpPartName
 from traceopt.rules import (
-    Confidence,
     Evidence,
     Facts,
     Findings,
@@ -64,13 +61,13 @@ class StartUpTime(Rule):
     cache management".
     """
 
-    code: ClassVar[str] = "EF006"
-    name: ClassVar[str] = "start-up-time"
-    title: ClassVar[str] = "Shorten the start-up of the run"
-    family: ClassVar[str] = "efficiency"
-    effort: ClassVar[str] = "Depends on the part"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("ledger", "start_up")
+    code = "EF006"
+    name = "start-up-time"
+    title = "Shorten the start-up of the run"
+    family = "efficiency"
+    effort = "Depends on the part"
+    confidence = "medium"
+    requires = ("ledger", "start_up")
 
     min_s: float = threshold(30.0, "shortest start-up to report, in seconds")
     min_share: float = threshold(0.1, "smallest share of a whole run to report")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from traceopt.analyzer.vocabulary.architectures import needed_multiple
 from traceopt.rules import (
     DTYPE_BYTES,
     OP,
-    Confidence,
     Evidence,
     Facts,
     Findings,
@@ -54,14 +51,14 @@ class MisalignedGemm(Rule):
     Sources: NVIDIA, "Matrix Multiplication Background User's Guide", section on Tensor Core requirements.
     """
 
-    code: ClassVar[str] = "GM001"
-    name: ClassVar[str] = "misaligned-gemm"
-    title: ClassVar[str] = "Pad matmul dimensions for Tensor Cores"
-    family: ClassVar[str] = "matrix shapes"
-    effort: ClassVar[str] = "One line per dimension"
-    risk: ClassVar[str] = "Slightly more memory"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("gpu",)
+    code = "GM001"
+    name = "misaligned-gemm"
+    title = "Pad matmul dimensions for Tensor Cores"
+    family = "matrix shapes"
+    effort = "One line per dimension"
+    risk = "Slightly more memory"
+    confidence = "medium"
+    requires = ("gpu",)
 
     min_share: float = threshold(0.005, "smallest saving, as a share of the step, to report")
     fallback_speedup: float = threshold(2.0, "speed-up to expect if the trace has no aligned matmul to compare with")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from traceopt.rules import Confidence, Facts, Findings, Fix, Rule, ms, places, priced, threshold, times
+from traceopt.rules import Facts, Findings, Fix, Rule, ms, places, priced, threshold, times
 from traceopt.rules.savings.merged_gemms import MergedGemms, as_one, describe, may_depend, merged, roofline
 
 
@@ -29,13 +27,13 @@ class TileWaste(Rule):
     Sources: NVIDIA, "Matrix Multiplication Background User's Guide", tile and wave quantization.
     """
 
-    code: ClassVar[str] = "GM003"
-    name: ClassVar[str] = "tile-waste"
-    title: ClassVar[str] = "Merge projections of the same input"
-    family: ClassVar[str] = "matrix shapes"
-    effort: ClassVar[str] = "A few lines; weights must be converted"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "shapes")
+    code = "GM003"
+    name = "tile-waste"
+    title = "Merge projections of the same input"
+    family = "matrix shapes"
+    effort = "A few lines; weights must be converted"
+    confidence = "medium"
+    requires = ("gpu", "launches", "shapes")
 
     min_share: float = threshold(0.02, "smallest gain, as a share of the step, to report")
     low: float = threshold(0.4, "share of the gain, low")

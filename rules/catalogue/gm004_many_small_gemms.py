@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from traceopt.rules import Confidence, Facts, Findings, Fix, Rule, ms, places, priced, threshold
+from traceopt.rules import Facts, Findings, Fix, Rule, ms, places, priced, threshold
 from traceopt.rules.savings.merged_gemms import MergedGemms, as_one, describe, may_depend, merged, roofline
 
 
@@ -29,13 +27,13 @@ class ManySmallGemms(Rule):
     Sources: NVIDIA, "cuBLAS", batched and grouped GEMM; PyTorch documentation of torch.bmm and torch.func.vmap.
     """
 
-    code: ClassVar[str] = "GM004"
-    name: ClassVar[str] = "many-small-gemms"
-    title: ClassVar[str] = "Batch the small matmuls of a loop"
-    family: ClassVar[str] = "matrix shapes"
-    effort: ClassVar[str] = "Some refactoring"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "shapes")
+    code = "GM004"
+    name = "many-small-gemms"
+    title = "Batch the small matmuls of a loop"
+    family = "matrix shapes"
+    effort = "Some refactoring"
+    confidence = "medium"
+    requires = ("gpu", "launches", "shapes")
 
     min_share: float = threshold(0.02, "smallest gain, as a share of the step, to report")
     min_calls: int = threshold(8, "fewest matmuls of the same shape in a row that count as a loop")

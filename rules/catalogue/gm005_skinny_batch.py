@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import (
     DTYPE_BYTES,
     OP,
-    Confidence,
     Evidence,
     Facts,
     Findings,
@@ -49,14 +46,14 @@ class SkinnyBatch(Rule):
     memory bounds.
     """
 
-    code: ClassVar[str] = "GM005"
-    name: ClassVar[str] = "skinny-batch"
-    title: ClassVar[str] = "Increase the micro-batch size"
-    family: ClassVar[str] = "matrix shapes"
-    effort: ClassVar[str] = "One number, then tuning"
-    risk: ClassVar[str] = "May change convergence"
-    confidence: ClassVar[Confidence] = "low"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "shapes", "device")
+    code = "GM005"
+    name = "skinny-batch"
+    title = "Increase the micro-batch size"
+    family = "matrix shapes"
+    effort = "One number, then tuning"
+    risk = "May change convergence"
+    confidence = "low"
+    requires = ("gpu", "launches", "shapes", "device")
 
     min_share: float = threshold(0.05, "smallest gain, as a share of the step, to report")
     max_rows: int = threshold(64, "largest number of rows that counts as few")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import SCALAR_READ, Fix
 from traceopt.rules.bases.sync_rule import SyncRule
 
@@ -30,17 +28,17 @@ class ScalarRead(SyncRule):
     Sources: PyTorch performance tuning guide, "Avoid unnecessary CPU-GPU synchronization".
     """
 
-    code: ClassVar[str] = "HS001"
-    name: ClassVar[str] = "scalar-read"
-    title: ClassVar[str] = "Avoid reading single values from the GPU every step"
-    risk: ClassVar[str] = "Values arrive later"
-    reason: ClassVar[str] = SCALAR_READ
-    does: ClassVar[str] = "The host reads a single value from the GPU"
-    fix: ClassVar[Fix] = Fix(
+    code = "HS001"
+    name = "scalar-read"
+    title = "Avoid reading single values from the GPU every step"
+    risk = "Values arrive later"
+    reason = SCALAR_READ
+    does = "The host reads a single value from the GPU"
+    fix = Fix(
         "Accumulate the value on the GPU (detached) and read it every N steps.",
         "total += loss.detach()\nif step % 50 == 0:\n    log(total.item() / 50)\n    total.zero_()",
     )
-    inference_fix: ClassVar[Fix] = Fix(
+    inference_fix = Fix(
         "Keep the value on the GPU. If the host needs it, copy it into pinned memory with non_blocking=True, and read "
         "it one step later.",
         "done_on_host.copy_(done, non_blocking=True)   # pinned; read it after the next step is launched",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import BLOCKING_COPY, Fix
 from traceopt.rules.bases.sync_rule import SyncRule
 
@@ -30,19 +28,19 @@ class BlockingCopy(SyncRule):
     Sources: PyTorch, "A guide on good usage of non_blocking and pin_memory".
     """
 
-    code: ClassVar[str] = "HS002"
-    name: ClassVar[str] = "blocking-copy"
-    title: ClassVar[str] = "Avoid blocking copies to the host inside the step"
-    risk: ClassVar[str] = "Results arrive later"
-    reason: ClassVar[str] = BLOCKING_COPY
-    does: ClassVar[str] = "The host copies a tensor and waits for it"
-    fix: ClassVar[Fix] = Fix(
+    code = "HS002"
+    name = "blocking-copy"
+    title = "Avoid blocking copies to the host inside the step"
+    risk = "Results arrive later"
+    reason = BLOCKING_COPY
+    does = "The host copies a tensor and waits for it"
+    fix = Fix(
         "Compute the result on the GPU, copy it less often, or copy it into pinned memory with non_blocking=True and "
         "an event.",
         "correct += (logits.argmax(1) == labels).sum()   # stays on the GPU\n"
         "if step % 50 == 0:\n    accuracy = correct.item() / seen",
     )
-    inference_fix: ClassVar[Fix] = Fix(
+    inference_fix = Fix(
         "Copy results once per batch, into pinned memory with non_blocking=True and an event, while the next batch "
         "runs.",
         "host.copy_(result, non_blocking=True)   # host: pinned memory\ncopied.record()",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import EXPLICIT, Fix
 from traceopt.rules.bases.sync_rule import SyncRule
 
@@ -29,18 +27,18 @@ class ExplicitSynchronize(SyncRule):
     Sources: PyTorch documentation, "CUDA semantics: asynchronous execution".
     """
 
-    code: ClassVar[str] = "HS003"
-    name: ClassVar[str] = "explicit-synchronize"
-    title: ClassVar[str] = "Remove explicit synchronization from the step"
-    effort: ClassVar[str] = "One line"
-    reason: ClassVar[str] = EXPLICIT
-    does: ClassVar[str] = "The host synchronizes with the GPU"
-    fix: ClassVar[Fix] = Fix(
+    code = "HS003"
+    name = "explicit-synchronize"
+    title = "Remove explicit synchronization from the step"
+    effort = "One line"
+    reason = EXPLICIT
+    does = "The host synchronizes with the GPU"
+    fix = Fix(
         "Remove the call. To time GPU work, use torch.cuda.Event and read it every N steps.",
         "start.record(); train_step(); end.record()\n"
         "if step % 50 == 0:\n    end.synchronize(); print(start.elapsed_time(end))",
     )
-    inference_fix: ClassVar[Fix] = Fix(
+    inference_fix = Fix(
         "Remove the call. To time GPU work, use CUDA events and read them after several batches.",
         "start.record(); output = model(batch); end.record()",
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import DATA_DEPENDENT, Fix
 from traceopt.rules.bases.sync_rule import SyncRule
 
@@ -27,14 +25,14 @@ class DataDependentShape(SyncRule):
     Sources: PyTorch documentation of torch.nonzero and torch.repeat_interleave (notes on synchronization).
     """
 
-    code: ClassVar[str] = "HS004"
-    name: ClassVar[str] = "data-dependent-shape"
-    title: ClassVar[str] = "Avoid data-dependent tensor shapes"
-    effort: ClassVar[str] = "Some refactoring"
-    reason: ClassVar[str] = DATA_DEPENDENT
-    does: ClassVar[str] = "An operator needs a size that only the GPU knows"
-    fix: ClassVar[Fix] = Fix(
+    code = "HS004"
+    name = "data-dependent-shape"
+    title = "Avoid data-dependent tensor shapes"
+    effort = "Some refactoring"
+    reason = DATA_DEPENDENT
+    does = "An operator needs a size that only the GPU knows"
+    fix = Fix(
         "Use masks (torch.where, multiply by a mask) instead of boolean indexing, or pass the known output size.",
         "loss = (per_token * mask).sum() / mask.sum()",
     )
-    inference_fix: ClassVar[Fix] = Fix(fix.text, "scores = torch.where(mask, scores, 0)   # instead of scores[mask]")
+    inference_fix = Fix(fix.text, "scores = torch.where(mask, scores, 0)   # instead of scores[mask]")

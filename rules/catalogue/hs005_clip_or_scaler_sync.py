@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import numpy.typing as npt
 
@@ -32,13 +30,13 @@ class ClipOrScalerSync(SyncRule):
     Sources: PyTorch documentation of torch.amp.GradScaler and torch.nn.utils.clip_grad_norm_.
     """
 
-    code: ClassVar[str] = "HS005"
-    name: ClassVar[str] = "clip-or-scaler-sync"
-    title: ClassVar[str] = "Clip and scale gradients without a host sync"
-    effort: ClassVar[str] = "One argument"
-    reason: ClassVar[str] = SCALAR_READ
-    does: ClassVar[str] = "Gradient clipping or the loss scaler reads a value from the GPU"
-    fix: ClassVar[Fix] = Fix(
+    code = "HS005"
+    name = "clip-or-scaler-sync"
+    title = "Clip and scale gradients without a host sync"
+    effort = "One argument"
+    reason = SCALAR_READ
+    does = "Gradient clipping or the loss scaler reads a value from the GPU"
+    fix = Fix(
         "Use a fused optimizer (it checks the scaler's result on the GPU), or bf16 without a scaler. Read the gradient "
         "norm every N steps.",
         "optimizer = torch.optim.AdamW(model.parameters(), lr=lr, fused=True)",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import numpy.typing as npt
 
@@ -45,12 +43,12 @@ class LaunchBlocking(Rule):
     Sources: CUDA programming guide, "Asynchronous Concurrent Execution"; PyTorch documentation, "CUDA semantics".
     """
 
-    code: ClassVar[str] = "HS006"
-    name: ClassVar[str] = "launch-blocking"
-    title: ClassVar[str] = "Turn off blocking kernel launches"
-    family: ClassVar[str] = "host synchronization"
-    effort: ClassVar[str] = "One variable"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
+    code = "HS006"
+    name = "launch-blocking"
+    title = "Turn off blocking kernel launches"
+    family = "host synchronization"
+    effort = "One variable"
+    requires = ("gpu", "launches")
 
     min_share: float = threshold(0.9, "smallest share of long-kernel time with blocking launches to report")
     min_kernels: int = threshold(20, "fewest long kernels needed to judge from the trace alone")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import (
-    Confidence,
     Evidence,
     Facts,
     Findings,
@@ -41,13 +38,13 @@ class AutogradInInference(Rule):
     Sources: PyTorch documentation, "Autograd mechanics: locally disabling gradient computation".
     """
 
-    code: ClassVar[str] = "IN001"
-    name: ClassVar[str] = "autograd-in-inference"
-    title: ClassVar[str] = "Run inference under torch.inference_mode()"
-    family: ClassVar[str] = "inference"
-    effort: ClassVar[str] = "One line"
-    confidence: ClassVar[Confidence] = "low"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches", "ops")
+    code = "IN001"
+    name = "autograd-in-inference"
+    title = "Run inference under torch.inference_mode()"
+    family = "inference"
+    effort = "One line"
+    confidence = "low"
+    requires = ("gpu", "whole", "launches", "ops")
 
     min_share: float = threshold(0.01, "smallest saving, as a share of the step, to report")
     min_nodes: int = threshold(20, "fewest autograd nodes per step that count as a recorded graph")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from traceopt.rules import (
@@ -49,12 +47,12 @@ class DecodeLaunchBound(Rule):
     "LLM inference optimization".
     """
 
-    code: ClassVar[str] = "IN002"
-    name: ClassVar[str] = "decode-launch-bound"
-    title: ClassVar[str] = "Use CUDA graphs for decoding, or an inference engine"
-    family: ClassVar[str] = "inference"
-    effort: ClassVar[str] = "A few lines, or another inference engine"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches", "shapes")
+    code = "IN002"
+    name = "decode-launch-bound"
+    title = "Use CUDA graphs for decoding, or an inference engine"
+    family = "inference"
+    effort = "A few lines, or another inference engine"
+    requires = ("gpu", "whole", "launches", "shapes")
 
     min_share: float = threshold(0.20, "smallest GPU wait for launches, as a share of the step, to report")
     max_rows: int = threshold(16, "most rows of a matmul that count as token-by-token decoding")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from traceopt.analyzer.vocabulary.host_activities import LONG_WORK, UNTRACED_PYTHON
@@ -68,13 +66,13 @@ class LaunchBound(Rule):
     Sources: PyTorch, "Accelerating PyTorch with CUDA Graphs"; NVIDIA, "CUDA Graphs" programming guide chapter.
     """
 
-    code: ClassVar[str] = "LB001"
-    name: ClassVar[str] = "launch-bound"
-    title: ClassVar[str] = "Reduce launch overhead: larger batch, torch.compile or CUDA graphs"
-    family: ClassVar[str] = "launch and dispatch"
-    effort: ClassVar[str] = "One line, then testing"
-    risk: ClassVar[str] = "A larger batch may change convergence"
-    requires: ClassVar[tuple[str, ...]] = ("work", "whole", "launches")
+    code = "LB001"
+    name = "launch-bound"
+    title = "Reduce launch overhead: larger batch, torch.compile or CUDA graphs"
+    family = "launch and dispatch"
+    effort = "One line, then testing"
+    risk = "A larger batch may change convergence"
+    requires = ("work", "whole", "launches")
 
     min_share: float = threshold(0.05, "smallest GPU wait for launches, as a share of the step, to report")
     min_gaps: int = threshold(10, "fewest waits for launches in the recording: a few have causes of their own")

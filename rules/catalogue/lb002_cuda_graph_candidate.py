@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import numpy.typing as npt
 
@@ -66,13 +64,13 @@ class CudaGraphCandidate(Rule):
     constraints.
     """
 
-    code: ClassVar[str] = "LB002"
-    name: ClassVar[str] = "cuda-graph-candidate"
-    title: ClassVar[str] = "Replay the step as a CUDA graph"
-    family: ClassVar[str] = "launch and dispatch"
-    effort: ClassVar[str] = "One line, then testing"
-    risk: ClassVar[str] = "Shapes must not change"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches")
+    code = "LB002"
+    name = "cuda-graph-candidate"
+    title = "Replay the step as a CUDA graph"
+    family = "launch and dispatch"
+    effort = "One line, then testing"
+    risk = "Shapes must not change"
+    requires = ("gpu", "whole", "launches")
 
     min_share: float = threshold(0.05, "smallest GPU wait for launches, as a share of the step, to report")
     min_steps: int = threshold(3, "fewest recorded steps needed to compare them")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import (
     Changes,
-    Confidence,
     Facts,
     Findings,
     Fix,
@@ -45,13 +42,13 @@ class UnfusedElementwise(Rule):
     Sources: Williams et al., "Roofline" (2009); PyTorch 2 paper (Ansel et al., 2024), section on fusion.
     """
 
-    code: ClassVar[str] = "LB003"
-    name: ClassVar[str] = "unfused-elementwise"
-    title: ClassVar[str] = "Fuse pointwise kernels with torch.compile"
-    family: ClassVar[str] = "launch and dispatch"
-    effort: ClassVar[str] = "One line, then testing"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("gpu",)
+    code = "LB003"
+    name = "unfused-elementwise"
+    title = "Fuse pointwise kernels with torch.compile"
+    family = "launch and dispatch"
+    effort = "One line, then testing"
+    confidence = "medium"
+    requires = ("gpu",)
 
     min_share: float = threshold(0.12, "smallest time in unfused chains, as a share of the step, to report")
     low: float = threshold(0.25, "share of perfect fusion's gain, low")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import Evidence, Facts, Fix, Recompiled
 from traceopt.rules.advice.recompilation import fix_for, guard_evidence
 from traceopt.rules.bases.once_only_rule import SteadyRule
@@ -33,13 +31,13 @@ class Recompilation(SteadyRule):
     Sources: PyTorch documentation, "torch.compile: dealing with recompilations" and "Dynamic shapes".
     """
 
-    code: ClassVar[str] = "LB004"
-    name: ClassVar[str] = "recompilation"
-    title: ClassVar[str] = "Avoid recompilation in steady-state steps"
-    effort: ClassVar[str] = "A few lines, once you know the reason"
-    cause: ClassVar[str] = "compile"
-    does: ClassVar[str] = "The model is recompiled"
-    fix: ClassVar[Fix] = Fix(
+    code = "LB004"
+    name = "recompilation"
+    title = "Avoid recompilation in steady-state steps"
+    effort = "A few lines, once you know the reason"
+    cause = "compile"
+    does = "The model is recompiled"
+    fix = Fix(
         "Find the guard that fails with TORCH_LOGS=recompiles. Mark what varies as dynamic, or pad it to a few sizes.",
         "TORCH_LOGS=recompiles python script.py\ntorch._dynamo.mark_dynamic(tokens, 1)",
     )

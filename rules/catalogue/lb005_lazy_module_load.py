@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import Facts, Fix
 from traceopt.rules.bases.once_only_rule import SteadyRule
 
@@ -29,12 +27,12 @@ class LazyModuleLoad(SteadyRule):
     Sources: CUDA programming guide, "Lazy Loading"; PyTorch documentation of torch.backends.cudnn.benchmark.
     """
 
-    code: ClassVar[str] = "LB005"
-    name: ClassVar[str] = "lazy-module-load"
-    title: ClassVar[str] = "Load GPU code during warm-up"
-    cause: ClassVar[str] = "module_load"
-    does: ClassVar[str] = "GPU code is loaded, or a kernel is called for the first time,"
-    fix: ClassVar[Fix] = Fix(
+    code = "LB005"
+    name = "lazy-module-load"
+    title = "Load GPU code during warm-up"
+    cause = "module_load"
+    does = "GPU code is loaded, or a kernel is called for the first time,"
+    fix = Fix(
         "Warm up with every shape before the loop, and use few shapes.",
         "CUDA_MODULE_LOADING=EAGER python script.py",
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 from msgspec import Struct
 
@@ -11,7 +9,6 @@ from traceopt.analyzer.stalls.python_stretches import PythonStretches
 from traceopt.analyzer.stalls.silent_work import LONG_NS
 from traceopt.analyzer.vocabulary.host_activities import LONG_PYTHON
 from traceopt.rules import (
-    Confidence,
     Facts,
     Findings,
     Fix,
@@ -56,13 +53,13 @@ class PythonBound(Rule):
     Sources: Python documentation, "The Python Profilers" (overhead of tracing calls).
     """
 
-    code: ClassVar[str] = "LB006"
-    name: ClassVar[str] = "python-bound"
-    title: ClassVar[str] = "Move Python work out of the step"
-    family: ClassVar[str] = "launch and dispatch"
-    effort: ClassVar[str] = "Some refactoring"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("work", "whole", "launches", "stacks")
+    code = "LB006"
+    name = "python-bound"
+    title = "Move Python work out of the step"
+    family = "launch and dispatch"
+    effort = "Some refactoring"
+    confidence = "medium"
+    requires = ("work", "whole", "launches", "stacks")
 
     min_share: float = threshold(0.03, "smallest stall, as a share of the step, to report")
 

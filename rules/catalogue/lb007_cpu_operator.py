@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.analyzer.vocabulary.host_activities import CPU_OP
 from traceopt.rules import (
-    Confidence,
     Facts,
     Findings,
     Fix,
@@ -44,13 +41,13 @@ class CpuOperator(Rule):
     Sources: PyTorch, "Performance Tuning Guide", section "Create tensors directly on the target device".
     """
 
-    code: ClassVar[str] = "LB007"
-    name: ClassVar[str] = "cpu-operator"
-    title: ClassVar[str] = "Move CPU operators to the GPU or out of the step"
-    family: ClassVar[str] = "launch and dispatch"
-    effort: ClassVar[str] = "A few lines"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches")
+    code = "LB007"
+    name = "cpu-operator"
+    title = "Move CPU operators to the GPU or out of the step"
+    family = "launch and dispatch"
+    effort = "A few lines"
+    confidence = "medium"
+    requires = ("gpu", "whole", "launches")
 
     min_share: float = threshold(0.03, "smallest GPU wait for CPU operators, as a share of the step, to report")
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import (
-    Confidence,
     Evidence,
     Facts,
     Findings,
@@ -50,14 +47,14 @@ class GraphBreakInStep(Rule):
     Sources: PyTorch documentation, "Working with graph breaks" and "Common graph breaks".
     """
 
-    code: ClassVar[str] = "LB008"
-    name: ClassVar[str] = "graph-break"
-    title: ClassVar[str] = "Avoid graph breaks in the compiled step"
-    family: ClassVar[str] = "launch and dispatch"
-    effort: ClassVar[str] = "A few lines"
-    confidence: ClassVar[Confidence] = "high"
-    requires: ClassVar[tuple[str, ...]] = ("compilation",)
-    needs_trace: ClassVar[bool] = False
+    code = "LB008"
+    name = "graph-break"
+    title = "Avoid graph breaks in the compiled step"
+    family = "launch and dispatch"
+    effort = "A few lines"
+    confidence = "high"
+    requires = ("compilation",)
+    needs_trace = False
 
     min_share: float = threshold(0.01, "smallest host time to enter the pieces, as a share of the step, to price")
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import (
-    Confidence,
     Evidence,
     Facts,
     Fallback,
@@ -43,14 +40,14 @@ class RepeatedRecompilation(Rule):
     Sources: PyTorch documentation, "torch.compile: dealing with recompilations" and "Dynamic shapes".
     """
 
-    code: ClassVar[str] = "LB009"
-    name: ClassVar[str] = "repeated-recompilation"
-    title: ClassVar[str] = "Stop recompiling the same function"
-    family: ClassVar[str] = "launch and dispatch"
-    effort: ClassVar[str] = "A few lines"
-    confidence: ClassVar[Confidence] = "high"
-    requires: ClassVar[tuple[str, ...]] = ("compilation",)
-    needs_trace: ClassVar[bool] = False
+    code = "LB009"
+    name = "repeated-recompilation"
+    title = "Stop recompiling the same function"
+    family = "launch and dispatch"
+    effort = "A few lines"
+    confidence = "high"
+    requires = ("compilation",)
+    needs_trace = False
 
     min_recompilations: int = threshold(3, "fewest recompilations of one function for one guard to report")
 

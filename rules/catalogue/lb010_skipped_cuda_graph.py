@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import (
-    Confidence,
     Evidence,
     Facts,
     Findings,
@@ -51,14 +48,14 @@ class GraphSkipped(Rule):
     Sources: PyTorch documentation, "CUDAGraph Trees".
     """
 
-    code: ClassVar[str] = "LB010"
-    name: ClassVar[str] = "skipped-cuda-graph"
-    title: ClassVar[str] = "Let compiled code run as CUDA graphs"
-    family: ClassVar[str] = "launch and dispatch"
-    effort: ClassVar[str] = "A few lines"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("compilation",)
-    needs_trace: ClassVar[bool] = False
+    code = "LB010"
+    name = "skipped-cuda-graph"
+    title = "Let compiled code run as CUDA graphs"
+    family = "launch and dispatch"
+    effort = "A few lines"
+    confidence = "medium"
+    requires = ("compilation",)
+    needs_trace = False
 
     max_rerecordings: int = threshold(3, "most recordings of code that already had a graph")
 

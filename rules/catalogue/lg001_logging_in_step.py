@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import (
     Facts,
     Findings,
@@ -43,12 +41,12 @@ class LoggingInStep(Rule):
     Sources: Python documentation, "Dealing with handlers that block".
     """
 
-    code: ClassVar[str] = "LG001"
-    name: ClassVar[str] = "logging-in-step"
-    title: ClassVar[str] = "Log every N steps, off the main thread"
-    family: ClassVar[str] = "logging"
-    risk: ClassVar[str] = "Fewer log lines"
-    requires: ClassVar[tuple[str, ...]] = ("stacks",)
+    code = "LG001"
+    name = "logging-in-step"
+    title = "Log every N steps, off the main thread"
+    family = "logging"
+    risk = "Fewer log lines"
+    requires = ("stacks",)
 
     min_share: float = threshold(0.01, "smallest stall, as a share of the step, to report")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import numpy.typing as npt
 
@@ -30,15 +28,15 @@ class MetricSync(SyncRule):
     Sources: PyTorch performance tuning guide; PyTorch Lightning documentation, "Avoid calling .item()".
     """
 
-    code: ClassVar[str] = "LG002"
-    name: ClassVar[str] = "metric-sync"
-    title: ClassVar[str] = "Read metrics only at the logging interval"
-    family: ClassVar[str] = "logging"
-    risk: ClassVar[str] = "Metrics arrive later"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "stacks")
-    reason: ClassVar[str] = ""
-    does: ClassVar[str] = "A metric is read from the GPU for the log"
-    fix: ClassVar[Fix] = Fix(
+    code = "LG002"
+    name = "metric-sync"
+    title = "Read metrics only at the logging interval"
+    family = "logging"
+    risk = "Metrics arrive later"
+    requires = ("gpu", "launches", "stacks")
+    reason = ""
+    does = "A metric is read from the GPU for the log"
+    fix = Fix(
         "Accumulate the metric on the GPU and read it only when you log it, every N steps.",
         "loss_sum += loss.detach()\nif step % 50 == 0:\n    log(loss_sum.item() / 50)\n    loss_sum.zero_()",
     )

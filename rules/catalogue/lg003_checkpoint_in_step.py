@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from traceopt.rules import (
@@ -49,11 +47,11 @@ class CheckpointInStep(Rule):
     Sources: PyTorch documentation, "Asynchronous saving with Distributed Checkpoint".
     """
 
-    code: ClassVar[str] = "LG003"
-    name: ClassVar[str] = "checkpoint-in-step"
-    title: ClassVar[str] = "Write checkpoints in the background"
-    family: ClassVar[str] = "logging"
-    requires: ClassVar[tuple[str, ...]] = ("stacks",)
+    code = "LG003"
+    name = "checkpoint-in-step"
+    title = "Write checkpoints in the background"
+    family = "logging"
+    requires = ("stacks",)
 
     min_share: float = threshold(0.01, "smallest stall to report, as a share of the step (one-offs: of the window)")
 

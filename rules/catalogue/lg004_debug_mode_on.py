@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
 
 import numpy as np
 from msgspec import Struct
@@ -55,12 +54,12 @@ class DebugModeOn(Rule):
     torch.use_deterministic_algorithms, and of torch.distributed, "Debugging torch.distributed applications".
     """
 
-    code: ClassVar[str] = "LG004"
-    name: ClassVar[str] = "debug-mode-on"
-    title: ClassVar[str] = "Turn off debugging modes"
-    family: ClassVar[str] = "logging"
-    effort: ClassVar[str] = "One line"
-    risk: ClassVar[str] = "Errors are found later"
+    code = "LG004"
+    name = "debug-mode-on"
+    title = "Turn off debugging modes"
+    family = "logging"
+    effort = "One line"
+    risk = "Errors are found later"
 
     min_share: float = threshold(0.005, "smallest saving of a mode seen in the trace, as a share of the step")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.analyzer.memory.composition import Composition
 from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, dispatch_ns, ms, percent, size, threshold
 from traceopt.rules.advice.constructed import loader_places
@@ -33,13 +31,13 @@ class MemoryHeadroom(Rule):
     Algorithms" (2022).
     """
 
-    code: ClassVar[str] = "MM001"
-    name: ClassVar[str] = "memory-headroom"
-    title: ClassVar[str] = "Raise the batch size to use free memory"
-    family: ClassVar[str] = "memory"
-    effort: ClassVar[str] = "One number, then tuning"
-    risk: ClassVar[str] = "May change convergence"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "whole", "launches", "memory")
+    code = "MM001"
+    name = "memory-headroom"
+    title = "Raise the batch size to use free memory"
+    family = "memory"
+    effort = "One number, then tuning"
+    risk = "May change convergence"
+    requires = ("gpu", "whole", "launches", "memory")
 
     max_share: float = threshold(0.60, "largest peak, as a share of device memory, to report")
     min_starved: float = threshold(0.10, "smallest GPU wait for launches, as a share of the step")

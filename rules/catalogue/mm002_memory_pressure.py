@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from traceopt.analyzer.memory.curve import find_retries
@@ -52,13 +50,13 @@ class MemoryPressure(Rule):
     Sources: PyTorch documentation, "CUDA semantics: memory management"; torch-tb-profiler warns above 90 % too.
     """
 
-    code: ClassVar[str] = "MM002"
-    name: ClassVar[str] = "memory-pressure"
-    title: ClassVar[str] = "Reduce peak device memory before it runs out"
-    family: ClassVar[str] = "memory"
-    effort: ClassVar[str] = "A few lines, or a new training setup"
-    risk: ClassVar[str] = "Lower precision changes numerics; checkpointing recomputes the forward pass"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "memory")
+    code = "MM002"
+    name = "memory-pressure"
+    title = "Reduce peak device memory before it runs out"
+    family = "memory"
+    effort = "A few lines, or a new training setup"
+    risk = "Lower precision changes numerics; checkpointing recomputes the forward pass"
+    requires = ("gpu", "memory")
 
     min_share: float = threshold(0.90, "smallest peak, as a share of device memory, to report")
 

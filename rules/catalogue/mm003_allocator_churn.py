@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.analyzer.memory.curve import find_retries
 from traceopt.rules import (
     I8,
@@ -51,12 +49,12 @@ class AllocatorChurn(Rule):
     synchronization".
     """
 
-    code: ClassVar[str] = "MM003"
-    name: ClassVar[str] = "allocator-churn"
-    title: ClassVar[str] = "Avoid driver memory allocations in every step"
-    family: ClassVar[str] = "memory"
-    effort: ClassVar[str] = "One line"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
+    code = "MM003"
+    name = "allocator-churn"
+    title = "Avoid driver memory allocations in every step"
+    family = "memory"
+    effort = "One line"
+    requires = ("gpu", "launches")
 
     min_share: float = threshold(0.01, "smallest GPU wait for driver allocations, as a share of the step")
 

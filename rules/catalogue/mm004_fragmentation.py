@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from traceopt.rules import Confidence, Evidence, Facts, Findings, Fix, Rule, percent, size, threshold
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, percent, size, threshold
 
 
 class Fragmentation(Rule):
@@ -27,13 +25,13 @@ class Fragmentation(Rule):
     Sources: PyTorch documentation, "CUDA semantics: memory management".
     """
 
-    code: ClassVar[str] = "MM004"
-    name: ClassVar[str] = "fragmentation"
-    title: ClassVar[str] = "Reduce memory fragmentation with expandable segments"
-    family: ClassVar[str] = "memory"
-    effort: ClassVar[str] = "An environment variable"
-    confidence: ClassVar[Confidence] = "low"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "memory")
+    code = "MM004"
+    name = "fragmentation"
+    title = "Reduce memory fragmentation with expandable segments"
+    family = "memory"
+    effort = "An environment variable"
+    confidence = "low"
+    requires = ("gpu", "memory")
 
     min_unused: float = threshold(0.25, "smallest unused share of reserved memory at the peak")
     min_reserved: float = threshold(0.70, "smallest reserved memory, as a share of device memory")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from traceopt.analyzer.memory.blocks import AFTER
@@ -44,12 +42,12 @@ class MemoryGrowth(Rule):
     Sources: PyTorch FAQ, "My model reports cuda runtime error(2): out of memory".
     """
 
-    code: ClassVar[str] = "MM005"
-    name: ClassVar[str] = "memory-growth"
-    title: ClassVar[str] = "Release tensors at the end of each step"
-    family: ClassVar[str] = "memory"
-    effort: ClassVar[str] = "One line"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "memory")
+    code = "MM005"
+    name = "memory-growth"
+    title = "Release tensors at the end of each step"
+    family = "memory"
+    effort = "One line"
+    requires = ("gpu", "memory")
 
     min_steps: int = threshold(4, "fewest recorded steps needed to judge growth")
     min_bytes: int = threshold(1 << 20, "smallest growth per step, in bytes")

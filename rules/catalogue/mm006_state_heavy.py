@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.analyzer.memory.composition import GRADIENTS, OPTIMIZER_STATE, PARAMETERS
-from traceopt.rules import Confidence, Facts, Findings, Fix, Rule, percent, size, threshold
+from traceopt.rules import Facts, Findings, Fix, Rule, percent, size, threshold
 from traceopt.rules.advice.memory import as_evidence, inside, parts, peak_of_capacity, peak_share, remedies
 
 STATE = (PARAMETERS, GRADIENTS, OPTIMIZER_STATE)
@@ -33,14 +31,14 @@ class StateHeavy(Rule):
     Sources: Rajbhandari et al., "ZeRO" (2020), section 3.1; Dettmers et al., "8-bit Optimizers" (2022).
     """
 
-    code: ClassVar[str] = "MM006"
-    name: ClassVar[str] = "state-heavy"
-    title: ClassVar[str] = "Shrink parameters, gradients and optimizer state"
-    family: ClassVar[str] = "memory"
-    effort: ClassVar[str] = "One line, or a new training setup"
-    risk: ClassVar[str] = "May change convergence"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "memory")
+    code = "MM006"
+    name = "state-heavy"
+    title = "Shrink parameters, gradients and optimizer state"
+    family = "memory"
+    effort = "One line, or a new training setup"
+    risk = "May change convergence"
+    confidence = "medium"
+    requires = ("gpu", "memory")
 
     min_peak_share: float = threshold(0.60, "smallest peak, as a share of device memory, to report")
     min_state_share: float = threshold(0.50, "smallest share of parameters, gradients and optimizer state in the peak")

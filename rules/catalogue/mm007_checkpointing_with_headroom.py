@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import (
-    Confidence,
     Evidence,
     Facts,
     Findings,
@@ -47,14 +44,14 @@ class CheckpointingWithHeadroom(Rule):
     Activation Recomputation" (2022).
     """
 
-    code: ClassVar[str] = "MM007"
-    name: ClassVar[str] = "checkpointing-with-headroom"
-    title: ClassVar[str] = "Checkpoint fewer layers"
-    family: ClassVar[str] = "memory"
-    effort: ClassVar[str] = "A few lines"
-    risk: ClassVar[str] = "Uses the free memory"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "memory")
+    code = "MM007"
+    name = "checkpointing-with-headroom"
+    title = "Checkpoint fewer layers"
+    family = "memory"
+    effort = "A few lines"
+    risk = "Uses the free memory"
+    confidence = "medium"
+    requires = ("gpu", "launches", "memory")
 
     min_share: float = threshold(0.03, "smallest recomputation, as a share of the step, to report")
     usable: float = threshold(0.90, "share of device memory to fill")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.analyzer.companions.memory_snapshot.failures import Failure
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import MemorySnapshot
-from traceopt.rules import Confidence, Evidence, Facts, Findings, Fix, Rule, percent, size
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, percent, size
 from traceopt.rules.advice.memory_snapshot import held_by, place_of, snapshot_of
 
 _LEAST_STEP_SHARE = 0.1  # of the memory: below, a smaller batch frees too little
@@ -29,15 +27,15 @@ class OutOfMemory(Rule):
     Sources: PyTorch documentation, "Understanding CUDA Memory Usage".
     """
 
-    code: ClassVar[str] = "MM008"
-    name: ClassVar[str] = "out-of-memory"
-    title: ClassVar[str] = "Make the failed allocation fit"
-    family: ClassVar[str] = "memory"
-    effort: ClassVar[str] = "A few lines"
-    risk: ClassVar[str] = "A smaller batch may change convergence"
-    confidence: ClassVar[Confidence] = "high"
-    requires: ClassVar[tuple[str, ...]] = ("memory_snapshot",)
-    needs_trace: ClassVar[bool] = False
+    code = "MM008"
+    name = "out-of-memory"
+    title = "Make the failed allocation fit"
+    family = "memory"
+    effort = "A few lines"
+    risk = "A smaller batch may change convergence"
+    confidence = "high"
+    requires = ("memory_snapshot",)
+    needs_trace = False
 
     def check(self, facts: Facts) -> Findings:
         snapshot = snapshot_of(facts)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from traceopt.rules import Confidence, Evidence, Facts, Findings, Fix, Rule, counted, size, threshold
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, size, threshold
 from traceopt.rules.advice.memory_snapshot import place_of, snapshot_of
 
 
@@ -26,14 +24,14 @@ class MemoryKept(Rule):
     Sources: PyTorch FAQ, "My model reports cuda runtime error(2): out of memory".
     """
 
-    code: ClassVar[str] = "MM009"
-    name: ClassVar[str] = "memory-kept"
-    title: ClassVar[str] = "Release what this line keeps in every step"
-    family: ClassVar[str] = "memory"
-    effort: ClassVar[str] = "One line"
-    confidence: ClassVar[Confidence] = "high"
-    requires: ClassVar[tuple[str, ...]] = ("memory_snapshot",)
-    needs_trace: ClassVar[bool] = False
+    code = "MM009"
+    name = "memory-kept"
+    title = "Release what this line keeps in every step"
+    family = "memory"
+    effort = "One line"
+    confidence = "high"
+    requires = ("memory_snapshot",)
+    needs_trace = False
 
     min_steps: int = threshold(4, "fewest compared steps needed to judge growth")
     min_bytes: int = threshold(1 << 20, "smallest growth per step, in bytes")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from traceopt.rules import Confidence, Evidence, Facts, Findings, Fix, Rule, percent, size, threshold
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, percent, size, threshold
 from traceopt.rules.advice.memory_snapshot import place_of, snapshot_of
 
 
@@ -24,14 +22,14 @@ class FragmentedSegments(Rule):
     Sources: PyTorch documentation, "Optimizing memory usage with PYTORCH_CUDA_ALLOC_CONF".
     """
 
-    code: ClassVar[str] = "MM010"
-    name: ClassVar[str] = "fragmented-segments"
-    title: ClassVar[str] = "Use expandable segments against fragmentation"
-    family: ClassVar[str] = "memory"
-    effort: ClassVar[str] = "One environment variable"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("memory_snapshot",)
-    needs_trace: ClassVar[bool] = False
+    code = "MM010"
+    name = "fragmented-segments"
+    title = "Use expandable segments against fragmentation"
+    family = "memory"
+    effort = "One environment variable"
+    confidence = "medium"
+    requires = ("memory_snapshot",)
+    needs_trace = False
 
     min_share: float = threshold(0.25, "smallest unused share of reserved memory at the peak to report")
     min_bytes: int = threshold(1 << 28, "smallest unused memory at the peak to report, in bytes")

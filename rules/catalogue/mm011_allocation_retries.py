@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from traceopt.rules import Confidence, Evidence, Facts, Findings, Fix, Rule, counted, size, threshold
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, size, threshold
 from traceopt.rules.advice.memory_snapshot import place_of, snapshot_of
 
 
@@ -25,13 +23,13 @@ class AllocationRetries(Rule):
     Sources: PyTorch documentation, "Memory management" (num_alloc_retries).
     """
 
-    code: ClassVar[str] = "MM011"
-    name: ClassVar[str] = "allocation-retries"
-    title: ClassVar[str] = "Avoid allocations that empty the cache"
-    family: ClassVar[str] = "memory"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("memory_snapshot",)
-    needs_trace: ClassVar[bool] = False
+    code = "MM011"
+    name = "allocation-retries"
+    title = "Avoid allocations that empty the cache"
+    family = "memory"
+    confidence = "medium"
+    requires = ("memory_snapshot",)
+    needs_trace = False
 
     min_retries: int = threshold(3, "fewest retries to report")
 

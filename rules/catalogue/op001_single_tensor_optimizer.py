@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from traceopt.rules import (
@@ -57,12 +55,12 @@ class SingleTensorOptimizer(Rule):
     Sources: PyTorch documentation of torch.optim, "foreach, fused and for-loop implementations".
     """
 
-    code: ClassVar[str] = "OP001"
-    name: ClassVar[str] = "single-tensor-optimizer"
-    title: ClassVar[str] = "Use a fused or foreach optimizer"
-    family: ClassVar[str] = "optimizer"
-    effort: ClassVar[str] = "One argument"
-    requires: ClassVar[tuple[str, ...]] = ("work", "launches", "ops")
+    code = "OP001"
+    name = "single-tensor-optimizer"
+    title = "Use a fused or foreach optimizer"
+    family = "optimizer"
+    effort = "One argument"
+    requires = ("work", "launches", "ops")
 
     min_share: float = threshold(0.01, "smallest saving, as a share of the step, to report")
     min_kernels: int = threshold(50, "fewest kernels per step that count as a single-tensor optimizer")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from traceopt.rules import (
@@ -51,13 +49,13 @@ class ForeachNotFused(Rule):
     Sources: PyTorch documentation of torch.optim, "foreach, fused and for-loop implementations".
     """
 
-    code: ClassVar[str] = "OP002"
-    name: ClassVar[str] = "foreach-not-fused"
-    title: ClassVar[str] = "Pass fused=True to the optimizer"
-    family: ClassVar[str] = "optimizer"
-    effort: ClassVar[str] = "One argument"
-    risk: ClassVar[str] = "Last bits may differ"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "ops")
+    code = "OP002"
+    name = "foreach-not-fused"
+    title = "Pass fused=True to the optimizer"
+    family = "optimizer"
+    effort = "One argument"
+    risk = "Last bits may differ"
+    requires = ("gpu", "launches", "ops")
 
     min_share: float = threshold(0.01, "smallest saving, as a share of the step, to report")
 

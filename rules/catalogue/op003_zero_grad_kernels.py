@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import numpy.typing as npt
 
@@ -49,12 +47,12 @@ class ZeroGradKernels(Rule):
     Sources: PyTorch performance tuning guide, "Use parameter.grad = None".
     """
 
-    code: ClassVar[str] = "OP003"
-    name: ClassVar[str] = "zero-grad-kernels"
-    title: ClassVar[str] = "Set gradients to None instead of zeroing them"
-    family: ClassVar[str] = "optimizer"
-    effort: ClassVar[str] = "One argument"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "ops")
+    code = "OP003"
+    name = "zero-grad-kernels"
+    title = "Set gradients to None instead of zeroing them"
+    family = "optimizer"
+    effort = "One argument"
+    requires = ("gpu", "launches", "ops")
 
     min_share: float = threshold(0.01, "smallest saving, as a share of the step, to report")
     min_kernels: int = threshold(20, "fewest fills per step to report")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from traceopt.analyzer.run_log.run_settings import Collections
@@ -59,12 +57,12 @@ class GcPause(Rule):
     Sources: Python documentation of gc.freeze; PyTorch's own trainers collect by hand for the same reason.
     """
 
-    code: ClassVar[str] = "PY001"
-    name: ClassVar[str] = "gc-pause"
-    title: ClassVar[str] = "Freeze the garbage collector and collect at chosen steps"
-    family: ClassVar[str] = "Python runtime"
-    effort: ClassVar[str] = "Three lines"
-    risk: ClassVar[str] = "Reference cycles live longer"
+    code = "PY001"
+    name = "gc-pause"
+    title = "Freeze the garbage collector and collect at chosen steps"
+    family = "Python runtime"
+    effort = "Three lines"
+    risk = "Reference cycles live longer"
 
     min_share: float = threshold(0.01, "smallest pause time, as a share of the measured steps, to report")
     min_steps: int = threshold(3, "fewest steps of the run with such pauses to report")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import (
-    Confidence,
     Evidence,
     Facts,
     Findings,
@@ -45,13 +42,13 @@ class CpuContention(Rule):
     Sources: Linux kernel documentation, "Scheduler statistics" (run_delay); PyTorch performance tuning guide.
     """
 
-    code: ClassVar[str] = "PY002"
-    name: ClassVar[str] = "cpu-contention"
-    title: ClassVar[str] = "Use no more threads than cores"
-    family: ClassVar[str] = "Python runtime"
-    effort: ClassVar[str] = "One variable"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("settings", "ledger")
+    code = "PY002"
+    name = "cpu-contention"
+    title = "Use no more threads than cores"
+    family = "Python runtime"
+    effort = "One variable"
+    confidence = "medium"
+    requires = ("settings", "ledger")
 
     min_share: float = threshold(0.03, "smallest wait for a core, as a share of the run, to report")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from traceopt.analyzer.run_log.step_drift import Change, Growth, Period
-from traceopt.rules import Confidence, Evidence, Facts, Findings, Fix, Rule, ms, percent, threshold, us
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, ms, percent, threshold, us
 
 
 class StepDrift(Rule):
@@ -34,13 +34,13 @@ class StepDrift(Rule):
     coefficient based on Kendall's tau", 1968.
     """
 
-    code: ClassVar[str] = "RH003"
-    name: ClassVar[str] = "step-drift"
-    title: ClassVar[str] = "Find out why steps become slower during the run"
-    family: ClassVar[str] = "run health"
-    effort: ClassVar[str] = "Depends on the cause"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("ledger",)
+    code = "RH003"
+    name = "step-drift"
+    title = "Find out why steps become slower during the run"
+    family = "run health"
+    effort = "Depends on the cause"
+    confidence = "medium"
+    requires = ("ledger",)
 
     min_share: float = threshold(0.05, "smallest difference as a share of the median step")
 

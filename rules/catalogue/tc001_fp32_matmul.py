@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from traceopt.rules import Confidence, Facts, Findings, Fix, Rule, kernel_evidence, ms, percent, places, threshold
+from traceopt.rules import Facts, Findings, Fix, Rule, kernel_evidence, ms, percent, places, threshold
 from traceopt.rules.savings.precision import fp32_saving, fp32_work, uses_tensor_cores
 
 
@@ -31,14 +29,14 @@ class Fp32Matmul(Rule):
     Sources: NVIDIA V100 and A100 datasheets; PyTorch documentation, "Automatic Mixed Precision".
     """
 
-    code: ClassVar[str] = "TC001"
-    name: ClassVar[str] = "fp32-matmul"
-    title: ClassVar[str] = "Use mixed precision for matmuls and convolutions"
-    family: ClassVar[str] = "precision"
-    effort: ClassVar[str] = "A few lines"
-    risk: ClassVar[str] = "Changes numerics"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("gpu",)
+    code = "TC001"
+    name = "fp32-matmul"
+    title = "Use mixed precision for matmuls and convolutions"
+    family = "precision"
+    effort = "A few lines"
+    risk = "Changes numerics"
+    confidence = "medium"
+    requires = ("gpu",)
 
     min_share: float = threshold(0.05, "smallest FP32 matmul time, as a share of the step, to report")
     max_used_share: float = threshold(0.10, "Tensor Core share of matmul time above which the run counts as mixed")

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import (
-    Confidence,
     Evidence,
     Facts,
     Findings,
@@ -38,14 +35,14 @@ class Tf32Off(Rule):
     Sources: NVIDIA A100 whitepaper, "TF32"; PyTorch documentation, "CUDA semantics: TensorFloat-32".
     """
 
-    code: ClassVar[str] = "TC002"
-    name: ClassVar[str] = "tf32-off"
-    title: ClassVar[str] = "Enable TF32 for FP32 matmuls"
-    family: ClassVar[str] = "precision"
-    effort: ClassVar[str] = "Two lines"
-    risk: ClassVar[str] = "Changes numerics"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("gpu",)
+    code = "TC002"
+    name = "tf32-off"
+    title = "Enable TF32 for FP32 matmuls"
+    family = "precision"
+    effort = "Two lines"
+    risk = "Changes numerics"
+    confidence = "medium"
+    requires = ("gpu",)
 
     min_share: float = threshold(0.05, "smallest FP32 matmul time, as a share of the step, to report")
     low_speedup: float = threshold(1.3, "speed-up of the kernels, low")

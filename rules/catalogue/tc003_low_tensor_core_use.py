@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from traceopt.rules import (
-    Confidence,
     Facts,
     Findings,
     Fix,
@@ -48,13 +45,13 @@ class LowTensorCoreUse(Rule):
     Sources: NVIDIA, "Matrix Multiplication Background User's Guide".
     """
 
-    code: ClassVar[str] = "TC003"
-    name: ClassVar[str] = "low-tensor-core-use"
-    title: ClassVar[str] = "Use shapes and layouts that let 16-bit matmuls run on Tensor Cores"
-    family: ClassVar[str] = "precision"
-    effort: ClassVar[str] = "Depends on the kernel"
-    confidence: ClassVar[Confidence] = "low"
-    requires: ClassVar[tuple[str, ...]] = ("gpu",)
+    code = "TC003"
+    name = "low-tensor-core-use"
+    title = "Use shapes and layouts that let 16-bit matmuls run on Tensor Cores"
+    family = "precision"
+    effort = "Depends on the kernel"
+    confidence = "low"
+    requires = ("gpu",)
 
     min_share: float = threshold(0.05, "smallest time of such kernels, as a share of the step, to report")
     active: float = threshold(0.05, "measured activity of the Tensor Cores from which kernels count as using them")

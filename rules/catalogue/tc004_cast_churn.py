@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 import numpy.typing as npt
 
 from traceopt.rules import (
-    Confidence,
     Evidence,
     Facts,
     Findings,
@@ -49,14 +46,14 @@ class CastChurn(Rule):
     Precision Training" (2018).
     """
 
-    code: ClassVar[str] = "TC004"
-    name: ClassVar[str] = "cast-churn"
-    title: ClassVar[str] = "Cast weights once, not in every step"
-    family: ClassVar[str] = "precision"
-    effort: ClassVar[str] = "A few lines"
-    risk: ClassVar[str] = "Changes numerics"
-    confidence: ClassVar[Confidence] = "medium"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "shapes")
+    code = "TC004"
+    name = "cast-churn"
+    title = "Cast weights once, not in every step"
+    family = "precision"
+    effort = "A few lines"
+    risk = "Changes numerics"
+    confidence = "medium"
+    requires = ("gpu", "launches", "shapes")
 
     min_share: float = threshold(0.02, "smallest time of such casts, as a share of the step, to report")
 

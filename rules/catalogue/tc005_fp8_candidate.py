@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import (
     OP,
-    Confidence,
     Evidence,
     Facts,
     Findings,
@@ -45,14 +42,14 @@ class Fp8Candidate(Rule):
     Sources: Micikevicius et al., "FP8 Formats for Deep Learning" (2022); torchao documentation, float8 training.
     """
 
-    code: ClassVar[str] = "TC005"
-    name: ClassVar[str] = "fp8-candidate"
-    title: ClassVar[str] = "Consider FP8 for large matmuls"
-    family: ClassVar[str] = "precision"
-    effort: ClassVar[str] = "A few lines, then check the loss"
-    risk: ClassVar[str] = "Changes numerics"
-    confidence: ClassVar[Confidence] = "low"
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches", "shapes", "device")
+    code = "TC005"
+    name = "fp8-candidate"
+    title = "Consider FP8 for large matmuls"
+    family = "precision"
+    effort = "A few lines, then check the loss"
+    risk = "Changes numerics"
+    confidence = "low"
+    requires = ("gpu", "launches", "shapes", "device")
 
     min_share: float = threshold(0.30, "smallest time of such matmuls, as a share of the step, to report")
     min_size: int = threshold(2048, "smallest M, N and K of a large matmul")

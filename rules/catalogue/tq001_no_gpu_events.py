@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule
 
@@ -35,10 +33,10 @@ class NoGpuEvents(Rule):
     Sources: Kineto issues 859 and 1354; PyTorch issues 131462 and 192021.
     """
 
-    code: ClassVar[str] = "TQ001"
-    name: ClassVar[str] = "no-gpu-events"
-    title: ClassVar[str] = "Record GPU activity"
-    family: ClassVar[str] = TRACE_QUALITY
+    code = "TQ001"
+    name = "no-gpu-events"
+    title = "Record GPU activity"
+    family = TRACE_QUALITY
 
     def applies(self, facts: Facts) -> str | None:
         other = facts.device.unsupported

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule, percent, threshold
 
 SCHEDULE = """with profile(schedule=schedule(wait=1, warmup=2, active=6)) as prof:
@@ -36,10 +34,10 @@ class NoSteps(Rule):
     Sources: PyTorch documentation, "torch.profiler.schedule".
     """
 
-    code: ClassVar[str] = "TQ002"
-    name: ClassVar[str] = "no-steps"
-    title: ClassVar[str] = "Mark several steps with prof.step()"
-    family: ClassVar[str] = TRACE_QUALITY
+    code = "TQ002"
+    name = "no-steps"
+    title = "Mark several steps with prof.step()"
+    family = TRACE_QUALITY
 
     min_idle_share: float = threshold(0.10, "GPU idle share of the window above which missing steps matter")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule, percent, threshold
 
 _SIGNS = ("few_events", "hidden_work", "untraced")  # states of a recording that is only a part, or of a test
@@ -34,10 +32,10 @@ class CroppedOrSampled(Rule):
     Sources: PyTorch documentation, "CUDA semantics: asynchronous execution" and "torch.profiler.schedule".
     """
 
-    code: ClassVar[str] = "TQ003"
-    name: ClassVar[str] = "cropped-or-sampled"
-    title: ClassVar[str] = "Analyze a complete recording"
-    family: ClassVar[str] = TRACE_QUALITY
+    code = "TQ003"
+    name = "cropped-or-sampled"
+    title = "Analyze a complete recording"
+    family = TRACE_QUALITY
 
     max_earlier_share: float = threshold(0.25, "largest accepted share of GPU time launched before the file starts")
     max_lead_steps: float = threshold(0.25, "most steps accepted between the file's start and the first measured step")

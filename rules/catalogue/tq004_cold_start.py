@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule, ms, percent, threshold
 
 
@@ -25,11 +23,11 @@ class ColdStart(Rule):
     Sources: CUDA programming guide, "Lazy Loading"; PyTorch documentation, "torch.profiler.schedule".
     """
 
-    code: ClassVar[str] = "TQ004"
-    name: ClassVar[str] = "cold-start"
-    title: ClassVar[str] = "Warm up before recording"
-    family: ClassVar[str] = TRACE_QUALITY
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
+    code = "TQ004"
+    name = "cold-start"
+    title = "Warm up before recording"
+    family = TRACE_QUALITY
+    requires = ("gpu", "launches")
 
     min_share: float = threshold(0.10, "smallest GPU wait for context and code loading, as a share of the recording")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule, percent, threshold
 
 
@@ -28,11 +26,11 @@ class DroppedEvents(Rule):
     Sources: PyTorch issues 131462, 166121 and 192021.
     """
 
-    code: ClassVar[str] = "TQ005"
-    name: ClassVar[str] = "dropped-events"
-    title: ClassVar[str] = "Record without losing events"
-    family: ClassVar[str] = TRACE_QUALITY
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
+    code = "TQ005"
+    name = "dropped-events"
+    title = "Record without losing events"
+    family = TRACE_QUALITY
+    requires = ("gpu", "launches")
 
     min_share: float = threshold(0.03, "smallest share of lost launches or lost GPU work to report")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.analyzer.vocabulary.host_activities import DISPATCH, LONG_PYTHON, SMALL_OPS
 from traceopt.rules import TRACE_QUALITY, Evidence, Facts, Findings, Fix, Priced, Rule, percent, starved_ns, threshold
 
@@ -31,10 +29,10 @@ class ProfilerOverhead(Rule):
     Sources: PyTorch documentation of `torch.profiler.profile` on with_stack; Kineto issue 325, PyTorch issue 62390.
     """
 
-    code: ClassVar[str] = "TQ006"
-    name: ClassVar[str] = "profiler-overhead"
-    title: ClassVar[str] = "Measure host-bound time without stacks"
-    family: ClassVar[str] = TRACE_QUALITY
+    code = "TQ006"
+    name = "profiler-overhead"
+    title = "Measure host-bound time without stacks"
+    family = TRACE_QUALITY
 
     min_stretch: float = threshold(1.1, "smallest ratio of recorded to unrecorded step time to report")
     max_shrink: float = threshold(0.8, "largest such ratio below 1 to report: recorded steps do less than the others")

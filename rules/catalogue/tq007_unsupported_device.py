@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule
 
 
@@ -24,10 +22,10 @@ class UnsupportedDevice(Rule):
     Sources: Kineto's list of activity types.
     """
 
-    code: ClassVar[str] = "TQ007"
-    name: ClassVar[str] = "unsupported-device"
-    title: ClassVar[str] = "Analyze a trace from a CUDA or ROCm device"
-    family: ClassVar[str] = TRACE_QUALITY
+    code = "TQ007"
+    name = "unsupported-device"
+    title = "Analyze a trace from a CUDA or ROCm device"
+    family = TRACE_QUALITY
 
     def check(self, facts: Facts) -> Findings:
         if (device := facts.device.unsupported) is None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule, ms, percent, threshold
 
 
@@ -26,11 +24,11 @@ class GraphCapture(Rule):
     Sources: PyTorch documentation, "CUDA semantics: CUDA graphs" and "CUDAGraph Trees".
     """
 
-    code: ClassVar[str] = "TQ008"
-    name: ClassVar[str] = "graph-capture"
-    title: ClassVar[str] = "Capture graphs before recording"
-    family: ClassVar[str] = TRACE_QUALITY
-    requires: ClassVar[tuple[str, ...]] = ("launches",)
+    code = "TQ008"
+    name = "graph-capture"
+    title = "Capture graphs before recording"
+    family = TRACE_QUALITY
+    requires = ("launches",)
 
     min_share: float = threshold(0.05, "smallest graph capture time, as a share of the window, to report")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.analyzer.tables.trace import TraceMeta
 from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule, ms, threshold
 
@@ -26,10 +24,10 @@ class TruncatedFile(Rule):
     Sources: Kineto issues 80, 336, 1336 and 1459; PyTorch issues 98432, 113001 and 130622.
     """
 
-    code: ClassVar[str] = "TQ009"
-    name: ClassVar[str] = "truncated-file"
-    title: ClassVar[str] = "Record the trace again and let the writer finish"
-    family: ClassVar[str] = TRACE_QUALITY
+    code = "TQ009"
+    name = "truncated-file"
+    title = "Record the trace again and let the writer finish"
+    family = TRACE_QUALITY
 
     max_lost_share: float = threshold(0.001, "largest accepted share of lost events")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule, percent, threshold
 
 
@@ -26,11 +24,11 @@ class QueuedIdle(Rule):
     Sources: HTA issue 290, Kineto issue 1062, TraceLens issues 591 and 827.
     """
 
-    code: ClassVar[str] = "TQ010"
-    name: ClassVar[str] = "queued-idle"
-    title: ClassVar[str] = "Find out what delayed queued GPU work"
-    family: ClassVar[str] = TRACE_QUALITY
-    requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
+    code = "TQ010"
+    name = "queued-idle"
+    title = "Find out what delayed queued GPU work"
+    family = TRACE_QUALITY
+    requires = ("gpu", "launches")
 
     min_share: float = threshold(0.10, "smallest idle time in long gaps before queued work, as a share of the window")
 

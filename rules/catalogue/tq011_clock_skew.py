@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from traceopt.rules import TRACE_QUALITY, Findings, Fix, RunFacts, RunRule, ms, rank_name, threshold
@@ -27,10 +25,10 @@ class ClockSkew(RunRule):
     Sources: HTA issue 107; Mills, "Network Time Protocol" (RFC 5905).
     """
 
-    code: ClassVar[str] = "TQ011"
-    name: ClassVar[str] = "clock-skew"
-    title: ClassVar[str] = "Synchronize the machines' clocks"
-    family: ClassVar[str] = TRACE_QUALITY
+    code = "TQ011"
+    name = "clock-skew"
+    title = "Synchronize the machines' clocks"
+    family = TRACE_QUALITY
 
     min_skew_us: float = threshold(1000.0, "smallest clock difference between two ranks, in microseconds, to report")
 
