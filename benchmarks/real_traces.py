@@ -64,10 +64,10 @@ SOURCES = """\
 
 ## Where the traces come from
 
-Other people recorded these traces and published them in their repositories, under licences that allow copies. They are
+Other people recorded these traces and published them in their repositories, under licenses that allow copies. They are
 not part of this repository.
 
-| folder | repository | path in it | licence |
+| folder | repository | path in it | license |
 | --- | --- | --- | --- |
 | `kineto/` | pytorch/kineto | `tb_plugin/samples` | BSD-3-Clause |
 | `hta/` | facebookresearch/HolisticTraceAnalysis | `tests/data` | MIT |

@@ -24,7 +24,7 @@ CHROMIUM = "/usr/bin/chromium"  # Debian's
 WIDTH, HEIGHT = 1280, 860
 TUTORIAL = ROOT / "docs" / "pictures"  # what the tutorial shows of a page: the picture's name, the page, the element
 DETAILS = (("loader-bound-fix", "loader-bound", "#DL001"),)
-COLOURS = 160  # per picture; a report has few, and each byte stays in the repository forever
+COLORS = 160  # per picture; a report has few, and each byte stays in the repository forever
 
 
 @dataclass(frozen=True)
@@ -169,11 +169,11 @@ def take_pictures() -> None:
 
 
 def save(picture: bytes, target: Path) -> None:
-    """Writes a screenshot with few colours."""
+    """Writes a screenshot with few colors."""
     from PIL import Image
 
     with Image.open(BytesIO(picture)) as opened:
-        opened.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(target, optimize=True)
+        opened.convert("RGB").quantize(COLORS, dither=Image.Dither.NONE).save(target, optimize=True)
 
 
 def main() -> None:

@@ -75,7 +75,7 @@ def test_terminal(hostile: Result, width: int, unicode: bool) -> None:
     assert max(map(len, shown.splitlines())) <= width
 
 
-def test_terminal_in_colour_has_our_colours_alone(hostile: Result) -> None:
+def test_terminal_in_color_has_our_colors_alone(hostile: Result) -> None:
     shown = render_terminal(hostile, width=100, color=True, unicode=True)
     assert "\x1b[" in shown
     plain = re.sub(r"\x1b\[[0-9;]*m", "", shown)

@@ -70,7 +70,7 @@ def test_every_style_rule_begins_with_our_class(result: Result) -> None:
     assert not re.search(r"url\(|@import|expression|\b(?:position|z-index)\b", style)
     whole = result._repr_html_()
     used, known = (set(re.findall(pattern, whole)) for pattern in (r"var\((--[a-z0-9-]+)\)", r"(--[a-z0-9-]+):"))
-    assert used <= known, "a colour that the report has no more"
+    assert used <= known, "a color that the report has no more"
 
 
 def test_it_says_what_the_report_says(example: GetExample) -> None:

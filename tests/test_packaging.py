@@ -82,8 +82,8 @@ def test_the_wheel_holds_the_package_and_nothing_beside_it(installed: Path) -> N
     names = {path.name for path in installed.iterdir()}
     assert {name for name in names if not name.endswith(".dist-info")} == {"traceopt"}
     assert (installed / "traceopt" / "py.typed").is_file()
-    (licence,) = installed.glob("*.dist-info/licenses/LICENSE")
-    assert licence.read_text() == (ROOT / "LICENSE").read_text()
+    (license_file,) = installed.glob("*.dist-info/licenses/LICENSE")
+    assert license_file.read_text() == (ROOT / "LICENSE").read_text()
 
 
 def test_the_package_index_shows_the_readme_with_links_to_this_version(installed: Path) -> None:

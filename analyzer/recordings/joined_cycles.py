@@ -190,7 +190,7 @@ def _pair_steps(timing: Trace, detail: Trace) -> Iterator[_StepPair]:
     for index in range(len(steps.start)):
         here = _borders(steps, index)
         names = marks.name[marks.within(steps.thread, *here)]
-        # Among equally similar steps take the one with the same index, so that neighbours borrow different memory
+        # Among equally similar steps take the one with the same index, so that neighbors borrow different memory
         # samples.
         likeness = [(*_likeness(names, pattern), place == index) for place, pattern in enumerate(patterns)]
         best = likeness.index(max(likeness))

@@ -1,6 +1,6 @@
 """Calls in which the host interacts with the GPU: launches, blocking calls, stream waits; plus the step borders.
 
-The host is modelled as one flow of control. While autograd's thread launches work, the thread that called `backward()`
+The host is modeled as one flow of control. While autograd's thread launches work, the thread that called `backward()`
 is blocked, so the calls of both, in order of time, are what a single thread would do. A thread that runs concurrently
 with the training thread is not part of this flow: its launches happen when they happened, take no host time and block
 nothing.

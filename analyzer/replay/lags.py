@@ -51,7 +51,7 @@ def find_lags(queues: Queues, issued_at: I8, own_time: Mask, awaits: I8, inferre
     usual_wake = np.full(len(queues), lead)
     last, late = late_by(awaits, usual_wake)
     strange = np.flatnonzero(known & (late > MAX_LAG_NS) & ~own_time)
-    found, about = _neighbour(queues, strange)
+    found, about = _neighbor(queues, strange)
     awaits, inferred = awaits.copy(), inferred.copy()
     awaits[strange[about]], inferred[strange[about]] = found[about], True
     wait = np.where(awaits >= 0, queues.start - queues.end_of(awaits), 0)
@@ -68,7 +68,7 @@ def find_lags(queues: Queues, issued_at: I8, own_time: Mask, awaits: I8, inferre
     )
 
 
-def _neighbour(queues: Queues, rows: I8) -> tuple[I8, Mask]:
+def _neighbor(queues: Queues, rows: I8) -> tuple[I8, Mask]:
     """For each row, the work of another stream that ends closest to its start, and whether it is close enough."""
     call, start = queues.call[rows], queues.start[rows]
     candidates = np.stack((queues.last_done(call, start + TOLERANCE_NS), queues.last_begun(call, start)))

@@ -256,7 +256,7 @@ def _resolution_ns(start: I8, end: I8) -> int:
 def enclosing(thread: I4, start: I8, end: I8, resolution_ns: int = 1) -> I4:
     """The parent of each slice: the closest earlier slice of its thread that is open at its start and reaches its end.
 
-    The input is sorted by (thread, start, -duration). A slice that crosses its neighbour's end is not its child. With
+    The input is sorted by (thread, start, -duration). A slice that crosses its neighbor's end is not its child. With
     truncated times, a child may seem to end later than its parent by up to the resolution. The search starts at the
     previous slice and jumps along the other slices' candidates: what a candidate has skipped cannot enclose a later
     slice, so each round doubles the reach. Where deeply nested slices end together, it climbs one level per round.

@@ -232,7 +232,7 @@ def _between(marked: Mask) -> Mask:
 
 
 def usual_interval(steps: I8) -> tuple[int, float]:
-    """The most frequent distance between neighbours in an increasing list of step numbers, and the share (0..1) of the
+    """The most frequent distance between neighbors in an increasing list of step numbers, and the share (0..1) of the
     distances that equal it. The smallest if several are as frequent; (0, 0.0) for fewer than two steps.
     """
     if len(steps) < 2:

@@ -86,7 +86,7 @@ def describe_loader(_: Any, loader: Any) -> dict[str, Any]:
 def _described(describe: Any, torch: Any, things: Iterable[Any]) -> list[dict[str, Any]]:
     rows = []
     for thing in things:
-        with suppress(Exception):  # a half-built object, or a class with unusual behaviour: it is left out
+        with suppress(Exception):  # a half-built object, or a class with unusual behavior: it is left out
             rows.append(describe(torch, thing))
         if len(rows) == MOST:
             break

@@ -29,7 +29,7 @@ class Losses:
             if loss.numel() == 1:
                 value = loss.detach().float().clone()
                 self._values.append((step, value if scale is None else value / scale.to(value.device)))
-        except Exception:  # a tensor subclass with behaviour of its own
+        except Exception:  # a tensor subclass with behavior of its own
             self._unreadable = True
 
     def document(self) -> list[tuple[int, float]] | None:

@@ -60,7 +60,7 @@ def render_notebook(result: Result) -> str:
 
 
 def _style() -> str:
-    """notebook.css with the report's colours."""
+    """notebook.css with the report's colors."""
     report = asset_text("report.css")
     [light], [dark] = _LIGHT_TOKENS.findall(report), _DARK_TOKENS.findall(report)
     on_dark = ", ".join(f"{page} {SCOPE}" for page in _DARK_PAGES)

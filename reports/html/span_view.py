@@ -49,7 +49,7 @@ def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dic
                 "start": stall.start_us / US_PER_MS,
                 "end": (stall.start_us + stall.duration_us) / US_PER_MS,
                 "label": stall.label,
-                "color": part_style(stall.cause, busy=False).colour,
+                "color": part_style(stall.cause, busy=False).color,
                 "place": "" if stall.location is None else str(stall.location),
                 "fix": concerned.card_of_stall(cards, stall),
             }

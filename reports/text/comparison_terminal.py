@@ -22,8 +22,8 @@ _GATE_WORDS = {
     ("not_checked", "fail"): ("NOT CHECKED", "red"),
     ("not_checked", "warn"): ("NOT CHECKED", "yellow"),
 }
-_ROW_COLOURS = {"new": "yellow", "gone": "cyan", "slower": "red", "faster": "green"}
-_FINDING_COLOURS = {"new": "red", "fixed": "green", "kept": None, "unknown": "yellow"}
+_ROW_COLORS = {"new": "yellow", "gone": "cyan", "slower": "red", "faster": "green"}
+_FINDING_COLORS = {"new": "red", "fixed": "green", "kept": None, "unknown": "yellow"}
 
 
 def render_comparison(comparison: Comparison, *, width: int, color: bool, unicode: bool) -> str:
@@ -118,7 +118,7 @@ def _rows(noun: str, rows: Sequence[RowChange], terminal: Terminal) -> list[str]
         name = terminal.fit(
             comparison_words.row_name(row, of_kernels=noun == "kernel"), room - 8 - (len(calls) + 2 if calls else 0)
         )
-        label = f"{terminal.style(pad(word, 8), fg=_ROW_COLOURS[word])}{name}{f'  {calls}' if calls else ''}"
+        label = f"{terminal.style(pad(word, 8), fg=_ROW_COLORS[word])}{name}{f'  {calls}' if calls else ''}"
         used = 8 + len(name) + (len(calls) + 2 if calls else 0)
         times = "".join(_cell("–" if us is None else quantities.ms_of_us(us)) for us in (row.base_us, row.head_us))
         numbers = terminal.plain(times + _cell(quantities.signed_ms_number(row.change_us) + " ms"))
@@ -146,7 +146,7 @@ def _finding(finding: FindingChange, terminal: Terminal) -> str:
     tail = terminal.fit(tail, terminal.width // 2)
     room = terminal.width - 2 - 6 - len(tail) - 2
     body = terminal.fit(f"{finding.code} {finding.title}", max(room - max(0, len(word) - 5), 10))
-    start = terminal.style(pad(word, 5), fg=_FINDING_COLOURS[finding.status])
+    start = terminal.style(pad(word, 5), fg=_FINDING_COLORS[finding.status])
     return f"  {start} {pad(body, max(room - max(0, len(word) - 5), 10))}  {tail}".rstrip()
 
 
@@ -169,9 +169,9 @@ def _notes(comparison: Comparison, terminal: Terminal) -> list[str]:
 def _gates(outcomes: Sequence[GateOutcome], terminal: Terminal) -> list[str]:
     lines = []
     for outcome in outcomes:
-        word, colour = _GATE_WORDS[outcome.status, outcome.level]
+        word, color = _GATE_WORDS[outcome.status, outcome.level]
         text = terminal.plain(comparison_words.gate_line(outcome))
-        lines.append(f"{terminal.style(pad(word, 4), fg=colour, bold=word != 'ok')}  {text}")
+        lines.append(f"{terminal.style(pad(word, 4), fg=color, bold=word != 'ok')}  {text}")
     return lines
 
 

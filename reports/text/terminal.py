@@ -29,7 +29,7 @@ NOTES = 5  # quality notes shown, and warnings
 WIDE = 96  # from this width on, the confidence column has its full heading
 
 _TRACE_SUFFIX = re.compile(r"(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$")
-_IMPACT_COLOURS = {"high": "red", "medium": "yellow", "low": "cyan", "info": "blue"}
+_IMPACT_COLORS = {"high": "red", "medium": "yellow", "low": "cyan", "info": "blue"}
 
 
 def render_terminal(result: Result, *, width: int, color: bool, unicode: bool) -> str:
@@ -96,8 +96,8 @@ def _quality(result: Result, terminal: Terminal) -> list[str]:
     heading = sentences.quality_heading(result)
     if heading is None:
         return []
-    colour = "red" if result.quality.verdict == "unusable" else "yellow"
-    lines = [terminal.style(f"{heading}:", fg=colour, bold=True)]
+    color = "red" if result.quality.verdict == "unusable" else "yellow"
+    lines = [terminal.style(f"{heading}:", fg=color, bold=True)]
     for note in result.quality.notes[:NOTES]:
         text = note.text if result.quality.verdict == "unusable" else safe_text.first_sentence(note.text)[0]
         lines += terminal.wrap(f"{text} ({note.code})", first="  - ", indent="    ")
@@ -231,7 +231,7 @@ def _titled(
     most = TITLE_LINES if title_columns >= TITLE_COLUMNS else NARROW_TITLE_LINES
     titles = terminal.lines(title, room, most, later=title_columns + 2 + place_columns)
     place = terminal.fit_path(sentences.place(finding) or "", place_columns)
-    painted = terminal.style(code, fg=_IMPACT_COLOURS[finding.impact])
+    painted = terminal.style(code, fg=_IMPACT_COLORS[finding.impact])
     first = f"{start}{painted} {pad(titles[0], room)}  {place}".rstrip()
     return [first, *(" " * len(start) + line for line in titles[1:])]
 

@@ -1,4 +1,4 @@
-"""Text for a terminal of a given width, with or without colour, in Unicode or ASCII."""
+"""Text for a terminal of a given width, with or without color, in Unicode or ASCII."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ASCII = str.maketrans(
 
 
 class Terminal(Struct, frozen=True):
-    """The terminal: its columns, whether it has colour, and whether its encoding has more than ASCII."""
+    """The terminal: its columns, whether it has color, and whether its encoding has more than ASCII."""
 
     width: int
     color: bool

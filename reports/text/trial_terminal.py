@@ -8,7 +8,7 @@ from traceopt.reports.text.terminal_lines import MAX_WIDTH, MIN_WIDTH, Terminal,
 from traceopt.reports.words import safe_text, trial_words
 from traceopt.result.trial import TriedChange
 
-_COLOURS = {"keep": "green", "slower": "red", "fails": "red", "trains_differently": "yellow", "unclear": "yellow"}
+_COLORS = {"keep": "green", "slower": "red", "fails": "red", "trains_differently": "yellow", "unclear": "yellow"}
 HEAD = ("change", "verdict", "predicted", "measured", "losses", "peak memory")
 FIRST = 4  # columns of the first line on a narrow terminal
 OUTPUT_LINES = 4  # shown of a script that failed
@@ -36,8 +36,8 @@ def trial_lines(tried: Sequence[TriedChange], terminal: Terminal) -> list[str]:
     lines.append(terminal.style(_line(list(HEAD), widths, terminal), dim=True))
     for row, values in zip(tried, rows, strict=True):
         line = _line(values, widths, terminal)
-        colour = _COLOURS.get(row.verdict)
-        lines.append(line.replace(values[1], terminal.style(values[1], fg=colour, bold=row.verdict == "keep"), 1))
+        color = _COLORS.get(row.verdict)
+        lines.append(line.replace(values[1], terminal.style(values[1], fg=color, bold=row.verdict == "keep"), 1))
         if len(widths) < len(HEAD) and row.before_us is not None:
             rest = "; ".join(f"{name} {value}" for name, value in zip(HEAD[FIRST:], values[FIRST:], strict=True))
             lines.append(terminal.style(terminal.fit(f"      {rest}", terminal.width), dim=True))

@@ -6,9 +6,9 @@ from msgspec import Struct
 
 
 class MemoryLook(Struct, frozen=True):
-    """`colour` is a token of report.css; `remedy` makes the part smaller."""
+    """`color` is a token of report.css; `remedy` makes the part smaller."""
 
-    colour: str
+    color: str
     pattern: str
     remedy: str
 
@@ -29,5 +29,5 @@ RULE_FAMILY = "MM"  # rules about memory
 
 
 def memory_look(name: str) -> MemoryLook:
-    """The look of a part. A part that this version does not know is grey and has no remedy."""
+    """The look of a part. A part that this version does not know is gray and has no remedy."""
     return MEMORY_PARTS.get(name, _UNKNOWN)

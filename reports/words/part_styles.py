@@ -1,6 +1,6 @@
-"""The parts of the step: the colour, pattern and explanation of each.
+"""The parts of the step: the color, pattern and explanation of each.
 
-Busy parts are plain and idle parts have a pattern, so that colour is never the only difference.
+Busy parts are plain and idle parts have a pattern, so that color is never the only difference.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from msgspec import Struct
 
 
 class PartStyle(Struct, frozen=True):
-    """`colour` is a token of report.css, `pattern` one of its `p-` classes, `detail` explains the part."""
+    """`color` is a token of report.css, `pattern` one of its `p-` classes, `detail` explains the part."""
 
-    colour: str
+    color: str
     pattern: str
     detail: str
 
@@ -56,7 +56,7 @@ PARTS: dict[str, PartStyle] = {
     "untraced": PartStyle("other", "dots", ""),
 }
 
-# Timeline spans by category: their colour, and their name in the key below the chart.
+# Timeline spans by category: their color, and their name in the key below the chart.
 SPANS: dict[str, tuple[str, str]] = {
     "cpu": ("cpu", "CPU working"),
     "python": ("python", "Python"),
@@ -79,25 +79,25 @@ _OTHER_SPAN = ("other", "Other")
 
 
 def part_style(name: str, busy: bool) -> PartStyle:
-    """The look of a part. A part that this version does not know is grey, and dotted if idle."""
+    """The look of a part. A part that this version does not know is gray, and dotted if idle."""
     known = PARTS.get(name)
     if known is None:
         return PartStyle("other", PLAIN if busy else "dots", "")
     if busy:
-        return PartStyle(known.colour, PLAIN, known.detail)
-    return PartStyle(known.colour, known.pattern or "dots", known.detail)
+        return PartStyle(known.color, PLAIN, known.detail)
+    return PartStyle(known.color, known.pattern or "dots", known.detail)
 
 
-def span_colour(category: str) -> str:
+def span_color(category: str) -> str:
     return SPANS.get(category, _OTHER_SPAN)[0]
 
 
 def span_look(category: str) -> tuple[str, str]:
-    """Colour and name of a category."""
+    """Color and name of a category."""
     return SPANS.get(category, _OTHER_SPAN)
 
 
 def span_words(categories: Set[str]) -> list[tuple[str, str]]:
-    """Colour and name of each category present, in the order of the table."""
+    """Color and name of each category present, in the order of the table."""
     known = [look for category, look in SPANS.items() if category in categories]
     return known + ([_OTHER_SPAN] if categories - SPANS.keys() else [])

@@ -117,7 +117,7 @@ def test_fits_the_terminal(build: Build, width: int) -> None:
 
 
 @each
-def test_colour_adds_nothing_but_colour(build: Build) -> None:
+def test_color_adds_nothing_but_color(build: Build) -> None:
     assert ANSI.sub("", shown(build(), color=True)) == shown(build())
     assert "\x1b" not in shown(build())
 

@@ -68,7 +68,7 @@ class Finding(Struct, frozen=True):
         ),
     ]
     confidence: Annotated[
-        Confidence, note("high: measured idle time with a known cause; medium: modelled; low: inferred")
+        Confidence, note("high: measured idle time with a known cause; medium: modeled; low: inferred")
     ]
     effort: Annotated[str, note("what the change takes")]
     risk: Annotated[str, note("what can go wrong")]

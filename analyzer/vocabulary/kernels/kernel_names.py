@@ -42,7 +42,7 @@ ELIGIBLE_KINDS: frozenset[str] = frozenset(("gemm", "conv", "attention"))
 """Kinds whose work could run on Tensor Cores."""
 
 FUSIBLE_KINDS: frozenset[str] = frozenset(("elementwise", "copy", "norm", "softmax", "reduction", "rng"))
-"""Memory-bound kinds that a fusing compiler merges into their neighbours."""
+"""Memory-bound kinds that a fusing compiler merges into their neighbors."""
 
 MAX_NAME_CHARS = 16_384
 """Only this much of a name is matched: mangled CUTLASS names have up to a few thousand characters."""
@@ -300,7 +300,7 @@ _TABLE: tuple[Entry, ...] = (
         True,
         words="matmul fused_moe_kernel block_scaled_mm gemm_ mm_kernel",
     ),
-    # Matmuls: cuBLAS, cuBLASLt, CUTLASS, nvjet, Tensile, rocBLAS, composable kernel, quantised kernels.
+    # Matmuls: cuBLAS, cuBLASLt, CUTLASS, nvjet, Tensile, rocBLAS, composable kernel, quantized kernels.
     entry(
         # "gemma" is a model's name; cutlass::bfloat16_t and the like are types, and TensorRT-LLM has cutlass_kernels::
         r"(?<!kernel_)cutlass(?!_kernels::|::(?:bfloat|half|t?float|u?int|[aA]rray))|"

@@ -16,7 +16,7 @@ ROOM_ABOVE = 1.14  # leaves room for the label of the median
 MOST_ROWS = 8  # ranks drawn as rows; more ranks are drawn as columns
 TICKS = 8
 
-# Colour, pattern and name of the parts from the bottom up, for ranks with and without a GPU.
+# Color, pattern and name of the parts from the bottom up, for ranks with and without a GPU.
 _GPU_PARTS = (
     ("compute", "", "GPU busy: compute and copies"),
     ("comm", "", "Exposed communication"),
@@ -31,9 +31,9 @@ _CPU_PARTS = (
 
 
 class RankPart(Struct, frozen=True):
-    """A part of the step: its colour, pattern and name, and its time on each rank (None: not recorded)."""
+    """A part of the step: its color, pattern and name, and its time on each rank (None: not recorded)."""
 
-    colour: str
+    color: str
     pattern: str
     label: str
     us: list[float | None]

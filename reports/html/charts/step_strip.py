@@ -71,7 +71,7 @@ class StepStrip(Struct, frozen=True):
         return [column for column in self.columns if column.mark]
 
     @property
-    def labelled(self) -> list[StepColumn]:
+    def labeled(self) -> list[StepColumn]:
         """The columns with a label below: all of them, or every few."""
         return self.columns[:: -(-len(self.columns) // LABELS)]
 

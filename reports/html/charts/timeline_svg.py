@@ -7,7 +7,7 @@ from collections import defaultdict
 
 from msgspec import Struct
 
-from traceopt.reports.words.part_styles import part_style, span_colour, span_words
+from traceopt.reports.words.part_styles import part_style, span_color, span_words
 from traceopt.result import quantities
 from traceopt.result.document import Memory
 from traceopt.result.rows import Lane, MemoryPoint, Span, Stall, Timeline
@@ -25,14 +25,14 @@ class Bar(Struct, frozen=True):
 
     left: float
     width: float
-    colour: str
+    color: str
     name: str
 
 
 class OccupancyPath(Struct, frozen=True):
-    """Parts of the step with one colour and opacity, as one SVG path in a viewBox of `LaneDrawing.parts` x 1."""
+    """Parts of the step with one color and opacity, as one SVG path in a viewBox of `LaneDrawing.parts` x 1."""
 
-    colour: str
+    color: str
     opacity: float
     path: str
 
@@ -40,7 +40,7 @@ class OccupancyPath(Struct, frozen=True):
 class StallBar(Struct, frozen=True):
     left: float
     width: float
-    colour: str
+    color: str
     label: str
 
 
@@ -58,7 +58,7 @@ class Tick(Struct, frozen=True):
 
 
 class TimelineDrawing(Struct, frozen=True):
-    """`band` is the largest stall, shaded across all lanes; `key` explains the colours, `stall_key` the hatching."""
+    """`band` is the largest stall, shaded across all lanes; `key` explains the colors, `stall_key` the hatching."""
 
     lanes: list[LaneDrawing]
     band: StallBar | None
@@ -116,7 +116,7 @@ def draw_timeline(timeline: Timeline, idle_word: str | None) -> TimelineDrawing:
         band=band(timeline, idle_word),
         ticks=ticks(duration),
         key=span_words({span.category for lane in timeline.lanes for span in lane.spans}),
-        stall_key=list(dict.fromkeys((stall.colour, stall.label) for lane in lanes for stall in lane.stalls)),
+        stall_key=list(dict.fromkeys((stall.color, stall.label) for lane in lanes for stall in lane.stalls)),
     )
 
 
@@ -136,8 +136,8 @@ def band(timeline: Timeline, idle_word: str | None) -> StallBar | None:
 
 
 def _stall_bar(stall: Stall, duration_us: float, label: str) -> StallBar:
-    colour = part_style(stall.cause, busy=False).colour
-    return StallBar(_percent(stall.start_us, duration_us), _percent(stall.duration_us, duration_us), colour, label)
+    color = part_style(stall.cause, busy=False).color
+    return StallBar(_percent(stall.start_us, duration_us), _percent(stall.duration_us, duration_us), color, label)
 
 
 def _draw_lane(lane: Lane, stalls: list[Stall], duration_us: float) -> LaneDrawing:
@@ -149,7 +149,7 @@ def _draw_lane(lane: Lane, stalls: list[Stall], duration_us: float) -> LaneDrawi
         Bar(
             _percent(start, duration_us),
             _percent(end - start, duration_us),
-            span_colour(span.category),
+            span_color(span.category),
             span.name[:60] if end - start >= NAMED_SPAN_SHARE * duration_us else "",
         )
         for span, start, end in _uncovered(drawn)
@@ -171,21 +171,21 @@ def _uncovered(spans: list[Span]) -> list[tuple[Span, float, float]]:
 
 
 def _occupancy(lane: Lane) -> list[OccupancyPath]:
-    """Each part of the step in the colour that fills most of it. Its opacity is the filled share, in LEVELS steps."""
+    """Each part of the step in the color that fills most of it. Its opacity is the filled share, in LEVELS steps."""
     columns: dict[tuple[str, int], list[int]] = defaultdict(list)
     for column, shares in enumerate(zip(*(filled.shares for filled in lane.occupancy), strict=True)):
         fullest = max(range(len(shares)), key=lambda index: shares[index])
         level = round(min(1.0, sum(shares)) * LEVELS)
         if level:
-            columns[span_colour(lane.occupancy[fullest].category), level].append(column)
+            columns[span_color(lane.occupancy[fullest].category), level].append(column)
     return [
-        OccupancyPath(colour, round(0.15 + 0.85 * level / LEVELS, 2), _runs(bins))
-        for (colour, level), bins in columns.items()
+        OccupancyPath(color, round(0.15 + 0.85 * level / LEVELS, 2), _runs(bins))
+        for (color, level), bins in columns.items()
     ]
 
 
 def _runs(columns: list[int]) -> str:
-    """Neighbouring columns as one rectangle each."""
+    """Neighboring columns as one rectangle each."""
     path = []
     first = previous = columns[0]
     for column in [*columns[1:], -1]:

@@ -12,8 +12,8 @@ from traceopt.result.document import Result
 from traceopt.result.quantities import size_text
 
 WIDTH, HEIGHT = 1000, 100  # of the viewBox
-COLOURS = ("compute", "loader", "comm", "copy", "python", "launch", "sync", "range")
-NO_COLOUR = "wait"
+COLORS = ("compute", "loader", "comm", "copy", "python", "launch", "sync", "range")
+NO_COLOR = "wait"
 OTHERS = "All others"
 
 
@@ -21,7 +21,7 @@ class Area(Struct, frozen=True):
     """The memory of one holder over time; `hover` is its stack."""
 
     path: str
-    colour: str
+    color: str
     hover: str
 
 
@@ -38,7 +38,7 @@ class SnapshotView(Struct, frozen=True):
 
     section: MemorySnapshotSection
     drawing: SnapshotDrawing | None
-    rows: list[tuple[MemoryHolder, str]]  # with the colour of its area
+    rows: list[tuple[MemoryHolder, str]]  # with the color of its area
     sentences: list[str]
 
 
@@ -50,14 +50,14 @@ def section(result: Result) -> Section | None:
     sentences = [*words.failure(snapshot.failure), *words.growth(snapshot), words.fragmentation(snapshot)]
     if not snapshot.events:
         sentences.append(words.NO_HISTORY)
-    rows = [(holder, colour_of(index)) for index, holder in enumerate(snapshot.holders)]
+    rows = [(holder, color_of(index)) for index, holder in enumerate(snapshot.holders)]
     view = SnapshotView(snapshot, _draw(snapshot), rows, sentences)
     return Section("memory-snapshot", "Memory snapshot", "memory_snapshot.html.j2", view)
 
 
-def colour_of(index: int) -> str:
-    """The colour of a holder; those without an area have none of their own."""
-    return COLOURS[index] if index < len(COLOURS) else NO_COLOUR
+def color_of(index: int) -> str:
+    """The color of a holder; those without an area have none of their own."""
+    return COLORS[index] if index < len(COLORS) else NO_COLOR
 
 
 def _draw(snapshot: MemorySnapshotSection) -> SnapshotDrawing | None:
@@ -74,7 +74,7 @@ def _draw(snapshot: MemorySnapshotSection) -> SnapshotDrawing | None:
         areas.append(
             Area(
                 _area(curve.us, floor, ceiling, top),
-                colour_of(index) if holder is not None else NO_COLOUR,
+                color_of(index) if holder is not None else NO_COLOR,
                 OTHERS if holder is None else "\n".join([f"{holder.name}: {size_text(holder.bytes)}", *holder.stack]),
             )
         )

@@ -1,4 +1,4 @@
-"""Damaged events are repaired or counted, and never affect their neighbours."""
+"""Damaged events are repaired or counted, and never affect their neighbors."""
 
 from __future__ import annotations
 

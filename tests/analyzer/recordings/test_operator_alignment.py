@@ -32,7 +32,7 @@ def test_matches_have_the_same_name_and_keep_the_order(left: list[int], right: l
 
 
 @given(st.data())
-def test_an_insertion_costs_only_its_neighbourhood(data: st.DataObject) -> None:
+def test_an_insertion_costs_only_its_neighborhood(data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(LAYERS)))
     more = data.draw(st.lists(st.integers(20, 30), min_size=1, max_size=5))
     right = LAYERS[:at] + more + LAYERS[at:]

@@ -58,7 +58,7 @@ def test_a_kernel_between_parts_them_and_a_copy_does_not() -> None:
     assert lengths(facts_of(mm(10, 1), relu, mm(30, 2), cast, mm(50, 3))) == [2]
 
 
-def test_a_stream_of_its_own_is_no_neighbour() -> None:
+def test_a_stream_of_its_own_is_no_neighbor() -> None:
     assert lengths(facts_of(mm(10, 1), mm(20, 2, stream=9))) == []
 
 

@@ -64,7 +64,7 @@ def test_hostile_strings_stay_text(open_report) -> None:
     assert "<img src=x onerror=window.__xss=1>" in page.inner_text("main")
 
 
-# axe cannot judge labels on patterns and bars; test_colours_have_contrast does.
+# axe cannot judge labels on patterns and bars; test_colors_have_contrast does.
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("build", [sample.rich, sample.many_ranks, sample.cpu_only, sample.unusable])
 def test_axe_finds_no_violation(open_report, build, scheme: str) -> None:
@@ -267,7 +267,7 @@ def test_print_opens_the_plan(open_report) -> None:
     assert page.evaluate("document.querySelectorAll('details.fix[open]').length") == 1
 
 
-# Contrast of the colour tokens: text 4.5:1 and more, graphics 3:1 (WCAG 2.2). "wait" always carries a label.
+# Contrast of the color tokens: text 4.5:1 and more, graphics 3:1 (WCAG 2.2). "wait" always carries a label.
 TEXT_PAIRS = [
     ("ink", "bg"), ("mute", "bg"), ("mute", "soft"), ("link", "bg"), ("ink", "card"), ("mute", "card"),
     ("high", "high-bg"), ("medium", "medium-bg"), ("low", "low-bg"), ("ink", "add"), ("ink", "del"),
@@ -293,10 +293,10 @@ GRAPHICS = [
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_colours_have_contrast(open_report, scheme: str) -> None:
+def test_colors_have_contrast(open_report, scheme: str) -> None:
     page = open_report(sample.empty(), color_scheme=scheme)
     names = sorted({name for pair in TEXT_PAIRS for name in pair} | set(GRAPHICS))
-    colours = page.evaluate(
+    colors = page.evaluate(
         "names => Object.fromEntries(names.map(name => {"
         " document.body.style.color = `var(--${name})`;"
         " return [name, getComputedStyle(document.body).color.match(/\\d+/g).map(Number)] }))",
@@ -304,7 +304,7 @@ def test_colours_have_contrast(open_report, scheme: str) -> None:
     )
 
     def luminance(name: str) -> float:
-        channels = [value / 255 for value in colours[name]]
+        channels = [value / 255 for value in colors[name]]
         linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 

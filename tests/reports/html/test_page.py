@@ -347,13 +347,13 @@ def test_findings_of_one_rule_get_their_own_anchor() -> None:
 def test_every_activity_and_phase_has_its_own_look() -> None:
     idle = set(LABELS) | {name for name, _, busy in PHASES if not busy}
     assert set(LABELS) | {name for name, _, _ in PHASES} <= set(PARTS)
-    looks = [(PARTS[name].colour, PARTS[name].pattern) for name in idle]
+    looks = [(PARTS[name].color, PARTS[name].pattern) for name in idle]
     assert all(pattern for _, pattern in looks)
     assert len(set(looks)) == len(looks)
 
 
-def test_waiting_for_data_and_input_work_have_their_own_colour() -> None:
-    assert PARTS["data_loading"].colour != PARTS["input_work"].colour
+def test_waiting_for_data_and_input_work_have_their_own_color() -> None:
+    assert PARTS["data_loading"].color != PARTS["input_work"].color
     assert SPANS["loader"][0] != SPANS["input"][0]
 
 
@@ -395,7 +395,7 @@ def test_dense_lanes_are_drawn_as_occupancy() -> None:
     gpu = drawn.lanes[3]
     assert gpu.occupancy
     assert not gpu.bars
-    assert [stall.colour for stall in gpu.stalls] == ["loader", "sync"]
+    assert [stall.color for stall in gpu.stalls] == ["loader", "sync"]
     assert drawn.lanes[1].bars
     assert drawn.band is not None
     assert drawn.band.left == pytest.approx(9 / 412 * 100, abs=0.01)

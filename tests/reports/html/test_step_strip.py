@@ -39,7 +39,7 @@ def test_many_steps_are_drawn_as_paths() -> None:
     assert strip is not None
     assert len(strip.columns) > MOST_PATTERNED
     assert not strip.patterned
-    assert len(strip.labelled) <= 12
+    assert len(strip.labeled) <= 12
     assert strip.parts[0].path.count("M") == 400
     rich = sample.rich()
     assert rich.step.series is not None

@@ -37,7 +37,7 @@ def test_ascii_fallback_is_ascii(build) -> None:
 
 
 @pytest.mark.parametrize("build", SAMPLES)
-def test_colour_adds_nothing_but_colour(build) -> None:
+def test_color_adds_nothing_but_color(build) -> None:
     assert ANSI.sub("", shown(build(), color=True)) == shown(build())
     assert "\x1b" not in shown(build())
 

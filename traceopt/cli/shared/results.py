@@ -132,7 +132,7 @@ def rendered(result: Result, format_: str, color: bool | None, html_path: str | 
 
 
 def terminal(color: bool | None) -> dict[str, Any]:
-    """Width, colour and Unicode support of stdout, for the text renderers. `color` None: detect it."""
+    """Width, color and Unicode support of stdout, for the text renderers. `color` None: detect it."""
     import shutil
 
     if color is None:
