@@ -4,7 +4,7 @@
 python benchmarks/big_trace.py TRACE.json.gz MEGABYTES OUT.json.gz
 
 Times, ids and step numbers continue from copy to copy, so the large trace looks like one long recording. Names and
-shapes are those of the small trace.
+shapes are the same as in the small trace.
 """
 
 from __future__ import annotations

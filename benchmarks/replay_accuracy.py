@@ -78,7 +78,7 @@ thread's result, and printing tensors. The replay of the recording with the dela
 """
 REAL_PAIRS = """\
 Real traces before a fix, and the saving that was measured with the trace after it. "Predicted" is what
-`traceopt whatif --fix` says from the first trace alone, low and high are those of the findings.
+`traceopt whatif --fix` says from the first trace alone, low and high are the bounds in the findings.
 """
 WITH_THE_FIX = """\
 Generated traces with one planted fault: the step with the fault, the step of the fixed twin, and the saving that the

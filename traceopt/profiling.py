@@ -24,7 +24,7 @@ class profile:  # noqa: N801 - spelled like torch.profiler.profile
                 p.step()
 
     By default two cycles are recorded: one with times only, and one with shapes, memory and lines of code. The keyword
-    arguments are those of `traceopt run`: `preset`, or `wait`, `warmup`, `active`, `repeat`, `record_shapes`,
+    arguments are the same as for `traceopt run`: `preset`, or `wait`, `warmup`, `active`, `repeat`, `record_shapes`,
     `profile_memory`, `with_stack`; `time_limit` in seconds. Afterwards, run `traceopt analyze logs`.
 
     Under `traceopt run` it does nothing, because that records the steps itself.

@@ -21,8 +21,8 @@ MIN_ALIKE = 3  # with fewer steps that launch the same work, none can be predict
 class Prediction(Struct, frozen=True):
     """How well the typical steps are predicted, each from the others; shares of the mean step, median over the steps.
 
-    The work of the host between its calls and the durations of the kernels are those of the step; what calls cost, lags
-    and dependencies are those of the other steps. `usual_share` is the error of predicting "as long as the others".
+    The work of the host between its calls and the durations of the kernels come from the step itself; what calls cost,
+    lags and dependencies come from the other steps. `usual_share` is the error of predicting "as long as the others".
     """
 
     steps: int

@@ -158,7 +158,7 @@ def section(data: dict[str, Any]) -> list[str]:
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
         *rows,
         "",
-        f"Times are in milliseconds, on torch {data['torch']}; errors are those of the step, medians over the trials.",
+        f"Times are in milliseconds, on torch {data['torch']}; errors are of the step time, medians over the trials.",
         "Noise is how far two recordings without the delay differ. "
         f"{data['discarded']} disturbed trials were discarded.",
     ]

@@ -46,7 +46,7 @@ class InputWorkOnMainThread(Rule):
     while the GPU works. If the data does not change, prepare it once and store it. Resizing and normalizing also run
     well on the GPU.
 
-    The saving is that of the workers that the cores can run. On a CPU, they also slow the model down, as in DL001. At
+    The saving assumes as many workers as the cores can run. On a CPU, they also slow the model down, as in DL001. At
     most, all of the wait goes away: prepared data that is stored needs no workers.
 
     When it is wrong: the rule recognizes the work by the names of frames (image processors, tokenizers, `preprocess`,

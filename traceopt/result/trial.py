@@ -72,7 +72,7 @@ class TriedChange(Struct, frozen=True):
     predicted_low_us: Annotated[float | None, note("predicted gain, at least", "us")] = None
     predicted_high_us: Annotated[float | None, note("predicted gain, at most", "us")] = None
     prediction_note: Annotated[
-        str | None, note("why the prediction is not that of the plan, or why there is none; null: it is")
+        str | None, note("why the prediction differs from the plan's, or is missing; null: it is the plan's")
     ] = None
     before_us: Annotated[float | None, note("step without the change; null: not measured", "us")] = None
     after_us: Annotated[float | None, note("step with the change; null: not measured", "us")] = None
