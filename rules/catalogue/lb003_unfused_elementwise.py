@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from traceopt.rules import (
     Changes,
+    Confidence,
     Facts,
     Findings,
     Fix,
