@@ -48,7 +48,8 @@ def test_rounds_go_on_until_the_noise_is_small() -> None:
     runs = iter([100.0, 60.0, 104.0, 59.0, 97.0, 61.0] * 50)
     measured = lambda: MeasuredRun([next(runs)] * 40)  # noqa: E731
     wide, narrow = (
-        measure(measured, measured, wanted_us=40.0, time_left=lambda: 1.0, widest_share=share) for share in (None, 0.03)
+        measure(measured, measured, wanted_us=lambda _: 40.0, time_left=lambda: 1.0, widest_share=share)
+        for share in (None, 0.03)
     )
     assert len(wide.counted) < len(narrow.counted)
     assert 2 * (noise(narrow.change()) or 1.0) <= 0.03
