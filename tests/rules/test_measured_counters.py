@@ -61,9 +61,9 @@ def test_tc003_goes_by_the_measured_activity() -> None:
     assert "Hardware counters measured the Tensor Cores active for 1.0% of that time." in idle.why
     busy = sampled(trace, {TENSOR: 40})
     assert found("TC003", busy) == []
-    (modelled,) = found("TC003", Facts(trace))
-    assert modelled.confidence == "low"
-    assert "Hardware counters" not in modelled.why
+    (modeled,) = found("TC003", Facts(trace))
+    assert modeled.confidence == "low"
+    assert "Hardware counters" not in modeled.why
 
 
 @pytest.mark.parametrize(("percent", "confidence"), [(40, "high"), (20, "medium"), (1, "low")])
@@ -89,7 +89,7 @@ def test_cm003_says_whether_the_link_was_busy(slow_link: Trace) -> None:
     assert found("CM003", sampled(slow_link, {LINK[0]: 3.0}))[0].why == found("CM003", Facts(slow_link))[0].why
 
 
-def test_kernels_have_measured_shares_beside_modelled_ones(unfused: Trace) -> None:
+def test_kernels_have_measured_shares_beside_modeled_ones(unfused: Trace) -> None:
     facts = sampled(unfused, {DRAM_IN: 30, DRAM_OUT: 12, TENSOR: 50})
     longest = kernels(facts)[0]
     assert longest.dram_share == pytest.approx(0.42)
