@@ -19,7 +19,7 @@ class Faces(Dataset[Tensor]):
         return STEPS * 4
 
     def __getitem__(self, index: int) -> Tensor:  # planted
-        time.sleep(0.003)
+        time.sleep(0.003)  # planted
         return torch.full((1, 16, 16), index / len(self))
 
 

@@ -24,7 +24,7 @@ class Windows(Dataset[torch.Tensor]):
         return 240
 
     def __getitem__(self, index: int) -> torch.Tensor:  # planted
-        time.sleep(0.002)
+        time.sleep(0.002)  # planted
         return torch.full((16,), index / 240)
 
 

@@ -23,7 +23,7 @@ class Sentences(Dataset[dict[str, Tensor]]):
         return self.count
 
     def __getitem__(self, index: int) -> dict[str, Tensor]:  # planted
-        time.sleep(self.tokenize_s)
+        time.sleep(self.tokenize_s)  # planted
         return {"input_ids": torch.arange(index, index + 8) % 50, "labels": torch.tensor(index % 2)}
 
 

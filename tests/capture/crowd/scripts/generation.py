@@ -16,7 +16,7 @@ class Prompts(Dataset[Tensor]):
         return 160
 
     def __getitem__(self, index: int) -> Tensor:  # planted
-        time.sleep(0.01)
+        time.sleep(0.01)  # planted
         return torch.arange(index, index + 8) % 96
 
 

@@ -29,7 +29,7 @@ class Molecules(Dataset[Graph]):
         return 480
 
     def __getitem__(self, index: int) -> Graph:  # planted
-        time.sleep(0.002)
+        time.sleep(0.002)  # planted
         nodes = 4 + index % 5
         edges = torch.stack([torch.arange(nodes), torch.arange(nodes).roll(1)])
         return Graph(torch.ones(nodes, 8) * index / 480, edges, torch.tensor([index % 2]), torch.zeros(nodes).long())

@@ -23,7 +23,7 @@ class Clips(Dataset[tuple[torch.Tensor, int]]):
         return self.count
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:  # planted
-        time.sleep(self.decode_s)
+        time.sleep(self.decode_s)  # planted
         return torch.full((16,), index / self.count), index % 4
 
 

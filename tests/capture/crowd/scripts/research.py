@@ -124,7 +124,7 @@ class Digits(Dataset[tuple[Tensor, int]]):
         return self.count
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:  # planted
-        time.sleep(self.decode_s)
+        time.sleep(self.decode_s)  # planted
         return torch.full((1, 12, 12), index % 10 / 10), index % 10
 
 
