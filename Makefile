@@ -28,7 +28,7 @@ OPTIONS ?=
 BIN := .venv/bin
 STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-# Two processes more than cores; tests that share slow fixtures run in the same one, in the order of tests/scheduling.py.
+# One process more than cores; tests that share slow fixtures run in the same one, in the order of tests/scheduling.py.
 PARALLEL := -n auto --dist loadgroup --no-loadscope-reorder
 # The tests start hundreds of Pythons: each would compile the package again where bytecode is switched off.
 export PYTHONDONTWRITEBYTECODE :=

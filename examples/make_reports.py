@@ -53,6 +53,8 @@ def make(name: str) -> str:
         private = (temporary, str(HERE.parent), str(Path.home()))
         out = ("--html", "before.html", "--patch-out", "kept.patch")
         printed = traceopt(folder, "try", "--budget", BUDGET_MINUTES, *out, *of_try, *command)
+        if not (folder / "kept.patch").exists():
+            return f"{printed}{name} keeps its old reports: nothing was kept."
         keep(folder / "before.html", HERE / name / "report-before.html", *private)
         subprocess.run(["git", "apply", "kept.patch"], cwd=folder, check=True)
         traceopt(folder, "run", "--html", "after.html", *command)

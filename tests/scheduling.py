@@ -92,8 +92,8 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """Two more than there are cores: a fifth of the time, tests wait for processes that sleep or end."""
-    return usable_cores() + 2
+    """One more than there are cores: a fifth of the time, tests wait for processes that sleep or end."""
+    return usable_cores() + 1
 
 
 def keep_the_collector_off() -> None:
