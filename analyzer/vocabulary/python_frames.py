@@ -31,7 +31,8 @@ _INSTALLED = re.compile(
     r"|/torch/(?:_\w+|functional|library|overrides|serialization)\.py$"
     r"|/python/triton/"
 )
-_CAPTURE = (Path(__file__).parents[2] / "capture").as_posix() + "/"  # traceopt's own wrappers, in a source checkout
+_CHECKOUT = Path(__file__).parents[2].as_posix() + "/"  # of traceopt's source, in an editable install
+_SUBPACKAGES = frozenset({"analyzer", "capture", "reports", "rules", "trying"})  # which it keeps beside the package
 _HOME = re.compile(r"^(?:[A-Za-z]:)?/(?:home|Users)/[^/]+/|^/root/")
 
 # First part of paths that the profiler has already cut off at site-packages.
@@ -109,10 +110,13 @@ def parse_frame(name: str) -> CallSite | None:
     relative to the folder of packages.
     """
     match = FRAME.match(name)
-    if match is None:
-        return None
-    file = _HOME.sub("~/", _inside_packages(match["file"]))
-    return CallSite(file, int(match["line"]), match["function"])
+    return None if match is None else CallSite(_shown_file(match["file"]), int(match["line"]), match["function"])
+
+
+def shown_frame(name: str) -> str:
+    """A frame without the folders of the machine that recorded it: of installed packages, of traceopt, and home."""
+    match = FRAME.match(name)
+    return name if match is None else f"{_shown_file(match['file'])}{name[match.end('file') :]}"
 
 
 @lru_cache(maxsize=4096)  # of a name; a trace asks for each several times
@@ -125,7 +129,7 @@ def is_library(name: str) -> bool:
 def is_library_file(file: str) -> bool:
     """Whether a file belongs to torch, the standard library or an installed package."""
     file = _slashed(file)
-    if _INSTALLED.search(file) or file.startswith(_CAPTURE):
+    if _INSTALLED.search(file) or _own_file(file) is not None:
         return True
     if file.startswith("/") or file[1:3] == ":/":
         return False
@@ -151,6 +155,19 @@ def is_model_library(name: str) -> bool:
     """Whether a frame belongs to an installed package that runs models."""
     match = FRAME.match(name)
     return match is not None and _inside_packages(match["file"]).partition("/")[0] in _MODEL_LIBRARIES
+
+
+def _shown_file(file: str) -> str:
+    return _HOME.sub("~/", _own_file(_slashed(file)) or _inside_packages(file))
+
+
+def _own_file(file: str) -> str | None:
+    """A file of a traceopt checkout as an installed traceopt names it: "traceopt/capture/hooks.py"; None for others."""
+    if not file.startswith(_CHECKOUT):
+        return None
+    inside = file.removeprefix(_CHECKOUT)
+    top = inside.partition("/")[0]
+    return f"traceopt/{inside}" if top in _SUBPACKAGES else inside if top == "traceopt" else None
 
 
 def _inside_packages(file: str) -> str:

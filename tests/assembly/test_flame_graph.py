@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from traceopt.assembly import flame_graph as module
 from traceopt.assembly.flame_graph import flame_graph
+from traceopt.assembly.spans import span_table
 from traceopt.result.rows import FlameGraph, FlameNode
 from traceopt.testing import A100, Machine, facts_of
 
@@ -66,6 +69,23 @@ def test_host_time_adds_up(graph: FlameGraph) -> None:
         assert one.parent < index
         assert one.total_us == pytest.approx(one.self_us + sum(child.total_us for child in children))
     assert sum(one.total_us for one in graph.nodes if one.parent < 0) <= graph.duration_us
+
+
+def test_frames_are_shown_without_the_folders_of_the_machine() -> None:
+    trace = Machine(A100)
+    for _ in range(5):
+        with trace.step(), trace.python("/home/ann/train.py(3): main"):
+            with trace.python(f"{Path(__file__).parents[2]}/capture/hooks.py(9): fetch"):
+                trace.work(1_000, "aten::stack")
+            trace.launch(200)
+    facts = facts_of(trace)
+    graph = flame_graph(facts)
+    assert graph is not None
+    shown = {"~/train.py(3): main", "traceopt/capture/hooks.py(9): fetch"}
+    assert shown <= set(graph.frames)
+    assert node(graph, "traceopt/capture/hooks.py(9): fetch").kind == "library"
+    assert shown <= set(span_table(facts).names)
+    assert not [name for name in [*graph.frames, *span_table(facts).names] if name.startswith("/")]
 
 
 def test_backward_work_belongs_to_the_line_of_its_forward_operator() -> None:

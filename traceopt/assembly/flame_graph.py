@@ -11,7 +11,7 @@ from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
 from traceopt.analyzer.timeline.steps import PROFILER_STEP
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
-from traceopt.analyzer.vocabulary.python_frames import is_library
+from traceopt.analyzer.vocabulary.python_frames import is_library, shown_frame
 from traceopt.result.rounding import us
 from traceopt.result.rows import FlameGraph, FlameKind, FlameNode
 
@@ -123,7 +123,7 @@ class _Tree:
             nodes.append(
                 FlameNode(
                     parent=int(place[self.parent[node]]),
-                    frame=frames.setdefault(short_name(name) if kind == _KERNEL else name, len(frames)),
+                    frame=frames.setdefault(_shown(kind, name), len(frames)),
                     kind=_kind(kind, name),
                     total_us=us(int(self.total[node])),
                     self_us=us(int(self.self_time[node])),
@@ -139,6 +139,12 @@ class _Tree:
             frames=list(frames),
             nodes=nodes,
         )
+
+
+def _shown(kind: int, name: str) -> str:
+    if kind == PYTHON:
+        return shown_frame(name)
+    return short_name(name) if kind == _KERNEL else name
 
 
 def _kind(kind: int, name: str) -> FlameKind:

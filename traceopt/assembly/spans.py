@@ -17,6 +17,7 @@ from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
+from traceopt.analyzer.vocabulary.python_frames import shown_frame
 from traceopt.assembly.stalls import find_stalls
 from traceopt.result.packing import pack_columns
 from traceopt.result.quantities import size
@@ -301,7 +302,7 @@ class _LaneMaker:
             "launch_delay": work["launch_delay"] + 1,
         }
         every_name = [*trace.names, *self.labels.texts]
-        used = [every_name[code] for code in names[unknown:]]
+        used = [shown_frame(every_name[code]) for code in names[unknown:]]
         of_kernels = np.zeros(len(used), bool)
         of_kernels[events["name"][count - len(work["operator"]) :]] = True
         labels = [short_name(text) if kernel else text for text, kernel in zip(used, of_kernels, strict=True)]

@@ -16,6 +16,7 @@ from traceopt.analyzer.vocabulary.python_frames import (
     is_model_code,
     is_place,
     parse_frame,
+    shown_frame,
 )
 from traceopt.testing.events import PID, Json, annotation, op, python, read, runtime, span
 
@@ -53,6 +54,8 @@ def test_frames_are_parsed(name: str, site: CallSite | None) -> None:
     assert parse_frame(name) == site
 
 
+CHECKOUT = Path(__file__).parents[3].as_posix()
+OWN_FILE = Path(traceopt.capture.script.hooks.__file__).as_posix()
 USERS = [
     "train.py(1): f",
     "/workspace/project/train.py(1): f",
@@ -69,6 +72,7 @@ USERS = [
     "zeta/nn/attention.py(1): forward",  # a package with a name that nobody listed
     "/home/ann/typing_tools.py(1): f",
     "/home/ann/proj/capture/hooks.py(1): fetch",
+    f"{CHECKOUT}/examples/ddp/train.py(1): main",
 ]
 LIBRARIES = [
     "torch/nn/modules/module.py(1501): _call_impl",
@@ -94,7 +98,8 @@ LIBRARIES = [
     "<string>(1): f",
     "<eval_with_key>.3(5): forward",
     "traceopt/capture/hooks.py(1): fetch",
-    f"{Path(traceopt.capture.script.hooks.__file__)}(1): fetch",  # as recorded from a checkout
+    f"{OWN_FILE}(1): fetch",  # as recorded from a checkout
+    f"{CHECKOUT}/traceopt/run_script.py(1): main",
     "/tmp/torchinductor_root/dn/cdnig.py(16165): call",  # noqa: S108
     "/work/triton-custom/python/triton/runtime/jit.py(364): __getitem__",
     "<built-in function len>",
@@ -155,6 +160,22 @@ def test_no_models_of_libraries(name: str) -> None:
 def test_a_file_of_a_package_is_named_without_the_folder_of_packages() -> None:
     site = parse_frame("/home/ann/venv/lib/python3.11/site-packages/timm/models/vit.py(70): forward")
     assert site == CallSite("timm/models/vit.py", 70, "forward")
+
+
+@pytest.mark.parametrize(
+    ("frame", "shown"),
+    [
+        (f"{OWN_FILE}(1): fetch", "traceopt/capture/script/hooks.py(1): fetch"),
+        (f"{CHECKOUT}/traceopt/run_script.py(2): main", "traceopt/run_script.py(2): main"),
+        ("/opt/env/lib/python3.12/site-packages/traceopt/capture/a.py(3): f", "traceopt/capture/a.py(3): f"),
+        ("/home/ann/proj/train.py(4): load", "~/proj/train.py(4): load"),
+        ("train.py(5): load", "train.py(5): load"),
+        ("<built-in method item>", "<built-in method item>"),
+    ],
+    ids=["checkout", "package of a checkout", "installed", "home", "script", "builtin"],
+)
+def test_a_frame_is_shown_without_the_folders_of_the_machine(frame: str, shown: str) -> None:
+    assert shown_frame(frame) == shown
 
 
 def test_the_innermost_frame_of_the_user() -> None:
