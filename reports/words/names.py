@@ -10,7 +10,7 @@ PATH_CAP = 36  # characters of a path that is given in full elsewhere
 
 def is_name(text: str) -> bool:
     """Whether `text` names code or an event, and so is set in a fixed-width font; a phrase is not."""
-    return " " not in text or any(mark in text for mark in ("::", "(", "<", "_"))
+    return " " not in text or any(mark in text for mark in ("::", "(", "<", "_", ".py:"))
 
 
 def where(location: Location | None) -> str:

@@ -244,8 +244,15 @@
 
   /* A shadow at the edge behind which columns continue. */
   all(".scroll").forEach(function (box) {
+    var frame = box.closest(".table-box");
+    if (!frame) {
+      frame = document.createElement("div");
+      frame.className = "table-box";
+      box.before(frame);
+      frame.append(box);
+    }
     function edge() {
-      box.parentNode.classList.toggle("more-right", box.scrollWidth - box.clientWidth - box.scrollLeft > 2);
+      frame.classList.toggle("more-right", box.scrollWidth - box.clientWidth - box.scrollLeft > 2);
     }
     box.addEventListener("scroll", edge, { passive: true });
     addEventListener("resize", edge);

@@ -346,6 +346,13 @@ class TestReport:
         assert "Memory snapshot" in render_markdown(result)
         assert Result.from_json(result.to_json()) == result
 
+    def test_numbers_are_aligned_and_nothing_empty_is_drawn(self, tmp_path: Path) -> None:
+        page = render_html(result_of(device("history").write(tmp_path / "snapshot.pickle")))
+        holders = page.partition("Who holds the peak</h3>")[2].partition("</table>")[0]
+        assert '<table class="data n3">' in holders
+        assert "<td></td>" not in holders
+        assert '<dl class="tiles">' not in page
+
     def test_areas_add_up_to_the_allocated_memory(self, tmp_path: Path) -> None:
         section = result_of(device("history").write(tmp_path / "snapshot.pickle")).memory_snapshot
         assert section is not None
