@@ -91,6 +91,26 @@ def test_evidence_has_a_column_only_for_what_is_known(
     assert f'class="data n{len(columns)}"' in table
 
 
+def test_times_of_a_sentence_lead_to_their_evidence() -> None:
+    result = sample.rich()
+    assert result.step.typical_us is not None
+    step = f"{result.step.typical_us / 1e3:.1f} ms"
+    rows = [Evidence("first", 7_100.0, 1), Evidence("no time", None, 1), Evidence("third", 1_230.0, 1)]
+    why = f"It waits 8.3 ms of each {step} step, 1.2 ms of it here, 999 ms <b>elsewhere</b>."
+    page = page_of(
+        replace(result, findings=[replace(result.findings[0], why=why, evidence=rows, shares_cause_with=[])])
+    )
+    sentence = page[page.index("It waits ") : page.index("elsewhere")]
+    linked = dict(reversed(link) for link in re.findall(r'<a class="trail" href="#([^"]+)">([^<]+)</a>', sentence))
+    assert set(linked) == {"8.3 ms", step, "1.2 ms"}
+    assert "999 ms &lt;b&gt;" in sentence
+    for target in linked.values():
+        assert page.count(f'id="{target}"') == 1
+    assert f'<tr id="{linked["1.2 ms"]}"><td>third' in re.sub(r"</?code>", "", page)
+    assert f'<h3 id="{linked["8.3 ms"]}">Evidence' in page
+    assert linked[step] == "time"
+
+
 def test_long_tables_say_what_they_leave_out() -> None:
     page = page_of(sample.stress())
     assert "The 200 longest of 500 kernels." in page
