@@ -111,6 +111,8 @@ def test_the_first_column_stays_when_a_table_scrolls(open_report, width: int) ->
     box = page.locator(".table-box:has(#kernels-table)")
     scroll = box.locator(".scroll")
     before = page.locator("#kernels-1 td:first-child").bounding_box()
+    edges = "boxes => boxes.map(box => getComputedStyle(box).position)"
+    assert set(page.locator(".more-right").evaluate_all(edges)) <= {"relative"}  # the shadow stays on its table
     assert scroll.evaluate("box => box.scrollWidth > box.clientWidth") == ("more-right" in box.get_attribute("class"))
     scroll.evaluate("box => { box.scrollLeft = box.scrollWidth; box.dispatchEvent(new Event('scroll')) }")
     assert page.locator("#kernels-1 td:first-child").bounding_box()["x"] == before["x"]
@@ -130,6 +132,16 @@ def test_print_fits_six_pages(open_report, build) -> None:
     page = open_report(build(), static=True)
     pages = re.findall(rb"/Type\s*/Page\b(?!s)", page.pdf(format="A4", prefer_css_page_size=True))
     assert 1 <= len(pages) <= 6
+
+
+def test_charts_stand_two_in_a_row_on_paper(open_report) -> None:
+    page = open_report(sample.rich(), static=True)
+    page.emulate_media(media="print")
+    steps, timeline = (
+        page.locator(f"section[aria-labelledby={name}]").bounding_box() for name in ("steps", "timeline")
+    )
+    assert steps["y"] == timeline["y"]
+    assert steps["x"] + steps["width"] <= timeline["x"]
 
 
 def test_modules_of_an_inference_have_no_backward(open_report) -> None:
