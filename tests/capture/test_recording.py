@@ -191,6 +191,7 @@ def growing(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = itertools.count(0, int(0.6 * event_memory.LIMIT_BYTES))
     monkeypatch.setattr(event_memory, "_in_use_bytes", lambda: next(memory))
     monkeypatch.setattr(event_memory, "_free_bytes", lambda: None)
+    monkeypatch.setattr(event_memory, "READ_EVERY_S", 0.0)
 
 
 @pytest.mark.usefixtures("growing")
@@ -229,8 +230,21 @@ def test_little_free_memory_bounds_the_events(monkeypatch: pytest.MonkeyPatch) -
     assert event_memory.EventMemory().limit_bytes == 100
 
 
+def test_memory_is_not_read_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reading takes milliseconds in a process with many free blocks, which would be a large part of a short step."""
+    now_s, in_use = 5.0, itertools.count(0, 1000)
+    monkeypatch.setattr(event_memory.time, "perf_counter", lambda: now_s)
+    monkeypatch.setattr(event_memory, "_in_use_bytes", lambda: next(in_use))
+    memory = event_memory.EventMemory()
+    assert [memory.grown_bytes(point) for point in ("step", "backward", "step", "backward")] == [0, 0, 0, 0]
+    now_s += 2 * event_memory.READ_EVERY_S
+    assert memory.grown_bytes("step") == 1000, "the second reading"
+    assert memory.grown_bytes("step") == 0
+
+
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other systems do not count it")
-def test_memory_in_use_is_read() -> None:
+def test_memory_in_use_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_memory, "READ_EVERY_S", 0.0)
     memory = event_memory.EventMemory()
     assert memory.grown_bytes("here") == 0
     block = ctypes.create_string_buffer(50_000_000)
