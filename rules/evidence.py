@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.stalls.python_stretches import PythonStretches
 from traceopt.analyzer.timeline.call_tree import PYTHON
 from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.result.finding import Evidence, Location
@@ -170,14 +171,15 @@ def site_evidence(
 
 
 def main_function_by_site(
-    facts: Facts, rows: npt.NDArray[np.integer], time_ns: npt.NDArray[np.int64], total_ns: float, limit: int = 5
+    facts: Facts, stretches: PythonStretches, total_ns: float, limit: int = 5
 ) -> list[Evidence]:
     """One row per call site, named after the function that takes most of the time there, most expensive first.
 
-    `time_ns` is the time of the slices over the window; the rows of all sites add up to `total_ns`, a time per step.
+    The rows of all sites add up to `total_ns`, a time per step.
     """
+    rows, time_ns = stretches.rows, stretches.length
     share = total_ns / max(1, int(time_ns.sum()))
-    sites = facts.call_sites.of(rows)
+    sites = facts.call_sites.of_own_time(rows, stretches.start)
     out = []
     for site in distinct_values(sites):
         mine = sites == site

@@ -138,6 +138,22 @@ class CallSites(Struct, frozen=True, dict=True):
         named = np.array([op_names.is_engine_frame(name) for name in self.trace.names] or [False])
         return self.slices.nearest((self.slices.kind == PYTHON) & named[self.slices.name])
 
+    def of_own_time(self, rows: npt.NDArray[np.integer], time: I8) -> I4:
+        """Call site of each slice at a time when no other slice runs inside it: for a frame of the user's code, the
+        lines between its calls before and after that time. Shape (len(rows),).
+        """
+        out = self.of(rows)
+        mine = np.flatnonzero(self.code_frames[rows])
+        frames, slices = rows[mine], self.slices
+        following = np.empty(len(mine), np.int64)
+        for thread in distinct_values(slices.thread[frames]):
+            begun = slices.of_thread(thread)
+            here = slices.thread[frames] == thread
+            following[here] = begun.start + np.searchsorted(slices.start[begun], time[mine[here]], side="right")
+        first, last = self._calls_around(following, frames)
+        between = (first > 0) & (last >= first)
+        return self._at_lines(out, mine[between], first[between], last[between])
+
     def calling(self, rows: npt.NDArray[np.integer]) -> I4:
         """Site that each slice was called from: for a frame of the user's code, the line in the frame around it.
 
@@ -216,9 +232,16 @@ class CallSites(Struct, frozen=True, dict=True):
         holder = self._nearest_call[rows]
         held = (holder >= 0) & (caller[np.maximum(holder, 0)] == frames)
         exact = np.where(held, call_line[np.maximum(holder, 0)], 0)
+        first, last = self._calls_around(rows, frames)
+        between = ~held & (first > 0) & (last >= first)  # otherwise a loop started over between the two calls
+        return np.where(between, first, exact), np.where(between, last, exact)
+
+    def _calls_around(self, rows: npt.NDArray[np.integer], frames: npt.NDArray[np.integer]) -> tuple[I4, I4]:
+        """Lines of the last call that each frame makes before a slice, and of the first one from there on; 0: none."""
+        caller, call_line = self._calls
         calls, key = self._calls_by_caller
         if not len(calls):
-            return exact, exact
+            return np.zeros(len(rows), np.int32), np.zeros(len(rows), np.int32)
         after = np.searchsorted(key, frames.astype(np.int64) * len(self.slices) + rows)
 
         def line_of(place: npt.NDArray[np.integer]) -> I4:
@@ -226,9 +249,7 @@ class CallSites(Struct, frozen=True, dict=True):
             call = calls[np.where(known, place, 0)]
             return np.where(known & (caller[call] == frames), call_line[call], 0)
 
-        first, last = line_of(after - 1), line_of(after)
-        between = ~held & (first > 0) & (last >= first)  # otherwise a loop started over between the two calls
-        return np.where(between, first, exact), np.where(between, last, exact)
+        return line_of(after - 1), line_of(after)
 
     @cached_property
     def _calls(self) -> tuple[I4, I4]:

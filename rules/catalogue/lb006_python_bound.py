@@ -17,6 +17,7 @@ from traceopt.rules import (
     Rule,
     intersect,
     main_function_by_site,
+    merge,
     ms,
     percent,
     places,
@@ -69,7 +70,7 @@ class PythonBound(Rule):
             return
         low, expected, basis = PROFILED if facts.frames_recorded_with_times else UNPROFILED
         stretches, area = held.stretches, held.stretches.area
-        rows = main_function_by_site(facts, stretches.rows, stretches.length, held.typical_ns)
+        rows = main_function_by_site(facts, stretches, held.typical_ns)
         evidence = [row for row in rows if (row.us_per_step or 0.0) * 1e3 >= NAMED_SHARE * held.typical_ns]
         stall, idle = held.typical_ns, "the GPU is idle" if facts.has_gpu else "no operator runs"
         yield self.finding(
@@ -114,6 +115,7 @@ def _held(facts: Facts) -> _Held:
         amount = np.minimum(amount, stretches.area.within(gaps.start, gaps.starved_end))
         return _Held(float(amount.sum()) / facts.steps.count, stretches)
     python = facts.cpu_phases.areas["python"]
-    long = python.length >= LONG_NS
-    area = Intervals(python.start[long], python.end[long])
+    whole = merge(python, facts.cpu_phases.areas["gc"])  # a collection does not end the function that it interrupts
+    long = python.within(whole.start, whole.end) >= LONG_NS
+    area = intersect(python, Intervals(whole.start[long], whole.end[long]))
     return _Held(*facts.python_stretches(area).recurring(facts.steps))

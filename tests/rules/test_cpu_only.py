@@ -66,6 +66,44 @@ class TestPythonBound:
 
         assert silent("LB006", step)
 
+    def test_a_collection_does_not_end_the_function_that_it_interrupts(self) -> None:
+        def step(t: float, _: int) -> Events:
+            yield build.op("aten::mm", t, 1_000)
+            yield build.python("batch.py(9): to_lists", t + 1_000, 4_000)
+            for pause in range(4):
+                yield build.op("traceopt: gc", t + 1_800 + 1_000 * pause, 200)
+            yield build.op("aten::mm", t + 5_000, 5_000)
+
+        finding, saved_us, places = the("LB006", step)
+        assert saved_us == pytest.approx(0.8 * 3_200, rel=0.05)
+        assert finding.why.startswith("Python blocks the main thread for 3.2 ms ")
+        assert places == ["batch.py:9"]
+
+    def test_collections_are_no_python(self) -> None:
+        def step(t: float, _: int) -> Events:
+            yield build.op("aten::mm", t, 1_000)
+            yield build.python("batch.py(9): to_lists", t + 1_000, 4_000)
+            yield build.op("traceopt: gc", t + 1_100, 3_700)
+            yield build.op("aten::mm", t + 5_000, 5_000)
+
+        assert silent("LB006", step)
+
+    def test_work_between_two_calls_is_placed_between_their_lines(self) -> None:
+        """Indexing, arithmetic and comprehensions are no calls."""
+
+        def step(t: float, _: int) -> Events:
+            yield build.op("aten::mm", t, 1_000)
+            yield build.python("masks.py(9): build_mask", t + 1_000, 4_000)
+            yield build.python("<built-in function sorted>", t + 1_000, 100)
+            yield build.python("<built-in function print>", t + 4_900, 100)
+            yield build.op("aten::mm", t + 5_000, 5_000)
+
+        lines = {2: 14, 3: 16}
+        rows = [row for row in range(4 * STEPS) if row % 4 in lines]
+        calls = {"count": 4 * STEPS, "rows": rows, "lines": [lines[row % 4] for row in rows]}
+        _, [finding] = answer("LB006", step, traceopt={"call_lines": calls})
+        assert str(finding.locations[0]) == "masks.py:14-16"
+
     def test_the_engine_is_no_python(self) -> None:
         def step(t: float, _: int) -> Events:
             yield build.op("aten::mm", t, 1_000)
