@@ -33,6 +33,8 @@ from traceopt.rules import (
 )
 from traceopt.rules.savings.whole_run import judged_steps
 
+TYPICAL_SHARE = 0.5  # of the mean pause per step: recorded steps with less, or a median step with less, are no measure
+
 
 class GcPause(Rule):
     """Measures how much of the steps the garbage collector takes. `traceopt run` records the time of every collection
@@ -103,20 +105,21 @@ class GcPause(Rule):
         )
         bounds_ns = (saved.low_us * 1e3, saved.est_us * 1e3, saved.high_us * 1e3)
         pauses = [RemoveHost(area_of(facts, rows))]
+        typical = traced_ns >= TYPICAL_SHARE * bounds_ns[1] * facts.steps.count  # else the longest ones are elsewhere
         return self.finding(
             why=(
                 f"The garbage collector takes {ms(mean_ns)} of each {ms(mean_step_ns(ledger))} step on average. The "
                 f"run has {collections.count:,} collections{full}; the worst step spends "
                 f"{ms(float(ledger.gc_ns.max()))} in them."
             ),
-            saving=priced(facts, bounds_ns, pauses, saved.basis) if traced_ns else saved,
+            saving=priced(facts, bounds_ns, pauses, saved.basis) if typical else saved,
             evidence=[
                 Evidence("Garbage collections", us(mean_ns), round(collections.count / max(1, ledger.count), 3)),
                 *site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0])), 3),
             ],
             locations=site_locations(sites),
             fix=_fix(facts, collections),
-            occasional=bool(2 * np.count_nonzero(paused) < len(paused)),
+            occasional=bool(np.median(paused) < TYPICAL_SHARE * mean_ns),
         )
 
     def _of_the_trace(self, facts: Facts, total_ns: int) -> Priced:

@@ -167,6 +167,22 @@ class TestOccasionalCosts:
         change = {"ledger.step_us": step_us, "ledger.windows": [], "ledger.fetch_us": None}
         assert finding(generated("healthy", change=change), "EF002").saving is None
 
+    def test_recorded_steps_without_the_long_collections_are_no_measure(self) -> None:
+        """Short collections in every step, and a full one in every tenth step, none of which was recorded."""
+        collected = [200_000.0 if step % 10 == 0 else 1_000.0 for step in range(60)]
+        change = {
+            "ledger.step_us": [100_000.0 + us for us in collected],
+            "ledger.gc_us": collected,
+            "gc": {"collections": 60, "us": sum(collected)},
+            "ledger.windows": [],
+            "ledger.fetch_us": None,
+        }
+        facts = generated("cpu_only", gc_us=1_000, gc_recorded=True, change=change)
+        found = finding(facts, "PY001")
+        assert found.saving is not None
+        assert found.saving.share == pytest.approx(20_900 / 120_900, abs=0.03)
+        assert [row.code for row in document_of(facts).plan][-1] == "PY001", "most steps have short ones only"
+
     def test_one_collection_is_no_habit(self) -> None:
         """Such as one that the profiler's start causes."""
         gc = {"collections": 2, "us": 60_500.0}
