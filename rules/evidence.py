@@ -170,9 +170,7 @@ def site_evidence(
     return out
 
 
-def main_function_by_site(
-    facts: Facts, stretches: PythonStretches, total_ns: float, limit: int = 5
-) -> list[Evidence]:
+def main_function_by_site(facts: Facts, stretches: PythonStretches, total_ns: float, limit: int = 5) -> list[Evidence]:
     """One row per call site, named after the function that takes most of the time there, most expensive first.
 
     The rows of all sites add up to `total_ns`, a time per step.
