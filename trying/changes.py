@@ -25,7 +25,6 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SWITCHES: dict[str, dict[str, Any]] = {
     "CV003": {"cudnn_benchmark": True},
     "DL003": {"pin_memory": True},
-    "DL006": {"persistent_workers": True},
     "OP001": {"fused_optimizer": True},
     "OP002": {"fused_optimizer": True},
     "PY001": {"gc_freeze": True},
@@ -122,6 +121,8 @@ def _made(finding: Finding) -> tuple[Via, dict[str, Any], dict[str, str]] | None
     code = finding.fix.code or ""
     if finding.code == "DL001" and (workers := _WORKERS.search(code)):
         return "runtime", {"loader_workers": int(workers[1]), "persistent_workers": True}, {}
+    if finding.code == "DL006" and "persistent_workers=True" in code:
+        return "runtime", {"persistent_workers": True}, {}
     if finding.code in _SWITCHES:
         return "runtime", _SWITCHES[finding.code], {}
     variables = dict(_VARIABLE.findall(code))

@@ -64,7 +64,8 @@ class HandOver(Struct, frozen=True):
 
 class Loader(Struct, frozen=True):
     """None stands for unknown. `build` is measured in the process that builds batches: a worker, or the training
-    process. `updates` counts the backward passes and optimizer updates that its batches fed.
+    process. `objects` counts the DataLoaders that were constructed with these settings. `updates` counts the backward
+    passes and optimizer updates that its batches fed.
 
     `starts` has an entry for each time that workers were started.
     """
@@ -77,6 +78,7 @@ class Loader(Struct, frozen=True):
     batches: int | None = None  # read by the training process so far
     starts: tuple[WorkerStart, ...] = ()
     build: Build | None = None
+    objects: int | None = None
     updates: int | None = None
     hand_over: HandOver | None = None
     built: Construction | None = None
@@ -114,6 +116,7 @@ def _loader(
         batches=batches,
         starts=tuple(start for start in starts if start is not None),
         build=_build(own) if num_workers else _main_thread_build(row, batches, core_wait_per_cpu),
+        objects=whole(row.get("objects")),
         updates=whole(row.get("updates")),
         hand_over=_hand_over(table(row.get("hand_over"))),
         built=read_construction(row.get("built")),

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Iterator
 from multiprocessing.process import parent_process
 from typing import Any
@@ -25,6 +26,7 @@ SIZED = 3  # batches of a loader without workers whose size is taken; the ledger
 class LoaderNotes:
     """Filled while the script iterates its loaders. All times are microseconds.
 
+    A loader here is all DataLoaders of one kind: a script may construct it anew for each epoch. `objects` counts them.
     `updates` counts the backward passes and optimizer updates that followed batches of the loader: the loader with the
     most feeds the training. `batch` is the size of its largest batch so far, `hand_over` what such a batch would cost
     if a worker sent it; both only for loaders without workers.
@@ -36,6 +38,7 @@ class LoaderNotes:
 
     def __init__(self) -> None:
         self._rows: dict[int, dict[str, Any]] = {}
+        self._objects: weakref.WeakSet[Any] = weakref.WeakSet()
         self._fresh: dict[int, dict[str, Any]] = {}  # by loader: its latest start, until the first batch arrives
         self._unused: dict[int, set[int]] = {}  # by thread: loaders whose batches no update has followed yet
         self._workers: dict[int, int] = {}  # loader of each worker process
@@ -51,12 +54,24 @@ class LoaderNotes:
         dataset, sampler, batch_size = (getattr(loader, name, None) for name in ("dataset", "sampler", "batch_size"))
         key = hash((type(dataset), _length(loader), type(sampler), batch_size))
         row = self._rows.get(key)
-        if row is not None:
-            row["iterators"] += 1
-        elif len(self._rows) < MOST:
-            counts = {"iterators": 1, "batches": 0, "updates": 0, "fetch_us": 0.0, "fetch_cpu_us": 0.0, "starts": []}
-            self._rows[key] = describe_loader(None, loader) | counts | {"batch": None, "hand_over": None}
+        if row is None:
+            if len(self._rows) >= MOST:
+                return key
+            counts = {"iterators": 0, "objects": 0, "batches": 0, "updates": 0, "fetch_us": 0.0, "fetch_cpu_us": 0.0}
+            row = describe_loader(None, loader) | counts | {"starts": [], "batch": None, "hand_over": None}
+            self._rows[key] = row
+        row["iterators"] += 1
+        row["objects"] += self._is_new(loader)
         return key
+
+    def _is_new(self, loader: Any) -> bool:
+        """False also for an object that has no weak references, as a library's own loader may be."""
+        known = loader in self._objects
+        try:
+            self._objects.add(loader)
+        except TypeError:
+            return False
+        return not known
 
     def started(self, key: int, step: int, seconds: float, workers: Iterable[int]) -> None:
         """The latest iterator has started its workers, processes with these numbers."""

@@ -166,6 +166,7 @@ class DataloaderStall(Rule):
                 *site_locations([line] if line else inside, 1),
             ],
             fix=Fix(plan.advice, plan.code if helps else None),
+            shares_cause_with=["DL006"] if plan.keeps_up and _restarted(facts) else None,
         )
 
     def _hand_over_ns(self, plan: LoaderPlan) -> float:
@@ -191,6 +192,14 @@ def _confidence(plan: LoaderPlan, *, uncertain: bool) -> Confidence | None:
     if plan.multiprocess and plan.core_wait_share >= CROWDED_SHARE:
         return "low"
     return "medium" if uncertain else None
+
+
+def _restarted(facts: Facts) -> bool:
+    """Whether workers of the training loader were started in a recorded step: the queue is empty for a while then."""
+    ledger, loader = facts.captured.ledger, facts.captured.training_loader
+    if ledger is None or loader is None:
+        return False
+    return any(w.start <= start.step < w.until for w in ledger.windows for start in loader.starts[1:])
 
 
 def _core_wait_ns(facts: Facts) -> float:

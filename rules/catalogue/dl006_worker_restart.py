@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 from msgspec import Struct
@@ -38,7 +39,10 @@ class WorkerRestart(Rule):
 
         loader = DataLoader(dataset, num_workers=8, persistent_workers=True)
 
-    A loader must live as long as its workers: build it once, outside the loop over epochs.
+    A loader must live as long as its workers: build it once, outside the loop over epochs. `traceopt run` counts the
+    loaders that a script constructs. If each start of workers is for a new loader, `persistent_workers` changes
+    nothing. If the training process can also build the batches of such a loader in less time than it takes to start and
+    stop its workers, as for the clients of a federated training, the advice is `num_workers=0`.
 
     When it is wrong: persistent workers keep their memory and their copy of the dataset. An epoch number that the
     parent sets on the dataset does not reach them. In a run with long epochs the cost is small, and the rule stays
@@ -70,25 +74,33 @@ class WorkerRestart(Rule):
         low, est, high = (
             sum(getattr(cost, name) for cost in costs) / steps for name in ("low_ns", "est_ns", "high_ns")
         )
+        inline = all(cost.better_inline for cost in costs)
+        inline_ns = sum(cost.restarts * cost.inline_ns for cost in costs) / steps if inline else 0.0
         saved = whole_run_saving(
             facts,
             ledger,
-            low,
-            est,
+            max(0.0, low - inline_ns),
+            max(0.0, est - inline_ns),
             high,
             f"All restarts of the run, spread over its {steps:,} steps: the time to stop and start the processes, plus "
-            "the wait for the first batch beyond the time to build one.",
+            "the wait for the first batch beyond the time to build one"
+            + (", less the time to build all batches in the training process." if inline else "."),
         )
         if saved.share < self.min_share:
             return
         count = sum(cost.restarts for cost in costs)
         rows = loader_rows(facts)
         sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
+        title, fix = _fix(costs, inline)
         yield self.finding(
+            title=title,
+            risk="None known" if inline else None,
             why=(
                 f"The workers were restarted {count} times in {steps:,} steps. A restart blocks the loop for "
                 f"{ms(high * steps / count)}: {ms(low * steps / count)} to stop and start the processes, then the wait "
                 f"for the first batch. Averaged over the run, this costs {ms(est)} per step."
+                + (" Each start is for a new DataLoader." if all(cost.rebuilt for cost in costs) else "")
+                + (f" It takes {ms(inline_ns * steps / count)} to build all batches of one." if inline else "")
             ),
             saving=saved,
             evidence=[
@@ -101,10 +113,7 @@ class WorkerRestart(Rule):
                 for cost in costs
             ],
             locations=[cost.place for cost in costs if cost.place is not None] or site_locations(sites, 1),
-            fix=Fix(
-                "Keep the workers alive between epochs, and build the DataLoader once, outside the loop over epochs.",
-                f"DataLoader(..., num_workers={max(cost.workers for cost in costs)}, persistent_workers=True)",
-            ),
+            fix=fix,
         )
 
     def passed(self, facts: Facts) -> str:
@@ -125,7 +134,13 @@ class _Cost(Struct, frozen=True):
     low_ns: float
     est_ns: float
     high_ns: float
+    inline_ns: float  # to build the batches of one start in the training process; infinite if unknown
+    rebuilt: bool  # each start is for a new DataLoader, whose workers cannot persist
     place: Location | None  # of the loader's construction
+
+    @property
+    def better_inline(self) -> bool:
+        return self.rebuilt and self.restarts * self.inline_ns < self.low_ns
 
 
 def _cost(loader: Loader) -> _Cost | None:
@@ -139,5 +154,32 @@ def _cost(loader: Loader) -> _Cost | None:
         low += processes
         est += processes + max(0.0, first - build_ns)
         high += processes + first
-    place = to_location(loader.built.site) if loader.built is not None else None
-    return _Cost(loader.num_workers, len(loader.starts) - 1, loader.starts[0].step, low, est, high, place)
+    return _Cost(
+        loader.num_workers,
+        len(loader.starts) - 1,
+        loader.starts[0].step,
+        low,
+        est,
+        high,
+        build_ns * (loader.batches or 0) / len(loader.starts) or math.inf,
+        (loader.objects or 0) >= len(loader.starts),
+        to_location(loader.built.site) if loader.built is not None else None,
+    )
+
+
+def _fix(costs: list[_Cost], inline: bool) -> tuple[str | None, Fix]:
+    """The title, None for the rule's own, and the fix."""
+    if inline:
+        return "Load short epochs without worker processes", Fix(
+            "Build the batches in the training process: each loader reads too few to pay for starting workers.",
+            "DataLoader(..., num_workers=0)",
+        )
+    if any(cost.rebuilt for cost in costs):
+        return "Build the data loader once, with persistent workers", Fix(
+            "Build each DataLoader once, outside the loop over epochs, with persistent_workers=True. A new loader "
+            "starts new workers, even with this argument."
+        )
+    return None, Fix(
+        "Keep the workers alive between epochs, and build the DataLoader once, outside the loop over epochs.",
+        f"DataLoader(..., num_workers={max(cost.workers for cost in costs)}, persistent_workers=True)",
+    )

@@ -85,7 +85,7 @@ class CpuContention(Rule):
             if crowded
             else None,
             evidence=[Evidence("Ready to run, no core free", us(wait_ns), detail=_sum(facts))],
-            fix=Fix(_advice(facts), "OMP_NUM_THREADS=" + str(_fair_threads(facts, cores))),
+            fix=Fix(_advice(facts), f"OMP_NUM_THREADS={_fair_threads(facts, cores)}" if crowded else None),
         )
 
     def passed(self, facts: Facts) -> str:

@@ -14,6 +14,7 @@ from traceopt.rules.patches.source import Function, PythonSource, UnclearError, 
 
 _LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 UNKNOWN = float("inf")  # a number known only at run time; larger than any advice, so it is not changed
+_FOR_WORKERS = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")
 _WORKERS_POSITION, _PIN_POSITION = 5, 7  # among the positional arguments
 
 
@@ -44,8 +45,25 @@ def workers(source: PythonSource, finding: Finding) -> list[Edit]:
     return set_keywords(source, call, keywords)
 
 
-def persistent_workers(source: PythonSource, finding: Finding) -> list[Edit]:
-    """DL006: workers that live as long as the loader."""
+def restarted_workers(source: PythonSource, finding: Finding) -> list[Edit]:
+    """DL006: workers that live as long as the loader, or none."""
+    advised = _advised(finding)
+    if "num_workers" not in advised:
+        raise UnclearError("the loader has to be built elsewhere")
+    return _persistent_workers(source, finding) if advised["num_workers"] else _no_workers(source, finding)
+
+
+def _no_workers(source: PythonSource, finding: Finding) -> list[Edit]:
+    def changes(call: ast.Call) -> bool:
+        return argument(call, "num_workers") is not None
+
+    call = _loader(source, finding, changes)
+    if any(argument(call, name) is not None for name in _FOR_WORKERS):
+        raise UnclearError("arguments that DataLoader rejects without workers")
+    return set_keywords(source, call, {"num_workers": "0"})
+
+
+def _persistent_workers(source: PythonSource, finding: Finding) -> list[Edit]:
 
     def changes(call: ast.Call) -> bool:
         return _workers(call) is not None and constant(argument(call, "persistent_workers")) in (None, False)

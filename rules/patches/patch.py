@@ -27,7 +27,7 @@ RECIPES: dict[str, Recipe] = {
     "CV003": precision.cudnn_benchmark,
     "DL001": loaders.workers,
     "DL003": loaders.pinned_copies,
-    "DL006": loaders.persistent_workers,
+    "DL006": loaders.restarted_workers,
     "HS001": loops.log_at_interval,
     "HS003": loops.no_synchronize,
     "LG001": loops.log_at_interval,

@@ -158,6 +158,18 @@ class TestWorkers:
         assert found.title == "Use more data loader workers"
         assert "12 workers are enough, if as many CPU cores are free." in found.fix.text
 
+    def test_late_batches_after_a_recorded_restart_have_its_cause(self) -> None:
+        """The queue is empty while new workers start."""
+        shared = []
+        for step in (0, 25):
+            starts = [{"step": at, "us": 9.0, "first_batch_us": 9.0, "end_us": 9.0} for at in (0, step)]
+            facts = generated("slow_steps", every=1, load_us=30_000, build_us=20_000.0)
+            [loader] = facts.trace.meta.header["traceopt"]["loaders"]
+            shared.append(
+                self.stalled(build_us=20_000.0, change={"loaders": [loader | {"starts": starts}]}).shares_cause_with
+            )
+        assert shared == [[], ["DL006"]]
+
     def test_enough_workers_are_told_apart(self) -> None:
         found = self.stalled(build_us=20_000.0)
         assert found.title == "Prefetch more batches in the data loader"
@@ -235,6 +247,28 @@ class TestRestarts:
         )
         assert [str(place) for place in finding(facts, "DL006").locations] == ["data.py:7"]
 
+    def new_loaders(self, build_us: float) -> Facts:
+        """Each epoch of six steps constructs its own loader."""
+        facts = generated("worker_restart", epoch_steps=6, start_us=200_000.0, build_us=build_us)
+        [loader] = facts.trace.meta.header["traceopt"]["loaders"]
+        fields = {"epoch_steps": 6, "start_us": 200_000.0, "build_us": build_us}
+        return generated("worker_restart", change={"loaders": [loader | {"objects": len(loader["starts"])}]}, **fields)
+
+    def test_workers_of_new_loaders_cannot_persist(self) -> None:
+        found = finding(self.new_loaders(build_us=90_000.0), "DL006")
+        assert found.title == "Build the data loader once, with persistent workers"
+        assert found.why.endswith(" Each start is for a new DataLoader.")
+        assert found.fix.code is None
+
+    def test_short_epochs_do_not_pay_for_workers(self) -> None:
+        kept, inline = (finding(self.new_loaders(build_us), "DL006") for build_us in (90_000.0, 2_000.0))
+        assert inline.title == "Load short epochs without worker processes"
+        assert inline.fix.code == "DataLoader(..., num_workers=0)"
+        assert inline.saving is not None
+        assert kept.saving is not None
+        assert inline.saving.est_us < kept.saving.high_us
+        assert inline.why.endswith(" It takes 10.7 ms to build all batches of one.")
+
     def test_rare_restarts_are_no_finding(self) -> None:
         facts = generated("worker_restart", epoch_steps=24, start_us=4_000.0)
         assert reason(facts, "DL006", "passed").startswith("Restarting workers takes ")
@@ -289,6 +323,7 @@ class TestContention:
         found = finding(generated("cpu_contention", threads=2), "PY002")
         assert found.title == "Find out what else runs on these cores"
         assert found.saving is None
+        assert found.fix.code is None, "more threads would not help"
 
     def test_the_share_of_the_run_is_in_the_document(self) -> None:
         run = document_of(generated("cpu_contention")).whole_run

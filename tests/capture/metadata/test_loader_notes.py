@@ -50,6 +50,15 @@ class Script:
         return [row["updates"] for row in self.notes.document(None)["loaders"]]
 
 
+def test_loaders_that_are_constructed_anew_are_counted() -> None:
+    notes = LoaderNotes()
+    kept, *others = (torch.utils.data.DataLoader([1, 2]) for _ in range(3))  # type: ignore[var-annotated, arg-type]
+    for one in (kept, kept, *others, kept):
+        notes.iterated(one)
+    [row] = notes.document(None)["loaders"]
+    assert (row["iterators"], row["objects"]) == (5, 3)
+
+
 def test_an_evaluation_that_reads_more_batches_feeds_no_update() -> None:
     script = Script()
     script.read(script.evaluation, 50, to_the_end=True)

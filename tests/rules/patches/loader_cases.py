@@ -6,6 +6,8 @@ from patch_case import case
 
 HEAD = "import torch\nfrom torch.utils.data import DataLoader\n\n"
 WORKERS_4 = "DataLoader(..., num_workers=4, persistent_workers=True)"
+KEPT = "DataLoader(..., num_workers=2, persistent_workers=True)"
+INLINE = "DataLoader(..., num_workers=0)"
 
 LOADERS = [
     case(
@@ -18,6 +20,38 @@ LOADERS = [
             for batch in loader:
                 step(batch)
         """,
+        example=KEPT,
+    ),
+    case(
+        "each client has a new loader, somewhere else",
+        "DL006",
+        """
+        from torch.utils.data import DataLoader
+        class Client:
+            def __init__(self, data):
+                self.loader = DataLoader(data, num_workers=2)  #@
+        """,
+    ),
+    case(
+        "short epochs without workers",
+        "DL006",
+        """
+        from torch.utils.data import DataLoader
+        class Client:
+            def __init__(self, data, options):
+                self.loader = DataLoader(data, batch_size=8, num_workers=options.workers)  #@
+        """,
+        """
+        -        self.loader = DataLoader(data, batch_size=8, num_workers=options.workers)
+        +        self.loader = DataLoader(data, batch_size=8, num_workers=0)
+        """,
+        example=INLINE,
+    ),
+    case(
+        "an argument that needs workers",
+        "DL006",
+        HEAD + "for batch in DataLoader(data, num_workers=2, prefetch_factor=4):  #@\n    train(batch)\n",
+        example=INLINE,
     ),
     case(
         "a loader at the line that constructs it",
@@ -409,6 +443,7 @@ LOADERS = [
         -for batch in DataLoader(data, num_workers=2):
         +for batch in DataLoader(data, num_workers=2, persistent_workers=True):
         """,
+        example=KEPT,
     ),
     case(
         "perhaps no workers, and then the argument is an error",
@@ -418,8 +453,9 @@ LOADERS = [
         -for batch in DataLoader(data, num_workers=options.workers):
         +for batch in DataLoader(data, num_workers=options.workers, persistent_workers=options.workers > 0):
         """,
+        example=KEPT,
     ),
-    case("no workers", "DL006", HEAD + "for batch in DataLoader(data):  #@\n    train(batch)\n"),
+    case("no workers", "DL006", HEAD + "for batch in DataLoader(data):  #@\n    train(batch)\n", example=KEPT),
     case(
         "both copies and the loader",
         "DL003",
