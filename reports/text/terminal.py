@@ -77,12 +77,14 @@ def _about(result: Result, terminal: Terminal, columns: int) -> str:
 
 
 def _verdict_lines(verdict: str, terminal: Terminal) -> list[str]:
-    """One sentence per line if two do not fit on one."""
+    """One sentence per line if two do not fit on one. The last sentences are left out if there are too many lines."""
     sentences = safe_text.split_sentences(terminal.plain(verdict))
     short_enough = len(sentences) <= VERDICT_LINES and max(map(width_of, sentences)) <= terminal.width
     if short_enough and width_of(verdict) > terminal.width:
         return sentences
-    return terminal.lines(verdict, terminal.width, VERDICT_LINES)
+    while len(sentences) > 1 and len(terminal.wrap(" ".join(sentences))) > VERDICT_LINES:
+        sentences.pop()
+    return terminal.lines(" ".join(sentences), terminal.width, VERDICT_LINES)
 
 
 def _emphasized(lines: list[str], strong: str, terminal: Terminal) -> list[str]:
