@@ -39,6 +39,7 @@ class LoaderNotes:
     def __init__(self) -> None:
         self._rows: dict[int, dict[str, Any]] = {}
         self._objects: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._latest: dict[int, weakref.ref[Any]] = {}
         self._fresh: dict[int, dict[str, Any]] = {}  # by loader: its latest start, until the first batch arrives
         self._unused: dict[int, set[int]] = {}  # by thread: loaders whose batches no update has followed yet
         self._workers: dict[int, int] = {}  # loader of each worker process
@@ -61,13 +62,15 @@ class LoaderNotes:
             row = describe_loader(None, loader) | counts | {"starts": [], "batch": None, "hand_over": None}
             self._rows[key] = row
         row["iterators"] += 1
-        row["objects"] += self._is_new(loader)
+        if key not in self._latest or self._latest[key]() is not loader:
+            row["objects"] += self._is_new(key, loader)
         return key
 
-    def _is_new(self, loader: Any) -> bool:
+    def _is_new(self, key: int, loader: Any) -> bool:
         """False also for an object that has no weak references, as a library's own loader may be."""
         known = loader in self._objects
         try:
+            self._latest[key] = weakref.ref(loader)
             self._objects.add(loader)
         except TypeError:
             return False
