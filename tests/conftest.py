@@ -57,6 +57,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, lambda *_: None)
 
 CHROMIUM = Path("/usr/bin/chromium")  # Debian's
+LIGHT_TORCH = HERE / "light_torch"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def light_torch() -> None:
+    """For the trainings that tests start."""
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(LIGHT_TORCH), os.environ.get("PYTHONPATH")]))
 
 
 @dataclass(frozen=True)

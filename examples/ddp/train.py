@@ -48,8 +48,8 @@ def main() -> None:
                 break
     if distributed.get_rank() == 0:
         print(f"loss {loss.item() * MICRO_BATCHES:.3f}")
-    distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
     main()
+    distributed.destroy_process_group()  # after the model is gone: its last reference to the group can make gloo hang

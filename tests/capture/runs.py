@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 SCRIPTS = Path(__file__).parent / "scripts"
+LIGHT_TORCH = Path(__file__).parents[1] / "light_torch"
 TIMEOUT_S = 300
 PORT = "PORT"  # as a word of a command: a port that is free when it starts
 TORCH = tuple(int(part) for part in version("torch").split(".")[:2])
@@ -98,10 +99,15 @@ def _kind(name: str) -> str:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """With our Python first, and one thread, so that tests do not compete for cores and sums have a fixed order."""
+    """With our Python first, a torch that starts quickly, and one thread.
+
+    So tests do not compete for cores, and sums have a fixed order. LIGHT_TORCH is added to a PYTHONPATH that is given.
+    """
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("TRACEOPT", "PYTHONPATH", "RANK"))}
     path = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
-    return inherited | {"PATH": path, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"} | variables
+    modules = os.pathsep.join(filter(None, [variables.get("PYTHONPATH"), str(LIGHT_TORCH)]))
+    one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    return inherited | {"PATH": path} | one_thread | variables | {"PYTHONPATH": modules}
 
 
 def free_port() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +40,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
     (folder / "old.json").write_text("{}")
     Project(folder).git("init", "--quiet")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("PYTHONPATH", str(folder / "lib"))
+        patched.setenv("PYTHONPATH", str(folder / "lib"), prepend=os.pathsep)
         with Workspace(Command(("train.py",), False, folder), folder / "traceopt-logs", Interruption()) as opened:
             yield opened
 

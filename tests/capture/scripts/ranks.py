@@ -23,12 +23,16 @@ def train() -> None:
         optimizer.step()
     if get_rank() == 0:
         print("both done")
-    destroy_process_group()
+
+
+def train_in_group() -> None:
+    train()
+    destroy_process_group()  # after the model is gone: its last reference to the group can make gloo hang
 
 
 def started(rank: int, meeting_point: str) -> None:
     init_process_group("gloo", init_method=f"file://{meeting_point}", rank=rank, world_size=2)
-    train()
+    train_in_group()
 
 
 if __name__ == "__main__":
@@ -38,4 +42,4 @@ if __name__ == "__main__":
             multiprocessing.start_processes(started, (meeting_point,), nprocs=2, start_method=sys.argv[1])
     else:
         init_process_group("gloo")
-        train()
+        train_in_group()

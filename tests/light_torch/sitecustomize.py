@@ -1,0 +1,42 @@
+"""With this folder in PYTHONPATH, a training that compiles nothing starts in a third of the time.
+
+The first optimizer of a process and the first profiler import torch's compiler, a second of work each, for the three
+names that stand ready here. Whatever else is asked of these modules imports them all.
+"""
+
+import importlib
+import sys
+from types import ModuleType, SimpleNamespace
+
+
+def disable(fn=None, *_, **__):
+    return disable if fn is None else fn
+
+
+def graph_break(*_, **__):
+    pass
+
+
+STAND_INS = {
+    "torch._dynamo": {"disable": disable, "graph_break": graph_break},
+    "torch._inductor": {},
+    "torch._inductor.config": {"triton": SimpleNamespace(cudagraphs=False)},
+}
+
+
+class StandIn(ModuleType):
+    def __getattr__(self, name):
+        if name.startswith("__") and name != "__path__":  # `inspect` asks all modules for their files
+            raise AttributeError(name)
+        for module in STAND_INS:
+            if isinstance(sys.modules[module], StandIn):
+                del sys.modules[module]
+        for module in STAND_INS:
+            importlib.import_module(module)
+        return getattr(sys.modules[self.__name__], name)
+
+
+for module, names in STAND_INS.items():
+    sys.modules[module] = StandIn(module)
+    vars(sys.modules[module]).update(names)
+vars(sys.modules["torch._inductor"])["config"] = sys.modules["torch._inductor.config"]
