@@ -15,11 +15,14 @@ from mcp import Client, StdioServerParameters
 from mcp_clients import awaited, text_of
 
 WORKLOAD = Path(__file__).with_name("slow_disk.py")
-ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("TRACEOPT")} | {"OMP_NUM_THREADS": "1"}
+
+
+def environment() -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if not k.startswith("TRACEOPT")} | {"OMP_NUM_THREADS": "1"}
 
 
 def execute(*words: str, folder: Path) -> str:
-    done = subprocess.run(words, cwd=folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(words, cwd=folder, env=environment(), capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -43,7 +46,7 @@ async def session(folder: Path) -> None:
     async def follow(_: float, __: float | None, message: str | None) -> None:
         progress.append(message)
 
-    server = StdioServerParameters(command=sys.executable, args=arguments, env=ENVIRONMENT, cwd=folder)
+    server = StdioServerParameters(command=sys.executable, args=arguments, env=environment(), cwd=folder)
     async with Client(server) as client:
 
         async def answer(tool: str, **arguments: Any) -> dict[str, Any]:
