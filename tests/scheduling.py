@@ -12,6 +12,8 @@ import pytest
 
 from traceopt.workers.pool_size import usable_cores
 
+TESTS = Path(__file__).resolve().parent
+
 MARK_OF_FIXTURE = {
     "run": "torch", "bare": "torch", "recorded": "torch",
     "browser": "browser", "chromium": "browser", "open_report": "browser",
@@ -31,6 +33,7 @@ SLOW = (  # left out by `make test-quick`
     "tests/test_adversity.py",
     "tests/test_packaging.py",
     "tests/test_public_files.py",
+    "tests/trying/test_try_command.py",
     "tests/workers/",
 )
 
@@ -54,6 +57,8 @@ def group_of(item: pytest.Item) -> str:
     command = item.get_closest_marker("run")
     if command is not None:
         return next((word for word in command.args if word.endswith(".py")), str(command.args[0]))  # also runs it bare
+    if item.get_closest_marker("real_traces") and item.path.parent == TESTS:
+        return "results of real traces"  # analyzed once, in test_real_traces.py
     parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
     return str(parameters.get("scenario", item.nodeid.partition("::")[0]))
 
