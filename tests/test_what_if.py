@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from fixtures.generate import generate_ranks
 from fixtures.job import Job
 from fixtures.scenarios import SCENARIOS
+from traceopt.api import analyze
 from traceopt.cli import cli
 from traceopt.errors import InputError
 from traceopt.reports.text.what_if import render_whatif
@@ -107,6 +108,40 @@ def test_traces_that_are_not_ranks_of_one_run_are_refused(example: GetExample, t
         (tmp_path / f"{scenario}.json").write_bytes(example(scenario).path.read_bytes())
     with pytest.raises(InputError, match="pass the file of one rank"):
         what_if(str(tmp_path), ["DL001"])
+
+
+def without_launches(example: GetExample, scenario: str, folder: Path) -> str:
+    """A file that lost all calls of the runtime, as a recording without `cuda_runtime` events has."""
+    document = json.loads(example(scenario).path.read_bytes())
+    launches = ("cuda_runtime", "cuda_driver")
+    document["traceEvents"] = [event for event in document["traceEvents"] if event.get("cat") not in launches]
+    path = folder / f"{scenario}.json"
+    path.write_text(json.dumps(document))
+    return str(path)
+
+
+def test_without_launches_nothing_is_replayed(example: GetExample, tmp_path: Path) -> None:
+    result = run(without_launches(example, "exposed_allreduce", tmp_path), "--fix", "CM001")
+    assert result.exit_code == 2
+    assert result.stderr.endswith("holds no launch of its GPU work, so nothing can be replayed\n")
+
+
+@pytest.mark.parametrize(
+    ("scenario", "said"),
+    [
+        ("launch_bound", "it does not show why"),
+        ("fp32_matmul", "GPU-bound"),
+        ("exposed_allreduce", "Exposed (non-overlapped) communication"),
+        ("slow_loader", "The data loader is the bottleneck"),
+    ],
+)
+def test_the_verdict_says_no_cause_that_only_launches_show(
+    example: GetExample, tmp_path: Path, scenario: str, said: str
+) -> None:
+    verdict = analyze(without_launches(example, scenario, tmp_path), debug=True).verdict
+    assert said in verdict
+    assert "aunch-bound" not in verdict
+    assert "launch nothing" not in verdict
 
 
 def test_text_and_json_say_the_same(example: GetExample) -> None:

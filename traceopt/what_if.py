@@ -70,6 +70,8 @@ def what_if(
         facts.append(Facts(read_recording(recording, warnings), peaks))
         if facts[-1].quality.sampled_share is not None:
             raise InputError(f"{recording.source.label} holds only a sample of the events, so nothing can be replayed")
+        if facts[-1].replay_error is None:
+            raise InputError(f"{recording.source.label} holds no launch of its GPU work, so nothing can be replayed")
     ranks = Ranks(facts)
     if len(ranks.facts) > 1 and (reason := ranks.run.incomparable) is not None:
         raise InputError(f"{path} has {len(recordings)} traces; pass the file of one rank. {reason}")
@@ -168,7 +170,7 @@ def _document(
     labels = labels_of(first)
     graphs = [facts.replay_graph for facts in ranks.facts]
     errors = [facts.replay_error for facts in ranks.facts if facts.replay_error is not None]
-    worst = max(errors, key=lambda error: error.share, default=None)
+    worst = max(errors, key=lambda error: error.share)
     return WhatIf(
         path=first.trace.meta.path if len(ranks.facts) == 1 else path,
         ranks=len(ranks.facts),
@@ -194,8 +196,8 @@ def _document(
             for name, ns in parts_before.items()
             if us(ns) or us(parts_after[name])
         ],
-        replay_error_share=share(worst.share) if worst is not None else None,
-        replay_check=_checked(worst) if worst is not None else None,
+        replay_error_share=share(worst.share),
+        replay_check=_checked(worst),
         trusted=all(facts.replay_trusted for facts in ranks.facts),
         waits=sum(int((graph.rows.awaits >= 0).sum()) for graph in graphs),
         inferred_waits=sum(int(graph.inferred.sum()) for graph in graphs),

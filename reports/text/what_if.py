@@ -77,8 +77,6 @@ def _alone(document: WhatIf) -> list[str]:
 
 def _trust(document: WhatIf) -> list[str]:
     check = document.replay_check
-    if check is None:
-        return ["The file has no kernel launches, so only the host was replayed."]
     missed, waits = quantities.percent(check.missed_share), f"{document.inferred_waits:,} of {document.waits:,}"
     lines = [
         f"Without changes, the replayed step differs by {missed} from the measured one; {waits} waits are inferred."

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replayed_parts import grouped, labels_of, treated_part
-from traceopt.analyzer.vocabulary.host_activities import DISPATCH
+from traceopt.analyzer.vocabulary.host_activities import CPU_OP, DISPATCH, LONG_PYTHON, SMALL_OPS
 from traceopt.result.document import Quality
 from traceopt.result.quantities import ms, percent
 from traceopt.result.rows import BreakdownPart
@@ -24,6 +24,8 @@ UNUSABLE = ("TQ001", "TQ007")  # notes that make the trace unusable
 
 # The bottleneck, by the largest cause of idle time.
 _LAUNCH_BOUND = "Launch-bound: the host launches work more slowly than the GPU runs it."
+_BY_LAUNCHES = (*DISPATCH, CPU_OP, SMALL_OPS, LONG_PYTHON)  # causes that are told apart by what is launched when
+_NO_LAUNCHES = "The file holds no launch of its GPU work, so it does not show why."
 _CAUSE = {
     "data_loading": "The data loader is the bottleneck.",
     "loader_startup": "The data loader is starting its workers.",
@@ -88,7 +90,8 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
     @property
     def text(self) -> str:
         first, largest, limits = self.first, self.largest, self.limits
-        treated = self.treated if self.treated is not None or first is None else largest
+        waits = max(self.idle, limits["communication"]) >= MOSTLY_IDLE_SHARE
+        treated = self.treated if self.treated is not None or first is None or not waits else largest
         if treated in limits and limits[treated] >= NAMED_SHARE * limits[largest]:
             larger = limits[largest] >= LARGER * limits[treated]
             return self._bottleneck(treated) + (f" {self._why_later(largest)}" if larger else "")
@@ -96,7 +99,7 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
             if self.idle < MOSTLY_IDLE_SHARE and limits[largest] < MOSTLY_IDLE_SHARE:
                 return f"{self._busy} {NO_FIX}"
             return f"{self._bottleneck(largest)} {NO_FIX}"
-        if max(self.idle, limits["communication"]) < MOSTLY_IDLE_SHARE:
+        if not waits:
             return f"{self._busy} Biggest lever: {_lower(first.finding.title)}."
         start = f"First fix: {_lower(first.finding.title)}."
         return f"{self._state(largest)} {start} {self._why_later(largest)}"
@@ -141,7 +144,8 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
     def _bottleneck(self, limit: str) -> str:
         if limit in _BOTTLENECK:
             return _BOTTLENECK[limit].format(share=percent(self.limits[limit]), unit=self.unit)
-        return f"{self._state(limit)} {_CAUSE[limit]}"
+        unknown = limit in _BY_LAUNCHES and self.facts.replay_error is None
+        return f"{self._state(limit)} {_NO_LAUNCHES if unknown else _CAUSE[limit]}"
 
     def _why_later(self, limit: str) -> str:
         """Why the largest limit is not treated first."""

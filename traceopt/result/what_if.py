@@ -44,8 +44,8 @@ class WhatIf(Struct, frozen=True):
     """The replayed step without and with the changes; `limit_before` and `limit_after` name the part that limits it.
 
     Step and parts describe the typical step. `replay_error_share` is the largest error of a replay
-    without a change, and `replay_check` says what it consists of; None if there was nothing to replay. `inferred_waits`
-    of the `waits` were inferred, not recorded.
+    without a change, and `replay_check` says what it consists of. `inferred_waits` of the `waits` were inferred, not
+    recorded.
 
     With several ranks, the check shows the rank with the largest error, the step is the median over them, and the parts
     come from the first; `meetings` is the number of collectives that were replayed jointly.
@@ -64,8 +64,8 @@ class WhatIf(Struct, frozen=True):
     limit_before: str
     limit_after: str
     parts: list[WhatIfPart]
-    replay_error_share: float | None
-    replay_check: ReplayCheck | None
+    replay_error_share: float
+    replay_check: ReplayCheck
     trusted: bool
     waits: int
     inferred_waits: int
