@@ -3,7 +3,9 @@
 - Links that leave docs/ lead to GitHub, or to the site's copy of CHANGELOG.md, CONTRIBUTING.md and SECURITY.md.
 - A Mermaid diagram becomes a link to GitHub, which draws it: its script would be fetched from elsewhere.
 - The rules stand in the navigation by family, in the order of docs/rules/README.md.
-- The finished site is searched for anything that a browser would fetch from elsewhere.
+- Each page is also there as Markdown, which llms.txt links to.
+- The finished site is searched for anything that a browser would fetch from elsewhere, and for links of llms.txt that
+  lead nowhere.
 
 Whatever is wrong is a warning, and `mkdocs build --strict` fails on warnings.
 """
@@ -94,12 +96,24 @@ def redirected(markdown: str, source: str, repository: str) -> str:
     return "".join([*parts, _LINK.sub(target, markdown[end:])])
 
 
+def on_post_page(output: str, *, page: Page, config: MkDocsConfig) -> str:
+    """Writes the Markdown of a page at the path that it has in docs/."""
+    path = Path(config.site_dir, page.file.src_uri)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page.markdown or "", encoding="utf-8")
+    return output
+
+
 def on_post_build(*, config: MkDocsConfig) -> None:
-    """Warns about everything that a browser would fetch from another host."""
-    for path in sorted(Path(config.site_dir).rglob("*")):
+    """Warns about everything that a browser would fetch from another host, and about dead links in llms.txt."""
+    site = Path(config.site_dir)
+    for link in _LINK.findall((site / "llms.txt").read_text(encoding="utf-8")):
+        if not (site / link).is_file():
+            _LOG.warning("llms.txt links to %s, which the site does not have", link)
+    for path in sorted(site.rglob("*")):
         if path.suffix in {".html", ".css"}:
             for address in fetched(path.read_text(encoding="utf-8")):
-                _LOG.warning("%s fetches from elsewhere: %s", path.relative_to(config.site_dir), address)
+                _LOG.warning("%s fetches from elsewhere: %s", path.relative_to(site), address)
 
 
 def fetched(text: str) -> list[str]:
