@@ -144,7 +144,7 @@ def test_a_damaged_document(page: str, tmp_path: Path) -> None:
 
 DOCUMENTS = {
     "no JSON": (b"hello", "malformed"),
-    "nested": (b'{"schema_version": 1, "x":' + b"[" * 100_000, "recursion"),
+    "nested": (b'{"schema_version": 1, "x":' + b"[" * 100_000, "not a result document"),  # too deep, or too short
     "no schema": (b"{}", "`schema_version`"),
     "a later schema": (b'{"schema_version": 2}', "of schema 2; this traceopt reads schema 1"),
     "a part": (b'{"schema_version": 1}', "`tool`"),

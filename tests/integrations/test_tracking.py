@@ -110,7 +110,7 @@ def test_mlflow_in_local_files(result: Result, tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.torch
 def test_tensorboard(result: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("tensorboard", reason="pip install tensorboard, or the extra traceopt[tensorboard]")
+    pytest.importorskip("tensorboard", reason="pip install tensorboard, or the extra traceopt-profiler[tensorboard]")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     monkeypatch.chdir(tmp_path)

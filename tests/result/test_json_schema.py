@@ -40,6 +40,12 @@ def test_the_published_schema_is_current() -> None:
     assert PAGE.read_bytes() == Result.json_schema(), "run: python docs/generate.py"
 
 
+def test_descriptions_are_the_same_in_every_version_of_python() -> None:
+    """Before 3.13, docstrings keep the indentation of the source."""
+    definitions = json.loads(Result.json_schema())["$defs"].values()
+    assert [line for one in definitions for line in one["description"].splitlines() if line.startswith(" ")] == []
+
+
 @pytest.mark.parametrize("part", [part for part in dict.fromkeys(parts()) if part is not msgspec.Struct])
 def test_every_field_has_a_meaning_and_its_unit(part: type[msgspec.Struct]) -> None:
     notes = field_notes(part)

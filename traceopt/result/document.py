@@ -491,11 +491,15 @@ class Result(Struct, frozen=True, eq=False):
     @staticmethod
     def json_schema() -> bytes:
         """JSON Schema 2020-12, indented. `unit` says what a number counts; a share is 0..1."""
+        import inspect
+
         schema: dict[str, Any] = {
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "title": f"traceopt result document, schema {SCHEMA_VERSION}",
-        }
-        return to_indented_json(schema | msgspec.json.schema(Result))
+        } | msgspec.json.schema(Result)
+        for definition in schema["$defs"].values():  # descriptions are docstrings, which Python 3.13 no longer indents
+            definition["description"] = inspect.cleandoc(definition["description"])
+        return to_indented_json(schema)
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:

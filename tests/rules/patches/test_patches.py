@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import multiprocessing
 import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 from argument_cases import ARGUMENTS, FRAMEWORKS
@@ -24,6 +26,17 @@ from traceopt.rules.patches.unified import apply_diff, unified_diff
 
 CASES = [*FRAMEWORKS, *LOADERS, *ARGUMENTS, *PRECISION, *ATTENTION, *LOOPS]
 _MARK = re.compile(r"  #@(\w*)")
+
+
+@pytest.fixture(autouse=True)
+def _forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Linux before Python 3.14."""
+    start_methods(monkeypatch, "fork", "spawn", "forkserver")
+
+
+def start_methods(monkeypatch: pytest.MonkeyPatch, *methods: str) -> None:
+    """What the platform offers, its default first."""
+    monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: list(methods))
 
 
 def finding(code: str, *places: Location, example: str = "") -> Finding:
@@ -68,6 +81,19 @@ def test_what_a_patch_changes(case: Case, tmp_path: Path) -> None:
         assert patch.startswith("--- a/train.py\n+++ b/train.py\n@@ ")
         git_apply(patch, tmp_path)
         ast.parse((tmp_path / "train.py").read_bytes())
+
+
+@pytest.mark.parametrize("default", ["forkserver", "spawn"])
+def test_workers_that_import_the_script_need_a_guard(
+    default: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.14 on Linux, macOS and Windows: without the guard, each worker would start the training again."""
+    loop = "for x in DataLoader(data, batch_size=8):  #@\n    train(x)\n"
+    plain = f"from torch.utils.data import DataLoader\n{loop}"
+    guarded = f"from torch.utils.data import DataLoader\nif __name__ == '__main__':\n{indent(loop, '    ')}"
+    start_methods(monkeypatch, default, "fork")
+    patches = [patch_of(Case("", "DL001", text, "", WORKERS_4), tmp_path) for text in (plain, guarded)]
+    assert ["num_workers=4" in patch for patch in patches] == [False, True]
 
 
 def test_each_recipe_is_tried_both_ways() -> None:
