@@ -4,6 +4,8 @@
 #   make test    all tests, one process more than cores
 #   make test-quick
 #                the inner loop: without torch processes, browser, cluster, real traces and slow tests
+#   make trackers
+#                install W&B and MLflow (200 MB), whose tests are skipped without them
 #   make crowd   record all trainings of tests/capture/crowd, bare and under traceopt run (10 minutes)
 #   make lint    ruff, mypy, the import contract, and make audit if PyPI answers; changes nothing
 #   make test-torch
@@ -36,7 +38,7 @@ PACKAGES := analyzer rules reports capture trying
 
 TORCHES := 2.1.2 2.15.0
 
-.PHONY: demo test test-quick crowd test-torch lint mypy audit fuzz bench gallery docs site dist clean types
+.PHONY: demo test test-quick trackers crowd test-torch lint mypy audit fuzz bench gallery docs site dist clean types
 
 demo: $(STAMP)
 	rm -rf demo-logs
@@ -49,6 +51,9 @@ test: $(STAMP)
 
 test-quick: $(STAMP)
 	$(BIN)/python -m pytest $(PARALLEL) -m "not torch and not browser and not cluster and not real_traces and not slow" $(OPTIONS) $(TESTS)
+
+trackers: $(STAMP)
+	$(PIP) install 'wandb>=0.19,<1' 'mlflow-skinny>=3,<4'
 
 crowd: $(STAMP)
 	TRACEOPT_CROWD=all $(BIN)/python -m pytest $(PARALLEL) -rsx $(OPTIONS) tests/capture/crowd

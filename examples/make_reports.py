@@ -3,6 +3,7 @@
 
 python examples/make_reports.py               # about six minutes each; the machine should do nothing else
 python examples/make_reports.py serving
+python examples/make_reports.py --budget 1 ddp   # a quick look
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ EXAMPLES = {
     "ddp": (("--patch", "no_sync.patch", "--top", "2"), TORCHRUN),
     "serving": ((), ("--step-on", "forward", "serve.py")),
 }
-BUDGET_MINUTES = "4"
 
 
 def traceopt(folder: Path, *arguments: str) -> str:
@@ -44,7 +44,7 @@ def keep(report: Path, target: Path, *private: str) -> None:
     target.write_text(text, encoding="utf-8")
 
 
-def make(name: str) -> str:
+def make(name: str, minutes: float) -> str:
     """Returns what `traceopt try` printed."""
     of_try, command = EXAMPLES[name]
     with tempfile.TemporaryDirectory() as temporary:
@@ -52,7 +52,7 @@ def make(name: str) -> str:
         shutil.copytree(HERE / name, folder, ignore=shutil.ignore_patterns("*.html"))
         private = (temporary, str(HERE.parent), str(Path.home()))
         out = ("--html", "before.html", "--patch-out", "kept.patch")
-        printed = traceopt(folder, "try", "--budget", BUDGET_MINUTES, *out, *of_try, *command)
+        printed = traceopt(folder, "try", "--budget", str(minutes), *out, *of_try, *command)
         if not (folder / "kept.patch").exists():
             return f"{printed}{name} keeps its old reports: nothing was kept."
         keep(folder / "before.html", HERE / name / "report-before.html", *private)
@@ -65,8 +65,10 @@ def make(name: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", choices=[*EXAMPLES, []], metavar="NAME")
-    for name in parser.parse_args().names or EXAMPLES:
-        print(f"== {name}", make(name), sep="\n", flush=True)
+    parser.add_argument("--budget", type=float, default=4, metavar="MINUTES", help="as of traceopt try [default: 4]")
+    arguments = parser.parse_args()
+    for name in arguments.names or EXAMPLES:
+        print(f"== {name}", make(name, arguments.budget), sep="\n", flush=True)
 
 
 if __name__ == "__main__":
