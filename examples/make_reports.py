@@ -3,7 +3,7 @@
 
 python examples/make_reports.py               # about six minutes each; the machine should do nothing else
 python examples/make_reports.py serving
-python examples/make_reports.py --budget 1 ddp   # a quick look
+python examples/make_reports.py --budget 1 ddp  # a quick look
 """
 
 from __future__ import annotations
