@@ -85,6 +85,8 @@ def read(path: Path) -> tuple[list[Attempt], int]:
         if os.path.getsize(path) > MOST_BYTES:
             raise InputError(f"cannot read {path}: it is larger than {MOST_BYTES >> 20} MiB")
         lines = path.read_bytes().splitlines()
+    except FileNotFoundError as error:
+        raise InputError(f"no such file: {path}; traceopt try writes it") from error
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     attempts, odd = [], 0

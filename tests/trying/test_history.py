@@ -55,4 +55,4 @@ def test_the_command(file: Path) -> None:
 def test_without_a_file(tmp_path: Path) -> None:
     found = CliRunner().invoke(cli, ["accuracy", str(tmp_path / "missing.jsonl")])
     assert found.exit_code == 2
-    assert "cannot read" in found.stderr
+    assert "missing.jsonl; traceopt try writes it" in found.stderr
