@@ -143,6 +143,11 @@ class Facts(Struct, frozen=True, dict=True):
         return facts
 
     @property
+    def has_step_marks(self) -> bool:
+        """Whether the trace marks its steps. If not, the whole recording counts as one step."""
+        return self.steps.source != "window"
+
+    @property
     def step_ns(self) -> float:
         """The mean of the typical steps, in ns."""
         return self.steps.window_ns / self.steps.count

@@ -42,7 +42,6 @@ from traceopt.result.quantities import (
     rate_number,
     seconds,
     size,
-    times,
 )
 from traceopt.result.rounding import rate, us
 from traceopt.rules.bases.rank_rule import RunRule, on_rank, place_on, rank_name, ranks_saving
@@ -91,6 +90,7 @@ from traceopt.rules.savings.starvation import (
     typical_ns,
 )
 from traceopt.rules.savings.whole_run import mean_step_ns, whole_run_saving
+from traceopt.rules.step_words import each_step, per_step, the_step, times
 
 # The parts of a rule
 __all__ = [
@@ -173,8 +173,15 @@ __all__ += [
     "rate_number",
     "seconds",
     "size",
-    "times",
     "us",
+]
+
+# The step in sentences: other words if the recording has no step marks
+__all__ += [
+    "each_step",  # "each 43.0 ms step"
+    "per_step",  # "per step"
+    "the_step",  # "the step"
+    "times",  # "once per step"
 ]
 
 # What a fix changes

@@ -52,6 +52,7 @@ class RankSummary(Struct, frozen=True):
     world_size: int | None
     step_names: list[str]
     step_ns: float  # the typical step
+    has_step_marks: bool
     durations: I8  # of every recorded step, ns
     parts: dict[str, I8]
     profiler_ns: I8
@@ -75,6 +76,7 @@ def summarize(facts: Facts) -> RankSummary:
         world_size=meta.world_size,
         step_names=steps.names,
         step_ns=typical_ns,
+        has_step_marks=facts.has_step_marks,
         durations=steps.duration,
         parts=parts,
         profiler_ns=steps.host_within(facts.profiler_cost),
@@ -96,6 +98,7 @@ def no_steps(path: str) -> RankSummary:
         world_size=None,
         step_names=[],
         step_ns=0.0,
+        has_step_marks=False,
         durations=none,
         parts={},
         profiler_ns=none,

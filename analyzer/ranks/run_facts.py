@@ -76,6 +76,11 @@ class RunFacts(Struct, frozen=True, dict=True):
         """Median over ranks of their typical steps."""
         return median([rank.step_ns for rank in self.ranks])
 
+    @property
+    def has_step_marks(self) -> bool:
+        """Whether every rank's trace marks its steps."""
+        return all(rank.has_step_marks for rank in self.ranks)
+
     @cached_property
     def step_names(self) -> list[str]:
         """Names of the steps that every rank recorded, in order."""

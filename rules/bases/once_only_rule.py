@@ -16,6 +16,7 @@ from traceopt.rules.evidence import SiteCost, by_site, name_of, site_evidence, s
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import priced, without_calls
+from traceopt.rules.step_words import the_step
 
 
 class SteadyRule(Rule):
@@ -100,4 +101,4 @@ class SteadyRule(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = median(self.cost(facts)) / facts.step_ns
-        return f"This leaves the GPU idle for {percent(share)} of the step."
+        return f"This leaves the GPU idle for {percent(share)} of {the_step(facts)}."

@@ -11,12 +11,13 @@ from traceopt.analyzer.arrays.intervals import intersect, union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import DropSync
 from traceopt.result.finding import Fix
-from traceopt.result.quantities import ms, percent, times
+from traceopt.result.quantities import ms, percent
 from traceopt.rules.evidence import by_site, name_of, site_evidence, site_locations
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.pricing import calls_in, priced
 from traceopt.rules.savings.starvation import typical_ns
+from traceopt.rules.step_words import the_step, times
 
 SURE_SHARE = 0.7  # of the stall, saved at least: some reads remain
 OTHER_RULES = {"data_loading": "DL001", "input_work": "DL002", "logging": "LG001", "checkpoint": "LG003"}
@@ -55,7 +56,7 @@ class SyncRule(Rule):
         meanwhile = f"; the refill also includes work reported by {' and '.join(shared)}" if shared else ""
         return self.finding(
             why=(
-                f"{self.does} {times(count)}. The GPU is idle for {ms(idle)} during the call and for "
+                f"{self.does} {times(facts, count)}. The GPU is idle for {ms(idle)} during the call and for "
                 f"{ms(stall - idle)} until the host has refilled its queue{meanwhile}."
             ),
             shares_cause_with=shared,
@@ -86,4 +87,6 @@ class SyncRule(Rule):
             return "The steps contain no such call."
         total = (syncs.end - syncs.start)[mine].sum() / facts.steps.window_ns
         stall = syncs.stall[mine].sum() / facts.steps.window_ns
-        return f"Such calls take {percent(total)} of the step and leave the GPU idle for {percent(stall)} of it."
+        return (
+            f"Such calls take {percent(total)} of {the_step(facts)} and leave the GPU idle for {percent(stall)} of it."
+        )

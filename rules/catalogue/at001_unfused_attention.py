@@ -9,6 +9,7 @@ from traceopt.rules import (
     RemoveHost,
     Rule,
     by_site,
+    each_step,
     kernel_evidence,
     ms,
     name_of,
@@ -18,6 +19,7 @@ from traceopt.rules import (
     priced_work,
     site_evidence,
     site_locations,
+    the_step,
     threshold,
     times,
 )
@@ -81,8 +83,8 @@ class UnfusedAttentionRule(Rule):
         evidence = kernel_evidence(facts, found.mask)
         yield self.finding(
             why=(
-                f"Unfused attention (matmul, softmax, matmul) runs {times(found.count / count)}. It takes {ms(time)} "
-                f"of each {ms(facts.step_ns)} step, {ms(found.other_ns / count)} of it between the matmuls."
+                f"Unfused attention (matmul, softmax, matmul) runs {times(facts, found.count / count)}. It takes "
+                f"{ms(time)} of {each_step(facts)}, {ms(found.other_ns / count)} of it between the matmuls."
             ),
             saving=priced_work(
                 facts,
@@ -112,7 +114,7 @@ class UnfusedAttentionRule(Rule):
         sites = by_site(facts, found.softmax, slices.end[found.softmax] - slices.start[found.softmax])
         yield self.finding(
             why=(
-                f"Unfused attention (matmul, softmax, matmul) takes {ms(time_ns)} of each {ms(facts.step_ns)} step, "
+                f"Unfused attention (matmul, softmax, matmul) takes {ms(time_ns)} of {each_step(facts)}, "
                 f"{both}{ms(other_ns)} of it between the matmuls."
             ),
             saving=priced(
@@ -131,9 +133,12 @@ class UnfusedAttentionRule(Rule):
     def passed(self, facts: Facts) -> str:
         if not facts.has_gpu:
             share = facts.cpu_attention.area.total / facts.steps.window_ns
-            return f"Unfused attention takes {percent(share)} of the step."
+            return f"Unfused attention takes {percent(share)} of {the_step(facts)}."
         found = facts.unfused_attention
         share = (found.product_ns + found.other_ns) / facts.steps.window_ns
         if len(facts.math_attention.calls):
-            return f"The math backend of scaled_dot_product_attention takes {percent(share)} of the step; see AT002."
-        return f"Unfused attention takes {percent(share)} of the step."
+            return (
+                f"The math backend of scaled_dot_product_attention takes {percent(share)} of {the_step(facts)}; see "
+                "AT002."
+            )
+        return f"Unfused attention takes {percent(share)} of {the_step(facts)}."

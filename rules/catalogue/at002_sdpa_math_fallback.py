@@ -16,11 +16,13 @@ from traceopt.rules import (
     Fix,
     Rule,
     by_site,
+    each_step,
     kernel_evidence,
     ms,
     percent,
     priced_work,
     site_locations,
+    the_step,
     threshold,
     times,
 )
@@ -80,8 +82,8 @@ class SdpaMathFallback(Rule):
         sites = by_site(facts, found.calls, (facts.slices.end - facts.slices.start)[found.calls])
         yield self.finding(
             why=(
-                f"scaled_dot_product_attention runs on its math backend {times(len(found.calls) / count)}, which takes "
-                f"{ms(time)} of each {ms(facts.step_ns)} step. {text}"
+                f"scaled_dot_product_attention runs on its math backend {times(facts, len(found.calls) / count)}, "
+                f"which takes {ms(time)} of {each_step(facts)}. {text}"
             ),
             saving=priced_work(
                 facts,
@@ -105,7 +107,7 @@ class SdpaMathFallback(Rule):
     def passed(self, facts: Facts) -> str:
         found = facts.math_attention
         share = (found.product_ns + found.other_ns) / facts.steps.window_ns
-        return f"The math backend of scaled_dot_product_attention takes {percent(share)} of the step."
+        return f"The math backend of scaled_dot_product_attention takes {percent(share)} of {the_step(facts)}."
 
 
 def _reason(facts: Facts) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from traceopt.rules import (
     Price,
     RemoveHost,
     Rule,
+    each_step,
     hide,
     location_of,
     megabytes,
@@ -22,6 +23,7 @@ from traceopt.rules import (
     percent,
     places,
     priced,
+    the_step,
     threshold,
 )
 
@@ -99,7 +101,7 @@ class ExposedCommunication(Rule):
         hidden = overlap.hidden_share
         yield self.finding(
             why=(
-                f"{who} {ms(exposed)} of each {ms(facts.step_ns)} step"
+                f"{who} {ms(exposed)} of {each_step(facts)}"
                 + (f"; {percent(hidden)} of all communication time is overlapped." if hidden > 0.005 else ".")
                 + (
                     f" Overlap can hide at most {ms(room)} of it, because no more compute is left."
@@ -154,7 +156,7 @@ class ExposedCommunication(Rule):
 
     def passed(self, facts: Facts) -> str:
         exposed_ns = float(facts.overlap.exposed_ns.sum())
-        return f"Exposed communication takes {percent(exposed_ns / facts.steps.window_ns)} of the step."
+        return f"Exposed communication takes {percent(exposed_ns / facts.steps.window_ns)} of {the_step(facts)}."
 
 
 def _behind(facts: Facts, one: SerializedKinds) -> str:

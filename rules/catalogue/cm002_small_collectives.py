@@ -16,11 +16,13 @@ from traceopt.rules import (
     Rule,
     area_of,
     by_site,
+    each_step,
     hide_collectives,
     host_bounds,
     median,
     microseconds,
     ms,
+    per_step,
     places,
     priced,
     site_locations,
@@ -91,8 +93,8 @@ class SmallCollectives(Rule):
         ]
         yield self.finding(
             why=(
-                f"{calls:,.0f} small collectives per step add {ms(exposed)} of exposed communication to each "
-                f"{ms(facts.step_ns)} step."
+                f"{calls:,.0f} small collectives {per_step(facts)} add {ms(exposed)} of exposed communication to "
+                f"{each_step(facts)}."
                 + (f" Their calls take {ms(host_ns / fewer)} of host time that the GPU waits for." if host_ns else "")
             ),
             saving=priced(

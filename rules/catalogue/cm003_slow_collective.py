@@ -13,6 +13,7 @@ from traceopt.rules import (
     Fix,
     Mask,
     Rule,
+    each_step,
     hide,
     median,
     megabytes,
@@ -110,7 +111,7 @@ class SlowCollective(Rule):
         rows = np.flatnonzero(late)
         yield self.finding(
             why=(
-                f"In each {ms(facts.step_ns)} step, collectives take {ms(excess_ns)} longer than their size needs at "
+                f"In {each_step(facts)}, collectives take {ms(excess_ns)} longer than their size needs at "
                 f"{self._fair(facts)}. "
                 + (f"Hardware counters measured {percent(used)} of NVLink's rate in them. " if used is not None else "")
                 + (

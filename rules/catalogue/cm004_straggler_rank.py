@@ -17,6 +17,7 @@ from traceopt.rules import (
     RemoveHost,
     RunFacts,
     RunRule,
+    each_step,
     median,
     ms,
     on_rank,
@@ -87,7 +88,7 @@ class StragglerRank(RunRule):
         finding = self.finding(
             title=f"Fix the straggler: {name}",
             why=(
-                f"The other ranks wait {ms(wait)} of each {ms(run.step_ns)} step for {name}. It is the last to enter "
+                f"The other ranks wait {ms(wait)} of {each_step(run)} for {name}. It is the last to enter "
                 f"the collectives that cause {percent(late.share)} of all waiting.{does}"
             ),
             saving=ranks_saving(

@@ -16,6 +16,7 @@ from traceopt.rules import (
     RunFacts,
     RunRule,
     ScaleWork,
+    each_step,
     median,
     ms,
     on_rank,
@@ -69,7 +70,7 @@ class LoadImbalance(RunRule):
         free_cores = all(rank.free_cores for rank in run.ranks)
         finding = self.finding(
             why=(
-                f"In each {ms(run.step_ns)} step, the rank with the most compute ({who}) takes {ms(excess)} longer "
+                f"In {each_step(run)}, the rank with the most compute ({who}) takes {ms(excess)} longer "
                 f"than the mean of all {len(run.ranks)} ranks. The others wait for it in collectives."
             ),
             saving=ranks_saving(

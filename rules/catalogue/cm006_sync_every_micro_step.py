@@ -13,6 +13,7 @@ from traceopt.rules import (
     Fix,
     Rule,
     by_site,
+    each_step,
     hide_collectives,
     ms,
     priced,
@@ -78,7 +79,7 @@ class SyncEveryMicroStep(Rule):
         yield self.finding(
             why=(
                 f"Gradients are reduced in each of {passes:.3g} backward passes per update. The reductions before the "
-                f"last pass add {ms(cost)} of exposed communication to each {ms(facts.step_ns)} step."
+                f"last pass add {ms(cost)} of exposed communication to {each_step(facts)}."
             ),
             saving=priced(
                 facts,

@@ -14,6 +14,7 @@ from traceopt.rules import (
     RemoveHost,
     Rule,
     by_site,
+    each_step,
     host_bounds,
     ms,
     name_of,
@@ -77,7 +78,7 @@ class DdpBufferBroadcast(Rule):
         yield self.finding(
             why=(
                 "DDP broadcasts the model's buffers before each forward pass, which blocks the host for "
-                f"{ms(facts.steps.mean_ns(area))} of each {ms(facts.step_ns)} step."
+                f"{ms(facts.steps.mean_ns(area))} of {each_step(facts)}."
             ),
             saving=saved,
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),

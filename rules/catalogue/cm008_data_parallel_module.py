@@ -17,6 +17,7 @@ from traceopt.rules import (
     RemoveHost,
     Rule,
     by_site,
+    each_step,
     host_bounds,
     ms,
     name_of,
@@ -90,7 +91,7 @@ class DataParallelModule(Rule):
         yield self.finding(
             why=(
                 f"One process drives {devices} GPUs through nn.DataParallel. Copying the model, batches and results "
-                f"blocks the host for {ms(host)} of each {ms(facts.step_ns)} step."
+                f"blocks the host for {ms(host)} of {each_step(facts)}."
             ),
             saving=saved if saved.saving.share >= self.min_share else None,
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),

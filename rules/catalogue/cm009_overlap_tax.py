@@ -12,12 +12,14 @@ from traceopt.rules import (
     Findings,
     Fix,
     Rule,
+    each_step,
     hide,
     ms,
     percent,
     place_of_work,
     priced,
     short_name,
+    the_step,
     threshold,
 )
 
@@ -70,7 +72,7 @@ class OverlapTax(Rule):
         yield self.finding(
             why=(
                 f"Kernels that overlap a collective take {overlap / max(1.0, overlap - excess):.2f} times as long as "
-                f"alone. This adds {ms(excess)} to each {ms(facts.step_ns)} step."
+                f"alone. This adds {ms(excess)} to {each_step(facts)}."
             ),
             saving=priced(
                 facts,
@@ -99,7 +101,7 @@ class OverlapTax(Rule):
 
     def passed(self, facts: Facts) -> str:
         excess = sum(one.excess_ns for one in self._slowed(facts)) / facts.steps.window_ns
-        return f"Overlap with collectives slows kernels by {percent(max(0.0, excess))} of the step."
+        return f"Overlap with collectives slows kernels by {percent(max(0.0, excess))} of {the_step(facts)}."
 
 
 def _quicker(facts: Facts, slowed: list[OverlappedKernel], share: float) -> Changes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceopt.analyzer.work.cpu_work import CpuOperator
-from traceopt.rules import Facts, Findings, Fix, Price, Rule, ms, percent, places, threshold
+from traceopt.rules import Facts, Findings, Fix, Price, Rule, each_step, ms, percent, places, the_step, threshold
 from traceopt.rules.savings.cpu_operators import faster_operators, operator_evidence, operators_ns
 
 AUTOCAST = 'with torch.autocast("cpu", dtype=torch.bfloat16):\n    loss = model(inputs, labels)'
@@ -76,7 +76,7 @@ class CpuBfloat16(Rule):
         measured = f" On this machine, matmuls in bfloat16 are {speedup:.1f} times as fast." if speedup else ""
         yield self.finding(
             why=(
-                f"FP32 matmuls take {ms(time_ns)} of each {ms(facts.step_ns)} step, and this CPU has bfloat16 "
+                f"FP32 matmuls take {ms(time_ns)} of {each_step(facts)}, and this CPU has bfloat16 "
                 f"instructions.{measured}"
             ),
             saving=self._price(facts, products, speedup) if speedup is not None else None,
@@ -101,4 +101,4 @@ class CpuBfloat16(Rule):
         if facts.captured.environment.matmul_precision == "medium":
             return "FP32 matmuls may round to bfloat16 already (float32_matmul_precision is medium)."
         share = percent(operators_ns(facts, self._products(facts)) / facts.step_ns)
-        return f"FP32 matmuls that bfloat16 could speed up take {share} of the step."
+        return f"FP32 matmuls that bfloat16 could speed up take {share} of {the_step(facts)}."

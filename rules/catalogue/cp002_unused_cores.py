@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, ms, percent, threshold, us
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, each_step, ms, percent, threshold, us
 from traceopt.rules.savings.cpu_operators import faster_operators, operators_ns
 
 MOST_WAIT = 0.03  # of the run: with a longer wait for a core, other programs use the cores that seem free
@@ -75,7 +75,7 @@ class UnusedCores(Rule):
         yield self.finding(
             why=(
                 f"Operators use {threads} {name}, but {cores} cores are free for them. Matmuls and convolutions take "
-                f"{ms(time_ns)} of each {ms(facts.step_ns)} step."
+                f"{ms(time_ns)} of {each_step(facts)}."
             ),
             saving=saving,
             confidence=None if saving is not None else "low",

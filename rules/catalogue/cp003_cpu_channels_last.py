@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import Facts, Findings, Fix, Rule, ms, percent, places, threshold
+from traceopt.rules import Facts, Findings, Fix, Rule, each_step, ms, percent, places, threshold
 from traceopt.rules.savings.cpu_operators import faster_operators, operator_evidence, operators_ns
 
 
@@ -66,7 +66,7 @@ class CpuChannelsLast(Rule):
         evidence = operator_evidence(facts, convolutions)
         yield self.finding(
             why=(
-                f"Convolutions on NCHW tensors take {ms(time_ns)} of each {ms(facts.step_ns)} step. On this machine a "
+                f"Convolutions on NCHW tensors take {ms(time_ns)} of {each_step(facts)}. On this machine a "
                 f"convolution in channels_last is {speedup:.1f} times as fast."
             ),
             saving=faster_operators(

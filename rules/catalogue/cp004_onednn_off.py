@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import Facts, Findings, Fix, Rule, ms, percent, places, threshold
+from traceopt.rules import Facts, Findings, Fix, Rule, each_step, ms, percent, places, the_step, threshold
 from traceopt.rules.savings.cpu_operators import operator_evidence, operators_ns
 
 
@@ -49,7 +49,7 @@ class OneDnnOff(Rule):
             return
         evidence = operator_evidence(facts, convolutions)
         yield self.finding(
-            why=f"Convolutions take {ms(time_ns)} of each {ms(facts.step_ns)} step, and oneDNN is switched off.",
+            why=f"Convolutions take {ms(time_ns)} of {each_step(facts)}, and oneDNN is switched off.",
             saving=None,
             evidence=evidence,
             locations=places(evidence),
@@ -59,4 +59,4 @@ class OneDnnOff(Rule):
     def passed(self, facts: Facts) -> str:
         time_ns = operators_ns(facts, [one for one in facts.cpu_work.heavy if one.is_convolution])
         state = "on" if facts.captured.environment.cpu.mkldnn_enabled else "off"
-        return f"oneDNN is {state}; convolutions take {percent(time_ns / facts.step_ns)} of the step."
+        return f"oneDNN is {state}; convolutions take {percent(time_ns / facts.step_ns)} of {the_step(facts)}."

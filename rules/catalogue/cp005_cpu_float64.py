@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceopt.analyzer.work.cpu_work import CpuOperator
-from traceopt.rules import Facts, Findings, Fix, Rule, ms, percent, places, threshold
+from traceopt.rules import Facts, Findings, Fix, Rule, each_step, ms, percent, places, the_step, threshold
 from traceopt.rules.savings.cpu_operators import faster_operators, operator_evidence, operators_ns
 
 
@@ -64,7 +64,7 @@ class CpuFloat64(Rule):
             )
         evidence = operator_evidence(facts, double)
         yield self.finding(
-            why=f"Matmuls and convolutions in FP64 take {ms(time_ns)} of each {ms(facts.step_ns)} step.",
+            why=f"Matmuls and convolutions in FP64 take {ms(time_ns)} of {each_step(facts)}.",
             saving=saving,
             evidence=evidence,
             locations=places(evidence),
@@ -76,7 +76,7 @@ class CpuFloat64(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = percent(operators_ns(facts, _double(facts)) / facts.step_ns)
-        return f"Matmuls and convolutions in FP64 take {share} of the step."
+        return f"Matmuls and convolutions in FP64 take {share} of {the_step(facts)}."
 
 
 def _double(facts: Facts) -> list[CpuOperator]:

@@ -7,11 +7,14 @@ from traceopt.rules import (
     Findings,
     Fix,
     Rule,
+    each_step,
     kernel_evidence,
     ms,
+    per_step,
     percent,
     places,
     priced_work,
+    the_step,
     threshold,
 )
 
@@ -55,8 +58,9 @@ class LayoutConversion(Rule):
         evidence = kernel_evidence(facts, work)
         yield self.finding(
             why=(
-                f"{work.sum() / count:,.0f} layout transposes per step take {ms(time)} of each {ms(facts.step_ns)} "
-                f"step, or {percent(facts.gpu.area(work).total / max(1, facts.gpu.busy.total))} of the GPU's busy time."
+                f"{work.sum() / count:,.0f} layout transposes {per_step(facts)} take {ms(time)} of "
+                f"{each_step(facts)}, or {percent(facts.gpu.area(work).total / max(1, facts.gpu.busy.total))} of the "
+                "GPU's busy time."
             ),
             saving=priced_work(
                 facts,
@@ -71,7 +75,7 @@ class LayoutConversion(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = facts.gpu.area(facts.gpu.kind.among("layout")).total / facts.steps.window_ns
-        return f"Layout transposes take {percent(share)} of the step."
+        return f"Layout transposes take {percent(share)} of {the_step(facts)}."
 
 
 def _fix(facts: Facts) -> Fix:

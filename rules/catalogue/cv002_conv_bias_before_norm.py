@@ -12,13 +12,16 @@ from traceopt.rules import (
     Fix,
     Rule,
     by_site,
+    each_step,
     launched_ns,
     ms,
+    per_step,
     percent,
     priced,
     scaled,
     site_evidence,
     site_locations,
+    the_step,
     threshold,
 )
 
@@ -66,8 +69,8 @@ class ConvBiasBeforeNorm(Rule):
         gradients = " and their gradients" if facts.trains else ""
         yield self.finding(
             why=(
-                f"{len(chosen) / facts.steps.count:,.0f} convolutions per step have a bias that the next batch norm "
-                f"cancels. The biases{gradients} take {ms(time)} of each {ms(facts.step_ns)} step."
+                f"{len(chosen) / facts.steps.count:,.0f} convolutions {per_step(facts)} have a bias that the next "
+                f"batch norm cancels. The biases{gradients} take {ms(time)} of {each_step(facts)}."
             ),
             saving=priced(
                 facts,
@@ -87,7 +90,7 @@ class ConvBiasBeforeNorm(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = percent(launched_ns(facts, _bias_work(facts)) / facts.step_ns)
-        return f"Convolution biases before a batch norm take {share} of the step."
+        return f"Convolution biases before a batch norm take {share} of {the_step(facts)}."
 
 
 def _bias_work(facts: Facts) -> npt.NDArray[np.float64]:

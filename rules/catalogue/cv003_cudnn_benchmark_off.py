@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, kernel_evidence, ms, percent, places, threshold
+from traceopt.rules import (
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Rule,
+    each_step,
+    kernel_evidence,
+    ms,
+    percent,
+    places,
+    the_step,
+    threshold,
+)
 
 
 class CudnnBenchmarkOff(Rule):
@@ -52,7 +65,7 @@ class CudnnBenchmarkOff(Rule):
         evidence = kernel_evidence(facts, work, 3)
         yield self.finding(
             why=(
-                f"Convolutions take {ms(time_ns)} of each {ms(facts.step_ns)} step, and cudnn.benchmark is off. Every "
+                f"Convolutions take {ms(time_ns)} of {each_step(facts)}, and cudnn.benchmark is off. Every "
                 f"step has the same {'convolution shape' if shapes == 1 else f'{shapes} convolution shapes'}."
             ),
             saving=None,
@@ -68,4 +81,4 @@ class CudnnBenchmarkOff(Rule):
         if facts.captured.environment.cudnn_benchmark:
             return "torch.backends.cudnn.benchmark is on."
         share = facts.gpu.area(facts.gpu.kind.among("conv")).total / facts.steps.window_ns
-        return f"Convolutions take {percent(share)} of the step, or their shapes change from step to step."
+        return f"Convolutions take {percent(share)} of {the_step(facts)}, or their shapes change from step to step."

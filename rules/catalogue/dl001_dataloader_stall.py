@@ -13,6 +13,7 @@ from traceopt.rules import (
     Rule,
     area_of,
     by_site,
+    each_step,
     functions_inside,
     ms,
     name_of,
@@ -21,6 +22,7 @@ from traceopt.rules import (
     site_evidence,
     site_locations,
     slowest_line_inside,
+    the_step,
     threshold,
     typical_ns,
 )
@@ -135,7 +137,7 @@ class DataloaderStall(Rule):
         share = saved / stall
         yield self.finding(
             title=title,
-            why=f"{who} waits {ms(stall)} of each {ms(facts.step_ns)} step for the next batch. {cause}."
+            why=f"{who} waits {ms(stall)} of {each_step(facts)} for the next batch. {cause}."
             + (
                 f" {percent(line.cost_ns / int((end - start).sum()))} of the loading is at {line.location}."
                 if line
@@ -176,7 +178,7 @@ class DataloaderStall(Rule):
 
     def passed(self, facts: Facts) -> str:
         stall = facts.stalls.typical_ns("data_loading")
-        text = f"Waiting for data takes {percent(stall / facts.step_ns)} of the step"
+        text = f"Waiting for data takes {percent(stall / facts.step_ns)} of {the_step(facts)}"
         if stall < self.min_share * facts.step_ns:
             return f"{text}."
         plan = plan_loader(facts, stall, facts.step_ns - stall)

@@ -11,6 +11,7 @@ from traceopt.rules import (
     area_of,
     by_calling_site,
     by_site,
+    each_step,
     frames_inside,
     ms,
     name_of,
@@ -19,6 +20,7 @@ from traceopt.rules import (
     priced,
     site_evidence,
     site_locations,
+    the_step,
     threshold,
     typical_ns,
 )
@@ -83,7 +85,7 @@ class InputWorkOnMainThread(Rule):
         remains = f" {ms(expected.ns)} of it remains, because {expected.why}." if expected.ns else ""
         work = area_of(facts, rows)
         yield self.finding(
-            why=f"{who} {ms(stall)} of each {ms(facts.step_ns)} step {on} input work outside the data loader.",
+            why=f"{who} {ms(stall)} of {each_step(facts)} {on} input work outside the data loader.",
             saving=priced(
                 facts,
                 (low * stall, share * stall, stall),
@@ -105,7 +107,7 @@ class InputWorkOnMainThread(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = facts.stalls.typical_ns("input_work") / facts.step_ns
-        return f"Waiting for input work outside the data loader takes {percent(share)} of the step."
+        return f"Waiting for input work outside the data loader takes {percent(share)} of {the_step(facts)}."
 
 
 def _fix(facts: Facts, plan: LoaderPlan) -> Fix:

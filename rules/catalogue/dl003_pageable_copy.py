@@ -18,14 +18,17 @@ from traceopt.rules import (
     area_of,
     by_site,
     calls_in,
+    each_step,
     intersect,
     megabytes,
     ms,
     per_second,
+    per_step,
     percent,
     priced,
     site_evidence,
     site_locations,
+    the_step,
     threshold,
     typical_ns,
     union,
@@ -93,11 +96,11 @@ class PageableCopy(Rule):
             AsyncCopy(copies),
             DropSync(calls_in(facts, copying[copying >= 0])),
         ]
-        size = f"{megabytes(copy.bytes / facts.steps.count)} per step" if copy.bytes else "The input"
+        size = f"{megabytes(copy.bytes / facts.steps.count)} {per_step(facts)}" if copy.bytes else "The input"
         at = f" at {per_second(rate, 'GB')}" if rate else ""
         yield self.finding(
             why=(
-                f"{size} is copied from pageable memory{at}. In each {ms(facts.step_ns)} step, {ms(typical)} of copy "
+                f"{size} is copied from pageable memory{at}. In {each_step(facts)}, {ms(typical)} of copy "
                 f"time is exposed, and the GPU waits another {ms(blocked)} for the blocked host."
             ),
             saving=priced(
@@ -122,7 +125,7 @@ class PageableCopy(Rule):
         if copy is None:
             return "No copy comes from memory known to be pageable."
         share = copy.exposed_ns / facts.steps.window_ns
-        return f"Exposed copies from pageable memory take {percent(share)} of the step."
+        return f"Exposed copies from pageable memory take {percent(share)} of {the_step(facts)}."
 
 
 def _fix(facts: Facts) -> Fix:

@@ -12,14 +12,17 @@ from traceopt.rules import (
     MoveToStream,
     Rule,
     by_site,
+    each_step,
     hide,
     intersect,
     megabytes,
     ms,
+    per_step,
     percent,
     priced,
     site_evidence,
     site_locations,
+    the_step,
     threshold,
     union,
 )
@@ -91,12 +94,12 @@ class ExposedInputCopy(Rule):
         moves = np.zeros(len(work), bool)
         moves[rows] = True
         moved = sum(copy.bytes or 0 for copy in copies) / facts.steps.count
-        size = f"{megabytes(moved)} per step" if moved else "The input"
+        size = f"{megabytes(moved)} {per_step(facts)}" if moved else "The input"
         source = "next(loader)" if facts.trains else "following"
         yield self.finding(
             why=(
-                f"{size} is copied from {' and '.join(KINDS[copy.kind] for copy in copies)} memory. In each "
-                f"{ms(facts.step_ns)} step, {ms(exposed)} of copy time is exposed."
+                f"{size} is copied from {' and '.join(KINDS[copy.kind] for copy in copies)} memory. In "
+                f"{each_step(facts)}, {ms(exposed)} of copy time is exposed."
             ),
             saving=priced(
                 facts,
@@ -114,7 +117,9 @@ class ExposedInputCopy(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        return f"Exposed copies from host memory take {percent(_exposed_ns(facts) / facts.step_ns)} of the step."
+        return (
+            f"Exposed copies from host memory take {percent(_exposed_ns(facts) / facts.step_ns)} of {the_step(facts)}."
+        )
 
 
 def _copies(facts: Facts) -> list[CopyCalls]:

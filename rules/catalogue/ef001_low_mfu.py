@@ -16,6 +16,7 @@ from traceopt.rules import (
     per_second,
     percent,
     subtract,
+    the_step,
     threshold,
     us,
 )
@@ -89,7 +90,7 @@ class LowMfu(Rule):
             why=(
                 f"The {ms(facts.step_ns)} step reaches {percent(mfu)} of the {facts.flops.dtype} peak of "
                 f"{per_second(peak, 'TFLOP')}{caveat}{recomputed}. The largest part of the rest is "
-                f"{_inside(largest[0])} ({percent(largest[1])} of the step)."
+                f"{_inside(largest[0])} ({percent(largest[1])} of {the_step(facts)})."
             ),
             saving=None,
             evidence=[
@@ -123,7 +124,10 @@ class LowMfu(Rule):
 
     def passed(self, facts: Facts) -> str:
         if (active := _measured(facts)) is not None:
-            return f"The Tensor Cores are active for {percent(active)} of the step, measured by hardware counters."
+            return (
+                f"The Tensor Cores are active for {percent(active)} of {the_step(facts)}, measured by hardware "
+                "counters."
+            )
         share, dtype = percent(facts.flops.mfu or 0.0), facts.flops.dtype or ""
         return f"The step reaches {share} of the device's peak in {dtype}{peak_caveat(facts, dtype)}."
 

@@ -10,11 +10,13 @@ from traceopt.rules import (
     Findings,
     Fix,
     Rule,
+    each_step,
     intersect,
     ms,
     percent,
     places,
     subtract,
+    the_step,
     threshold,
     us,
 )
@@ -66,7 +68,7 @@ class CpuEfficiency(Rule):
             return "This run uses a GPU."
         if not facts.cpu_work.heavy:
             return "No matmuls or convolutions in this trace."
-        return None if facts.steps.source != "window" else "Without step marks, work before the loop looks the same."
+        return None if facts.has_step_marks else "Without step marks, work before the loop looks the same."
 
     def check(self, facts: Facts) -> Findings:
         model_ns = facts.steps.mean_ns(facts.cpu_phases.model_work)
@@ -79,7 +81,7 @@ class CpuEfficiency(Rule):
         evidence = operator_evidence(facts, [*facts.cpu_work.heavy[:3], *facts.cpu_work.light[:3]])
         yield self.finding(
             why=(
-                f"Model work takes {ms(model_ns)} of each {ms(facts.step_ns)} step. {_rate(facts)} The largest part "
+                f"Model work takes {ms(model_ns)} of {each_step(facts)}. {_rate(facts)} The largest part "
                 f"that can become shorter is {lever.name[:1].lower()}{lever.name[1:]}, {ms(lever.time_ns)}."
             ),
             saving=None,
@@ -120,7 +122,7 @@ def _rate(facts: Facts) -> str:
     """How fast the heavy operators are."""
     work = facts.cpu_work
     share = percent(operators_ns(facts, work.heavy) / facts.step_ns)
-    text = f"Matmuls, convolutions and attention take {share} of the step"
+    text = f"Matmuls, convolutions and attention take {share} of {the_step(facts)}"
     if work.heavy_peak_share is None:
         return f"{text}."
     return f"{text}, at {percent(work.heavy_peak_share)} of the peak measured on this machine."

@@ -16,10 +16,12 @@ from traceopt.rules import (
     Location,
     Mask,
     Rule,
+    each_step,
     location_of,
     ms,
     peak_caveat,
     per_second,
+    per_step,
     priced_work,
     short_name,
     threshold,
@@ -85,8 +87,8 @@ class MisalignedGemm(Rule):
         time = sum(s.duration_ns for s in shapes) + unnamed_ns
         yield self.finding(
             why=(
-                f"Matmuls with an N or K that Tensor Cores cannot load at full width take {ms(time / count)} of each "
-                f"{ms(facts.step_ns)} step{_example(shapes)}."
+                f"Matmuls with an N or K that Tensor Cores cannot load at full width take {ms(time / count)} of "
+                f"{each_step(facts)}{_example(shapes)}."
             ),
             saving=priced_work(
                 facts,
@@ -119,7 +121,7 @@ class MisalignedGemm(Rule):
         if not facts.gemms.shapes:
             return "No kernel name shows a small alignment; shapes were not recorded."
         bad = sum(shape.duration_ns for shape in _misaligned(facts))
-        return f"Misaligned matmuls take {ms(bad / facts.steps.count)} per step; padding would save little."
+        return f"Misaligned matmuls take {ms(bad / facts.steps.count)} {per_step(facts)}; padding would save little."
 
 
 def _misaligned(facts: Facts) -> list[GemmShape]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import Facts, Findings, Fix, Rule, ms, places, priced, threshold, times
+from traceopt.rules import Facts, Findings, Fix, Rule, each_step, ms, per_step, places, priced, threshold, times
 from traceopt.rules.savings.merged_gemms import MergedGemms, as_one, describe, may_depend, merged, roofline
 
 
@@ -54,7 +54,7 @@ class TileWaste(Rule):
         yield self.finding(
             why=(
                 f"Matmuls with the same input, each too small to fill the GPU, run one after the other "
-                f"{times(len(found) / count)}. They take {ms(time)} of each {ms(facts.step_ns)} step; merged they "
+                f"{times(facts, len(found) / count)}. They take {ms(time)} of {each_step(facts)}; merged they "
                 f"would take {ms(time - gain)}."
             ),
             saving=priced(
@@ -76,7 +76,7 @@ class TileWaste(Rule):
 
     def passed(self, facts: Facts) -> str:
         gain = sum(one.gain_ns for one in _merges(facts)) / facts.steps.count
-        return f"Merging matmuls with the same input would save {ms(gain)} per step."
+        return f"Merging matmuls with the same input would save {ms(gain)} {per_step(facts)}."
 
 
 def _merges(facts: Facts) -> list[MergedGemms]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import Facts, Findings, Fix, Rule, ms, places, priced, threshold
+from traceopt.rules import Facts, Findings, Fix, Rule, each_step, ms, per_step, places, priced, threshold
 from traceopt.rules.savings.merged_gemms import MergedGemms, as_one, describe, may_depend, merged, roofline
 
 
@@ -55,8 +55,8 @@ class ManySmallGemms(Rule):
         launching = f", {ms(starved)} of it waiting for launches" if starved > 0.1 * time else ""
         yield self.finding(
             why=(
-                f"{calls:,.0f} small matmuls per step run one by one, in runs of the same shape. They take {ms(time)} "
-                f"of each {ms(facts.step_ns)} step{launching}; batched they would take {ms(time - gain)}."
+                f"{calls:,.0f} small matmuls {per_step(facts)} run one by one, in runs of the same shape. They take "
+                f"{ms(time)} of {each_step(facts)}{launching}; batched they would take {ms(time - gain)}."
             ),
             saving=priced(
                 facts,

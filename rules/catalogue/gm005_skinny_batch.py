@@ -11,12 +11,14 @@ from traceopt.rules import (
     Fix,
     GemmShape,
     Rule,
+    each_step,
     location_of,
     ms,
     peak_caveat,
     percent,
     places,
     priced_work,
+    the_step,
     threshold,
     work_of,
 )
@@ -81,8 +83,8 @@ class SkinnyBatch(Rule):
             title=None if facts.trains else "Run more requests in one batch",
             risk=None if facts.trains else "Each request takes longer",
             why=(
-                f"Matmuls with {'one row' if most == 1 else f'{most} rows or fewer'} take {ms(time)} of each "
-                f"{ms(facts.step_ns)} step, limited by reading their weights. With {self.factor:g} times the rows, the "
+                f"Matmuls with {'one row' if most == 1 else f'{most} rows or fewer'} take {ms(time)} of "
+                f"{each_step(facts)}, limited by reading their weights. With {self.factor:g} times the rows, the "
                 f"same samples would take {ms(gain)} less."
             ),
             saving=priced_work(
@@ -122,7 +124,7 @@ class SkinnyBatch(Rule):
 
     def passed(self, facts: Facts) -> str:
         time = sum(row[1] for row in self._skinny(facts)) / facts.steps.window_ns
-        return f"Matmuls with {self.max_rows} rows or fewer take {percent(time)} of the step."
+        return f"Matmuls with {self.max_rows} rows or fewer take {percent(time)} of {the_step(facts)}."
 
 
 def _caveat(facts: Facts, found: list[tuple[float, float, GemmShape, int]]) -> str:

@@ -12,6 +12,7 @@ from traceopt.rules import (
     Findings,
     Fix,
     Rule,
+    each_step,
     intersect,
     ms,
     percent,
@@ -74,7 +75,7 @@ class LaunchBlocking(Rule):
             cause = f"Launches block until the kernel has finished for {percent(waiting)} of kernel time"
         yield self.finding(
             why=(
-                f"{cause}, so host and GPU take turns. In each {ms(facts.step_ns)} step the host waits {ms(wait_ns)} "
+                f"{cause}, so host and GPU take turns. In {each_step(facts)} the host waits {ms(wait_ns)} "
                 f"in launches, and the GPU is busy for {ms(busy_ns)}."
             ),
             saving=priced(

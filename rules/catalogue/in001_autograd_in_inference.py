@@ -10,6 +10,7 @@ from traceopt.rules import (
     RemoveHost,
     Rule,
     dispatch_area,
+    each_step,
     ms,
     percent,
     priced,
@@ -64,7 +65,7 @@ class AutogradInInference(Rule):
         yield self.finding(
             why=(
                 f"The steps have no backward pass but record {nodes:,.0f} autograd nodes each. That takes about "
-                f"{ms(host)} of host time in each {ms(facts.step_ns)} step and keeps the nodes' tensors in memory."
+                f"{ms(host)} of host time in {each_step(facts)} and keeps the nodes' tensors in memory."
             ),
             saving=priced(
                 facts,

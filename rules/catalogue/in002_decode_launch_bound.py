@@ -13,9 +13,12 @@ from traceopt.rules import (
     Rule,
     dispatch_area,
     dispatch_ns,
+    each_step,
     ms,
+    per_step,
     percent,
     priced,
+    the_step,
     threshold,
 )
 from traceopt.rules.advice.compilation import engine_graphs, replayed
@@ -76,8 +79,8 @@ class DecodeLaunchBound(Rule):
         engine = engine_graphs(facts)
         yield self.finding(
             why=(
-                f"{percent(few)} of the {products:,.0f} matmuls per step have {self.max_rows} rows or fewer, which is "
-                f"typical of decoding. The GPU waits {ms(starved)} of each {ms(facts.step_ns)} step for launches."
+                f"{percent(few)} of the {products:,.0f} matmuls {per_step(facts)} have {self.max_rows} rows or fewer, "
+                f"which is typical of decoding. The GPU waits {ms(starved)} of {each_step(facts)} for launches."
             ),
             saving=priced(
                 facts,
@@ -113,4 +116,4 @@ class DecodeLaunchBound(Rule):
     def passed(self, facts: Facts) -> str:
         starved = percent(dispatch_ns(facts) / facts.step_ns)
         few = f"{percent(self._few(facts))} of the matmuls have few rows"
-        return f"{few}; the GPU waits for launches for {starved} of the step."
+        return f"{few}; the GPU waits for launches for {starved} of {the_step(facts)}."

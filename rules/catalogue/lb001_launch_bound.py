@@ -18,14 +18,17 @@ from traceopt.rules import (
     by_site,
     dispatch_area,
     dispatch_ns,
+    each_step,
     median,
     merge,
     microseconds,
     ms,
+    per_step,
     percent,
     place_of_work,
     priced,
     starved_ns,
+    the_step,
     threshold,
     union,
 )
@@ -102,8 +105,8 @@ class LaunchBound(Rule):
             title=title,
             risk=_risk(facts),
             why=(
-                f"The GPU waits {ms(starved)} of each {ms(facts.step_ns)} step for kernels that the host has not "
-                f"launched yet. A step runs {count:,.0f} kernels with a median of {microseconds(usual)}."
+                f"The GPU waits {ms(starved)} of {each_step(facts)} for kernels that the host has not "
+                f"launched yet. {count:,.0f} kernels run {per_step(facts)}, with a median of {microseconds(usual)}."
             ),
             saving=priced(
                 facts,
@@ -156,9 +159,9 @@ class LaunchBound(Rule):
                 title="Batch many small operations into one",
                 risk=_risk(facts),
                 why=(
-                    f"One line calls {site.calls / count:,.0f} operators per step{both} "
+                    f"One line calls {site.calls / count:,.0f} operators {per_step(facts)}{both} "
                     f"({named}{' and others' if len(kinds) > 3 else ''}), with a median of "
-                    f"{ms(median(mine.end - mine.start))}. They take {ms(time_ns)} of each {ms(facts.step_ns)} step."
+                    f"{ms(median(mine.end - mine.start))}. They take {ms(time_ns)} of {each_step(facts)}."
                 ),
                 saving=priced(
                     facts,
@@ -201,7 +204,7 @@ class LaunchBound(Rule):
     def passed(self, facts: Facts) -> str:
         if not facts.has_gpu:
             return "No line calls many tiny operators."
-        return f"The GPU waits for launches for {percent(dispatch_ns(facts) / facts.step_ns)} of the step."
+        return f"The GPU waits for launches for {percent(dispatch_ns(facts) / facts.step_ns)} of {the_step(facts)}."
 
 
 def _function(location: Location) -> tuple[str, str | None]:

@@ -21,11 +21,13 @@ from traceopt.rules import (
     by_site,
     dispatch_area,
     dispatch_ns,
+    each_step,
     ms,
     percent,
     priced,
     rate,
     site_locations,
+    the_step,
     threshold,
     times,
 )
@@ -80,7 +82,7 @@ class CudaGraphCandidate(Rule):
     removable_blocked: float = threshold(0.5, "the same if something must first be moved out of the step")
 
     def applies(self, facts: Facts) -> str | None:
-        if facts.steps.source == "window" or facts.steps.count < self.min_steps:
+        if not facts.has_step_marks or facts.steps.count < self.min_steps:
             return "Too few steps were recorded to see whether they repeat."
         if facts.repetition.replayed_share > self.max_replayed:
             return f"Graphs already launch {percent(facts.repetition.replayed_share)} of the kernels."
@@ -96,7 +98,7 @@ class CudaGraphCandidate(Rule):
         blocked = f" First remove what blocks the capture: the step {' and '.join(blockers)}." if blockers else ""
         yield self.finding(
             why=(
-                f"The GPU waits {ms(starved)} of each {ms(facts.step_ns)} step for launches. "
+                f"The GPU waits {ms(starved)} of {each_step(facts)} for launches. "
                 f"{percent(same.same_share)} of the steps launch the same {same.kernels:,.0f} kernels in the same "
                 f"order.{blocked}"
             ),
@@ -125,7 +127,7 @@ class CudaGraphCandidate(Rule):
             kernels = "The steps launch the same kernels with different grids"
         else:
             kernels = f"{percent(same.same_share)} of the steps launch the same kernels"
-        return f"{kernels}; the GPU waits for launches for {starved} of the step."
+        return f"{kernels}; the GPU waits for launches for {starved} of {the_step(facts)}."
 
 
 def _fix(facts: Facts) -> Fix:
@@ -152,7 +154,7 @@ def _blockers(facts: Facts) -> tuple[list[str], list[Evidence]]:
     calls = facts.host.rows_of("allocation")
     calls = calls[_amid_launches(facts, facts.slices.start[calls])]
     if len(calls) >= count:
-        words.append(f"allocates driver memory {times(len(calls) / count)}")
+        words.append(f"allocates driver memory {times(facts, len(calls) / count)}")
         evidence.append(Evidence("Blocks capture: driver allocations", calls_per_step=rate(len(calls) / count)))
     return words, evidence
 

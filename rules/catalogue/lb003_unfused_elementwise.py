@@ -10,11 +10,14 @@ from traceopt.rules import (
     Fix,
     MergeKernels,
     Rule,
+    each_step,
     kernel_evidence,
     ms,
+    per_step,
     percent,
     places,
     priced,
+    the_step,
     threshold,
 )
 from traceopt.rules.advice.compilation import compiled, engine_fusion
@@ -71,9 +74,8 @@ class UnfusedElementwise(Rule):
         yield self.finding(
             title=title,
             why=(
-                f"Each step runs {chains.kernels / count:,.0f} pointwise, copy and norm kernels in unfused chains of "
-                f"{chains.kernels / chains.count:.1f} on average. They take {ms(time)} of each {ms(facts.step_ns)} "
-                "step."
+                f"{chains.kernels / count:,.0f} pointwise, copy and norm kernels {per_step(facts)} run in unfused "
+                f"chains of {chains.kernels / chains.count:.1f} on average. They take {ms(time)} of {each_step(facts)}."
                 + ("" if memory is None else f" Measured: they use {percent(memory)} of the memory's bandwidth.")
             ),
             confidence=self._confidence(memory),
@@ -104,7 +106,7 @@ class UnfusedElementwise(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = facts.chains.time_ns / facts.steps.window_ns
-        return f"Chains of unfused pointwise kernels take {percent(share)} of the step."
+        return f"Chains of unfused pointwise kernels take {percent(share)} of {the_step(facts)}."
 
 
 def _remedy(facts: Facts) -> tuple[str | None, Fix]:

@@ -15,6 +15,7 @@ from traceopt.rules import (
     Intervals,
     RemoveHost,
     Rule,
+    each_step,
     intersect,
     main_function_by_site,
     merge,
@@ -22,6 +23,7 @@ from traceopt.rules import (
     percent,
     places,
     priced,
+    the_step,
     threshold,
     union,
 )
@@ -74,7 +76,7 @@ class PythonBound(Rule):
         evidence = [row for row in rows if (row.us_per_step or 0.0) * 1e3 >= NAMED_SHARE * held.typical_ns]
         stall, idle = held.typical_ns, "the GPU is idle" if facts.has_gpu else "no operator runs"
         yield self.finding(
-            why=f"Python blocks the main thread for {ms(stall)} of each {ms(facts.step_ns)} step while {idle}.",
+            why=f"Python blocks the main thread for {ms(stall)} of {each_step(facts)} while {idle}.",
             saving=priced(
                 facts,
                 (low * stall, expected * stall, stall),
@@ -96,7 +98,7 @@ class PythonBound(Rule):
     def passed(self, facts: Facts) -> str:
         share = percent(_held(facts).typical_ns / facts.step_ns)
         effect = "leave the GPU idle for" if facts.has_gpu else "take"
-        return f"Long stretches of Python {effect} {share} of the step."
+        return f"Long stretches of Python {effect} {share} of {the_step(facts)}."
 
 
 class _Held(Struct, frozen=True):

@@ -10,12 +10,14 @@ from traceopt.rules import (
     RemoveHost,
     Rule,
     by_site,
+    each_step,
     ms,
     name_of,
     percent,
     priced,
     site_evidence,
     site_locations,
+    the_step,
     threshold,
 )
 
@@ -52,7 +54,7 @@ class CpuOperator(Rule):
     min_share: float = threshold(0.03, "smallest GPU wait for CPU operators, as a share of the step, to report")
 
     def applies(self, facts: Facts) -> str | None:
-        return "Without step marks, work before the loop looks the same." if facts.steps.source == "window" else None
+        return None if facts.has_step_marks else "Without step marks, work before the loop looks the same."
 
     def check(self, facts: Facts) -> Findings:
         stall = facts.idle.typical_ns(CPU_OP)
@@ -62,7 +64,7 @@ class CpuOperator(Rule):
         sites = by_site(facts, found.rows, found.cost_ns)
         yield self.finding(
             why=(
-                f"The GPU waits {ms(stall)} of each {ms(facts.step_ns)} step for operators that run on the CPU, mostly "
+                f"The GPU waits {ms(stall)} of {each_step(facts)} for operators that run on the CPU, mostly "
                 f"{facts.slices_by_name(found.rows, found.cost_ns)[0].name}."
             ),
             saving=priced(
@@ -83,4 +85,4 @@ class CpuOperator(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = percent(facts.idle.typical_ns(CPU_OP) / facts.step_ns)
-        return f"The GPU waits for operators on the CPU for {share} of the step."
+        return f"The GPU waits for operators on the CPU for {share} of {the_step(facts)}."

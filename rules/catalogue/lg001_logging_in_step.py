@@ -10,6 +10,7 @@ from traceopt.rules import (
     Rule,
     area_of,
     by_site,
+    each_step,
     intersect,
     ms,
     name_of,
@@ -17,6 +18,7 @@ from traceopt.rules import (
     priced,
     site_evidence,
     site_locations,
+    the_step,
     threshold,
     union,
 )
@@ -59,7 +61,7 @@ class LoggingInStep(Rule):
         sites = by_site(facts, rows[cost > 0], cost[cost > 0])
         meanwhile = " while the GPU is idle" if facts.has_gpu else ""
         yield self.finding(
-            why=f"Logging blocks the main thread for {ms(stall)} of each {ms(facts.step_ns)} step{meanwhile}.",
+            why=f"Logging blocks the main thread for {ms(stall)} of {each_step(facts)}{meanwhile}.",
             saving=priced(
                 facts,
                 (0.8 * stall, stall, stall),
@@ -76,7 +78,7 @@ class LoggingInStep(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = max(0.0, facts.stalls.typical_ns("logging") - _sync_ns(facts)) / facts.step_ns
-        return f"Logging stalls take {percent(share)} of the step."
+        return f"Logging stalls take {percent(share)} of {the_step(facts)}."
 
 
 def _sync_ns(facts: Facts) -> float:

@@ -12,6 +12,7 @@ from traceopt.rules import (
     Ledger,
     Rule,
     by_site,
+    each_step,
     mean_step_ns,
     median,
     ms,
@@ -76,7 +77,7 @@ class CheckpointInStep(Rule):
         every_step = 2 * affected > steps.count
         yield self.finding(
             why=(
-                f"Saving a checkpoint blocks each {ms(facts.step_ns)} step for {ms(typical)}."
+                f"Saving a checkpoint blocks {each_step(facts)} for {ms(typical)}."
                 if every_step
                 else f"Saving a checkpoint took {ms(total)} in {affected} of {steps.count} measured steps. The "
                 "average cost depends on how often the run saves."

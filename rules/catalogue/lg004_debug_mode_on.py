@@ -21,6 +21,7 @@ from traceopt.rules import (
     RemoveLaunches,
     Rule,
     by_site,
+    each_step,
     host_bounds,
     ms,
     percent,
@@ -96,7 +97,7 @@ class DebugModeOn(Rule):
         sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
         return self.finding(
             title=mode.title,
-            why=f"{mode.what} {ms(time_ns)} of each {ms(facts.step_ns)} step on the host.",
+            why=f"{mode.what} {ms(time_ns)} of {each_step(facts)} on the host.",
             saving=saved,
             evidence=[Evidence(mode.evidence, us(time_ns), round(len(rows) / facts.steps.count, 3))],
             locations=site_locations(sites, 2),

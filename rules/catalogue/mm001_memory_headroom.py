@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 from traceopt.analyzer.memory.composition import Composition
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, dispatch_ns, ms, percent, size, threshold
+from traceopt.rules import (
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Rule,
+    dispatch_ns,
+    each_step,
+    ms,
+    percent,
+    size,
+    the_step,
+    threshold,
+)
 from traceopt.rules.advice.constructed import loader_places
 from traceopt.rules.advice.memory import parts, peak_of_capacity, peak_share
 
@@ -60,8 +73,8 @@ class MemoryHeadroom(Rule):
         yield self.finding(
             risk=None if facts.trains else "Each request takes longer",
             why=(
-                f"Memory peaks at {peak_of_capacity(facts)}. The GPU waits {ms(starved)} of each {ms(facts.step_ns)} "
-                f"step for launches, and a larger batch needs no more of them. {size(held.of_the_batch)} of the peak "
+                f"Memory peaks at {peak_of_capacity(facts)}. The GPU waits {ms(starved)} of {each_step(facts)} for "
+                f"launches, and a larger batch needs no more of them. {size(held.of_the_batch)} of the peak "
                 f"grow with the batch: {times} the batch fits."
             ),
             saving=None,
@@ -84,4 +97,6 @@ class MemoryHeadroom(Rule):
 
     def passed(self, facts: Facts) -> str:
         starved = percent(dispatch_ns(facts) / facts.step_ns)
-        return f"Memory peaks at {peak_of_capacity(facts)}; the GPU waits for launches for {starved} of the step."
+        return (
+            f"Memory peaks at {peak_of_capacity(facts)}; the GPU waits for launches for {starved} of {the_step(facts)}."
+        )

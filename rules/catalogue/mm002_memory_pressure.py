@@ -12,6 +12,7 @@ from traceopt.rules import (
     Fix,
     Rule,
     by_site,
+    each_step,
     ms,
     priced,
     site_evidence,
@@ -109,6 +110,6 @@ def _consequence(facts: Facts, failed: float, stall_ns: float) -> str:
         return "A larger batch or a longer input would run out of memory."
     allocations = "allocation fails" if failed == 1 else "allocations fail"
     return (
-        f"In each {ms(facts.step_ns)} step {failed:.0f} {allocations} at first, and the GPU waits {ms(stall_ns)} while "
+        f"In {each_step(facts)} {failed:.0f} {allocations} at first, and the GPU waits {ms(stall_ns)} while "
         "the allocator frees its cache and retries."
     )

@@ -12,12 +12,14 @@ from traceopt.rules import (
     Fix,
     Rule,
     by_site,
+    each_step,
     ms,
     percent,
     priced,
     rate,
     site_evidence,
     site_locations,
+    the_step,
     threshold,
     us,
     without_calls,
@@ -66,10 +68,10 @@ class AllocatorChurn(Rule):
         cost = facts.gaps.starved.within(facts.slices.start[rows], facts.slices.end[rows])
         sites = by_site(facts, rows[cost > 0], cost[cost > 0])
         retries = find_retries(facts.trace, facts.slices, rows)
-        one = facts.steps.count == 1 and facts.steps.source != "window"
-        where = "the one recorded step, so it may be a start-up cost" if one else f"each {ms(facts.step_ns)} step"
+        one = facts.steps.count == 1 and facts.has_step_marks
+        where = "the one recorded step, so it may be a start-up cost" if one else each_step(facts)
         often = f"{f'{len(rows) / facts.steps.count:,.1f}'.removesuffix('.0')} times a step"
-        if facts.steps.source == "window":
+        if not facts.has_step_marks:
             often, where = f"{len(rows):,} times, from the first to the last kernel", "the recording"
         yield self.finding(
             why=(
@@ -95,7 +97,9 @@ class AllocatorChurn(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = facts.idle.recurring_ns("allocation") / facts.step_ns
-        return f"Driver allocations ({len(_calls(facts)):,}) leave the GPU idle for {percent(share)} of the step."
+        return (
+            f"Driver allocations ({len(_calls(facts)):,}) leave the GPU idle for {percent(share)} of {the_step(facts)}."
+        )
 
 
 def _fix(facts: Facts) -> Fix:

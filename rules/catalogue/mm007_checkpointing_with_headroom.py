@@ -8,6 +8,7 @@ from traceopt.rules import (
     Findings,
     Fix,
     Rule,
+    each_step,
     kernel_evidence,
     launched_ns,
     median,
@@ -16,6 +17,7 @@ from traceopt.rules import (
     places,
     priced_work,
     size,
+    the_step,
     threshold,
 )
 from traceopt.rules.advice.memory import peak_bytes, peak_of_capacity
@@ -75,7 +77,7 @@ class CheckpointingWithHeadroom(Rule):
         storing = f"storing them takes {size(needed)}" if needed else "the memory to store them was not recorded"
         yield self.finding(
             why=(
-                f"The backward pass recomputes activations for {ms(time)} of each {ms(facts.step_ns)} step, while "
+                f"The backward pass recomputes activations for {ms(time)} of {each_step(facts)}, while "
                 f"memory peaks at {peak_of_capacity(facts)}; {storing}."
             ),
             saving=priced_work(
@@ -104,4 +106,4 @@ class CheckpointingWithHeadroom(Rule):
     def passed(self, facts: Facts) -> str:
         work = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.recompute)
         share = launched_ns(facts, work) / facts.step_ns
-        return f"Recomputation takes {percent(share)} of the step; memory peaks at {peak_of_capacity(facts)}."
+        return f"Recomputation takes {percent(share)} of {the_step(facts)}; memory peaks at {peak_of_capacity(facts)}."

@@ -13,12 +13,14 @@ from traceopt.rules import (
     RemoveHost,
     Rule,
     by_site,
+    each_step,
     host_bounds,
     kernel_evidence,
     median,
     microseconds,
     ms,
     name_of,
+    per_step,
     percent,
     places,
     priced,
@@ -99,8 +101,8 @@ class SingleTensorOptimizer(Rule):
         evidence = kernel_evidence(facts, kernels, 3)
         yield self.finding(
             why=(
-                f"Optimizer.step launches {count:,.0f} kernels per step with a median of {microseconds(usual)} and "
-                f"takes {ms(host_ns)} of host time in each {ms(facts.step_ns)} step."
+                f"Optimizer.step launches {count:,.0f} kernels {per_step(facts)} with a median of "
+                f"{microseconds(usual)} and takes {ms(host_ns)} of host time in {each_step(facts)}."
             ),
             saving=saved,
             evidence=evidence,
@@ -127,8 +129,8 @@ class SingleTensorOptimizer(Rule):
         yield self.finding(
             title="Use a fused optimizer",
             why=(
-                f"Optimizer.step runs {count:,.0f} operators per step, one parameter at a time. They take "
-                f"{ms(took_ns)} of each {ms(facts.step_ns)} step."
+                f"Optimizer.step runs {count:,.0f} operators {per_step(facts)}, one parameter at a time. They take "
+                f"{ms(took_ns)} of {each_step(facts)}."
             ),
             saving=priced(
                 facts,
@@ -150,7 +152,7 @@ class SingleTensorOptimizer(Rule):
             return "The optimizer is fused, or takes little of the step."
         kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & (facts.gpu.in_window > 0)
         count = kernels.sum() / facts.steps.count
-        return f"Optimizer.step launches {count:,.0f} kernels per step, which do not lengthen the step."
+        return f"Optimizer.step launches {count:,.0f} kernels {per_step(facts)}, which do not lengthen the step."
 
 
 def _fused(facts: Facts) -> str:

@@ -14,10 +14,12 @@ from traceopt.rules import (
     RemoveHost,
     Rule,
     by_site,
+    each_step,
     host_bounds,
     kernel_evidence,
     ms,
     peak_caveat,
+    per_step,
     places,
     priced,
     shorter,
@@ -94,8 +96,8 @@ class ForeachNotFused(Rule):
         recorded = [o for o in facts.captured.optimizers if o.class_name and o.class_name.endswith(f".{kind}")]
         yield self.finding(
             why=(
-                f"{kind} runs {count:.0f} foreach operators per step, which take {ms(host_ns)} of host time in each "
-                f"{ms(facts.step_ns)} step while the GPU waits. The fused version is one operator."
+                f"{kind} runs {count:.0f} foreach operators {per_step(facts)}, which take {ms(host_ns)} of host time "
+                f"in {each_step(facts)} while the GPU waits. The fused version is one operator."
             ),
             saving=saved,
             evidence=[

@@ -16,10 +16,12 @@ from traceopt.rules import (
     Rule,
     area_of,
     by_site,
+    each_step,
     host_bounds,
     kernel_evidence,
     merge,
     ms,
+    per_step,
     places,
     priced,
     site_locations,
@@ -83,8 +85,8 @@ class ZeroGradKernels(Rule):
         evidence = kernel_evidence(facts, fills, 3)
         yield self.finding(
             why=(
-                f"zero_grad launches {count:,.0f} fills per step and takes {ms(host_ns)} of host time in each "
-                f"{ms(facts.step_ns)} step."
+                f"zero_grad launches {count:,.0f} fills {per_step(facts)} and takes {ms(host_ns)} of host time in "
+                f"{each_step(facts)}."
             ),
             saving=saved,
             evidence=evidence,
@@ -97,7 +99,7 @@ class ZeroGradKernels(Rule):
 
     def passed(self, facts: Facts) -> str:
         fills = facts.regions.work_under(facts.regions.zero_grad) & (facts.gpu.in_window > 0)
-        return f"zero_grad launches {fills.sum() / facts.steps.count:,.0f} fills per step."
+        return f"zero_grad launches {fills.sum() / facts.steps.count:,.0f} fills {per_step(facts)}."
 
 
 def _additions(facts: Facts, fills: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:

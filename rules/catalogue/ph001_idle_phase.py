@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceopt.analyzer.stalls.rl_phases import RlPhase
 from traceopt.analyzer.vocabulary.rl_phases import PhaseName
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, location_of, ms, percent, threshold, us
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, location_of, ms, percent, the_step, threshold, us
 
 _ADVICE: dict[PhaseName, str] = {
     "rollout": (
@@ -75,7 +75,7 @@ class IdlePhase(Rule):
                 title=f"Keep the GPU busy in the {phase.name} phase",
                 why=(
                     f"The {phase.name} phase takes {ms(phase.total_ns / count)} of each step. The GPU is idle for "
-                    f"{percent(idle_ns / phase.total_ns)} of it, which is {share} of the step."
+                    f"{percent(idle_ns / phase.total_ns)} of it, which is {share} of {the_step(facts)}."
                 ),
                 fix=Fix(_ADVICE[phase.name]),
                 saving=None,

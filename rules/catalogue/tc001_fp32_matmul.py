@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import Facts, Findings, Fix, Rule, kernel_evidence, ms, percent, places, threshold
+from traceopt.rules import Facts, Findings, Fix, Rule, each_step, kernel_evidence, ms, percent, places, threshold
 from traceopt.rules.savings.precision import fp32_saving, fp32_work, uses_tensor_cores
 
 
@@ -60,7 +60,7 @@ class Fp32Matmul(Rule):
         evidence = kernel_evidence(facts, work)
         yield self.finding(
             why=(
-                f"Matmuls, convolutions and attention take {ms(time)} of each {ms(facts.step_ns)} step in FP32. The "
+                f"Matmuls, convolutions and attention take {ms(time)} of {each_step(facts)} in FP32. The "
                 f"Tensor Cores of the {facts.device.name} sit unused."
             ),
             saving=fp32_saving(facts, work, dtype, self.low_speedup, self.speedup, self.high_speedup, pointwise=0.5),

@@ -8,10 +8,12 @@ from traceopt.rules import (
     Findings,
     Fix,
     Rule,
+    each_step,
     kernel_evidence,
     ms,
     percent,
     places,
+    the_step,
     threshold,
 )
 from traceopt.rules.savings.precision import fp32_saving, fp32_work
@@ -69,7 +71,7 @@ class Tf32Off(Rule):
         evidence = kernel_evidence(facts, work)
         yield self.finding(
             why=(
-                f"FP32 matmuls and convolutions take {ms(time)} of each {ms(facts.step_ns)} step without Tensor "
+                f"FP32 matmuls and convolutions take {ms(time)} of {each_step(facts)} without Tensor "
                 f"Cores. The {facts.device.name} could run them in TF32."
             ),
             saving=fp32_saving(facts, work, "tf32", self.low_speedup, self.speedup, self.high_speedup),
@@ -85,7 +87,7 @@ class Tf32Off(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = facts.tensor_core_work.time_ns(fp32_work(facts)) / facts.steps.window_ns
-        return f"FP32 matmuls without Tensor Cores take {percent(share)} of the step."
+        return f"FP32 matmuls without Tensor Cores take {percent(share)} of {the_step(facts)}."
 
 
 def _overridden(facts: Facts) -> bool:

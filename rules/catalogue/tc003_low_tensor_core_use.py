@@ -10,6 +10,7 @@ from traceopt.rules import (
     Fix,
     Mask,
     Rule,
+    each_step,
     kernel_evidence,
     ms,
     percent,
@@ -80,10 +81,7 @@ class LowTensorCoreUse(Rule):
             else ""
         )
         yield self.finding(
-            why=(
-                f"16-bit or 8-bit matmuls take {ms(time)} of each {ms(facts.step_ns)} step without Tensor Cores."
-                f"{counted}"
-            ),
+            why=(f"16-bit or 8-bit matmuls take {ms(time)} of {each_step(facts)} without Tensor Cores.{counted}"),
             confidence=None if measured is None else "medium",
             saving=priced_work(
                 facts,

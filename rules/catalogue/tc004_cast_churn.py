@@ -11,12 +11,14 @@ from traceopt.rules import (
     Findings,
     Fix,
     Rule,
+    each_step,
     launched_ns,
     ms,
     percent,
     place_of_work,
     places,
     priced_work,
+    the_step,
     threshold,
 )
 
@@ -70,8 +72,8 @@ class CastChurn(Rule):
         reverted = f" ({ms(back)})" if back > 0.1 * time else ""
         yield self.finding(
             why=(
-                f"Casts of weights and casts that are reverted at once{reverted} take {ms(time)} of each "
-                f"{ms(facts.step_ns)} step. Their result is the same every time."
+                f"Casts of weights and casts that are reverted at once{reverted} take {ms(time)} of "
+                f"{each_step(facts)}. Their result is the same every time."
             ),
             saving=priced_work(
                 facts,
@@ -94,7 +96,7 @@ class CastChurn(Rule):
     def passed(self, facts: Facts) -> str:
         weights, undone = _masks(facts)
         share = percent(launched_ns(facts, weights | undone) / facts.step_ns)
-        return f"Casts of weights, and casts that are reverted at once, take {share} of the step."
+        return f"Casts of weights, and casts that are reverted at once, take {share} of {the_step(facts)}."
 
 
 def _masks(facts: Facts) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:

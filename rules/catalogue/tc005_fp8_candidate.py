@@ -10,11 +10,13 @@ from traceopt.rules import (
     Fix,
     GemmShape,
     Rule,
+    each_step,
     location_of,
     ms,
     peak_caveat,
     percent,
     places,
+    the_step,
     threshold,
 )
 
@@ -70,7 +72,7 @@ class Fp8Candidate(Rule):
         measure = "loss" if facts.trains else "results"
         yield self.finding(
             why=(
-                f"Large 16-bit matmuls take {ms(time)} of each {ms(facts.step_ns)} step near the peak of the "
+                f"Large 16-bit matmuls take {ms(time)} of {each_step(facts)} near the peak of the "
                 f"{facts.device.name}{_caveat(facts, chosen)}. Its FP8 peak is twice as high."
             ),
             saving=None,
@@ -99,7 +101,7 @@ class Fp8Candidate(Rule):
     def passed(self, facts: Facts) -> str:
         chosen = self._chosen(facts)
         time = sum(shape.duration_ns for shape in chosen) / facts.steps.window_ns
-        return f"Large 16-bit matmuls near the peak{_caveat(facts, chosen)} take {percent(time)} of the step."
+        return f"Large 16-bit matmuls near the peak{_caveat(facts, chosen)} take {percent(time)} of {the_step(facts)}."
 
 
 def _caveat(facts: Facts, shapes: list[GemmShape]) -> str:

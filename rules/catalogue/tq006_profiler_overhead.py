@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from traceopt.analyzer.vocabulary.host_activities import DISPATCH, LONG_PYTHON, SMALL_OPS
-from traceopt.rules import TRACE_QUALITY, Evidence, Facts, Findings, Fix, Priced, Rule, percent, starved_ns, threshold
+from traceopt.rules import (
+    TRACE_QUALITY,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Priced,
+    Rule,
+    percent,
+    starved_ns,
+    the_step,
+    threshold,
+)
 
 
 class ProfilerOverhead(Rule):
@@ -76,7 +88,7 @@ class ProfilerOverhead(Rule):
         yield self.finding(
             why=(
                 "Python stacks were recorded, which slows the host, and the GPU waits for the host for "
-                f"{percent(share)} of the step. That share is smaller without the profiler. Record again with "
+                f"{percent(share)} of {the_step(facts)}. That share is smaller without the profiler. Record again with "
                 "with_stack=False to measure it."
             ),
             fix=Fix("Find the line with stacks, then measure without them.", "profile(with_stack=False)"),
@@ -88,7 +100,7 @@ class ProfilerOverhead(Rule):
         ledger = facts.captured.ledger
         cycles = ledger.stretch if ledger is not None else {}
         inflated = (
-            f"the GPU's wait for the host, {percent(_host_share(facts))} of the step, is shorter without it"
+            f"the GPU's wait for the host, {percent(_host_share(facts))} of {the_step(facts)}, is shorter without it"
             if facts.has_gpu
             else "Python and small operators take less time without it"
         )
@@ -119,7 +131,7 @@ class ProfilerOverhead(Rule):
         stretch = facts.captured.stretch
         if stretch is not None:
             return f"Recorded steps took {stretch:.2f} times as long as unrecorded ones, excluding waits for data."
-        return f"The GPU waits for the host's ordinary work for {percent(_host_share(facts))} of the step."
+        return f"The GPU waits for the host's ordinary work for {percent(_host_share(facts))} of {the_step(facts)}."
 
 
 def _host_share(facts: Facts) -> float:

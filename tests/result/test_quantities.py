@@ -103,20 +103,6 @@ def test_a_sentence_has_milliseconds_only(ns: float, shown: str) -> None:
     assert quantities.ms(ns) == shown
 
 
-@pytest.mark.parametrize(
-    ("number", "shown"),
-    [
-        (1.0, "once per step"),
-        (0.97, "once per step"),
-        (12.5, "12.5 times per step"),
-        (0.25, "0.25 times per step"),
-        (1_202, "1,202 times per step"),
-    ],
-)
-def test_how_often_per_step(number: float, shown: str) -> None:
-    assert quantities.times(number) == shown
-
-
 def test_rates_are_whole_from_100_on() -> None:
     assert quantities.per_second(312.4, "TFLOP") == "312 TFLOP/s"
     assert quantities.per_second(99.97, "GB") == "100 GB/s"

@@ -90,6 +90,8 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
     @property
     def text(self) -> str:
         first, largest, limits = self.first, self.largest, self.limits
+        if largest in _BOTTLENECK and limits[largest] > self.compute:
+            return self._bottleneck(largest) + ("" if first is not None else f" {NO_FIX}")
         waits = max(self.idle, limits["communication"]) >= MOSTLY_IDLE_SHARE
         treated = self.treated if self.treated is not None or first is None or not waits else largest
         if treated in limits and limits[treated] >= NAMED_SHARE * limits[largest]:
@@ -116,6 +118,10 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         return sum(part.share for part in self.breakdown if not part.busy)
 
     @property
+    def compute(self) -> float:
+        return sum(part.share for part in self.breakdown if part.name == "compute")
+
+    @property
     def largest(self) -> str:
         return max(self.limits, key=lambda name: self.limits[name])
 
@@ -130,7 +136,7 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
 
     @property
     def unit(self) -> str:
-        return "the step" if self.facts.steps.source != "window" else "the trace"
+        return "the step" if self.facts.has_step_marks else "the trace"
 
     @property
     def _busy(self) -> str:
@@ -144,8 +150,11 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
     def _bottleneck(self, limit: str) -> str:
         if limit in _BOTTLENECK:
             return _BOTTLENECK[limit].format(share=percent(self.limits[limit]), unit=self.unit)
-        unknown = limit in _BY_LAUNCHES and self.facts.replay_error is None
-        return f"{self._state(limit)} {_NO_LAUNCHES if unknown else _CAUSE[limit]}"
+        if limit in _BY_LAUNCHES and self.facts.replay_error is None:
+            return f"{self._state(limit)} {_NO_LAUNCHES}"
+        if limit != "queued" and self.idle < MOSTLY_IDLE_SHARE:
+            return f"{self._state(limit)} Largest cause: {_lower(labels_of(self.facts)[limit])}."
+        return f"{self._state(limit)} {_CAUSE[limit]}"
 
     def _why_later(self, limit: str) -> str:
         """Why the largest limit is not treated first."""

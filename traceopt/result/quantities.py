@@ -48,12 +48,6 @@ def seconds(ns: float) -> str:
     return seconds_of_us(us_of_ns(ns))
 
 
-def times(number: float) -> str:
-    """How often per step: "once per step", "12.5 times per step"."""
-    text = count(number)
-    return "once per step" if text == "1" else f"{text} times per step"
-
-
 def size(number: float | None) -> str:
     """Bytes of memory: "23.4 GiB", "5.0 MiB"."""
     return NOT_RECORDED if number is None else " ".join(size_parts(number))
