@@ -135,9 +135,10 @@ class Rule:
         ranks: list[int] | None = None,
         shares_cause_with: list[str] | None = None,
         occasional: bool = False,
+        ends_the_run: bool = False,
     ) -> Priced:
         """A finding with this rule's metadata; the saving determines the impact. `occasional`: the cost is not one of
-        every step.
+        every step. `ends_the_run`: a hang or a crash, whose impact is high without a saving.
         """
         price = saving if isinstance(saving, Price) else None
         saving = saving.saving if isinstance(saving, Price) else saving
@@ -145,7 +146,7 @@ class Rule:
             code=self.code,
             name=self.name,
             title=title or self.title,
-            impact=impact_of(saving),
+            impact="high" if ends_the_run else impact_of(saving),
             confidence=confidence or self.confidence,
             effort=self.effort,
             risk=risk or self.risk,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from traceopt.reports.agent import words
 from traceopt.reports.words import sentences
 from traceopt.reports.words.names import where
+from traceopt.reports.words.step_words import step_noun
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding
 from traceopt.result.quantities import ms_number
@@ -20,9 +21,9 @@ def prompt(finding: Finding, result: Result) -> str:
         f"{words.analyzed_files(result)}. {words.UNTRUSTED}",
         job(result),
         f"Finding: {finding.title} ({finding.code}, {finding.confidence} confidence)\n{finding.why}",
-        words.saving(finding),
+        words.saving(finding, result),
         _listed("Where", [where(location) for location in finding.locations[:LINES]]),
-        _listed("Evidence", [words.evidence_row(row) for row in finding.evidence[:EVIDENCE_ROWS]]),
+        _listed("Evidence", [words.evidence_row(row, result) for row in finding.evidence[:EVIDENCE_ROWS]]),
         f"Fix: {finding.fix.text}",
         _change(finding),
         f"Risk: {finding.risk}",
@@ -37,7 +38,8 @@ def job(result: Result) -> str:
         return f"Verdict: {sentences.verdict(result)}"
     facts = ", ".join(sentences.environment(result))
     typical_us = result.step.typical_us
-    step = "" if typical_us is None else f" A step takes {ms_number(typical_us)} ms."
+    measured = "The recording" if step_noun(result) == "recording" else "A step"
+    step = "" if typical_us is None else f" {measured} takes {ms_number(typical_us)} ms."
     return f"Job: {facts}.{step} {sentences.verdict(result)}"
 
 

@@ -11,6 +11,7 @@ from traceopt.reports.text.markdown_escaping import code, prose
 from traceopt.reports.words import headline, plan_numbers, safe_text, sentences
 from traceopt.reports.words.companions.lines import companion_lines
 from traceopt.reports.words.display import for_display
+from traceopt.reports.words.step_words import step_noun
 from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.rules.fingerprint import finding_ids
@@ -28,7 +29,9 @@ def render_agent(result: Result, max_tokens: int = MAX_TOKENS) -> str:
     ids = dict(zip((card.anchor for card in cards), finding_ids(result.findings), strict=True))
     text = ""
     for detailed, evidence in product(range(DETAILED, -1, -1), range(EVIDENCE, 0, -1)):
-        text = _joined([*_summary(document, ids), *_details(cards[:detailed], evidence, ids), _verification(document)])
+        text = _joined(
+            [*_summary(document, ids), *_details(document, cards[:detailed], evidence, ids), _verification(document)]
+        )
         if estimated_tokens(text) <= max_tokens:
             return text
     return _cut(text, max_tokens)
@@ -61,7 +64,7 @@ def _job(result: Result) -> str:
         return facts
     bound = words.limit(result)
     limited = f", {bound}" if bound else ""
-    return f"{facts} Step: {quantities.ms_number(result.step.typical_us)} ms{limited}."
+    return f"{facts} {step_noun(result).capitalize()}: {quantities.ms_number(result.step.typical_us)} ms{limited}."
 
 
 def _breakdown(result: Result) -> list[str]:
@@ -98,14 +101,14 @@ def _fixes(result: Result, ids: dict[str, str]) -> list[str]:
     return lines
 
 
-def _details(cards: Sequence[sentences.Card], evidence: int, ids: dict[str, str]) -> list[str]:
+def _details(result: Result, cards: Sequence[sentences.Card], evidence: int, ids: dict[str, str]) -> list[str]:
     sections = []
     for card in cards:
         finding = card.finding
         places = ", ".join(code(str(place)) for place in finding.locations[:PLACES])
         lines = [
             prose(finding.why),
-            *(f"- {prose(words.evidence_row(row))}" for row in finding.evidence[:evidence]),
+            *(f"- {prose(words.evidence_row(row, result))}" for row in finding.evidence[:evidence]),
             *([f"Lines: {places}"] if places else []),
             f"Fix: {prose(finding.fix.text)} Risk: {prose(finding.risk)}.",
             f"How sure: {words.CONFIDENCE_WORDS[finding.confidence]}.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from traceopt.analyzer.replayed_parts import IDLE_LIMIT_SHARE, limit_of
 from traceopt.reports.words import sentences
 from traceopt.reports.words.names import where
+from traceopt.reports.words.step_words import of_each_step, per_step
 from traceopt.result.document import Result
 from traceopt.result.finding import Confidence, Evidence, Finding
 from traceopt.result.quantities import count, estimate_number, ms_number, percent
@@ -33,22 +34,23 @@ def limit(result: Result) -> str | None:
     return sentences.limit(bound)
 
 
-def saving(finding: Finding) -> str:
-    """ "Saves: about 26 ms per step alone (14%), likely 20 to 30 ms. ..."; empty without an estimate."""
+def saving(finding: Finding, result: Result) -> str:
+    """ "Saves: about 26 ms {of_each_step(result)} alone (14%), likely 20 to 30 ms. ..."; empty without an estimate."""
     found = finding.saving
     if found is None:
         return ""
     low, est, high = (estimate_number(us) for us in (found.low_us, found.est_us, found.high_us))
-    return f"Saves: about {est} ms per step alone ({percent(found.share)}), likely {low} to {high} ms. {found.basis}"
+    about = f"about {est} ms {of_each_step(result)} alone ({percent(found.share)})"
+    return f"Saves: {about}, likely {low} to {high} ms. {found.basis}"
 
 
-def evidence_row(row: Evidence) -> str:
+def evidence_row(row: Evidence, result: Result) -> str:
     """One measured row on one line."""
     parts = [row.what if not row.detail else f"{row.what}: {row.detail}"]
     if row.us_per_step is not None:
-        parts.append(f"{ms_number(row.us_per_step)} ms per step")
+        parts.append(f"{ms_number(row.us_per_step)} ms{per_step(result)}")
     if row.calls_per_step is not None:
-        parts.append(f"{count(row.calls_per_step)} calls per step")
+        parts.append(f"{count(row.calls_per_step)} calls{per_step(result)}")
     if row.location is not None:
         parts.append(where(row.location))
     return ", ".join(parts)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from traceopt.reports.ci.repository_places import repository_places
-from traceopt.reports.words import comparison_words, safe_text
+from traceopt.reports.words import comparison_words, safe_text, step_words
 from traceopt.reports.words.display import for_display
-from traceopt.result import quantities
 from traceopt.result.comparison import GateOutcome
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding
@@ -19,7 +18,9 @@ _LEVELS = {"high": "warning", "medium": "warning", "low": "notice", "info": "not
 def render_github(result: Result, *, gates: Sequence[GateOutcome] = ()) -> str:
     """At most ten annotations. No string of the trace can start a command or end a property."""
     failed = [_gate(gate) for gate in gates if gate.status != "passed"]
-    return "".join([*failed, *map(_annotation, _plan_first(for_display(result)))][:ANNOTATIONS])
+    document = for_display(result)
+    findings = [_annotation(finding, document) for finding in _plan_first(document)]
+    return "".join([*failed, *findings][:ANNOTATIONS])
 
 
 def _plan_first(result: Result) -> list[Finding]:
@@ -35,9 +36,9 @@ def _gate(outcome: GateOutcome) -> str:
     return f"::{level} title=traceopt gate::{_message(safe_text.prose(comparison_words.gate_line(outcome)))}\n"
 
 
-def _annotation(finding: Finding) -> str:
+def _annotation(finding: Finding, result: Result) -> str:
     saving = finding.saving
-    saved = f" saves about {quantities.saved_per_step(saving.est_us, saving.share)} alone" if saving is not None else ""
+    saved = f" saves about {step_words.saved(result, saving)} alone" if saving is not None else ""
     properties = {"title": f"traceopt {finding.code}{saved}"}
     place = next(iter(repository_places(finding)), None)
     if place is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import orjson
 
 from traceopt.reports.ci.repository_places import repository_places
+from traceopt.reports.words import step_words
 from traceopt.reports.words.display import for_display
-from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.rules.fingerprint import fingerprints
 
@@ -22,11 +22,7 @@ def render_gitlab(result: Result) -> str:
         if not places:
             continue
         saving = finding.saving
-        saved = (
-            f", saves about {quantities.saved_per_step(saving.est_us, saving.share)} alone"
-            if saving is not None
-            else ""
-        )
+        saved = f", saves about {step_words.saved(result, saving)} alone" if saving is not None else ""
         issues.append(
             {
                 # Has the code too, because GitLab does not show check_name.

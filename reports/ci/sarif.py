@@ -13,9 +13,8 @@ import orjson
 
 from traceopt.reports.ci.repository_places import repository_places, without_a_place
 from traceopt.reports.text.markdown_escaping import code, code_block, prose
-from traceopt.reports.words import sentences
+from traceopt.reports.words import sentences, step_words
 from traceopt.reports.words.display import for_display
-from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding, Location
 from traceopt.rules.fingerprint import fingerprints
@@ -50,7 +49,7 @@ def render_sarif(result: Result, *, label: str = "traceopt") -> str:
         "automationDetails": {"id": f"{quote(label, safe='')}/"},
         "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": _notifications(document)}],
         "results": [
-            _result(finding, indices[finding.code], fingerprint)
+            _result(result, finding, indices[finding.code], fingerprint)
             for finding, fingerprint in zip(findings, fingerprints(findings), strict=True)
         ],
     }
@@ -78,11 +77,9 @@ def _rule(finding: Finding) -> Json:
     }
 
 
-def _result(finding: Finding, rule_index: int, fingerprint: str) -> Json:
+def _result(result: Result, finding: Finding, rule_index: int, fingerprint: str) -> Json:
     saving = finding.saving
-    saved = (
-        f": saves about {quantities.saved_per_step(saving.est_us, saving.share)} alone" if saving is not None else ""
-    )
+    saved = f": saves about {step_words.saved(result, saving)} alone" if saving is not None else ""
     first, *others = repository_places(finding)
     properties: Json = {"confidence": finding.confidence, "effort": finding.effort, "risk": finding.risk}
     if saving is not None:

@@ -14,7 +14,8 @@ from traceopt.result.rows import BreakdownPart, Gemm
 
 _WAITING = "Waiting for "  # before the operator that the GPU waited for
 _MEMORY = ("Peak allocated", "At the peak:")
-_TIME = re.compile(r"(?<![\w.,])(\d[\d,]*(?:\.\d+)?)\sms\b")
+# A time, and whether it is that of the step: "58.7 ms of each 177.6 ms step", "of the 545.7 ms recording".
+_TIME = re.compile(r"(?<![\w.,])(?P<time>(?P<ms>\d[\d,]*(?:\.\d+)?)\sms)\b(?P<step>\s(?:step|recording)\b)?")
 
 
 class EvidenceLinks:
@@ -49,31 +50,44 @@ class EvidenceLinks:
         return max(mine, key=lambda part: part.us_per_step, default=None)
 
     def with_links(self, text: str, card: Card, shown: int) -> Iterator[tuple[str, str | None]]:
-        """The pieces of a sentence of a card, each time with the anchor of what it was read or summed from: a row of
-        the evidence, all of its rows, a part of the step, or the step. None for words, and for times of no known place.
+        """The pieces of a sentence of a card, each time with the anchor of what it was read or summed from: the step, a
+        row of the evidence, all of its rows, or a part of the step. None for words, for times of no known place, and
+        for times that are shown in several places.
         """
-        places = self._times(card, shown)
+        places = self._places(card, shown)
         end = 0
         for match in _TIME.finditer(text):
-            anchor = places.get(match[1])
+            anchor = self._step_anchor(match) if match["step"] else places.get(match["ms"])
             if anchor is not None:
-                yield text[end : match.start()], None
-                yield match[0], anchor
-                end = match.end()
+                yield text[end : match.start("time")], None
+                yield match["time"], anchor
+                end = match.end("time")
         yield text[end:], None
 
-    def _times(self, card: Card, shown: int) -> dict[str, str]:
-        """Anchors by the time as a sentence gives it, in ms. Evidence comes before the parts of the step."""
+    def _step_anchor(self, match: re.Match[str]) -> str | None:
+        known = self._step_us is not None and ms_number(self._step_us) == match["ms"]
+        return "time" if known else None
+
+    def _places(self, card: Card, shown: int) -> dict[str, str]:
+        """Anchors by the time as a sentence gives it, in ms. A part of the step may be one row of the evidence, and the
+        sum of one: that is one place, the row. Of two different times that look the same, neither is known.
+        """
         times = [row.us_per_step for row in card.finding.evidence]
         known = [us for us in times if us is not None]
-        named = [(us, f"{card.anchor}-{number}") for number, us in enumerate(times[:shown], 1) if us is not None]
-        if len(known) > 1:
-            named.append((sum(known), f"{card.anchor}-evidence"))
         mine = self.part_of(card)
-        named += [(part.us_per_step, f"part-{part.name}") for part in ([mine] if mine else [])]
-        if self._step_us is not None:
-            named.append((self._step_us, "time"))
-        return {ms_number(us): anchor for us, anchor in reversed(named) if us > 0}
+        places = [(us, f"{card.anchor}-{number}") for number, us in enumerate(times[:shown], 1) if us is not None]
+        rows = len(places)
+        places += [(sum(known), f"{card.anchor}-evidence")] if len(known) > 1 else []
+        places += [(mine.us_per_step, f"part-{mine.name}")] if mine is not None else []
+        found: dict[str, list[int]] = {}
+        for at, (us, _) in enumerate(places):
+            found.setdefault(ms_number(us), []).append(at)
+        return {
+            text: places[at[0]][1]
+            for text, at in found.items()
+            if places[at[0]][0] > 0
+            and not any(other < rows or places[other][0] != places[at[0]][0] for other in at[1:])
+        }
 
 
 def gemm_name(gemm: Gemm) -> str:

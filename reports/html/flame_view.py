@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from traceopt.reports.words.step_words import step_noun
 from traceopt.result.document import Result
 from traceopt.result.quantities import ms
 
@@ -42,7 +43,8 @@ def caption(document: Result) -> str:
     flame = document.flame
     if flame is None:
         return ""
-    text = f"What the training thread did in {flame.step}, by call. Recording Python frames slows the host down."
+    step = "the recording" if step_noun(document) == "recording" else flame.step
+    text = f"What the training thread did in {step}, by call. Recording Python frames slows the host down."
     if flame.gpu_us:
         text += " Backward GPU work counts for the line of its forward operator."
     if flame.other_gpu_us:

@@ -33,10 +33,11 @@ from traceopt.reports.words import (
     plan_numbers,
     safe_text,
     sentences,
+    step_words,
     trial_words,
 )
 from traceopt.reports.words.display import for_display
-from traceopt.reports.words.viewer_command import viewer_command
+from traceopt.reports.words.viewer_command import in_trace_folder, viewer_command
 from traceopt.result import packing, quantities
 from traceopt.result.document import Result
 from traceopt.result.kernel_names import short_kernel_name
@@ -136,6 +137,8 @@ def _view(document: Result) -> dict[str, Any]:
         "rank": sentences.rank_phrase(document),
         "scope": sentences.scope(document),
         "typical": sentences.typical_step(document),
+        "step_noun": step_words.step_noun(document),
+        "per_step": step_words.per_step(document),
         "partly_hidden": sentences.partly_hidden(document),
         "environment": sentences.environment(document),
         "verdict": sentences.verdict(document),
@@ -172,6 +175,7 @@ def _view(document: Result) -> dict[str, Any]:
         "left_out_sections": not_recorded.left_out_sections(document),
         "evidence_links": evidence_links.EvidenceLinks(document, _SHOWN_ROWS),
         "viewer_command": document.timeline and viewer_command(document, document.timeline.step),
+        "in_trace_folder": in_trace_folder(document),
         "gemm_caption": sentences.gemm_caption(document),
         "cpu_caption": sentences.cpu_caption(document),
         "timeline_caption": sentences.timeline_caption(document, timeline is not None and timeline.band is not None),

@@ -11,7 +11,16 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from traceopt.reports.text.markdown_escaping import code, code_block, folded, prose, table
-from traceopt.reports.words import comparison_words, headline, names, plan_numbers, safe_text, sentences, trial_words
+from traceopt.reports.words import (
+    comparison_words,
+    headline,
+    names,
+    plan_numbers,
+    safe_text,
+    sentences,
+    step_words,
+    trial_words,
+)
 from traceopt.reports.words.companions.lines import companion_lines
 from traceopt.reports.words.display import for_display
 from traceopt.result import quantities
@@ -67,7 +76,7 @@ def render_markdown(
     ]
     sections = [
         _Section("What changed", _changes(against)),
-        _Section("What to change", [_advice(card) for card in priced[:FIXES]]),
+        _Section("What to change", [_advice(card, result) for card in priced[:FIXES]]),
         _Section("Where the time goes", _breakdown(document)),
         _Section("Also noted", _noted([card for card in cards if card not in priced[:FIXES]])),
         _Section("What was checked", _checks(document)),
@@ -147,7 +156,19 @@ def _fixes(result: Result, cards: list[sentences.Card], findings: int) -> list[s
         below.append("Each saving counts on the fixes above it, so they add up.")
     if findings > len(cards):
         below.append(f"{quantities.counted(findings - len(cards), 'more finding')} below.")
-    fixes = table(["", "Fix", "Saves (in this order)", "Alone", "Step after", "Confidence", "Where"], "rlrrrll", rows)
+    fixes = table(
+        [
+            "",
+            "Fix",
+            "Saves (in this order)",
+            "Alone",
+            f"{step_words.step_noun(result).capitalize()} after",
+            "Confidence",
+            "Where",
+        ],
+        "rlrrrll",
+        rows,
+    )
     return [fixes, " ".join(below)] if below else [fixes]
 
 
@@ -199,14 +220,13 @@ def _changes(against: Comparison | None) -> list[str]:
     return [block for block in (prose(f"{metrics}.") if metrics else "", "\n".join(lines)) if block]
 
 
-def _advice(card: sentences.Card) -> str:
+def _advice(card: sentences.Card, result: Result) -> str:
     """Why a fix pays off, and how to make it."""
     finding, saving = card.finding, card.finding.saving
     blocks = [f"#### {card.number}. {prose(finding.title)} ({prose(finding.code)})", prose(finding.why)]
     if saving is not None:
-        blocks.append(
-            f"Saves {quantities.estimate_range(saving.low_us, saving.high_us)} per step alone. {prose(saving.basis)}"
-        )
+        alone = f"{quantities.estimate_range(saving.low_us, saving.high_us)} {step_words.of_each_step(result)} alone"
+        blocks.append(f"Saves {alone}. {prose(saving.basis)}")
     blocks.append(f"{prose(finding.fix.text)} Effort: {prose(finding.effort)}. Risk: {prose(finding.risk)}.")
     if finding.fix.patch:
         blocks.append(code_block(finding.fix.patch, "diff"))
@@ -235,7 +255,7 @@ def _breakdown(result: Result) -> list[str]:
     ]
     measured = [f"- {prose(fact)}" for fact in sentences.measured_facts(result)]
     scope = prose(f"{sentences.scope(result)}{sentences.typical_step(result)}. Every millisecond is counted once.")
-    blocks = [scope, table(["", "Part", "ms per step", "Share"], "llrr", rows)]
+    blocks = [scope, table(["", "Part", f"ms{step_words.per_step(result)}", "Share"], "llrr", rows)]
     return [*blocks, "\n".join(measured)] if measured else blocks
 
 

@@ -9,6 +9,7 @@ from traceopt.reports.text.trial_terminal import trial_lines
 from traceopt.reports.words import headline, plan_numbers, safe_text, sentences
 from traceopt.reports.words.companions.lines import companion_lines
 from traceopt.reports.words.display import for_display
+from traceopt.reports.words.step_words import step_noun
 from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.rows import BreakdownPart
@@ -181,7 +182,7 @@ def _table(result: Result, cards: list[sentences.Card], terminal: Terminal) -> l
     confidence = "confidence" if terminal.width >= WIDE else "conf."
     columns = max(len(confidence), len("medium"))
     place_columns = _place_columns(cards, terminal)
-    numbers = ("saves", "alone", "step after") if planned else ("alone", "share")
+    numbers = ("saves", "alone", f"{step_noun(result)} after") if planned else ("alone", "share")
     rows = [[terminal.plain(value) for value in _savings(card, result)] for card in cards]
     widths = [max(map(width_of, (name, *values))) for name, *values in zip(numbers, *rows, strict=True)]
     heading = "   " + "  ".join(f"{name:>{width}}" for name, width in zip(numbers, widths, strict=True))

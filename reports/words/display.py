@@ -1,17 +1,18 @@
-"""The document as reports show it: safe strings, sorted parts, no savings if the trace is unusable."""
+"""The document as reports show it: safe strings, short paths, sorted parts, no savings if the trace is unusable."""
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
 from traceopt.reports.words import safe_text
+from traceopt.reports.words.shown_paths import with_shown_paths
 from traceopt.result.document import Result
 from traceopt.result.rows import BreakdownPart
 
 
 def for_display(result: Result) -> Result:
     """The copy that renderers read. JSON and the document embedded in a report keep the original."""
-    document = safe_text.cleaned(result)
+    document = safe_text.cleaned(with_shown_paths(result))
     document = replace(document, breakdown=sorted(document.breakdown, key=_idle_first_largest_first))
     if document.combined is not None:
         after = sorted(document.combined.breakdown_after, key=_idle_first_largest_first)
@@ -19,7 +20,7 @@ def for_display(result: Result) -> Result:
     if document.quality.verdict != "unusable":
         return document
     # The evidence holds. Savings and impact do not: they are shares of times that are not real.
-    findings = [replace(finding, saving=None, impact="info") for finding in document.findings]
+    findings = [replace(one, saving=None, impact="info") if one.saving else one for one in document.findings]
     return replace(document, findings=findings, combined=None, plan=[])
 
 

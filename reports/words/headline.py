@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from traceopt.reports.words import plan_numbers, sentences
+from traceopt.reports.words import plan_numbers, sentences, step_words
 from traceopt.reports.words.sentences import combined_fixes, on_cpu, rank_phrase
 from traceopt.result import quantities
 from traceopt.result.document import Result
@@ -45,7 +45,7 @@ def lead(result: Result) -> tuple[str, str, str]:
         return "", NOTHING_FOUND, found
     if result.combined is None:
         best = max(savings, key=lambda saving: saving.est_us)
-        saved = quantities.saved_per_step(best.est_us, best.share)
+        saved = step_words.saved(result, best)
         if all(finding.confidence == "low" for finding in result.findings):
             return "The largest single fix may save about ", saved, ", with low confidence."
         if len(savings) == 1:
@@ -59,7 +59,7 @@ def lead(result: Result) -> tuple[str, str, str]:
     verb = " may save about " if unsure else " saves about " if singular else " save about "
     before_us = combined.step_us_after + combined.saving_us
     limit = sentences.limit(combined.limit_after)
-    measured = "recording" if result.step.source == "window" else "step"
+    measured = step_words.step_noun(result)
     then = f" The {measured} is then {limit}." if limit else ""
     sure = ", with low confidence" if unsure else ""
     rest = f"{sure}: {quantities.ms_number(before_us)} → about {plan_numbers.step_after(result)}.{then}"
@@ -73,7 +73,7 @@ def _above(result: Result) -> str:
     if not above or above[0].finding.saving is None:
         return ""
     saving, shown = above[0].finding.saving, result.run.shown_rank
-    saved = quantities.saved_per_step(saving.est_us, saving.share)
+    saved = step_words.saved(result, saving)
     where = "In the plan, " if shown is None else f"On rank {shown}, "
     return f"Fix 1, from comparing the ranks, saves about {saved}. {where}"
 
@@ -128,7 +128,7 @@ def _busy_tile(result: Result) -> Tile:
         return Tile("GPU busy", quantities.NOT_RECORDED, None, "the trace has no GPU work")
     if result.quality.verdict == "unusable":
         return Tile("GPU busy", NOT_RELIABLE, None, f"in the trace: {quantities.percent(gpu.busy_share)}")
-    note = "of the step window" + (f", {rank}" if rank else "")
+    note = f"of the {step_words.step_noun(result)}" + (f", {rank}" if rank else "")
     if gpu.compute_share is not None:
         note = f"{quantities.percent(gpu.compute_share)} compute" + (f", {rank}" if rank else "")
     return Tile("GPU busy", quantities.percent(gpu.busy_share).rstrip("%"), "%", note)

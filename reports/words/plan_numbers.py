@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from traceopt.reports.words.step_words import of_each_step
 from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.rows import PlanRow
@@ -41,7 +42,7 @@ def saved_together(result: Result) -> str:
     combined = result.combined
     if combined is None:
         return ""
-    unit = "of the recording" if result.step.source == "window" else "per step"
+    unit = of_each_step(result)
     return f"{plan_ms(combined.saving_us, result)} {unit} ({quantities.percent(combined.share)})"
 
 

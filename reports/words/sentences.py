@@ -10,6 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.reports.words import safe_text
+from traceopt.reports.words.step_words import per_step
 from traceopt.result import quantities
 from traceopt.result.document import CheckStatus, Result, ServingPhase, TensorCores
 from traceopt.result.finding import Finding
@@ -363,7 +364,7 @@ def measured_facts(result: Result) -> list[str]:
         calls, stall = quantities.count(sync.calls_per_step), quantities.ms_of_us(sync.stall_us_per_step)
         waits = quantities.ms_of_us(sync.us_per_step)
         cost = f"They stall the GPU for {stall}, including the refill of its queue."
-        facts.append(f"Host syncs: {calls} per step, {waits}. {cost}")
+        facts.append(f"Host syncs: {calls}{per_step(result)}, {waits}. {cost}")
     if communication.us_per_step and communication.exposed_us_per_step is not None:
         hidden = communication.overlap_share
         overlap = f" ({quantities.percent(hidden)} overlapped)" if hidden is not None else ""

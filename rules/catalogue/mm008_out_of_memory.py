@@ -59,6 +59,7 @@ class OutOfMemory(Rule):
                 f"{times}{went_on}"
             ),
             saving=None,
+            ends_the_run=not failure.caught,
             evidence=[*evidence, *held_by(snapshot, snapshot.holders_at(failure.row))],
             locations=[] if place is None else [place],
             fix=_fix(snapshot, failure),

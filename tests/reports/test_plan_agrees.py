@@ -15,7 +15,7 @@ from traceopt.reports.html.notebook import render_notebook
 from traceopt.reports.html.page import render_html
 from traceopt.reports.text.markdown import FIXES, render_markdown
 from traceopt.reports.text.terminal import render_terminal
-from traceopt.reports.words import headline, plan_numbers, sentences
+from traceopt.reports.words import headline, plan_numbers, sentences, step_words
 from traceopt.reports.words.display import for_display
 from traceopt.result.document import Result
 
@@ -92,7 +92,7 @@ def assert_printed(result: Result) -> None:
         if card.number is not None and card.number <= FIXES:
             assert f"| {saves} | {alone} | {after} |" in comment
             assert re.search(rf"\b{card.number}\. .*{re.escape(f'{saves} {alone} {after}')}", notebook)
-        assert f"saves {saves} alone {alone} step after {after}" in page
+        assert f"saves {saves} alone {alone} {step_words.step_noun(document)} after {after}" in page
     after = plain(plan_numbers.step_after(document))
     assert after == plain(plan_numbers.plan_ms(document.plan[-1].step_us_after, document))
     for text in (plain("".join(headline.lead(document))), comment, notebook, page, " ".join(terminals[2])):

@@ -38,7 +38,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
     findings = [replace(f, ranks=f.ranks or ([] if rank is None else [rank])) for f in outcome.findings]
     plan = outcome.plan
     if quality.verdict == "unusable":  # the evidence holds, but savings are shares of times that are not real
-        findings, plan = [replace(f, saving=None, impact="info") for f in findings], None
+        findings, plan = [replace(f, saving=None, impact="info") if f.saving else f for f in findings], None
     elif facts.quality.sampled_share is not None or facts.quality.damaged:  # shares of a part are not shares of the run
         findings = [replace(f, confidence="low") for f in findings]
     elif not facts.replay_complete:  # a part of the step is unknown

@@ -128,7 +128,9 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
     @property
     def first(self) -> Priced | None:
         """The first fix of the plan."""
-        return next((one for one in self.priced if one.finding.impact in ("high", "medium")), None)
+        return next(
+            (one for one in self.priced if one.finding.saving and one.finding.impact in ("high", "medium")), None
+        )
 
     @cached_property
     def treated(self) -> str | None:

@@ -64,7 +64,8 @@ class Finding(Struct, frozen=True):
     impact: Annotated[
         Impact,
         note(
-            "high from 10 % of the step, medium from 3 %, low below, in the plan if it is there; info without a saving"
+            "high from 10 % of the step, medium from 3 %, low below, in the plan if it is there; info without a "
+            "saving, but high if the run ends by it"
         ),
     ]
     confidence: Annotated[

@@ -145,11 +145,6 @@ def estimate_range(low_us: float, high_us: float) -> str:
     return f"{estimate_number(low_us)}–{estimate_number(high_us)}{NO_BREAK_SPACE}ms"
 
 
-def saved_per_step(us: float, share: float) -> str:
-    """ "150 ms per step (36%)"."""
-    return f"{estimate_number(us)}{NO_BREAK_SPACE}ms per step ({percent(share)})"
-
-
 def as_precise_as(us: float, reference_us: float) -> str:
     """Milliseconds, rounded where the two digits of `reference_us` end: 214 after a saving of 198 is 210."""
     value, reference = us / 1_000, reference_us / 1_000

@@ -7,6 +7,7 @@ from statistics import median
 from msgspec import Struct
 
 from traceopt.reports.html.charts.stacked_columns import COLUMN, column_paths
+from traceopt.reports.words.step_words import step_noun
 from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.rows import RankRow
@@ -123,15 +124,16 @@ def caption(result: Result) -> str:
     """How far apart the ranks' steps are, and how many ranks are drawn."""
     steps = [(row.step_us, name) for row, name in zip(result.ranks, rank_names(result.ranks), strict=True)]
     known = [(us, name) for us, name in steps if us is not None]
+    noun = "recording" if step_noun(result) == "recording" else "typical step"
     sentences = []
     if len(known) > 1:
         (least, fastest), (most, slowest) = min(known), max(known)
         if quantities.ms_of_us(least) == quantities.ms_of_us(most):
-            sentences.append(f"The typical step takes {quantities.ms_of_us(most)} on every rank.")
+            sentences.append(f"The {noun} takes {quantities.ms_of_us(most)} on every rank.")
         else:
             named = "rank " if any(row.rank is not None for row in result.ranks) else ""
             ends = f"{quantities.ms_of_us(least)} ({named}{fastest}) to {quantities.ms_of_us(most)} ({named}{slowest})"
-            sentences.append(f"Typical steps range from {ends}.")
+            sentences.append(f"{noun.capitalize()}s range from {ends}.")
     if len(result.ranks) > MAX_COLUMNS:
         sentences.append(f"The chart shows the first {MAX_COLUMNS} of {len(result.ranks):,} ranks.")
     return " ".join(sentences)

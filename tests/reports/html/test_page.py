@@ -111,6 +111,20 @@ def test_times_of_a_sentence_lead_to_their_evidence() -> None:
     assert linked[step] == "time"
 
 
+def test_times_that_could_be_several_are_no_links() -> None:
+    result = sample.rich()
+    assert result.step.typical_us is not None
+    step_us = result.step.typical_us
+    step = f"{step_us / 1e3:.1f} ms"
+    rows = [Evidence("first", 7_104.0, 1), Evidence("same", 7_101.0, 1), Evidence("a whole step", step_us, 1)]
+    why = f"It waits 7.1 ms of each {step} step."
+    page = page_of(
+        replace(result, findings=[replace(result.findings[0], why=why, evidence=rows, shares_cause_with=[])])
+    )
+    sentence = page[page.index("It waits ") : page.index("</p>", page.index("It waits "))]
+    assert re.findall(r'<a class="trail" href="#([^"]+)">([^<]+)</a>', sentence) == [("time", step)]
+
+
 def test_long_tables_say_what_they_leave_out() -> None:
     page = page_of(sample.stress())
     assert "The 200 longest of 500 kernels." in page

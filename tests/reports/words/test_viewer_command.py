@@ -13,6 +13,7 @@ from fixtures.generate import generate
 from traceopt.api import analyze
 from traceopt.cli import cli
 from traceopt.reports.html.page import render_html
+from traceopt.reports.words.display import for_display
 from traceopt.reports.words.viewer_command import viewer_command
 from traceopt.result.document import Result
 
@@ -36,17 +37,19 @@ def test_a_trace_without_steps_is_opened_whole() -> None:
     assert viewer_command(with_path("trace.json", source="window"), "whole trace") == "traceopt view trace.json"
 
 
-@pytest.mark.parametrize("path", ["logs.zip/rank0.json", "s3://bucket/trace.json"])
+@pytest.mark.parametrize("path", ["logs.zip/rank0.json", "s3://bucket/trace.json", "logs/report.sqlite.gz/process0"])
 def test_no_command_for_a_file_that_it_cannot_name(path: str) -> None:
     assert viewer_command(with_path(path), "ProfilerStep#1") is None
 
 
 @pytest.mark.parametrize("static", [True, False])
-def test_the_command_of_the_report_works(tmp_path, static: bool) -> None:
+def test_the_command_of_the_report_works(tmp_path, monkeypatch, static: bool) -> None:
+    monkeypatch.chdir(tmp_path)
     path = generate("five_faults").write(tmp_path / "trace.json")
     result = analyze(str(path))
-    command = viewer_command(result, result.timeline.step)
+    command = viewer_command(for_display(result), result.timeline.step)
     assert command is not None
+    assert str(tmp_path) not in command
     assert command.replace("&&", "&amp;&amp;") in render_html(result, static=static)
     words = shlex.split(command.partition(" && ")[0])
     words[-1] = str(tmp_path / "step.json.gz")
