@@ -275,7 +275,7 @@ class Groups(Struct, frozen=True):
     above: list[Card]  # of the comparison of ranks, each saves more than the first fix of the plan
     plan: list[Card]
     rest: list[Card]  # with a saving, not in the plan
-    noted: list[Card]  # without a saving
+    noted: list[Card]  # without a saving, first those by which the run ends
 
 
 def groups(result: Result) -> Groups:
@@ -287,7 +287,7 @@ def groups(result: Result) -> Groups:
         above=[card for card in others if card.number is not None and card.number < first],
         plan=plan,
         rest=[card for card in others if card.number is not None and card.number >= first],
-        noted=[card for card in others if card.number is None],
+        noted=sorted((card for card in others if card.number is None), key=lambda card: card.finding.impact == "info"),
     )
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.facts import Facts
 from traceopt.assembly import sections, tables
-from traceopt.assembly.companions.sections import companion_sections
+from traceopt.assembly.companions.sections import companion_ending, companion_sections
 from traceopt.assembly.flame_graph import flame_graph
 from traceopt.assembly.module_tree import module_tree
 from traceopt.assembly.shaped_operators import shaped_operators
@@ -48,9 +48,10 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
     run_time = whole_run(facts)
     headline = verdict(facts, quality, breakdown, outcome.priced, larger_than_the_steps(facts, run_time))
     failure = facts.captured.failure
+    ending = failure.sentence if failure is not None else companion_ending(facts)
     return Result(
         tool=Tool("traceopt", __version__),
-        verdict=headline if failure is None else f"{failure.sentence} {headline}",
+        verdict=f"{ending} {headline}" if ending else headline,
         run=Run(
             paths=[file.path for file in files],
             world_size=meta.world_size,

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 import traceopt
 from fixtures.flight_dumps import FAULTY_RANK, dumps, write
+from fixtures.generate import generate
 from traceopt.analyzer.companions.flight_recorder import recording
 from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording
 from traceopt.analyzer.reading.sources import find_sources
@@ -19,6 +20,7 @@ from traceopt.cli import cli
 from traceopt.errors import InputError
 from traceopt.reports.html.page import render_html
 from traceopt.reports.text.markdown import render_markdown
+from traceopt.reports.words.sentences import groups
 from traceopt.result.companions.rank_lists import ranks_text
 from traceopt.result.document import Result
 
@@ -48,6 +50,20 @@ def found(folder: Path) -> list[tuple[str, list[int], list[int | None]]]:
 )
 def test_each_fault_names_the_rank_and_the_line(fault: str, code: str, lines: list[int], tmp_path: Path) -> None:
     assert found(write(tmp_path, dumps(8, fault, steps=12))) == [(code, [FAULTY_RANK], lines)]
+
+
+@pytest.mark.parametrize(("fault", "impact"), [("missing", "high"), ("order", "high"), ("late", "info")])
+def test_a_hang_has_high_impact_without_a_saving(fault: str, impact: str, tmp_path: Path) -> None:
+    (finding,) = traceopt.analyze(str(write(tmp_path, dumps(8, fault, steps=12)))).findings
+    assert (finding.saving, finding.impact) == (None, impact)
+
+
+def test_a_hang_comes_first_beside_a_trace(tmp_path: Path) -> None:
+    generate("slow_loader", steps=2).write(tmp_path / "trace.json")
+    result = traceopt.analyze(str(write(tmp_path, dumps(8, "missing"))))
+    assert result.verdict.startswith("The job hangs: 7 ranks are waiting for rank ")
+    assert result.step.source == "profiler_step"
+    assert groups(result).noted[0].finding.code == "FR001"
 
 
 def test_a_circle_names_all_its_ranks(tmp_path: Path) -> None:

@@ -321,6 +321,14 @@ class TestBesideATrace:
         assert 'id="memory"' in page
         assert 'id="memory-snapshot"' in page
 
+    def test_a_failed_allocation_comes_first(self, tmp_path: Path) -> None:
+        generate("memory_pressure", steps=2).write(tmp_path / "trace.json.gz")
+        training("oom", steps=2).write(tmp_path / "snapshot.pickle")
+        result = traceopt.analyze(str(tmp_path))
+        assert result.verdict.startswith("Out of memory: a request for ")
+        (failed,) = (one for one in result.findings if one.code == "MM008")
+        assert (failed.saving, failed.impact) == (None, "high")
+
     def test_a_trace_without_a_snapshot_says_how_to_record_one(self, tmp_path: Path) -> None:
         generate("memory_pressure").write(tmp_path / "trace.json.gz")
         checks = {one.code: one for one in traceopt.analyze(str(tmp_path)).checks if one.code in CODES}

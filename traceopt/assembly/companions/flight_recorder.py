@@ -43,22 +43,30 @@ def flight_recorder(facts: Facts) -> FlightRecorder | None:
     )
 
 
-def headline(facts: Facts) -> str | None:
-    """The sentence for a run without a trace: what is stuck, most waiting ranks first."""
+def ending(facts: Facts) -> str | None:
+    """The sentence for a job that hangs: who waits for whom, most waiting ranks first. None if none waits."""
     recording = facts.companions.flight_recorder
-    if recording is None:
+    hang = next(iter(recording.hangs), None) if recording is not None else None
+    if recording is None or hang is None:
         return None
-    hang = next(iter(recording.hangs), None)
-    if hang is not None and hang.culprits:
+    if hang.culprits:
         culprits, main = [last.rank for last in hang.culprits], hang.calls[0]
         verb = are(hang.waiting)
         return (
             f"The job hangs: {counted(len(hang.waiting), 'rank')} {verb} waiting for {ranks_text(culprits)}, first in "
             f"{main.operation} of {recording.groups[main.group].label}."
         )
-    if hang is not None:
-        circle = sorted({rank for call in hang.calls for rank in call.awaited})
-        return f"The job hangs: {ranks_text(circle)} wait for each other."
+    circle = sorted({rank for call in hang.calls for rank in call.awaited})
+    return f"The job hangs: {ranks_text(circle)} wait for each other."
+
+
+def headline(facts: Facts) -> str | None:
+    """The sentence for a run without a trace: what is stuck."""
+    recording = facts.companions.flight_recorder
+    if recording is None:
+        return None
+    if recording.hangs:
+        return ending(facts)
     if recording.mismatches:
         group = recording.groups[recording.mismatches[0].group].label
         return f"The ranks of {group} make different calls at collective number {recording.mismatches[0].sequence:,}."

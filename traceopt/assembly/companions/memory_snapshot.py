@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceopt.analyzer.companions.memory_snapshot.failures import Failure
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import Holder, MemorySnapshot
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
@@ -71,6 +72,14 @@ def memory_snapshot(facts: Facts) -> MemorySnapshotSection | None:
     )
 
 
+def ending(facts: Facts) -> str | None:
+    """The sentence for an allocation that failed and that the program did not survive."""
+    snapshot = facts.companions.memory_snapshot
+    if snapshot is None or snapshot.failure is None or snapshot.failure.caught:
+        return None
+    return _failed(snapshot, snapshot.failure)
+
+
 def headline(facts: Facts) -> str | None:
     """The verdict of a snapshot without a trace; None if there is no snapshot."""
     snapshot = facts.companions.memory_snapshot
@@ -78,11 +87,7 @@ def headline(facts: Facts) -> str | None:
         return None
     failure, growth = snapshot.failure, snapshot.growth
     if failure is not None:
-        why = "Fragmentation" if failure.fragmented else "Out of memory"
-        return (
-            f"{why}: a request for {size(failure.requested)} at {snapshot.owner(failure.owner).name} failed while "
-            f"{size(failure.allocated)} was allocated."
-        )
+        return _failed(snapshot, failure)
     if growth is not None and growth.grows and growth.kept:
         first = growth.kept[0]
         return (
@@ -143,4 +148,12 @@ def _curve(snapshot: MemorySnapshot, rows: I8, times: I8) -> SnapshotCurve:
         allocated_bytes=snapshot.curve.allocated[rows].tolist(),
         reserved_bytes=snapshot.curve.reserved[rows].tolist(),
         by_holder=[held.tolist() for held in snapshot.owned_over_time(drawn, rows)],
+    )
+
+
+def _failed(snapshot: MemorySnapshot, failure: Failure) -> str:
+    why = "Fragmentation" if failure.fragmented else "Out of memory"
+    return (
+        f"{why}: a request for {size(failure.requested)} at {snapshot.owner(failure.owner).name} failed while "
+        f"{size(failure.allocated)} was allocated."
     )

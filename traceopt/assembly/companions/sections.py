@@ -31,6 +31,11 @@ def companion_sections(facts: Facts) -> dict[str, Any]:
     return {name: section(facts) for name, section in _SECTIONS.items()}
 
 
+def companion_ending(facts: Facts) -> str | None:
+    """How the run ended, if these files show that it hangs or ran out of memory."""
+    return flight_recorder.ending(facts) or memory_snapshot.ending(facts)
+
+
 def companion_headline(facts: Facts) -> str:
     """What the files say, in one or two sentences."""
     said = (headline(facts) for headline in _HEADLINES)
