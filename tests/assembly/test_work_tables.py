@@ -11,6 +11,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.vocabulary.formulas.flop_formulas import argument_sizes
 from traceopt.assembly import tables
 from traceopt.assembly.module_tree import module_tree
+from traceopt.assembly.sections import breakdown
 from traceopt.assembly.shaped_operators import shaped_operators
 from traceopt.testing.events import op
 from traceopt.testing.machine import Machine
@@ -139,6 +140,17 @@ def test_modules_are_a_tree_with_the_time_of_their_callees() -> None:
     assert {row.backward_us_per_step for row in rows} == {0}
     assert {row.calls_per_step for row in rows} == {1}
     assert all(row.host_us_per_step for row in rows)
+
+
+def test_modules_of_a_cpu_run_have_the_time_of_their_operators(example: GetExample) -> None:
+    facts = example("cpu_only").facts
+    whole = {part.name: part.us_per_step for part in breakdown(facts)}
+    model, *inner = module_tree(facts)
+    assert model.parent == -1
+    assert 0.95 * whole["forward"] <= model.forward_us_per_step <= whole["forward"]
+    assert 0.95 * whole["backward"] <= model.backward_us_per_step <= whole["backward"]
+    own = sum(row.own_us_per_step for row in (model, *inner))
+    assert own == pytest.approx(model.forward_us_per_step + model.backward_us_per_step, rel=1e-6)
 
 
 def test_a_trace_without_modules_has_no_tree() -> None:

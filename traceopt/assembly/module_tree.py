@@ -1,4 +1,4 @@
-"""The nn.Modules of the model as a tree: calls, GPU time of forward and backward, host time of the forward."""
+"""The nn.Modules of the model as a tree: calls, device time of forward and backward, host time of the forward."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy.typing as npt
 from traceopt.analyzer.arrays.grouping import group_rows
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.timeline.call_tree import PYTHON
+from traceopt.analyzer.timeline.call_tree import OP, PYTHON
 from traceopt.analyzer.vocabulary.python_frames import MODULE_FRAME
 from traceopt.result.rounding import rate, us
 from traceopt.result.rows import ModuleRow
@@ -32,18 +32,17 @@ def module_tree(facts: Facts) -> list[ModuleRow]:
     known = here >= 0
     calls = np.bincount(here[known], minlength=count)
     host = np.bincount(here[known], weights=(slices.end[rows] - slices.start[rows])[known], minlength=count)
-    own = _gpu_time(facts, named, node_of, count) if facts.has_gpu else None
-    totals = None if own is None else [_with_callees(part, parent) for part in own]
-    weight = host if totals is None else totals[0] + totals[1]
-    place = _in_order(parent, weight)
+    own = (_gpu_time if facts.has_gpu else _cpu_time)(facts, named, node_of, count)
+    totals = [_with_callees(part, parent) for part in own]
+    place = _in_order(parent, totals[0] + totals[1])
     return [
         ModuleRow(
             name=facts.trace.names[name[node]].removeprefix(MODULE_FRAME),
             parent=place[int(parent[node])] if parent[node] >= 0 else _NONE,
             calls_per_step=rate(calls[node] / steps.count),
-            forward_us_per_step=None if totals is None else us(totals[0][node] / steps.count),
-            backward_us_per_step=None if totals is None else us(totals[1][node] / steps.count),
-            own_us_per_step=None if own is None else us((own[0][node] + own[1][node]) / steps.count),
+            forward_us_per_step=us(totals[0][node] / steps.count),
+            backward_us_per_step=us(totals[1][node] / steps.count),
+            own_us_per_step=us((own[0][node] + own[1][node]) / steps.count),
             host_us_per_step=us(host[node] / steps.count) if facts.frames_recorded_with_times else None,
         )
         for node in place
@@ -81,17 +80,37 @@ def _gpu_time(facts: Facts, named: npt.NDArray[np.bool_], node_of: I8, count: in
     """GPU time of each node without its callees, in the forward and in the backward pass, ns. Work counts for the step
     that launched it.
     """
-    gpu, slices = facts.gpu, facts.slices
-    launch = facts.links.launch_slice[gpu.rows]
-    forward = slices.ancestor(launch, named)
-    backward = np.full(len(launch), _NONE)
-    rest = np.flatnonzero((forward < 0) & (launch >= 0))
-    backward[rest] = slices.ancestor(facts.call_sites.forward_of(launch[rest]), named)
+    gpu = facts.gpu
+    return _by_pass(facts, named, node_of, count, facts.links.launch_slice[gpu.rows], gpu.work.duration)
+
+
+def _cpu_time(facts: Facts, named: npt.NDArray[np.bool_], node_of: I8, count: int) -> tuple[I8, I8]:
+    """The same of a step on the CPU: the time of the operators that no other operator calls."""
+    slices = facts.slices
+    rows = slices.outermost(slices.kind == OP)
+    rows = rows[facts.steps.host_window.contains(slices.start[rows])]
+    return _by_pass(facts, named, node_of, count, rows, slices.end[rows] - slices.start[rows])
+
+
+def _by_pass(
+    facts: Facts,
+    named: npt.NDArray[np.bool_],
+    node_of: I8,
+    count: int,
+    calls: npt.NDArray[np.integer],
+    duration: npt.NDArray[np.integer],
+) -> tuple[I8, I8]:
+    """`calls`: the slice of each piece of work, -1 for none. `duration`: its time, ns."""
+    slices = facts.slices
+    forward = slices.ancestor(calls, named)
+    backward = np.full(len(calls), _NONE)
+    rest = np.flatnonzero((forward < 0) & (calls >= 0))
+    backward[rest] = slices.ancestor(facts.call_sites.forward_of(calls[rest]), named)
     times = []
     for module in (forward, backward):
         node = node_of[module]
         mine = node >= 0
-        time = np.bincount(node[mine], weights=gpu.work.duration[mine], minlength=count)
+        time = np.bincount(node[mine], weights=duration[mine], minlength=count)
         times.append(time.astype(np.int64))
     return times[0], times[1]
 

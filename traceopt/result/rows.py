@@ -229,11 +229,11 @@ class ModuleRow(Struct, frozen=True):
     name: Annotated[str, note('class and number of the module, "Linear_3"')]
     parent: Annotated[int, note("row of the module that calls it; -1: none")]
     calls_per_step: Annotated[float, note("calls", "per step")]
-    forward_us_per_step: Annotated[float | None, note("GPU time per step of its forward; null: no GPU", "us")]
-    backward_us_per_step: Annotated[float | None, note("GPU time per step of its backward; null: no GPU", "us")]
-    own_us_per_step: Annotated[
-        float | None, note("GPU time per step, forward and backward, without the modules that it calls", "us")
+    forward_us_per_step: Annotated[
+        float, note("GPU time per step of its forward; on a CPU, time of its operators", "us")
     ]
+    backward_us_per_step: Annotated[float, note("the same of its backward", "us")]
+    own_us_per_step: Annotated[float, note("the same of forward and backward, without the modules that it calls", "us")]
     host_us_per_step: Annotated[
         float | None, note("host time per step of its forward; null: not recorded with the times", "us")
     ]

@@ -15,6 +15,7 @@ from traceopt.result.rows import RankSteps, StepPart, StepSeries
 
 MOST_PATTERNED = 48  # more columns are drawn as paths, which have no patterns
 ROOM_ABOVE = 1.12  # for the marks of unusual steps
+HIGHEST = 3.0  # times the typical step: higher columns are cut
 LABELS = 12
 PARTS_NAMED = 4
 _STEP_NUMBER = re.compile(r"#(\d+)$")
@@ -35,13 +36,15 @@ class PartColumn(Struct, frozen=True):
 class StepColumn(Struct, frozen=True):
     """A step. `left` and `width` are per cent of the chart.
 
-    `mark` says how an unusual step differs from the typical one, "" for a typical step. `text` describes the step.
+    `mark` says how an unusual step differs from the typical one, "" for a typical step. `cut` is the time of a step that
+    is higher than the chart, else "". `text` describes the step.
     """
 
     left: float
     width: float
     label: str
     mark: str
+    cut: str
     text: str
 
 
@@ -83,21 +86,26 @@ def draw_steps(result: Result) -> StepStrip | None:
         return None
     count = len(series.names)
     totals = [sum(part.us[index] for part in series.parts) for index in range(count)]
-    top_us = max(totals) * ROOM_ABOVE
-    if top_us <= 0:
+    highest_us, typical_us = max(totals), result.step.typical_us
+    if highest_us <= 0:
         return None
+    if typical_us:
+        highest_us = min(highest_us, typical_us * HIGHEST)
+    top_us = highest_us * ROOM_ABOVE
     ordered = sorted(series.parts, key=lambda part: (not part.busy, -sum(part.us)))
-    paths = column_paths([part.us for part in ordered], top_us)
+    # Columns that are too high are cut, so that the others can be seen. Their parts keep their shares.
+    scales = [min(1.0, highest_us / total) if total > 0 else 1.0 for total in totals]
+    drawn = [[us * scale for us, scale in zip(part.us, scales, strict=True)] for part in ordered]
+    paths = column_paths(drawn, top_us)
     parts = [
         PartColumn(
-            part.label, part_style(part.name, part.busy), part.us, [_percent(us, top_us) for us in part.us], path
+            part.label, part_style(part.name, part.busy), part.us, [_percent(us, top_us) for us in heights], path
         )
-        for part, path in zip(ordered, paths, strict=True)
+        for part, heights, path in zip(ordered, drawn, paths, strict=True)
     ]
-    typical_us = result.step.typical_us
     return StepStrip(
         parts=parts,
-        columns=[_column(result, series, index, totals[index]) for index in range(count)],
+        columns=[_column(result, series, index, totals[index], scales[index] < 1) for index in range(count)],
         width=count * COLUMN,
         patterned=count <= MOST_PATTERNED,
         shown=min(max(0, series.shown - series.first), count - 1),
@@ -122,10 +130,14 @@ def caption(result: Result) -> str:
         sentences.append(
             f"▲ marks {quantities.counted(unusual, 'unusual step')}, which {verb} not part of the typical step."
         )
+    if step.typical_us and max(sum(us) for us in zip(*(part.us for part in series.parts), strict=True)) > (
+        HIGHEST * step.typical_us
+    ):
+        sentences.append(f"Columns are cut at {HIGHEST:.0f} times the typical step.")
     return " ".join(sentences)
 
 
-def _column(result: Result, series: StepSeries, index: int, total_us: float) -> StepColumn:
+def _column(result: Result, series: StepSeries, index: int, total_us: float, cut: bool) -> StepColumn:
     name, count = series.names[index], len(series.names)
     number = _STEP_NUMBER.search(name)
     mark = "" if series.first + index in result.step.typical_steps else _difference(total_us, result.step.typical_us)
@@ -137,6 +149,7 @@ def _column(result: Result, series: StepSeries, index: int, total_us: float) -> 
         width=round(100 / count, 3),
         label=number[0] if number else str(series.first + index + 1),
         mark=mark,
+        cut=quantities.ms_of_us(total_us) if cut else "",
         text=f"{name}, {quantities.ms_of_us(total_us)}{unusual}. {named}.{_over_ranks(series, index)}",
     )
 

@@ -34,6 +34,27 @@ def test_unusual_steps_are_marked_and_described() -> None:
     )
 
 
+def test_a_very_long_step_does_not_flatten_the_others() -> None:
+    rich = sample.rich()
+    series, typical_us = rich.step.series, rich.step.typical_us
+    assert series is not None
+    assert typical_us is not None
+    longest = [replace(part, us=[part.us[0] * 100, *part.us[1:]]) for part in series.parts]
+    slow = replace(rich, step=replace(rich.step, series=replace(series, parts=longest)))
+    strip = draw_steps(slow)
+    assert strip is not None
+    tall = [sum(heights) for heights in zip(*(part.heights for part in strip.parts), strict=True)]
+    assert max(tall) < 100
+    assert tall[0] / tall[1] == pytest.approx(3 * typical_us / sum(part.us[1] for part in series.parts), rel=1e-3)
+    shares = [part.heights[0] / tall[0] for part in strip.parts]
+    assert shares == pytest.approx(
+        [us / sum(part.us[0] for part in strip.parts) for us in (part.us[0] for part in strip.parts)], rel=1e-2
+    )
+    assert [bool(column.cut) for column in strip.columns] == [True] + [False] * 11
+    assert caption(slow).endswith("Columns are cut at 3 times the typical step.")
+    assert not any(column.cut for column in draw_steps(rich).columns)
+
+
 def test_many_steps_are_drawn_as_paths() -> None:
     strip = draw_steps(sample.stress())
     assert strip is not None
