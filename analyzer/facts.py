@@ -143,6 +143,11 @@ class Facts(Struct, frozen=True, dict=True):
         return facts
 
     @property
+    def from_nsight(self) -> bool:
+        """Whether the trace is an export of Nsight Systems."""
+        return isinstance(self.trace.meta.header.get("nsight"), dict)
+
+    @property
     def has_step_marks(self) -> bool:
         """Whether the trace marks its steps. If not, the whole recording counts as one step."""
         return self.steps.source != "window"
@@ -629,8 +634,18 @@ class Facts(Struct, frozen=True, dict=True):
         present, sentence = REQUIREMENTS[requirement]
         if present(self):
             return None
-        return self.device.how_to_set() if requirement == "device" else sentence
+        if requirement == "device":
+            return self.device.how_to_set()
+        return _FOR_NSIGHT.get(requirement, sentence) if self.from_nsight else sentence
 
+
+# How to record what an export of Nsight Systems lacks: it has no profiler whose options could be set.
+_FOR_NSIGHT = {
+    "ops": "No operators were recorded; run the steps inside torch.autograd.profiler.emit_nvtx().",
+    "shapes": "Shapes were not recorded; run the steps inside torch.autograd.profiler.emit_nvtx(record_shapes=True).",
+    "stacks": "Exports of Nsight Systems have no Python stacks; record with traceopt run or torch.profiler for those.",
+    "memory": "Exports of Nsight Systems have no memory of PyTorch's allocator; record with traceopt run for that.",
+}
 
 REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
     "gpu": (lambda f: f.has_gpu, "No GPU work was recorded; profile with ProfilerActivity.CUDA."),

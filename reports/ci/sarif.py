@@ -77,9 +77,9 @@ def _rule(finding: Finding) -> Json:
     }
 
 
-def _result(result: Result, finding: Finding, rule_index: int, fingerprint: str) -> Json:
+def _result(document: Result, finding: Finding, rule_index: int, fingerprint: str) -> Json:
     saving = finding.saving
-    saved = f": saves about {step_words.saved(result, saving)} alone" if saving is not None else ""
+    saved = f": saves about {step_words.saved(document, saving)} alone" if saving is not None else ""
     first, *others = repository_places(finding)
     properties: Json = {"confidence": finding.confidence, "effort": finding.effort, "risk": finding.risk}
     if saving is not None:

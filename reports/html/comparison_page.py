@@ -34,6 +34,7 @@ def render_comparison_html(comparison: Comparison) -> str:
             interval=comparison_words.interval(document.step),
             basis=comparison_words.basis(document),
             tiles=_tiles(document),
+            steps_compared=document.step.verdict != "not_measured",
             gates_line=_gates_line(document),
             words=comparison_words,
             TABLE_ROWS=TABLE_ROWS,

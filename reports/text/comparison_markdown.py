@@ -110,7 +110,7 @@ def _sections(comparison: Comparison) -> list[str]:
     ]
     sections = [
         (
-            "Where the time goes (typical step)",
+            "Where the time goes" + (" (typical step)" if comparison.step.verdict != "not_measured" else ""),
             table(["Part", "Base", "Head", "Change", ""], "lrrrl", parts) if parts else "",
         ),
         ("Metrics", table(["Metric", "Base", "Head", "Change", ""], "lrrrl", metrics) if metrics else ""),

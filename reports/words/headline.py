@@ -160,7 +160,8 @@ def _memory_tile(result: Result) -> Tile:
     memory = result.memory
     if memory.peak_allocated_bytes is None:
         if memory.peak_reserved_bytes is None:
-            return Tile("Peak memory", quantities.NOT_RECORDED, None, "record with profile_memory=True")
+            how = "not in Nsight exports" if result.run.recorded.nsight else "record with profile_memory=True"
+            return Tile("Peak memory", quantities.NOT_RECORDED, None, how)
         value, unit = quantities.size_parts(memory.peak_reserved_bytes)
         return Tile("Peak memory", value, f"{unit} reserved", "allocated: not recorded")
     value, unit = quantities.size_parts(memory.peak_allocated_bytes)

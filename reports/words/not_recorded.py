@@ -21,6 +21,9 @@ CPU_COMPOSITION = (
 NO_OPS = "Not recorded: add ProfilerActivity.CPU to the profiler's activities."
 NO_STEP = "Not available: the trace has no complete step. Call prof.step() once per training step."
 _RECORD_STACKS = "Unknown line: record with with_stack=True."
+_NO_STACKS = "Unknown line: exports of Nsight Systems have no Python stacks."
+_NO_MEMORY = "Not recorded: exports of Nsight Systems have no memory of PyTorch's allocator."
+_RECORD_NVTX_SHAPES = "Not recorded: run the steps inside torch.autograd.profiler.emit_nvtx(record_shapes=True)."
 
 
 VIA_GRAPH = {
@@ -51,7 +54,9 @@ def graph_operators(result: Result) -> str | None:
 
 def missing_line(result: Result) -> str | None:
     """How to get source lines. None if stacks were recorded, but the finding has no single line."""
-    return None if result.run.recorded.stacks else _RECORD_STACKS
+    if result.run.recorded.stacks:
+        return None
+    return _NO_STACKS if result.run.recorded.nsight else _RECORD_STACKS
 
 
 def missing_kernels(result: Result) -> str:
@@ -67,13 +72,13 @@ def missing_gemms(result: Result) -> str:
     if on_cpu(result):
         return _NO_GPU_HERE if result.run.recorded.shapes else _RECORD_SHAPES
     if not result.run.recorded.shapes:
-        return _RECORD_SHAPES
+        return _RECORD_NVTX_SHAPES if result.run.recorded.nsight else _RECORD_SHAPES
     return "No matrix multiplication ran in the measured steps."
 
 
 def missing_memory(result: Result) -> str:
     if not result.run.recorded.memory:
-        return _RECORD_MEMORY
+        return _NO_MEMORY if result.run.recorded.nsight else _RECORD_MEMORY
     return "Not available: the step shown has no memory events."
 
 

@@ -8,6 +8,8 @@ from sample import rich
 
 from traceopt.comparison.compare import compare_runs
 from traceopt.comparison.noise import step_change
+from traceopt.reports.html.comparison_page import render_comparison_html
+from traceopt.reports.text.comparison_markdown import render_comparison_markdown
 from traceopt.result.comparison import Comparison
 from traceopt.result.document import Device, Result
 from traceopt.result.rows import Gemm, Kernel, Op
@@ -90,3 +92,16 @@ def test_two_steps_that_vary_give_no_interval() -> None:
     change = step_change([[1_000.0, 9_000.0]], [[2_000.0, 300_000.0]])
     assert change.change_share is not None
     assert change.low_share is change.high_share is change.unseen_share is None
+
+
+def test_recordings_without_step_marks_are_not_compared_per_step() -> None:
+    def recording(calls: float) -> Result:
+        ops = [Op("aten::mm", calls, calls * 2_000.0, 10.0, 0.5, None)]
+        return replace(rich(), step=replace(rich().step, source="window"), ops=ops)
+
+    comparison = compared(recording(10), recording(40))
+    assert comparison.step.reason == "A trace of BASE and of HEAD has no step marks."
+    for text in (render_comparison_html(comparison), render_comparison_markdown(comparison)):
+        assert "Milliseconds per step" not in text
+        assert "typical step)" not in text
+    assert comparison.explanation == ["aten::mm runs 40 instead of 10 times (+60.0 ms)."]

@@ -62,6 +62,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
             torch_version=_torch_version(meta.header),
             gpu_runtime=sections.gpu_runtime(facts),
             recorded=Recorded(
+                nsight=facts.from_nsight,
                 gpu=facts.gpu.busy.total > 0,
                 shapes=facts.lacks("shapes") is None,
                 stacks=facts.lacks("stacks") is None,

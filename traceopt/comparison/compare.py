@@ -55,10 +55,15 @@ def _step(base: Sequence[Result], head: Sequence[Result], in_turn: bool) -> Step
         for result in side:
             if result.quality.verdict == "unusable":
                 return StepChange("not_measured", reason=f"A trace of {name} cannot be judged.")
-            if result.step.source == "window":
-                return StepChange("not_measured", reason=f"A trace of {name} has no step marks.")
+    unmarked = [name for name, side in (("BASE", base), ("HEAD", head)) if any(map(_no_marks, side))]
+    if unmarked:
+        return StepChange("not_measured", reason=f"A trace of {' and of '.join(unmarked)} has no step marks.")
     before, after = ([_typical_steps_us(result) for result in side] for side in (base, head))
     return step_change(before, after, in_turn=in_turn)
+
+
+def _no_marks(result: Result) -> bool:
+    return result.step.source == "window"
 
 
 def _typical_steps_us(result: Result) -> list[float]:

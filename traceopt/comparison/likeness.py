@@ -29,7 +29,7 @@ def differences(base: Result, head: Result) -> list[str]:
 
 def explanation(base: Result, head: Result, ops: Sequence[RowChange], kernels: Sequence[RowChange]) -> list[str]:
     """What runs differently than before: shapes of matmuls, kernels of an operator, numbers of calls."""
-    found = [*_new_shapes(base, head), *_new_kernels(base, head, kernels), *_new_calls(ops)]
+    found = [*_new_shapes(base, head), *_new_kernels(base, head, kernels), *_new_calls(base, head, ops)]
     least_us = NOTABLE_SHARE * max(base.step.typical_us or 0.0, head.step.typical_us or 0.0)
     notable = sorted((pair for pair in found if pair[0] >= least_us), key=lambda pair: -pair[0])
     return [sentence for _, sentence in notable[:EXPLAINED]]
@@ -49,12 +49,13 @@ def _work(base: Result, head: Result) -> tuple[str | None, str | None]:
     return f"{rate_number(before / scale)} {unit}", f"{rate_number(after / scale)} {unit}"
 
 
-def _new_calls(ops: Sequence[RowChange]) -> list[tuple[float, str]]:
+def _new_calls(base: Result, head: Result, ops: Sequence[RowChange]) -> list[tuple[float, str]]:
+    marked = "window" not in (base.step.source, head.step.source)
     found = []
     for row in ops:
         before, after = row.base_calls or 0.0, row.head_calls or 0.0
         if abs(after - before) > SAME_CALLS * max(before, after):
-            calls = f"{count(after)} instead of {count(before)} times per step"
+            calls = f"{count(after)} instead of {count(before)} times{' per step' if marked else ''}"
             found.append((abs(row.change_us), f"{row.name} runs {calls} ({_signed(row.change_us)})."))
     return found
 

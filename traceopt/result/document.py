@@ -95,6 +95,7 @@ class Recorded(Struct, frozen=True):
     shapes: Annotated[bool, note("shapes of operators")]
     stacks: Annotated[bool, note("Python stacks")]
     memory: Annotated[bool, note("allocations")]
+    nsight: Annotated[bool, note("the trace is an export of Nsight Systems")] = False
 
 
 class TraceFile(Struct, frozen=True):

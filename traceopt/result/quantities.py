@@ -141,8 +141,9 @@ def estimate_number(us: float) -> str:
 
 
 def estimate_range(low_us: float, high_us: float) -> str:
-    """ "110–190 ms"."""
-    return f"{estimate_number(low_us)}–{estimate_number(high_us)}{NO_BREAK_SPACE}ms"
+    """ "110–190 ms"; "25 ms" if both ends look the same."""
+    low, high = estimate_number(low_us), estimate_number(high_us)
+    return f"{low if low == high else f'{low}–{high}'}{NO_BREAK_SPACE}ms"
 
 
 def as_precise_as(us: float, reference_us: float) -> str:

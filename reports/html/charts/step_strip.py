@@ -36,8 +36,8 @@ class PartColumn(Struct, frozen=True):
 class StepColumn(Struct, frozen=True):
     """A step. `left` and `width` are per cent of the chart.
 
-    `mark` says how an unusual step differs from the typical one, "" for a typical step. `cut` is the time of a step that
-    is higher than the chart, else "". `text` describes the step.
+    `mark` says how an unusual step differs from the typical one, "" for a typical step. `cut` is the time of a step
+    that is higher than the chart, else "". `text` describes the step.
     """
 
     left: float

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import sqlite3
 from contextlib import suppress
 from itertools import pairwise
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fixtures.generate import GeneratedTrace, generate_ranks
+from fixtures.generate import GeneratedTrace, generate, generate_ranks
 from fixtures.nsight import RATE_NS, Export
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.nsight.ranges import call_name, kernel_name, read_range
@@ -20,6 +21,8 @@ from traceopt.analyzer.reading.sources import TraceSource, find_sources
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.api import analyze
 from traceopt.errors import InputError
+from traceopt.reports.html.page import render_html
+from traceopt.reports.text.markdown import render_markdown
 
 
 def exported(folder: Path, name: str, traces: list[GeneratedTrace]) -> Path:
@@ -304,3 +307,18 @@ def test_ranges_of_emit_nvtx_are_operators() -> None:
 def test_names_are_spelled_as_kineto_spells_them() -> None:
     assert call_name("cudaLaunchKernel_ptsz_v7000") == "cudaLaunchKernel"
     assert kernel_name("void f<(int)128, (bool)1>(int, T2)") == "void f<128, 1>(int, T2)"
+
+
+def test_advice_and_words_fit_an_export_without_steps(folder: Path) -> None:
+    traces = [generate("exposed_copy", steps=1, profiler_steps=False)]
+    result = analyze(str(exported(folder, "window.sqlite", traces)))
+    assert (result.step.source, result.run.recorded.nsight) == ("window", True)
+    assert "DL004" in {finding.code for finding in result.findings}
+    page = re.sub(r"<script.*?</script>|<style.*?</style>", "", render_html(result), flags=re.DOTALL)
+    for words in ("per step", "with_stack=True", "profile_memory=True", "traceopt cut", "traceopt view"):
+        assert words not in page
+    assert "exports of Nsight Systems have no Python stacks" in page
+    comment = render_markdown(result)
+    assert "per step" not in comment
+    reasons = {check.code: check.reason for check in result.checks if check.status == "not_checked"}
+    assert reasons["LB006"].startswith("Exports of Nsight Systems have no Python stacks")

@@ -46,13 +46,11 @@ def test_a_very_long_step_does_not_flatten_the_others() -> None:
     tall = [sum(heights) for heights in zip(*(part.heights for part in strip.parts), strict=True)]
     assert max(tall) < 100
     assert tall[0] / tall[1] == pytest.approx(3 * typical_us / sum(part.us[1] for part in series.parts), rel=1e-3)
-    shares = [part.heights[0] / tall[0] for part in strip.parts]
-    assert shares == pytest.approx(
-        [us / sum(part.us[0] for part in strip.parts) for us in (part.us[0] for part in strip.parts)], rel=1e-2
-    )
+    first_us = sum(part.us[0] for part in strip.parts)
+    for part in strip.parts:
+        assert part.heights[0] / tall[0] == pytest.approx(part.us[0] / first_us, abs=1e-3)
     assert [bool(column.cut) for column in strip.columns] == [True] + [False] * 11
     assert caption(slow).endswith("Columns are cut at 3 times the typical step.")
-    assert not any(column.cut for column in draw_steps(rich).columns)
 
 
 def test_many_steps_are_drawn_as_paths() -> None:
