@@ -69,25 +69,29 @@ class EvidenceLinks:
         return "time" if known else None
 
     def _places(self, card: Card, shown: int) -> dict[str, str]:
-        """Anchors by the time as a sentence gives it, in ms. A part of the step may be one row of the evidence, and the
-        sum of one: that is one place, the row. Of two different times that look the same, neither is known.
+        """Anchors by the time as a sentence gives it, in ms. If a row and the sum of all rows look the same, the other
+        rows are next to nothing, and the table is the place. Other times that look the same have no known place.
         """
         times = [row.us_per_step for row in card.finding.evidence]
         known = [us for us in times if us is not None]
         mine = self.part_of(card)
+        total = f"{card.anchor}-evidence"
         places = [(us, f"{card.anchor}-{number}") for number, us in enumerate(times[:shown], 1) if us is not None]
-        rows = len(places)
-        places += [(sum(known), f"{card.anchor}-evidence")] if len(known) > 1 else []
+        rows = [anchor for _, anchor in places]
+        places.append((sum(known), total if len(known) > 1 else "".join(rows)))
         places += [(mine.us_per_step, f"part-{mine.name}")] if mine is not None else []
-        found: dict[str, list[int]] = {}
-        for at, (us, _) in enumerate(places):
-            found.setdefault(ms_number(us), []).append(at)
-        return {
-            text: places[at[0]][1]
-            for text, at in found.items()
-            if places[at[0]][0] > 0
-            and not any(other < rows or places[other][0] != places[at[0]][0] for other in at[1:])
-        }
+        found: dict[str, list[str]] = {}
+        for us, anchor in places:
+            if us > 0 and anchor and anchor not in found.get(ms_number(us), []):
+                found.setdefault(ms_number(us), []).append(anchor)
+        sure = {}
+        for text, anchors in found.items():
+            of_rows = [anchor for anchor in anchors if anchor in rows]
+            if len(anchors) == 1 or (len(of_rows) == len(rows) == 1):
+                sure[text] = anchors[0]
+            elif total in anchors and len(of_rows) < 2:
+                sure[text] = total
+        return sure
 
 
 def gemm_name(gemm: Gemm) -> str:

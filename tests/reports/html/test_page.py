@@ -111,6 +111,17 @@ def test_times_of_a_sentence_lead_to_their_evidence() -> None:
     assert linked[step] == "time"
 
 
+def test_a_row_that_is_nearly_all_of_the_evidence_leads_to_the_table() -> None:
+    result = sample.rich()
+    rows = [Evidence("most", 59_594.0, 1), Evidence("the rest", 2.7, 1)]
+    why = "It blocks the main thread for 59.6 ms."
+    page = page_of(
+        replace(result, findings=[replace(result.findings[0], why=why, evidence=rows, shares_cause_with=[])])
+    )
+    (target,) = re.findall(r'for <a class="trail" href="#([^"]+)">59.6', page)
+    assert f'<h3 id="{target}">Evidence' in page
+
+
 def test_times_that_could_be_several_are_no_links() -> None:
     result = sample.rich()
     assert result.step.typical_us is not None
@@ -214,7 +225,7 @@ def test_rich_report_tells_everything() -> None:
     ]
     assert order == sorted(order)
     assert page.count('<details class="fix') == 6
-    assert re.search(r'<details class="fix planned" id="DL001" open>', page)
+    assert re.search(r'<details class="fix planned" id="DL001" open data-first>', page)
 
 
 def test_cpu_report_claims_nothing_about_a_gpu() -> None:
