@@ -230,10 +230,12 @@ class ModuleRow(Struct, frozen=True):
     parent: Annotated[int, note("row of the module that calls it; -1: none")]
     calls_per_step: Annotated[float, note("calls", "per step")]
     forward_us_per_step: Annotated[
-        float, note("GPU time per step of its forward; on a CPU, time of its operators", "us")
+        float | None, note("GPU time per step of its forward; on a CPU, time of its operators; null: not known", "us")
     ]
-    backward_us_per_step: Annotated[float, note("the same of its backward", "us")]
-    own_us_per_step: Annotated[float, note("the same of forward and backward, without the modules that it calls", "us")]
+    backward_us_per_step: Annotated[float | None, note("the same of its backward", "us")]
+    own_us_per_step: Annotated[
+        float | None, note("the same of forward and backward, without the modules that it calls", "us")
+    ]
     host_us_per_step: Annotated[
         float | None, note("host time per step of its forward; null: not recorded with the times", "us")
     ]
