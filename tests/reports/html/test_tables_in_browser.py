@@ -144,6 +144,27 @@ def test_charts_stand_two_in_a_row_on_paper(open_report) -> None:
     assert steps["x"] + steps["width"] <= timeline["x"]
 
 
+def test_labels_stay_inside_their_bars_on_paper(open_report) -> None:
+    page = open_report(sample.rich(), static=True)
+    page.set_viewport_size({"width": 690, "height": 1000})
+    page.emulate_media(media="print")
+    beyond = page.evaluate(
+        """() => [...document.querySelectorAll(".bar > span > .tag, .bar .parts > span > .tag")].filter(tag =>
+            tag.getBoundingClientRect().right > tag.parentElement.getBoundingClientRect().right + 1
+        ).map(tag => tag.textContent)"""
+    )
+    assert beyond == []
+    assert page.locator(".bar .tag").first.is_visible()
+
+
+def test_a_fix_above_the_plan_is_open_on_paper(open_report) -> None:
+    rich = sample.rich()
+    page = open_report(replace(rich, combined=None, plan=[]), static=True)
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator(".fix-body:visible").count() == 1
+
+
 def test_modules_of_an_inference_have_no_backward(open_report) -> None:
     rich = sample.rich()
     page = open_report(rich, static=True)
