@@ -44,7 +44,7 @@ from traceopt.analyzer.stalls.start_up import first_fetches, startup_calls
 from traceopt.analyzer.stalls.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
 from traceopt.analyzer.stalls.untraced_python import UntracedPython, find_untraced_python
 from traceopt.analyzer.tables.compilation import Compilation, GraphBreak
-from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.schema import I4, I8
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.autograd import nodes_per_step
 from traceopt.analyzer.timeline.call_sites import CallSites
@@ -589,6 +589,14 @@ class Facts(Struct, frozen=True, dict=True):
     def graph_origins(self) -> GraphOrigins:
         """The work that CUDA graphs replay, and the operators and lines that captured it."""
         return find_graph_origins(self.trace, self.slices, self.links, self.compilation)
+
+    @cached_property
+    def source_slices(self) -> I4:
+        """The call behind each row of `trace.gpu`: the one that captured it into a CUDA graph if that is known, else
+        its launch. A row of Slices; -1: unknown. Shape (len(trace.gpu),).
+        """
+        captured = self.graph_origins.launch_slice
+        return np.where(captured >= 0, captured, self.links.launch_slice)
 
     @cached_property
     def compilation(self) -> Compilation | None:

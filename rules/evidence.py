@@ -12,9 +12,11 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.stalls.python_stretches import PythonStretches
+from traceopt.analyzer.tables.compilation import KernelSource
 from traceopt.analyzer.timeline.call_tree import PYTHON
 from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.result.finding import Evidence, Location
+from traceopt.result.rows import ViaGraph
 
 RECORD_STACKS = "No Python stacks were recorded, so the source line is unknown; record with with_stack=True."
 
@@ -136,8 +138,42 @@ def locations_of(facts: Facts, slice_rows: Sequence[int]) -> list[Location | Non
 
 
 def place_of_work(facts: Facts, row: int) -> Location | None:
-    """The user's line that launched a row of GPU work."""
-    return location_of(facts, int(facts.links.launch_slice[facts.gpu.rows[row]]))
+    """The user's line behind a row of GPU work: for work of a CUDA graph the line that captured it, or that the log of
+    torch.compile names; else the line that launched it.
+    """
+    return places_of_work(facts, np.array([row]))[0]
+
+
+def places_of_work(facts: Facts, rows: npt.NDArray[np.integer]) -> list[Location | None]:
+    """`place_of_work` for many rows at once."""
+    called = locations_of(facts, facts.source_slices[facts.gpu.rows[rows]].tolist())
+    logged = [_compiled_source(facts, row) for row in rows.tolist()]
+    return [
+        (to_location(source.site) if source is not None else None) or place
+        for source, place in zip(logged, called, strict=True)
+    ]
+
+
+def operator_of_work(facts: Facts, row: int) -> tuple[str | None, ViaGraph | None]:
+    """The operator behind a row of GPU work, and how it is known if a CUDA graph launched it."""
+    origins, traced = facts.graph_origins, int(facts.gpu.rows[row])
+    if (op_slice := int(origins.op_slice[traced])) >= 0:
+        return name_of(facts, op_slice), "capture"
+    if (annotation := int(origins.annotation[traced])) >= 0:
+        return origins.annotations[annotation], "annotation"
+    source = _compiled_source(facts, row)
+    if source is not None:
+        return source.operators, "compile_log"
+    op = int(facts.regions.op_of_work[row])
+    return facts.trace.names[op] if op >= 0 else None, "replay" if origins.replayed[traced] else None
+
+
+def _compiled_source(facts: Facts, row: int) -> KernelSource | None:
+    """What the log of torch.compile says about a kernel of a CUDA graph whose capture is unknown."""
+    origins, traced = facts.graph_origins, int(facts.gpu.rows[row])
+    if facts.compilation is None or not origins.compiled[traced] or origins.op_slice[traced] >= 0:
+        return None
+    return facts.compilation.kernels[facts.trace.names[int(facts.gpu.work.name[row])]]
 
 
 def library_around(facts: Facts, row: int, location: Location | None) -> str | None:

@@ -15,10 +15,11 @@ _KINDS = {"kernel": KERNEL, "copy": MEMCPY, "fill": MEMSET}
 
 
 class Capture(Struct, frozen=True):
-    """One capture: the slices of its launches in order, and the kind of work that each adds to the graph (KERNEL,
-    MEMCPY, MEMSET). Shapes (nodes,).
+    """One capture: when it begins (ns), the slices of its launches in order, and the kind of work that each adds to the
+    graph (KERNEL, MEMCPY, MEMSET). Shapes (nodes,).
     """
 
+    start: int
     launches: I8
     kinds: tuple[int, ...]
 
@@ -42,7 +43,8 @@ def find_captures(trace: Trace, slices: Slices, links: LaunchLinks) -> list[Capt
         calls = slices.of(RUNTIME, len(runtime))[rows]
         outer = slices.parent[calls]
         nested = (outer >= 0) & (slices.kind[outer] == RUNTIME)  # a driver call inside its runtime call
-        captures.append(Capture(calls[~nested].astype(np.int64), tuple(kind_of[rows[~nested]].tolist())))
+        start = int(runtime.start[begin])
+        captures.append(Capture(start, calls[~nested].astype(np.int64), tuple(kind_of[rows[~nested]].tolist())))
     return [capture for capture in captures if capture.kinds]
 
 

@@ -32,13 +32,15 @@ class GraphOrigins(Struct, frozen=True):
     """Columns parallel to `trace.gpu`, shape (len(gpu),).
 
     `replayed`: a launch of a graph runs this work. `launch_slice`: the call that captured it, a row of Slices, and
-    `op_slice` the operator around that call; -1: unknown. `annotation`: the text of PyTorch's annotation, a code into
-    `annotations`; -1: none. `compiled`: the log of torch.compile knows the kernel by its name.
+    `op_slice` the operator around that call; -1: unknown. `capture_start`: when its capture began, ns.
+    `annotation`: the text of PyTorch's annotation, a code into `annotations`; -1: none. `compiled`: the log of
+    torch.compile knows the kernel by its name.
     """
 
     replayed: Mask
     launch_slice: I4
     op_slice: I4
+    capture_start: I8
     annotation: I4
     annotations: tuple[str, ...]
     compiled: Mask
@@ -55,15 +57,16 @@ def find_graph_origins(
     graph_call = np.array([op_names.is_graph_launch(name) for name in trace.names] or [False])
     replayed = links.launch >= 0
     replayed[replayed] = graph_call[trace.runtime.name[links.launch[replayed]]]
-    launch_slice = np.full(len(trace.gpu), -1, np.int32)
+    launch_slice, capture_start = np.full(len(trace.gpu), -1, np.int32), np.zeros(len(trace.gpu), np.int64)
     captures = find_captures(trace, slices, links) if replayed.any() else []
     if captures:
-        _join(trace, slices, captures, list(_executions(trace, links, replayed)), launch_slice)
+        for execution, capture in _joined(trace, slices, captures, list(_executions(trace, links, replayed))):
+            launch_slice[execution], capture_start[execution] = capture.launches, capture.start
     annotation, annotations = _annotations(trace, replayed)
     kernels = compilation.kernels if compilation is not None else {}
     compiled = np.array([name in kernels for name in trace.names] or [False])[trace.gpu.name] & replayed
     op_slice = slices.ancestor(launch_slice, slices.kind == OP)
-    return GraphOrigins(replayed, launch_slice, op_slice, annotation, annotations, compiled)
+    return GraphOrigins(replayed, launch_slice, op_slice, capture_start, annotation, annotations, compiled)
 
 
 def _executions(trace: Trace, links: LaunchLinks, replayed: Mask) -> Iterator[I8]:
@@ -79,9 +82,11 @@ def _executions(trace: Trace, links: LaunchLinks, replayed: Mask) -> Iterator[I8
             yield execution
 
 
-def _join(trace: Trace, slices: Slices, captures: list[Capture], executions: list[I8], launch_slice: I4) -> None:
-    """Two graphs, or two captures, with the same kinds of work in the same order cannot be told apart: they get no
-    operators, unless all captures ran the same ones.
+def _joined(
+    trace: Trace, slices: Slices, captures: list[Capture], executions: list[I8]
+) -> Iterator[tuple[I8, Capture]]:
+    """The work of each replay with its capture. Two graphs, or two captures, with the same kinds of work in the same
+    order cannot be told apart: they get no operators, unless all captures ran the same ones.
     """
     by_kinds: defaultdict[tuple[int, ...], list[Capture]] = defaultdict(list)
     for capture in captures:
@@ -93,8 +98,7 @@ def _join(trace: Trace, slices: Slices, captures: list[Capture], executions: lis
         kernels = {tuple(trace.gpu.name[execution].tolist()) for execution in same}
         operators = {_operators(slices, capture) for capture in by_kinds[kinds]}
         if len(kernels) == 1 and len(operators) == 1:
-            for execution in same:
-                launch_slice[execution] = by_kinds[kinds][-1].launches
+            yield from ((execution, by_kinds[kinds][-1]) for execution in same)
 
 
 def _operators(slices: Slices, capture: Capture) -> tuple[int, ...]:

@@ -19,13 +19,13 @@ from traceopt.rules import (
     dispatch_area,
     dispatch_ns,
     each_step,
+    location_of,
     median,
     merge,
     microseconds,
     ms,
     per_step,
     percent,
-    place_of_work,
     priced,
     starved_ns,
     the_step,
@@ -129,7 +129,7 @@ class LaunchBound(Rule):
         out, places = [], []
         for group in facts.gaps_by_operator(cost)[:5]:
             longest = int(group.rows[cost[group.rows].argmax()])
-            place = place_of_work(facts, int(gaps.next_row[longest]))
+            place = location_of(facts, int(facts.links.launch_slice[facts.gpu.rows[gaps.next_row[longest]]]))
             out.append(
                 Evidence(
                     what=f"Waiting for {group.name or 'launches outside any operator'}",

@@ -10,7 +10,7 @@ from traceopt.analyzer.companions.gpu_samples.samples import (
     USER_CLOCKS,
     Gpu,
 )
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, percent, required, threshold
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, median, percent, required, threshold
 
 
 class CappedClocks(Rule):
@@ -65,7 +65,8 @@ class CappedClocks(Rule):
                     Evidence(REASONS[bit], detail=f"{percent(gpu.share_limited(bit))} of the busy samples")
                     for bit in bits
                 ]
-                + _hottest(gpu),
+                + _hottest(gpu)
+                + _power(gpu),
             )
 
     def passed(self, facts: Facts) -> str:
@@ -76,6 +77,14 @@ class CappedClocks(Rule):
 def _hottest(gpu: Gpu) -> list[Evidence]:
     known = [one.celsius for one in gpu.busy if one.celsius is not None]
     return [Evidence("Highest temperature", detail=f"{max(known)} °C")] if known else []
+
+
+def _power(gpu: Gpu) -> list[Evidence]:
+    watts = [one.power_w for one in gpu.busy if one.power_w is not None]
+    if not watts:
+        return []
+    limit = f", limit {gpu.power_limit_w:,.0f} W" if gpu.power_limit_w is not None else ""
+    return [Evidence("Power while busy", detail=f"{median(watts):,.0f} W{limit}")]
 
 
 def _fix(reason: int) -> str:

@@ -8,7 +8,7 @@ from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS
 from traceopt.result.finding import Evidence
 from traceopt.result.quantities import count, percent
-from traceopt.rules.evidence import library_around, place_of_work
+from traceopt.rules.evidence import library_around, operator_of_work, place_of_work
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import priced, shorter
 from traceopt.rules.savings.roofline import at_rate_ns, peak_caveat
@@ -70,10 +70,9 @@ def kernel_evidence(facts: Facts, work: Mask, limit: int = 5) -> list[Evidence]:
     out = []
     for one in facts.work_by_name(work)[:limit]:
         longest = int(one.rows[facts.gpu.in_window[one.rows].argmax()])
-        op = int(facts.regions.op_of_work[longest])
-        name = facts.trace.names[op] if op >= 0 else None
+        name, _ = operator_of_work(facts, longest)
         place = place_of_work(facts, longest)
-        library = library_around(facts, int(facts.links.launch_slice[facts.gpu.rows[longest]]), place)
+        library = library_around(facts, int(facts.source_slices[facts.gpu.rows[longest]]), place)
         out.append(
             Evidence(
                 what=short_name(one.name),

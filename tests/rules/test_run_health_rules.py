@@ -55,6 +55,14 @@ def test_lowered_clocks(tmp_path: Path) -> None:
     assert "temperature (hardware)" in findings[0].why
 
 
+def test_a_low_power_limit_is_evidence(tmp_path: Path) -> None:
+    _, (finding,) = answer(CappedClocks, facts_with(tmp_path, sm_mhz=1000, reasons=0x04, power_w=698.0))
+    assert "Reason in 100% of the busy samples: power limit." in finding.why
+    assert finding.evidence[-1].detail == "698 W, limit 700 W"
+    _, (unknown,) = answer(CappedClocks, facts_with(tmp_path, sm_mhz=1000, reasons=0x04))
+    assert [row.what for row in unknown.evidence] == ["power limit", "Highest temperature"]
+
+
 @pytest.mark.parametrize(
     "healthy",
     [
@@ -72,7 +80,7 @@ def test_samples_alone_are_a_report(tmp_path: Path) -> None:
     facts_with(tmp_path, power_w=612, reasons=0)
     result = analyze(str(tmp_path))
     assert result.gpu_samples is not None
-    said = "GPU 0 (H100), busy in 60 of 60 samples: 1,900 of 2,000 MHz, 612 W, at most 60 °C."
+    said = "GPU 0 (H100), busy in 60 of 60 samples: 1,900 of 2,000 MHz, 612 of 700 W, at most 60 °C."
     assert companion_lines(result) == [said]
     assert said in render_html(result)
 

@@ -93,6 +93,7 @@ class _Tree:
         node[elsewhere] = self._node_of[self._facts.call_sites.forward_of(launch[rows[elsewhere]])]
         everything = int(gpu.duration[rows].sum())
         rows, node = rows[node >= 0], node[node >= 0]
+        node = self._below_captures(rows, node)
         if not len(rows):
             return everything, 0
         first, group = group_rows(node, gpu.name[rows])
@@ -107,6 +108,34 @@ class _Tree:
             if self.parent[index] >= 0:
                 self.gpu[self.parent[index]] += self.gpu[index]
         return everything, int(gpu.duration[rows].sum())
+
+    def _below_captures(self, rows: npt.NDArray[np.intp], node: I8) -> I8:
+        """The nodes for rows of `trace.gpu`, given those of their launches. Work of a CUDA graph whose capture is known
+        gets the path of its call inside the capture, as nodes without host time below the launch of the graph.
+        """
+        slices, origins = self._facts.slices, self._facts.graph_origins
+        captured = np.flatnonzero(origins.launch_slice[rows] >= 0)
+        first, group = group_rows(node[captured], origins.launch_slice[rows[captured]])
+        added: dict[tuple[int, int, int], int] = {}
+        below = []
+        for row, parent in zip(rows[captured[first]].tolist(), node[captured[first]].tolist(), strict=True):
+            path, call = [], int(origins.launch_slice[row])
+            while call >= 0 and slices.start[call] >= origins.capture_start[row] and len(path) < MOST_DEPTH:
+                if slices.kind[call] != RUNTIME:
+                    path.append((int(slices.name[call]), int(slices.kind[call])))
+                call = int(slices.parent[call])
+            last = int(parent)
+            for name, kind in reversed(path):
+                last = added.setdefault((last, name, kind), len(self.parent) + len(added))
+            below.append(last)
+        out = node.copy()
+        out[captured] = np.array(below, np.int64)[group]
+        zeros = np.zeros(len(added), np.int64)
+        parents, names, kinds = np.array(list(added), np.int64).reshape(-1, 3).T
+        self.parent, self.name = np.concatenate((self.parent, parents)), np.concatenate((self.name, names))
+        self.kind, self.gpu = np.concatenate((self.kind, kinds)), np.concatenate((self.gpu, zeros))
+        self.total, self.self_time = np.concatenate((self.total, zeros)), np.concatenate((self.self_time, zeros))
+        return out
 
     def graph(self, step: str, begin: int, end: int, launched: tuple[int, int]) -> FlameGraph:
         everything, here = launched

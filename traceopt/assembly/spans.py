@@ -240,8 +240,10 @@ class _LaneMaker:
     def _work(self, rows: npt.NDArray[np.intp], kinds: npt.NDArray[np.integer]) -> dict[str, I8]:
         facts, work, links = self.facts, self.facts.gpu.work, self.facts.links
         of_trace = facts.gpu.rows[rows]
-        launch, launch_slice = links.launch[of_trace], links.launch_slice[of_trace]
-        op, op_slice, runtime = links.op[of_trace], links.op_slice[of_trace], facts.trace.runtime
+        launch, runtime = links.launch[of_trace], facts.trace.runtime
+        captured = facts.graph_origins.op_slice[of_trace]
+        op_slice = np.where(captured >= 0, captured, links.op_slice[of_trace])
+        op = np.where(op_slice >= 0, facts.slices.row[op_slice] if len(facts.slices) else -1, -1)
         known = launch >= 0
         called = np.where(known, runtime.start[launch] if len(runtime) else 0, 0)
         delay = np.where(known, work.start[rows] - called, -1)
@@ -250,7 +252,7 @@ class _LaneMaker:
             "duration": work.duration[rows],
             "name": work.name[rows],
             "category": np.array([_CATEGORY_CODE[kind] for kind in STREAM_TITLES])[kinds],
-            "place": facts.call_sites.of(launch_slice),
+            "place": facts.call_sites.of(facts.source_slices[of_trace]),
             "detail": self._sizes(rows),
             "operator": np.where(op_slice >= 0, facts.slices.name[op_slice] if len(facts.slices) else -1, -1),
             "operator_detail": self._shapes(op),

@@ -12,17 +12,15 @@ from traceopt.analyzer.arrays.grouping import distinct, longest_of_group, split
 from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.cpu import CpuPeaks
-from traceopt.analyzer.tables.compilation import KernelSource
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP, Slices
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.kernels.kernel_names import KernelClass, classify
 from traceopt.assembly.kernel_rates import KernelRates
 from traceopt.result.document import Cpu, CpuRate
-from traceopt.result.finding import Location
 from traceopt.result.rounding import rate, share, us
-from traceopt.result.rows import CpuOperator, Gemm, Kernel, Op, ViaGraph
-from traceopt.rules.evidence import locations_of, to_location
+from traceopt.result.rows import CpuOperator, Gemm, Kernel, Op
+from traceopt.rules.evidence import locations_of, operator_of_work, places_of_work
 
 MAX_ROWS = 200
 BLOCK_ROWS = 1 << 16
@@ -41,17 +39,14 @@ def kernels(facts: Facts) -> list[Kernel]:
     busy = gpu.busy.total
     shown = np.argsort(-total, kind="stable")[:MAX_ROWS]
     rows = inside[longest[shown]]
-    origins, traced = facts.graph_origins, gpu.rows[rows]
-    captured = origins.launch_slice[traced]
-    places = locations_of(facts, np.where(captured >= 0, captured, facts.links.launch_slice[traced]).tolist())
+    places = places_of_work(facts, rows)
     rates, of_name = KernelRates(facts), split(inside, group, len(codes))
-    places = [_place(facts, row) or place for row, place in zip(rows.tolist(), places, strict=True)]
     out = []
     for index, row, place in zip(shown, rows.tolist(), places, strict=True):
         reached = rates.of(of_name[index])
         name = facts.trace.names[codes[index]]
         kind: KernelClass = classify(name)
-        op, via = _operator(facts, row)
+        op, via = operator_of_work(facts, row)
         out.append(
             Kernel(
                 name=name,
@@ -74,33 +69,6 @@ def kernels(facts: Facts) -> list[Kernel]:
             )
         )
     return out
-
-
-def _place(facts: Facts, row: int) -> Location | None:
-    """The line of a kernel of a CUDA graph that Inductor generated, from its log; None for other work."""
-    source = _source(facts, row)
-    return to_location(source.site) if source is not None else None
-
-
-def _source(facts: Facts, row: int) -> KernelSource | None:
-    origins, traced = facts.graph_origins, int(facts.gpu.rows[row])
-    if facts.compilation is None or not origins.compiled[traced] or origins.op_slice[traced] >= 0:
-        return None
-    return facts.compilation.kernels[facts.trace.names[int(facts.gpu.work.name[row])]]
-
-
-def _operator(facts: Facts, row: int) -> tuple[str | None, ViaGraph | None]:
-    """The operator behind a row of the device's work, and how it is known if a CUDA graph launched it."""
-    origins, traced = facts.graph_origins, int(facts.gpu.rows[row])
-    if (op_slice := int(origins.op_slice[traced])) >= 0:
-        return facts.trace.names[int(facts.slices.name[op_slice])], "capture"
-    if (annotation := int(origins.annotation[traced])) >= 0:
-        return origins.annotations[annotation], "annotation"
-    source = _source(facts, row)
-    if source is not None:
-        return source.operators, "compile_log"
-    op = int(facts.regions.op_of_work[row])
-    return facts.trace.names[op] if op >= 0 else None, "replay" if origins.replayed[traced] else None
 
 
 def _rounded(value: float | None) -> float | None:

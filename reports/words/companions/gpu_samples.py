@@ -20,7 +20,8 @@ def line(gpu: SampledGpu) -> str:
     if gpu.sm_mhz is not None:
         parts.append(f"{gpu.sm_mhz:,.0f} of {gpu.max_sm_mhz:,} MHz" if gpu.max_sm_mhz else f"{gpu.sm_mhz:,.0f} MHz")
     if gpu.power_w is not None:
-        parts.append(f"{gpu.power_w:,.0f} W")
+        limit = f" of {gpu.power_limit_w:,.0f}" if gpu.power_limit_w else ""
+        parts.append(f"{gpu.power_w:,.0f}{limit} W")
     if gpu.celsius is not None:
         parts.append(f"at most {gpu.celsius} °C")
     node = f", node {gpu.node}" if gpu.node is not None else ""

@@ -14,7 +14,11 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.compilation import Compilation, KernelSource
 from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.assembly import tables
+from traceopt.assembly.flame_graph import flame_graph
 from traceopt.assembly.sections import graph_shares
+from traceopt.assembly.spans import span_table
+from traceopt.rules import place_of_work
+from traceopt.rules.savings.precision import kernel_evidence
 
 Events = list[dict[str, Any]]
 FORWARD = (("aten::addmm", "gemm"), ("aten::relu", "relu_kernel"))
@@ -132,3 +136,39 @@ def test_kernels_outside_of_graphs_are_as_before() -> None:
     facts = facts_of(own)
     assert table(facts)["gemm"] == ("aten::mm", None, None)
     assert graph_shares(facts) == (0.0, None)
+
+
+def with_frames(step: int) -> Events:
+    """A replay inside a function of the user, with the times of its frames."""
+    return [*replay(step), event("python_function", "train.py(40): train", 10_000.0 + 1_000 * step + 5, 800)]
+
+
+def test_rules_and_the_timeline_name_the_line_and_operator_of_the_capture() -> None:
+    facts = facts_of(capture(1_000), *(with_frames(step) for step in range(3)))
+    evidence = {row.what: (row.detail, str(row.location)) for row in kernel_evidence(facts, facts.gpu.in_window > 0)}
+    assert evidence == {"gemm": ("aten::addmm", "train.py:20"), "relu_kernel": ("aten::relu", "train.py:20")}
+    assert str(place_of_work(facts, 0)) == "train.py:20"
+    unknown = facts_of(*(with_frames(step) for step in range(3)))
+    assert str(place_of_work(unknown, 0)) == "train.py:40", "without the capture, the line that replays it"
+    table = span_table(facts)
+    assert table is not None
+    assert "aten::addmm" in table.names, "the timeline names the operator, too"
+
+
+def test_the_flame_graph_continues_below_the_launch_of_a_graph() -> None:
+    module = event("python_function", "nn.Module: Linear_0", 1_004, 12, **{"Python id": 2})
+    graph = flame_graph(facts_of([*capture(1_000), module], *(with_frames(step) for step in range(3))))
+    assert graph is not None
+
+    def path(frame: str) -> list[str]:
+        (place,) = (index for index, node in enumerate(graph.nodes) if graph.frames[node.frame] == frame)
+        names = []
+        while place >= 0:
+            names.append(graph.frames[graph.nodes[place].frame])
+            place = graph.nodes[place].parent
+        return names[::-1]
+
+    assert path("gemm") == ["train.py(40): train", "cudaGraphLaunch", "nn.Module: Linear_0", "aten::addmm", "gemm"]
+    assert path("relu_kernel")[1:] == ["cudaGraphLaunch", "aten::relu", "relu_kernel"]
+    launch = next(node for node in graph.nodes if graph.frames[node.frame] == "cudaGraphLaunch")
+    assert (launch.total_us, launch.gpu_us) == (5, 100)

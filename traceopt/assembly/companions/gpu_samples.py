@@ -41,6 +41,7 @@ def _gpu(gpu: Gpu, node: int | None) -> SampledGpu:
         median(clocks) if clocks else None,
         gpu.max_sm_mhz,
         median(watts) if watts else None,
+        gpu.power_limit_w,
         max((one.celsius for one in gpu.samples if one.celsius is not None), default=None),
         len(gpu.shared) if gpu.of_run else None,
     )

@@ -20,6 +20,7 @@ class SampledGpu(Struct, frozen=True):
     sm_mhz: Annotated[float | None, note("median clock while busy, MHz; null: not known")]
     max_sm_mhz: Annotated[int | None, note("highest clock, MHz; null: not known")]
     power_w: Annotated[float | None, note("median power while busy, W; null: not known")]
+    power_limit_w: Annotated[float | None, note("power limit, W; null: not known")]
     celsius: Annotated[int | None, note("highest temperature, degrees Celsius; null: not known")]
     shared_samples: Annotated[int | None, note("samples with another process; null: own processes are not known")]
 
