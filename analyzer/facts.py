@@ -39,7 +39,7 @@ from traceopt.analyzer.stalls.host_flow import CpuOperators, HostFlow
 from traceopt.analyzer.stalls.idle import Gaps, Idle, attribute, find_gaps, slow_calls
 from traceopt.analyzer.stalls.profiler_cost import find_profiler_cost
 from traceopt.analyzer.stalls.python_stretches import PythonStretches, python_stretches
-from traceopt.analyzer.stalls.rl_phases import RlPhase, find_rl_phases
+from traceopt.analyzer.stalls.rl_phases import PhaseMarks, RlPhase, find_phase_marks, find_rl_phases
 from traceopt.analyzer.stalls.start_up import first_fetches, startup_calls
 from traceopt.analyzer.stalls.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
 from traceopt.analyzer.stalls.untraced_python import UntracedPython, find_untraced_python
@@ -354,11 +354,16 @@ class Facts(Struct, frozen=True, dict=True):
         return find_serving(self.trace, self.recorded_steps.host_start, self.recorded_steps.duration)
 
     @cached_property
+    def phase_marks(self) -> PhaseMarks:
+        """When annotations or frames mark a phase of reinforcement learning in this process, on any thread."""
+        return find_phase_marks(self.regions)
+
+    @cached_property
     def rl_phases(self) -> list[RlPhase]:
         """Phases of a reinforcement-learning step (rollout, reward, weight sync, train) and the idle GPU in each; empty
         for other steps.
         """
-        return find_rl_phases(self.regions, self.steps, self.gpu, has_gpu=self.has_gpu)
+        return find_rl_phases(self.phase_marks, self.steps, self.gpu, has_gpu=self.has_gpu)
 
     @cached_property
     def serving_engine(self) -> Engine | None:

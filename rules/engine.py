@@ -153,6 +153,8 @@ def _ask_run(rule: RunRule, run: RunFacts) -> _Answer:
     if (lack := rule.lacks_ranks(run)) is not None:
         several = len(run.ranks) > 1 or any((rank.world_size or 1) > 1 for rank in run.ranks)
         return ("not_checked", lack, []) if several else ("not_applicable", "The run has one rank.", [])
+    if (why := rule.applies_run(run)) is not None:
+        return "not_applicable", why, []
     found = sorted(map(_sound, rule.check_run(run)), key=_value_order)
     return ("found", found[0].finding.why, found) if found else ("passed", rule.passed_run(run), [])
 

@@ -18,6 +18,7 @@ from traceopt.analyzer.recordings import runs
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.recordings.runs import Run
 from traceopt.analyzer.work.throughput import Workload
+from traceopt.assembly.sections import phases_of_run
 from traceopt.config import checked_devices
 from traceopt.errors import ConfigError, InputError, TraceoptError, one_line
 from traceopt.result.document import Result
@@ -116,7 +117,8 @@ def analyze(
     if progress is not None and len(tasks) > 1:
         progress(f"comparing {len(merged.summaries)} ranks")
     facts = RunFacts(merged.summaries)
-    result = _with_steps_of_ranks(result, facts)
+    phases = phases_of_run(facts, result.step.typical_us) or result.rl_phases
+    result = replace(_with_steps_of_ranks(result, facts), rl_phases=phases)
     if len(tasks) > 1 or not tasks[0].recording.source.named:
         missing = missing_ranks((rank.world_size for rank in facts.ranks), (rank.rank for rank in facts.ranks))
         warnings += [missing] if missing is not None else []

@@ -11,6 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.ranks.rank_phases import RankPhases, find_rank_phases
 from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.cpu_phases import MODEL_WORK, PHASE_NAMES
@@ -62,11 +63,12 @@ class RankSummary(Struct, frozen=True):
     sampled: bool  # the file holds only a sample of the events
     trains: bool
     free_cores: bool
+    phases: RankPhases | None = None  # of reinforcement learning
 
 
 def summarize(facts: Facts) -> RankSummary:
     """The summary of all recorded steps of a rank, so that they can be compared step by step."""
-    typical_ns, facts = facts.step_ns, facts.of_every_step
+    typical_ns, phases, facts = facts.step_ns, find_rank_phases(facts), facts.of_every_step
     meta, steps = facts.trace.meta, facts.steps
     compute = facts.gpu.compute if facts.has_gpu else facts.cpu_phases.model_work
     parts = {COMPUTE: steps.within(compute), **_waits(facts)}
@@ -86,6 +88,7 @@ def summarize(facts: Facts) -> RankSummary:
         sampled=facts.quality.sampled_share is not None,
         trains=facts.trains,
         free_cores=facts.has_gpu or _fits_the_cores(facts),
+        phases=phases,
     )
 
 

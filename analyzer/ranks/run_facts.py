@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.ranks.rank_summary import COMPUTE, RankSummary
+from traceopt.analyzer.ranks.run_phases import RunPhase, find_run_phases
 from traceopt.analyzer.tables.schema import I8
 
 F8 = npt.NDArray[np.float64]
@@ -215,6 +216,11 @@ class RunFacts(Struct, frozen=True, dict=True):
         """Extra profiler cost per step on one rank, compared to the others: without it they would wait less."""
         cost = self._in_common_steps([one.profiler_ns for one in self.ranks])
         return max(0.0, float(np.median(cost[:, rank] - np.median(np.delete(cost, rank, axis=1), axis=1))))
+
+    @cached_property
+    def phases(self) -> list[RunPhase]:
+        """Phases of reinforcement learning whose processes have different tasks; empty for other runs."""
+        return find_run_phases([rank.phases for rank in self.ranks], [rank.trains for rank in self.ranks])
 
     @cached_property
     def straggler(self) -> Straggler | None:

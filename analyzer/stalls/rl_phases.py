@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, union
+from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.arrays.intervals import Intervals, intersect, merge, union
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, PYTHON
 from traceopt.analyzer.timeline.gpu_work import GpuWork
@@ -18,9 +19,18 @@ from traceopt.analyzer.vocabulary.rl_phases import PHASES, PhaseName, phase_of_a
 MAX_SLICES = 100_000  # of all phases; a name that occurs more often is not one of a phase
 
 
+class PhaseMarks(Struct, frozen=True):
+    """When the marks of each phase cover a thread of this process, without phases inside them on that thread, ns.
+    `longest`: the longest mark of each, a row of slices.
+    """
+
+    areas: dict[PhaseName, Intervals]
+    longest: dict[PhaseName, int]
+
+
 class RlPhase(Struct, frozen=True):
-    """A phase: the time between its marks on the training thread, without phases inside it. Times are of all measured
-    steps, ns; `idle_ns` is None where no GPU work was recorded. `slice`: its longest mark, a row of slices.
+    """A phase: the time of its marks in the measured steps, ns. `idle_ns` is None where no GPU work was recorded.
+    `slice`: its longest mark, a row of slices.
     """
 
     name: PhaseName
@@ -30,28 +40,44 @@ class RlPhase(Struct, frozen=True):
     slice: int
 
 
-def find_rl_phases(regions: Regions, steps: Steps, gpu: GpuWork, *, has_gpu: bool) -> list[RlPhase]:
-    """The phases in the order of a step; none if this is no reinforcement learning. Its steps have a rollout
-    and something that only follows one: rewards, experience or a weight sync.
-    """
+def find_phase_marks(regions: Regions) -> PhaseMarks:
+    """The marks of all phases in the order of a step, whether or not this is reinforcement learning."""
     slices = regions.slices
     phase = np.full(len(slices), -1)
     for index, name in enumerate(PHASES):
         phase[regions.named(lambda text, name=name: phase_of_annotation(text) == name, ANNOTATION)] = index  # type: ignore[misc]
         phase[regions.named(lambda text, name=name: phase_of_frame(text) == name, PYTHON)] = index  # type: ignore[misc]
-    rows = np.flatnonzero((phase >= 0) & (slices.thread == steps.thread) & (slices.end > slices.start))
-    found = {PHASES[index] for index in np.unique(phase[rows]).tolist()}
-    if "rollout" not in found or not found & {"reward", "experience", "weight sync"} or len(rows) > MAX_SLICES:
-        return []
-    own = _own_time(slices.start[rows], slices.end[rows], phase[rows].tolist())
-    made = []
-    for index, name in enumerate(PHASES):
+    rows = np.flatnonzero((phase >= 0) & (slices.end > slices.start))
+    if len(rows) > MAX_SLICES:
+        return PhaseMarks({}, {})
+    pieces: dict[int, list[Intervals]] = {}
+    for thread in distinct_values(slices.thread[rows]):
+        mine = rows[slices.thread[rows] == thread]
+        for index, area in _own_time(slices.start[mine], slices.end[mine], phase[mine].tolist()).items():
+            pieces.setdefault(index, []).append(area)
+    areas, longest = {}, {}
+    for index in sorted(pieces):
         mine = rows[phase[rows] == index]
-        area = intersect(own.get(index, EMPTY), steps.window)
+        areas[PHASES[index]] = merge(*pieces[index])
+        longest[PHASES[index]] = int(mine[(slices.end[mine] - slices.start[mine]).argmax()])
+    return PhaseMarks(areas, longest)
+
+
+def is_rl(phases: Collection[str]) -> bool:
+    """Whether steps with these phases are reinforcement learning: a rollout, and something that only follows one."""
+    return "rollout" in phases and not {"reward", "experience", "weight sync"}.isdisjoint(phases)
+
+
+def find_rl_phases(marks: PhaseMarks, steps: Steps, gpu: GpuWork, *, has_gpu: bool) -> list[RlPhase]:
+    """The phases in the order of a step; none if this is no reinforcement learning."""
+    if not is_rl(marks.areas):
+        return []
+    made = []
+    for name, marked in marks.areas.items():
+        area = intersect(marked, steps.window)
         if area.total:
             idle = intersect(gpu.idle, area).total if has_gpu else None
-            longest = int(mine[(slices.end[mine] - slices.start[mine]).argmax()])
-            made.append(RlPhase(name, area, area.total, idle, longest))
+            made.append(RlPhase(name, area, area.total, idle, marks.longest[name]))
     return made
 
 

@@ -184,7 +184,11 @@ def rl_phases(result: Result) -> str | None:
     texts = []
     for phase in result.rl_phases:
         idle = phase.idle_us_per_step
-        waiting = f" (GPU idle for {quantities.percent(idle / phase.us_per_step)} of it)" if idle is not None else ""
+        waiting = ""
+        if idle is not None and phase.gpus is not None:
+            waiting = f" ({phase.gpus * idle / phase.us_per_step:.1f} of {phase.gpus} GPUs idle)"
+        elif idle is not None:
+            waiting = f" (GPU idle for {quantities.percent(idle / phase.us_per_step)} of it)"
         texts.append(f"{phase.name} {quantities.percent(phase.share)} of the step{waiting}")
     return f"Phases: {', '.join(texts)}"
 

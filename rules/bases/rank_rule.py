@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -36,6 +37,10 @@ class RunRule(Rule):
             return "The ranks' traces have no collective in common; record the same steps on every rank."
         return None
 
+    def applies_run(self, run: RunFacts) -> str | None:  # noqa: ARG002
+        """Why the rule does not apply to the run, or None."""
+        return None
+
     def check_run(self, run: RunFacts) -> Findings:
         """Yields what is worth changing in the run."""
         raise NotImplementedError
@@ -61,7 +66,7 @@ def ranks_saving(run: RunFacts, low_ns: float, est_ns: float, high_ns: float, ba
 def rank_name(run: RunFacts, index: int) -> str:
     """ "rank 3", or the file's name if the rank is unknown."""
     rank = run.ranks[index]
-    return f"rank {rank.rank}" if rank.rank is not None else rank.path
+    return f"rank {rank.rank}" if rank.rank is not None else PurePath(rank.path).name
 
 
 def on_rank(one: Priced, run: RunFacts, index: int) -> Priced:

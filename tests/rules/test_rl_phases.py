@@ -60,6 +60,16 @@ def test_steps_without_a_rollout_have_no_phases() -> None:
     assert check.status == "not_applicable"
 
 
+def test_a_phase_on_another_thread_counts() -> None:
+    machine = training()
+    with machine.annotate("old_log_prob", tid=2):
+        machine.idle(1)
+    step = machine.events[-1] | {"ts": 10_000.0, "dur": 2_000.0}
+    machine.events[-1] = step
+    phases = {phase.name: phase.total_ns / 5e3 for phase in facts_of(machine).rl_phases}
+    assert phases["experience"] == pytest.approx(400, rel=0.02)
+
+
 def test_a_train_annotation_beside_a_generator_is_no_rl() -> None:
     machine = Machine(A100)
     for _ in range(5):
@@ -81,6 +91,91 @@ def test_the_document_and_the_reports_have_the_phases(tmp_path: Path) -> None:
     plain = result_of(training(rollout="forward"), tmp_path)
     assert sentences.rl_phases(plain) is None
     assert 'id="phases"' not in render_html(plain)
+
+
+def worker(task: str, *, steps: int = 6, idle_us: float = 6_000, delay_us: float = 0) -> Machine:
+    """A process that has one task of each step, 6 ms, and then waits for the others."""
+    machine = Machine(A100, with_stack=1)
+    machine.idle(delay_us)
+    for _ in range(steps):
+        with machine.step():
+            with machine.python(f"{task}.py(20): main"), machine.annotate(task):
+                machine.launch(6_000)
+                machine.synchronize()
+                if task == "train":
+                    machine.work(5, "Optimizer.step#Adam.step")
+            machine.work(idle_us, "aten::item")
+    return machine
+
+
+def run_of(folder: Path, *, ranked: bool = True, **workers: Machine) -> Result:
+    """The result of a folder with one trace for each process, which began at the same time."""
+    folder.mkdir()
+    for rank, (name, machine) in enumerate(workers.items()):
+        machine.metadata["baseTimeNanoseconds"] = 1_700_000_000_000_000_000
+        if ranked:
+            machine.metadata["distributedInfo"] = {"rank": rank, "world_size": len(workers), "backend": "nccl"}
+        (folder / f"{name}.json").write_bytes(machine.to_bytes())
+    return traceopt.analyze(str(folder), debug=True)
+
+
+def test_tasks_of_several_processes_are_the_phases_of_the_run(tmp_path: Path) -> None:
+    """Planted: rollout and training alternate. Fixed: both work all the time."""
+    planted = run_of(tmp_path / "a", trainer=worker("train"), roller=worker("rollout", delay_us=6_000))
+    rows = {row.name: row for row in planted.rl_phases}
+    assert {name: row.processes for name, row in rows.items()} == {"rollout": ["rank 1"], "train": ["rank 0"]}
+    assert [row.share for row in rows.values()] == pytest.approx([0.5, 0.5], abs=0.06)
+    assert rows["train"].gpus == 2
+    assert (rows["train"].idle_us_per_step or 0) / rows["train"].us_per_step == pytest.approx(0.5, abs=0.05)
+    (finding,) = [one for one in planted.findings if one.code == "PH002"]
+    assert "on average 1.0 of 2 GPUs are idle in it" in finding.why
+    assert "Idle for most of it: rank " in finding.why
+    assert {"train.py:20", "rollout.py:20"} == {str(row.location) for row in finding.evidence}
+    said = sentences.rl_phases(planted) or ""
+    assert "of 2 GPUs idle)" in said
+    assert '<th scope="col">Processes</th>' in render_html(planted)
+
+    fixed = run_of(tmp_path / "b", trainer=worker("train", idle_us=10), roller=worker("rollout", idle_us=10))
+    assert [row.name for row in fixed.rl_phases] == ["rollout", "train"]
+    (check,) = [one for one in fixed.checks if one.code == "PH002"]
+    assert check.status == "passed"
+
+
+def test_the_steps_of_a_serving_engine_are_a_rollout_without_marks(tmp_path: Path) -> None:
+    engine = Machine(A100)
+    engine.idle(6_000)
+    for _ in range(6):
+        for _ in range(60):
+            with engine.annotate("execute_context_0(0)_generation_8(8)"):
+                engine.launch(90)
+                engine.synchronize()
+        engine.idle(6_000)
+    result = run_of(tmp_path / "a", ranked=False, trainer=worker("train"), engine=engine)
+    rows = {row.name: row for row in result.rl_phases}
+    assert {name: row.processes for name, row in rows.items()} == {
+        "rollout": ["engine.json"],
+        "train": ["trainer.json"],
+    }
+    assert rows["rollout"].share == pytest.approx(0.55, abs=0.08), "without the pauses between rollouts"
+    assert "PH002" in [one.code for one in result.findings]
+
+
+def test_processes_with_the_same_phases_are_no_tasks(tmp_path: Path) -> None:
+    result = run_of(tmp_path / "a", one=training(), two=training())
+    assert result.rl_phases[0].gpus is None
+    (check,) = [one for one in result.checks if one.code == "PH002"]
+    assert check.status == "not_applicable"
+
+
+def test_a_generator_beside_training_without_a_rollout_is_no_rl(tmp_path: Path) -> None:
+    result = run_of(tmp_path / "a", one=worker("train"), two=worker("learn"))
+    assert result.rl_phases == []
+
+
+def test_recordings_of_other_times_are_not_joined(tmp_path: Path) -> None:
+    late = worker("rollout", delay_us=80_000)
+    late.events = [event | {"ts": event["ts"] + 400_000} for event in late.events]
+    assert run_of(tmp_path / "a", trainer=worker("train"), roller=late).rl_phases == []
 
 
 def result_of(machine: Machine, folder: Path) -> Result:

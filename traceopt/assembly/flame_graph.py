@@ -119,7 +119,8 @@ class _Tree:
         added: dict[tuple[int, int, int], int] = {}
         below = []
         for row, parent in zip(rows[captured[first]].tolist(), node[captured[first]].tolist(), strict=True):
-            path, call = [], int(origins.launch_slice[row])
+            path: list[tuple[int, int]] = []
+            call = int(origins.launch_slice[row])
             while call >= 0 and slices.start[call] >= origins.capture_start[row] and len(path) < MOST_DEPTH:
                 if slices.kind[call] != RUNTIME:
                     path.append((int(slices.name[call]), int(slices.kind[call])))
@@ -128,7 +129,7 @@ class _Tree:
             for name, kind in reversed(path):
                 last = added.setdefault((last, name, kind), len(self.parent) + len(added))
             below.append(last)
-        out = node.copy()
+        out: I8 = node.copy()
         out[captured] = np.array(below, np.int64)[group]
         zeros = np.zeros(len(added), np.int64)
         parents, names, kinds = np.array(list(added), np.int64).reshape(-1, 3).T

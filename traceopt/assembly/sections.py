@@ -7,6 +7,7 @@ from typing import Literal
 from traceopt.analyzer.arrays.intervals import intersect, merge
 from traceopt.analyzer.arrays.percentiles import median, percentiles
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
@@ -32,7 +33,8 @@ from traceopt.result.document import (
 )
 from traceopt.result.rounding import rate, share, us
 from traceopt.result.rows import BreakdownPart, Collective, Copy, IdleCause, MemoryPart, MemoryPoint
-from traceopt.rules.evidence import location_of
+from traceopt.rules.bases.rank_rule import rank_name
+from traceopt.rules.evidence import location_of, to_location
 
 
 def device(facts: Facts) -> Device:
@@ -319,6 +321,20 @@ def rl_phases(facts: Facts) -> list[RlPhaseRow]:
         )
         for phase in facts.rl_phases
     ]
+
+
+def phases_of_run(run: RunFacts, step_us: float | None) -> list[RlPhaseRow]:
+    """The phases of processes with different tasks, in terms of a step of this length; empty for other runs."""
+    if step_us is None:
+        return []
+    rows = []
+    for phase in run.phases:
+        phase_us = phase.share * step_us
+        idle_us = None if phase.idle_gpus is None else us(1e3 * phase_us * phase.idle_gpus / phase.gpus)
+        names = [rank_name(run, index) for index in phase.ranks]
+        place = to_location(phase.place)
+        rows.append(RlPhaseRow(phase.name, us(1e3 * phase_us), share(phase.share), idle_us, place, phase.gpus, names))
+    return rows
 
 
 def memory(facts: Facts) -> Memory:

@@ -324,7 +324,7 @@ class Serving(Struct, frozen=True):
 
 
 class RlPhaseRow(Struct, frozen=True):
-    """A phase of a reinforcement-learning step: the time between its marks on the training thread."""
+    """A phase of a reinforcement-learning step: the time between its marks, in one process or in any of several."""
 
     name: Annotated[
         Literal["rollout", "reward", "experience", "weight sync", "train"],
@@ -334,6 +334,12 @@ class RlPhaseRow(Struct, frozen=True):
     share: Annotated[float, note("the same as a part of the step", "share")]
     idle_us_per_step: Annotated[float | None, note("of it, the GPU is idle; null: no GPU work was recorded", "us")]
     location: Annotated[Location | None, note("place in the user's code; null: no stacks were recorded")]
+    gpus: Annotated[
+        int | None, note("GPUs of processes with different tasks, over which idle time is averaged; null: one process")
+    ] = None
+    processes: Annotated[
+        list[str], note("processes that run the phase; empty: one process, or all the same phases")
+    ] = []
 
 
 class Memory(Struct, frozen=True):
