@@ -9,8 +9,8 @@ MOST_RANKS = 8
 
 
 class IdleProcesses(RunRule):
-    """Measures how many GPUs are idle in each phase of a reinforcement-learning run whose processes have different tasks,
-    such as rollout and training.
+    """Measures how many GPUs are idle in each phase of a reinforcement-learning run whose processes have different
+    tasks, such as rollout and training.
 
     Why it costs: if the phases alternate, the GPUs of the rollout wait for the training, and the GPUs of the training
     wait for the rollout.
