@@ -21,7 +21,7 @@ READ = (
     "import sys; from traceopt.analyzer.reading.nsight_files import read_nsight; "
     "from traceopt.analyzer.reading.sources import find_sources; "
     "s, = find_sources(sys.argv[1:]).sources; "
-    "t = read_nsight(s.place, s.label, s.process, rank_hint=None, world_size_hint=None); "
+    "t = read_nsight(s, s.process, rank_hint=None, world_size_hint=None); "
     "print(f'{len(t.gpu):,} of the GPU, {len(t.runtime):,} calls, {len(t.ops):,} operators')"
 )
 _TABLES = {"CUPTI_ACTIVITY_KIND_KERNEL": 5, "CUPTI_ACTIVITY_KIND_RUNTIME": 4, "NVTX_EVENTS": None}

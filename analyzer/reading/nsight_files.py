@@ -8,6 +8,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import IO, Protocol
 
 from traceopt.analyzer.nsight.database import MAGIC, opened
 from traceopt.analyzer.nsight.nsight_reader import read_process
@@ -30,48 +31,62 @@ def is_database(start: bytes) -> bool:
     return start.startswith(MAGIC)
 
 
-def nsight_processes(path: str, label: str) -> list[NsightProcess]:
+class StoredFile(Protocol):
+    """A file, a member of a zip archive, or an object at a URL. `local_path`: None unless it is a file."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def local_path(self) -> str | None: ...
+    def open(self) -> IO[bytes]:
+        """The stored bytes. Raises InputError if they cannot be read."""
+
+
+def nsight_processes(file: StoredFile) -> list[NsightProcess]:
     """The processes of an export of Nsight Systems; none for another database. Raises InputError if it is damaged."""
-    with _plain(path, label) as plain, opened(plain, label) as database:
+    with _plain(file) as (path, _), opened(path, file.label) as database:
         return find_processes(database) if is_nsight(database) else []
 
 
 def read_nsight(
-    path: str, label: str, process: NsightProcess, *, rank_hint: int | None, world_size_hint: int | None
+    file: StoredFile, process: NsightProcess, *, rank_hint: int | None, world_size_hint: int | None
 ) -> Trace:
     """The trace of one process. Raises InputError if the file is damaged, or has no events."""
-    with _plain(path, label) as plain, opened(plain, label) as database:
+    with _plain(file) as (path, digest), opened(path, file.label) as database:
         return read_process(
             database,
             process,
-            path=label,
+            path=file.label,
             rank=rank_hint,
             world_size=world_size_hint,
-            byte_count=os.path.getsize(plain),
-            sha256=_digest(path),
+            byte_count=os.path.getsize(path),
+            sha256=digest or _digest(path),
         )
 
 
 @contextmanager
-def _plain(path: str, label: str) -> Iterator[str]:
-    """A path to the uncompressed database: its own, or a temporary file that is deleted afterwards."""
+def _plain(file: StoredFile) -> Iterator[tuple[str, str | None]]:
+    """A path to the uncompressed database: its own, or a temporary file that is deleted afterwards, with the SHA-256 of
+    the stored bytes.
+    """
     try:
-        with open(path, "rb") as stream:
-            if stream.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
-                check_size(os.path.getsize(path), most_text_bytes())
-                yield path
-                return
-            stream.seek(0)
+        with file.open() as stream:
+            if file.local_path is not None:
+                if stream.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
+                    check_size(os.path.getsize(file.local_path), most_text_bytes())
+                    yield file.local_path, None
+                    return
+                stream.seek(0)
             blocks = TextBlocks(stream, most_bytes=most_text_bytes())
             with tempfile.NamedTemporaryFile(prefix="traceopt-", suffix=".sqlite") as unpacked:
                 for block in blocks:
                     unpacked.write(block)
                 unpacked.flush()
                 if blocks.damage:
-                    raise InputError(f"{label}: {blocks.damage}")
-                yield unpacked.name
+                    raise InputError(f"{file.label}: {blocks.damage}")
+                yield unpacked.name, blocks.digest.hexdigest()
     except TooLargeError as error:
-        raise InputError(f"{label}: {error}") from None
+        raise InputError(f"{file.label}: {error}") from None
 
 
 def _digest(path: str) -> str:

@@ -76,6 +76,11 @@ class TraceSource(Struct, frozen=True):
     def folder(self) -> str:
         return self.place.rpartition("/")[0] if is_remote(self.place) else os.path.dirname(self.place)
 
+    @property
+    def local_path(self) -> str | None:
+        """Its path, if it is a file of its own."""
+        return None if self.member is not None or is_remote(self.place) else self.place
+
     def open(self) -> IO[bytes]:
         """The raw bytes, gzipped or not. Raises InputError if they cannot be read."""
         try:
@@ -181,7 +186,7 @@ class _SourceSearch:
         start = _start_of(path)
         if not start:
             raise InputError(f"{path} is empty; record the trace again")
-        if is_database(start) and self._database(path, named=True):
+        if is_database(start) and self._database(str(path), path.stat().st_size, named=True):
             return
         if not start.startswith(_ZIP):
             self._add(str(path), path.stat().st_size, named=True, kind=kind_of(start))
@@ -256,18 +261,19 @@ class _SourceSearch:
     def _database_in_folder(self, path: Path) -> bool:
         """Whether it is an export of Nsight Systems; other databases are none of ours."""
         try:
-            return path.is_file() and is_database(_start_of(path)) and self._database(path)
+            return path.is_file() and is_database(_start_of(path)) and self._database(str(path), path.stat().st_size)
         except (InputError, *_UNREADABLE) as error:
             self.skipped.append(one_line(str(error)))
             return False
 
-    def _database(self, path: Path, *, named: bool = False) -> bool:
+    def _database(self, place: str, size_bytes: int, member: str | None = None, *, named: bool = False) -> bool:
         """Adds a source for each process of an export of Nsight Systems; False for another database."""
-        source = _source(str(path), None, named, path.stat().st_size)
-        if os.path.realpath(path) in self._seen:
+        source, identity = _source(place, member, named, size_bytes), _identity(place, member)
+        if identity in self._seen:
             return True
-        processes = nsight_processes(source.place, source.label)
-        self._seen.add(os.path.realpath(path))
+        processes = nsight_processes(source)
+        if processes:
+            self._seen.add(identity)
         for process in processes:
             own = source
             if process.count > 1:
@@ -287,14 +293,19 @@ class _SourceSearch:
         candidates = [
             file
             for file in listing.files
-            if _TRACE_NAME.search(file.url) and not any(part.startswith(".") for part in file.url.split("/")[top:])
+            if (_TRACE_NAME.search(file.url) or _DATABASE_NAME.search(file.url))
+            and not any(part.startswith(".") for part in file.url.split("/")[top:])
         ]
         found = [self._remote_file(file) for file in candidates]
         if not any(found):
             raise InputError(f"no trace files in {without_secrets(url)}; {self._why('*.json or *.json.gz')}")
 
     def _remote_file(self, file: RemoteFile, *, named: bool = False) -> bool:
-        """Adds a file based on its name: looking into each of a thousand remote files would take too long."""
+        """Adds a file based on its name: looking into each of a thousand remote files would take too long. Only
+        databases are opened.
+        """
+        if _DATABASE_NAME.search(file.url):
+            return self._remote_database(file, named)
         if not file.url.lower().endswith(".zip"):
             self._add(file.url, file.size_bytes, named=named)
             return True
@@ -306,8 +317,18 @@ class _SourceSearch:
             self.skipped.append(f"{_label(file.url)}: {_reason(error)}")
             return False
 
+    def _remote_database(self, file: RemoteFile, named: bool) -> bool:
+        try:
+            start = head_of(file.url, START_BYTES)
+            return is_database(start) and self._database(file.url, file.size_bytes, named=named)
+        except (InputError, *_UNREADABLE) as error:
+            if named:
+                raise InputError(f"cannot read {_label(file.url)}: {_reason(error)}") from error
+            self.skipped.append(one_line(f"{_label(file.url)}: {_reason(error)}"))
+            return False
+
     def _archive(self, place: str) -> bool:
-        """Whether a member may be a trace. Members are read in place and never extracted."""
+        """Whether a member may be a trace. Members are read in place; only a database goes into a temporary file."""
         found = False
         with _opened_archive(place) as archive:
             names = set(archive.namelist())
@@ -322,10 +343,19 @@ class _SourceSearch:
                 except _UNREADABLE as error:
                     self.skipped.append(f"{_label(place, name)}: {_reason(error)}")
                     continue
-                if _may_be_trace(start):
+                if is_database(start):
+                    found |= self._database_in_archive(place, name, archive.getinfo(name).file_size)
+                elif _may_be_trace(start):
                     self._add(place, archive.getinfo(name).file_size, name)
                     found = True
         return found
+
+    def _database_in_archive(self, place: str, member: str, size_bytes: int) -> bool:
+        try:
+            return self._database(place, size_bytes, member)
+        except InputError as error:
+            self.skipped.append(str(error))
+            return False
 
     def _add(
         self,
@@ -336,7 +366,7 @@ class _SourceSearch:
         named: bool = False,
         kind: KindName | None = None,
     ) -> None:
-        identity = f"{place if is_remote(place) else os.path.realpath(place)}\0{member or ''}"
+        identity = _identity(place, member)
         if identity not in self._seen:
             self._seen.add(identity)
             source = _source(place, member, named, size_bytes)
@@ -347,6 +377,11 @@ class _SourceSearch:
 
     def _skip_unreadable(self, error: OSError) -> None:
         self.skipped.append(f"{_label(os.fsdecode(error.filename))}: {_reason(error)}")
+
+
+def _identity(place: str, member: str | None) -> str:
+    """The same for two paths to the same file."""
+    return f"{place if is_remote(place) else os.path.realpath(place)}\0{member or ''}"
 
 
 def _opened_archive(place: str) -> zipfile.ZipFile:

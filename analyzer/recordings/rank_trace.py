@@ -49,7 +49,7 @@ def read_recording(recording: RankRecording, warnings: list[str], count_bytes: C
 def _read(source: TraceSource, count_bytes: CountBytes | None) -> Trace:
     if source.process is not None:
         hints = {"rank_hint": source.rank_hint, "world_size_hint": source.world_size_hint}
-        trace = read_nsight(source.place, source.label, source.process, **hints)
+        trace = read_nsight(source, source.process, **hints)
         if count_bytes is not None:
             count_bytes(source.size_bytes)
         return trace

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import sqlite3
+import zipfile
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from fixtures.generate import GeneratedTrace, generate, generate_ranks
 from fixtures.nsight import RATE_NS, Export
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.nsight.database import MAGIC
 from traceopt.analyzer.nsight.ranges import call_name, kernel_name, read_range
 from traceopt.analyzer.reading.nsight_files import read_nsight
 from traceopt.analyzer.reading.sources import TraceSource, find_sources
@@ -46,13 +48,7 @@ def two_ranks(folder: Path) -> Path:
 
 def read(source: TraceSource) -> Trace:
     assert source.process is not None
-    return read_nsight(
-        source.place,
-        source.label,
-        source.process,
-        rank_hint=source.rank_hint,
-        world_size_hint=source.world_size_hint,
-    )
+    return read_nsight(source, source.process, rank_hint=source.rank_hint, world_size_hint=source.world_size_hint)
 
 
 def read_one(path: Path) -> Trace:
@@ -101,6 +97,35 @@ def test_tables_hold_what_the_trace_holds(planted: Path) -> None:
     assert len(trace.runtime) == sum(e["cat"] in ("cuda_runtime", "cuda_driver") for e in events)
     assert trace.meta.device_properties()[0]["name"] == "NVIDIA A100-SXM4-40GB"
     assert trace.meta.header["nsight"]["schema"] == "3.25.0"
+
+
+def test_archives_and_urls_are_read(two_ranks: Path, tmp_path: Path) -> None:
+    archive = tmp_path / "exports.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.write(two_ranks, "run/two.sqlite")
+        packed.writestr("run/history.db", MAGIC + bytes(5_000))
+    found = find_sources([archive])
+    assert [source.label.rpartition("exports.zip/")[2] for source in found.sources] == [
+        "run/two.sqlite/process0",
+        "run/two.sqlite/process1",
+    ]
+    assert len(found.skipped) == 1
+    assert "history.db" in found.skipped[0]
+    plain = [read(source) for source in find_sources([two_ranks]).sources]
+    assert [len(read(source).gpu) for source in found.sources] == [len(trace.gpu) for trace in plain]
+    assert analyze(str(archive)).run.ranks == [0, 1]
+
+    fsspec = pytest.importorskip("fsspec")
+    files = fsspec.filesystem("memory")
+    files.pipe_file("/nsight/two.sqlite", two_ranks.read_bytes())
+    files.pipe_file("/nsight/other.db", b"no database")
+    try:
+        for url in ("memory://nsight", "memory://nsight/two.sqlite"):
+            assert [len(read(source).gpu) for source in find_sources([url]).sources] == [len(t.gpu) for t in plain]
+        with pytest.raises(InputError, match=r"other\.db"):
+            find_sources(["memory://nsight/other.db"])
+    finally:
+        files.rm("/nsight", recursive=True)
 
 
 def test_folders_and_gzip_are_searched(planted: Path, tmp_path: Path) -> None:
