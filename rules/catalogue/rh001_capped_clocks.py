@@ -14,8 +14,8 @@ from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, median
 
 
 class CappedClocks(Rule):
-    """Measures the clock of the GPU, and the reason why it is not higher. `traceopt run` samples both with NVML once a
-    second. Only samples in which the GPU is busy count.
+    """Measures the clock of the GPU, and the reason why it is not higher. `traceopt run` samples both with NVML or AMD
+    SMI once a second. Only samples in which the GPU is busy count.
 
     Why it costs: kernels that compute take longer in proportion to the clock. In a job with several GPUs, the slowest
     one sets the pace.
@@ -28,9 +28,9 @@ class CappedClocks(Rule):
 
     When it is wrong: a large GPU in full use reaches its power limit by design, so this limit counts only if the clock
     is far below its maximum. Clocks are locked on purpose in benchmarks and by profilers of hardware counters. This
-    rule is built from NVIDIA's documentation of NVML.
+    rule is built from the documentation of NVML and AMD SMI. AMD GPUs before MI300 report no reasons.
 
-    Sources: NVIDIA, NVML API reference, "NvmlClocksEventReasons".
+    Sources: NVIDIA, NVML API reference, "NvmlClocksEventReasons"; AMD SMI documentation, "GPU violations".
     """
 
     code = "RH001"
@@ -59,7 +59,7 @@ class CappedClocks(Rule):
                     f"GPU {gpu.index} ({gpu.name}) runs at {percent(clock)} of its highest clock. Reason in "
                     f"{percent(gpu.share_limited(main))} of the busy samples: {REASONS[main]}."
                 ),
-                fix=Fix(_fix(main)),
+                fix=Fix(_fix(main, gpu.vendor)),
                 saving=None,
                 evidence=[
                     Evidence(REASONS[bit], detail=f"{percent(gpu.share_limited(bit))} of the busy samples")
@@ -87,11 +87,13 @@ def _power(gpu: Gpu) -> list[Evidence]:
     return [Evidence("Power while busy", detail=f"{median(watts):,.0f} W{limit}")]
 
 
-def _fix(reason: int) -> str:
+def _fix(reason: int, vendor: str) -> str:
+    amd = vendor == "AMD"
     if reason in (DRIVER_THERMAL, HARDWARE_THERMAL):
         return "Check the cooling of this GPU: fans, air flow, neighbors."
     if reason == USER_CLOCKS:
         return "Reset the clocks with nvidia-smi --reset-gpu-clocks and --reset-applications-clocks."
     if reason == POWER_LIMIT:
-        return "Compare the power limits of the GPUs (nvidia-smi -q -d POWER)."
+        command = "amd-smi metric --power --violation" if amd else "nvidia-smi -q -d POWER"
+        return f"Compare the power limits of the GPUs ({command})."
     return "Check the power supply and the cooling of the server (nvidia-smi -q -d PERFORMANCE)."

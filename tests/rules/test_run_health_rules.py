@@ -63,6 +63,16 @@ def test_a_low_power_limit_is_evidence(tmp_path: Path) -> None:
     assert [row.what for row in unknown.evidence] == ["power limit", "Highest temperature"]
 
 
+def test_a_gpu_of_amd_gets_the_command_of_amd(tmp_path: Path) -> None:
+    facts = facts_with(tmp_path, sm_mhz=1000, reasons=0x04)
+    assert "nvidia-smi" in answer(CappedClocks, facts)[1][0].fix.text
+    file = tmp_path / "host.gpu_samples.jsonl"
+    file.write_text(file.read_text().replace('"host":', '"source": "amdsmi", "host":', 1))
+    known = samples.read([TraceSource(str(file), None, file.name)], [])
+    amd = Facts(facts.trace, companions=replace(Companions(), gpu_samples=known))
+    assert "amd-smi" in answer(CappedClocks, amd)[1][0].fix.text
+
+
 @pytest.mark.parametrize(
     "healthy",
     [

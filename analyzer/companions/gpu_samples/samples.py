@@ -52,7 +52,7 @@ class Sample(Struct, frozen=True):
 
 
 class Gpu(Struct, frozen=True):
-    """All samples of a GPU, in order of time."""
+    """All samples of a GPU, in order of time. `vendor`: "NVIDIA" or "AMD"."""
 
     host: str
     index: int
@@ -60,6 +60,7 @@ class Gpu(Struct, frozen=True):
     max_sm_mhz: int | None
     power_limit_w: float | None
     samples: tuple[Sample, ...]
+    vendor: str = "NVIDIA"
 
     @property
     def busy(self) -> list[Sample]:
@@ -145,6 +146,7 @@ def _gpus(head: Mapping[str, Any], samples: Mapping[int, list[Sample]]) -> Itera
             whole(row.get("max_sm_mhz"), MOST_MHZ) or None,
             amount(row.get("power_limit_w"), 1e6),
             tuple(taken),
+            "AMD" if head.get("source") == "amdsmi" else "NVIDIA",
         )
 
 
