@@ -38,6 +38,13 @@ class DeviceMemory(Struct, frozen=True):
         known, first = np.unique(step[inside], return_index=True)
         return np.minimum.reduceat(self.allocated[inside], first) if len(known) else np.empty(0, np.int64)
 
+    def peak_by_step(self, steps: Steps) -> I8:
+        """The highest allocated bytes in each step; -1 for a step without samples. Shape (steps,)."""
+        step = steps.host_step_of(self.time)
+        peak = np.full(steps.count, -1)
+        np.maximum.at(peak, step[step >= 0], self.allocated[step >= 0])
+        return peak
+
     def curve(self, start: int, end: int, points: int = 500) -> tuple[I8, I8, I8]:
         """Samples in [start, end), reduced to the minimum and maximum of each of points/2 buckets.
 

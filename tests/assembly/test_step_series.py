@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
+
+from fixtures.generate import generate
+from traceopt.assembly.step_series import step_series
+from traceopt.testing import facts_of
 
 if TYPE_CHECKING:
     from conftest import GetExample
@@ -30,3 +35,16 @@ def test_the_mean_of_the_typical_steps_is_the_breakdown(example: GetExample) -> 
         mean = sum(part.us[index] for index in result.step.typical_steps) / len(result.step.typical_steps)
         (shown,) = [row for row in result.breakdown if row.name == part.name]
         assert mean == pytest.approx(shown.us_per_step, abs=0.01)
+
+
+def test_memory_that_each_step_keeps_shows_in_the_series() -> None:
+    """Planted: each step keeps 100 MB. Fixed: none does."""
+    growth = {}
+    for leak_bytes in (0, 100_000_000):
+        series = step_series(facts_of(generate("healthy", steps=5, layers=1, leak_bytes=leak_bytes).to_bytes()))
+        assert series is not None
+        peaks = [peak for peak in series.peak_memory_bytes if peak is not None]
+        assert len(peaks) == 5
+        growth[leak_bytes] = [after - before for before, after in pairwise(peaks)]
+    assert growth[0] == [0] * 4
+    assert growth[100_000_000] == pytest.approx([100_000_000] * 4, rel=0.01)

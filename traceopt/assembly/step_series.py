@@ -27,7 +27,15 @@ def step_series(facts: Facts) -> StepSeries | None:
         for name, label, busy, spent in _parts(facts.of_every_step)
         if spent[chosen].any()
     ]
-    return StepSeries(first, shown, steps.names[chosen], parts)
+    return StepSeries(first, shown, steps.names[chosen], parts, peak_memory_bytes=_peak_memory(facts)[chosen])
+
+
+def _peak_memory(facts: Facts) -> list[int | None]:
+    """Bytes in each recorded step. Empty on a CPU-only run, whose totals start with the recording."""
+    if facts.memory is None or not facts.has_gpu:
+        return []
+    peaks = facts.memory.peak_by_step(facts.recorded_steps)
+    return [peak if peak >= 0 else None for peak in peaks.tolist()]
 
 
 def _parts(facts: Facts) -> list[tuple[str, str, bool, I8]]:

@@ -66,6 +66,10 @@ class StepSeries(Struct, frozen=True):
     ranks: Annotated[
         list[RankSteps], note("the same steps on the first ranks that recorded them; empty for a single rank")
     ] = field(default_factory=list)
+    peak_memory_bytes: Annotated[
+        list[int | None],
+        note("peak of the device memory in tensors; null: none in this step; empty: memory was not recorded", "bytes"),
+    ] = field(default_factory=list)
 
 
 class IdleCause(Struct, frozen=True):

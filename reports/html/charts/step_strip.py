@@ -18,6 +18,7 @@ ROOM_ABOVE = 1.12  # for the marks of unusual steps
 HIGHEST = 3.0  # times the typical step: higher columns are cut
 LABELS = 12
 PARTS_NAMED = 4
+LEAST_CHANGE = 1 << 20  # bytes of memory from step to step that are worth a word
 _STEP_NUMBER = re.compile(r"#(\d+)$")
 
 
@@ -144,14 +145,28 @@ def _column(result: Result, series: StepSeries, index: int, total_us: float, cut
     longest = sorted(series.parts, key=lambda part: -part.us[index])[:PARTS_NAMED]
     named = "; ".join(_part_text(part, index) for part in longest if part.us[index] > 0)
     unusual = f", {mark}" if mark else ""
+    beside = _memory(series, index) + _over_ranks(series, index)
     return StepColumn(
         left=round(index / count * 100, 3),
         width=round(100 / count, 3),
         label=number[0] if number else str(series.first + index + 1),
         mark=mark,
         cut=quantities.ms_of_us(total_us) if cut else "",
-        text=f"{name}, {quantities.ms_of_us(total_us)}{unusual}. {named}.{_over_ranks(series, index)}",
+        text=f"{name}, {quantities.ms_of_us(total_us)}{unusual}. {named}.{beside}",
     )
+
+
+def _memory(series: StepSeries, index: int) -> str:
+    """ " Peak memory 31.2 GiB, 0.4 GiB more than in the step before."; "" if it was not recorded."""
+    peaks = series.peak_memory_bytes
+    peak = peaks[index] if peaks else None
+    if peak is None:
+        return ""
+    before = peaks[index - 1] if index else None
+    if before is None or abs(peak - before) < LEAST_CHANGE:
+        return f" Peak memory {quantities.size(peak)}."
+    change = f"{quantities.size(abs(peak - before))} {'more' if peak > before else 'less'}"
+    return f" Peak memory {quantities.size(peak)}, {change} than in the step before."
 
 
 def _rank_strips(series: StepSeries) -> list[RankStrip]:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 import traceopt
+from fixtures.generate import generate
+from fixtures.memory_snapshots import training
 from traceopt.analyzer.companions.restricted_pickle import load
 from traceopt.analyzer.reading.sources import find_sources
 from traceopt.cli import cli
@@ -21,6 +24,7 @@ from traceopt.reports.html.page import render_html
 from traceopt.reports.text.markdown import render_markdown
 from traceopt.result.document import Result
 
+COMPILE_LOGS = Path(__file__).parents[3] / "fixtures" / "compile_logs"
 SNAPSHOT = pickle.dumps({"segments": [], "device_traces": [[]], "allocator_settings": {}}, protocol=4)
 
 
@@ -53,6 +57,26 @@ def test_each_rank_gets_its_own_file(tmp_path: Path) -> None:
     (run,) = traceopt.find_runs(str(tmp_path))
     of_rank = [[Path(file.source.place).name for file in one.companions] for one in run.recordings]
     assert of_rank == [["whole.pickle"], ["rank1.pickle"]]
+
+
+def test_a_folder_with_every_source_is_one_report(tmp_path: Path) -> None:
+    """A trace, a memory snapshot with a leak, a compile log with graph breaks, and samples of a hot GPU."""
+    generate("memory_pressure").write(tmp_path / "trace.json.gz")
+    leak = training("history")
+    leak.write(tmp_path / "snapshot.pickle")
+    shutil.copy(COMPILE_LOGS / "breaks.log.gz", tmp_path / "rank_0.log.gz")
+    head = {"traceopt_gpu_samples": 1, "host": "host", "gpus": [{"index": 0, "name": "A100", "max_sm_mhz": 1410}]}
+    one = {"index": 0, "sm_mhz": 700, "reasons": 0x40, "use_percent": 99, "processes": [[7, 1, True], [9, 1, False]]}
+    lines = [head, *({"s": second, "gpus": [one]} for second in range(30))]
+    (tmp_path / "host.gpu_samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (run,) = traceopt.find_runs(str(tmp_path))
+    assert len(run.recordings) == 1
+    result = traceopt.analyze(str(tmp_path), debug=True)
+    assert result.step.source == "profiler_step"
+    assert None not in (result.memory_snapshot, result.torch_compile, result.gpu_samples)
+    assert {"MM002", "MM009", "RH001", "RH002"} <= {finding.code for finding in result.findings}
+    page = render_html(result)
+    assert all(f'id="{section}"' in page for section in ("memory", "memory-snapshot", "compile", "gpu-samples"))
 
 
 def test_files_stay_with_the_run_in_the_nearest_folder(tmp_path: Path) -> None:

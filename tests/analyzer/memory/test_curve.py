@@ -100,3 +100,4 @@ def test_the_lowest_of_each_step() -> None:
     facts = Facts(read([*marks, kernel("gemm", 110, 50, 1), *samples]))
     assert facts.memory is not None
     assert facts.memory.lowest_by_step(facts.steps).tolist() == [30, 70]
+    assert facts.memory.peak_by_step(facts.steps).tolist() == [50, -1, 90]

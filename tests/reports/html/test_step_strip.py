@@ -75,6 +75,21 @@ def test_several_ranks_have_a_row_each() -> None:
     assert text.endswith(" Over the ranks: 411.0 ms (rank 0) to 431.0 ms (rank 2).")
 
 
+def test_the_memory_of_each_step_stands_beside_its_time() -> None:
+    rich = sample.rich()
+    assert rich.step.series is not None
+    peaks: list[int | None] = [10 << 30, 12 << 30, None, 12 << 30, *[(12 << 30) + 1] * 8]
+    series = replace(rich.step.series, ranks=[], peak_memory_bytes=peaks)
+    strip = draw_steps(replace(rich, step=replace(rich.step, series=series)))
+    assert strip is not None
+    texts = [column.text.replace("\u00a0", " ") for column in strip.columns]
+    assert texts[0].endswith(". Peak memory 10.0 GiB.")
+    assert texts[1].endswith(" Peak memory 12.0 GiB, 2.0 GiB more than in the step before.")
+    assert "memory" not in texts[2]
+    assert texts[3].endswith(" Peak memory 12.0 GiB.")
+    assert texts[4].endswith(" Peak memory 12.0 GiB."), "a byte more is not worth a word"
+
+
 def test_one_step_has_no_strip() -> None:
     rich = sample.rich()
     assert draw_steps(replace(rich, step=replace(rich.step, series=None))) is None
