@@ -80,7 +80,7 @@ from traceopt.analyzer.work.attention import (
 from traceopt.analyzer.work.casts import Casts, find_casts
 from traceopt.analyzer.work.convolutions import Convolutions
 from traceopt.analyzer.work.copies import CopyCalls, find_copies
-from traceopt.analyzer.work.cpu_attention import CpuAttention, find_cpu_attention
+from traceopt.analyzer.work.cpu_attention import CpuAttention, find_cpu_attention, find_cpu_math_attention
 from traceopt.analyzer.work.cpu_work import CpuWork
 from traceopt.analyzer.work.flops import Flops
 from traceopt.analyzer.work.gemm_calls import GemmCalls
@@ -454,6 +454,11 @@ class Facts(Struct, frozen=True, dict=True):
     def cpu_attention(self) -> CpuAttention:
         """Attention of a CPU-only run that runs as separate operators."""
         return find_cpu_attention(self.regions, self.steps.window)
+
+    @cached_property
+    def cpu_math_attention(self) -> CpuAttention:
+        """Calls of scaled_dot_product_attention in a CPU-only run that fell back to its math backend."""
+        return find_cpu_math_attention(self.regions, self.steps.window)
 
     @cached_property
     def cpu_work(self) -> CpuWork:

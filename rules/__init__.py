@@ -64,6 +64,7 @@ from traceopt.rules.evidence import (
 )
 from traceopt.rules.registry import TRACE_QUALITY
 from traceopt.rules.rule import Findings, Rule, required, threshold
+from traceopt.rules.savings.fused_attention import fused_attention
 from traceopt.rules.savings.precision import kernel_evidence
 from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.pricing import (
@@ -211,6 +212,7 @@ __all__ += [
     "Priced",
     "dispatch_area",
     "dispatch_ns",
+    "fused_attention",
     "host_bounds",
     "launched_ns",
     "mean_step_ns",

@@ -5,39 +5,72 @@ from __future__ import annotations
 import re
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.intervals import Intervals, intersect, union
-from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, union
+from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.timeline.regions import Regions
+from traceopt.analyzer.work.attention import MATH_SDPA
 
 _SOFTMAX = re.compile(r"^aten::(?:_softmax|_safe_softmax|_softmax_backward_data)$")
 _BATCHED = re.compile(r"^aten::(?:bmm|baddbmm_?)$")
 _OTHER_PRODUCT = re.compile(r"^aten::(?:mm|addmm|_addmm_activation|mkldnn_linear|convolution|convolution_backward)$")
-_FUSED = re.compile(r"^aten::_?scaled_dot_product_")  # uses products internally, which the user cannot change
+_OPERATOR = re.compile(r"^aten::_?scaled_dot_product_")  # uses products internally, which the user cannot change
 
 
 class CpuAttention(Struct, frozen=True):
-    """`softmax` are slices, one for each occurrence of the pattern, forward or backward; `area` covers the occurrences
-    including their products.
+    """`calls` are slices, one for each softmax or call of the operator; `area` covers them and their products, forward
+    and backward.
     """
 
-    softmax: I8
+    calls: I8
     area: Intervals
     products: Intervals
 
 
 def find_cpu_attention(regions: Regions, window: Intervals) -> CpuAttention:
-    """Finds each softmax whose nearest products before and after it on its thread are batched."""
+    """Attention that the script writes itself: each softmax whose nearest products before and after it on its thread
+    are batched.
+    """
+    found = _find_runs(regions, window)
+    own = ~found.of_operator
+    return _attention(regions, window, found.softmax[own], found.start[own], found.end[own])
+
+
+def find_cpu_math_attention(regions: Regions, window: Intervals) -> CpuAttention:
+    """Calls of scaled_dot_product_attention that fell back to its math backend, with their backward."""
     slices = regions.slices
-    softmax, batched, other, fused = (
+    math = regions.named(lambda name: name == MATH_SDPA, OP)
+    calls = np.flatnonzero(math & window.contains(slices.start) & window.contains(slices.end - 1)).astype(np.int64)
+    if not len(calls):
+        return CpuAttention(calls, EMPTY, EMPTY)
+    found = _find_runs(regions, window)
+    start = np.append(slices.start[calls], found.start[found.of_operator])
+    end = np.append(slices.end[calls], found.end[found.of_operator])
+    return _attention(regions, window, calls, start, end)
+
+
+class _Runs(Struct, frozen=True):
+    """Softmaxes between batched products, outside of the operator, with the start and end of each run in ns.
+    `of_operator`: they are the backward of what the operator did.
+    """
+
+    softmax: I8
+    start: I8
+    end: I8
+    of_operator: Mask
+
+
+def _find_runs(regions: Regions, window: Intervals) -> _Runs:
+    slices = regions.slices
+    softmax, batched, other, operator = (
         regions.named(lambda name, pattern=pattern: pattern.match(name) is not None, OP)  # type: ignore[misc]
-        for pattern in (_SOFTMAX, _BATCHED, _OTHER_PRODUCT, _FUSED)
+        for pattern in (_SOFTMAX, _BATCHED, _OTHER_PRODUCT, _OPERATOR)
     )
     inside = window.contains(slices.start) & window.contains(slices.end - 1)
-    rows = np.flatnonzero((softmax | batched | other) & inside & (slices.nearest(fused) < 0))
+    by_operator = slices.nearest(operator) >= 0
+    rows = np.flatnonzero((softmax | batched | other) & inside & ~by_operator)
     found, starts, ends = [], [], []
     for at in np.flatnonzero(softmax[rows]).tolist():  # a few per layer
         first, last = _run(rows, batched, at, -1), _run(rows, batched, at, +1)
@@ -45,12 +78,29 @@ def find_cpu_attention(regions: Regions, window: Intervals) -> CpuAttention:
             found.append(int(rows[at]))
             starts.append(int(slices.start[rows[first]]))
             ends.append(int(slices.end[rows[last]]))
-    area = intersect(union(np.array(starts, np.int64), np.array(ends, np.int64)), window)
-    products = union(slices.start[rows[batched[rows]]], slices.end[rows[batched[rows]]])
-    return CpuAttention(np.array(found, np.int64), area, intersect(products, area))
+    softmaxes = np.array(found, np.int64)
+    of_operator = _in_backward_of(regions, softmaxes, by_operator)
+    return _Runs(softmaxes, np.array(starts, np.int64), np.array(ends, np.int64), of_operator)
 
 
-def _run(rows: I8, batched: npt.NDArray[np.bool_], at: int, direction: int) -> int:
+def _attention(regions: Regions, window: Intervals, calls: I8, start: I8, end: I8) -> CpuAttention:
+    slices = regions.slices
+    area = intersect(union(start, end), window)
+    products = regions.named(lambda name: _BATCHED.match(name) is not None, OP)
+    return CpuAttention(calls, area, intersect(union(slices.start[products], slices.end[products]), area))
+
+
+def _in_backward_of(regions: Regions, rows: I8, forward: Mask) -> Mask:
+    """Whether each slice ran in the backward of the forward work: autograd's sequence numbers are the same."""
+    slices, sequence = regions.slices, regions.trace.ops.sequence
+    numbers = sequence[slices.row[forward & (slices.kind == OP)]]
+    node = slices.ancestor(rows, regions.backward & (slices.kind == OP))
+    belongs = np.asarray(node >= 0)
+    belongs[belongs] = np.isin(sequence[slices.row[node[belongs]]], numbers[numbers >= 0])
+    return belongs
+
+
+def _run(rows: I8, batched: Mask, at: int, direction: int) -> int:
     """The last of the adjacent batched products in a direction; `at` itself if there is none."""
     while 0 <= at + direction < len(rows) and batched[rows[at + direction]]:
         at += direction

@@ -6,16 +6,15 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
-    RemoveHost,
     Rule,
     by_site,
     each_step,
+    fused_attention,
     kernel_evidence,
     ms,
     name_of,
     percent,
     places,
-    priced,
     priced_work,
     site_evidence,
     site_locations,
@@ -25,8 +24,6 @@ from traceopt.rules import (
 )
 
 BASIS = "Assumes a fused kernel, which removes the work between the matmuls and part of their memory traffic."
-CPU_BASIS = "Assumes a fused operator, which removes the work between the matmuls but not the matmuls."
-REPEATED = 1 / 6  # of the matmuls of a step (two forward, four backward): the fused backward repeats the first
 FIX = Fix(
     'Call F.scaled_dot_product_attention, or load the model with attn_implementation="sdpa" (or "flash_attention_2").',
     "out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
@@ -67,7 +64,7 @@ class UnfusedAttentionRule(Rule):
 
     def applies(self, facts: Facts) -> str | None:
         if not facts.has_gpu:
-            return None if len(facts.cpu_attention.softmax) else "No softmax between batched matmuls in this trace."
+            return None if len(facts.cpu_attention.calls) else "No softmax between batched matmuls in this trace."
         return None if facts.gpu.kind.among("softmax").any() else "No standalone softmax kernel in this trace."
 
     def check(self, facts: Facts) -> Findings:
@@ -103,28 +100,17 @@ class UnfusedAttentionRule(Rule):
 
     def _on_cpu(self, facts: Facts) -> Findings:
         found, slices = facts.cpu_attention, facts.slices
-        time_ns, product_ns = (facts.steps.mean_ns(area) for area in (found.area, found.products))
-        other_ns = time_ns - product_ns
-        repeated_ns = REPEATED * product_ns if facts.trains else 0.0
-        low_ns, expected_ns = (max(0.0, share * other_ns - repeated_ns) for share in (0.6, 0.9))
-        high_ns = 0.9 * other_ns + 0.3 * product_ns
-        if time_ns < self.min_share * facts.step_ns or not expected_ns:
+        fused = fused_attention(facts, found)
+        if fused.time_ns < self.min_share * facts.step_ns or not fused.expected_ns:
             return
         both = "forward and backward, " if facts.trains else ""
-        sites = by_site(facts, found.softmax, slices.end[found.softmax] - slices.start[found.softmax])
+        sites = by_site(facts, found.calls, slices.end[found.calls] - slices.start[found.calls])
         yield self.finding(
             why=(
-                f"Unfused attention (matmul, softmax, matmul) takes {ms(time_ns)} of {each_step(facts)}, "
-                f"{both}{ms(other_ns)} of it between the matmuls."
+                f"Unfused attention (matmul, softmax, matmul) takes {ms(fused.time_ns)} of {each_step(facts)}, "
+                f"{both}{ms(fused.other_ns)} of it between the matmuls."
             ),
-            saving=priced(
-                facts,
-                (low_ns, expected_ns, high_ns),
-                [RemoveHost(found.area, expected_ns / time_ns)],
-                CPU_BASIS,
-                low=[RemoveHost(found.area, low_ns / time_ns)],
-                high=[RemoveHost(found.area, high_ns / time_ns)],
-            ),
+            saving=fused.price,
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=site_locations(sites),
             fix=FIX,

@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
-
-from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.work.attention import SDPA
 from traceopt.rules import (
-    OP,
     Evidence,
     Facts,
     Findings,
-    Fix,
     Rule,
     by_site,
     each_step,
+    fused_attention,
     kernel_evidence,
     ms,
+    name_of,
     percent,
     priced_work,
+    site_evidence,
     site_locations,
     the_step,
     threshold,
     times,
+    us,
 )
+from traceopt.rules.advice.sdpa_requirements import cpu_requirement, gpu_requirement
 
-MAX_HEAD = 256  # largest head size that the flash kernels support
-UNKNOWN = (
-    "The trace does not show the reason. It may be nested tensors, a mask that needs a gradient, or a disabled kernel.",
-    "with torch.nn.attention.sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]):\n"
-    "    out = F.scaled_dot_product_attention(q, k, v)  # warns why neither backend runs",
-)
+NO_DROPOUT = "Trains without dropout of the attention weights"
 
 
 class SdpaMathFallback(Rule):
     """Measures the GPU time of `scaled_dot_product_attention` calls that run on the math backend (separate matmul and
     softmax kernels). The finding names the requirement of the fused kernels that the call does not meet, as far as
-    shapes and dtypes show it.
+    shapes and dtypes show it. On a CPU-only run the rule looks at operators, forward and backward, and only reports
+    calls whose unmet requirement the trace shows.
 
     Why it costs: the math backend writes the whole score matrix to memory several times. The fused kernels (flash,
     memory-efficient, cuDNN) never do.
@@ -50,7 +44,8 @@ class SdpaMathFallback(Rule):
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
     The flash kernels support FP16 and BF16, head sizes up to 256, and no mask except the causal one. The
-    memory-efficient kernel also supports FP32 and masks.
+    memory-efficient kernel also supports FP32 and masks. The CPU's fused kernel supports FP32 and masks, but no dropout
+    of the attention weights. nn.TransformerEncoderLayer has such a dropout of 0.1 by default.
 
     When it is wrong: for very short sequences the math backend is as fast. Deterministic algorithms may rule out the
     fused kernels.
@@ -65,25 +60,29 @@ class SdpaMathFallback(Rule):
     effort = "One line"
     risk = "Changes rounding"
     confidence = "medium"
-    requires = ("gpu", "launches", "ops")
+    requires = ("work",)
 
     min_share: float = threshold(0.02, "smallest time of the math backend, as a share of the step, to report")
 
     def applies(self, facts: Facts) -> str | None:
-        named = SDPA in facts.trace.names or len(facts.math_attention.calls)
+        found = facts.math_attention if facts.has_gpu else facts.cpu_math_attention
+        named = SDPA in facts.trace.names or len(found.calls)
         return None if named else "scaled_dot_product_attention is not called in this trace."
 
     def check(self, facts: Facts) -> Findings:
+        return self._on_gpu(facts) if facts.has_gpu else self._on_cpu(facts)
+
+    def _on_gpu(self, facts: Facts) -> Findings:
         found, count = facts.math_attention, facts.steps.count
         time = (found.product_ns + found.other_ns) / count
         if not len(found.calls) or time < self.min_share * facts.step_ns:
             return
-        text, code = _reason(facts)
+        fix = gpu_requirement(facts, found.calls)
         sites = by_site(facts, found.calls, (facts.slices.end - facts.slices.start)[found.calls])
         yield self.finding(
             why=(
                 f"scaled_dot_product_attention runs on its math backend {times(facts, len(found.calls) / count)}, "
-                f"which takes {ms(time)} of {each_step(facts)}. {text}"
+                f"which takes {ms(time)} of {each_step(facts)}. {fix.text}"
             ),
             saving=priced_work(
                 facts,
@@ -100,62 +99,41 @@ class SdpaMathFallback(Rule):
                 *kernel_evidence(facts, found.mask),
             ],
             locations=site_locations(sites),
-            fix=Fix(text, code),
+            fix=fix,
             shares_cause_with=["AT001", "LB003"],
         )
 
+    def _on_cpu(self, facts: Facts) -> Findings:
+        """Only with a reason that the trace shows: without one there is nothing to change."""
+        found, slices = facts.cpu_math_attention, facts.slices
+        fused, unmet = fused_attention(facts, found), cpu_requirement(facts, found.calls)
+        if fused.time_ns < self.min_share * facts.step_ns or not fused.expected_ns or unmet is None:
+            return
+        fix, ends_dropout = unmet
+        calls = len(found.calls) / facts.steps.count
+        sites = by_site(facts, found.calls, (slices.end - slices.start)[found.calls])
+        yield self.finding(
+            why=(
+                f"scaled_dot_product_attention runs on its math backend {times(facts, calls)}, which takes "
+                f"{ms(fused.time_ns)} of {each_step(facts)}, {ms(fused.other_ns)} of it between the matmuls."
+            ),
+            saving=fused.price,
+            evidence=[
+                Evidence("Math backend", us(fused.time_ns), calls),
+                *site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+            ],
+            locations=site_locations(sites),
+            fix=fix,
+            risk=NO_DROPOUT if ends_dropout else None,
+        )
+
     def passed(self, facts: Facts) -> str:
+        if not facts.has_gpu:
+            share = facts.cpu_math_attention.area.total / facts.steps.window_ns
+            reason = " The trace does not show why." if share >= self.min_share else ""
+            return (
+                f"The math backend of scaled_dot_product_attention takes {percent(share)} of {the_step(facts)}.{reason}"
+            )
         found = facts.math_attention
         share = (found.product_ns + found.other_ns) / facts.steps.window_ns
         return f"The math backend of scaled_dot_product_attention takes {percent(share)} of {the_step(facts)}."
-
-
-def _reason(facts: Facts) -> tuple[str, str]:
-    """Why no fused kernel could run the first such call, and the line to change."""
-    settings = facts.captured.environment
-    if settings.sdp_flash is False and settings.sdp_memory_efficient is False:
-        text = "The script disables flash and memory-efficient attention."
-        return text, "torch.backends.cuda.enable_mem_efficient_sdp(True)"
-    call = facts.slices.ancestor(facts.math_attention.calls[:1], facts.regions.named(lambda name: name == SDPA, OP))
-    row = int(facts.slices.row[call[0]]) if call[0] >= 0 else -1
-    ops = facts.trace.ops
-    if row < 0 or ops.dims[row] < 0:
-        return UNKNOWN
-    sizes, types = _json(facts, int(ops.dims[row])), _json(facts, int(ops.types[row]))
-    return _unmet_requirement(sizes[:4], [op_names.profiler_dtype(str(name)) for name in types[:4]]) or UNKNOWN
-
-
-def _unmet_requirement(sizes: list[Any], types: list[str | None]) -> tuple[str, str] | None:
-    """The requirement of the fused kernels that query, key, value and mask do not meet, and the line to change."""
-    tensors = [size for size in sizes[:3] if isinstance(size, list)]
-    if len(tensors) < 3 or len(types) < 3:
-        return None
-    if any(len(size) != 4 for size in tensors):
-        text = f"The fused kernels need four dimensions (batch, heads, tokens, size); the query has {len(tensors[0])}."
-        return text, "q, k, v = (t.unflatten(0, (batch, heads)) for t in (q, k, v))"
-    if len(set(types[:3])) > 1:
-        text = f"Query, key and value have different dtypes ({', '.join(str(name) for name in types[:3])})."
-        return text, "k, v = k.to(q.dtype), v.to(q.dtype)"
-    if types[0] == "fp64":
-        return "The fused kernels do not support float64.", "q, k, v = q.float(), k.float(), v.float()"
-    head = tensors[0][3]
-    if isinstance(head, int) and head > MAX_HEAD:
-        return f"The head size {head} exceeds {MAX_HEAD}.", f"num_heads = hidden // {MAX_HEAD}"
-    masked = len(sizes) > 3 and isinstance(sizes[3], list) and len(sizes[3]) > 0
-    mask_type = types[3] if masked and len(types) > 3 else None
-    if masked and mask_type not in (types[0], "bool"):
-        return f"The mask is {mask_type}, but the query is {types[0]}.", "mask = mask.to(q.dtype)"
-    if masked and isinstance(sizes[3][-1], int) and sizes[3][-1] % 8:
-        text = (
-            f"The mask's last dimension ({sizes[3][-1]}) is not a multiple of 8, which older PyTorch versions require."
-        )
-        return text, "mask = F.pad(mask, (0, -mask.shape[-1] % 8))[..., : mask.shape[-1]]"
-    return None
-
-
-def _json(facts: Facts, code: int) -> list[Any]:
-    try:
-        value = msgspec.json.decode(facts.trace.texts[code]) if code >= 0 else []
-    except msgspec.DecodeError:
-        return []
-    return value if isinstance(value, list) else []

@@ -248,6 +248,66 @@ class TestAttention:
         assert silent("AT001", step)
 
 
+class TestMathBackend:
+    """AT002: scaled_dot_product_attention that a CPU runs as separate operators."""
+
+    SDPA = "aten::scaled_dot_product_attention"
+
+    def step(self, dropout: str = "0.1", sequence: int = 11) -> Callable[[float, int], Events]:
+        """4 ms of attention forward and 3 ms backward, each with 2 ms of products. `sequence` is the number that the
+        backward of the softmax says.
+        """
+        shape = [2, 4, 8, 16]
+        inputs = {
+            "Input Dims": [shape, shape, shape, [], [], []],
+            "Input type": ["float", "float", "float", "", "Scalar", "Scalar"],
+            "Concrete Inputs": ["", "", "", "", dropout, "False"],
+        }
+
+        def events(t: float, _: int) -> Events:
+            yield build.op("aten::addmm", t + 100, 500)
+            yield build.python("model.py(8): attention", t + 900, 4_100)
+            yield build.op(self.SDPA, t + 900, 4_000, **inputs)
+            yield build.op("aten::_scaled_dot_product_attention_math", t + 900, 4_000)
+            yield build.op("aten::bmm", t + 900, 1_000, **{"Sequence number": 10})
+            yield build.op("aten::_safe_softmax", t + 1_900, 1_000, **{"Sequence number": 11})
+            yield build.op("aten::dropout", t + 2_900, 1_000, **{"Sequence number": 12})
+            yield build.op("aten::bmm", t + 3_900, 1_000, **{"Sequence number": 13})
+            backward = (("Bmm", 13, "aten::bmm"), ("Softmax", sequence, "aten::_softmax_backward_data"))
+            for index, (node, number, name) in enumerate((*backward, ("Bmm", 10, "aten::bmm"))):
+                began = t + 5_000 + 1_000 * index
+                numbers = {"Sequence number": number, "Fwd thread id": 1}
+                yield build.op(f"autograd::engine::evaluate_function: {node}Backward0", began, 1_000, **numbers)
+                yield build.op(name, began, 1_000)
+            yield build.annotation("Optimizer.step#SGD.step", t + 9_000, 500)
+
+        return events
+
+    def test_dropout_is_the_reason(self) -> None:
+        finding, saved_us, places = the("AT002", self.step())
+        assert saved_us == pytest.approx(0.9 * 3_000 - 4_000 / 6, rel=0.05)
+        assert places == ["model.py:8"]
+        assert "does not support dropout of the attention weights; this call has 0.1." in finding.fix.text
+        assert finding.risk == "Trains without dropout of the attention weights"
+        assert "takes 7.0 ms of each 10.0 ms step, 3.0 ms of it between the matmuls" in finding.why
+
+    def test_its_backward_is_not_attention_of_the_script(self) -> None:
+        assert silent("AT001", self.step())
+
+    def test_the_backward_of_another_softmax_is(self) -> None:
+        assert not silent("AT001", self.step(sequence=21))
+        assert "takes 4.0 ms of each" in the("AT002", self.step(sequence=21))[0].why
+
+    def test_without_a_reason_there_is_nothing_to_change(self) -> None:
+        check, findings = answer("AT002", self.step(dropout="0."))
+        assert not findings
+        assert check.reason.endswith("takes 70% of the step. The trace does not show why.")
+
+    @pytest.mark.parametrize("odd", ["", "x", "[]"])
+    def test_odd_inputs_are_no_dropout(self, odd: str) -> None:
+        assert silent("AT002", self.step(dropout=odd))
+
+
 class TestTinyOperators:
     """LB001."""
 
