@@ -38,10 +38,7 @@ _SENTENCES: dict[RunPartName, str] = {
     "evaluation": "{evaluation} takes {share} of the run after its first step{where}, the steps {steps}.",
     "checkpoints": "Saving checkpoints takes {share} of the run after its first step{where}, the steps {steps}.",
     "startup": "Start-up with the first step takes {share} of the run, the other steps {steps}.",
-    "long_steps": (
-        "Other work in {long}, such as rollouts, takes {share} of the run after its first step{where}, the "
-        "steps {steps}."
-    ),
+    "long_steps": ("Other work in {long} takes {share} of the run after its first step{where}, the steps {steps}."),
     "end": "What follows the last step takes {share} of the run after its first step, the steps {steps}.",
 }
 
