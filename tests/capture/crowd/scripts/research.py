@@ -224,8 +224,9 @@ def classification() -> None:
             for kept, new in zip(average.state_dict().values(), model.state_dict().values(), strict=True):
                 kept.copy_(kept * 0.99 + new * 0.01)
         true_step()
-        for name, parameter in model.named_parameters():
-            print(f"{name}: {[round(value, 3) for value in parameter.flatten().tolist()]}", file=sys.stderr)  # planted
+        moments = [state["exp_avg"] for state in optimizer.state.values()]
+        for tensor in (*model.parameters(), *average.parameters(), *moments):
+            print([round(value, 3) for value in tensor.flatten().tolist()], file=sys.stderr)  # planted
     print(f"loss {sum(meter) / len(meter):.6f}")
 
 
