@@ -69,6 +69,20 @@ def join_cycles(timing: Trace, detail: Trace) -> Trace:
     )
 
 
+def same_operators(timing: Trace, detail: Trace) -> bool:
+    """Whether the steps of both cycles run the same operators, each any number of times."""
+    found = []
+    for trace in (timing, detail):
+        steps, marks = find_marks(trace).whole, _Marks.of(trace)
+        borders = (_borders(steps, index) for index in range(len(steps.start)))
+        codes = [marks.name[marks.within(steps.thread, *border)] for border in borders]
+        found.append(
+            {trace.names[code] for code in np.unique(np.concatenate([*codes, np.empty(0, np.int32)])).tolist()}
+        )
+    left, right = found
+    return len(left & right) >= _ALIKE * len(left | right) > 0
+
+
 class _Union:
     """Merges two dictionaries: the codes of the first stay, `of_second` maps the codes of the second (-1 to -1)."""
 

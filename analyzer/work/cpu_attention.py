@@ -16,6 +16,9 @@ from traceopt.analyzer.work.attention import MATH_SDPA
 _SOFTMAX = re.compile(r"^aten::(?:_softmax|_safe_softmax|_softmax_backward_data)$")
 _BATCHED = re.compile(r"^aten::(?:bmm|baddbmm_?)$")
 _OTHER_PRODUCT = re.compile(r"^aten::(?:mm|addmm|_addmm_activation|mkldnn_linear|convolution|convolution_backward)$")
+# Most other products between a softmax and the batched product after it: the value's projection. In the backward pass,
+# its two products come before the softmax.
+_BETWEEN = {"forward": (0, 1), "backward": (2, 0)}
 _OPERATOR = re.compile(r"^aten::_?scaled_dot_product_")  # uses products internally, which the user cannot change
 
 
@@ -31,7 +34,7 @@ class CpuAttention(Struct, frozen=True):
 
 def find_cpu_attention(regions: Regions, window: Intervals) -> CpuAttention:
     """Attention that the script writes itself: each softmax whose nearest products before and after it on its thread
-    are batched.
+    are batched. The value's projection may run between them.
     """
     found = _find_runs(regions, window)
     own = ~found.of_operator
@@ -64,16 +67,15 @@ class _Runs(Struct, frozen=True):
 
 def _find_runs(regions: Regions, window: Intervals) -> _Runs:
     slices = regions.slices
-    softmax, batched, other, operator = (
-        regions.named(lambda name, pattern=pattern: pattern.match(name) is not None, OP)  # type: ignore[misc]
-        for pattern in (_SOFTMAX, _BATCHED, _OTHER_PRODUCT, _OPERATOR)
-    )
+    softmax, batched, other, operator = (_matching(regions, p) for p in (_SOFTMAX, _BATCHED, _OTHER_PRODUCT, _OPERATOR))
+    in_backward = regions.named(lambda name: name.endswith("_backward_data"), OP)
     inside = window.contains(slices.start) & window.contains(slices.end - 1)
     by_operator = slices.nearest(operator) >= 0
     rows = np.flatnonzero((softmax | batched | other) & inside & ~by_operator)
     found, starts, ends = [], [], []
     for at in np.flatnonzero(softmax[rows]).tolist():  # a few per layer
-        first, last = _run(rows, batched, at, -1), _run(rows, batched, at, +1)
+        before, after = _BETWEEN["backward" if in_backward[rows[at]] else "forward"]
+        first, last = (_run(rows, batched, softmax, at, *way) for way in ((-1, before), (+1, after)))
         if first < at < last and slices.thread[rows[first]] == slices.thread[rows[last]]:
             found.append(int(rows[at]))
             starts.append(int(slices.start[rows[first]]))
@@ -86,8 +88,12 @@ def _find_runs(regions: Regions, window: Intervals) -> _Runs:
 def _attention(regions: Regions, window: Intervals, calls: I8, start: I8, end: I8) -> CpuAttention:
     slices = regions.slices
     area = intersect(union(start, end), window)
-    products = regions.named(lambda name: _BATCHED.match(name) is not None, OP)
+    products = _matching(regions, _BATCHED) | _matching(regions, _OTHER_PRODUCT)
     return CpuAttention(calls, area, intersect(union(slices.start[products], slices.end[products]), area))
+
+
+def _matching(regions: Regions, pattern: re.Pattern[str]) -> Mask:
+    return regions.named(lambda name: pattern.match(name) is not None, OP)
 
 
 def _in_backward_of(regions: Regions, rows: I8, forward: Mask) -> Mask:
@@ -100,8 +106,14 @@ def _in_backward_of(regions: Regions, rows: I8, forward: Mask) -> Mask:
     return belongs
 
 
-def _run(rows: I8, batched: Mask, at: int, direction: int) -> int:
-    """The last of the adjacent batched products in a direction; `at` itself if there is none."""
-    while 0 <= at + direction < len(rows) and batched[rows[at + direction]]:
-        at += direction
+def _run(rows: I8, batched: Mask, softmax: Mask, at: int, direction: int, most_between: int) -> int:
+    """The last of the nearest batched products in a direction, after at most so many other products; `at` itself if
+    there is none.
+    """
+    first = at + direction
+    while most_between and 0 <= first < len(rows) and not (batched | softmax)[rows[first]]:
+        first += direction
+        most_between -= 1
+    while 0 <= first < len(rows) and batched[rows[first]]:
+        at, first = first, first + direction
     return at

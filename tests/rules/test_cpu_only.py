@@ -232,7 +232,20 @@ class TestAttention:
     @pytest.mark.parametrize(
         "names",
         [
+            ("aten::bmm", "aten::masked_fill", "aten::_softmax", "aten::mm", "aten::bmm"),
+            ("aten::bmm", "aten::mm", "aten::mm", "aten::masked_fill", "aten::_softmax_backward_data", "aten::bmm"),
+        ],
+    )
+    def test_the_projection_of_the_value_may_run_in_between(self, names: tuple[str, ...]) -> None:
+        _, saved_us, _ = the("AT001", self.step(*names, "aten::mm"))
+        assert saved_us == pytest.approx(0.9 * 2_000, rel=0.05)
+
+    @pytest.mark.parametrize(
+        "names",
+        [
             ("aten::addmm", "aten::_softmax", "aten::bmm"),  # a gate
+            ("aten::bmm", "aten::_softmax", "aten::mm", "aten::mm", "aten::bmm"),
+            ("aten::bmm", "aten::_softmax_backward_data", "aten::mm", "aten::bmm"),
             ("aten::bmm", "aten::addmm", "aten::_softmax", "aten::bmm"),
             ("aten::_scaled_dot_product_flash_attention_for_cpu",),
         ],

@@ -13,13 +13,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.reading.trace_reader import read_trace
+from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.recordings.joined_cycles import join_cycles
+from traceopt.analyzer.recordings.rank_trace import OTHER_STEPS, VARYING_STEPS, read_recording
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.steps import find_marks
 from traceopt.rules.engine import prepare, run_rules
 from traceopt.rules.registry import load_rules
-from traceopt.testing.events import MAIN, PID, Json, annotation, op, python, read
+from traceopt.testing.events import MAIN, PID, Json, annotation, document, op, python, read
 
 
 def step(number: int, start: float, times: list[tuple[str, float, float]], length: float, **args: Any) -> list[Json]:
@@ -218,3 +221,32 @@ def test_a_trace_joined_with_itself_has_the_same_findings() -> None:
     )
     assert found == again
     assert found
+
+
+class TestStepsOfDifferentLength:
+    """Two cycles that share no more than the first operators of a step."""
+
+    LOOP = ("aten::max", "aten::sub", "aten::lt")
+
+    def read(self, folder: Path, *names: str) -> tuple[Trace, list[str]]:
+        """The recording of a timing cycle of six rounds of the loop, and a detail cycle of these operators."""
+        cycles = {"timing": [*self.LOOP * 6], "detail": list(names)}
+        for span, (cycle, ops) in enumerate(cycles.items()):
+            times = [(name, 10.0 * index, 8.0) for index, name in enumerate(("aten::linear", *ops, "aten::item"))]
+            events = [*step(7, 0, times, 1000), *([python(TRAIN, 0, 1000)] if cycle == "detail" else [])]
+            (folder / f"host.{span}.pt.trace.json").write_bytes(document(events, traceopt={"cycle": {"name": cycle}}))
+        [recording] = find_recordings(find_sources([str(folder)]).sources)
+        warnings: list[str] = []
+        return read_recording(recording, warnings), warnings
+
+    def test_the_detail_cycle_is_analyzed_alone_if_its_loop_runs_less_often(self, tmp_path: Path) -> None:
+        trace, [warning] = self.read(tmp_path, *reversed(self.LOOP))
+        assert len(trace.python)
+        assert len(trace.ops) == 5
+        assert warning.endswith(VARYING_STEPS)
+
+    def test_it_is_not_if_it_does_something_else(self, tmp_path: Path) -> None:
+        trace, [warning] = self.read(tmp_path, "aten::topk", "aten::eq")
+        assert not len(trace.python)
+        assert len(trace.ops) == 20
+        assert warning.endswith(OTHER_STEPS)
