@@ -45,6 +45,19 @@ class PythonStretches(Struct, frozen=True):
         usual = np.sort(by_step.reshape(len(functions), steps.count), axis=1)[:, (steps.count - 1) // 4]
         return float(usual.sum()), self.only(usual[group] > 0)
 
+    def after_loading(self, slices: Slices, loading: Intervals) -> Mask:
+        """Which stretches directly follow the call that loaded a batch. There, a loop frees the batch before, which can
+        take milliseconds and looks like Python work. Shape (len,).
+        """
+        call = slices.at_threads(slices.thread[self.rows], self.start - 1).astype(np.int64)
+        higher = np.flatnonzero((call >= 0) & (slices.parent[call] != self.rows))
+        while len(higher):
+            call[higher] = slices.parent[call[higher]]
+            higher = higher[(call[higher] >= 0) & (slices.parent[call[higher]] != self.rows[higher])]
+        loaded = np.asarray(call >= 0)
+        loaded[loaded] = loading.within(slices.start[call[loaded]], slices.end[call[loaded]]) > 0
+        return loaded
+
     def only(self, mask: Mask) -> PythonStretches:
         """Those of a mask. Its shape is (len,)."""
         return PythonStretches(self.rows[mask], self.start[mask], self.end[mask], self.function[mask])

@@ -50,7 +50,8 @@ class PythonBound(Rule):
 
     When it is wrong: a thread that waits in Python (`sleep`, a queue, a lock) looks the same; the evidence names the
     call. On a CPU-only run a thread that waits for a core also looks the same, so only functions that take time in
-    three of four steps count. The profiler slows Python calls more than anything else. The true cost is therefore
+    three of four steps count. Time directly after a batch was loaded does not count, because the loop then frees the
+    batch before. The profiler slows Python calls more than anything else. The true cost is therefore
     smaller, by half in code that makes many small calls.
 
     Sources: Python documentation, "The Python Profilers" (overhead of tracing calls).
@@ -113,11 +114,17 @@ def _held(facts: Facts) -> _Held:
         gaps, amount = facts.gaps, facts.idle.of_gaps(LONG_PYTHON)
         python = facts.host_flow.of(facts.steps.thread)[LONG_PYTHON]
         area = intersect(python, union(gaps.start[amount > 0], gaps.starved_end[amount > 0]))
-        stretches = facts.python_stretches(area)
+        stretches = _python_work(facts, area)
         amount = np.minimum(amount, stretches.area.within(gaps.start, gaps.starved_end))
         return _Held(float(amount.sum()) / facts.steps.count, stretches)
     python = facts.cpu_phases.areas["python"]
     whole = merge(python, facts.cpu_phases.areas["gc"])  # a collection does not end the function that it interrupts
     long = python.within(whole.start, whole.end) >= LONG_NS
     area = intersect(python, Intervals(whole.start[long], whole.end[long]))
-    return _Held(*facts.python_stretches(area).recurring(facts.steps))
+    return _Held(*_python_work(facts, area).recurring(facts.steps))
+
+
+def _python_work(facts: Facts, area: Intervals) -> PythonStretches:
+    stretches = facts.python_stretches(area)
+    loading = facts.host.of_thread(facts.steps.thread)["data_loading"]
+    return stretches.only(~stretches.after_loading(facts.slices, loading))

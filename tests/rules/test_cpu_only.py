@@ -79,6 +79,20 @@ class TestPythonBound:
         assert finding.why.startswith("Python blocks the main thread for 3.2 ms ")
         assert places == ["batch.py:9"]
 
+    @pytest.mark.parametrize(("calls_between", "found"), [(False, False), (True, True)])
+    def test_freeing_the_batch_before_is_no_python_work(self, calls_between: bool, found: bool) -> None:
+        """It happens when the loop's variable is assigned, directly after the batch was loaded."""
+
+        def step(t: float, _: int) -> Events:
+            yield build.python("train.py(9): epoch", t, 9_900)
+            yield build.python("hooks.py(3): next_batch", t + 100, 1_000)
+            yield build.python("torch/utils/data/dataloader.py(720): __next__", t + 150, 850)
+            if calls_between:
+                yield build.python("<built-in function len>", t + 1_200, 10)
+            yield build.op("aten::mm", t + 4_500, 5_000)
+
+        assert silent("LB006", step) != found
+
     def test_collections_are_no_python(self) -> None:
         def step(t: float, _: int) -> Events:
             yield build.op("aten::mm", t, 1_000)
