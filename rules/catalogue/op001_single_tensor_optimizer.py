@@ -149,7 +149,7 @@ class SingleTensorOptimizer(Rule):
 
     def passed(self, facts: Facts) -> str:
         if not facts.has_gpu:
-            return "The optimizer is fused, or takes little of the step."
+            return "The optimizer is fused, takes little of the step, or has no fused version on a CPU."
         kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & (facts.gpu.in_window > 0)
         count = kernels.sum() / facts.steps.count
         return f"Optimizer.step launches {count:,.0f} kernels {per_step(facts)}, which do not lengthen the step."

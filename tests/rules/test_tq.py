@@ -314,6 +314,18 @@ class TestCpuRuns:
         assert document.quality.verdict != "unusable"
         assert (document.verdict or "").startswith("This is a CPU run on a machine with a GPU. Model work takes 9")
 
+    @pytest.mark.parametrize(("optimizer_us", "named"), [(5_000, True), (3_000, False)])
+    def test_the_verdict_names_an_optimizer_that_takes_most_of_the_work(self, optimizer_us: int, named: bool) -> None:
+        events = [small_traces.annotation(f"ProfilerStep#{i}", i * STEP_US, STEP_US) for i in range(3)]
+        events += [small_traces.op("aten::addmm", i * STEP_US, 4_000) for i in range(3)]
+        optimizer = "Optimizer.step#SparseAdam.step"
+        events += [small_traces.annotation(optimizer, i * STEP_US + 4_000, optimizer_us) for i in range(3)]
+        events.append(small_traces.runtime("cudaGetDeviceCount", 0, 5, 0))
+        facts = facts_of(events)
+        verdict = rank_document(facts, outcome(facts)).verdict or ""
+        assert ("Model work takes 90% of the step, most of it the optimizer (50%)." in verdict) == named
+        assert ("the optimizer" in verdict) == named
+
     @pytest.mark.parametrize("call", ["cudaLaunchKernel", "cudaMalloc", "hipMemcpyWithStream", "cudaGraphLaunch"])
     def test_a_call_that_uses_the_gpu(self, call: str) -> None:
         facts = self.run("cudaGetDeviceCount", call)

@@ -189,7 +189,9 @@ def _cpu_verdict(facts: Facts, breakdown: Sequence[BreakdownPart]) -> str:
         return f"{head} The main thread waits for communication for {percent(communication)} of the step."
     if stall is not None and stall.share >= HEALTHY_IDLE_SHARE and stall.share > 0.5 * work:
         return f"{head} {stall.label} takes {percent(stall.share)} of the step; model work takes {percent(work)}."
-    return f"{head} Model work takes {percent(work)} of the step{_kind_of_work(facts)}."
+    optimizer = sum(p.share for p in breakdown if p.name == "optimizer")
+    kind = f", most of it the optimizer ({percent(optimizer)})" if optimizer > 0.5 * work else _kind_of_work(facts)
+    return f"{head} Model work takes {percent(work)} of the step{kind}."
 
 
 def _kind_of_work(facts: Facts) -> str:
