@@ -15,12 +15,14 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.recordings.operator_alignment import align, count_same
 from traceopt.analyzer.tables.schema import I4, I8, MemoryTable, PythonTable, T
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.steps import PROFILER_STEP, Marks, find_marks
 
 _ALIKE = 0.8  # of the operators of two steps have a counterpart, if one step may borrow the frames of the other
+_SLOWER = 1.5  # times the steps of the timing cycle: slower steps show other shares of time than the training has
 _OP_TEXTS = ("dims", "types", "concrete", "stack")
 _ANNOTATION_TEXTS = ("dims", "types", "stack")
 
@@ -69,18 +71,21 @@ def join_cycles(timing: Trace, detail: Trace) -> Trace:
     )
 
 
-def same_operators(timing: Trace, detail: Trace) -> bool:
-    """Whether the steps of both cycles run the same operators, each any number of times."""
-    found = []
+def can_replace(detail: Trace, timing: Trace) -> bool:
+    """Whether the detail cycle can be analyzed instead of the timing cycle: its steps run the same operators, each any
+    number of times, and do not take far longer.
+    """
+    operators, durations = [], []
     for trace in (timing, detail):
         steps, marks = find_marks(trace).whole, _Marks.of(trace)
         borders = (_borders(steps, index) for index in range(len(steps.start)))
         codes = [marks.name[marks.within(steps.thread, *border)] for border in borders]
-        found.append(
-            {trace.names[code] for code in np.unique(np.concatenate([*codes, np.empty(0, np.int32)])).tolist()}
-        )
-    left, right = found
-    return len(left & right) >= _ALIKE * len(left | right) > 0
+        if not codes:
+            return False
+        operators.append({trace.names[code] for code in np.unique(np.concatenate(codes)).tolist()})
+        durations.append(median(steps.end - steps.start))
+    left, right = operators
+    return len(left & right) >= _ALIKE * len(left | right) > 0 and durations[1] <= _SLOWER * durations[0]
 
 
 class _Union:

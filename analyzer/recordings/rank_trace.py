@@ -8,21 +8,20 @@ from traceopt.analyzer.reading.nsight_files import read_nsight
 from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.recordings.cycle_pairs import RankRecording
-from traceopt.analyzer.recordings.joined_cycles import join_cycles, same_operators
+from traceopt.analyzer.recordings.joined_cycles import can_replace, join_cycles
 from traceopt.analyzer.tables.trace import Trace, no_trace
 from traceopt.errors import InputError, one_line
 
 OTHER_STEPS = "the steps of the two cycles differ too much, so lines of code are unknown"
-VARYING_STEPS = (
-    "the steps run the same operators in varying numbers, so only the slower cycle with lines of code is analyzed"
-)
+VARYING_STEPS = "the steps run the same operators in varying numbers, so only the cycle with lines of code is analyzed"
 
 CountBytes = Callable[[int], None]
 
 
 def read_recording(recording: RankRecording, warnings: list[str], count_bytes: CountBytes | None = None) -> Trace:
     """Reads one rank's trace. If one of its two cycles cannot be read, adds a warning and uses the other. If the cycles
-    cannot be joined because loops run a varying number of times, adds a warning and uses the one with lines of code.
+    cannot be joined because loops run a varying number of times, adds a warning and uses the one with lines of code,
+    unless its steps take far longer.
 
     `count_bytes` is called with the number of bytes read since its last call. Without a trace it returns an
     empty one. Raises InputError if nothing can be read.
@@ -47,9 +46,9 @@ def read_recording(recording: RankRecording, warnings: list[str], count_bytes: C
     joined = join_cycles(*traces)
     if not len(traces[1].python) or len(joined.python):
         return joined
-    same = same_operators(*traces)
-    warnings.append(f"{recording.source.label}: {VARYING_STEPS if same else OTHER_STEPS}")
-    return traces[1] if same else joined
+    use_detail = can_replace(traces[1], traces[0])
+    warnings.append(f"{recording.source.label}: {VARYING_STEPS if use_detail else OTHER_STEPS}")
+    return traces[1] if use_detail else joined
 
 
 def _read(source: TraceSource, count_bytes: CountBytes | None) -> Trace:

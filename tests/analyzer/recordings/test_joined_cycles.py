@@ -228,12 +228,13 @@ class TestStepsOfDifferentLength:
 
     LOOP = ("aten::max", "aten::sub", "aten::lt")
 
-    def read(self, folder: Path, *names: str) -> tuple[Trace, list[str]]:
-        """The recording of a timing cycle of six rounds of the loop, and a detail cycle of these operators."""
+    def read(self, folder: Path, *names: str, step_us: float = 400) -> tuple[Trace, list[str]]:
+        """The recording of a timing cycle of six rounds of the loop (300 us), and a detail cycle of these operators."""
         cycles = {"timing": [*self.LOOP * 6], "detail": list(names)}
         for span, (cycle, ops) in enumerate(cycles.items()):
             times = [(name, 10.0 * index, 8.0) for index, name in enumerate(("aten::linear", *ops, "aten::item"))]
-            events = [*step(7, 0, times, 1000), *([python(TRAIN, 0, 1000)] if cycle == "detail" else [])]
+            length, frames = (step_us, [python(TRAIN, 0, step_us)]) if cycle == "detail" else (300, [])
+            events = [*step(7, 0, times, length), *frames]
             (folder / f"host.{span}.pt.trace.json").write_bytes(document(events, traceopt={"cycle": {"name": cycle}}))
         [recording] = find_recordings(find_sources([str(folder)]).sources)
         warnings: list[str] = []
@@ -245,8 +246,13 @@ class TestStepsOfDifferentLength:
         assert len(trace.ops) == 5
         assert warning.endswith(VARYING_STEPS)
 
-    def test_it_is_not_if_it_does_something_else(self, tmp_path: Path) -> None:
-        trace, [warning] = self.read(tmp_path, "aten::topk", "aten::eq")
+    @pytest.mark.parametrize(
+        ("names", "step_us"), [(("aten::topk", "aten::eq"), 400), (tuple(reversed(LOOP)), 500)], ids=["other", "slow"]
+    )
+    def test_it_is_not_if_it_does_something_else_or_is_far_slower(
+        self, tmp_path: Path, names: tuple[str, ...], step_us: float
+    ) -> None:
+        trace, [warning] = self.read(tmp_path, *names, step_us=step_us)
         assert not len(trace.python)
         assert len(trace.ops) == 20
         assert warning.endswith(OTHER_STEPS)
