@@ -106,8 +106,10 @@ class SdpaMathFallback(Rule):
     def _on_cpu(self, facts: Facts) -> Findings:
         """Only with a reason that the trace shows: without one there is nothing to change."""
         found, slices = facts.cpu_math_attention, facts.slices
-        fused, unmet = fused_attention(facts, found), cpu_requirement(facts, found.calls)
-        if fused.time_ns < self.min_share * facts.step_ns or not fused.expected_ns or unmet is None:
+        fused = fused_attention(facts, found)
+        if not len(found.calls) or fused.time_ns < self.min_share * facts.step_ns or not fused.expected_ns:
+            return
+        if (unmet := cpu_requirement(facts, found.calls)) is None:
             return
         fix, ends_dropout = unmet
         calls = len(found.calls) / facts.steps.count

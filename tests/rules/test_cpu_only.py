@@ -330,6 +330,13 @@ class TestMathBackend:
         assert not findings
         assert check.reason.endswith("takes 70% of the step. The trace does not show why.")
 
+    def test_a_call_that_is_fused_passes(self) -> None:
+        def step(t: float, _: int) -> Events:
+            yield build.op(self.SDPA, t + 900, 4_000)
+            yield build.op("aten::_scaled_dot_product_flash_attention_for_cpu", t + 900, 4_000)
+
+        assert answer("AT002", step)[0].status == "passed"
+
     @pytest.mark.parametrize("odd", ["", "x", "[]"])
     def test_odd_inputs_are_no_dropout(self, odd: str) -> None:
         assert silent("AT002", self.step(dropout=odd))
