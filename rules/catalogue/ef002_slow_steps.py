@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceopt.analyzer.run_log.step_ledger import LONG
 from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
@@ -16,6 +17,7 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    Ledger,
     Location,
     Price,
     Rule,
@@ -61,6 +63,8 @@ OTHERWISE = (
     "Record these steps with stacks and look for what runs only in them: evaluation, logging, checkpoints, garbage "
     "collection."
 )
+
+ENDS = " The long steps end at the line named here."
 
 
 class SlowSteps(Rule):
@@ -117,6 +121,7 @@ class SlowSteps(Rule):
         grown = _what_grew(facts, slow)
         cause, label, _ = grown[0]
         sites = _sites(facts, cause, slow)
+        ends = [] if sites else _ends(facts, slow)
         yield self.finding(
             why=_why(facts, slow, period) + _cause_sentence(grown),
             saving=_saving(facts, slow, cause) if cause != "compute" else None,
@@ -125,8 +130,8 @@ class SlowSteps(Rule):
                 *(Evidence(f"{what}: more than in a usual step", us(ns)) for _, what, ns in grown[:3] if ns > 0),
                 *site_evidence(facts, sites, lambda _: label, 3),
             ],
-            locations=site_locations(sites),
-            fix=Fix(ADVICE.get(cause, OTHERWISE)),
+            locations=site_locations(sites) or ends,
+            fix=Fix(ADVICE.get(cause, OTHERWISE) + (ENDS if ends else "")),
             confidence="high" if cause in ADVICE and cause not in BUSY_LABELS else "low",
             shares_cause_with=SAME_CAUSE.get(cause),
             occasional=True,
@@ -164,10 +169,10 @@ class SlowSteps(Rule):
                     detail=f"{percent(regular)} of them {period} steps apart",
                 )
             ],
-            locations=[Location(place.file, place.line, place.function) for place in ledger.long_ends[:1]],
+            locations=_places(ledger),
             fix=Fix(
                 f"Find out what the script does every {period} steps: rollouts or self-play, logging, images or "
-                "histograms for a dashboard. The long steps end at the line named here."
+                "histograms for a dashboard." + ENDS
                 if ledger.long_ends
                 else f"Find out what the script does every {period} steps: rollouts or self-play, logging, images or "
                 "histograms for a dashboard."
@@ -250,6 +255,18 @@ def _sites(facts: Facts, cause: str, slow: I8) -> list[SiteCost]:
     rows = _rows(facts, cause, slow)
     cost = facts.of_every_step.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
     return by_site(facts, rows, cost)
+
+
+def _ends(facts: Facts, slow: I8) -> list[Location]:
+    """Where the long steps of the run ended, if a recorded slow step is so long that it is one of them."""
+    duration, ledger = facts.recorded_steps.duration, facts.captured.ledger
+    if ledger is None or duration[slow].max() <= LONG * median(duration):
+        return []
+    return _places(ledger)
+
+
+def _places(ledger: Ledger) -> list[Location]:
+    return [Location(place.file, place.line, place.function) for place in ledger.long_ends[:1]]
 
 
 def _times(factor: float) -> str:

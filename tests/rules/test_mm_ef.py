@@ -119,14 +119,19 @@ class TestAllocatorChurn:
         assert finding.shares_cause_with == ["MM002"]
 
 
-def steps_of(lengths: Sequence[float], extra: Sequence[small_traces.Json] = (), work: float | None = None) -> Facts:
+def steps_of(
+    lengths: Sequence[float],
+    extra: Sequence[small_traces.Json] = (),
+    work: float | None = None,
+    **metadata: object,
+) -> Facts:
     """Steps of the given lengths (us); a kernel fills 9 ms of each, or `work` of its length."""
     events, start = list(extra), 0.0
     for index, length in enumerate(lengths):
         events.append(small_traces.annotation(f"ProfilerStep#{index}", start, length))
         events += launched(start + 20, 9_000 if work is None else work * length, index + 1)
         start += length
-    return facts_of(events)
+    return facts_of(events, **metadata)
 
 
 class TestSlowSteps:
@@ -162,6 +167,15 @@ class TestSlowSteps:
         (finding,) = found("EF002", steps_of([10_000.0] * 5 + [20_000.0]))
         assert finding.saving is None
         assert found("EF002", steps_of([20_000.0] + [10_000.0] * 5)) == []
+
+    @pytest.mark.parametrize(("long_us", "places"), [(60_000.0, ["vae.py:85"]), (40_000.0, [])])
+    def test_a_recorded_long_step_ends_where_those_of_the_run_do(self, long_us: float, places: list[str]) -> None:
+        """A step is long from five times the usual one on; the trace has no place for what it did."""
+        ends = [{"file": "vae.py", "line": 85, "function": "train", "count": 9, "us": 9 * long_us}]
+        ledger = {"step_us": [10_000.0] * 20, "long_steps": ends}
+        (finding,) = found("EF002", steps_of([10_000.0] * 5 + [long_us], traceopt={"ledger": ledger}))
+        assert [str(location) for location in finding.locations] == places
+        assert finding.fix.text.endswith("The long steps end at the line named here.") == bool(places)
 
     def test_more_work_is_no_waste(self) -> None:
         (finding,) = found("EF002", steps_of([10_000.0, 20_000.0, 10_000.0, 10_000.0, 20_000.0, 10_000.0], work=0.95))
