@@ -107,6 +107,14 @@ class CpuWork(Struct, frozen=True, dict=True):
         mine = (slices.thread == self.steps.thread) | (slices.nearest(self.regions.backward) >= 0)
         return np.asarray(mine & self.steps.window.contains(slices.start))
 
+    def elements(self, operator: CpuOperator) -> I8:
+        """Elements of both factors and the result of each matmul of `operator.rows`; 0 where no shape was recorded."""
+        trace = self.regions.trace
+        ops = self.regions.slices.row[operator.rows]
+        first, group = group_rows(trace.ops.dims[ops])
+        counts = [_elements(operator.name, trace.texts[code]) for code in trace.ops.dims[ops[first]].tolist()]
+        return np.array(counts, np.int64)[group]
+
     def area(self, operators: list[CpuOperator]) -> Intervals:
         """When these operators ran."""
         if not operators:
@@ -184,8 +192,15 @@ def _is_thin(name: str, dims: str, size: float, flop_per_byte: float) -> bool:
     shape = gemm_shape(name, _json(dims))
     if shape is None:
         return False
+    return 2.0 * prod(shape) < flop_per_byte * size * _elements(name, dims)
+
+
+def _elements(name: str, dims: str) -> int:
+    shape = gemm_shape(name, _json(dims))
+    if shape is None:
+        return 0
     m, n, k, batch = shape
-    return 2.0 * prod(shape) < flop_per_byte * size * batch * (m * k + k * n + m * n)
+    return batch * (m * k + k * n + m * n)
 
 
 def _dtype(name: str, types: int, texts: list[str]) -> str | None:

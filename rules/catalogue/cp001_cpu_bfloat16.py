@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 from traceopt.analyzer.work.cpu_work import CpuOperator
-from traceopt.rules import Facts, Findings, Fix, Price, Rule, each_step, ms, percent, places, the_step, threshold
-from traceopt.rules.savings.cpu_operators import faster_operators, operator_evidence, operators_ns
+from traceopt.rules import (
+    Facts,
+    Findings,
+    Fix,
+    Price,
+    RemoveHost,
+    Rule,
+    each_step,
+    ms,
+    percent,
+    places,
+    priced,
+    the_step,
+    threshold,
+)
+from traceopt.rules.savings.cpu_operators import operator_evidence, operators_ns
 
+CAST_BYTES = 4 + 2  # read and written for each element that is converted between FP32 and bfloat16
 AUTOCAST = 'with torch.autocast("cpu", dtype=torch.bfloat16):\n    loss = model(inputs, labels)'
 
 
@@ -24,10 +39,11 @@ class CpuBfloat16(Rule):
     `torch.set_float32_matmul_precision("medium")` lets oneDNN round the factors of FP32 matmuls to bfloat16 by itself.
     It is one line and gains less, because it converts at each call.
 
-    When it is wrong: small matmuls gain little, because casts and other operators take the gain. The expected saving is
-    therefore half of what the rates allow, and only matmuls that reach part of the FP32 peak count. The
-    saving follows from the rates that `traceopt run` measured on this CPU after the run, for square matrices. Without
-    this measurement the finding has no saving. Convolutions may gain as well, but are not counted.
+    When it is wrong: matmuls with few columns gain nothing, because autocast converts both factors, and the next
+    operator may convert the result. These conversions are subtracted, at the rate at which this CPU copies memory; if
+    they may take all of the gain, there is no finding. The gain follows from the rates that `traceopt run` measured on
+    this CPU after the run, for square matrices. Without this measurement the finding has no saving. Operators between
+    the matmuls may become slower in bfloat16. Convolutions may gain as well, but are not counted.
 
     Sources: PyTorch documentation of torch.autocast, section "CPU Op-Specific Behavior"; Intel, "Intel 64 and IA-32
     Architectures Optimization Reference Manual", chapter on AMX.
@@ -39,14 +55,14 @@ class CpuBfloat16(Rule):
     family = "CPU runs"
     effort = "One line, then testing"
     risk = "Changes rounding"
-    confidence = "low"  # the shares below were seen on two models of one CPU
+    confidence = "low"  # the shares below were not measured on many CPUs
     requires = ("work", "shapes", "settings")
 
     min_share: float = threshold(0.10, "smallest time of FP32 matmuls, as a share of the step, to report")
     min_peak_share: float = threshold(0.3, "smallest share of the FP32 peak of a matmul that may become faster")
     min_speedup: float = threshold(1.3, "smallest measured speedup of matmuls in bfloat16 to report")
-    low: float = threshold(0.2, "share of the measured speedup's gain, low")
-    expected: float = threshold(0.5, "share of the measured speedup's gain, expected")
+    low: float = threshold(0.5, "share of the measured speedup's gain that matmuls reach, low")
+    expected: float = threshold(0.75, "share of the measured speedup's gain that matmuls reach, expected")
 
     def applies(self, facts: Facts) -> str | None:
         if facts.has_gpu:
@@ -72,6 +88,9 @@ class CpuBfloat16(Rule):
             return
         if speedup is not None and speedup < self.min_speedup:
             return
+        price = self._price(facts, products, speedup) if speedup is not None else None
+        if price is not None and not price.bounds_ns[0]:
+            return
         evidence = operator_evidence(facts, products)
         measured = f" On this machine, matmuls in bfloat16 are {speedup:.1f} times as fast." if speedup else ""
         yield self.finding(
@@ -79,7 +98,7 @@ class CpuBfloat16(Rule):
                 f"FP32 matmuls take {ms(time_ns)} of {each_step(facts)}, and this CPU has bfloat16 "
                 f"instructions.{measured}"
             ),
-            saving=self._price(facts, products, speedup) if speedup is not None else None,
+            saving=price,
             evidence=evidence,
             locations=places(evidence),
             fix=Fix("Run the forward pass under autocast in bfloat16. It needs no gradient scaler.", AUTOCAST)
@@ -88,13 +107,24 @@ class CpuBfloat16(Rule):
         )
 
     def _price(self, facts: Facts, products: list[CpuOperator], speedup: float) -> Price | None:
-        return faster_operators(
+        """None if the rate of copies was not measured. Then it is unknown what the casts take."""
+        work = facts.cpu_work
+        time_ns = operators_ns(facts, products)
+        if work.peaks is None or not work.peaks.copy_gb_per_s or not time_ns:
+            return None
+        elements = sum(int(work.elements(one).sum()) for one in products) / facts.steps.count
+        casts_ns = CAST_BYTES * elements / work.peaks.copy_gb_per_s
+        gain_ns = (1 - 1 / speedup) * time_ns
+        low_ns, expected_ns = (max(0.0, share * gain_ns - casts_ns) for share in (self.low, self.expected))
+        area = work.area(products)
+        return priced(
             facts,
-            products,
-            speedup,
-            (self.low, self.expected, 1.0),
-            f"Assumes {percent(self.low)}, {percent(self.expected)} or 100% of the gain from the measured speedup of "
-            f"{speedup:.1f} times; casts take the rest.",
+            (low_ns, expected_ns, gain_ns),
+            [RemoveHost(area, expected_ns / time_ns)],
+            f"Assumes {percent(self.expected)} of the gain from the measured speedup of {speedup:.1f} times "
+            f"({percent(self.low)} to 100%), less {ms(casts_ns)} for casts.",
+            low=[RemoveHost(area, low_ns / time_ns)],
+            high=[RemoveHost(area, gain_ns / time_ns)],
         )
 
     def passed(self, facts: Facts) -> str:

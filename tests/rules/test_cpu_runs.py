@@ -74,6 +74,20 @@ class TestBfloat16:
         assert found.saving.low_us < found.saving.est_us < found.saving.high_us
         assert "4.0 times as fast" in found.why
 
+    def test_casts_are_subtracted(self) -> None:
+        """Two factors and a result of a million numbers each, 6 bytes a number, at 20 GB/s."""
+        found = finding("CP001", facts(matmul(100, 5_000)))
+        assert found.saving is not None
+        assert found.saving.est_us == pytest.approx(0.75 * 0.75 * 5_000 - 900, rel=0.01)
+        assert "less 0.90 ms for casts" in found.saving.basis
+
+    def test_where_casts_may_take_the_gain_nothing_is_found(self) -> None:
+        assert silent("CP001", facts(matmul(100, 5_000), peaks=PEAKS | {"copy_gb_per_s": 5.0}))
+
+    def test_without_a_rate_of_copies_nothing_is_promised(self) -> None:
+        found = finding("CP001", facts(matmul(100, 5_000), peaks=PEAKS | {"copy_gb_per_s": None}))
+        assert found.saving is None
+
     def test_without_a_measurement_nothing_is_promised(self) -> None:
         found = finding("CP001", facts(matmul(100, 5_000), peaks=None))
         assert found.saving is None
