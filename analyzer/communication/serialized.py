@@ -45,7 +45,8 @@ def find_serialized(collectives: Sequence[CollectiveCalls], gpu: GpuWork, slices
     order = np.lexsort((work.start[rows], communicator))
     rows, launch, kind, communicator = rows[order], launch[order], kind[order], communicator[order]
     start, end = work.start[rows], work.end_of(rows)
-    launched = np.where(launch >= 0, slices.end[np.maximum(launch, 0)], start)
+    launched, known = start.copy(), launch >= 0
+    launched[known] = slices.end[launch[known]]
     ahead_end = end[:-1]
     held = (communicator[1:] == communicator[:-1]) & (kind[1:] != kind[:-1])
     held &= (launched[1:] < ahead_end) & (np.abs(start[1:] - ahead_end) <= SOON_NS)

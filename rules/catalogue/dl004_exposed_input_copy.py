@@ -22,6 +22,7 @@ from traceopt.rules import (
     priced,
     site_evidence,
     site_locations,
+    subtract,
     the_step,
     threshold,
     union,
@@ -90,6 +91,8 @@ class ExposedInputCopy(Rule):
             evidence += site_evidence(facts, sites, lambda _, copy=copy: f"Memcpy {copy.kind}", 3)  # type: ignore[misc]
             places += site_locations(sites)
         rows, work = np.concatenate([copy.rows for copy in copies]), facts.gpu.work
+        room = facts.steps.mean_ns(subtract(facts.gpu.compute, facts.gpu.copies))
+        possible = min(exposed, room)
         alone = facts.gpu.exposed_copies.within(work.start[rows], work.end_of(rows))
         moves = np.zeros(len(work), bool)
         moves[rows] = True
@@ -100,10 +103,15 @@ class ExposedInputCopy(Rule):
             why=(
                 f"{size} is copied from {' and '.join(KINDS[copy.kind] for copy in copies)} memory. In "
                 f"{each_step(facts)}, {ms(exposed)} of copy time is exposed."
+                + (
+                    f" Compute can hide at most {ms(room)} of it, because no more compute is left."
+                    if room < exposed
+                    else ""
+                )
             ),
             saving=priced(
                 facts,
-                (0.5 * exposed, 0.9 * exposed, exposed),
+                (0.5 * possible, 0.9 * possible, possible),
                 [MoveToStream(moves)],
                 "Assumes the copies run on their own stream; compute hides 50%, 90% or 100% of their exposed time.",
                 low=hide(facts, rows, 0.5 * alone),
