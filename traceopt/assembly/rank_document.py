@@ -24,6 +24,7 @@ from traceopt.rules.plan import combine, document_rows
 from traceopt.version import __version__
 
 LESS_SURE: dict[Confidence, Confidence] = {"high": "medium", "medium": "low", "low": "low"}
+_UNSURE = ("TQ002", "TQ005")  # notes on a single step or none, and on dropped events
 _HARMLESS = ("TQ006",)  # notes about single findings, not about the trace
 _COVERED = "The report covers the steps that were recorded before."
 _UNLIKE = 2.0  # times longer or shorter than the other steps of the run: then the note is about the trace
@@ -36,12 +37,14 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
     breakdown = sections.breakdown(facts)
     rank = meta.rank
     findings = [replace(f, ranks=f.ranks or ([] if rank is None else [rank])) for f in outcome.findings]
-    plan = outcome.plan
+    plan, noted = outcome.plan, {note.code for note in quality.notes}
     if quality.verdict == "unusable":  # the evidence holds, but savings are shares of times that are not real
         findings, plan = [replace(f, saving=None, impact="info") if f.saving else f for f in findings], None
-    elif facts.quality.sampled_share is not None or facts.quality.damaged:  # shares of a part are not shares of the run
+    elif _is_partial(facts):  # shares of a part are not shares of the run
         findings = [replace(f, confidence="low") for f in findings]
-    elif not facts.replay_complete:  # a part of the step is unknown
+    elif facts.has_gpu and facts.replay_error is None:  # without launches, what the step gains is not known
+        findings = [replace(f, confidence="low") if f.saving else f for f in findings]
+    elif not facts.replay_complete or not noted.isdisjoint(_UNSURE):  # a part of the step is unknown, or may not recur
         findings = [replace(f, confidence=LESS_SURE[f.confidence]) if f.saving else f for f in findings]
     step, gpu, loader = sections.step(facts), sections.gpu(facts), sections.dataloader(facts)
     communication = sections.communication(facts)
@@ -122,6 +125,13 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
         warnings=[] if failure is None else [f"{failure.sentence} {_COVERED}"],
         **companion_sections(facts),
     )
+
+
+def _is_partial(facts: Facts) -> bool:
+    """Whether so much of the GPU's work is missing from the file that its shares of time are not real."""
+    quality, state = facts.quality, facts.state
+    lacks_work = state is not None and state.name in ("lost_kernels", "hidden_work")
+    return quality.sampled_share is not None or quality.damaged or lacks_work
 
 
 def _quality(facts: Facts, outcome: RulesOutcome) -> Quality:
