@@ -22,7 +22,7 @@ _GATE_WORDS = {
     ("not_checked", "fail"): ("NOT CHECKED", "red"),
     ("not_checked", "warn"): ("NOT CHECKED", "yellow"),
 }
-_ROW_COLORS = {"new": "yellow", "gone": "cyan", "slower": "red", "faster": "green"}
+_ROW_COLORS = {"new": "yellow", "gone": "cyan", "slower": "red", "faster": "green", "more": "red", "fewer": "green"}
 _FINDING_COLORS = {"new": "red", "fixed": "green", "kept": None, "unknown": "yellow"}
 
 

@@ -16,6 +16,7 @@ from traceopt.result.comparison import (
     MetricChange,
     PartChange,
     RowChange,
+    RowStatus,
     Side,
     StepChange,
 )
@@ -34,7 +35,14 @@ SHORT_STATUS_WORDS: dict[FindingStatus, str] = {
     "kept": "kept",
     "unknown": "not comparable",
 }
-ROW_WORDS = {"appeared": "new", "vanished": "gone", "slower": "slower", "faster": "faster"}
+ROW_WORDS: dict[RowStatus, str] = {
+    "appeared": "new",
+    "vanished": "gone",
+    "slower": "slower",
+    "faster": "faster",
+    "more_calls": "more",
+    "fewer_calls": "fewer",
+}
 
 
 def side_name(side: Side) -> str:
@@ -44,8 +52,10 @@ def side_name(side: Side) -> str:
 
 
 def steps_phrase(side: Side) -> str:
-    """ "6 steps", "5 runs of 20 steps", "3 runs, 58 steps"."""
+    """ "6 steps", "5 runs of 20 steps", "3 runs, 58 steps", "no step marks"."""
     counts = [run.steps for run in side.runs]
+    if not any(counts):
+        return "no step marks"
     if len(counts) == 1:
         return quantities.counted(counts[0], "step")
     if len(set(counts)) == 1:

@@ -15,12 +15,11 @@ from traceopt.result import quantities
 from traceopt.result.document import CheckStatus, Result, ServingPhase, TensorCores
 from traceopt.result.finding import Finding
 from traceopt.result.rows import Gemm, PlanRow
-from traceopt.result.vendor_words import worded
+from traceopt.result.vendor_words import device_name, worded
 
 COMMAND_PATHS = 8
 RANKS_NAMED = 16
 
-_MAKERS = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
 IMPACT_WORDS = {"high": "High impact", "medium": "Medium impact", "low": "Low impact", "info": "Info"}
 
 # What limits a step whose largest part is this one.
@@ -136,8 +135,7 @@ def device_phrase(result: Result) -> str:
         return ""
     if device is None:
         return "device not recorded"
-    unnamed = "CPU" if device.vendor == "cpu" else f"{_MAKERS.get(device.vendor, 'unnamed')} GPU"
-    name = device.name or unnamed
+    name = device_name(device.name, device.vendor)
     several = device.vendor != "cpu" and len(result.run.ranks) > 1
     return f"{len(result.run.ranks)}{quantities.NO_BREAK_SPACE}× {name}" if several else name
 

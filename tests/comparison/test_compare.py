@@ -127,14 +127,30 @@ def test_json_round_trip() -> None:
     assert [(gate.level, gate.status) for gate in comparison.gates] == [("fail", "failed"), ("warn", "passed")]
 
 
+@pytest.mark.parametrize(
+    ("calls", "time_us", "status"),
+    [
+        (8, 9_000, "more_calls"),
+        (4, 9_000, "slower"),
+        (2, 2_600, "fewer_calls"),
+        (4, 2_600, "faster"),
+        (2, 9_000, "slower"),
+    ],
+)
+def test_what_changed_the_time_of_a_kernel(calls: int, time_us: float, status: str) -> None:
+    base, head = (replace(rich(), kernels=[kernel("k", *one)]) for one in ((5_000, 4), (time_us, calls)))
+    (row,) = compared(base, head).kernels
+    assert row.status == status
+
+
 def test_kernels_that_appear_vanish_and_slow_down() -> None:
     base = replace(
-        rich(), kernels=[kernel("stays", 9_000), kernel("slower", 5_000, 4), kernel("gone", 2_500), kernel("tiny", 1)]
+        rich(), kernels=[kernel("stays", 9_000), kernel("repeated", 5_000, 4), kernel("gone", 2_500), kernel("tiny", 1)]
     )
-    head = replace(rich(), kernels=[kernel("stays", 9_100), kernel("slower", 9_000, 8), kernel("new", 3_000)])
+    head = replace(rich(), kernels=[kernel("stays", 9_100), kernel("repeated", 9_000, 8), kernel("new", 3_000)])
     rows = compared(base, head).kernels
     assert [(row.name, row.status, row.change_us) for row in rows] == [
-        ("slower", "slower", 4_000),
+        ("repeated", "more_calls", 4_000),
         ("new", "appeared", 3_000),
         ("gone", "vanished", -2_500),
     ]

@@ -14,6 +14,7 @@ from traceopt.errors import InputError
 from traceopt.result.comparison import ComparedRun, Comparison, PartChange, SettingChange, Side, StepChange
 from traceopt.result.document import Result, Tool
 from traceopt.result.quantities import ms, percent
+from traceopt.result.vendor_words import device_name
 from traceopt.version import __version__
 
 CROWDED = "PY002"  # the main thread waited for a free core
@@ -80,14 +81,14 @@ def _side(runs: Sequence[RunOfSide]) -> Side:
             ComparedRun(
                 run.label,
                 run.result.run.paths,
-                run.result.step.count,
+                run.result.step.count if run.result.step.source != "window" else 0,
                 run.result.step.typical_us,
                 run.result.quality.verdict,
                 any(finding.code == CROWDED for finding in run.result.findings),
             )
             for run in runs
         ],
-        next((device.name or device.vendor for device in devices), None),
+        next((device_name(device.name, device.vendor) for device in devices), None),
         next((result.run.torch_version for result in results if result.run.torch_version), None),
         next((result.run.world_size for result in results if result.run.world_size), None),
     )

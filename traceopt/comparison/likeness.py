@@ -9,6 +9,7 @@ from traceopt.result.document import Result
 from traceopt.result.kernel_names import short_kernel_name
 from traceopt.result.quantities import count, ms, rate_number
 from traceopt.result.rows import Gemm
+from traceopt.result.vendor_words import device_name
 
 SAME_WORK = 0.05  # smallest difference in FLOP per step that makes it another work, as a share of the larger
 SAME_CALLS = 0.02  # smallest change in the number of calls to name, as a share of the larger
@@ -37,7 +38,7 @@ def explanation(base: Result, head: Result, ops: Sequence[RowChange], kernels: S
 
 def device_of(result: Result) -> str | None:
     device = result.run.device
-    return None if device is None else device.name or device.vendor
+    return None if device is None else device_name(device.name, device.vendor)
 
 
 def _work(base: Result, head: Result) -> tuple[str | None, str | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from statistics import fmean
 from typing import TypeVar
 
@@ -100,7 +101,7 @@ def _row_changes(
         befores, afters = ([time_of(t[name]) if name in t else 0.0 for t in side] for side in (before, after))
         status = _status(name, before, after, befores, afters, time_of)
         change = fmean(afters) - fmean(befores)
-        least = NOTABLE_SHARE if status in ("slower", "faster") else NEW_SHARE
+        least = NEW_SHARE if status in ("appeared", "vanished") else NOTABLE_SHARE
         if status is None or abs(change) < least * step_us or differ(befores, afters) is False:
             continue
         changes.append(
@@ -130,7 +131,13 @@ def _status(
         return "appeared" if _cut_off(before, time_of) <= HIDDEN_SHARE * fmean(afters) else None
     if not any(name in table for table in after):
         return "vanished" if _cut_off(after, time_of) <= HIDDEN_SHARE * fmean(befores) else None
-    return "slower" if fmean(afters) > fmean(befores) else "faster"
+    ratio = fmean(afters) / fmean(befores) if fmean(befores) else inf
+    calls = _calls(name, after) / _calls(name, before) if _calls(name, before) else inf
+    if calls > ratio**0.5 > 1:
+        return "more_calls"
+    if calls < ratio**0.5 < 1:
+        return "fewer_calls"
+    return "slower" if ratio > 1 else "faster"
 
 
 def _cut_off(tables: Sequence[dict[str, Row]], time_of: Callable[[Row], float]) -> float:

@@ -17,7 +17,7 @@ from traceopt.result.finding import Impact
 from traceopt.result.serialization import to_indented_json
 
 StepVerdict = Literal["within_noise", "slower", "faster", "unclear", "not_measured"]
-RowStatus = Literal["appeared", "vanished", "slower", "faster"]
+RowStatus = Literal["appeared", "vanished", "slower", "faster", "more_calls", "fewer_calls"]
 FindingStatus = Literal["new", "fixed", "kept", "unknown"]
 GateLevel = Literal["fail", "warn"]
 GateStatus = Literal["passed", "failed", "not_checked"]
@@ -25,7 +25,9 @@ MetricUnit = Literal["us", "share", "bytes", "per_s"]
 
 
 class ComparedRun(Struct, frozen=True):
-    """One recording of a side. `crowded`: its main thread often had no free core (PY002)."""
+    """One recording of a side. `steps` is 0 without step marks. `crowded`: its main thread often had no free core
+    (PY002).
+    """
 
     label: str
     paths: list[str]
@@ -89,7 +91,10 @@ class MetricChange(Struct, frozen=True):
 
 
 class RowChange(Struct, frozen=True):
-    """A kernel or operator whose time changed notably; None on a side that does not have it."""
+    """A kernel or operator whose time changed notably; None on a side that does not have it.
+
+    `status`: "more_calls" or "fewer_calls" if the number of calls changed the time more than the time of a call did.
+    """
 
     name: str
     status: RowStatus
