@@ -107,8 +107,7 @@ def environment(**variables: str) -> dict[str, str]:
     path = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
     modules = os.pathsep.join(filter(None, [variables.get("PYTHONPATH"), str(LIGHT_TORCH)]))
     one_thread = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-    quiet = {"DS_ACCELERATOR": "cpu"}  # DeepSpeed prints the time at which it looked for a device
-    return inherited | {"PATH": path} | one_thread | quiet | variables | {"PYTHONPATH": modules}
+    return inherited | {"PATH": path} | one_thread | variables | {"PYTHONPATH": modules}
 
 
 def free_port() -> str:

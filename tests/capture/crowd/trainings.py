@@ -59,7 +59,7 @@ TRAININGS = (
     Training("epochs", ("research.py", "epochs"), "loader", ("DL001",), agent_calls=500),
     Training("hand-made batches", ("research.py", "hand_made_batches"), "update"),
     Training("folds", ("research.py", "folds"), "update", uncounted=16),
-    Training("classification", ("research.py", "classification"), "loader", ("LG001", "LB006"), agent_calls=210),
+    Training("classification", ("research.py", "classification"), "loader", ("LG001", "LB006"), agent_calls=260),
     Training("contrastive", ("research.py", "contrastive"), "loader", ("DL002",)),
     Training("style transfer", ("research.py", "style_transfer"), "update"),
     Training("semi-supervised", ("research.py", "semi_supervised"), "loader", ("DL001",)),

@@ -12,6 +12,7 @@ from typing import Any
 
 import quick_torch  # noqa: F401
 import torch
+import torch._dynamo.utils  # all of the compiler, not the stand-ins of tests/light_torch
 from forked import run_forked
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
