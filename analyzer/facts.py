@@ -89,7 +89,7 @@ from traceopt.analyzer.work.hardware_counters import MeasuredCounters, find_meas
 from traceopt.analyzer.work.launch_repetition import Repetition, find_repetition
 from traceopt.analyzer.work.tensor_core_work import TensorCoreWork
 from traceopt.analyzer.work.throughput import MeasuredThroughput, Workload, measure
-from traceopt.analyzer.work.tiny_ops import CalledOps, find_called_ops
+from traceopt.analyzer.work.tiny_ops import CalledOps, ParameterWork, find_called_ops, find_parameter_work
 from traceopt.analyzer.work.unfused_chains import Chains, find_chains
 
 _SAME_FOR_ALL_STEPS = ("slices", "links", "call_sites", "marks", "recorded_steps")
@@ -469,7 +469,13 @@ class Facts(Struct, frozen=True, dict=True):
     def called_ops(self) -> CalledOps:
         """Operators in the forward and backward passes of a CPU-only run, and which are too small for their call."""
         phases = self.cpu_phases.areas
-        return find_called_ops(self.regions, self.steps.thread, merge(phases["forward"], phases["backward"]))
+        work = merge(phases["forward"], phases["backward"])
+        return find_called_ops(self.regions, self.steps.thread, work, self.profiler_cost)
+
+    @cached_property
+    def parameter_work(self) -> ParameterWork:
+        """CPU-only runs: what is done for each parameter, however small: accumulation, zero_grad, the optimizer."""
+        return find_parameter_work(self.regions, self.steps.thread, self.cpu_phases.areas["optimizer"], self.steps)
 
     @cached_property
     def collectives(self) -> list[CollectiveCalls]:

@@ -1,7 +1,8 @@
 """What is expected of a change on this machine: its prediction, in terms of the step that is measured.
 
 The recorded step may be longer than the measured one, because the profiler slowed it or because its threads waited for
-cores. Then a fix gains the same share of a shorter step.
+cores. Then a fix gains the same share of a shorter step. The profiler's own time is left out before the two are
+compared, because no prediction includes it.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ UNLIKE = 1.25  # times as long or as short, for no known reason: the recording s
 
 class Recording(Struct, frozen=True):
     """The recorded step; how many times as long it is as the steps without a profiler; the share of that run in which
-    the training thread was ready but had no core. None: not known.
+    the training thread was ready but had no core. None: not known. `profiler_us` is the profiler's own time in the
+    step.
     """
 
     step_us: float
     stretch: float | None = None
     core_wait_share: float | None = None
+    profiler_us: float = 0.0
 
 
 class Expectation(Struct, frozen=True):
@@ -47,7 +50,8 @@ def recording_of(result: Result) -> Recording | None:
     step, run = result.step, result.whole_run
     if not step.typical_us or step.source == "window":
         return None
-    return Recording(step.typical_us, step.stretch, None if run is None else run.core_wait_share)
+    waited = None if run is None else run.core_wait_share
+    return Recording(step.typical_us, step.stretch, waited, step.profiler_us or 0.0)
 
 
 def expectation(
@@ -57,7 +61,7 @@ def expectation(
     if prediction is None or recording is None or not unchanged:
         return Expectation(prediction)
     measured_us = geometric_mean(run.step_us for run in unchanged)
-    longer = recording.step_us / measured_us
+    longer = (recording.step_us - recording.profiler_us) / measured_us
     both = f"the recorded step took {ms_of_us(recording.step_us)} and the measured one {ms_of_us(measured_us)}"
     why = _why_longer(recording, unchanged)
     if longer >= LONGER and why is not None:

@@ -42,6 +42,7 @@ class CollectiveCalls(Struct, frozen=True):
     call: I8  # the slice of the whole call on the host: torch.distributed's frame or operator, -1: unknown
     duration: I8
     exposed: I8  # not overlapped by compute
+    since_last: I8  # from the end of all earlier collectives of any kind to the start; negative: they overlap
     bytes: I8  # that one rank puts in, -1: not recorded
     bus_factor: float | None  # bytes over the link per byte of the buffer, None: unknown
     group_size: int  # ranks of the largest group, 0: not recorded
@@ -73,6 +74,7 @@ def find_collectives(trace: Trace, slices: Slices, links: LaunchLinks, gpu: GpuW
     exposed = gpu.exposed_communication.within(gpu.work.start[rows], gpu.work.end_of(rows))
     launches = links.launch_slice[gpu.rows[rows]].astype(np.int64)
     calls = _calls_around(trace, slices, launches)
+    since_last = _since_last(gpu.work.start[rows], gpu.work.end_of(rows))
     out = []
     for kind in sorted(set(kinds)):
         mine = np.array([k == kind for k in kinds])
@@ -87,6 +89,7 @@ def find_collectives(trace: Trace, slices: Slices, links: LaunchLinks, gpu: GpuW
                 call=calls[mine],
                 duration=duration,
                 exposed=exposed[mine],
+                since_last=since_last[mine],
                 bytes=sizes[mine],
                 bus_factor=factor,
                 group_size=of_kind,
@@ -111,6 +114,7 @@ def find_cpu_collectives(
     begun_before = np.maximum.accumulate(np.append(start[:1], end))[:-1]
     # Time of two at once counts for the first.
     alone = exposed.within(np.maximum(start, np.minimum(begun_before, end)), end)
+    since_last = _since_last(start, end)
     pairs = zip(rows.tolist(), launches.tolist(), strict=True)
     sizes = np.array([_bytes_of_run(trace, slices, row, launch) for row, launch in pairs], np.int64)
     world = trace.meta.world_size or 0
@@ -125,12 +129,22 @@ def find_cpu_collectives(
                 call=launches[mine],
                 duration=window.within(start, end)[mine],
                 exposed=alone[mine],
+                since_last=since_last[mine],
                 bytes=sizes[mine],
                 bus_factor=_bus_factor(kind, 0, world),
                 group_size=0,
             )
         )
     return sorted(out, key=lambda c: -int(c.exposed.sum()))
+
+
+def _since_last(start: I8, end: I8) -> I8:
+    """The time from the end of all earlier collectives to the start of each; the first has the largest number."""
+    order = np.argsort(start, kind="stable")
+    ended = np.maximum.accumulate(end[order])
+    since = np.full(len(start), np.iinfo(np.int64).max)
+    since[order[1:]] = start[order[1:]] - ended[:-1]
+    return since
 
 
 def _calls_around(trace: Trace, slices: Slices, launches: I8) -> I8:
@@ -153,7 +167,7 @@ def _launches(trace: Trace, slices: Slices, runs: I8, kinds: list[str]) -> I8:
 
     A loop, because each match depends on the previous one; collectives are few.
     """
-    starts = np.array([name.startswith("c10d::") for name in trace.names] or [False])
+    starts = np.array([op_names.is_collective_call(name) for name in trace.names] or [False])
     calls = np.flatnonzero((slices.kind == OP) & starts[slices.name])
     waiting: dict[str, list[int]] = {}
     for call in calls[np.argsort(slices.start[calls], kind="stable")].tolist():

@@ -12,13 +12,17 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.communication.collectives import CollectiveCalls
 from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.timeline.regions import Regions
+from traceopt.analyzer.vocabulary import op_names
 
 REDUCING = ("all_reduce", "reduce_scatter")
 
 
 class GradientReductions(Struct, frozen=True, dict=True):
-    """The reductions that backward passes launch, shape (len,), and facts about the passes, shape (passes,)."""
+    """The reductions that backward passes launch, shape (len,), facts about the passes, shape (passes,), and the calls
+    by which the host serves the reductions: it launches them, and copies gradients into buckets and back.
+    """
 
     rows: I8  # as in CollectiveCalls
     launch: I8  # the slice that started each
@@ -26,6 +30,8 @@ class GradientReductions(Struct, frozen=True, dict=True):
     backward_pass: I8  # index of the pass that launched each
     pass_bytes: I8  # reduced in each pass; an unknown size counts as one byte
     update: I8  # number of optimizer steps that started before each pass
+    calls: I8  # slices, shape (calls,)
+    call_pass: I8  # index of the pass that each call belongs to
     passes_per_update: float  # optimizer steps with no backward pass between them are one update
 
     def __len__(self) -> int:
@@ -38,13 +44,21 @@ class GradientReductions(Struct, frozen=True, dict=True):
         return np.append(update[1:] != update[:-1], True) if len(update) else np.empty(0, bool)
 
     def repeated(self, same_bytes: float) -> npt.NDArray[np.bool_]:
-        """The reductions of passes before the last one of an update, if the last one reduces about as much again: the
-        ratio of the bytes is at least `same_bytes`. Shape (len,).
+        """The reductions of redundant passes. Shape (len,)."""
+        return np.asarray(self._redundant(same_bytes)[self.backward_pass])
+
+    def repeated_calls(self, same_bytes: float) -> I8:
+        """The calls that serve the reductions of redundant passes."""
+        return self.calls[self._redundant(same_bytes)[self.call_pass]]
+
+    def _redundant(self, same_bytes: float) -> npt.NDArray[np.bool_]:
+        """Passes before the last one of an update, if the last one reduces about as much again: the ratio of the bytes
+        is at least `same_bytes`.
         """
         moved, last = self.pass_bytes, np.flatnonzero(self._last)
         of_last = moved[last][np.searchsorted(last, np.arange(len(moved)))]
         low, high = np.minimum(moved, of_last), np.maximum(moved, of_last)
-        return np.asarray((~self._last & (low > 0) & (low >= same_bytes * high))[self.backward_pass])
+        return np.asarray(~self._last & (low > 0) & (low >= same_bytes * high))
 
 
 def find_gradient_reductions(collectives: Sequence[CollectiveCalls], regions: Regions) -> GradientReductions:
@@ -60,6 +74,9 @@ def find_gradient_reductions(collectives: Sequence[CollectiveCalls], regions: Re
     rows, launch, exposed, size, at = (part[inside] for part in (rows, launch, exposed, size, at))
     number = np.searchsorted(passes.start, at, side="right") - 1
     updates = np.sort(start[regions.optimizer])
+    copies = np.flatnonzero(regions.named(op_names.is_gradient_bucket_copy, OP))
+    served = np.concatenate((launch, copies))
+    call_pass = np.searchsorted(passes.start, start[served], side="right") - 1
     return GradientReductions(
         rows=rows,
         launch=launch,
@@ -67,5 +84,7 @@ def find_gradient_reductions(collectives: Sequence[CollectiveCalls], regions: Re
         backward_pass=number,
         pass_bytes=np.bincount(number, weights=np.maximum(size, 1), minlength=len(passes)).astype(np.int64),
         update=np.searchsorted(updates, passes.start),
+        calls=served[call_pass >= 0],
+        call_pass=call_pass[call_pass >= 0],
         passes_per_update=len(passes) / max(1, len(distinct_values(np.searchsorted(passes.start, updates)))),
     )

@@ -102,6 +102,16 @@ class Ledger(Struct, frozen=True, dict=True):
             free[window.warmup_from : window.until] = False
         return np.flatnonzero(free)
 
+    @property
+    def usual_save_share(self) -> float | None:
+        """Share (0..1) of the median step without a profiler that torch.save takes. None if too few such steps are
+        known, or most of them save nothing.
+        """
+        if len(self.usual) < FEW:
+            return None
+        share = median(self.save_ns[self.usual] / np.maximum(1, self.step_ns[self.usual]))
+        return share if share > 0 else None
+
     @cached_property
     def usual_ns(self) -> float | None:
         """Median step without a profiler, excluding the wait for data; None if there are too few such steps."""

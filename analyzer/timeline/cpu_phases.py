@@ -49,6 +49,9 @@ class CpuPhases(Struct, frozen=True, dict=True):
         thread = self.steps.thread
         host = self.host.of_thread(thread)
         regions = self.regions
+        calls = regions.area(
+            regions.named(op_names.is_collective_call, OP), thread
+        )  # the thread may lose its core in one
         raw = {
             "loader_startup": host["loader_startup"],
             "data_loading": host["data_loading"],
@@ -59,9 +62,9 @@ class CpuPhases(Struct, frozen=True, dict=True):
             "post_processing": host["post_processing"],
             "input_work": host["input_work"],
             "optimizer": merge(regions.own_time(regions.optimizer, thread), regions.area(regions.zero_grad, thread)),
-            "backward": regions.area(regions.backward),
-            "forward": host["launch"],
-            "communication": self.communication,
+            "backward": subtract(regions.area(regions.backward), calls),
+            "forward": subtract(host["launch"], calls),
+            "communication": merge(self.communication, calls),
             "engine": regions.area(regions.engine, thread),
             "python": host["python"],
         }

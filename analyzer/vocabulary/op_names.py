@@ -134,6 +134,18 @@ def is_gradient_accumulation(name: str) -> bool:
     return name.endswith("AccumulateGrad")
 
 
+def is_collective_call(name: str) -> bool:
+    """The operator that starts a collective, or waits for it: ``c10d::allreduce_``."""
+    return name.startswith("c10d::")
+
+
+def is_gradient_bucket_copy(name: str) -> bool:
+    """DistributedDataParallel moves gradients into a bucket or back: ``torch::distributed::reducer::mul_out``,
+    ``torch.distributed.ddp.reducer::copy_bucket_to_grad``.
+    """
+    return "reducer::" in name and "distributed" in name
+
+
 def is_engine_frame(name: str) -> bool:
     """The Python frame in which the autograd engine works: ``<built-in method run_backward of torch._C...>``."""
     return name.startswith("<built-in method run_backward")

@@ -1,4 +1,6 @@
-"""Operators of a CPU-only run, and which are so small that calling them costs more than their computation."""
+"""Operators of a CPU-only run, which are so small that calling them costs more than their computation, and what the
+number of parameters costs.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,11 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.intervals import Intervals
-from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.arrays.intervals import Intervals, merge, subtract, union
+from traceopt.analyzer.tables.schema import I8, Mask
+from traceopt.analyzer.timeline.call_tree import OP, Slices
 from traceopt.analyzer.timeline.regions import Regions
+from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
 
 TINY_NS = 30_000
@@ -18,13 +21,15 @@ TINY_NS = 30_000
 class CalledOps(Struct, frozen=True):
     """Outermost operators in order of time, shape (len,). From `start` to `end` is the call and a little of the Python
     that follows it. `tiny`: kinds of operators with a median duration of at most 30 us; single calls may take longer,
-    because the thread may lose its core.
+    because the thread may lose its core. `parameters`: gradients that were accumulated right after each, as after a
+    node of the backward pass whose inputs are parameters.
     """
 
     rows: I8  # of the slices
     start: I8
     end: I8
     tiny: npt.NDArray[np.bool_]
+    parameters: I8
 
     @property
     def only_tiny(self) -> CalledOps:
@@ -35,19 +40,55 @@ class CalledOps(Struct, frozen=True):
         return self._where(np.isin(self.rows, rows))
 
     def _where(self, mine: npt.NDArray[np.bool_]) -> CalledOps:
-        return CalledOps(self.rows[mine], self.start[mine], self.end[mine], self.tiny[mine])
+        return CalledOps(self.rows[mine], self.start[mine], self.end[mine], self.tiny[mine], self.parameters[mine])
 
 
-def find_called_ops(regions: Regions, thread: int, model_work: Intervals) -> CalledOps:
-    """The operators of a thread within an area. Autograd's gradient accumulation is left out: no line calls it."""
+def find_called_ops(regions: Regions, thread: int, model_work: Intervals, profiler: Intervals) -> CalledOps:
+    """The operators of a thread within an area. Autograd's gradient accumulation is left out: no line calls it.
+    `profiler` is when the profiler ran, which does not make an operator large.
+    """
     slices = regions.slices
-    op = (slices.kind == OP) & ~regions.named(op_names.is_gradient_accumulation, OP)
+    accumulation = regions.named(op_names.is_gradient_accumulation, OP)
+    op = (slices.kind == OP) & ~accumulation
     rows = slices.outermost(op)
     rows = rows[slices.thread[rows] == thread]
     rows = rows[model_work.contains(slices.start[rows])]
     start, end = slices.start[rows], slices.end[rows]
     until = np.minimum(np.append(start[1:], np.iinfo(np.int64).max), end + TINY_NS)
-    return CalledOps(rows, start, until, _is_tiny(slices.name[rows], end - start))
+    tiny = _is_tiny(slices.name[rows], end - start - profiler.within(start, end))
+    own = np.flatnonzero(slices.ancestor(rows, accumulation) < 0)
+    added = _on_thread(slices, accumulation, thread)
+    after = np.searchsorted(start[own], slices.start[added], side="right") - 1
+    parameters = np.zeros(len(rows), np.int64)
+    np.add.at(parameters, own[after[after >= 0]], 1)
+    return CalledOps(rows, start, until, tiny, parameters)
+
+
+class ParameterWork(Struct, frozen=True):
+    """What is done for each parameter, however small it is: autograd adds to its gradient, `zero_grad` and the
+    optimizer visit it. `area` leaves out the optimizer's larger operators, which may be arithmetic. `count`: parameters
+    with a gradient in a step.
+    """
+
+    area: Intervals
+    count: float
+
+
+def find_parameter_work(regions: Regions, thread: int, optimizer: Intervals, steps: Steps) -> ParameterWork:
+    """`optimizer` is when the thread ran `Optimizer.step` and `zero_grad`."""
+    slices = regions.slices
+    added = _on_thread(slices, regions.named(op_names.is_gradient_accumulation, OP), thread)
+    added = added[steps.host_window.contains(slices.start[added])]
+    ops = _on_thread(slices, slices.kind == OP, thread)
+    large = ops[(slices.end[ops] - slices.start[ops] > TINY_NS) & optimizer.contains(slices.start[ops])]
+    visits = subtract(optimizer, union(slices.start[large], slices.end[large]))
+    return ParameterWork(merge(visits, union(slices.start[added], slices.end[added])), len(added) / steps.count)
+
+
+def _on_thread(slices: Slices, wanted: Mask, thread: int) -> npt.NDArray[np.int64]:
+    """The outermost wanted slices of a thread."""
+    rows = slices.outermost(wanted)
+    return np.asarray(rows[slices.thread[rows] == thread], np.int64)
 
 
 def _is_tiny(names: npt.NDArray[np.integer], duration: I8) -> npt.NDArray[np.bool_]:

@@ -7,7 +7,9 @@ python benchmarks/savings/measure.py --out benchmarks/savings/h200.json     # on
 python benchmarks/savings/page.py                                           # docs/accuracy.md, from all of them
 
 This is `traceopt try` on each pair that the machine can run: the plain variant is recorded and analyzed, and the
-prediction comes from its trace alone. The change that is tried is the argument `--fixed`. Both variants are measured in
+prediction comes from its trace alone. If the recorded step took longer than the measured one, for a known reason, the
+prediction is the same share of the measured step, as in `traceopt try`. The change that is tried is the argument
+`--fixed`. Both variants are measured in
 alternating runs without a profiler, in at least five rounds, until the interval of the change is narrow enough. A round
 in which other programs held the cores, or the clock of the GPU dropped, does not count.
 """
@@ -34,7 +36,8 @@ from traceopt.capture.settings import Settings
 from traceopt.errors import TraceoptError
 from traceopt.result.comparison import StepChange
 from traceopt.result.document import Result
-from traceopt.trying.changes import Change
+from traceopt.trying.changes import Change, Prediction
+from traceopt.trying.expectation import expectation, recording_of
 from traceopt.trying.interruption import Interruption
 from traceopt.trying.rounds import measure
 from traceopt.trying.workspace import Command, Limits, Workspace
@@ -63,20 +66,23 @@ def measured_pair(pair: Pair, minutes: float) -> Row:
         if failed is not None or not recorded.traces:
             raise RuntimeError(failed.reason if failed is not None else recorded.reason)
         result = analyze(list(map(str, recorded.traces)), select=[*pair.codes, *pair.second] if pair.second else ())
-        predicted = prediction(result, pair)
+        found, recording = found_of(result, pair), recording_of(result)
+        predicted = found[1] if found else None
         fixed = Change("fixed", "arguments", pair.planted, "arguments", arguments=("--fixed",))
         until = time.monotonic() + 60 * minutes
         rounds = measure(
             lambda: workspace.measure([], LIMITS),
             lambda: workspace.measure([fixed], LIMITS),
-            wanted_us=lambda _: 1e3 * predicted["saving_ms"] if predicted else None,
+            wanted_us=lambda before: expectation(predicted, recording, before).us,
             time_left=lambda: until - time.monotonic(),
             least_rounds=ROUNDS,
             widest_share=2 * MOST_NOISE,
         )
     if rounds.failed is not None:
         raise RuntimeError(rounds.failed[1].reason)
-    rows = [{"plain_ms": row.before_us / 1e3, "fixed_ms": row.after_us / 1e3, **predicted} for row in rounds.rows()]
+    expected = expectation(predicted, recording, rounds.counted_before).prediction
+    shown = saving_row(found[0], expected) if found and expected else {}
+    rows = [{"plain_ms": row.before_us / 1e3, "fixed_ms": row.after_us / 1e3, **shown} for row in rounds.rows()]
     counted = [] if rounds.busy else [rows[index] for index in rounds.counted]
     return {"rounds": counted, "discarded": len(rows) - len(counted), "noise": noise(rounds.change())}
 
@@ -88,20 +94,31 @@ def noise(change: StepChange) -> float | None:
     return round((change.high_share - change.low_share) / 2, 4)
 
 
-def prediction(result: Result, pair: Pair) -> Row:
-    """The predicted saving per step, from the most valuable finding of the planted kind, or else of a general kind.
+def found_of(result: Result, pair: Pair) -> tuple[str, Prediction] | None:
+    """The rule and the predicted saving of the most valuable finding of the planted kind, or else of a general kind.
 
-    If two bottlenecks are planted, from both findings together. Empty if no such finding exists.
+    If two bottlenecks are planted, of both findings together. None if no such finding exists.
     """
     if pair.second:
         both = result.combined
-        found = both is not None and {*both.codes} & {*pair.codes} and {*both.codes} & {*pair.second}
-        return {"code": " + ".join(both.codes), "saving_ms": both.saving_us / 1e3} if both and found else {}
-    found = [
-        f for codes in (pair.codes, pair.also) for f in result.findings if f.code in codes and f.saving is not None
-    ]
-    finding = found[0] if found else None
-    return {"code": finding.code, "saving_ms": finding.saving.est_us / 1e3} if finding and finding.saving else {}
+        if both is None or not {*both.codes} & {*pair.codes} or not {*both.codes} & {*pair.second}:
+            return None
+        return " + ".join(both.codes), Prediction(both.saving_us, both.saving_us, both.saving_us)
+    for code in (pair.codes, pair.also):
+        for finding in result.findings:
+            if finding.code in code and finding.saving is not None:
+                saving = finding.saving
+                return finding.code, Prediction(saving.est_us, saving.low_us, saving.high_us)
+    return None
+
+
+def saving_row(code: str, predicted: Prediction) -> Row:
+    return {
+        "code": code,
+        "saving_ms": predicted.us / 1e3,
+        "low_ms": predicted.low_us / 1e3,
+        "high_ms": predicted.high_us / 1e3,
+    }
 
 
 def able(gpus: int) -> list[Pair]:

@@ -64,6 +64,17 @@ class Proof:
         return (self.plain_ms - self.predicted_ms) / (self.plain_ms - self.fixed_ms) - 1
 
     @property
+    def in_range(self) -> bool | None:
+        """Whether the measured gain lies in the stated range; None without a range."""
+        ranges = [
+            (row["low_ms"], row["high_ms"]) for row in self.rounds if row.get("low_ms", 0) < row.get("high_ms", 0)
+        ]
+        if self.predicted_ms is None or not ranges:
+            return None
+        low, high = (median(ends) for ends in zip(*ranges, strict=True))
+        return low <= self.plain_ms - self.fixed_ms <= high
+
+    @property
     def published(self) -> bool:
         """Whether the change is known well enough, and the gain stands out from its noise."""
         if self.noise is None or len(self.rounds) < ROUNDS:
@@ -98,10 +109,12 @@ def machine(measured: dict[str, Any]) -> str:
     rest = [proof.name for proof in proofs if proof not in shown]
     steps = sorted(abs(error) for proof in shown if (error := proof.step_error) is not None)
     gains = sorted(abs(error) for proof in shown if (error := proof.gain_error) is not None)
+    inside = [proof.in_range for proof in shown if proof.in_range is not None]
     discarded = sum(proof.discarded for proof in proofs)
     summary = (
         f"The median error of the predicted step is {median(steps):.0%}, the largest {steps[-1]:.0%}.\n"
         f"The median error of the predicted gain is {median(gains):.0%}, the largest {gains[-1]:.0%}.\n"
+        f"{sum(inside)} of {len(inside)} measured gains lie in the range that the finding states.\n"
         f"{len(steps)} of {len(shown)} pairs have a prediction. "
         if steps
         else ""
@@ -133,11 +146,12 @@ measurement.
 
 Each script in `fixtures/workloads` has one planted bottleneck (one script has two), and none with `--fixed`. The
 prediction comes from the recording of the plain script alone: its step without a profiler, minus the saving of the
-finding (or of `combined`, for two). It is compared with the script run with `--fixed`, without a profiler. Times are
-milliseconds per step, medians over the rounds. Rounds are made and judged by `traceopt try`: a round runs both
-variants, one after the other, and does not count if other programs held the cores meanwhile. Noise is half the 99%
-interval of the change that `traceopt try` states, as a share of the plain step. A pair whose noise exceeds
-{MOST_NOISE:.0%}, or its gain, is not shown.
+finding (or of `combined`, for two). If the recorded step took longer because of the profiler, or because threads waited
+for cores, the prediction is the same share of the measured step. It is compared with the script run with `--fixed`,
+without a profiler. Times are milliseconds per step, medians over the rounds. Rounds are made and judged by
+`traceopt try`: a round runs both variants, one after the other, and does not count if other programs held the cores
+meanwhile. Noise is half the 99% interval of the change that `traceopt try` states, as a share of the plain step. A pair
+whose noise exceeds {MOST_NOISE:.0%}, or its gain, is not shown.
 
 {chr(10).join(map(machine, machines))}
 {left_out}[Replay accuracy](replay-accuracy.md) has the same for generated traces with planted faults.

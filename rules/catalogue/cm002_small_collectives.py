@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+import numpy.typing as npt
 
 from traceopt.analyzer.communication.collectives import CollectiveCalls
 from traceopt.rules import (
@@ -29,6 +32,10 @@ from traceopt.rules import (
     threshold,
 )
 
+LATE = 3  # times the median call: beyond this a rank may wait for another one
+BUCKET_BYTES = 25 << 20  # of one coalesced call, as in DistributedDataParallel
+UNKNOWN_CALLS = 4.0  # that remain if nothing shows what bytes cost
+
 
 class SmallCollectives(Rule):
     """Measures kinds of collectives that run many times per step, each on a small buffer.
@@ -48,8 +55,9 @@ class SmallCollectives(Rule):
 
     When it is wrong: calls that depend on each other cannot be coalesced, such as those of tensor parallelism, one per
     layer; the rule does not apply to serving engines. Compute may already hide the calls: only exposed time counts, and
-    host time while the GPU has no work. Time of a call beyond three times the median is not counted: there this rank
-    waits for a late one, or moves a larger buffer.
+    host time while the GPU has no work. Time of a call beyond three times the median is not counted if the rank did
+    other work before it: there it may wait for a late rank. If the sizes are known, the calls that remain are priced
+    by what larger buffers take longer. If they are unknown or all equal, four calls remain.
 
     Sources: NCCL documentation, "Group Calls"; Li et al., "PyTorch Distributed" (VLDB 2020), gradient bucketing.
     """
@@ -73,9 +81,12 @@ class SmallCollectives(Rule):
     def check(self, facts: Facts) -> Findings:
         count = facts.steps.count
         many = [c for c in facts.collectives if c.calls / count >= self.min_calls and self._small(c)]
-        exposed = sum(float(np.minimum(c.exposed, 3 * median(c.exposed)).sum()) for c in many) / count
+        exposed = sum(float(_own_ns(c).sum()) for c in many) / count
         calls = sum(c.calls for c in many) / count
-        fewer = max(0.0, 1 - 4 / calls) if calls else 0.0  # a few large calls remain
+        if not calls:
+            return
+        remain = min(calls, sum(_remaining_calls(c, count) for c in many))
+        fewer = 1 - min(1.0, remain / calls)
         host = self._host_time(facts, many)
         starved, host_ns, _ = host_bounds(facts, host, fewer)
         if exposed + starved < self.min_share * facts.step_ns:
@@ -130,7 +141,7 @@ class SmallCollectives(Rule):
     def _coalesced(self, facts: Facts, many: list[CollectiveCalls], host: Intervals, share: float) -> Changes:
         """Each call loses a share of its exposed time and of its host time."""
         rows = np.concatenate([c.rows for c in many])
-        shorter = hide_collectives(facts, rows, share * np.concatenate([c.exposed for c in many]))
+        shorter = hide_collectives(facts, rows, share * np.concatenate([_own_ns(c) for c in many]))
         return [*shorter, RemoveHost(host, share)] if len(host) else shorter
 
     def _small(self, calls: CollectiveCalls) -> bool:
@@ -142,3 +153,27 @@ class SmallCollectives(Rule):
     def passed(self, facts: Facts) -> str:
         most = max(c.calls for c in facts.collectives) / facts.steps.count
         return f"No kind of collective runs more than {most:,.0f} times per step."
+
+
+def _own_ns(calls: CollectiveCalls) -> npt.NDArray[np.float64]:
+    """The exposed time of each call, without waits for late ranks. No rank can be late by more than it did since the
+    previous collective, so a call that follows another one directly is long by itself: its thread waits for a core.
+    """
+    other_work = calls.since_last > median(calls.duration)
+    most = np.where(other_work, LATE * median(calls.exposed), np.inf)
+    return np.asarray(np.minimum(calls.exposed, most), np.float64)
+
+
+def _remaining_calls(calls: CollectiveCalls, steps: int) -> float:
+    """How many of these calls take as long as the coalesced ones that replace them, per step: one for each 25 MB, and
+    what their bytes take at the rate at which the largest buffers take longer than the smallest.
+    """
+    size, time = calls.bytes, _own_ns(calls)
+    if (size < 0).any() or size.min() == size.max() or not time.any():
+        return UNKNOWN_CALLS
+    small, large = size <= np.percentile(size, 50), size >= np.percentile(size, 90)
+    more_bytes = float(size[large].mean() - size[small].mean())
+    more_ns = max(0.0, float(time[large].mean() - time[small].mean()))
+    total = float(size.sum()) / steps
+    longer = total * more_ns / more_bytes / float(time.mean()) if more_bytes else 0.0
+    return math.ceil(total / BUCKET_BYTES) + longer

@@ -77,7 +77,8 @@ class StragglerRank(RunRule):
         late = run.straggler
         if late is None or late.share < self.min_blame:
             return
-        wait = median(run.waits[:, late.rank]) - run.recording_ns(late.rank)
+        recording = run.recording_ns(late.rank)
+        wait = median(run.waits[:, late.rank]) - recording
         if wait < self.min_share * run.step_ns or (late.parts and late.parts[0][0] == COMPUTE):
             return  # CM005 reports a rank with more to compute
         name = rank_name(run, late.rank)
@@ -85,6 +86,8 @@ class StragglerRank(RunRule):
         known = more >= 0.3 * wait
         does = f" It spends {ms(more)} more than the other ranks on this: {_inside(cause)}." if known else ""
         place = place_on(run, late.rank, cause) if known else None
+        longer = sum(part for name, part in late.parts if name != COMPUTE) - recording
+        gain = min(0.95 * wait, max(0.0, longer)) if known else 0.95 * wait
         finding = self.finding(
             title=f"Fix the straggler: {name}",
             why=(
@@ -93,11 +96,16 @@ class StragglerRank(RunRule):
             ),
             saving=ranks_saving(
                 run,
-                0.7 * min(wait, more) if known else 0.5 * wait,
-                0.95 * wait,
+                0.7 * min(gain, more) if known else 0.5 * wait,
+                gain,
                 1.1 * wait,
                 "The time between the last two ranks to enter each collective in the median step, without the time in "
-                "which the other ranks compute and without the straggler's recording overhead.",
+                "which the other ranks compute and without the straggler's recording overhead."
+                + (
+                    f" At most the {ms(longer)} that the straggler spends more than the others outside of compute."
+                    if gain < 0.95 * wait
+                    else ""
+                ),
             ),
             evidence=_evidence(run, late),
             locations=[place] if place else [],

@@ -11,23 +11,31 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    Intervals,
+    RemoveHost,
     Rule,
+    area_of,
     by_site,
     each_step,
     hide_collectives,
+    host_bounds,
+    intersect,
     ms,
     priced,
     site_locations,
+    subtract,
     threshold,
     typical_ns,
 )
 
+SHOWN_SHARE = 0.05  # of the exposed time: less host time is not mentioned
 FORWARD = "DistributedDataParallel.forward"
 
 
 class SyncEveryMicroStep(Rule):
-    """Measures the exposed time of gradient reductions in all backward passes but the last before an optimizer step.
-    A reduction counts only if the last pass reduces about as many bytes again.
+    """Measures the exposed time of gradient reductions in all backward passes but the last before an optimizer step,
+    and the host time of these reductions: launching them, copying gradients into buckets and back. A reduction counts
+    only if the last pass reduces about as many bytes again.
 
     Why it costs: with gradient accumulation only the sum of the gradients matters. DistributedDataParallel reduces
     after every backward pass unless you turn that off, so N micro-steps send N times the bytes.
@@ -41,6 +49,9 @@ class SyncEveryMicroStep(Rule):
         optimizer.step()
 
     Accelerate does this with `accelerator.accumulate(model)`. The Hugging Face Trainer does it by itself.
+
+    On a CPU the reductions run on cores that the model could use. How much they slow it down is unknown, so the range
+    includes all of their time.
 
     When it is wrong: two networks that are trained alternately also have two backward passes. They count only if the
     same bytes are reduced twice before one update. `no_sync` keeps unreduced gradients in memory, which is expensive
@@ -76,16 +87,29 @@ class SyncEveryMicroStep(Rule):
         cost = typical_ns(facts, facts.slices.start[launch], exposed)
         if cost < self.min_share * facts.step_ns:
             return
+        host = self._host_time(facts, found.repeated_calls(self.same_bytes))
+        starved, host_ns, _ = host_bounds(facts, host, 1.0)
+        beside = [] if facts.has_gpu else [self._beside_the_model(facts, found.rows[redundant], host)]
+        beside_ns = sum(map(facts.steps.mean_ns, beside))
+        expected = [*self._without(facts, found.rows[redundant], exposed), RemoveHost(host)]
         yield self.finding(
             why=(
                 f"Gradients are reduced in each of {passes:.3g} backward passes per update. The reductions before the "
                 f"last pass add {ms(cost)} of exposed communication to {each_step(facts)}."
+                + (f" The host spends another {ms(host_ns)} on them." if host_ns >= SHOWN_SHARE * cost else "")
             ),
             saving=priced(
                 facts,
-                (0.6 * cost, 0.95 * cost, cost),
-                self._without(facts, found.rows[redundant], exposed),
-                "Assumes only the last micro-step reduces gradients; at most the exposed time of the other reductions.",
+                (0.6 * (cost + starved), 0.95 * (cost + host_ns), cost + host_ns + beside_ns),
+                expected,
+                "Assumes only the last micro-step reduces gradients: no exposed time of the other reductions, and no "
+                "host time to launch them and to copy gradients into buckets and back."
+                + (
+                    f" At most also the {ms(beside_ns)} in which they run beside the model and share its cores."
+                    if beside_ns
+                    else ""
+                ),
+                high=[*expected, *map(RemoveHost, beside)],
             ),
             evidence=[
                 Evidence(
@@ -104,6 +128,15 @@ class SyncEveryMicroStep(Rule):
             ),
             shares_cause_with=["CM001"],
         )
+
+    def _host_time(self, facts: Facts, calls: I8) -> Intervals:
+        """When the host serves these reductions. On a CPU-only run without the part that counts as exposed."""
+        area = area_of(facts, calls)
+        return area if facts.has_gpu else subtract(area, facts.cpu_phases.areas["communication"])
+
+    def _beside_the_model(self, facts: Facts, rows: I8, host: Intervals) -> Intervals:
+        """When reductions of a CPU-only run overlap the model's work. How much they slow it down is unknown."""
+        return subtract(intersect(area_of(facts, rows), facts.cpu_phases.model_work), host)
 
     def _without(self, facts: Facts, rows: I8, exposed: I8) -> Changes:
         """On a GPU the overlapped part goes too, because it may be exposed once other work is shorter."""

@@ -28,6 +28,7 @@ from traceopt.rules import (
     percent,
     priced,
     starved_ns,
+    subtract,
     the_step,
     threshold,
     union,
@@ -56,7 +57,9 @@ class LaunchBound(Rule):
 
     Fused optimizers, fewer Python hooks and fewer tiny operators also help: one embedding with offsets instead of a
     list of embeddings, torch.stack and one matmul instead of a loop, nn.LSTM instead of a loop over time steps. On a
-    CPU the range is wide for such a loop: at most, all operators that its lines call go away, of any size.
+    CPU the range is wide for such a loop: at most, all operators that its lines call go away, of any size. If each
+    iteration has parameters of its own, one operator needs one parameter. Then the work for each parameter goes, too:
+    autograd's accumulation, zero_grad, the optimizer.
 
     If torch.compile made most kernels, graphs launch most of them, or a serving engine runs, the finding says what is
     left to do.
@@ -154,6 +157,10 @@ class LaunchBound(Rule):
             kinds = sorted(facts.slices_by_name(mine.rows, mine.end - mine.start), key=lambda kind: -len(kind.rows))
             loop = merge(area, loops.get(_function(site.location), area))
             loop_ns = facts.steps.mean_ns(loop)
+            own = int(mine.parameters.sum()) / count
+            visits, visited = facts.parameter_work, own / max(1.0, facts.parameter_work.count)
+            visits_ns = visited * facts.steps.mean_ns(subtract(visits.area, loop)) if own >= self.min_calls else 0.0
+            fewer_visits = [RemoveHost(visits.area, visited)] if visits_ns else []  # one parameter is left
             named = ", ".join(f"{len(kind.rows) / count:,.0f} {_operator(kind.name)}" for kind in kinds[:3])
             yield self.finding(
                 title="Batch many small operations into one",
@@ -162,16 +169,23 @@ class LaunchBound(Rule):
                     f"One line calls {site.calls / count:,.0f} operators {per_step(facts)}{both} "
                     f"({named}{' and others' if len(kinds) > 3 else ''}), with a median of "
                     f"{ms(median(mine.end - mine.start))}. They take {ms(time_ns)} of {each_step(facts)}."
+                    + (
+                        f" They have {own:,.0f} of the {visits.count:,.0f} parameters. Autograd, zero_grad and the "
+                        f"optimizer visit each of them, which takes another {ms(visits_ns)}."
+                        if visits_ns
+                        else ""
+                    )
                 ),
                 saving=priced(
                     facts,
-                    (self.removable_low * time_ns, self.removable * time_ns, loop_ns),
-                    [RemoveHost(area, self.removable)],
+                    (self.removable_low * time_ns, self.removable * time_ns + visits_ns, loop_ns + visits_ns),
+                    [RemoveHost(area, self.removable), *fewer_visits],
                     f"Assumes these operators' time drops by {percent(self.removable_low)}, or by "
-                    f"{percent(self.removable)}. At most, all lines of {site.location.function or 'the file'} that "
-                    f"call as many operators go away ({ms(loop_ns)}), as when one operator replaces a loop.",
+                    f"{percent(self.removable)}{', and one parameter is left' if visits_ns else ''}. At most, all "
+                    f"lines of {site.location.function or 'the file'} that call as many operators go away "
+                    f"({ms(loop_ns)}), as when one operator replaces a loop.",
                     low=[RemoveHost(area, self.removable_low)],
-                    high=[RemoveHost(loop)],
+                    high=[RemoveHost(loop), *fewer_visits],
                 ),
                 confidence="medium",
                 evidence=[

@@ -75,6 +75,14 @@ class CheckpointInStep(Rule):
         sites = by_site(facts, rows[cost > 0], cost[cost > 0])
         affected = int(np.count_nonzero(steps.per_step(steps.host_step_of(facts.slices.start[rows]), cost)))
         every_step = 2 * affected > steps.count
+        share = ledger.usual_save_share if ledger is not None else None
+        expected = typical if share is None else min(typical, share * facts.step_ns)
+        part = expected / typical if typical else 0.0
+        basis = "Assumes the host time of the save is gone; the low end keeps 30% of it for the copy to the host."
+        if part < 1:
+            basis += (
+                " In the steps without a profiler, saving takes a smaller share of the step; the saving is that share."
+            )
         yield self.finding(
             why=(
                 f"Saving a checkpoint blocks {each_step(facts)} for {ms(typical)}."
@@ -84,9 +92,10 @@ class CheckpointInStep(Rule):
             ),
             saving=priced(
                 facts,
-                (0.7 * typical, typical, 1.2 * typical),
-                without_calls(facts, rows),
-                "Assumes the host time of the save is gone; the low end keeps 30% of it for the copy to the host.",
+                (0.7 * expected, expected, 1.2 * typical),
+                without_calls(facts, rows, part),
+                basis,
+                high=without_calls(facts, rows),
             )
             if every_step
             else None,

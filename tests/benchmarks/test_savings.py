@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from benchmarks.savings.measure import ROUNDS, able, noise, prediction
+from benchmarks.savings.measure import ROUNDS, able, found_of, noise, saving_row
 from benchmarks.savings.page import Proof, page, row
 from fixtures.workloads.pairs import PAIRS
 from traceopt.comparison.noise import step_change
 from traceopt.result.document import Combined
+from traceopt.trying.changes import Prediction
 from traceopt.trying.measured_run import MeasuredRun
 from traceopt.trying.rounds import measure
 
@@ -33,6 +34,13 @@ def test_a_prediction_is_taken_off_the_step_without_a_profiler() -> None:
     assert proof.step_error == pytest.approx(-1 / 6)
     assert proof.gain_error == pytest.approx(0.25)
     assert row(proof) == "| slow | DL001 | 100.0 | 50.0 | 60.0 | ± 1.1% | -17% | +25% |"
+
+
+def test_the_measured_gain_lies_in_the_stated_range() -> None:
+    stated = [{**one, "low_ms": 20.0, "high_ms": 50.0} for one in rounds(30.0)]
+    assert Proof("slow", stated, 0, 0.01).in_range is True
+    assert Proof("slow", [one | {"fixed_ms": 40.0} for one in stated], 0, 0.01).in_range is False
+    assert Proof("slow", rounds(30.0), 0, 0.01).in_range is None
 
 
 def test_noise_is_half_the_interval_and_shrinks_with_more_rounds() -> None:
@@ -70,7 +78,8 @@ def test_the_page_has_the_errors_and_what_is_not_measured() -> None:
     pairs["no_gain"] = {"rounds": rounds(*[1.0] * ROUNDS, fixed_ms=99.0), "discarded": 0, "noise": 0.02}
     text = page([{"environment": environment, "pairs": pairs}], "precision 100 %")
     assert "predicted step is 7%, the largest 33%." in text
-    assert "predicted gain is 10%, the largest 50%.\n3 of 4 pairs have a prediction" in text
+    assert "predicted gain is 10%, the largest 50%.\n0 of 0 measured gains lie in the range" in text
+    assert "3 of 4 pairs have a prediction" in text
     assert "Measured too imprecisely to publish: noisy, few, no_gain." in text
     assert "7 rounds do not." in text
     assert "| noisy |" not in text
@@ -82,15 +91,18 @@ def test_the_prediction_is_that_of_the_planted_kind(example: GetExample) -> None
     result = example("slow_loader").result
     saved = next(finding.saving for finding in result.findings if finding.code == "DL001")
     assert saved is not None
-    assert prediction(result, PAIR) == {"code": "DL001", "saving_ms": saved.est_us / 1e3}
-    assert prediction(example("slow_loader", fixed=True).result, PAIR) == {}
+    predicted = Prediction(saved.est_us, saved.low_us, saved.high_us)
+    assert found_of(result, PAIR) == ("DL001", predicted)
+    assert saving_row("DL001", predicted)["saving_ms"] == saved.est_us / 1e3
+    assert found_of(example("slow_loader", fixed=True).result, PAIR) is None
 
 
 def test_of_two_planted_bottlenecks_it_is_that_of_both_fixes_together(example: GetExample) -> None:
     result = example("slow_loader").result
     both = Combined([BOTH.codes[0], BOTH.second[0]], 7e3, 0.2, 28e3, None, None)
-    assert prediction(replace(result, combined=both), BOTH)["saving_ms"] == 7.0
-    assert prediction(replace(result, combined=replace(both, codes=[BOTH.codes[0]])), BOTH) == {}
+    predicted = Prediction(7e3, 7e3, 7e3)
+    assert found_of(replace(result, combined=both), BOTH) == (" + ".join(both.codes), predicted)
+    assert found_of(replace(result, combined=replace(both, codes=[BOTH.codes[0]])), BOTH) is None
 
 
 def test_a_machine_runs_what_it_has_gpus_for() -> None:

@@ -181,16 +181,18 @@ def test_summaries_are_small(tmp_path: Path) -> None:
 class TestWithoutAGpu:
     """Ranks on CPUs, with gloo: rank 0 logs for 3 ms before each all-reduce."""
 
-    def folder(self, tmp_path: Path, log_us: float) -> str:
+    def folder(self, tmp_path: Path, log_us: float, compute_us: float = 0.0) -> str:
+        """`compute_us`: how much longer the late rank computes."""
         for rank in (0, 1):
             events = []
             for start in range(0, 40_000, 10_000):
-                late_us = log_us if rank == 0 else 0.0
+                more_us = compute_us if rank == 0 else 0.0
+                late_us = log_us + more_us if rank == 0 else 0.0
                 events += [
                     build.annotation(f"ProfilerStep#{start // 10_000}", start, 10_000),
                     build.python("train.py(5): train", start, 10_000),
-                    build.op("aten::mm", start, 2_000),
-                    build.python("logging/__init__.py(1): info", start + 2_000, late_us),
+                    build.op("aten::mm", start, 2_000 + more_us),
+                    build.python("logging/__init__.py(1): info", start + 2_000 + more_us, late_us - more_us),
                     build.op("c10d::allreduce_", start + 2_000 + late_us, 10),
                     build.annotation("gloo:all_reduce", start + 2_020 + late_us, 3_980 - late_us, 7),
                     build.op("aten::mm", start + 6_000, 4_000),
@@ -207,6 +209,13 @@ class TestWithoutAGpu:
         assert finding.saving.est_us == pytest.approx(0.95 * 3_000, rel=0.05)
         assert (finding.ranks, [str(place) for place in finding.locations]) == ([0], ["train.py:5"])
         assert "logging" in finding.why
+
+    def test_no_more_is_saved_than_the_rank_does_more(self, tmp_path: Path) -> None:
+        """The rank is 3 ms late, of which its logging is 2; the rest is another 1 ms of compute."""
+        (finding,) = of_code(analyze(self.folder(tmp_path, log_us=2_000, compute_us=1_000), debug=True), "CM004")
+        assert finding.saving is not None
+        assert finding.saving.est_us == pytest.approx(2_000, rel=0.02)
+        assert "At most the 2.0 ms that the straggler spends more" in finding.saving.basis
 
     def test_ranks_in_step(self, tmp_path: Path) -> None:
         result = analyze(self.folder(tmp_path, log_us=0.0), debug=True)

@@ -113,6 +113,7 @@ def step(facts: Facts) -> Step:
         p90_us=us(p90),
         per_step_us=[us(d) for d in duration],
         stretch=None if stretch is None else rate(stretch),
+        profiler_us=None if stretch is None or facts.has_gpu else us(facts.steps.host_mean_ns(facts.profiler_cost)),
         series=step_series(facts),
     )
 
