@@ -49,18 +49,16 @@ def find_called_ops(regions: Regions, thread: int, model_work: Intervals, profil
     """
     slices = regions.slices
     accumulation = regions.named(op_names.is_gradient_accumulation, OP)
-    op = (slices.kind == OP) & ~accumulation
-    rows = slices.outermost(op)
-    rows = rows[slices.thread[rows] == thread]
+    rows = _on_thread(slices, slices.kind == OP, thread)
     rows = rows[model_work.contains(slices.start[rows])]
     start, end = slices.start[rows], slices.end[rows]
     until = np.minimum(np.append(start[1:], np.iinfo(np.int64).max), end + TINY_NS)
+    added = accumulation[rows]
+    own = np.flatnonzero(~added)
+    after = np.cumsum(~added)[added] - 1  # the operator before each accumulation, as an index of `own`
+    parameters = np.bincount(after[after >= 0], minlength=len(own)).astype(np.int64)
+    rows, start, end, until = rows[own], start[own], end[own], until[own]
     tiny = _is_tiny(slices.name[rows], end - start - profiler.within(start, end))
-    own = np.flatnonzero(slices.ancestor(rows, accumulation) < 0)
-    added = _on_thread(slices, accumulation, thread)
-    after = np.searchsorted(start[own], slices.start[added], side="right") - 1
-    parameters = np.zeros(len(rows), np.int64)
-    np.add.at(parameters, own[after[after >= 0]], 1)
     return CalledOps(rows, start, until, tiny, parameters)
 
 
