@@ -48,6 +48,7 @@ def rank(number: int, groups: list[str], *, ahead_ns: int = 0, late_ns: int = 0,
         has_clock=True,
         sampled=False,
         trains=True,
+        has_step_marks=True,
         free_cores=True,
     )
 
