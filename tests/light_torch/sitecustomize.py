@@ -7,6 +7,7 @@ names that stand ready here. Whatever else is asked of these modules imports the
 import gc
 import importlib
 import sys
+from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 
 
@@ -41,7 +42,23 @@ class StandIn(ModuleType):
         return getattr(sys.modules[self.__name__], name)
 
 
+class AlreadyImported:
+    """`import torch._dynamo.config` asks a stand-in for its path. That imports this module too: it is not run again."""
+
+    def find_spec(self, name, *_):
+        return ModuleSpec(name, self) if name.startswith("torch._") and name in sys.modules else None
+
+    def create_module(self, spec):
+        module = sys.modules[spec.name]
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module):
+        module.__spec__ = module.__spec__.loader_state
+
+
 for module, names in STAND_INS.items():
     sys.modules[module] = StandIn(module)
     vars(sys.modules[module]).update(names)
 vars(sys.modules["torch._inductor"])["config"] = sys.modules["torch._inductor.config"]
+sys.meta_path.insert(0, AlreadyImported())

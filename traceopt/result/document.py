@@ -215,6 +215,9 @@ class Step(Struct, frozen=True):
         float | None,
         note("recorded steps as a multiple of the steps without a profiler, waiting for data aside; null: not known"),
     ] = None
+    series: Annotated[
+        StepSeries | None, note("the recorded steps in parts, at most 400 around the shown one; null for a single step")
+    ] = None
     profiler_us: Annotated[
         float | None,
         note(
@@ -222,9 +225,6 @@ class Step(Struct, frozen=True):
             "some of it, and if not known",
             "us",
         ),
-    ] = None
-    series: Annotated[
-        StepSeries | None, note("the recorded steps in parts, at most 400 around the shown one; null for a single step")
     ] = None
 
 
