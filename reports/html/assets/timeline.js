@@ -862,6 +862,9 @@
   details.onkeydown = function (event) {
     if (event.key === "Escape") {
       canvas.focus({ preventScroll: true });
+      canvas.scrollIntoView({ block: "nearest" });
+    } else if (event.target === details && /^([wasdfn+/-]|Home|ArrowLeft|ArrowRight)$/i.test(event.key)) {
+      canvas.onkeydown(event); /* up and down scroll the details */
     }
   };
 
@@ -932,6 +935,9 @@
         }
       }
       hits.sort(function (a, b) { return start[a] - start[b]; });
+    }
+    if (wanted && !hits.length) {
+      select(-1);
     }
     found.textContent = wanted ? hits.length.toLocaleString("en-US") + (hits.length === 1 ? " span" : " spans") : "";
     ask();

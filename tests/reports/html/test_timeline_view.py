@@ -122,6 +122,26 @@ def test_keys_zoom_and_move(timeline) -> None:
     assert not timeline.is_visible("#span-details")
 
 
+def test_the_keys_work_from_the_details_as_well(timeline) -> None:
+    press(timeline, "Enter", "Enter")  # chooses a span, then goes to its details
+    assert timeline.evaluate("document.activeElement.id") == "span-details"
+    whole, at = seen(timeline), timeline.evaluate("scrollY")
+    press(timeline, "w", "w")
+    assert seen(timeline) != whole
+    press(timeline, "Home")
+    assert seen(timeline) == whole
+    assert timeline.evaluate("scrollY") == at
+    press(timeline, "Escape")
+    assert timeline.evaluate("document.activeElement.id") == CANVAS.removeprefix("#")
+
+
+def test_a_search_without_a_hit_shows_no_span(timeline) -> None:
+    press(timeline, "Enter")
+    assert timeline.is_visible("#span-details")
+    timeline.fill("#span-search", "no span has this name")
+    assert timeline.is_hidden("#span-details")
+
+
 def test_the_strip_chooses_the_step(timeline) -> None:
     assert timeline.inner_text("#span-step").startswith("ProfilerStep#9, 412.0")
     timeline.focus("#steps-scrub")
