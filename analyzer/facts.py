@@ -69,7 +69,7 @@ from traceopt.analyzer.vocabulary.host_activities import (
     REPORTING_FUNCTION,
 )
 from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS
-from traceopt.analyzer.vocabulary.serving_steps import Engine
+from traceopt.analyzer.vocabulary.phases.serving_steps import Engine
 from traceopt.analyzer.vocabulary.training_frameworks import TrainingFramework
 from traceopt.analyzer.work.attention import (
     MathAttention,

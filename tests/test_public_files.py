@@ -9,6 +9,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +170,8 @@ class TestReleaseCheck:
         code, [problem] = self.check(checkout, GITHUB_REPOSITORY="fork/traceopt")
         assert code == 1
         assert "but this is https://github.com/fork/traceopt" in problem
+
+
+def test_no_room_of_the_analyzer_is_crowded() -> None:
+    files = Counter(path.parent for path in (ROOT / "analyzer").rglob("*.py") if path.name != "__init__.py")
+    assert {str(folder.relative_to(ROOT)): count for folder, count in files.items() if count > 15} == {}

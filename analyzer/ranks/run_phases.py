@@ -9,8 +9,8 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.intervals import Intervals, clip, merge
 from traceopt.analyzer.ranks.rank_phases import RankPhases
 from traceopt.analyzer.stalls.rl_phases import is_rl
+from traceopt.analyzer.vocabulary.phases.rl_phases import PHASES, PhaseName
 from traceopt.analyzer.vocabulary.python_frames import CallSite
-from traceopt.analyzer.vocabulary.rl_phases import PHASES, PhaseName
 
 MIN_COMMON = 0.5  # of the shortest recording that all processes must have recorded
 

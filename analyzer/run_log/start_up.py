@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from traceopt.analyzer.tables.json_values import rows, table, time_ns, whole, word
-from traceopt.analyzer.vocabulary.start_up_parts import SAMPLED, StartUpPartName
+from traceopt.analyzer.vocabulary.phases.start_up_parts import SAMPLED, StartUpPartName
 
 MOST_LINE = 10_000_000
 MOST_PARTS = 100

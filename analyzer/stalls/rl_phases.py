@@ -14,7 +14,7 @@ from traceopt.analyzer.timeline.call_tree import ANNOTATION, PYTHON
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
-from traceopt.analyzer.vocabulary.rl_phases import PHASES, PhaseName, phase_of_annotation, phase_of_frame
+from traceopt.analyzer.vocabulary.phases.rl_phases import PHASES, PhaseName, phase_of_annotation, phase_of_frame
 
 MAX_SLICES = 100_000  # of all phases; a name that occurs more often is not one of a phase
 

@@ -8,7 +8,14 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.tables.trace import Trace
-from traceopt.analyzer.vocabulary.serving_steps import PHASES, Engine, Phase, ServingStep, engine_of_frame, serving_step
+from traceopt.analyzer.vocabulary.phases.serving_steps import (
+    PHASES,
+    Engine,
+    Phase,
+    ServingStep,
+    engine_of_frame,
+    serving_step,
+)
 
 MIN_RATED = 2  # steps: a single one is cut at both ends, and may have waited for the step before the recording
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceopt.analyzer.run_log.start_up import StartUpLine, StartUpPart
-from traceopt.analyzer.vocabulary.start_up_parts import START_UP_LABELS, StartUpPartName
+from traceopt.analyzer.vocabulary.phases.start_up_parts import START_UP_LABELS, StartUpPartName
 from traceopt.rules import (
     Evidence,
     Facts,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import traceopt
-from traceopt.analyzer.vocabulary.rl_phases import phase_of_annotation, phase_of_frame
+from traceopt.analyzer.vocabulary.phases.rl_phases import phase_of_annotation, phase_of_frame
 from traceopt.reports.html.page import render_html
 from traceopt.reports.words import sentences
 from traceopt.result.document import Result

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceopt.analyzer.vocabulary.serving_steps import ServingStep, serving_step
+from traceopt.analyzer.vocabulary.phases.serving_steps import ServingStep, serving_step
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.start_up import StartUpLine
-from traceopt.analyzer.vocabulary.start_up_parts import START_UP_LABELS
+from traceopt.analyzer.vocabulary.phases.start_up_parts import START_UP_LABELS
 from traceopt.result.companions.start_up import StartUpLineRow, StartUpPartRow, StartUpSection
 from traceopt.result.finding import Location
 from traceopt.result.rounding import share, us
