@@ -14,7 +14,7 @@ from traceopt.result.rows import BreakdownPart, Gemm
 
 _WAITING = "Waiting for "  # before the operator that the GPU waited for
 _MEMORY = ("Peak allocated", "At the peak:")
-# A time, and whether it is that of the step: "58.7 ms of each 177.6 ms step", "of the 545.7 ms recording".
+# A time in a sentence, and the words after it if it is the step time: "each 177.6 ms step", "the 545.7 ms recording".
 _TIME = re.compile(r"(?<![\w.,])(?P<time>(?P<ms>\d[\d,]*(?:\.\d+)?)\sms)\b(?P<step>\s(?:step|recording)\b)?")
 
 

@@ -24,7 +24,7 @@ UNUSABLE = ("TQ001", "TQ007")  # notes that make the trace unusable
 
 # The bottleneck, by the largest cause of idle time.
 _LAUNCH_BOUND = "Launch-bound: the host launches work more slowly than the GPU runs it."
-_BY_LAUNCHES = (*DISPATCH, CPU_OP, SMALL_OPS, LONG_PYTHON)  # causes that are told apart by what is launched when
+_BY_LAUNCHES = (*DISPATCH, CPU_OP, SMALL_OPS, LONG_PYTHON)  # causes that only the launches show
 _NO_LAUNCHES = "The file holds no launch of its GPU work, so it does not show why."
 _CAUSE = {
     "data_loading": "The data loader is the bottleneck.",
