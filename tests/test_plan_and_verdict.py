@@ -60,7 +60,8 @@ def analysis_of(facts: Facts) -> Analysis:
 
 def faults_of(analysis: Analysis) -> list[str]:
     found = [*sums(analysis.document), *rows(analysis.document), *first_fix(analysis), *idle_share(analysis.document)]
-    return [*found, *named_limit(analysis), *later_fix(analysis.document), *silence(analysis)]
+    said = [*named_limit(analysis), *named_fix(analysis.document), *later_fix(analysis.document), *silence(analysis)]
+    return [*found, *said]
 
 
 def sums(document: Result) -> Iterator[str]:
@@ -136,6 +137,17 @@ def named_limit(analysis: Analysis) -> Iterator[str]:
     treated = treated_part(analysis.facts, analysis.first.changes)
     if treated not in named:
         yield f"{' or '.join(sorted(named))} is the bottleneck, but {analysis.first.finding.code} treats {treated}"
+
+
+def named_fix(document: Result) -> Iterator[str]:
+    """Whether the fix that the verdict names is the first of the plan that matters, and none if it names none."""
+    said = re.search(r"(?:First fix|Biggest lever): (.+?)\.(?: |$)", document.verdict)
+    fixes = (document.findings[row.finding] for row in document.plan)
+    first = next((fix for fix in fixes if fix.impact in ("high", "medium")), None)
+    if said is not None and (first is None or said[1].lower() != first.title.lower()):
+        yield f"{said[1]!r} is not the first fix, {first.code if first is not None else 'of none'}"
+    if first is not None and verdict.NO_FIX in document.verdict:
+        yield f"no fix in the verdict, {first.code} in the plan"
 
 
 def later_fix(document: Result) -> Iterator[str]:
@@ -234,6 +246,8 @@ class TestTheChecksSeeWhatTheyLookFor:
             "Exposed (non-overlapped) communication takes 50% of the step. It is the bottleneck.",
             "Allocating device memory is the bottleneck.",
             "The fix for exposed communication (19%), LB003, saves 4.7 ms alone.",
+            "CPU-only run: model work takes 97% of the step. First fix: write less code.",
+            f"CPU-only run: model work takes 97% of the step. {verdict.NO_FIX}",
         ],
     )
     def test_wrong_verdicts(self, analysis: Analysis, said: str) -> None:

@@ -312,7 +312,7 @@ class TestCpuRuns:
         assert "launched no work on the machine's NVIDIA A100-SXM4-40GB" in notes(facts)["TQ001"]
         document = rank_document(facts, outcome(facts))
         assert document.quality.verdict != "unusable"
-        assert (document.verdict or "").startswith("This is a CPU run on a machine with a GPU. Model work takes 9")
+        assert (document.verdict or "").startswith("CPU run on a machine with a GPU: model work takes 9")
 
     @pytest.mark.parametrize(("optimizer_us", "named"), [(5_000, True), (3_000, False)])
     def test_the_verdict_names_an_optimizer_that_takes_most_of_the_work(self, optimizer_us: int, named: bool) -> None:
@@ -323,7 +323,7 @@ class TestCpuRuns:
         events.append(small_traces.runtime("cudaGetDeviceCount", 0, 5, 0))
         facts = facts_of(events)
         verdict = rank_document(facts, outcome(facts)).verdict or ""
-        assert ("Model work takes 90% of the step, most of it the optimizer (50%)." in verdict) == named
+        assert ("model work takes 90% of the step, most of it the optimizer (50%)." in verdict) == named
         assert ("the optimizer" in verdict) == named
 
     @pytest.mark.parametrize("call", ["cudaLaunchKernel", "cudaMalloc", "hipMemcpyWithStream", "cudaGraphLaunch"])

@@ -78,7 +78,7 @@ def _of_the_step(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPa
         )
     if facts.state is not None:
         return facts.state.sentence
-    text = _GpuVerdict(facts, breakdown, priced).text if facts.has_gpu else _cpu_verdict(facts, breakdown)
+    text = _GpuVerdict(facts, breakdown, priced).text if facts.has_gpu else _cpu_verdict(facts, breakdown, priced)
     return f"Part of the file is lost. In the rest: {text}" if facts.quality.damaged else text
 
 
@@ -127,10 +127,7 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
 
     @property
     def first(self) -> Priced | None:
-        """The first fix of the plan."""
-        return next(
-            (one for one in self.priced if one.finding.saving and one.finding.impact in ("high", "medium")), None
-        )
+        return _first_fix(self.priced)
 
     @cached_property
     def treated(self) -> str | None:
@@ -176,22 +173,37 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         return not another and treated_part(self.facts, one.changes) == limit
 
 
+def _first_fix(priced: Sequence[Priced]) -> Priced | None:
+    """The first fix of the plan, if it is worth a headline."""
+    return next((one for one in priced if one.finding.saving and one.finding.impact in ("high", "medium")), None)
+
+
 def _lower(text: str) -> str:
     return text[0].lower() + text[1:] if text[1:2].islower() else text
 
 
-def _cpu_verdict(facts: Facts, breakdown: Sequence[BreakdownPart]) -> str:
+def _cpu_verdict(facts: Facts, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced]) -> str:
+    limit = _cpu_limit(facts, breakdown)
+    if facts.quality.gpu_expected:
+        limit = f"No GPU work was recorded. {limit}"
+    else:
+        machine = facts.trace.meta.device_properties()
+        limit = f"{'CPU run on a machine with a GPU' if machine else 'CPU-only run'}: {_lower(limit)}"
+    first = _first_fix(priced)
+    return f"{limit} {NO_FIX if first is None else f'First fix: {_lower(first.finding.title)}.'}"
+
+
+def _cpu_limit(facts: Facts, breakdown: Sequence[BreakdownPart]) -> str:
     stall = max((p for p in breakdown if not p.busy), key=lambda p: p.share, default=None)
     work = sum(p.share for p in breakdown if p.busy and p.name != "communication")
     communication = sum(p.share for p in breakdown if p.name == "communication")
-    head = "No GPU work was recorded." if facts.quality.gpu_expected else _kind_of_cpu_run(facts)
     if communication >= max(0.10, work):
-        return f"{head} The main thread waits for communication for {percent(communication)} of the step."
+        return f"The main thread waits for communication for {percent(communication)} of the step."
     if stall is not None and stall.share >= HEALTHY_IDLE_SHARE and stall.share > 0.5 * work:
-        return f"{head} {stall.label} takes {percent(stall.share)} of the step; model work takes {percent(work)}."
+        return f"{stall.label} takes {percent(stall.share)} of the step; model work takes {percent(work)}."
     optimizer = sum(p.share for p in breakdown if p.name == "optimizer")
     kind = f", most of it the optimizer ({percent(optimizer)})" if optimizer > 0.5 * work else _kind_of_work(facts)
-    return f"{head} Model work takes {percent(work)} of the step{kind}."
+    return f"Model work takes {percent(work)} of the step{kind}."
 
 
 def _kind_of_work(facts: Facts) -> str:
@@ -201,8 +213,3 @@ def _kind_of_work(facts: Facts) -> str:
         return ""
     share = percent(facts.steps.mean_ns(found.area(found.heavy)) / facts.step_ns)
     return f": {share} is matmuls, convolutions and attention at {percent(found.heavy_peak_share)} of the measured peak"
-
-
-def _kind_of_cpu_run(facts: Facts) -> str:
-    machine = facts.trace.meta.device_properties()
-    return "This is a CPU run on a machine with a GPU." if machine else "This is a CPU-only run."
