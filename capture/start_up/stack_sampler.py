@@ -26,6 +26,7 @@ FORK_S = 0.05  # a fork has returned by then
 THREAD_ENDS_S = 1.0
 
 _TASKS = "/proc/self/task"
+_FRAMES_MOVE = sys.version_info[:2] == (3, 11)  # while another thread reads them, if it collects garbage meanwhile
 _WARNS_ABOUT_THREADS = sys.version_info >= (3, 12)  # at a fork
 
 
@@ -89,7 +90,7 @@ class StackSampler:
             sampling.thread_id = _thread.get_native_id()
             before = time.perf_counter()
             while not sampling.stop.acquire(timeout=max(INTERVAL_S, (before - self.began) / SAMPLES_OF_EACH_TIME)):
-                stack = stack_of(sys._current_frames().get(self.thread))
+                stack = self._stack()
                 now = time.perf_counter()
                 self.stacks.append((stack, now - before))
                 before = now
@@ -98,6 +99,20 @@ class StackSampler:
             return
         finally:
             sampling.ended.release()
+
+    def _stack(self) -> Stack:
+        """On Python 3.11 a frame gets its object when it is read. The garbage collector can run then, and with it code
+        that lets the main thread return from this very frame: a segmentation fault. Later versions collect only
+        between two instructions.
+        """
+        collects = _FRAMES_MOVE and gc.isenabled()
+        if collects:
+            gc.disable()
+        try:
+            return stack_of(sys._current_frames().get(self.thread))
+        finally:
+            if collects:
+                gc.enable()
 
     def _pause(self) -> None:
         """Before a fork: Python 3.12 warns if the process has threads, and a child inherits the locks they hold."""

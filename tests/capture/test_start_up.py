@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import signal
@@ -169,6 +170,21 @@ def test_the_main_thread_is_sampled_and_no_other() -> None:
     assert sampler.cost_s > 0
     sampler.stop()
     assert len(sampler.stacks) == count
+
+
+@pytest.mark.parametrize("collects", [False, True])
+def test_no_garbage_is_collected_while_frames_are_read(monkeypatch: pytest.MonkeyPatch, *, collects: bool) -> None:
+    """On Python 3.11 the process could crash: the main thread returned from a frame that was being read."""
+    seen: list[bool] = []
+    monkeypatch.setattr(stack_sampler, "_FRAMES_MOVE", True)
+    monkeypatch.setattr(stack_sampler, "stack_of", lambda _: seen.append(gc.isenabled()) or ([], []))
+    was = gc.isenabled()
+    (gc.enable if collects else gc.disable)()
+    try:
+        StackSampler()._stack()
+        assert (seen, gc.isenabled()) == ([False], collects)
+    finally:
+        (gc.enable if was else gc.disable)()
 
 
 @pytest.mark.skipif(not os.path.exists(TASKS), reason="this system does not list threads")
