@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Measures how often `traceopt try` is right: for a change that does nothing, and for one that gains 5 %.
 
-python benchmarks/trials.py                # 20 trials of each, in benchmarks/trials.json
-python benchmarks/trials.py --trials 3
+python benchmarks/trials.py --record             # adds rounds to trials.json
+python benchmarks/trials.py                      # evaluates them, for docs/trying-fixes.md
 
-The script is the healthy workload with each step 5 % slower than it has to be. The change is its own arguments again,
-or the argument that takes the delay away. Run it on a quiet machine; a trial takes as long as `traceopt try` does.
+The script is the healthy workload with each step slower than it has to be. A round has three runs of it: as it is, as
+it is once more, and without the delay. A trial begins at one of the recorded rounds and uses those after it, and after
+the last one the first. It ends as `traceopt try` does: when the answer is settled, or its time is over.
 """
 
 from __future__ import annotations
@@ -15,8 +16,12 @@ import json
 import os
 import sys
 import tempfile
+import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean, median, stdev
+from typing import Any
 
 if __name__ == "__main__":  # run as a script: the packages are a folder above
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -31,52 +36,129 @@ from traceopt.trying.session import Session
 from traceopt.trying.workspace import Command, Limits, Workspace
 
 DATA = Path(__file__).with_suffix(".json")
+ROUNDS = 100
 TRIALS = 20
 GAIN_SHARE = 0.05
 SLOWER = GAIN_SHARE / (1 - GAIN_SHARE)  # of the healthy step
-CHANGES = {"unchanged": ("--slower", str(SLOWER)), "faster": ("--slower", "0")}
+RUNS = {"base": SLOWER, "unchanged": SLOWER, "faster": 0.0}
 EXPECTED = {"unchanged": "no_gain", "faster": "keep"}
-LIMITS = Limits(steps=105, settle=5, time_limit_s=300.0)
+SETTLE_STEPS = 5
+MODELS = {"healthy.py": ((), 65), "healthy.py --small": (("--small",), 205)}  # arguments and steps, as `try` chooses
+TIME_LIMIT_S = 300.0  # of a run
 BUDGET_S = 600.0  # the default of traceopt try
 
-
-def trial(workspace: Workspace, name: str, step_us: float) -> TriedChange:
-    """Both kinds of trial predict the 5 %, so that they have the same rule for when to stop."""
-    predicted = Prediction(GAIN_SHARE * step_us, GAIN_SHARE * step_us, GAIN_SHARE * step_us)
-    change = Change(name, "arguments", name, "arguments", arguments=CHANGES[name], alone=predicted)
-    session = Session(lambda changes: workspace.measure(changes, LIMITS), budget_s=BUDGET_S)
-    session.try_all([change])
-    return session.tried[0]
+Run = dict[str, Any]
+Round = dict[str, Run]  # by the names in RUNS
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=TRIALS, help=f"of each kind; default: {TRIALS}")
-    parser.add_argument("--out", type=Path, default=DATA, metavar="FILE")
-    options = parser.parse_args()
-    for library in ("OMP", "MKL"):  # otherwise the run measures threads that wait for cores
-        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
-    words = (str(HEALTHY.script), "--steps", str(LIMITS.steps + 1), "--slower", str(SLOWER))
-    found: dict[str, list[dict[str, object]]] = {name: [] for name in CHANGES}
+def record(path: Path, model: str, rounds: int) -> None:
+    """Adds rounds to the file until it has `rounds`. Each round is written as soon as it is complete."""
+    arguments, steps = MODELS[model]
+    limits = Limits(steps, SETTLE_STEPS, TIME_LIMIT_S)
+    words = (str(HEALTHY.script), *arguments, "--steps", str(steps + 1))
+    changes = {name: Change(name, "arguments", name, "arguments", arguments=words_of(name)) for name in RUNS}
     with (
         tempfile.TemporaryDirectory() as logs,
         Interruption() as interruption,
         Workspace(Command(words, False, FOLDER), Path(logs), interruption) as workspace,
     ):
-        first = workspace.measure([], LIMITS)
-        if not isinstance(first, MeasuredRun):
-            sys.exit(f"{HEALTHY.name}: {first.reason}")
-        for number in range(options.trials):
-            for name in CHANGES:
-                row = trial(workspace, name, first.step_us)
-                interval = (row.low_share, row.gain_share, row.high_share)
-                found[name].append({"verdict": row.verdict, "gain": interval, "rounds": len(row.rounds)})
-                print(f"{number + 1} {name}: {json.dumps(found[name][-1])}", file=sys.stderr)
-                text = json.dumps({"environment": environment(), "trials": found}, indent=1)
-                options.out.write_text(text + "\n", encoding="utf-8")
-    for name, trials in found.items():
-        right = Counter(one["verdict"] for one in trials)[EXPECTED[name]]
-        print(f"{name}: {EXPECTED[name]} in {right} of {len(trials)}")
+        while True:
+            data = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rounds": {}}
+            known: list[Round] = data["rounds"].setdefault(model, [])
+            if len(known) >= rounds:
+                return
+            names = list(RUNS) if len(known) % 2 == 0 else list(RUNS)[::-1]
+            known.append({name: measured(workspace, changes[name], limits) for name in names})
+            data["environment"] = {**environment(), "threads": os.environ["OMP_NUM_THREADS"]}
+            path.write_text(json.dumps(data) + "\n", encoding="utf-8")
+
+
+def words_of(name: str) -> tuple[str, ...]:
+    return ("--slower", str(RUNS[name]))
+
+
+def measured(workspace: Workspace, change: Change, limits: Limits) -> Run:
+    """Raises SystemExit if the script fails."""
+    began = time.monotonic()
+    run = workspace.measure([change], limits)
+    if not isinstance(run, MeasuredRun):
+        sys.exit(f"{HEALTHY.name}: {run.reason}")
+    return {
+        "step_us": [round(us, 1) for us in run.steps_us],
+        "core_wait_share": run.core_wait_share,
+        "wall_s": round(time.monotonic() - began, 2),
+    }
+
+
+class Recorded:
+    """Gives the recorded runs instead of new ones, from one round on."""
+
+    def __init__(self, rounds: Sequence[Round], first: int) -> None:
+        self._rounds = rounds
+        self._next = dict.fromkeys(RUNS, first)
+        self.now_s = 0.0
+
+    def run(self, changes: Sequence[Change], /) -> MeasuredRun:
+        name = changes[0].name if changes else "base"
+        run = self._rounds[self._next[name] % len(self._rounds)][name]
+        self._next[name] += 1
+        self.now_s += run["wall_s"]
+        return MeasuredRun(run["step_us"], core_wait_share=run["core_wait_share"])
+
+
+def trial(rounds: Sequence[Round], name: str, first: int) -> tuple[TriedChange, float]:
+    """The row of the change, and the seconds that it took. Both kinds of trial predict the 5 %, so that they end by the
+    same rule.
+    """
+    gain_us = GAIN_SHARE * fmean(rounds[first]["base"]["step_us"])
+    change = Change(name, "arguments", name, "arguments", alone=Prediction(gain_us, gain_us, gain_us))
+    recorded = Recorded(rounds, first)
+    session = Session(recorded.run, budget_s=BUDGET_S, clock=lambda: recorded.now_s)
+    session.try_all([change])
+    return session.tried[0], recorded.now_s
+
+
+def evaluation(rounds: Sequence[Round], model: str) -> list[str]:
+    """The rows of one model."""
+    base = [fmean(round_["base"]["step_us"]) for round_ in rounds]
+    again = [fmean(round_["unchanged"]["step_us"]) for round_ in rounds]
+    noise = stdev([after / before - 1 for before, after in zip(base, again, strict=True)])
+    rows = []
+    for name, expected in EXPECTED.items():
+        trials = [trial(rounds, name, first) for first in range(len(rounds))]
+        right = [row.verdict == expected for row, _ in trials]
+        spaced = [right[index * len(right) // TRIALS] for index in range(TRIALS)]
+        others = Counter(row.verdict for row, _ in trials if row.verdict != expected)
+        minutes = median(seconds for _, seconds in trials) / 60
+        rows.append(
+            f"| `{model}` | {name} | {fmean(base) / 1e3:.1f} ms | {noise:.1%} | {sum(spaced)} of {TRIALS} "
+            f"| {fmean(right):.0%} | {', '.join(map(_counted, others.items())) or '–'} | {minutes:.1f} |"
+        )
+    return rows
+
+
+def _counted(of: tuple[str, int]) -> str:
+    return f"{of[0].replace('_', ' ')} {of[1]}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--record", action="store_true")
+    parser.add_argument("--model", choices=MODELS, help="only this one; default: both")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of each model; default: {ROUNDS}")
+    parser.add_argument("--data", type=Path, default=DATA, metavar="FILE")
+    options = parser.parse_args()
+    if options.record:
+        for library in ("OMP", "MKL"):  # otherwise the run measures threads that wait for cores
+            os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+        for model in [options.model] if options.model else MODELS:
+            record(options.data, model, options.rounds)
+        return
+    data = json.loads(options.data.read_text(encoding="utf-8"))
+    print("| script | change | step | difference of two runs | right, of 20 | right, of all | else | minutes |")
+    print("| --- | --- | ---: | ---: | ---: | ---: | --- | ---: |")
+    for model, rounds in data["rounds"].items():
+        print("\n".join(evaluation(rounds, model)))
 
 
 if __name__ == "__main__":

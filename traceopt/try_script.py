@@ -30,7 +30,7 @@ from traceopt.trying.session import Progress, Session, not_made
 from traceopt.trying.workspace import Command, Limits, Workspace
 from traceopt.version import __version__
 
-RUN_S = 10.0  # a run measures steps for about this long
+RUN_S = 5.0  # a run measures steps for about this long: more runs tell more than longer ones
 LEAST_STEPS, MOST_STEPS, USUAL_STEPS = 20, 200, 50
 SETTLE_STEPS = 5  # at the start of each run; not measured
 
@@ -40,7 +40,7 @@ Analyze = Callable[[Sequence[str], Sequence[Path]], Result]
 class Wanted(Struct, frozen=True):
     """What to try. `own` are the user's changes. `fixes`: codes; without them, the first `top` rows of the plan.
 
-    `with_plan`: whether fixes are tried at all. `steps` None: as many as fit into about ten seconds.
+    `with_plan`: whether fixes are tried at all. `steps` None: as many as fit into about five seconds.
     """
 
     own: list[Change]

@@ -1,4 +1,4 @@
-"""Measures two sides in rounds, A B A B ..., until the difference is known well enough or the time is over."""
+"""Measures two sides in rounds, A B B A ..., until the difference is known well enough or the time is over."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from traceopt.result.trial import TriedRound
 from traceopt.trying.measured_run import Failure, MeasuredRun
 
 LEAST_ROUNDS = 2
-MOST_ROUNDS = 40
+MOST_ROUNDS = 100
 ENOUGH_SHARE = 1 / 3  # of the predicted gain: an interval this narrow settles it
 MOST_WANTED = 0.5  # of the step: a larger prediction asks for no wider interval
 LEAST_GAIN = 0.01  # of the step: less is not worth a change, whatever the statistics say
@@ -109,11 +109,11 @@ def measure(
     widest_share: float | None = None,
     finished_round: Callable[[Rounds], None] = lambda _: None,
 ) -> Rounds:
-    """Alternates both sides. `wanted_us` is the expected gain per step, given the runs without the change that count.
-    `time_left` is the seconds left for these rounds.
+    """Every second round begins with the other side, so that a machine that slows down favors neither.
 
-    The first `least_rounds` are made in any case. No round is begun that would take longer than the time left. If a
-    run raises, `finished_round` has been given all that is known.
+    `wanted_us` is the expected gain per step, given the runs without the change that count. `time_left` is the seconds
+    left for these rounds. The first `least_rounds` are made in any case. No round is begun that would take longer than
+    the time left. If a run raises, `finished_round` has been given all that is known.
     """
     rounds = Rounds([], [], least=least_rounds, widest_share=widest_share)
     longest_s = 0.0
@@ -121,13 +121,14 @@ def measure(
         left_s = time_left()
         if len(rounds.before) >= least_rounds and left_s < longest_s:
             break
-        first = before()
-        if isinstance(first, Failure):
-            return replace(rounds, failed=("before", first))
-        second = after()
-        if isinstance(second, Failure):
-            return replace(rounds, failed=("after", second))
-        rounds = replace(rounds, before=[*rounds.before, first], after=[*rounds.after, second])
+        runs: dict[str, MeasuredRun] = {}
+        sides = [("before", before), ("after", after)]
+        for side, run in sides if len(rounds.before) % 2 == 0 else sides[::-1]:
+            measured = run()
+            if isinstance(measured, Failure):
+                return replace(rounds, failed=(side, measured))
+            runs[side] = measured
+        rounds = replace(rounds, before=[*rounds.before, runs["before"]], after=[*rounds.after, runs["after"]])
         rounds = replace(rounds, wanted_us=wanted_us(rounds.counted_before))
         longest_s = max(longest_s, left_s - time_left())
         finished_round(rounds)

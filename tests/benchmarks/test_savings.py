@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -53,11 +54,10 @@ def test_noise_is_half_the_interval_and_shrinks_with_more_rounds() -> None:
 
 
 def test_rounds_go_on_until_the_noise_is_small() -> None:
-    runs = iter([100.0, 60.0, 104.0, 59.0, 97.0, 61.0] * 50)
-    measured = lambda: MeasuredRun([next(runs)] * 40)  # noqa: E731
+    plain, fixed = (cycle(times) for times in ([100.0, 104.0, 97.0], [60.0, 59.0, 61.0]))
+    sides = (lambda: MeasuredRun([next(plain)] * 40), lambda: MeasuredRun([next(fixed)] * 40))
     wide, narrow = (
-        measure(measured, measured, wanted_us=lambda _: 40.0, time_left=lambda: 1.0, widest_share=share)
-        for share in (None, 0.03)
+        measure(*sides, wanted_us=lambda _: 40.0, time_left=lambda: 1.0, widest_share=share) for share in (None, 0.03)
     )
     assert len(wide.counted) < len(narrow.counted)
     assert 2 * (noise(narrow.change()) or 1.0) <= 0.03

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import count
 
 import pytest
 
@@ -86,6 +87,19 @@ def test_each_change_is_on_top_of_those_that_were_kept() -> None:
         ("all kept", "keep", []),
     ]
     assert rows[-1].gain_share == pytest.approx(1 - 0.7 * 0.9, abs=1e-3)
+
+
+def test_a_machine_that_slows_down_favors_neither_side() -> None:
+    """Each run takes 1 % longer than the one before. If the same side always came first, it would seem faster."""
+    order, slowed_us = [], count(1000.0, 10.0)
+
+    def side(name: str) -> MeasuredRun:
+        order.append(name)
+        return a_run(next(slowed_us))
+
+    measured = measure(lambda: side("A"), lambda: side("B"), wanted_us=lambda _: 1.0, time_left=lambda: 12 - len(order))
+    assert "".join(order) == "ABBAABBAABBA"
+    assert measured.change().change_share == pytest.approx(0.0, abs=1e-3)
 
 
 def test_a_round_in_which_others_held_the_cores_is_repeated() -> None:

@@ -70,7 +70,7 @@ HISTORY = "traceopt-logs/tried.jsonl"
     help="End a run that takes longer.",
 )
 @click.option(
-    "--steps", type=click.IntRange(3), metavar="N", help="Steps to measure in a run.  [default: about 10 seconds]"
+    "--steps", type=click.IntRange(3), metavar="N", help="Steps to measure in a run.  [default: about 5 seconds]"
 )
 @click.option("--apply", "apply_", is_flag=True, help="Write what was kept into the working tree, if it is clean.")
 @click.option("--patch-out", metavar="FILE", help="Write what was kept as one patch.")
