@@ -10,7 +10,7 @@ from traceopt.reports.html import page as report
 from traceopt.reports.words import comparison_words, safe_text
 from traceopt.reports.words.headline import Tile
 from traceopt.result import quantities
-from traceopt.result.comparison import Comparison, GateStatus
+from traceopt.result.comparison import Comparison, GateStatus, Side
 
 TABLE_ROWS = 100  # kernels and operators
 RUN_ROWS = 50  # per side
@@ -46,15 +46,9 @@ def render_comparison_html(comparison: Comparison) -> str:
 def _tiles(comparison: Comparison) -> list[Tile]:
     step = comparison.step
     sides = (("Base", comparison.base, step.base_us), ("Head", comparison.head, step.head_us))
-    tiles = [
-        Tile(
-            f"{name}: step time",
-            quantities.ms_number(us),
-            "ms" if us is not None else None,
-            comparison_words.steps_phrase(side),
-        )
-        for name, side, us in sides
-    ]
+    tiles = [_side_tile(name, side, us) for name, side, us in sides]
+    if not comparison.comparable:
+        return tiles
     noise = {
         "within_noise": "within noise",
         "unclear": "not enough steps to tell",
@@ -68,6 +62,14 @@ def _tiles(comparison: Comparison) -> list[Tile]:
     counts = Counter(finding.status for finding in comparison.findings)
     note = f"{counts['fixed']} no longer seen, {counts['kept']} still there"
     return [*tiles, Tile("New findings", str(counts["new"]), "", note)]
+
+
+def _side_tile(name: str, side: Side, step_us: float | None) -> Tile:
+    """`step_us`: of the compared steps; without it, the side's own typical step or recording."""
+    us = comparison_words.shown_step_us(side) if step_us is None else step_us
+    what = "step time" if any(run.steps for run in side.runs) else "recording"
+    unit = "ms" if us is not None else None
+    return Tile(f"{name}: {what}", quantities.ms_number(us), unit, comparison_words.steps_phrase(side))
 
 
 def _gates_line(comparison: Comparison) -> str:

@@ -12,7 +12,7 @@ from traceopt.result.comparison import Comparison, FindingChange, GateOutcome, R
 
 LIMIT = 60_000  # characters; GitHub refuses comments over 65,536
 ROWS = 15  # kernels, and operators
-FINDINGS = 20  # of each status
+FINDINGS = 20  # of each group
 NOTES = 10
 LABEL = "traceopt-compare"
 
@@ -67,15 +67,16 @@ def _findings(comparison: Comparison) -> str:
     line = f"Findings: {comparison_words.findings_line(comparison.findings)}."
     rows = [
         row
-        for status in ("new", "unknown", "fixed")
-        for row in map(_finding, comparison_words.of_status(comparison.findings, status)[:FINDINGS])
+        for group in comparison_words.GROUP_WORDS
+        if group != "kept"
+        for row in map(_finding, comparison_words.of_group(comparison.findings, group)[:FINDINGS])
     ]
     return f"{line}\n\n{table(['', 'Finding', 'Impact', 'Saves per step', 'Where'], 'lllrl', rows)}" if rows else line
 
 
 def _finding(finding: FindingChange) -> list[str]:
     return [
-        comparison_words.STATUS_WORDS[finding.status],
+        comparison_words.GROUP_WORDS[comparison_words.group_of(finding)],
         f"{prose(finding.title)} ({prose(finding.code)})",
         (finding.head_impact or finding.base_impact or "").capitalize(),
         comparison_words.saving(finding),
@@ -84,6 +85,36 @@ def _finding(finding: FindingChange) -> list[str]:
 
 
 def _sections(comparison: Comparison) -> list[str]:
+    parts = _parts(comparison) if comparison.comparable else _parts_side_by_side(comparison)
+    metrics = [
+        [
+            prose(m.label),
+            comparison_words.metric_value(m, m.base),
+            comparison_words.metric_value(m, m.head),
+            *([comparison_words.metric_change(m), _noise(m)] if comparison.comparable else []),
+        ]
+        for m in comparison.metrics
+    ]
+    changes = ["Change", ""] if comparison.comparable else []
+    settings = [
+        [prose(s.name), *(code(value) if value else quantities.NOT_RECORDED for value in (s.base, s.head))]
+        for s in comparison.settings
+    ]
+    sections = [
+        ("Where the time goes" + (" (typical step)" if comparison.step.base_us is not None else ""), parts),
+        (
+            "Metrics",
+            table(["Metric", "Base", "Head", *changes], "lrrrl"[: 3 + len(changes)], metrics) if metrics else "",
+        ),
+        ("Kernels that changed", _rows(comparison.kernels, of_kernels=True)),
+        ("Operators that changed", _rows(comparison.ops, of_kernels=False)),
+        ("Settings that differ", table(["Setting", "Base", "Head"], "lll", settings) if settings else ""),
+        ("Keep in mind", "\n".join(f"- {prose(note)}" for note in comparison.notes[:NOTES])),
+    ]
+    return [folded(summary, body) for summary, body in sections if body]
+
+
+def _parts(comparison: Comparison) -> str:
     parts = [
         [
             prose(p.label),
@@ -94,32 +125,15 @@ def _sections(comparison: Comparison) -> list[str]:
         ]
         for p in comparison_words.shown_parts(comparison)
     ]
-    metrics = [
-        [
-            prose(m.label),
-            comparison_words.metric_value(m, m.base),
-            comparison_words.metric_value(m, m.head),
-            comparison_words.metric_change(m),
-            _noise(m),
-        ]
-        for m in comparison.metrics
+    return table(["Part", "Base", "Head", "Change", ""], "lrrrl", parts) if parts else ""
+
+
+def _parts_side_by_side(comparison: Comparison) -> str:
+    parts = [
+        [prose(p.label), *comparison_words.part_of_sides(comparison, p)]
+        for p in comparison_words.shown_parts(comparison)
     ]
-    settings = [
-        [prose(s.name), *(code(value) if value else quantities.NOT_RECORDED for value in (s.base, s.head))]
-        for s in comparison.settings
-    ]
-    sections = [
-        (
-            "Where the time goes" + (" (typical step)" if comparison.step.verdict != "not_measured" else ""),
-            table(["Part", "Base", "Head", "Change", ""], "lrrrl", parts) if parts else "",
-        ),
-        ("Metrics", table(["Metric", "Base", "Head", "Change", ""], "lrrrl", metrics) if metrics else ""),
-        ("Kernels that changed", _rows(comparison.kernels, of_kernels=True)),
-        ("Operators that changed", _rows(comparison.ops, of_kernels=False)),
-        ("Settings that differ", table(["Setting", "Base", "Head"], "lll", settings) if settings else ""),
-        ("Keep in mind", "\n".join(f"- {prose(note)}" for note in comparison.notes[:NOTES])),
-    ]
-    return [folded(summary, body) for summary, body in sections if body]
+    return table(["Part", "Base", "Head"], "lrr", parts) if parts else ""
 
 
 def _noise(change: object) -> str:

@@ -10,7 +10,7 @@ from traceopt.result import quantities
 from traceopt.result.comparison import Comparison, FindingChange, GateOutcome, RowChange
 
 ROWS = 8  # kernels shown, and operators
-FINDINGS = 10  # shown of each status
+FINDINGS = 10  # shown of each group
 NOTES = 6
 NUMBERS = 3 * 12  # columns of base, head and change
 
@@ -23,7 +23,7 @@ _GATE_WORDS = {
     ("not_checked", "warn"): ("NOT CHECKED", "yellow"),
 }
 _ROW_COLORS = {"new": "yellow", "gone": "cyan", "slower": "red", "faster": "green", "more": "red", "fewer": "green"}
-_FINDING_COLORS = {"new": "red", "fixed": "green", "kept": None, "unknown": "yellow"}
+_FINDING_COLORS = {"new": "red", "only_head": "yellow", "only_base": "yellow", "fixed": "green", "kept": None}
 
 
 def render_comparison(comparison: Comparison, *, width: int, color: bool, unicode: bool) -> str:
@@ -58,9 +58,10 @@ def render_against_baseline(comparison: Comparison, *, width: int, color: bool, 
     terminal = Terminal(min(max(width, MIN_WIDTH), MAX_WIDTH), color, unicode)
     lines = terminal.wrap(f"Against {comparison_words.side_name(document.base)}: {document.verdict}", indent="  ")
     lines += terminal.wrap(f"Findings: {comparison_words.findings_line(document.findings)}.", first="  ", indent="  ")
-    for status in ("new", "fixed"):
+    groups: tuple[comparison_words.Group, ...] = ("new", "fixed")
+    for group in groups:
         lines += [
-            _finding(finding, terminal) for finding in comparison_words.of_status(document.findings, status)[:FINDINGS]
+            _finding(finding, terminal) for finding in comparison_words.of_group(document.findings, group)[:FINDINGS]
         ]
     return safe_text.without_commands("".join(f"{line}\n" for line in lines))
 
@@ -93,6 +94,8 @@ def _sentences(verdict: str, terminal: Terminal) -> list[str]:
 
 def _parts(comparison: Comparison, terminal: Terminal) -> list[str]:
     room = terminal.width - NUMBERS - 2
+    if not comparison.comparable:
+        return _parts_side_by_side(comparison, room, terminal)
     lines = []
     for part in comparison_words.shown_parts(comparison):
         noise = "  within noise" if part.beyond_noise is False else ""
@@ -100,6 +103,16 @@ def _parts(comparison: Comparison, terminal: Terminal) -> list[str]:
         times = f"{_cell(quantities.ms_of_us(part.base_us))}{_cell(quantities.ms_of_us(part.head_us))}"
         lines.append(terminal.plain(f"  {label}{times}{_cell(quantities.signed_ms_number(part.change_us) + ' ms')}"))
     return [_heading("part of the step", room, terminal), *lines] if lines else []
+
+
+def _parts_side_by_side(comparison: Comparison, room: int, terminal: Terminal) -> list[str]:
+    half = NUMBERS // 2
+    half = NUMBERS // 2
+    lines = [terminal.style(f"  {'part of the step':<{room}}{'base':>{half}}{'head':>{half}}", dim=True)]
+    for part in comparison_words.shown_parts(comparison):
+        cells = "".join(f"{cell:>{half}}" for cell in comparison_words.part_of_sides(comparison, part))
+        lines.append(terminal.plain(f"  {pad(terminal.fit(part.label, room), room)}{cells}"))
+    return lines if len(lines) > 1 else []
 
 
 def _explanation(comparison: Comparison, terminal: Terminal) -> list[str]:
@@ -130,23 +143,24 @@ def _rows(noun: str, rows: Sequence[RowChange], terminal: Terminal) -> list[str]
 
 def _findings(comparison: Comparison, terminal: Terminal) -> list[str]:
     lines = [f"Findings: {comparison_words.findings_line(comparison.findings)}."]
-    for status in ("new", "unknown", "fixed"):
-        found = comparison_words.of_status(comparison.findings, status)
+    for group, words in comparison_words.GROUP_WORDS.items():
+        found = comparison_words.of_group(comparison.findings, group) if group != "kept" else []
         lines += [_finding(finding, terminal) for finding in found[:FINDINGS]]
         if len(found) > FINDINGS:
-            lines.append(f"  and {len(found) - FINDINGS} more {comparison_words.STATUS_WORDS[status].lower()}")
+            lines.append(f"  and {len(found) - FINDINGS} more {words[0].lower()}{words[1:]}")
     return lines
 
 
 def _finding(finding: FindingChange, terminal: Terminal) -> str:
-    word = comparison_words.SHORT_STATUS_WORDS[finding.status]
+    group = comparison_words.group_of(finding)
+    word = comparison_words.SHORT_GROUP_WORDS[group]
     impact = finding.head_impact or finding.base_impact or ""
     saved = comparison_words.saving(finding)
     tail = "  ".join(item for item in (impact, saved, finding.place or "") if item)
     tail = terminal.fit(tail, terminal.width // 2)
     room = terminal.width - 2 - 6 - len(tail) - 2
     body = terminal.fit(f"{finding.code} {finding.title}", max(room - max(0, len(word) - 5), 10))
-    start = terminal.style(pad(word, 5), fg=_FINDING_COLORS[finding.status])
+    start = terminal.style(pad(word, 5), fg=_FINDING_COLORS[group])
     return f"  {start} {pad(body, max(room - max(0, len(word) - 5), 10))}  {tail}".rstrip()
 
 

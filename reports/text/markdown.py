@@ -24,7 +24,7 @@ from traceopt.reports.words import (
 from traceopt.reports.words.companions.lines import companion_lines
 from traceopt.reports.words.display import for_display
 from traceopt.result import quantities
-from traceopt.result.comparison import Comparison, FindingStatus, GateOutcome
+from traceopt.result.comparison import Comparison, GateOutcome
 from traceopt.result.document import Result
 
 LIMIT = 60_000  # characters; GitHub refuses comments over 65,536
@@ -36,7 +36,7 @@ TRIED = 12
 FINDINGS = 20  # of each status
 UNCHANGED = "<!-- nothing changed -->"  # such a comment only replaces an earlier one
 
-_CHANGED: tuple[FindingStatus, ...] = ("new", "fixed", "unknown")
+_CHANGED: tuple[comparison_words.Group, ...] = ("new", "fixed", "only_head", "only_base")
 _GATES = {
     ("failed", "fail"): "Failed",
     ("failed", "warn"): "Warning",
@@ -211,11 +211,11 @@ def _changes(against: Comparison | None) -> list[str]:
         return []
     metrics = comparison_words.metrics_line(against)
     lines = []
-    for status in _CHANGED:
-        for finding in comparison_words.of_status(against.findings, status)[:FINDINGS]:
+    for group in _CHANGED:
+        for finding in comparison_words.of_group(against.findings, group)[:FINDINGS]:
             where = f", {code(names.short_path(finding.place))}" if finding.place else ""
             lines.append(
-                f"- {comparison_words.STATUS_WORDS[status]}: {prose(finding.title)} ({prose(finding.code)}){where}"
+                f"- {comparison_words.GROUP_WORDS[group]}: {prose(finding.title)} ({prose(finding.code)}){where}"
             )
     return [block for block in (prose(f"{metrics}.") if metrics else "", "\n".join(lines)) if block]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
+from typing import Literal
 
 from traceopt.comparison import metrics
 from traceopt.comparison.noise import ASSUMED_SPREAD
@@ -11,7 +13,6 @@ from traceopt.result import quantities
 from traceopt.result.comparison import (
     Comparison,
     FindingChange,
-    FindingStatus,
     GateOutcome,
     MetricChange,
     PartChange,
@@ -23,17 +24,20 @@ from traceopt.result.comparison import (
 from traceopt.result.kernel_names import short_kernel_name
 
 SMALL_SHARE = 0.002  # of the step: smaller parts (on both sides) are not shown
-STATUS_WORDS: dict[FindingStatus, str] = {
+Group = Literal["new", "only_head", "only_base", "fixed", "kept"]  # of findings
+GROUP_WORDS: dict[Group, str] = {
     "new": "New",
+    "only_head": "Only in HEAD",
+    "only_base": "Only in BASE",
     "fixed": "No longer seen",
     "kept": "Still there",
-    "unknown": "Not comparable",
 }
-SHORT_STATUS_WORDS: dict[FindingStatus, str] = {
+SHORT_GROUP_WORDS: dict[Group, str] = {
     "new": "new",
+    "only_head": "only in HEAD",
+    "only_base": "only in BASE",
     "fixed": "gone",
     "kept": "kept",
-    "unknown": "not comparable",
 }
 ROW_WORDS: dict[RowStatus, str] = {
     "appeared": "new",
@@ -114,11 +118,22 @@ def metric_change(metric: MetricChange) -> str:
     return quantities.signed_percent(metric.head / metric.base - 1) if metric.base else "–"
 
 
+def part_of_sides(comparison: Comparison, part: PartChange) -> list[str]:
+    """ "58.7 ms (33%)" of each side, for sides that cannot be compared."""
+    cells = []
+    for side in ("base_us", "head_us"):
+        whole_us = sum(getattr(one, side) for one in comparison.breakdown)
+        us = getattr(part, side)
+        cells.append(f"{quantities.ms_of_us(us)} ({quantities.percent(us / whole_us if whole_us else 0.0)})")
+    return cells
+
+
 def metrics_line(comparison: Comparison) -> str:
     """ "GPU idle 44% → 28%, peak memory 3.2 → 3.4 GiB": every other metric that both sides measured."""
     known = [m for m in comparison.metrics if m.name != metrics.STEP_TIME and m.base is not None and m.head is not None]
+    between = " → " if comparison.comparable else " and "
     return ", ".join(
-        f"{m.label} {metric_value(m, m.base)} → {metric_value(m, m.head)}" for m in known if m.base or m.head
+        f"{m.label} {metric_value(m, m.base)}{between}{metric_value(m, m.head)}" for m in known if m.base or m.head
     )
 
 
@@ -126,14 +141,27 @@ def row_name(row: RowChange, *, of_kernels: bool) -> str:
     return short_kernel_name(row.name) if of_kernels else row.name
 
 
-def of_status(findings: Sequence[FindingChange], status: FindingStatus) -> list[FindingChange]:
-    return [finding for finding in findings if finding.status == status]
+def shown_step_us(side: Side) -> float | None:
+    """The typical step of a side that is shown but not compared, as a mean over its runs; None if a run has none."""
+    known = [run.typical_us for run in side.runs if run.typical_us is not None]
+    return fmean(known) if known and len(known) == len(side.runs) else None
+
+
+def group_of(finding: FindingChange) -> Group:
+    """Its status; if the other side is unknown, the side that has it."""
+    if finding.status != "unknown":
+        return finding.status
+    return "only_head" if finding.base_impact is None else "only_base"
+
+
+def of_group(findings: Sequence[FindingChange], group: Group) -> list[FindingChange]:
+    return [finding for finding in findings if group_of(finding) == group]
 
 
 def findings_line(findings: Sequence[FindingChange]) -> str:
-    """ "1 new, 3 fixed, 6 still there"."""
-    counts = [(len(of_status(findings, status)), words) for status, words in STATUS_WORDS.items()]
-    return ", ".join(f"{number} {words.lower()}" for number, words in counts if number) or "none on either side"
+    """ "1 new, 3 no longer seen, 6 still there"."""
+    counts = [(len(of_group(findings, group)), words) for group, words in GROUP_WORDS.items()]
+    return ", ".join(f"{number} {words[0].lower()}{words[1:]}" for number, words in counts if number) or "none"
 
 
 def saving(finding: FindingChange) -> str:

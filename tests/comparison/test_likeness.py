@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 import pytest
 from msgspec.structs import replace
 from sample import rich
 
 from traceopt.comparison.compare import compare_runs
+from traceopt.comparison.gates import Gate
 from traceopt.comparison.noise import step_change
 from traceopt.reports.html.comparison_page import render_comparison_html
 from traceopt.reports.text.comparison_markdown import render_comparison_markdown
+from traceopt.reports.text.comparison_terminal import render_comparison
 from traceopt.result.comparison import Comparison
 from traceopt.result.document import Device, Result
 from traceopt.result.rows import Gemm, Kernel, Op
 from traceopt.run_comparison import runs_of
 
 
-def compared(base: Result | list[Result], head: Result | list[Result]) -> Comparison:
+def compared(base: Result | list[Result], head: Result | list[Result], gates: Sequence[str] = ()) -> Comparison:
     sides = [side if isinstance(side, list) else [side] for side in (base, head)]
-    return compare_runs(runs_of(sides[0]), runs_of(sides[1]))
+    return compare_runs(runs_of(sides[0]), runs_of(sides[1]), [Gate.parse(text, "fail") for text in gates])
 
 
 def on(name: str) -> Result:
@@ -42,6 +47,45 @@ def test_what_differs_comes_before_the_verdict(base: Result, head: Result, says:
     comparison = compared(base, head)
     assert says in comparison.differences[0]
     assert comparison.verdict.startswith(f"Not like for like: different {comparison.differences[0]}")
+
+
+def unmarked() -> Result:
+    return replace(rich(), step=replace(rich().step, source="window"))
+
+
+OTHER = {
+    "device": lambda: compared(on("A100"), on("H100"), gates=["step_time=+5%", "gpu_idle=+5%", "finding=new-high"]),
+    "ranks": lambda: compared(rich(), replace(rich(), run=replace(rich().run, world_size=2)), gates=["gpu_idle=+1%"]),
+    "work": lambda: compared(working(2.6e12), working(1.3e12), gates=["gpu_idle=+1%"]),
+    "one side without marks": lambda: compared(rich(), unmarked(), gates=["step_time=+5%"]),
+}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_nothing_is_concluded_from_sides_that_are_not_alike(name: str) -> None:
+    comparison = OTHER[name]()
+    assert not comparison.comparable
+    assert (comparison.step.change_share, comparison.kernels, comparison.ops) == (None, [], [])
+    assert {finding.status for finding in comparison.findings} <= {"kept", "unknown"}
+    assert {gate.status for gate in comparison.gates} == {"not_checked"}
+    texts = [render_comparison_html(comparison), render_comparison_markdown(comparison)]
+    texts.append(render_comparison(comparison, width=100, color=False, unicode=True))
+    for text in (text.replace("\N{NO-BREAK SPACE}", " ") for text in texts):
+        assert not re.search(r">Change|\| Change|head +change|Largest change|step time not recorded", text)
+        assert re.search(r"187\.0 ms \(\d\d%\)", text), "what the part takes of its side"
+
+
+def test_what_only_one_side_has_is_said_to_be_only_there() -> None:
+    comparison = compared(replace(on("A100"), findings=[]), on("H100"))
+    assert comparison.findings
+    text = render_comparison(comparison, width=100, color=False, unicode=True)
+    assert f"Findings: {len(comparison.findings)} only in HEAD." in text
+
+
+def test_another_type_of_matmuls_is_compared() -> None:
+    comparison = compared(working(1e12, "fp32"), working(1e12, "bf16"))
+    assert comparison.comparable
+    assert comparison.step.verdict == "within_noise"
 
 
 @pytest.mark.parametrize("flops", [1e12, 1.02e12, 0.0])

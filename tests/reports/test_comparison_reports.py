@@ -69,6 +69,11 @@ def nothing_in_common() -> Comparison:
     return compared([sample.empty()], [sample.rich()])
 
 
+def other_ranks() -> Comparison:
+    head = slower()
+    return compared([sample.rich()], [replace(head, run=replace(head.run, world_size=2))])
+
+
 def on_cpu() -> Comparison:
     return compared([sample.cpu_only()], [sample.cpu_only()])
 
@@ -94,7 +99,7 @@ def hostile() -> Comparison:
     return replace(poisoned, notes=sample.HOSTILE)
 
 
-ALL = [worse, several_runs, nothing_in_common, on_cpu, hostile]
+ALL = [worse, several_runs, nothing_in_common, other_ranks, on_cpu, hostile]
 Build = Callable[[], Comparison]
 each = pytest.mark.parametrize("build", ALL, ids=lambda build: build.__name__)
 

@@ -63,4 +63,4 @@ def _part(label: str, base_us: float, head_us: float) -> ComparedPart:
 def _finding(finding: FindingChange) -> str:
     """ "No longer seen: DL001 Load data in worker processes, train.py:40"."""
     place = f", {finding.place}" if finding.place else ""
-    return f"{comparison_words.STATUS_WORDS[finding.status]}: {finding.code} {finding.title}{place}"
+    return f"{comparison_words.GROUP_WORDS[comparison_words.group_of(finding)]}: {finding.code} {finding.title}{place}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from traceopt.comparison.findings import finding_changes
 from traceopt.comparison.gates import Gate, judge
-from traceopt.comparison.likeness import differences, explanation
+from traceopt.comparison.likeness import explanation, other_machines, other_types, other_unit, other_work
 from traceopt.comparison.noise import step_change
 from traceopt.comparison.rows import kernel_changes, metric_changes, op_changes, part_changes
 from traceopt.comparison.runs import RunOfSide
@@ -17,6 +17,7 @@ from traceopt.result.quantities import ms, percent
 from traceopt.result.vendor_words import device_name
 from traceopt.version import __version__
 
+NOT_ALIKE = "The sides are not like for like."
 CROWDED = "PY002"  # the main thread waited for a free core
 
 
@@ -27,10 +28,15 @@ def compare_runs(
     if in_turn and len(base) != len(head):
         raise InputError(f"--in-turn needs as many runs of BASE as of HEAD, but there are {len(base)} and {len(head)}")
     before, after = ([run.result for run in side] for side in (base, head))
+    machines, work = other_machines(before[0], after[0]), other_work(before[0], after[0])
+    unlike = [*machines, *other_types(before[0], after[0]), *work]
+    other = [*machines, *work, *other_unit(before[0], after[0])]
+    comparable = not other and all(result.quality.verdict != "unusable" for result in (*before, *after))
     step = _step(before, after, in_turn)
+    if not comparable:
+        step = StepChange("not_measured", step.base_us, step.head_us, reason=step.reason or NOT_ALIKE)
     parts = part_changes(before, after, step)
     kernels, ops = kernel_changes(before, after), op_changes(before, after)
-    unlike = differences(before[0], after[0])
     comparison = Comparison(
         tool=Tool("traceopt", __version__),
         verdict=f"{_unlike(unlike)}{_verdict(step, parts)}",
@@ -39,13 +45,14 @@ def compare_runs(
         step=step,
         breakdown=parts,
         metrics=metric_changes(before, after, step),
-        kernels=kernels,
-        ops=ops,
-        findings=finding_changes(before, after),
+        kernels=kernels if comparable else [],
+        ops=ops if comparable else [],
+        findings=finding_changes(before, after, comparable=comparable),
         settings=_settings(before[0], after[0]),
         notes=_notes(base, head),
         differences=unlike,
-        explanation=explanation(before[0], after[0], ops, kernels),
+        explanation=explanation(before[0], after[0], ops, kernels) if comparable or other == work else [],
+        comparable=comparable,
     )
     comparison.gates.extend(judge(gate, after, comparison) for gate in gates)
     return comparison
@@ -102,8 +109,10 @@ def _unlike(found: Sequence[str]) -> str:
 
 def _verdict(step: StepChange, parts: Sequence[PartChange]) -> str:
     """How the step changed, and the part that accounts for most of the change."""
-    if step.base_us is None or step.head_us is None or step.change_share is None:
+    if step.base_us is None or step.head_us is None:
         return f"Step times cannot be compared. {step.reason}"
+    if step.change_share is None:
+        return f"A step takes {ms(step.base_us * 1e3)} in BASE and {ms(step.head_us * 1e3)} in HEAD."
     times = f"{ms(step.base_us * 1e3)} → {ms(step.head_us * 1e3)}"
     if step.verdict == "within_noise":
         return f"Within noise: {times} per step."

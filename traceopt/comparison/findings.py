@@ -39,11 +39,12 @@ class _Group(Struct):
         return self.code == finding.code and (not others or not self.places or not self.places.isdisjoint(others))
 
 
-def finding_changes(base: Sequence[Result], head: Sequence[Result]) -> list[FindingChange]:
+def finding_changes(base: Sequence[Result], head: Sequence[Result], *, comparable: bool = True) -> list[FindingChange]:
     """New findings first, then unknown, fixed and kept ones, each sorted by value.
 
     With several runs per side, a new or fixed finding must be in more than half of them, because findings near a
-    threshold come and go. Notes do not count: findings without a price whose impact is not known.
+    threshold come and go. Notes do not count: findings without a price whose impact is not known. If the sides are not
+    `comparable`, a finding of one side is unknown on the other.
     """
     changes = []
     for group in _groups(base, head):
@@ -52,11 +53,11 @@ def finding_changes(base: Sequence[Result], head: Sequence[Result]) -> list[Find
         if group.base and group.head:
             changes.append(_change(group, "kept", None))
         elif 2 * len(group.head) > len(head):
-            known = _checked(group.code, base)
-            changes.append(_change(group, "new" if known else "unknown", None if known else "BASE did not check it."))
+            reason = _unknown(group.code, base, "BASE") if comparable else "Only HEAD has it."
+            changes.append(_change(group, "unknown" if reason else "new", reason))
         elif 2 * len(group.base) > len(base):
-            known = _checked(group.code, head)
-            changes.append(_change(group, "fixed" if known else "unknown", None if known else "HEAD did not check it."))
+            reason = _unknown(group.code, head, "HEAD") if comparable else "Only BASE has it."
+            changes.append(_change(group, "unknown" if reason else "fixed", reason))
     return [change for change, _ in sorted(changes, key=lambda pair: (_ORDER.index(pair[0].status), pair[1]))]
 
 
@@ -84,9 +85,11 @@ def _near(groups: list[_Group], mark: str, finding: Finding, side: str, run: int
     return groups[-1]
 
 
-def _checked(code: str, results: Sequence[Result]) -> bool:
-    """Whether the rule could run on any run of the side."""
-    return any(check.code == code and check.status not in _UNCHECKED for result in results for check in result.checks)
+def _unknown(code: str, results: Sequence[Result], side: str) -> str | None:
+    """Why it is not known whether a side has a finding: its rule could not run on any run. None if it could."""
+    checks = (check for result in results for check in result.checks)
+    ran = any(check.code == code and check.status not in _UNCHECKED for check in checks)
+    return None if ran else f"{side} did not check it."
 
 
 def _change(

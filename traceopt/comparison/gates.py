@@ -66,6 +66,8 @@ def judge(gate: Gate, head: Sequence[Result], comparison: Comparison | None) -> 
     """The outcome of a gate for the runs of a side and, if there is a baseline, their comparison with it."""
     if gate.needs_baseline and comparison is None:
         status, text = _not_checked("no baseline to compare with; pass --baseline FILE")
+    elif gate.needs_baseline and comparison is not None and not comparison.comparable:
+        status, text = _not_checked(_sentence(comparison.verdict))
     elif gate.impact is not None:
         status, text = _findings(gate.impact, head, comparison if gate.needs_baseline else None)
     elif gate.metric is not None:
@@ -146,6 +148,12 @@ def _found(head: Sequence[Result], impact: Impact) -> list[str]:
     runs = [{finding.code for finding in result.findings if finding.impact in wanted} for result in head]
     codes = dict.fromkeys(finding.code for result in head for finding in result.findings)
     return [code for code in codes if 2 * sum(code in run for run in runs) > len(runs)]
+
+
+def _sentence(verdict: str) -> str:
+    """The first sentence of a verdict as a part of another sentence."""
+    first = verdict.partition(". ")[0]
+    return first[:1].lower() + first[1:]
 
 
 def _not_checked(text: str) -> tuple[GateStatus, str]:

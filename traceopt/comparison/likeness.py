@@ -17,15 +17,30 @@ NOTABLE_SHARE = 0.005  # of the step: smaller changes are not explained
 EXPLAINED = 4  # sentences
 
 
-def differences(base: Result, head: Result) -> list[str]:
-    """What makes the two no measurements of the same job, for example "devices (A100 and H100)"."""
-    pairs = (
-        ("devices", device_of(base), device_of(head)),
-        ("numbers of ranks", _text(base.run.world_size), _text(head.run.world_size)),
-        ("types of most matmuls", base.efficiency.peak_dtype, head.efficiency.peak_dtype),
-        ("FLOP per step", *_work(base, head)),
-    )
-    return [f"{what} ({one} and {other})" for what, one, other in pairs if one and other and one != other]
+def other_machines(base: Result, head: Result) -> list[str]:
+    """How the machines differ, for example "devices (A100 and H100)"."""
+    ranks = (_text(result.run.world_size) for result in (base, head))
+    return [*_differ("devices", device_of(base), device_of(head)), *_differ("numbers of ranks", *ranks)]
+
+
+def other_work(base: Result, head: Result) -> list[str]:
+    """How the amount of work differs, for example "FLOP per step (1.2 T and 2.4 T)"."""
+    return _differ("FLOP per step", *_work(base, head))
+
+
+def other_types(base: Result, head: Result) -> list[str]:
+    """How the precision differs. It is a change that people make to save time, so the times are still compared."""
+    return _differ("types of most matmuls", base.efficiency.peak_dtype, head.efficiency.peak_dtype)
+
+
+def other_unit(base: Result, head: Result) -> list[str]:
+    """Times of one side are of a step, and of the other of the recording."""
+    unmarked = [name for name, side in (("BASE", base), ("HEAD", head)) if side.step.source == "window"]
+    return [f"units of time ({unmarked[0]} has no step marks)"] if len(unmarked) == 1 else []
+
+
+def _differ(what: str, one: str | None, other: str | None) -> list[str]:
+    return [f"{what} ({one} and {other})"] if one and other and one != other else []
 
 
 def explanation(base: Result, head: Result, ops: Sequence[RowChange], kernels: Sequence[RowChange]) -> list[str]:

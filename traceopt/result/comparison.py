@@ -140,6 +140,10 @@ class Comparison(Struct, frozen=True):
 
     `differences`: why they are no measurements of the same job, as in the verdict. `explanation`: what runs differently
     than before, the largest change of time first.
+
+    `comparable` is False if times of one side say nothing about the other: another device, number of ranks or amount of
+    work, or step marks on one side only. Then `step` has no change, no kernel or operator has one, and what only one
+    side has is no new finding.
     """
 
     tool: Tool
@@ -157,6 +161,7 @@ class Comparison(Struct, frozen=True):
     differences: list[str] = field(default_factory=list)
     explanation: list[str] = field(default_factory=list)
     gates: list[GateOutcome] = field(default_factory=list)
+    comparable: bool = True
     schema_version: int = 1
 
     def to_json(self) -> bytes:
