@@ -77,6 +77,11 @@ def is_multiprocess_dataloader(name: str) -> bool:
     return is_dataloader(name) and "_MultiProc" in name
 
 
+def is_single_process_dataloader(name: str) -> bool:
+    """Loading the next batch in the training process: the loader has no workers."""
+    return is_dataloader(name) and "_SingleProc" in name
+
+
 def is_optimizer_step(name: str) -> bool:
     """``Optimizer.step#SGD.step``."""
     return name.startswith("Optimizer.step#")

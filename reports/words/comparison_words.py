@@ -172,7 +172,7 @@ def saving(finding: FindingChange) -> str:
             f"{quantities.estimate_number(before)} → {quantities.estimate_number(after)}{quantities.NO_BREAK_SPACE}ms"
         )
     known = after if after is not None else before
-    return quantities.estimate(known) if known is not None else ""
+    return quantities.estimate(known) if known is not None and quantities.estimate_number(known) != "0" else ""
 
 
 def calls(row: RowChange) -> str:

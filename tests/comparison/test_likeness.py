@@ -16,7 +16,7 @@ from traceopt.reports.html.comparison_page import render_comparison_html
 from traceopt.reports.text.comparison_markdown import render_comparison_markdown
 from traceopt.reports.text.comparison_terminal import render_comparison
 from traceopt.result.comparison import Comparison
-from traceopt.result.document import Device, Result
+from traceopt.result.document import Device, Result, Setting
 from traceopt.result.rows import Gemm, Kernel, Op
 from traceopt.run_comparison import runs_of
 
@@ -116,6 +116,37 @@ def test_what_runs_otherwise() -> None:
         "aten::mm runs hgemm_new<int> instead of sgemm_old (−21.0 ms).",
     ]
     assert compared(rich(), rich()).explanation == []
+
+
+def test_fewer_calls_do_not_explain_more_time() -> None:
+    def side(calls: float, us: float) -> Result:
+        return replace(rich(), ops=[Op("aten::copy_", calls, us, 10.0, 0.1, None)])
+
+    assert compared(side(98, 1_000.0), side(2, 40_000.0)).explanation == []
+
+
+def test_loader_workers_explain_the_wait_for_data() -> None:
+    def side(workers: str, wait_us: float) -> Result:
+        run = replace(rich().run, settings=[Setting("DataLoader workers", workers)])
+        parts = [replace(p, us_per_step=wait_us) if p.name == "data_loading" else p for p in rich().breakdown]
+        return replace(rich(), run=run, breakdown=parts)
+
+    assert compared(side("0", 187_000.0), side("4", 7_000.0)).explanation == [
+        "DataLoader workers: 4 instead of 0 (waiting for data −180.0 ms)."
+    ]
+    assert compared(side("0", 187_000.0), side("4", 187_000.0)).explanation == []
+
+
+def test_operators_in_cuda_graphs_are_not_gone() -> None:
+    def side(graph_share: float | None, ops: list[Op]) -> Result:
+        return replace(rich(), gpu=replace(rich().gpu, graph_share=graph_share), ops=ops)
+
+    eager = side(None, [Op("aten::mm", 10.0, 90_000.0, 10.0, 0.2, None)])
+    graphs = side(0.98, [Op("aten::copy_", 1.0, 9_000.0, 10.0, 0.1, None)])
+    comparison = compared(eager, graphs)
+    assert comparison.ops == []
+    assert comparison.explanation[0].startswith("CUDA graphs launch 98% instead of 0% of the GPU's work.")
+    assert [row.name for row in compared(eager, replace(graphs, gpu=eager.gpu)).ops] == ["aten::mm", "aten::copy_"]
 
 
 def test_the_parts_add_up_to_the_headline() -> None:

@@ -27,6 +27,9 @@ from traceopt.run_comparison import runs_of
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 GATES = ("high", "finding=new-high", "gpu_idle=40%", "step_time=+5%", "peak_memory=+10%", "tokens_per_s=1000")
 OVERFLOW_PX = "document.documentElement.scrollWidth - innerWidth"
+HIDDEN_CHANGES = """[...document.querySelectorAll('.scroll .changes th:nth-child(4)')].filter(
+    head => head.getBoundingClientRect().right > head.closest('.scroll').getBoundingClientRect().right
+).map(head => head.closest('.scroll').getAttribute('aria-label'))"""
 OPEN_ALL = "document.querySelectorAll('details').forEach(d => d.open = true)"
 
 
@@ -232,6 +235,7 @@ def test_html_in_a_browser(browser: Any, tmp_path: Path, build: Build, width: in
     page.goto(f"file://{file}")
     page.evaluate(OPEN_ALL)
     assert page.evaluate(OVERFLOW_PX) <= 0
+    assert build is hostile or page.evaluate(HIDDEN_CHANGES) == []
     assert page.evaluate("window.__xss || 0") == 0
     assert page.evaluate("document.querySelectorAll('img, iframe, [onerror], [onload]').length") == 0
     assert page.evaluate("document.querySelectorAll('h1').length") == 1

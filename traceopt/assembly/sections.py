@@ -9,8 +9,10 @@ from traceopt.analyzer.arrays.percentiles import median, percentiles
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.stalls.idle import CAUSES
+from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
+from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.accelerator import Accelerator
 from traceopt.analyzer.vocabulary.host_activities import LABELS
 from traceopt.assembly.step_series import step_series
@@ -35,6 +37,8 @@ from traceopt.result.rounding import rate, share, us
 from traceopt.result.rows import BreakdownPart, Collective, Copy, IdleCause, MemoryPart, MemoryPoint
 from traceopt.rules.bases.rank_rule import rank_name
 from traceopt.rules.evidence import location_of, to_location
+
+LOADER_WORKERS = "DataLoader workers"  # a setting
 
 
 def device(facts: Facts) -> Device:
@@ -71,12 +75,12 @@ def gpu_runtime(facts: Facts) -> str | None:
 
 
 def settings(facts: Facts) -> list[Setting]:
-    """The settings that `traceopt run` recorded; GPU settings only in runs with a GPU."""
-    environment, loader = facts.captured.environment, facts.captured.training_loader
+    """The settings that `traceopt run` recorded, or the trace shows; GPU settings only in runs with a GPU."""
+    environment = facts.captured.environment
     found: dict[str, object] = {
         "CPU cores": environment.cores,
         "threads per operator": environment.threads,
-        "DataLoader workers": loader.num_workers if loader is not None else None,
+        LOADER_WORKERS: _workers(facts),
     }
     if facts.has_gpu:
         found |= {
@@ -96,6 +100,18 @@ def settings(facts: Facts) -> list[Setting]:
         for name, value in found.items()
         if value is not None
     ]
+
+
+def _workers(facts: Facts) -> int | str | None:
+    """Of the training loader. Without a recorded number, the names of its waits tell whether it has any."""
+    loader = facts.captured.training_loader
+    if loader is not None:
+        return loader.num_workers
+    found = [
+        bool(facts.regions.named(kind, ANNOTATION, OP).any())
+        for kind in (op_names.is_single_process_dataloader, op_names.is_multiprocess_dataloader)
+    ]
+    return {(True, False): 0, (False, True): "some"}.get((found[0], found[1]))
 
 
 def step(facts: Facts) -> Step:

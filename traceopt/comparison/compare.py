@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from traceopt.comparison.findings import finding_changes
 from traceopt.comparison.gates import Gate, judge
-from traceopt.comparison.likeness import explanation, other_machines, other_types, other_unit, other_work
+from traceopt.comparison.likeness import explanation, other_graphs, other_machines, other_types, other_unit, other_work
 from traceopt.comparison.noise import step_change
 from traceopt.comparison.rows import kernel_changes, metric_changes, op_changes, part_changes
 from traceopt.comparison.runs import RunOfSide
@@ -36,7 +36,8 @@ def compare_runs(
     if not comparable:
         step = StepChange("not_measured", step.base_us, step.head_us, reason=step.reason or NOT_ALIKE)
     parts = part_changes(before, after, step)
-    kernels, ops = kernel_changes(before, after), op_changes(before, after)
+    kernels = kernel_changes(before, after)
+    ops = [] if other_graphs(before[0], after[0]) else op_changes(before, after)
     comparison = Comparison(
         tool=Tool("traceopt", __version__),
         verdict=f"{_unlike(unlike)}{_verdict(step, parts)}",

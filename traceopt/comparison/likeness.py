@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from traceopt.assembly.sections import LOADER_WORKERS
 from traceopt.result.comparison import RowChange
 from traceopt.result.document import Result
 from traceopt.result.kernel_names import short_kernel_name
-from traceopt.result.quantities import count, ms, rate_number
+from traceopt.result.quantities import count, ms, percent, rate_number
 from traceopt.result.rows import Gemm
 from traceopt.result.vendor_words import device_name
 
@@ -15,6 +16,8 @@ SAME_WORK = 0.05  # smallest difference in FLOP per step that makes it another w
 SAME_CALLS = 0.02  # smallest change in the number of calls to name, as a share of the larger
 NOTABLE_SHARE = 0.005  # of the step: smaller changes are not explained
 EXPLAINED = 4  # sentences
+OTHER_GRAPHS = 0.05  # of the GPU's work: smaller differences leave nearly all operators where they were
+WAIT = "data_loading"  # the part of the step that loader workers shorten
 
 
 def other_machines(base: Result, head: Result) -> list[str]:
@@ -25,7 +28,8 @@ def other_machines(base: Result, head: Result) -> list[str]:
 
 def other_work(base: Result, head: Result) -> list[str]:
     """How the amount of work differs, for example "FLOP per step (1.2 T and 2.4 T)"."""
-    return _differ("FLOP per step", *_work(base, head))
+    marked = "window" not in (base.step.source, head.step.source)
+    return _differ("FLOP per step" if marked else "FLOP", *_work(base, head))
 
 
 def other_types(base: Result, head: Result) -> list[str]:
@@ -44,11 +48,32 @@ def _differ(what: str, one: str | None, other: str | None) -> list[str]:
 
 
 def explanation(base: Result, head: Result, ops: Sequence[RowChange], kernels: Sequence[RowChange]) -> list[str]:
-    """What runs differently than before: shapes of matmuls, kernels of an operator, numbers of calls."""
-    found = [*_new_shapes(base, head), *_new_kernels(base, head, kernels), *_new_calls(base, head, ops)]
+    """What runs differently than before: loader workers, CUDA graphs, shapes, kernels, numbers of calls."""
+    found = [
+        *_new_workers(base, head),
+        *_new_shapes(base, head),
+        *_new_kernels(base, head, kernels),
+        *_new_calls(base, head, ops),
+    ]
     least_us = NOTABLE_SHARE * max(base.step.typical_us or 0.0, head.step.typical_us or 0.0)
     notable = sorted((pair for pair in found if pair[0] >= least_us), key=lambda pair: -pair[0])
-    return [sentence for _, sentence in notable[:EXPLAINED]]
+    return [*_new_graphs(base, head), *(sentence for _, sentence in notable)][:EXPLAINED]
+
+
+def other_graphs(base: Result, head: Result) -> bool:
+    """Whether CUDA graphs launch another part of the work. The operators of a graph run only when it is captured."""
+    before, after = (result.gpu.graph_share or 0.0 for result in (base, head))
+    return abs(after - before) >= OTHER_GRAPHS
+
+
+def _new_graphs(base: Result, head: Result) -> list[str]:
+    if not other_graphs(base, head):
+        return []
+    before, after = (percent(result.gpu.graph_share or 0.0) for result in (base, head))
+    return [
+        f"CUDA graphs launch {after} instead of {before} of the GPU's work. Operators in a graph do not run again, so "
+        "operators are not compared."
+    ]
 
 
 def device_of(result: Result) -> str | None:
@@ -65,12 +90,24 @@ def _work(base: Result, head: Result) -> tuple[str | None, str | None]:
     return f"{rate_number(before / scale)} {unit}", f"{rate_number(after / scale)} {unit}"
 
 
+def _new_workers(base: Result, head: Result) -> list[tuple[float, str]]:
+    """Another number of loader workers, and how the wait for data changed."""
+    sides = ({setting.name: setting.value for setting in result.run.settings} for result in (base, head))
+    before, after = (settings.get(LOADER_WORKERS) for settings in sides)
+    if before is None or after is None or before == after:
+        return []
+    waits = [sum(p.us_per_step for p in result.breakdown if p.name == WAIT) for result in (base, head)]
+    change_us = waits[1] - waits[0]
+    return [(abs(change_us), f"{LOADER_WORKERS}: {after} instead of {before} (waiting for data {_signed(change_us)}).")]
+
+
 def _new_calls(base: Result, head: Result, ops: Sequence[RowChange]) -> list[tuple[float, str]]:
     marked = "window" not in (base.step.source, head.step.source)
     found = []
     for row in ops:
         before, after = row.base_calls or 0.0, row.head_calls or 0.0
-        if abs(after - before) > SAME_CALLS * max(before, after):
+        explains = (after - before) * row.change_us > 0  # fewer calls that take longer are no reason
+        if explains and abs(after - before) > SAME_CALLS * max(before, after):
             calls = f"{count(after)} instead of {count(before)} times{' per step' if marked else ''}"
             found.append((abs(row.change_us), f"{row.name} runs {calls} ({_signed(row.change_us)})."))
     return found

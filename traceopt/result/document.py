@@ -111,7 +111,7 @@ class TraceFile(Struct, frozen=True):
 
 
 class Setting(Struct, frozen=True):
-    """A setting of the run that decides its speed, as `traceopt run` recorded it: "TF32 for matmuls", "off"."""
+    """A setting of the run that decides its speed, as recorded or as the trace shows it: "TF32 for matmuls", "off"."""
 
     name: Annotated[str, note("the setting")]
     value: Annotated[str, note("its value")]
