@@ -107,11 +107,13 @@ def _workers(facts: Facts) -> int | str | None:
     loader = facts.captured.training_loader
     if loader is not None:
         return loader.num_workers
-    found = [
+    alone, helped = (
         bool(facts.regions.named(kind, ANNOTATION, OP).any())
         for kind in (op_names.is_single_process_dataloader, op_names.is_multiprocess_dataloader)
-    ]
-    return {(True, False): 0, (False, True): "some"}.get((found[0], found[1]))
+    )
+    if alone and not helped:
+        return 0
+    return "some" if helped and not alone else None
 
 
 def step(facts: Facts) -> Step:
