@@ -12,7 +12,7 @@ from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, subt
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.stalls.idle import Gaps, Idle
 from traceopt.analyzer.tables.schema import I8, Mask
-from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.tables.trace import CUT_OFF, Trace
 from traceopt.analyzer.timeline.device import TraceDevice
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks, launched_before
@@ -65,6 +65,12 @@ class TraceQuality(Struct, frozen=True, dict=True):
     def damaged(self) -> bool:
         """The file ends too early or its text is broken, so whole kinds of events may be missing."""
         return self.trace.meta.damage is not None
+
+    @property
+    def cut_off(self) -> bool:
+        """The file ends inside an event. Events are written by kind, not by time, so whole kinds may be missing."""
+        meta = self.trace.meta
+        return CUT_OFF in (meta.damage or "") and meta.lost_events > 0
 
     @cached_property
     def gpu_expected(self) -> bool:

@@ -26,6 +26,7 @@ from traceopt.analyzer.reading.damaged_events import (
     recover,
 )
 from traceopt.analyzer.reading.event_types import Event, decode_events
+from traceopt.analyzer.tables.trace import CUT_OFF
 
 _WHITESPACE = b" \t\r\n"
 _BOM = b"\xef\xbb\xbf"
@@ -156,7 +157,7 @@ class EventStream(Struct):
             return self._readable(array[:position])
         end = None if flaw == "open" else _end_of_array(text)
         if end is None:
-            self.damage = "the file is truncated inside the events"
+            self.damage = CUT_OFF
         else:
             self._tail = text[end + 1 :]
         return self._recover(text[:end], final=True).events

@@ -27,6 +27,9 @@ class Thread(Struct, frozen=True):
     name: str
 
 
+CUT_OFF = "the file is truncated inside the events"  # damage
+
+
 class TraceMeta(Struct, frozen=True):
     """What the file says about itself, and how reading it went."""
 

@@ -354,14 +354,36 @@ class TestPartsOfAFile:
         assert "CPU" not in (document.verdict or "")
         assert "unknown whether the run used a GPU" in notes(cut)["TQ001"]
 
-    def test_findings_in_a_damaged_file_have_low_confidence(self) -> None:
+    @staticmethod
+    def whole() -> bytes:
         machine = Machine(A100)
         for _ in range(5):
             with machine.step():
                 machine.launch(900, name="ampere_sgemm_128x64_tn")
                 machine.synchronize()
-        whole = machine.to_bytes()
-        for trace, confidences in ((whole, {"medium"}), (whole[:-4], {"low"})):
+        return machine.to_bytes().rstrip()
+
+    def test_a_file_that_is_cut_off_is_not_judged(self) -> None:
+        """Whole kinds of events may be missing: the idle time of the rest is not that of the run."""
+        whole = self.whole()
+        for length in (len(whole) - 10, len(whole) // 2):
+            facts = Facts(small_traces.read(whole[:length]))
+            document = rank_document(facts, run_rules([rule() for rule in builtin_rules()], facts))
+            assert (document.verdict or "").startswith("This file is cut off")
+            assert document.quality.verdict == "unusable"
+            assert (document.plan, [one.code for one in document.findings if one.saving]) == ([], [])
+
+    @pytest.mark.real_traces
+    def test_a_sample_has_no_savings(self) -> None:
+        with (TRACES / "hta/trace_filter/sampled_rank-0.json.gz").open("rb") as stream:
+            facts = Facts(read_trace(stream, "sampled"))
+        document = rank_document(facts, run_rules([rule() for rule in builtin_rules()], facts))
+        assert document.findings
+        assert (document.plan, [one.code for one in document.findings if one.saving]) == ([], [])
+
+    def test_findings_in_a_damaged_file_have_low_confidence(self) -> None:
+        whole = self.whole()
+        for trace, confidences in ((whole, {"medium"}), (whole[:-1], {"low"})):
             facts = Facts(small_traces.read(trace))
             document = rank_document(facts, run_rules([rule() for rule in builtin_rules()], facts))
             assert {finding.confidence for finding in document.findings if finding.code == "TC001"} == confidences

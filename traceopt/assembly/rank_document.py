@@ -40,6 +40,8 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
     plan, noted = outcome.plan, {note.code for note in quality.notes}
     if quality.verdict == "unusable":  # the evidence holds, but savings are shares of times that are not real
         findings, plan = [replace(f, saving=None, impact="info") if f.saving else f for f in findings], None
+    elif facts.quality.sampled_share is not None:  # a sample shows what it holds, but not how much
+        findings, plan = [replace(f, saving=None, confidence="low") for f in findings], None
     elif _is_partial(facts):  # shares of a part are not shares of the run
         findings = [replace(f, confidence="low") for f in findings]
     elif facts.has_gpu and facts.replay_error is None:  # without launches, what the step gains is not known
@@ -131,7 +133,7 @@ def _is_partial(facts: Facts) -> bool:
     """Whether so much of the GPU's work is missing from the file that its shares of time are not real."""
     quality, state = facts.quality, facts.state
     lacks_work = state is not None and state.name in ("lost_kernels", "hidden_work")
-    return quality.sampled_share is not None or quality.damaged or lacks_work
+    return quality.damaged or lacks_work
 
 
 def _quality(facts: Facts, outcome: RulesOutcome) -> Quality:
@@ -140,7 +142,7 @@ def _quality(facts: Facts, outcome: RulesOutcome) -> Quality:
     if not facts.quality.gpu_expected:
         unusable.discard("TQ001")  # a CPU-only run without GPU work is fine
         codes.discard("TQ001")
-    if unusable:
+    if unusable or facts.quality.cut_off:
         return Quality("unusable", outcome.notes)
     stretch = facts.captured.stretch or 1.0
     if 1 / _UNLIKE < stretch < _UNLIKE:

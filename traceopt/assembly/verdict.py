@@ -69,13 +69,15 @@ def verdict(
 
 
 def _of_the_step(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced]) -> str:
-    if quality.verdict == "unusable":
-        reason = next((note.text for note in quality.notes if note.code in UNUSABLE), "")
-        return f"This trace cannot be judged. {reason}".strip()
     if facts.quality.sampled_share is not None:
         return (
             f"This file has only {percent(facts.quality.sampled_share)} of the events: its shares of time are not real."
         )
+    if facts.quality.cut_off:
+        return "This file is cut off: whole kinds of events may be missing, so its times are not those of the run."
+    if quality.verdict == "unusable":
+        reason = next((note.text for note in quality.notes if note.code in UNUSABLE), "")
+        return f"This trace cannot be judged. {reason}".strip()
     if facts.state is not None:
         return facts.state.sentence
     text = _GpuVerdict(facts, breakdown, priced).text if facts.has_gpu else _cpu_verdict(facts, breakdown, priced)
