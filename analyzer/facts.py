@@ -377,14 +377,19 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def trains(self) -> bool:
-        """A backward pass or an optimizer was seen, and the steps are not those of a serving engine; otherwise the run
-        is taken for inference.
-        """
+        """A backward pass or an optimizer was seen, and the steps are not those of a serving engine."""
         if self.serving is not None:
             return False
         regions = self.regions
         updates = self.gpu.kind.among("optimizer") & self.gpu.fused  # a CUDA graph replays them without an annotation
         return bool(updates.any() or regions.backward.any() or regions.optimizer.any() or regions.zero_grad.any())
+
+    @cached_property
+    def infers(self) -> bool:
+        """A serving engine was seen, or operators were recorded and none of them trains. Kernels alone do not tell, so
+        that a run may be known neither to train nor to infer.
+        """
+        return not self.trains and (self.serving is not None or len(self.trace.ops) > 0)
 
     @cached_property
     def compiled_share(self) -> float:

@@ -59,7 +59,7 @@ def remedies(facts: Facts) -> list[Remedy]:
         found += [_checkpointing(facts, held), _accumulation(held)]
         found += _optimizer(facts, held if known else None)
         found += _sharded(facts, held if known else None)
-    else:
+    elif facts.infers:
         found += [_smaller_batch(held), _four_bit_weights(facts, held)]
     return [one for one in found if one is not None and (one.bytes is None or one.bytes > 0)]
 

@@ -68,7 +68,7 @@ class SyncRule(Rule):
             ),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=site_locations(sites),
-            fix=self.fix if facts.trains else self.inference_fix or self.fix,
+            fix=(facts.infers and self.inference_fix) or self.fix,
         )
 
     def _shared(self, facts: Facts, rows: npt.NDArray[np.int64]) -> list[str]:

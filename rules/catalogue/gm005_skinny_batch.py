@@ -22,6 +22,7 @@ from traceopt.rules import (
     threshold,
     work_of,
 )
+from traceopt.rules.advice.batch_size import larger_batch_risk
 from traceopt.rules.advice.constructed import loader_places
 from traceopt.rules.advice.memory import peak_of_capacity, peak_share
 from traceopt.rules.savings.roofline import HBM_SHARE
@@ -80,8 +81,8 @@ class SkinnyBatch(Rule):
         evidence = [_evidence(facts, shape, rows) for _, _, shape, rows in found[:5]]
         most = max(rows for *_, rows in found)
         yield self.finding(
-            title=None if facts.trains else "Run more requests in one batch",
-            risk=None if facts.trains else "Each request takes longer",
+            title="Run more requests in one batch" if facts.infers else None,
+            risk=larger_batch_risk(facts),
             why=(
                 f"Matmuls with {'one row' if most == 1 else f'{most} rows or fewer'} take {ms(time)} of "
                 f"{each_step(facts)}, limited by reading their weights. With {self.factor:g} times the rows, the "
@@ -99,9 +100,9 @@ class SkinnyBatch(Rule):
             evidence=evidence,
             locations=[*(loader_places(facts) if facts.trains else []), *places(evidence)],
             fix=Fix(
-                "Increase the batch size per device."
-                if facts.trains
-                else "Serve several requests in one batch, if they can wait for each other.",
+                "Serve several requests in one batch, if they can wait for each other."
+                if facts.infers
+                else "Increase the batch size per device.",
                 f"DataLoader(..., batch_size={self.factor:g} * batch_size)" if facts.trains else None,
             ),
             shares_cause_with=["LB001", "MM001"],

@@ -52,7 +52,7 @@ class AutogradInInference(Rule):
     node_us: float = threshold(0.5, "assumed host time per node, in microseconds")
 
     def applies(self, facts: Facts) -> str | None:
-        return "This run trains." if facts.trains else None
+        return None if facts.infers else "This run trains, or the trace does not tell."
 
     def check(self, facts: Facts) -> Findings:
         nodes = facts.autograd_nodes

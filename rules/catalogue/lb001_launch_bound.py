@@ -33,6 +33,7 @@ from traceopt.rules import (
     threshold,
     union,
 )
+from traceopt.rules.advice.batch_size import larger_batch_risk
 from traceopt.rules.advice.compilation import compiled, engine_graphs, replayed
 from traceopt.rules.savings.starvation import dispatch_amount
 
@@ -106,7 +107,7 @@ class LaunchBound(Rule):
         title, fix = _remedy(facts)
         yield self.finding(
             title=title,
-            risk=_risk(facts),
+            risk=larger_batch_risk(facts),
             why=(
                 f"The GPU waits {ms(starved)} of {each_step(facts)} for kernels that the host has not "
                 f"launched yet. {count:,.0f} kernels run {per_step(facts)}, with a median of {microseconds(usual)}."
@@ -164,7 +165,7 @@ class LaunchBound(Rule):
             named = ", ".join(f"{len(kind.rows) / count:,.0f} {_operator(kind.name)}" for kind in kinds[:3])
             yield self.finding(
                 title="Batch many small operations into one",
-                risk=_risk(facts),
+                risk=larger_batch_risk(facts),
                 why=(
                     f"One line calls {site.calls / count:,.0f} operators {per_step(facts)}{both} "
                     f"({named}{' and others' if len(kinds) > 3 else ''}), with a median of "
@@ -223,11 +224,6 @@ class LaunchBound(Rule):
 
 def _function(location: Location) -> tuple[str, str | None]:
     return location.file, location.function
-
-
-def _risk(facts: Facts) -> str | None:
-    """That of a larger batch, which is one of the remedies; None: the rule's own."""
-    return None if facts.trains else "With a larger batch each request takes longer"
 
 
 def _operator(name: str) -> str:

@@ -17,6 +17,7 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
+from traceopt.rules.advice.batch_size import larger_batch_risk
 from traceopt.rules.advice.constructed import loader_places
 from traceopt.rules.advice.memory import parts, peak_of_capacity, peak_share
 
@@ -71,7 +72,7 @@ class MemoryHeadroom(Rule):
             return
         times = f"{factor:.2g} times" if factor < MANY else f"{MANY:.0f} times and more"
         yield self.finding(
-            risk=None if facts.trains else "Each request takes longer",
+            risk=larger_batch_risk(facts),
             why=(
                 f"Memory peaks at {peak_of_capacity(facts)}. The GPU waits {ms(starved)} of {each_step(facts)} for "
                 f"launches, and a larger batch needs no more of them. {size(held.of_the_batch)} of the peak "

@@ -13,6 +13,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.errors import InputError
 from traceopt.result.finding import Finding
+from traceopt.rules.advice.batch_size import larger_batch_risk
 from traceopt.rules.catalogue.in002_decode_launch_bound import DecodeLaunchBound
 from traceopt.rules.catalogue.lb001_launch_bound import LaunchBound
 from traceopt.rules.catalogue.lb002_cuda_graph_candidate import CudaGraphCandidate
@@ -22,11 +23,12 @@ from traceopt.rules.catalogue.tq002_no_steps import NoSteps
 from traceopt.rules.engine import run_rules
 from traceopt.rules.registry import builtin_rules
 from traceopt.rules.rule import Rule
-from traceopt.testing import A100, Machine, answer, assert_finds
+from traceopt.testing import A100, Machine, answer, assert_finds, facts_of
 from traceopt.testing.events import kernel, op
 
 SIMT = "maxwell_fp16_hgemm_128x64_nn"
 EAGER = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
+FUSED_ADAM = "void at::native::multi_tensor_apply_kernel<at::native::FusedAdamMathFunctor<float, 4>>"
 COMPILED_REGION = "## Call CompiledFxGraph fabc ##"
 SHAPES = {"Input Dims": [[4, 4096], [4096, 4096]], "Input type": ["c10::Half", "c10::Half"]}
 
@@ -133,9 +135,18 @@ def test_lb003_names_the_engine() -> None:
 
 def test_a_fused_optimizer_kernel_is_training() -> None:
     """A CUDA graph of the whole step replays the optimizer without its annotation."""
-    fused = "void at::native::multi_tensor_apply_kernel<at::native::FusedAdamMathFunctor<float, 4>>"
-    assert launching(fused).facts().trains
+    assert launching(FUSED_ADAM).facts().trains
     assert not launching().facts().trains
+
+
+def test_kernels_alone_do_not_tell_whether_a_run_trains() -> None:
+    """As in an export of Nsight Systems: no advice for serving, and none that only training can take."""
+    alone = facts_of([kernel("void ns::k()", start, 40, start + 1) for start in range(0, 900, 90)])
+    assert (alone.trains, alone.infers) == (False, False)
+    assert launching().facts().infers
+    risks = [larger_batch_risk(facts) or "" for facts in (alone, launching().facts(), launching(FUSED_ADAM).facts())]
+    assert ["request takes longer" in risk for risk in risks] == [False, True, False]
+    assert "may change convergence" in risks[0]
 
 
 def test_steps_of_an_engine_need_no_profiler_steps() -> None:
@@ -154,14 +165,14 @@ LOADER = re.compile(r"num_workers|DataLoader|loader workers")
 
 
 def inference() -> Iterator[tuple[str, Facts]]:
-    """The real traces that have no backward pass and no optimizer."""
+    """The real traces that have operators, but no backward pass and no optimizer."""
     for path in sorted(real_traces.TRACES.rglob("*.json.gz")):
         try:
             with path.open("rb") as stream:
                 facts = Facts(read_trace(stream, str(path)))
         except InputError:  # a file of another kind
             continue
-        if not facts.trains:
+        if facts.infers:
             yield path.name, facts
 
 

@@ -17,7 +17,7 @@ from traceopt.assembly.timeline import timeline
 from traceopt.assembly.verdict import UNUSABLE, verdict
 from traceopt.assembly.whole_run import larger_than_the_steps, whole_run
 from traceopt.result.document import Quality, Recorded, Result, Run, Tool, TraceFile
-from traceopt.result.finding import Confidence
+from traceopt.result.finding import Confidence, Finding
 from traceopt.result.rows import RankRow
 from traceopt.rules.engine import RulesOutcome
 from traceopt.rules.plan import combine, document_rows
@@ -41,7 +41,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
     if quality.verdict == "unusable":  # the evidence holds, but savings are shares of times that are not real
         findings, plan = [replace(f, saving=None, impact="info") if f.saving else f for f in findings], None
     elif facts.quality.sampled_share is not None:  # a sample shows what it holds, but not how much
-        findings, plan = [replace(f, saving=None, confidence="low") for f in findings], None
+        findings, plan = [_of_a_sample(f) for f in findings], None
     elif _is_partial(facts):  # shares of a part are not shares of the run
         findings = [replace(f, confidence="low") for f in findings]
     elif facts.has_gpu and facts.replay_error is None:  # without launches, what the step gains is not known
@@ -127,6 +127,11 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
         warnings=[] if failure is None else [f"{failure.sentence} {_COVERED}"],
         **companion_sections(facts),
     )
+
+
+def _of_a_sample(finding: Finding) -> Finding:
+    impact = "medium" if finding.impact == "high" else finding.impact
+    return replace(finding, saving=None, impact=impact, confidence="low")
 
 
 def _is_partial(facts: Facts) -> bool:
