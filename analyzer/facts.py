@@ -32,6 +32,7 @@ from traceopt.analyzer.replay.error import MAX_ERROR_SHARE, ReplayError, replay_
 from traceopt.analyzer.replay.graph import Graph, build_graph
 from traceopt.analyzer.replay.replayed import Replayed, replay
 from traceopt.analyzer.run_log.constructions import find_framework
+from traceopt.analyzer.run_log.memory_growth import MemoryOverRun, find_memory_over_run
 from traceopt.analyzer.run_log.run_settings import Captured, captured
 from traceopt.analyzer.run_log.step_drift import Drift, find_drift
 from traceopt.analyzer.stalls.compiled_pieces import CompiledPieces, breaks_in_steps, find_compiled_pieces
@@ -221,7 +222,13 @@ class Facts(Struct, frozen=True, dict=True):
     def step_drift(self) -> Drift | None:
         """Whether the steps of the whole run became slower; None without a ledger, or with too few steps."""
         ledger = self.captured.ledger
-        return find_drift(ledger) if ledger is not None else None
+        return find_drift(ledger, self.captured.step_memory) if ledger is not None else None
+
+    @cached_property
+    def memory_over_run(self) -> MemoryOverRun | None:
+        """Whether memory grows steadily over the whole run; None without a ledger, or with too few readings."""
+        ledger, memory = self.captured.ledger, self.captured.step_memory
+        return find_memory_over_run(ledger, memory) if ledger is not None and memory is not None else None
 
     @cached_property
     def host(self) -> Host:
@@ -714,6 +721,10 @@ REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
     "ledger": (
         lambda f: f.captured.ledger is not None,
         "Times of the steps outside the trace were not recorded; record with traceopt run.",
+    ),
+    "step_memory": (
+        lambda f: f.captured.ledger is not None and f.captured.step_memory is not None,
+        "The memory of the steps outside the trace was not recorded; record with traceopt run.",
     ),
     "start_up": (
         lambda f: f.captured.start_up is not None,

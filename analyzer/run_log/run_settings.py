@@ -21,6 +21,7 @@ from traceopt.analyzer.run_log.cpu import Cpu, CpuPeaks, read_cpu, read_cpu_peak
 from traceopt.analyzer.run_log.loaders import Loader, read_loaders
 from traceopt.analyzer.run_log.start_up import StartUp, read_start_up
 from traceopt.analyzer.run_log.step_ledger import Ledger, read_ledger
+from traceopt.analyzer.run_log.step_memory import StepMemory, read_step_memory
 from traceopt.analyzer.tables.compilation import Compilation
 from traceopt.analyzer.tables.json_values import amount, counts, flag, rows, table, time_ns, whole, word
 
@@ -148,6 +149,7 @@ class Captured(Struct, frozen=True):
     of the run. `compilation` is what torch.compile did; None if it was not used. `memory` is before and after the
     recorded steps. `cpu_peaks` is what the CPU reaches, measured after a run without a GPU. `failure` is None if the
     command ended well, or how it ended is unknown. `start_up` is what the process did until step 0 had ended.
+    `step_memory` was read at the end of steps, recorded or not.
     """
 
     recorded: bool = False
@@ -166,6 +168,7 @@ class Captured(Struct, frozen=True):
     cpu_peaks: CpuPeaks | None = None
     failure: Failure | None = None
     start_up: StartUp | None = None
+    step_memory: StepMemory | None = None
 
     @property
     def cut_short(self) -> bool:
@@ -219,6 +222,7 @@ def captured(header: Mapping[str, Any]) -> Captured:
         cpu_peaks=read_cpu_peaks(own.get("cpu_peaks")),
         failure=_failure(table(own.get("failure"))),
         start_up=start_up,
+        step_memory=read_step_memory(own.get("step_memory")),
     )
 
 

@@ -10,6 +10,7 @@ autoregressive process of order 1). The slope is the Theil-Sen estimator.
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.run_log.step_ledger import Ledger
+from traceopt.analyzer.run_log.step_memory import StepMemory
 from traceopt.analyzer.tables.schema import I8
 
 F8 = npt.NDArray[np.float64]
@@ -35,12 +37,25 @@ MIN_REPEATS = 5  # of long steps
 LONG = 1.5  # a long step as a multiple of the median
 MAX_LONG_SHARE = 0.1
 MIN_PERIODIC_SHARE = 0.8  # of the distances between long steps that are the same
+MIN_READINGS = 5  # of memory on each side
+LARGER_MEMORY = 1.1  # its median afterwards as a multiple of the one before
+OUTER = (10, 90)  # percentiles that must be apart
+
+MemoryOf = Literal["tensors on the GPU", "the peak on the GPU", "the process"]
+
+
+class MemoryChange(Struct, frozen=True):
+    """Memory that is larger afterwards: the medians."""
+
+    of: MemoryOf
+    before_bytes: int
+    after_bytes: int
 
 
 class Change(Struct, frozen=True):
     """From `step` on, the median step is `after_ns`, before it `before_ns`. `data_ns` and `gc_ns` say how much of the
     difference is waiting for data and garbage collection. `samples` and `sample_size` (elements of a sample) are the
-    median afterwards as a multiple of the one before; 1 if they are the same or not known.
+    median afterwards as a multiple of the one before; 1 if they are the same or not known. `memory` is what grew.
     """
 
     step: int
@@ -50,6 +65,7 @@ class Change(Struct, frozen=True):
     gc_ns: float
     samples: float = 1.0
     sample_size: float = 1.0
+    memory: MemoryChange | None = None
 
 
 class Growth(Struct, frozen=True):
@@ -61,6 +77,7 @@ class Growth(Struct, frozen=True):
     gc_ns: float
     samples: float = 1.0
     sample_size: float = 1.0
+    memory: MemoryChange | None = None
 
 
 class Period(Struct, frozen=True):
@@ -81,7 +98,7 @@ class Drift(Struct, frozen=True):
     period: Period | None
 
 
-def find_drift(ledger: Ledger) -> Drift | None:
+def find_drift(ledger: Ledger, memory: StepMemory | None = None) -> Drift | None:
     """Judges the steps without a profiler, without evaluations and saves; None if these are too few."""
     steps = ledger.usual
     if len(steps) < MIN_STEPS:
@@ -98,10 +115,10 @@ def find_drift(ledger: Ledger) -> Drift | None:
     change, growth = None, None
     if at is not None:
         row = _refined(own_ns, int(edges[at]))
-        change = Change(int(steps[row]), *_difference(ledger, steps[:row], steps[row:]))
+        change = Change(int(steps[row]), *_difference(ledger, memory, steps[:row], steps[row:]))
     elif trend is not None:
         quarter = len(steps) // 4
-        growth = Growth(*_difference(ledger, steps[:quarter], steps[-quarter:]))
+        growth = Growth(*_difference(ledger, memory, steps[:quarter], steps[-quarter:]))
     return Drift(len(steps), change, growth, _period(own_ns, steps))
 
 
@@ -192,13 +209,16 @@ def _refined(values: F8, at: int) -> int:
     return min(max(split, MIN_BLOCK_STEPS), len(values) - MIN_BLOCK_STEPS)
 
 
-def _difference(ledger: Ledger, before: I8, after: I8) -> tuple[float, float, float, float, float, float]:
+def _difference(
+    ledger: Ledger, memory: StepMemory | None, before: I8, after: I8
+) -> tuple[float, float, float, float, float, float, MemoryChange | None]:
     own_ns = ledger.step_ns - ledger.save_ns
     data_ns = 0.0 if ledger.fetch_ns is None else median(ledger.fetch_ns[after]) - median(ledger.fetch_ns[before])
     gc_ns = float(ledger.gc_ns[after].mean() - ledger.gc_ns[before].mean())
     samples = _ratio(ledger.samples, before, after)
     sample_size = _ratio(ledger.elements, before, after) / samples
-    return median(own_ns[before]), median(own_ns[after]), data_ns, gc_ns, samples, sample_size
+    grown = _larger_memory(memory, before, after) if memory is not None else None
+    return median(own_ns[before]), median(own_ns[after]), data_ns, gc_ns, samples, sample_size, grown
 
 
 def _ratio(counts: I8 | None, before: I8, after: I8) -> float:
@@ -207,6 +227,23 @@ def _ratio(counts: I8 | None, before: I8, after: I8) -> float:
         return 1.0
     first, last = median(counts[before]), median(counts[after])
     return last / first if first > 0 and last > 0 else 1.0
+
+
+def _larger_memory(memory: StepMemory, before: I8, after: I8) -> MemoryChange | None:
+    """The first kind of memory whose readings on the two sides are apart; None if there is none."""
+    kinds: tuple[tuple[MemoryOf, I8], ...] = (
+        ("tensors on the GPU", memory.device_bytes),
+        ("the peak on the GPU", memory.device_peak_bytes),
+        ("the process", memory.process_bytes),
+    )
+    for of, values in kinds:
+        first, last = (memory.between(values, int(side[0]), int(side[-1])) for side in (before, after))
+        if min(len(first), len(last)) < MIN_READINGS:
+            continue
+        apart = np.percentile(last, OUTER[0]) > np.percentile(first, OUTER[1])
+        if apart and median(last) >= LARGER_MEMORY * median(first):
+            return MemoryChange(of, int(median(first)), int(median(last)))
+    return None
 
 
 def _period(own_ns: F8, steps: I8) -> Period | None:

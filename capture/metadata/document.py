@@ -21,7 +21,8 @@
              "core_wait": {"us", "cpu_us", "wall_us"}, "windows": [{"cycle", "warmup_from", "from", "until"}],
              "later_steps", "later_us", "later_eval_us", "own_us",
              "end": {"us", "eval_us", "save_us", "early"} or null},
-  "start_up": what start_up/start_up.py says, or null
+  "start_up": what start_up/start_up.py says, or null,
+  "step_memory": {"steps": [N, ...], "process_bytes": [...], "device_bytes": [...], "device_peak_bytes": [...]} or null
 }
 
 Times are microseconds of wall time; step N of the ledger is ProfilerStep#N; `until` is exclusive. `gc_us` is only there
@@ -36,6 +37,9 @@ differ from step to step.
 time. The ranges "traceopt: evaluation mode I" of the cycle's `evaluations` are evaluations. `core_wait` describes the
 training thread during `wall_us`: `us` is how long it was ready but had no free core, `cpu_us` is how long it ran.
 `updates` counts backward passes and optimizer updates, of the run and of each loader whose batches fed them.
+
+`step_memory` has the memory at the end of some steps, recorded or not: as many as cost 0.1 % of the run, and at most
+4,096. A value is null if it is not known, as for a process that does not use its GPU.
 
 The launcher adds `failure` after a command that failed: `steps` is how many it completed.
 

@@ -29,6 +29,7 @@ from .event_memory import EVENT_BYTES
 from .memory_snapshots import MemorySnapshots
 from .profile_function import script_has_one
 from .profiler_session import ProfilerSession
+from .step_memory import StepMemory
 from .timed_steps import TimedSteps
 from .trace_file import SavedTrace, save
 
@@ -61,6 +62,7 @@ class Recorder:
         self.ledger = LedgerWriter(self._gc_range)
         self.loaders = LoaderNotes()
         self.constructions = Constructions()
+        self._step_memory = StepMemory(torch)
         self.status = Status()
         self.step = 0
         self._pid = os.getpid()
@@ -124,7 +126,9 @@ class Recorder:
             self._begin_if_due()
         except Exception as error:
             self.give_up(f"{type(error).__name__}: {error}")
-        if self.timed is not None and self.timed.step_ended(self.step):
+        if self.timed is None:  # a timed run must be the same as without traceopt
+            self._step_memory.step_ended(self.step - 1)
+        elif self.timed.step_ended(self.step):
             self._write_timed()
             raise SystemExit(0)
         done = self._next == len(self._cycles) and self._session is None
@@ -217,6 +221,7 @@ class Recorder:
         self.status.traces.clear()
         self.status.step_rule = None
         self.ledger.reset()
+        self._step_memory.reset()
         if self._start_up is not None:
             self._start_up.goes_on()
         self.loaders.restarted()
@@ -303,6 +308,7 @@ class Recorder:
         self.timed = None
         self._memory.forget()
         self.ledger.reset()
+        self._step_memory.reset()
         self._cycles = list(enumerate(self._settings.cycles))
         self.step = self._next = self._rested_from = self._foreign = 0
 
@@ -469,7 +475,8 @@ class Recorder:
         loaders = self._described(self.loaders.document, self._control) or {}
         frameworks = {"frameworks": self._described(self.constructions.document) or []}
         start_up = self._described(self._start_up.document) if self._start_up is not None else None
-        return of_run(self.ledger, self.status.notes) | loaders | frameworks | {"start_up": start_up}
+        followed = {"start_up": start_up, "step_memory": self._step_memory.document()}
+        return of_run(self.ledger, self.status.notes) | loaders | frameworks | followed
 
     def _described(self, describe: Callable[..., Any], *arguments: Any) -> Any:
         """A part of the description, or None if it fails: the recording is worth more than what describes it."""

@@ -1,12 +1,16 @@
-"""Shared by the memory rules: sizes in words, the peak against the capacity, and how much each remedy frees."""
+"""Shared by the memory rules: sizes in words, the peak against the capacity, what steps leave behind, and how much each
+remedy frees.
+"""
 
 from __future__ import annotations
 
 from math import sqrt
 
+import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.memory.blocks import AFTER
 from traceopt.analyzer.memory.composition import (
     ACTIVATIONS,
     GRADIENTS,
@@ -14,8 +18,12 @@ from traceopt.analyzer.memory.composition import (
     PARAMETERS,
     Composition,
 )
+from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.result.finding import Evidence
 from traceopt.result.quantities import percent, size
+from traceopt.result.rounding import rate
+from traceopt.rules.evidence import to_location
 
 MANY_BLOCKS = 16  # fewest stored activations for which recomputation pays off
 
@@ -26,6 +34,22 @@ class Remedy(Struct, frozen=True):
     name: str
     bytes: int | None
     code: str | None = None
+
+
+class Retained(Struct, frozen=True):
+    """What an operator allocates in each step and is not freed in it, and the line that calls it most often."""
+
+    operator: str
+    calls_per_step: float
+    bytes_per_step: float
+    site: CallSite | None
+
+    @property
+    def evidence(self) -> Evidence:
+        detail = f"retains {size(self.bytes_per_step)} per step"
+        return Evidence(
+            self.operator, calls_per_step=rate(self.calls_per_step), detail=detail, location=to_location(self.site)
+        )
 
 
 def peak_bytes(facts: Facts) -> int:
@@ -80,6 +104,28 @@ def inside(name: str) -> str:
         if name[:2].isupper() or name[1:2].isupper() or name.startswith(("LoRA", "Ze"))
         else name[:1].lower() + name[1:]
     )
+
+
+def retained(facts: Facts) -> list[Retained]:
+    """The operators whose allocations are still alive at the end (but not those of the last step with recorded memory),
+    most bytes first.
+    """
+    memory, blocks, every = facts.memory, facts.blocks, facts.recorded_steps
+    if memory is None or blocks is None:
+        return []
+    sampled = np.flatnonzero(memory.peak_by_step(every) >= 0)
+    if len(sampled) < 2:
+        return []
+    start, end = every.host_start[sampled[[0, -1]]]
+    alive = np.flatnonzero((blocks.end == AFTER) & (blocks.start >= start) & (blocks.start < end))
+    at = facts.slices.at_threads(blocks.thread[alive], blocks.start[alive])
+    at = facts.slices.ancestor(at, facts.slices.kind == OP).astype(np.int64)
+    alive, at = alive[at >= 0], at[at >= 0]
+    steps = len(sampled) - 1
+    return [
+        Retained(one.name, len(one.rows) / steps, one.total / steps, facts.call_sites.most_frequent(one.rows))
+        for one in facts.slices_by_name(at, blocks.bytes[alive])
+    ]
 
 
 def _mixed_precision(facts: Facts, held: Composition | None) -> Remedy | None:

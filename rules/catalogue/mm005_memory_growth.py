@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceopt.analyzer.memory.blocks import AFTER
 from traceopt.rules import (
     I8,
-    OP,
     Evidence,
     Facts,
     Findings,
     Fix,
-    Location,
     Rule,
     median,
     places,
-    rate,
     size,
     threshold,
-    to_location,
 )
+from traceopt.rules.advice.memory import retained
+
+MOST_OPERATORS = 5
 
 
 class MemoryGrowth(Rule):
@@ -63,14 +61,14 @@ class MemoryGrowth(Rule):
         if growth.min() < self.min_bytes:
             return
         each = median(growth)
-        evidence, locations = _retained(facts)
+        evidence = [one.evidence for one in retained(facts)[:MOST_OPERATORS]]
         left = (facts.device.memory_bytes or 0) - (facts.memory.peak_allocated or 0 if facts.memory else 0)
         full = f" At this rate the device runs out of memory after {left / each:,.0f} more steps." if left > 0 else ""
         yield self.finding(
             why=f"Each of {len(growth)} steps leaves {size(each)} more allocated than the one before.{full}",
             saving=None,
             evidence=[Evidence("Growth per step", detail=size(each)), *evidence],
-            locations=locations,
+            locations=places(evidence),
             fix=Fix(
                 "Detach tensors that outlive the step, or store numbers instead of tensors.",
                 "total_loss += loss.detach()",
@@ -92,26 +90,3 @@ class MemoryGrowth(Rule):
 def _floor(facts: Facts) -> I8:
     """The lowest allocated bytes in each step that has samples."""
     return facts.memory.lowest_by_step(facts.recorded_steps) if facts.memory is not None else np.empty(0, np.int64)
-
-
-def _retained(facts: Facts) -> tuple[list[Evidence], list[Location]]:
-    """The operators whose allocations are still alive at the end (but not the last step's), most bytes first."""
-    blocks = facts.blocks
-    if blocks is None:
-        return [], []
-    start, end = facts.recorded_steps.host_start[[0, -1]]
-    alive = np.flatnonzero((blocks.end == AFTER) & (blocks.start >= start) & (blocks.start < end))
-    at = facts.slices.at_threads(blocks.thread[alive], blocks.start[alive])
-    at = facts.slices.ancestor(at, facts.slices.kind == OP).astype(np.int64)
-    alive, at = alive[at >= 0], at[at >= 0]
-    steps = max(1, facts.recorded_steps.count - 1)
-    evidence = [
-        Evidence(
-            one.name,
-            calls_per_step=rate(len(one.rows) / steps),
-            detail=f"retains {size(one.total / steps)} per step",
-            location=to_location(facts.call_sites.most_frequent(one.rows)),
-        )
-        for one in facts.slices_by_name(at, blocks.bytes[alive])[:5]
-    ]
-    return evidence, places(evidence)

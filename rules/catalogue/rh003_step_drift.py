@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from traceopt.analyzer.run_log.step_drift import Change, Growth, Period
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, ms, percent, threshold, us
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, ms, percent, size, threshold, us
 
 
 class StepDrift(Rule):
@@ -16,8 +16,8 @@ class StepDrift(Rule):
     Why it costs: a trace shows a few steps. A run that becomes slower after them takes longer than the trace says.
 
     How to fix: the report says whether the difference is the wait for data, garbage collection, larger batches of the
-    DataLoader, or none of them. For data, look at the loader and the storage. For the rest, compare two recordings, one
-    from before and one from after the change.
+    DataLoader, or none of them, and whether memory grows meanwhile. For data, look at the loader and the storage. For
+    the rest, compare two recordings, one from before and one from after the change.
 
         traceopt run --wait 1700 --warmup 3 --active 5 train.py     # before the change
         traceopt run --wait 1900 --warmup 3 --active 5 train.py     # after it
@@ -60,6 +60,7 @@ class StepDrift(Rule):
                 evidence=[
                     Evidence("Median step before", us(lasting.before_ns)),
                     Evidence("Median step after", us(lasting.after_ns)),
+                    *_memory(lasting),
                 ],
             )
         period = drift.period
@@ -99,7 +100,12 @@ def _part(lasting: Change | Growth) -> str:
             )
         case "samples":
             return f"The batches have {lasting.samples:.2g} times as many samples as before."
-        case None:
+        case "memory" if lasting.memory is not None:
+            memory = lasting.memory
+            return (
+                f"Memory grows with them: {memory.of}, from {size(memory.before_bytes)} to {size(memory.after_bytes)}."
+            )
+        case _:
             return "Neither the wait for data nor garbage collection explains it."
 
 
@@ -111,13 +117,23 @@ def _fix(lasting: Change | Growth) -> str:
             return "Find what keeps more and more Python objects alive, or call gc.freeze() after start-up."
         case "sample size" | "samples":
             return "If the growth is not planned, limit the length of sequences, or batch samples of similar length."
+        case "memory":
+            return "Look for a list or a cache that keeps tensors or objects of earlier steps, and for larger inputs."
         case None:
             return "Record one trace from the start and one from the end of the run (--wait), and compare them."
 
 
-def _main_part(lasting: Change | Growth) -> Literal["data", "gc", "sample size", "samples"] | None:
-    """What makes up at least half of the difference, or what grew in the batches by at least half as much as the steps;
-    None if it is none of these.
+def _memory(lasting: Change | Growth) -> list[Evidence]:
+    memory = lasting.memory
+    if memory is None:
+        return []
+    sizes = f"{size(memory.before_bytes)} before, {size(memory.after_bytes)} after"
+    return [Evidence(f"Median memory of {memory.of}", detail=sizes)]
+
+
+def _main_part(lasting: Change | Growth) -> Literal["data", "gc", "sample size", "samples", "memory"] | None:
+    """What makes up at least half of the difference, or what grew in the batches by at least half as much as the steps,
+    else memory if it grew at all; None if it is none of these.
     """
     half_ns = (lasting.after_ns - lasting.before_ns) / 2
     enough = 1 + half_ns / lasting.before_ns
@@ -127,7 +143,9 @@ def _main_part(lasting: Change | Growth) -> Literal["data", "gc", "sample size",
         return "gc"
     if lasting.sample_size >= enough:
         return "sample size"
-    return "samples" if lasting.samples >= enough else None
+    if lasting.samples >= enough:
+        return "samples"
+    return "memory" if lasting.memory is not None else None
 
 
 def _why_periodic(period: Period) -> str:

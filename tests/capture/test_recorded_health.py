@@ -79,3 +79,8 @@ def test_samples_of_nvml_are_in_the_result(recorded: Result) -> None:
     (gpu,) = recorded.gpu_samples.gpus
     assert (gpu.name, gpu.max_sm_mhz) == ("NVIDIA H100", 1980)
     assert gpu.samples >= 1
+
+
+def test_memory_that_does_not_grow_is_no_finding(recorded: Result) -> None:
+    (check,) = [one for one in recorded.checks if one.code == "RH004"]
+    assert check.status == "passed"
