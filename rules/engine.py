@@ -100,7 +100,7 @@ def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> Ru
 def run_rank_rules(rules: Sequence[Rule], run: RunFacts, *, debug: bool = False) -> RulesOutcome:
     """Runs the rules that compare ranks, in the same way."""
     of_ranks = [rule for rule in rules if isinstance(rule, RunRule)]
-    return _outcome(of_ranks, lambda rule: _ask_run(rule, run), debug)
+    return _outcome(of_ranks, lambda rule: _ask_run(rule, run if rule.with_engines else run.without_engines), debug)
 
 
 _Answer = tuple[CheckStatus, str, list[Priced]]

@@ -172,10 +172,11 @@ def _cache_folder(folder: Path) -> str:
 
 def _rows(result: Result, run: RunFacts) -> list[RankRow]:
     """The rows of the ranks, with the time that the others wait for each of them."""
+    run = run.without_engines
     if run.incomparable is not None or not run.step_names or not run.matched.count:
         return result.ranks
-    waits = np.median(run.waits, axis=0)
-    return [replace(row, waited_for_us=us(wait)) for row, wait in zip(result.ranks, waits, strict=True)]
+    waits = iter(np.median(run.waits, axis=0))
+    return [replace(row, waited_for_us=us(next(waits))) if row.engine is None else row for row in result.ranks]
 
 
 def _with_steps_of_ranks(result: Result, run: RunFacts) -> Result:
@@ -186,7 +187,7 @@ def _with_steps_of_ranks(result: Result, run: RunFacts) -> Result:
     shown = slice(series.first, series.first + len(series.names))
     ranks = [
         RankSteps(rank.rank, [us(ns) for ns in rank.durations[shown]])
-        for rank in run.ranks
+        for rank in run.without_engines.ranks
         if rank.step_names[shown] == series.names
     ]
     series = replace(series, ranks=ranks[:MOST_RANKS] if len(ranks) > 1 else [])

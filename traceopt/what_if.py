@@ -59,7 +59,7 @@ def what_if(
     warnings: list[str] = []
     peaks = checked_devices(devices or {})
     chosen_run, others = pick_run(find_runs(find_recordings(find_traces([path]))), run)
-    recordings = chosen_run.recordings
+    recordings = [one for one in chosen_run.recordings if one.engine is None]  # engines have ranks of their own
     warnings += [others] if others else []
     if not 1 <= len(recordings) <= MOST_RANKS:
         raise InputError(f"{path} has {len(recordings)} traces; at most {MOST_RANKS} ranks can be replayed together")

@@ -64,6 +64,7 @@ class RankSummary(Struct, frozen=True):
     trains: bool
     free_cores: bool
     phases: RankPhases | None = None  # of reinforcement learning
+    engine: str | None = None  # name of an inference engine's process beside a training
 
 
 def summarize(facts: Facts) -> RankSummary:
@@ -89,6 +90,7 @@ def summarize(facts: Facts) -> RankSummary:
         trains=facts.trains,
         free_cores=facts.has_gpu or _fits_the_cores(facts),
         phases=phases,
+        engine=meta.engine,
     )
 
 

@@ -58,6 +58,12 @@ class RunFacts(Struct, frozen=True, dict=True):
 
     ranks: list[RankSummary]
 
+    @cached_property
+    def without_engines(self) -> RunFacts:
+        """The processes whose ranks are one series: without the inference engines beside a training."""
+        kept = [rank for rank in self.ranks if rank.engine is None]
+        return self if len(kept) == len(self.ranks) else RunFacts(kept)
+
     @property
     def incomparable(self) -> str | None:
         """Why these traces cannot be compared as ranks of one run; None if they can."""

@@ -13,13 +13,15 @@ from traceopt.analyzer.recordings.heads import Head, read_heads
 class RankRecording(Struct, frozen=True):
     """A file to analyze. `detail` is the file of the same process with shapes, frames and memory, whose times are
     distorted. `head` is empty for the only file. `companions` are files recorded beside the trace; if `source` is one
-    of them, there is no trace.
+    of them, there is no trace. `engine`: the name of an inference engine's process beside a training ("engine rank 1"),
+    whose ranks are not those of the training.
     """
 
     source: TraceSource
     detail: TraceSource | None = None
     head: Head = Head()
     companions: tuple[CompanionFile, ...] = ()
+    engine: str | None = None
 
     @property
     def has_trace(self) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from traceopt.analyzer.reading.nsight_files import read_nsight
 from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.analyzer.reading.trace_reader import read_trace
@@ -19,6 +21,14 @@ CountBytes = Callable[[int], None]
 
 
 def read_recording(recording: RankRecording, warnings: list[str], count_bytes: CountBytes | None = None) -> Trace:
+    """`_read_rank`, with the name of an inference engine instead of its rank."""
+    trace = _read_rank(recording, warnings, count_bytes)
+    if recording.engine is None:
+        return trace
+    return replace(trace, meta=replace(trace.meta, rank=None, world_size=None, engine=recording.engine))
+
+
+def _read_rank(recording: RankRecording, warnings: list[str], count_bytes: CountBytes | None = None) -> Trace:
     """Reads one rank's trace. If one of its two cycles cannot be read, adds a warning and uses the other. If the cycles
     cannot be joined because loops run a varying number of times, adds a warning and uses the one with lines of code,
     unless its steps take far longer.

@@ -1,4 +1,7 @@
-"""Tells runs apart: traces of one job are analyzed together, traces of different jobs never."""
+"""Tells runs apart: traces of one job are analyzed together, traces of different jobs never.
+
+A training and its inference engines are one job, although each counts its own ranks.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
+from itertools import pairwise
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -13,6 +17,7 @@ from msgspec.structs import replace
 from traceopt.analyzer.reading.sources import CompanionFile, TraceSource
 from traceopt.analyzer.recordings.cycle_pairs import RankRecording
 from traceopt.analyzer.recordings.heads import Head
+from traceopt.analyzer.recordings.process_tasks import ProcessTask, find_tasks
 from traceopt.analyzer.vocabulary.companion_kinds import is_of_all_ranks
 from traceopt.errors import InputError, suggestion
 
@@ -48,10 +53,14 @@ class _Group(Struct):
     world_size: int | None = None
     start_s: float | None = None
     all_ranks_known: bool = True
+    task: ProcessTask | None = None
+    engines: list[_Group] = field(default_factory=list)
 
-    def takes(self, one: RankRecording) -> bool:
+    def takes(self, one: RankRecording, task: ProcessTask | None) -> bool:
         if one.source.named and one.head == Head():
             return True  # a damaged file that the user named: reading it tells what is wrong
+        if None not in (task, self.task) and task != self.task:
+            return False
         rank, world_size, start_s = _rank(one), one.head.world_size, one.head.start_s
         known = rank is not None and self.all_ranks_known
         if rank in self.ranks or one.source.worker in self.workers:
@@ -63,8 +72,9 @@ class _Group(Struct):
         apart_s = abs(start_s - self.start_s) if start_s is not None and self.start_s is not None else 0.0
         return apart_s <= (RANKS_APART_S if known else UNKNOWN_APART_S)
 
-    def add(self, place: int, one: RankRecording) -> None:
+    def add(self, place: int, one: RankRecording, task: ProcessTask | None) -> None:
         rank = _rank(one)
+        self.task = self.task or task
         self.members.append((place, one))
         self.all_ranks_known &= rank is not None
         if rank is not None:
@@ -74,21 +84,72 @@ class _Group(Struct):
         self.world_size = self.world_size if self.world_size is not None else one.head.world_size
         self.start_s = self.start_s if self.start_s is not None else one.head.start_s
 
+    @property
+    def with_engines(self) -> list[tuple[int, RankRecording]]:
+        """The recordings of the group and of its engines, which have names."""
+        named = list(self.members)
+        for number, engine in enumerate(self.engines, 1):
+            name = f"engine {number}" if len(self.engines) > 1 else "engine"
+            for place, one in engine.members:
+                full = f"{name} rank {_rank(one)}" if len(engine.members) > 1 else name
+                named.append((place, replace(one, engine=full)))
+        return named
+
 
 def find_runs(recordings: Sequence[RankRecording]) -> list[Run]:
     """The runs, newest first."""
     groups: list[_Group] = []
+    tasks = _tasks_where_ranks_meet(recordings)
     heads = [recording.head for recording in recordings]
     places = sorted(range(len(heads)), key=lambda place: (heads[place] == Head(), heads[place].start_s or 0.0))
     for place in places:
-        group = next((group for group in groups if group.takes(recordings[place])), None)
+        one, task = recordings[place], tasks.get(place)
+        group = next((group for group in groups if group.takes(one, task)), None)
         if group is None:
             groups.append(group := _Group())
-        group.add(place, recordings[place])
+        group.add(place, one, task)
+    groups = _with_engines(groups)
     groups.sort(key=lambda group: (group.start_s or 0.0, min(group.members)[0]), reverse=True)
-    members = [[recording for _, recording in sorted(group.members, key=lambda m: m[0])] for group in groups]
+    members = [[one for _, one in sorted(group.with_engines, key=lambda member: member[0])] for group in groups]
     names = _names(members)
     return [Run(*of_run) for of_run in zip(names, members, (group.start_s for group in groups), strict=True)]
+
+
+def _tasks_where_ranks_meet(recordings: Sequence[RankRecording]) -> dict[int, ProcessTask]:
+    """What processes do, by their places: only if two of the same rank began at the same time, because each file has to
+    be opened once more.
+    """
+    start_s = [one.head.start_s for one in recordings]
+    known = [place for place, start in enumerate(start_s) if start is not None]
+    ordered = sorted((_rank(recordings[place]) or 0, start_s[place] or 0.0, place) for place in known)
+    meeting = [
+        start
+        for (rank, start, _), (other, following, _) in pairwise(ordered)
+        if rank == other and following - start <= UNKNOWN_APART_S
+    ]
+    if not meeting or all(_rank(one) is None for one in recordings):
+        return {}
+    near = [place for place in known if any(abs((start_s[place] or 0.0) - at) <= RANKS_APART_S for at in meeting)]
+    tasks = find_tasks([recordings[place].source for place in near])
+    return {place: task for place, task in zip(near, tasks, strict=True) if task is not None}
+
+
+def _with_engines(groups: Sequence[_Group]) -> list[_Group]:
+    """The groups, those that generate inside the only training that began at the same time."""
+    alone = []
+    for group in groups:
+        trainings = [other for other in groups if group.task == "generate" and _begin_together(group, other)]
+        if len(trainings) == 1:
+            trainings[0].engines.append(group)
+        else:
+            alone.append(group)
+    return alone
+
+
+def _begin_together(engine: _Group, training: _Group) -> bool:
+    if training.task != "train" or engine.start_s is None or training.start_s is None:
+        return False
+    return abs(engine.start_s - training.start_s) <= UNKNOWN_APART_S
 
 
 def with_companions(runs: Sequence[Run], companions: Sequence[CompanionFile]) -> list[Run]:
@@ -125,7 +186,7 @@ def _common(parts: Sequence[str], others: Sequence[str]) -> int:
 
 
 def _with_files(run: Run, files: Sequence[CompanionFile]) -> Run:
-    ranks = [_rank(one) for one in run.recordings]
+    ranks = [_rank(one) if one.engine is None else None for one in run.recordings]
     of_recording: list[list[CompanionFile]] = [[] for _ in ranks]
     known = [rank for rank in ranks if rank is not None]
     lowest = ranks.index(min(known)) if known else 0

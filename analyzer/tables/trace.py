@@ -48,6 +48,7 @@ class TraceMeta(Struct, frozen=True):
     categories: dict[str, int]  # number of complete events by category, and of readings of hardware counters
     start_ns: int | None  # of the first event, on the machine's clock
     detail: TraceMeta | None = None  # of the detail cycle that shapes, frames and memory come from
+    engine: str | None = None  # name of an inference engine's process beside a training, whose ranks are its own
 
     def device_properties(self) -> list[dict[str, Any]]:
         devices = self.header.get("deviceProperties")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 
@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 
 class RunRule(Rule):
-    """Base of the rules that compare ranks. A subclass implements `check_run` and `passed_run`."""
+    """Base of the rules that compare ranks. A subclass implements `check_run` and `passed_run`.
+
+    `with_engines`: the rule also sees the inference engines beside a training, whose ranks are their own.
+    """
+
+    with_engines: ClassVar[bool] = False
 
     def check(self, facts: Facts) -> Findings:  # noqa: ARG002
         """Nothing: one trace alone says nothing about the other ranks."""
@@ -64,9 +69,9 @@ def ranks_saving(run: RunFacts, low_ns: float, est_ns: float, high_ns: float, ba
 
 
 def rank_name(run: RunFacts, index: int) -> str:
-    """ "rank 3", or the file's name if the rank is unknown."""
+    """ "rank 3", or "engine", or the file's name if the rank is unknown."""
     rank = run.ranks[index]
-    return f"rank {rank.rank}" if rank.rank is not None else PurePath(rank.path).name
+    return f"rank {rank.rank}" if rank.rank is not None else rank.engine or PurePath(rank.path).name
 
 
 def on_rank(one: Priced, run: RunFacts, index: int) -> Priced:

@@ -40,6 +40,7 @@ class IdleProcesses(RunRule):
     effort = "Changes how the tasks are scheduled"
     risk = "Asynchronous rollouts train on slightly old weights"
     confidence = "medium"
+    with_engines = True
 
     min_share: float = threshold(0.10, "smallest idle GPU time in a phase, as a share of all GPU time")
     min_idle: float = threshold(0.30, "smallest share of the GPUs that is idle in the phase")

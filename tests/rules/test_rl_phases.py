@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -176,6 +177,78 @@ def test_recordings_of_other_times_are_not_joined(tmp_path: Path) -> None:
     late = worker("rollout", delay_us=80_000)
     late.events = [event | {"ts": event["ts"] + 400_000} for event in late.events]
     assert run_of(tmp_path / "a", trainer=worker("train"), roller=late).rl_phases == []
+
+
+def write_process(path: Path, machine: Machine, rank: int, world_size: int, start_s: float = 1_700_000_000) -> None:
+    machine.metadata["baseTimeNanoseconds"] = int(start_s * 1e9)
+    machine.metadata["distributedInfo"] = {"rank": rank, "world_size": world_size, "backend": "nccl"}
+    path.write_bytes(machine.to_bytes())
+
+
+def engine_steps() -> Machine:
+    """Six rollouts of a serving engine, each 6 ms, and 6 ms of pause after each."""
+    engine = Machine(A100)
+    for _ in range(6):
+        for _ in range(60):
+            with engine.annotate("execute_context_0(0)_generation_8(8)"):
+                engine.launch(90)
+                engine.synchronize()
+        engine.idle(6_000)
+    return engine
+
+
+class TestRanksOfTheirOwn:
+    """A trainer and an engine that each count their processes from 0."""
+
+    def test_both_are_kept_and_named(self, tmp_path: Path) -> None:
+        for rank in range(2):
+            delayed = worker("train", delay_us=6_000)
+            write_process(tmp_path / f"trainer{rank}.json", delayed, rank, 2)
+            write_process(tmp_path / f"engine{rank}.json", engine_steps(), rank, 2, 1_700_000_000 + 1e-6 * rank)
+        result = traceopt.analyze(str(tmp_path), debug=True)
+        assert not [warning for warning in result.warnings if "different runs" in warning]
+        assert result.run.ranks == [0, 1]
+        assert result.run.shown_rank == 0
+        assert [row.process for row in result.ranks] == ["engine rank 0", "engine rank 1", "rank 0", "rank 1"]
+        phases = {row.name: row.processes for row in result.rl_phases}
+        assert phases == {"rollout": ["engine rank 0", "engine rank 1"], "train": ["rank 0", "rank 1"]}
+        (finding,) = [one for one in result.findings if one.code == "PH002"]
+        assert "of 4 GPUs are idle in it" in finding.why
+        (ranks,) = [one for one in result.checks if one.code == "TQ011"]
+        assert "same rank" not in ranks.reason
+        assert "which rank" not in ranks.reason
+        html = render_html(result)
+        assert "<td>engine rank 1<td>" in html
+        assert sum("only infers" in warning for warning in result.warnings) == 2
+
+    def test_two_engines_are_numbered(self, tmp_path: Path) -> None:
+        write_process(tmp_path / "trainer.json", worker("train"), 0, 1)
+        for name in "ab":
+            write_process(tmp_path / f"engine_{name}.json", engine_steps(), 0, 1)
+        result = traceopt.analyze(str(tmp_path), debug=True)
+        assert [row.process for row in result.ranks] == ["engine 1", "engine 2", "rank 0"]
+
+    def test_equal_tasks_and_other_times_are_other_runs(self, tmp_path: Path) -> None:
+        """Two trainings at once; an engine beside two trainings; and an engine of an hour later."""
+        write_process(tmp_path / "one.json", worker("train"), 0, 1)
+        write_process(tmp_path / "two.json", worker("train"), 0, 1)
+        assert len(traceopt.find_runs(str(tmp_path))) == 2
+        write_process(tmp_path / "engine.json", engine_steps(), 0, 1)
+        assert len(traceopt.find_runs(str(tmp_path))) == 3
+        (tmp_path / "two.json").unlink()
+        assert len(traceopt.find_runs(str(tmp_path))) == 1
+        write_process(tmp_path / "engine.json", engine_steps(), 0, 1, 1_700_003_600)
+        assert len(traceopt.find_runs(str(tmp_path))) == 2
+
+    def test_compressed_and_damaged_files(self, tmp_path: Path) -> None:
+        write_process(tmp_path / "trainer.json", worker("train"), 0, 1)
+        write_process(tmp_path / "engine.json", engine_steps(), 0, 1)
+        content = (tmp_path / "engine.json").read_bytes()
+        (tmp_path / "engine.json").unlink()
+        (tmp_path / "engine.json.gz").write_bytes(gzip.compress(content))
+        assert [len(run.recordings) for run in traceopt.find_runs(str(tmp_path))] == [2]
+        (tmp_path / "engine.json.gz").write_bytes(gzip.compress(content)[: len(content) // 100])
+        assert traceopt.find_runs(str(tmp_path))
 
 
 def result_of(machine: Machine, folder: Path) -> Result:

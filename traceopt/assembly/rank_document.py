@@ -109,6 +109,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
                 dataloader_stall_us=loader.stall_us_per_step,
                 exposed_communication_us=communication.exposed_us_per_step,
                 verdict=quality.verdict,
+                engine=meta.engine,
             )
         ],
         timeline=timeline(facts),

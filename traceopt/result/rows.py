@@ -258,6 +258,14 @@ class RankRow(Struct, frozen=True):
     waited_for_us: Annotated[
         float | None, note("wait of the other ranks for this one in the median step; null: ranks not compared", "us")
     ] = None
+    engine: Annotated[
+        str | None, note('name of an inference engine beside a training ("engine rank 1"); null for other processes')
+    ] = None
+
+    @property
+    def process(self) -> str | None:
+        """ "rank 3", "engine"; None if the file says neither."""
+        return f"rank {self.rank}" if self.rank is not None else self.engine
 
 
 class Span(Struct, frozen=True):

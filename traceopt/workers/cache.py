@@ -64,7 +64,8 @@ class Cache(Struct, frozen=True):
 
 def _key(task: RankTask, versions: list[str]) -> str:
     rules = loaded(task.options)
-    parts = [program(rules), repr(rules.chosen), repr(task.options.workload), repr(task.options.devices)]
+    options = (rules.chosen, task.options.workload, task.options.devices, task.recording.engine)
+    parts = [program(rules), *map(repr, options)]
     for source, version in zip(task.recording.sources, versions, strict=True):
         content = version if is_remote(source.place) else _content(source.place, version)
         parts.append(repr((source.label, source.member, source.rank_hint, source.world_size_hint, content)))

@@ -91,9 +91,10 @@ class MergedRun:
     @property
     def _left_out(self) -> list[int]:
         """Processes without a rank that only infer, next to some that train: their steps are other steps."""
-        unranked = [index for index, summary in sorted(self._summaries.items()) if summary.rank is None]
-        inferring = [index for index in unranked if not self._summaries[index].trains]
-        return inferring if len(inferring) < len(unranked) else []
+        if not any(summary.trains for summary in self._summaries.values()):
+            return []
+        every = sorted(self._summaries.items())
+        return [index for index, summary in every if summary.rank is None and not summary.trains]
 
     @property
     def summaries(self) -> list[RankSummary]:

@@ -63,8 +63,10 @@ class RankDrawing(Struct, frozen=True):
 
 
 def rank_names(rows: list[RankRow]) -> list[str]:
-    """The rank numbers; "file 3" for a file without one."""
-    return [str(row.rank) if row.rank is not None else f"file {index}" for index, row in enumerate(rows, 1)]
+    """The rank numbers; "engine" for an inference engine, "file 3" for another file without a rank."""
+    return [
+        str(row.rank) if row.rank is not None else row.engine or f"file {index}" for index, row in enumerate(rows, 1)
+    ]
 
 
 def rank_parts(rows: list[RankRow]) -> list[RankPart]:
@@ -122,7 +124,8 @@ def draw_ranks(result: Result) -> RankDrawing | None:
 
 def caption(result: Result) -> str:
     """How far apart the ranks' steps are, and how many ranks are drawn."""
-    steps = [(row.step_us, name) for row, name in zip(result.ranks, rank_names(result.ranks), strict=True)]
+    names = rank_names(result.ranks)
+    steps = [(row.step_us, row.process or name) for row, name in zip(result.ranks, names, strict=True)]
     known = [(us, name) for us, name in steps if us is not None]
     noun = "recording" if step_noun(result) == "recording" else "typical step"
     sentences = []
@@ -131,8 +134,7 @@ def caption(result: Result) -> str:
         if quantities.ms_of_us(least) == quantities.ms_of_us(most):
             sentences.append(f"The {noun} takes {quantities.ms_of_us(most)} on every rank.")
         else:
-            named = "rank " if any(row.rank is not None for row in result.ranks) else ""
-            ends = f"{quantities.ms_of_us(least)} ({named}{fastest}) to {quantities.ms_of_us(most)} ({named}{slowest})"
+            ends = f"{quantities.ms_of_us(least)} ({fastest}) to {quantities.ms_of_us(most)} ({slowest})"
             sentences.append(f"{noun.capitalize()}s range from {ends}.")
     if len(result.ranks) > MAX_COLUMNS:
         sentences.append(f"The chart shows the first {MAX_COLUMNS} of {len(result.ranks):,} ranks.")
