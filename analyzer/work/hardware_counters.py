@@ -65,6 +65,10 @@ class MeasuredCounters(Struct, frozen=True, dict=True):
         """While only this work ran, shape (len(gpu.work),); None if too few samples lie inside it."""
         return self._mean("tensor_active", work)
 
+    def sm_active_during(self, work: Mask) -> float | None:
+        """While only this work ran; None if too few samples lie inside it."""
+        return self._mean("sm_active", work)
+
     def dram_during(self, work: Mask) -> float | None:
         """While only this work ran; None if too few samples lie inside it."""
         return self._together(work)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -30,6 +32,14 @@ POINT_TO_POINT = "send_recv"  # a pipeline stage waits for its neighbor by desig
 UNEVEN = "all_to_all"  # each rank may put in another size; how much the others put in is not recorded
 
 
+class _Judged(NamedTuple):
+    """Which calls are slow, and how long each should take for its size, ns. Shape (calls,)."""
+
+    calls: CollectiveCalls
+    slow: npt.NDArray[np.bool_]
+    expected: npt.NDArray[np.floating]
+
+
 class SlowCollective(Rule):
     """Measures collectives that take far longer than their size needs. If all ranks share one node and the rate of its
     NVLink or Infinity Fabric is known, that link is the measure. Otherwise the network is unknown, and the rule only
@@ -39,7 +49,8 @@ class SlowCollective(Rule):
     one (the kernel spins and looks busy), or the link or its settings are wrong.
 
     Where hardware counters were sampled (GPU metrics of Nsight Systems), the traffic on NVLink during these collectives
-    is measured: a busy link is not reported, and the finding says if the link is idle.
+    is measured: a busy link is not reported, the finding says if the link is idle, and the expected time follows from
+    the traffic instead of the size.
 
     How to fix: compare the ranks. If the same collective starts at different times on different ranks, fix the late
     rank's own delay (data, CPU, NUMA, clocks). If all ranks start together, check the transport:
@@ -79,20 +90,29 @@ class SlowCollective(Rule):
 
     def check(self, facts: Facts) -> Findings:
         count = facts.steps.count
+        judged = [
+            _Judged(c, *self._judged(facts, c, facts.gpu.work.duration[c.rows]))
+            for c in facts.collectives
+            if c.bus_factor is not None and c.name != POINT_TO_POINT
+        ]
+        slow_rows = np.zeros(len(facts.gpu.work), bool)
+        for one in judged:
+            slow_rows[one.calls.rows[one.slow]] = True
+        used = self._link_use(facts, slow_rows)
+        if used is not None and used >= self.link_share:
+            return
         evidence, late = [], np.zeros(len(facts.gpu.work))  # excess time of each row, ns
         of_small = 0.0  # the part of it in calls that no link can slow down as much
-        for c in facts.collectives:
-            if c.bus_factor is None or c.name == POINT_TO_POINT:
-                continue
-            full = facts.gpu.work.duration[c.rows]
-            size = np.full(c.calls, c.bytes.max()) if c.name == UNEVEN else c.bytes
-            slow, expected = self._judged(facts, c, size * c.bus_factor, full)
+        for one in judged:
+            c, slow = one.calls, one.slow
             if not slow.any():
                 continue
+            full = facts.gpu.work.duration[c.rows]
+            expected = one.expected if used is None else self.latency_us * 1e3 + full * used / self.link_share
             excess = np.minimum(np.maximum(full - expected, 0), c.exposed)[slow]
             late[c.rows[slow]] = excess
-            of_small += float(excess[size[slow] < self.min_bytes].sum())
-            rate = median((c.bytes * c.bus_factor / np.maximum(full, 1))[slow])
+            of_small += float(excess[_sizes(c)[slow] < self.min_bytes].sum())
+            rate = median((c.bytes * (c.bus_factor or 0.0) / np.maximum(full, 1))[slow])
             evidence.append(
                 Evidence(
                     what=c.name,
@@ -105,14 +125,11 @@ class SlowCollective(Rule):
         excess_ns = float(late.sum()) / count
         if excess_ns < self.min_share * facts.step_ns:
             return
-        used = self._link_use(facts, late > 0)
-        if used is not None and used >= self.link_share:
-            return
         rows = np.flatnonzero(late)
         yield self.finding(
             why=(
-                f"In {each_step(facts)}, collectives take {ms(excess_ns)} longer than their size needs at "
-                f"{self._fair(facts)}. "
+                f"In {each_step(facts)}, collectives take {ms(excess_ns)} longer than their "
+                f"{'size' if used is None else 'measured traffic'} needs at {self._fair(facts)}. "
                 + (f"Hardware counters measured {percent(used)} of NVLink's rate in them. " if used is not None else "")
                 + (
                     "Most of it is in small calls, so this rank waits for a late one."
@@ -139,10 +156,10 @@ class SlowCollective(Rule):
         )
 
     def _judged(
-        self, facts: Facts, calls: CollectiveCalls, moved: npt.NDArray[np.floating], full: npt.NDArray[np.int64]
+        self, facts: Facts, calls: CollectiveCalls, full: npt.NDArray[np.int64]
     ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.floating]]:
-        """Which calls of known size are slow, and how long each should take, ns."""
-        link = facts.node_link
+        """Which calls of known size are slow, and how long each should take for its size, ns."""
+        link, moved = facts.node_link, _sizes(calls) * (calls.bus_factor or 0.0)
         if link is None:
             slow = (calls.bytes >= self.min_bytes) & (moved < self.floor_gb_per_s * full)
             return slow, moved / self.fair_gb_per_s
@@ -172,3 +189,8 @@ class SlowCollective(Rule):
         if not rates:
             return "No large collective is slow."
         return f"Collectives of known size reach {rate_number(min(rates))} to {rate_number(max(rates))} GB/s."
+
+
+def _sizes(calls: CollectiveCalls) -> npt.NDArray[np.int64]:
+    """Bytes of each call, or of the largest one where ranks may put in different sizes."""
+    return np.full(calls.calls, calls.bytes.max()) if calls.name == UNEVEN else calls.bytes

@@ -32,7 +32,9 @@ class UnfusedElementwise(Rule):
     stays in registers, and only the first read and the last write remain.
 
     Where hardware counters were sampled (GPU metrics of Nsight Systems), the finding says how much of the memory's
-    bandwidth these kernels use, and its confidence follows from that.
+    bandwidth these kernels use, and its confidence follows from that. If the activity of the SMs was sampled too, the
+    estimate leaves out the share of the time in which SMs work and the memory has no part in it: fusion does not
+    shorten arithmetic.
 
     How to fix: let the compiler fuse them.
 
@@ -71,21 +73,24 @@ class UnfusedElementwise(Rule):
         title, fix = _remedy(facts)
         counters = facts.measured_counters
         memory = counters.dram_during(chains.mask) if counters is not None else None
+        multiprocessors = counters.sm_active_during(chains.mask) if counters is not None else None
+        arithmetic = max(0.0, multiprocessors - memory) if memory is not None and multiprocessors is not None else None
+        fusible = 1.0 - (arithmetic or 0.0)
         yield self.finding(
             title=title,
             why=(
                 f"{chains.kernels / count:,.0f} pointwise, copy and norm kernels {per_step(facts)} run in unfused "
                 f"chains of {chains.kernels / chains.count:.1f} on average. They take {ms(time)} of {each_step(facts)}."
-                + ("" if memory is None else f" Measured: they use {percent(memory)} of the memory's bandwidth.")
+                f"{_measured(memory, multiprocessors)}"
             ),
             confidence=self._confidence(memory),
             saving=priced(
                 facts,
-                (self.low * gain, self.expected * gain, gain),
-                self._fused(facts, self.expected),
+                (self.low * fusible * gain, self.expected * fusible * gain, gain),
+                self._fused(facts, self.expected, fusible),
                 f"Assumes {percent(self.low)}, {percent(self.expected)} or 100% of perfect fusion, which leaves only "
-                "the longest kernel of each chain.",
-                low=self._fused(facts, self.low),
+                f"the longest kernel of each chain.{_without(arithmetic)}",
+                low=self._fused(facts, self.low, fusible),
                 high=self._fused(facts, 1.0),
             ),
             evidence=evidence,
@@ -99,14 +104,32 @@ class UnfusedElementwise(Rule):
             return None
         return "high" if memory >= self.busy_memory else "low"
 
-    def _fused(self, facts: Facts, share: float) -> Changes:
-        """Each chain as one kernel, with this share of perfect fusion's gain and of the dispatch time it saves."""
+    def _fused(self, facts: Facts, share: float, fusible: float = 1.0) -> Changes:
+        """Each chain as one kernel, with this share of perfect fusion's gain in `fusible` of the kernels' time, and of
+        the dispatch time it saves.
+        """
         chains = facts.chains
-        return [MergeKernels(chains.group, 1 - share * chains.fused_gain_ns / chains.time_ns, share)]
+        return [MergeKernels(chains.group, 1 - share * fusible * chains.fused_gain_ns / chains.time_ns, share)]
 
     def passed(self, facts: Facts) -> str:
         share = facts.chains.time_ns / facts.steps.window_ns
         return f"Chains of unfused pointwise kernels take {percent(share)} of {the_step(facts)}."
+
+
+def _measured(memory: float | None, multiprocessors: float | None) -> str:
+    if memory is None:
+        return ""
+    active = "" if multiprocessors is None else f", and SMs are active for {percent(multiprocessors)} of their time"
+    return f" Measured: they use {percent(memory)} of the memory's bandwidth{active}."
+
+
+def _without(arithmetic: float | None) -> str:
+    if arithmetic is None:
+        return ""
+    return (
+        f" Measured by hardware counters: SMs work without the memory for {percent(arithmetic)} of the time, which "
+        "counts only in the highest estimate."
+    )
 
 
 def _remedy(facts: Facts) -> tuple[str | None, Fix]:

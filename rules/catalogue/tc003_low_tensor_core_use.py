@@ -21,6 +21,9 @@ from traceopt.rules import (
 
 NARROW = ("fp16", "bf16", "fp8", "int8")
 
+LARGEST_GAIN = 0.7  # of the time, at 3 times the rate
+EXPECTED_PART = 3 / 7  # of the largest gain
+
 
 class LowTensorCoreUse(Rule):
     """Measures the GPU time of 16-bit and 8-bit matmuls, convolutions and attention in kernels that are known not to
@@ -28,7 +31,7 @@ class LowTensorCoreUse(Rule):
     not count: matrix-vector products and those with few rows, as in decoding.
 
     Where hardware counters were sampled (GPU metrics of Nsight Systems), the measured activity of the Tensor Cores in
-    those kernels decides, not the names of the kernels.
+    those kernels decides, not the names of the kernels. The measured traffic of the memory limits the estimate.
 
     Why it costs: the data is already narrow, but the fast units sit unused. The work runs at the rate of the ordinary
     units.
@@ -75,6 +78,8 @@ class LowTensorCoreUse(Rule):
         if measured is not None and measured >= self.active:
             return
         evidence = kernel_evidence(facts, work)
+        memory = facts.measured_counters.dram_during(work) if facts.measured_counters is not None else None
+        most = LARGEST_GAIN if memory is None else min(LARGEST_GAIN, 1 - memory)
         counted = (
             f" Hardware counters measured the Tensor Cores active for {percent(measured)} of that time."
             if measured is not None
@@ -86,8 +91,11 @@ class LowTensorCoreUse(Rule):
             saving=priced_work(
                 facts,
                 work,
-                (0.0, 0.3 * time, 0.7 * time),
-                "A guess between memory-bound kernels (no gain) and 3 times the rate.",
+                (0.0, EXPECTED_PART * most * time, most * time),
+                "A guess between memory-bound kernels (no gain) and 3 times the rate."
+                if memory is None
+                else f"Measured by hardware counters: the memory is busy for {percent(memory)} of their time, which "
+                "stays. A guess between no gain and 3 times the rate for the rest.",
             ),
             evidence=evidence,
             locations=places(evidence),

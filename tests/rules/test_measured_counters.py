@@ -19,9 +19,11 @@ from traceopt.analyzer.tables.trace import Trace
 from traceopt.assembly.tables import kernels
 
 PERIOD_NS = 10_000
+SM = "SMs Active [Throughput %]"
 TENSOR, DRAM_IN, DRAM_OUT = (
     f"{name} [Throughput %]" for name in ("Tensor Active", "DRAM Read Bandwidth", "DRAM Write Bandwidth")
 )
+DRAM_BUSY = {DRAM_IN: 40.0, DRAM_OUT: 40.0}
 LINK = ("nvlrx__bytes.avg.pct_of_peak_sustained_elapsed", "nvltx__bytes.avg.pct_of_peak_sustained_elapsed")
 
 
@@ -71,6 +73,42 @@ def test_lb003_is_as_sure_as_the_measured_bandwidth(percent: float, confidence: 
     (finding,) = found("LB003", sampled(unfused, {DRAM_IN: percent, DRAM_OUT: percent}))
     assert finding.confidence == confidence
     assert "Measured: they use " in finding.why
+
+
+def test_lb003_prices_what_the_counters_leave_to_fusion(unfused: Trace) -> None:
+    (modeled,) = found("LB003", Facts(unfused))
+    (bound,) = found("LB003", sampled(unfused, {DRAM_IN: 45, DRAM_OUT: 45, SM: 90}))
+    (arithmetic,) = found("LB003", sampled(unfused, {DRAM_IN: 5, DRAM_OUT: 5, SM: 90}))
+    (idle,) = found("LB003", sampled(unfused, {DRAM_IN: 5, DRAM_OUT: 5, SM: 10}))
+    savings = [one.saving.est_us if one.saving else 0.0 for one in (modeled, bound, arithmetic, idle)]
+    assert savings[1] == savings[3] == savings[0], "kernels that wait for memory, or that are too small for the GPU"
+    assert savings[2] < 0.5 * savings[0]
+    assert arithmetic.saving is not None
+    assert modeled.saving is not None
+    assert arithmetic.saving.high_us == modeled.saving.high_us
+    assert "SMs work without the memory for 79% of the time" in arithmetic.saving.basis
+    assert "SMs are active for 90% of their time." in arithmetic.why
+    assert "Measured" not in modeled.saving.basis
+
+
+def test_tc003_leaves_the_measured_time_of_the_memory() -> None:
+    trace = handmade(product_step("volta_hgemm_128x64_nn")).trace
+    (modeled,), (memory,) = found("TC003", Facts(trace)), found("TC003", sampled(trace, {TENSOR: 1, **DRAM_BUSY}))
+    assert modeled.saving is not None
+    assert memory.saving is not None
+    assert memory.saving.high_us == pytest.approx(modeled.saving.high_us * 0.2 / 0.7, rel=0.05)
+    assert memory.saving.basis.startswith("Measured by hardware counters: the memory is busy for 80% of their time")
+
+
+def test_cm003_expects_what_the_measured_traffic_needs(slow_link: Trace) -> None:
+    (modeled,) = found("CM003", Facts(slow_link))
+    saved = {}
+    for percent in (3.0, 25.0):
+        (finding,) = found("CM003", sampled(slow_link, dict.fromkeys(LINK, percent)))
+        assert "longer than their measured traffic needs" in finding.why
+        saved[percent] = finding.saving.high_us if finding.saving else 0.0
+    assert saved[25.0] < 0.6 * saved[3.0]
+    assert "longer than their size needs" in modeled.why
 
 
 def test_a_metric_that_covers_a_part_of_the_steps_is_not_used(unfused: Trace) -> None:
