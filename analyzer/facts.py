@@ -45,6 +45,7 @@ from traceopt.analyzer.stalls.start_up import first_fetches, startup_calls
 from traceopt.analyzer.stalls.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
 from traceopt.analyzer.stalls.untraced_python import UntracedPython, find_untraced_python
 from traceopt.analyzer.tables.compilation import Compilation, GraphBreak
+from traceopt.analyzer.tables.counter_ranges import CounterRanges
 from traceopt.analyzer.tables.schema import I4, I8
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.autograd import nodes_per_step
@@ -207,6 +208,11 @@ class Facts(Struct, frozen=True, dict=True):
     def measured_counters(self) -> MeasuredCounters | None:
         """What hardware counters measured over the steps and during some of the work; None if they were not sampled."""
         return find_measured_counters(self.trace, self.steps, self.gpu)
+
+    @property
+    def counter_ranges(self) -> tuple[CounterRanges, ...]:
+        """What CUPTI's range profiler counted, by kernel and metric; the times of such a file are not real."""
+        return self.trace.counter_ranges
 
     @cached_property
     def has_gpu(self) -> bool:

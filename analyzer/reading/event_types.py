@@ -182,6 +182,16 @@ class Reading(Struct, gc=False):
     args: Any = None
 
 
+class CounterRange(Complete, gc=False):
+    """A range of CUPTI's range profiler: `args` maps a metric to its value. Its times are invented, so they are not
+    read.
+    """
+
+    category: ClassVar[str] = cat.COUNTER_RANGE_CATEGORY
+    name: Any = ""
+    args: Any = None
+
+
 class Arrow(Struct, gc=False):
     """One end of a flow from a launch to its work; not needed, because correlation ids hold the same."""
 
@@ -218,6 +228,7 @@ def _known() -> Any:
     of_category |= dict.fromkeys(cat.FORWARD_BACKWARD_FLOWS, Flow)
     of_category |= dict.fromkeys(cat.INSTANTS, Point)
     of_category[cat.HARDWARE_COUNTERS] = Reading
+    of_category[cat.COUNTER_RANGE_CATEGORY] = CounterRange
     types = (
         msgspec.defstruct(
             base.__name__, [], bases=(base,), tag_field="cat", tag=category, gc=False, namespace={"category": category}
@@ -227,12 +238,23 @@ def _known() -> Any:
     return reduce(or_, types)
 
 
+class _Loose(Struct, gc=False):
+    """Any event."""
+
+    ph: Any = ""
+    cat: Any = ""
+    name: Any = ""
+    args: Any = None
+
+
 Event = (
     Slice | FlowStart | FlowEnd | Instant | Meta | PhaseReading | Ignored | Complete | Flow | Point | Reading | Arrow
 )
 _KNOWN: Any = _known()
 _decode_known: Callable[[bytes | memoryview], list[Event]] = msgspec.json.Decoder(list[_KNOWN]).decode
 _decode_any: Callable[[bytes | memoryview], list[Event]] = msgspec.json.Decoder(list[_ANY]).decode
+_decode_loose: Callable[[bytes | memoryview], list[_Loose]] = msgspec.json.Decoder(list[_Loose]).decode
+_RANGE = cat.COUNTER_RANGE_CATEGORY.encode()
 decode_event: Callable[[bytes | Raw], Event] = msgspec.json.Decoder(_ANY).decode
 
 
@@ -241,7 +263,17 @@ def decode_events(array: bytes | memoryview) -> list[Event]:
     try:
         return _decode_known(array)
     except msgspec.ValidationError:
-        return _decode_any(array)
+        events = _decode_any(array)
+    return _with_ranges(events, array) if _RANGE in bytes(array) else events
+
+
+def _with_ranges(events: list[Event], array: bytes | memoryview) -> list[Event]:
+    """The events, ranges with their metrics, which a Slice does not keep."""
+    others = [one for one in events if not (isinstance(one, Slice) and one.cat == cat.COUNTER_RANGE_CATEGORY)]
+    if len(others) == len(events):
+        return events
+    known = (one for one in _decode_loose(array) if one.ph == "X" and one.cat == cat.COUNTER_RANGE_CATEGORY)
+    return [*others, *(CounterRange("X", one.name, one.args) for one in known)]
 
 
 _BY_PHASE: dict[str, type[Struct]] = {

@@ -17,6 +17,7 @@ from traceopt.analyzer.reading.event_fields import COUNTERS, FIELDS, FLOWS, MEMO
 from traceopt.analyzer.reading.event_types import (
     NO_TEXT,
     Complete,
+    CounterRange,
     Event,
     Flow,
     FlowStart,
@@ -30,6 +31,7 @@ from traceopt.analyzer.reading.event_types import (
     triple,
 )
 from traceopt.analyzer.reading.growing_columns import Floats, GrowingColumns, Interner, fit, floats, triples
+from traceopt.analyzer.tables.counter_ranges import CounterRanges, RangeTotals
 from traceopt.analyzer.tables.schema import (
     I4,
     KERNEL,
@@ -78,6 +80,7 @@ class Content(Struct, frozen=True):
     index_range: tuple[float, float]
     categories: Counter[str]
     thread_names: dict[tuple[float | str, float | str], str]
+    counter_ranges: tuple[CounterRanges, ...] = ()
 
 
 def base_of(events: Sequence[Event]) -> float | None:
@@ -106,6 +109,7 @@ class TableBuilder:
         self._threads: list[tuple[int, int]] = []
         self._index_range = (np.inf, -np.inf)
         self._index_count = 0
+        self._ranges = RangeTotals()
         self._columns = {kind: GrowingColumns(table.SCHEMA) for kind, table in _TABLES.items()}
 
     def add(self, events: Sequence[Event]) -> None:
@@ -131,6 +135,9 @@ class TableBuilder:
                 self._append(FLOWS, [e for e in alike if e.cat in cat.FORWARD_BACKWARD_FLOWS], {})
             elif issubclass(kind, Reading):
                 self._readings(alike)
+            elif issubclass(kind, CounterRange):
+                for one in alike:
+                    self._ranges.add(one.name, one.args)
             elif kind is PhaseReading:
                 self._readings([e for e in alike if e.cat == cat.HARDWARE_COUNTERS])
             elif kind is Meta:
@@ -277,6 +284,7 @@ class TableBuilder:
             index_range=self._index_range,
             categories=self.categories,
             thread_names=self._thread_meta,
+            counter_ranges=self._ranges.finish(),
         )
 
     def take(
@@ -301,6 +309,7 @@ class TableBuilder:
         )
         self.categories += other.categories
         self._thread_meta |= other.thread_names
+        self._ranges.merge(other.counter_ranges)
 
     def finish(self) -> dict[str, Any]:
         """The tables: sorted by time, times counted from the first event, threads numbered."""
@@ -315,6 +324,9 @@ class TableBuilder:
             c[_time_of(kind)] -= origin
             tables[_ATTRIBUTES[kind]] = _sorted(_TABLES[kind], c)
         return tables
+
+    def counter_ranges(self) -> tuple[CounterRanges, ...]:
+        return self._ranges.finish()
 
     def threads(self) -> list[Thread]:
         texts = self._thread_texts.values()

@@ -80,6 +80,7 @@ def read_trace(
         names=[name if len(name) <= _NAME_LENGTH else name[:_NAME_LENGTH] + "…" for name in builder.names.values()],
         texts=[text.decode("utf-8", "replace") for text in builder.texts.values()],
         threads=builder.threads(),
+        counter_ranges=builder.counter_ranges(),
         **tables,
     )
 

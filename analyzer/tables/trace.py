@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from traceopt.analyzer.tables.counter_ranges import CounterRanges
 from traceopt.analyzer.tables.schema import (
     AnnotationTable,
     CounterTable,
@@ -71,6 +72,7 @@ class Trace(Struct, frozen=True):
     memory: MemoryTable
     flows: FlowTable
     counters: CounterTable = field(default_factory=CounterTable.empty)
+    counter_ranges: tuple[CounterRanges, ...] = ()
 
     @property
     def duration_ns(self) -> int:

@@ -61,7 +61,8 @@ def _what_is_missing(facts: Facts) -> str:
     if quality.counter_run:
         return (
             "Hardware counters were collected (CUPTI range profiler), which replays and serializes every kernel. No "
-            "duration in this file is real. Record again without experimental_config's profiler_metrics."
+            f"duration in this file is real{', but its counts are' if facts.counter_ranges else ''}. Record again "
+            "without experimental_config's profiler_metrics."
         )
     if quality.has_gpu_work:
         return (

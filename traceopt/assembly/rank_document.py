@@ -100,6 +100,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
         kernels=tables.kernels(facts),
         ops=tables.ops(facts),
         gemms=tables.gemms(facts),
+        counter_ranges=tables.counter_ranges(facts),
         ranks=[
             RankRow(
                 rank=rank,

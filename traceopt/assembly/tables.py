@@ -19,11 +19,12 @@ from traceopt.analyzer.vocabulary.kernels.kernel_names import KernelClass, class
 from traceopt.assembly.kernel_rates import KernelRates
 from traceopt.result.document import Cpu, CpuRate
 from traceopt.result.rounding import rate, share, us
-from traceopt.result.rows import CpuOperator, Gemm, Kernel, Op
+from traceopt.result.rows import CounterRangeRow, CpuOperator, Gemm, Kernel, Op
 from traceopt.rules.evidence import locations_of, operator_of_work, places_of_work
 
 MAX_ROWS = 200
 BLOCK_ROWS = 1 << 16
+ADDED_UP = ".sum"  # ending of CUPTI's metrics that are counts of a kernel
 
 
 def kernels(facts: Facts) -> list[Kernel]:
@@ -165,6 +166,17 @@ def _cpu_rates(peaks: CpuPeaks | None) -> list[CpuRate]:
     if peaks.matmul_all_threads is not None and peaks.all_threads is not None:
         rates.append(CpuRate(f"fp32 matmul, {peaks.all_threads} threads", peaks.matmul_all_threads, "GFLOP/s"))
     return [*rates, *([CpuRate("copy", peaks.copy_gb_per_s, "GB/s")] if peaks.copy_gb_per_s else [])]
+
+
+def counter_ranges(facts: Facts) -> list[CounterRangeRow]:
+    """Counters above 0 by metric, the kernel with most first; at most MAX_ROWS."""
+    found = sorted((one for one in facts.counter_ranges if one.total > 0), key=lambda one: (one.metric, -one.total))
+    return [
+        CounterRangeRow(
+            one.kernel, one.metric, one.ranges, one.mean, one.total if one.metric.endswith(ADDED_UP) else None
+        )
+        for one in found[:MAX_ROWS]
+    ]
 
 
 def gemms(facts: Facts) -> list[Gemm]:

@@ -25,6 +25,7 @@ from traceopt.result.rows import (
     BreakdownPart,
     Collective,
     Copy,
+    CounterRangeRow,
     CpuOperator,
     FlameGraph,
     Gemm,
@@ -484,6 +485,10 @@ class Result(Struct, frozen=True, eq=False):
     start_up: Annotated[
         StartUpSection | None, note("the run before its first step had ended; null: traceopt run did not record it")
     ] = None
+    counter_ranges: Annotated[
+        list[CounterRangeRow],
+        note("hardware counters by kernel and metric, of CUPTI's range profiler; at most 200 rows; empty: not used"),
+    ] = field(default_factory=list)
     created: Annotated[str | None, note("when the document was made; null by default, so that documents compare")] = (
         None
     )

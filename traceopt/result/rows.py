@@ -245,6 +245,16 @@ class ModuleRow(Struct, frozen=True):
     ]
 
 
+class CounterRangeRow(Struct, frozen=True):
+    """A hardware counter of all runs of a kernel, as CUPTI's range profiler counted it."""
+
+    kernel: Annotated[str, note('name of the kernel; "__missing__" where PyTorch did not see it')]
+    metric: Annotated[str, note('name of CUPTI\'s metric, as "dram__bytes_read.sum"')]
+    ranges: Annotated[int, note("number of runs of the kernel that were counted")]
+    mean: Annotated[float, note("value of a run, in the unit of the metric")]
+    total: Annotated[float | None, note("sum over the runs; null for metrics that are rates or shares")]
+
+
 class RankRow(Struct, frozen=True):
     """The headline numbers of one file."""
 
