@@ -159,6 +159,7 @@ def _view(document: Result) -> dict[str, Any]:
         "unplanned": sentences.unplanned(document),
         "steps": step_strip.draw_steps(document),
         "run_chart": run_chart.draw_run(document),
+        "run_memory": run_chart.draw_memory(document),
         "steps_caption": step_strip.caption(document),
         "timeline": timeline,
         "memory": timeline_svg.draw_memory(document.memory, document.timeline),

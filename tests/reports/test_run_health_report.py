@@ -6,14 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import traceopt
-from traceopt.reports.html.charts.run_chart import draw_run
+from traceopt.reports.html.charts.run_chart import draw_memory, draw_run
 from traceopt.testing import A100, Machine
 
 
-def trace_of(folder: Path, step_us: list[float]) -> Path:
+def trace_of(folder: Path, step_us: list[float], **more: Any) -> Path:
     machine = Machine(A100)
-    machine.metadata["traceopt"] = {"ledger": {"step_us": step_us}}
+    machine.metadata["traceopt"] = {"ledger": {"step_us": step_us}, **more}
     for _ in range(3):
         with machine.step():
             machine.launch(5_000)
@@ -35,6 +37,21 @@ def test_the_chart_marks_the_change(tmp_path: Path) -> None:
 
 def test_no_chart_without_enough_steps(tmp_path: Path) -> None:
     assert draw_run(traceopt.analyze(str(trace_of(tmp_path, [1000.0] * 50)))) is None
+
+
+def test_memory_of_the_gpu_and_of_the_process_is_drawn(tmp_path: Path) -> None:
+    steps = list(range(1_000))
+    read = {"steps": steps, "device_bytes": [step << 20 for step in steps], "process_bytes": [1 << 30, None] * 500}
+    result = traceopt.analyze(str(trace_of(tmp_path, [1000.0] * 1_000, step_memory=read)))
+    device, process = draw_memory(result)
+    assert len(device.points.split()) == 240
+    assert (device.first_step, device.top_bytes) == (0, pytest.approx(1.1 * (999 << 20)))
+    assert process.top_bytes == pytest.approx(1.1 * (1 << 30))
+    page = result.to_html()
+    assert 'id="run-memory"' in page
+    assert "the bottom 0." in page
+    few = {"steps": steps[:10], "device_bytes": steps[:10]}
+    assert draw_memory(traceopt.analyze(str(trace_of(tmp_path, [1000.0] * 1_000, step_memory=few)))) == []
 
 
 def test_samples_are_read_with_the_trace(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -10,7 +11,9 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.start_up import StartUpLine
 from traceopt.analyzer.run_log.step_ledger import Ledger, Place
-from traceopt.result.document import RunPart, RunPartName, StepHistory, WholeRun
+from traceopt.analyzer.run_log.step_memory import UNKNOWN, StepMemory
+from traceopt.analyzer.tables.schema import I8
+from traceopt.result.document import RunMemory, RunPart, RunPartName, StepHistory, WholeRun
 from traceopt.result.finding import Location
 from traceopt.result.quantities import counted, percent
 from traceopt.result.rounding import share, us
@@ -19,7 +22,8 @@ MIN_LONG_STEPS = 3  # fewer may be one-off pauses: the sentence then leaves open
 MIN_OCCURRENCES = 2  # of an evaluation or a save: a single one says nothing about the run
 LONG_RUN_NS = 60e9  # in a shorter one, start-up and the end say nothing about the training
 MOST_LINES = 3
-MOST_STRETCHES = 240  # of the chart of all steps
+MOST_STRETCHES = 240  # of the charts of all steps
+MIN_READINGS = 24  # of memory
 
 _LABELS: dict[RunPartName, str] = {
     "steps": "Training steps",
@@ -76,6 +80,7 @@ def whole_run(facts: Facts) -> WholeRun | None:
         sorted(parts, key=lambda part: -part.us),
         None if ledger.core_wait_share is None else share(ledger.core_wait_share),
         _history(facts, ledger),
+        _memory(facts.captured.step_memory),
     )
 
 
@@ -91,6 +96,24 @@ def _history(facts: Facts, ledger: Ledger) -> StepHistory | None:
         [us(median(own_ns[first:last])) for first, last in stretches],
         None if drift.change is None else drift.change.step,
     )
+
+
+def _memory(read: StepMemory | None) -> list[RunMemory]:
+    if read is None:
+        return []
+    found = []
+    columns: tuple[tuple[Literal["device", "process"], I8], ...] = (
+        ("device", read.device_bytes),
+        ("process", read.process_bytes),
+    )
+    for of, values in columns:
+        known = np.flatnonzero(values != UNKNOWN)
+        if len(known) < MIN_READINGS:
+            continue
+        edges = np.unique(np.linspace(0, len(known), MOST_STRETCHES + 1).astype(np.int64))[:-1]
+        highest = np.maximum.reduceat(values[known], edges)
+        found.append(RunMemory(of, read.steps[known][edges].tolist(), highest.tolist()))
+    return found
 
 
 def _locations(places: Sequence[Place | StartUpLine]) -> list[Location]:

@@ -160,6 +160,17 @@ class StepHistory(Struct, frozen=True):
     change_step: Annotated[int | None, note("from this step on, the steps take longer or shorter; null: no change")]
 
 
+class RunMemory(Struct, frozen=True):
+    """Memory at the end of steps of the whole run, recorded or not, as the highest reading of each stretch of steps."""
+
+    of: Annotated[
+        Literal["device", "process"],
+        note('"device": what tensors hold on the GPU; "process": resident memory without mapped files'),
+    ]
+    steps: Annotated[list[int], note("first step of each stretch that was read")]
+    bytes: Annotated[list[int], note("highest reading of the stretch", "bytes")]
+
+
 class WholeRun(Struct, frozen=True):
     """The recorded process from its start on, recorded steps or not, without traceopt's own work."""
 
@@ -173,6 +184,9 @@ class WholeRun(Struct, frozen=True):
     history: Annotated[
         StepHistory | None, note("step times over the run; null: too few steps without a profiler to judge them")
     ] = None
+    memory: Annotated[
+        list[RunMemory], note("memory over the run, of the GPU and of the process; empty: read at too few steps")
+    ] = field(default_factory=list)
 
 
 class Note(Struct, frozen=True):

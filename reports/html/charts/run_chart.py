@@ -1,13 +1,20 @@
-"""The step times of the whole run as a line, with the step from which on they are different."""
+"""The step times of the whole run as a line, with the step from which on they are different, and its memory."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
-from traceopt.result.document import Result
+from traceopt.result.document import Result, RunMemory
 
 WIDTH, HEIGHT = 600, 100  # of the viewBox
 ROOM_ABOVE = 1.1
+_MEMORY = {
+    "device": "What tensors hold on the GPU",
+    "process": "Resident memory of the process, without mapped files,",
+}
+_AT_THE_END = "at the end of steps, recorded or not."
 
 
 class RunChart(Struct, frozen=True):
@@ -21,6 +28,29 @@ class RunChart(Struct, frozen=True):
     caption: str
 
 
+class MemoryChart(Struct, frozen=True):
+    """As `RunChart`, for the memory of the GPU or of the process."""
+
+    points: str
+    top_bytes: float
+    first_step: int
+    last_step: int
+    caption: str
+
+
+def draw_memory(result: Result) -> list[MemoryChart]:
+    """Empty if memory was not read during the run."""
+    run = result.whole_run
+    return [_draw_memory(one) for one in (run.memory if run is not None else []) if len(one.steps) > 1]
+
+
+def _draw_memory(memory: RunMemory) -> MemoryChart:
+    top, first, last = max(memory.bytes) * ROOM_ABOVE or 1.0, memory.steps[0], memory.steps[-1]
+    return MemoryChart(
+        _polyline(memory.steps, memory.bytes, top), top, first, last, f"{_MEMORY[memory.of]} {_AT_THE_END}"
+    )
+
+
 def draw_run(result: Result) -> RunChart | None:
     """None if the document has no step times of the whole run."""
     history = result.whole_run.history if result.whole_run is not None else None
@@ -28,10 +58,7 @@ def draw_run(result: Result) -> RunChart | None:
         return None
     first, last = history.first_steps[0], history.first_steps[-1]
     top_us, length = max(history.us) * ROOM_ABOVE, max(1, last - first)
-    points = " ".join(
-        f"{(step - first) / length * WIDTH:.1f},{(1 - us / top_us) * HEIGHT:.1f}"
-        for step, us in zip(history.first_steps, history.us, strict=True)
-    )
+    points = _polyline(history.first_steps, history.us, top_us)
     change = history.change_step
     return RunChart(
         points,
@@ -40,6 +67,14 @@ def draw_run(result: Result) -> RunChart | None:
         first,
         last,
         _caption(len(history.us), change),
+    )
+
+
+def _polyline(steps: Sequence[int], values: Sequence[float], top: float) -> str:
+    first, length = steps[0], max(1, steps[-1] - steps[0])
+    return " ".join(
+        f"{(step - first) / length * WIDTH:.1f},{(1 - value / top) * HEIGHT:.1f}"
+        for step, value in zip(steps, values, strict=True)
     )
 
 
