@@ -27,6 +27,7 @@ from traceopt.trying.source_copy import Snapshot, repository_of
 
 FOLDER = ".traceopt-try"
 TAIL_LINES, TAIL_BYTES = 12, 16_384
+SIGNAL_DELIVERY_S = 0.2  # within which a signal reaches all processes of a job
 MOVED_FROM, MOVED_TO = "TRACEOPT_MOVED_FROM", "TRACEOPT_MOVED_TO"  # read by capture/script/moved_source.py
 
 
@@ -235,7 +236,17 @@ class Workspace:
         except EndedError:
             self._interruption.check()
             raise
+        if code:
+            self._check_shared_signal()
         return code, _tail(log)
+
+    def _check_shared_signal(self) -> None:
+        """The script may have failed because of a signal to all processes of a job, as scancel of Slurm sends it.
+
+        It may reach this process a moment after the script. Raises SignalError.
+        """
+        time.sleep(SIGNAL_DELIVERY_S)
+        self._interruption.check()
 
     def _moved(self, word: str) -> str:
         """An absolute path of a script in the source, as a path in the copy."""

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,10 +71,16 @@ class Project:
 def processes_in(folder: Path) -> list[str]:
     """The command lines of processes that some run in this folder has started."""
     found = []
+    for number in process_numbers_in(folder):
+        with suppress(OSError):
+            found.append(Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return found
+
+
+def process_numbers_in(folder: Path) -> list[int]:
+    found = []
     for process in Path("/proc").glob("[0-9]*"):
-        try:
+        with suppress(OSError):
             if f"TRACEOPT_CONTROL={folder}".encode() in (process / "environ").read_bytes():
-                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-        except OSError:
-            continue
+                found.append(int(process.name))
     return found

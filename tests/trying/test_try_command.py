@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from projects import SCRIPT, Project, processes_in
+from projects import SCRIPT, Project, process_numbers_in, processes_in
 
 from traceopt.rules.patches.unified import unified_diff
 
@@ -98,14 +98,21 @@ def test_the_patch_to_keep(project: Project) -> None:
     project.git("checkout", "--", ".")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_keeps_what_was_measured(project: Project, number: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "to_all"), [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGTERM, True)]
+)
+def test_a_signal_keeps_what_was_measured(
+    project: Project, number: signal.Signals, to_all: bool, tmp_path: Path
+) -> None:
+    """`to_all`: the running script receives it as well, as Slurm sends it to all processes of a job."""
     faster = project.diff("faster.diff", *FASTER)
     found = tmp_path / "found.json"
     with project.start("--patch", str(faster), "--env", "HANG=1", "--json", str(found)) as process:
         wait_for_the_hanging_run(project)
         process.send_signal(number)
         process.send_signal(number)  # an impatient user
+        for script in process_numbers_in(project.folder) if to_all else ():
+            os.kill(script, number)
         process.communicate(timeout=60)
     assert process.returncode == 128 + number
     rows = json.loads(found.read_text())["tried"]
