@@ -21,12 +21,15 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
+import numpy as np
+
 if __name__ == "__main__":  # run as a script: the packages are a folder above
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fixtures.workloads.capture import environment
 from fixtures.workloads.pairs import HEALTHY
 from traceopt import run_script
+from traceopt.analyzer.timeline.steps import typical_of
 from traceopt.api import analyze
 from traceopt.capture.settings import Settings, plan_cycles
 from traceopt.comparison.noise import step_change
@@ -85,6 +88,12 @@ def capture(slower_share: float) -> tuple[list[float], bool]:
     return result.step.per_step_us, any(finding.code == "PY002" for finding in result.findings)
 
 
+def typical(steps_us: list[float]) -> list[float]:
+    """The steps that `traceopt compare` takes of a run."""
+    steps = np.array(steps_us)
+    return [float(us) for us in steps[typical_of(steps.astype(np.int64))]]
+
+
 def right(runs: dict[str, Runs], of_each: int, in_turn: bool, chance: random.Random) -> tuple[bool, bool]:
     """One trial: whether two sides of the same script are within noise, and whether the slower script is detected."""
     rounds = chance.sample(range(len(runs["slower"])), of_each)
@@ -127,8 +136,8 @@ Runs of the same script differ by {spread:.1%} (standard deviation of their medi
 {here["cores"]} cores and other programs used them at times. Over all runs, the slower script is {planted:.1%} slower.
 
 A trial picks some of the rounds at random, so trials share runs. A trial with the same script is right if the
-comparison reports "within noise". A trial with the slower script is right if it reports "slower". Each cell gives the
-first {TRIALS} trials, and the share of {DRAWS:,} trials:
+comparison reports "within noise". A trial with the slower script is right if it reports "slower". "Unclear" counts as
+wrong. Each cell gives the first {TRIALS} trials, and the share of {DRAWS:,} trials:
 
 | runs per side | same, in turn | slower, in turn | same | slower |
 | ---: | ---: | ---: | ---: | ---: |
@@ -150,7 +159,9 @@ def main() -> None:
     if options.record:
         record(DATA, ROUNDS)
         return
-    text = page(json.loads(DATA.read_text(encoding="utf-8")))
+    data = json.loads(DATA.read_text(encoding="utf-8"))
+    data["runs"] = {kind: [typical(steps) for steps in runs] for kind, runs in data["runs"].items()}
+    text = page(data)
     if options.write:
         options.write.write_text(text, encoding="utf-8")
     else:

@@ -201,7 +201,7 @@ def _reason(step: StepChange, verdict: TrialVerdict) -> str | None:
         least, most = (signed_percent(-share) for share in (step.high_share, step.low_share))
         return f"the runs vary too much: the gain is between {least} and {most}"
     if verdict == "no_gain" and step.unseen_share is not None and step.unseen_share >= UNSEEN_SHARE:
-        return f"the runs vary too much to see a gain below {percent(step.unseen_share)}"
+        return f"these runs could not detect a gain below {percent(step.unseen_share)}"
     return step.reason
 
 

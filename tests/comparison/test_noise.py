@@ -77,6 +77,15 @@ def test_alternating_runs_share_slowdowns() -> None:
     assert step_change(base, same, in_turn=True).verdict == "within_noise"
 
 
+@pytest.mark.parametrize("runs", [2, 4])
+def test_few_pairs_on_a_noisy_machine_are_within_noise(runs: int) -> None:
+    """Runs differ by four times what is assumed, although their steps are steady."""
+    rng = np.random.default_rng(9)
+    sides = [[side(rng, runs, between=0.04, within=0.01) for _ in range(2)] for _ in range(400)]
+    verdicts = [step_change(base, head, in_turn=True).verdict for base, head in sides]
+    assert (verdicts.count("slower") + verdicts.count("faster")) / 400 <= 0.03
+
+
 def test_several_baselines_judge_a_single_run() -> None:
     rng = np.random.default_rng(4)
     change = step_change(side(rng, 5), side(rng, 1, slower=0.2))

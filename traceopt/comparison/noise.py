@@ -4,6 +4,8 @@ Two runs of the same code differ more than the steps of one run suggest, because
 and memory layout. So each run counts as one observation: its typical step. The run-to-run noise is estimated from the
 runs, together with an assumption that weighs as much as four runs. With one run per side only the assumption is left;
 with many it hardly matters (a moderated t-statistic: Smyth 2004, "Linear models and empirical Bayes methods").
+For runs in turn, the assumption weighs as much as one pair: `traceopt try` stops as soon as the interval is narrow, and
+so it would often stop because two pairs happen to be alike, on a machine that is noisier than assumed.
 
 Everything is computed on logarithms, because noise is proportional to the step, and with Student's t, because there are
 few runs. The interval is a 99 % interval: a gate checks every change, so one false alarm in a hundred is acceptable.
@@ -23,6 +25,7 @@ from traceopt.result.comparison import StepChange, StepVerdict
 
 ASSUMED_SPREAD = 0.01  # standard deviation of runs of the same code, on top of the spread of their steps
 ASSUMED_FREEDOM = 4  # degrees of freedom that the assumption counts for
+ASSUMED_FREEDOM_OF_PAIRS = 1
 WIDE_SHARE = 0.5  # an interval that allows such a large change says nothing
 NO_INTERVAL_SHARE = 1.0  # an interval that reaches twice the change, or half of it, is not stated
 FEW_STEPS = 8  # degrees of freedom; with fewer, a median absolute deviation is unreliable
@@ -60,7 +63,8 @@ def step_change(
     change = after - before
     in_turn = in_turn and len(base) == len(head) == len(sides[0]) == len(sides[1]) > 1
     measured = _of_pairs(*means) if in_turn else _of_sides(*means)
-    of_a_run, freedom = _with_assumption(measured, _by_steps(sides[0] + sides[1]))
+    assumed_freedom = ASSUMED_FREEDOM_OF_PAIRS if in_turn else ASSUMED_FREEDOM
+    of_a_run, freedom = _with_assumption(measured, _by_steps(sides[0] + sides[1]), assumed_freedom)
     if not freedom:
         return StepChange("unclear", _us(before), _us(after), _share(change), reason=_ONE_STEP)
     half = t99(freedom) * math.sqrt(of_a_run * sum(1 / len(side) for side in sides))
@@ -110,11 +114,11 @@ def _of_pairs(base: Sequence[float], head: Sequence[float]) -> Spread:
     return variance([after - before for before, after in zip(base, head, strict=True)]) / 2, len(base) - 1
 
 
-def _with_assumption(measured: Spread, by_steps: Spread | None) -> Spread:
+def _with_assumption(measured: Spread, by_steps: Spread | None, assumed_freedom: int) -> Spread:
     """The measured and the assumed variance of a run, weighted by their degrees of freedom; 0 if there are none."""
     squares, freedom = measured[0] * measured[1], measured[1]
     if by_steps is not None:
-        assumed = min(ASSUMED_FREEDOM, by_steps[1])
+        assumed = min(assumed_freedom, by_steps[1])
         squares += assumed * (by_steps[0] + ASSUMED_SPREAD**2)
         freedom += assumed
     return (squares / freedom if freedom else 0.0), freedom
