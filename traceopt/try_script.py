@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from traceopt.capture.settings import Settings
-from traceopt.errors import OutputError, TraceoptError, one_line
+from traceopt.errors import ConfigError, OutputError, TraceoptError, one_line
 from traceopt.output import StderrProgress
 from traceopt.result.document import Result, Tool
 from traceopt.result.quantities import counted
@@ -32,6 +32,7 @@ from traceopt.version import __version__
 
 RUN_S = 5.0  # a run measures steps for about this long: more runs tell more than longer ones
 LEAST_STEPS, MOST_STEPS, USUAL_STEPS = 20, 200, 50
+TASK_COUNTS = {"srun": "SLURM_STEP_NUM_TASKS", "mpirun": "OMPI_COMM_WORLD_SIZE"}  # variables that only tasks have
 SETTLE_STEPS = 5  # at the start of each run; not measured
 
 Analyze = Callable[[Sequence[str], Sequence[Path]], Result]
@@ -79,6 +80,7 @@ def document_of(outcome: Outcome) -> Result | TriedOnly:
 
 def try_script(command: Command, settings: Settings, wanted: Wanted, analyze: Analyze, *, quiet: bool) -> Outcome:
     """Raises TraceoptError if the script cannot be run or copied. A signal ends it with what was measured so far."""
+    _check_started_once(os.environ)
     outcome = Outcome()
     progress = StderrProgress(enabled=sys.stderr.isatty() and not quiet)
     keep_out_of_git(settings.folder)
@@ -140,6 +142,20 @@ def _try(
         outcome.tried = [*session.tried, *map(not_made, left)]
         outcome.kept = session.kept
         outcome.patch = workspace.patch_of(session.kept)
+
+
+def _check_started_once(environment: Mapping[str, str]) -> None:
+    """Refuses to be one of several tasks: each would decide by itself how often to start the script, and when to end.
+
+    Raises ConfigError.
+    """
+    for launcher, name in TASK_COUNTS.items():
+        count = environment.get(name, "")
+        if count.isdecimal() and int(count) > 1:
+            raise ConfigError(
+                f"traceopt try was started {count} times by {launcher}: start it once, in front of {launcher}: "
+                f"traceopt try -- {launcher} python train.py"
+            )
 
 
 class _ScriptError(TraceoptError):

@@ -28,6 +28,7 @@ from traceopt.trying.source_copy import Snapshot, repository_of
 FOLDER = ".traceopt-try"
 TAIL_LINES, TAIL_BYTES = 12, 16_384
 SIGNAL_DELIVERY_S = 0.2  # within which a signal reaches all processes of a job
+_OUT_OF_MEMORY = ("OutOfMemoryError", "out of memory", "can't allocate memory", "Cannot allocate memory", "MemoryError")
 MOVED_FROM, MOVED_TO = "TRACEOPT_MOVED_FROM", "TRACEOPT_MOVED_TO"  # read by capture/script/moved_source.py
 
 
@@ -287,7 +288,7 @@ def _check_patch(fixes: Sequence[Change], folders: Sequence[Path]) -> None:
 
 
 def _how_it_ended(code: int, output: Sequence[str]) -> str:
-    if any("OutOfMemoryError" in line or "out of memory" in line for line in output):
+    if any(words in line for line in output for words in _OUT_OF_MEMORY):
         return "it ran out of memory"
     return f"it was killed by signal {-code}" if code < 0 else f"it ended with exit code {code}"
 

@@ -173,3 +173,12 @@ def test_paths_modules_and_folders(project: Project) -> None:
     for options, script in ((("-m",), ("job.train",)), ((), (str(project.script),))):
         [row] = project.rows("--patch", str(faster), *options, script=script)
         assert row["verdict"] == "keep"
+
+
+@pytest.mark.parametrize("variable", ["SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"])
+def test_one_of_several_tasks(project: Project, variable: str) -> None:
+    """Tasks that decide by themselves when to end would wait for each other forever."""
+    with project.start("--env", "SLOWDOWN=1", **{variable: "8"}) as process:
+        err = process.communicate(timeout=60)[1]
+    assert process.returncode == 2
+    assert "was started 8 times" in err
