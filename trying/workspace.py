@@ -27,6 +27,7 @@ from traceopt.trying.source_copy import Snapshot, repository_of
 
 FOLDER = ".traceopt-try"
 TAIL_LINES, TAIL_BYTES = 12, 16_384
+FULL_DISK_BYTES = 4 << 20  # less is too little for a trace
 SIGNAL_DELIVERY_S = 0.2  # within which a signal reaches all processes of a job
 _OUT_OF_MEMORY = ("OutOfMemoryError", "out of memory", "can't allocate memory", "Cannot allocate memory", "MemoryError")
 MOVED_FROM, MOVED_TO = "TRACEOPT_MOVED_FROM", "TRACEOPT_MOVED_TO"  # read by capture/script/moved_source.py
@@ -132,7 +133,7 @@ class Workspace:
             self._prepare_copy([])
             code, output = self._start(settings, control, [], time_limit_s)
             if code:
-                failed = Failure(_how_it_ended(code, output), output)
+                failed = Failure(self._how_it_ended(code, output), output)
         except EndedError as ended:
             code = -signal.SIGTERM
             failed = Failure(ended.why, _tail(self._folder / "output"))
@@ -165,7 +166,7 @@ class Workspace:
         else:
             measured = read_run(control)
             if code:
-                return Failure(_how_it_ended(code, output), output)
+                return Failure(self._how_it_ended(code, output), output)
             if isinstance(measured, str):
                 return Failure(f"nothing was measured: {self._why(control, settings, measured)}", output)
             return replace(measured, clock_share=self._clocks.share, throttled=self._clocks.throttled)
@@ -183,6 +184,14 @@ class Workspace:
         if not marks["torch"] or marks["failed"]:
             return read_outcome(control, settings, 0).reason or measured
         return measured
+
+    def _how_it_ended(self, code: int, output: Sequence[str]) -> str:
+        if any(words in line for line in output for words in _OUT_OF_MEMORY):
+            return "it ran out of memory"
+        ended = f"it was killed by signal {-code}" if code < 0 else f"it ended with exit code {code}"
+        if shutil.disk_usage(self.logs).free < FULL_DISK_BYTES:  # then the output may lack the error
+            return f"{ended}; the disk of {self.logs} is almost full"
+        return ended
 
     def _new_control(self) -> Path:
         self._runs += 1
@@ -285,12 +294,6 @@ def _check_patch(fixes: Sequence[Change], folders: Sequence[Path]) -> None:
     if combined_patch(findings, folders)[0] == combined_patch(findings[:-1], folders)[0]:
         others = ", ".join(change.name for change in fixes[:-1]) or "this version of the source"
         raise diffs.DiffError(f"{fixes[-1].name} cannot be made on top of {others}")
-
-
-def _how_it_ended(code: int, output: Sequence[str]) -> str:
-    if any(words in line for line in output for words in _OUT_OF_MEMORY):
-        return "it ran out of memory"
-    return f"it was killed by signal {-code}" if code < 0 else f"it ended with exit code {code}"
 
 
 def _tail(log: Path) -> list[str]:

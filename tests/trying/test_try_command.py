@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from projects import SCRIPT, Project, process_numbers_in, processes_in
 
 from traceopt.rules.patches.unified import unified_diff
+from traceopt.trying.interruption import Interruption
+from traceopt.trying.measured_run import Failure
+from traceopt.trying.workspace import Command, Limits, Workspace
 
 FASTER = ("STEP_US = 1000.0", "STEP_US = 700.0")
 
@@ -150,6 +155,17 @@ def test_a_file_that_does_not_fit(project: Project) -> None:
     assert done.returncode == 2
     assert "cannot copy the source" in done.stderr
     assert not list(project.folder.glob("traceopt-logs/*/.traceopt-try"))
+
+
+def test_a_script_that_fails_on_a_full_disk(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last lines could not be written either."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    logs = tmp_path / "logs"
+    command = Command((SCRIPT, "--crash"), False, project.folder)
+    with Interruption() as interruption, Workspace(command, logs, interruption) as workspace:
+        failed = workspace.measure([], Limits(10, 5, 60.0))
+    assert isinstance(failed, Failure)
+    assert failed.reason == f"it ended with exit code 3; the disk of {logs} is almost full"
 
 
 def test_a_script_that_fails_by_itself(project: Project) -> None:
