@@ -89,13 +89,15 @@ class LoaderPlan(Struct, frozen=True):
 
     @property
     def most(self) -> int | None:
-        """Workers that the cores can run besides the main thread; None if the number of cores is unknown, or how much
-        of a core the existing workers need.
+        """Workers that the cores can run besides the main thread, which needs little of a core while it waits; None if
+        the number of cores is unknown, or how much of a core the existing workers need.
         """
         if self.cores is None or (self.multiprocess and self._computing is None):
             return None
         computing = 1.0 if self._computing is None else max(self._computing, LEAST_SHARE)
-        return int(max(1, self.cores - 1) / computing)
+        paced_ns = max(self.rest_ns, (self.build_ns or 0.0) * computing / self.cores)  # a step, if all cores build
+        free = max(1.0, self.cores - self.rest_ns / paced_ns)
+        return round(free / computing)
 
     @property
     def suffices(self) -> bool:

@@ -11,6 +11,7 @@ from traceopt.rules import (
     Fix,
     RemoveHost,
     Rule,
+    SiteCost,
     area_of,
     by_site,
     each_step,
@@ -104,6 +105,8 @@ class DataloaderStall(Rule):
         sites = by_site(facts, rows, facts.stalled_within(start, end))
         inside = functions_inside(facts, rows)
         line = slowest_line_inside(facts, rows, self.named_share)
+        most_ns = self.named_share * int((end - start).sum())
+        function = None if line else next((one for one in reversed(inside[1:]) if one.cost_ns >= most_ns), None)
         who = "The GPU" if facts.has_gpu else "The main thread"
         ready_ns = _ready_ns(facts) if plan.keeps_up else 0.0
         hand_over_ns = self._hand_over_ns(plan)
@@ -138,11 +141,7 @@ class DataloaderStall(Rule):
         yield self.finding(
             title=title,
             why=f"{who} waits {ms(stall)} of {each_step(facts)} for the next batch. {cause}."
-            + (
-                f" {percent(line.cost_ns / int((end - start).sum()))} of the loading is at {line.location}."
-                if line
-                else ""
-            ),
+            + _slow_place(line, function, int((end - start).sum())),
             saving=priced(
                 facts,
                 (0.8 * low * stall, saved, high * stall),
@@ -165,7 +164,7 @@ class DataloaderStall(Rule):
             locations=[
                 *loader_places(facts),
                 *site_locations(sites, 2),
-                *site_locations([line] if line else inside, 1),
+                *site_locations([one for one in (line, function) if one is not None] or inside, 1),
             ],
             fix=Fix(plan.advice, plan.code if helps else None),
             shares_cause_with=["DL006"] if plan.keeps_up and _restarted(facts) else None,
@@ -187,6 +186,15 @@ class DataloaderStall(Rule):
             note = f", and the main thread waits for a free core for {percent(waited)}, which may be in it"
             return f"{text}{note if waited else ': the batches are ready'}."
         return f"{text}. Receiving batches from workers would take about as long ({ms(self._hand_over_ns(plan))})."
+
+
+def _slow_place(line: SiteCost | None, function: SiteCost | None, loading_ns: int) -> str:
+    """Where most of the loading is: a line, or else a function that the items call."""
+    if line is not None:
+        return f" {percent(line.cost_ns / loading_ns)} of the loading is at {line.location}."
+    if function is None or function.location is None:
+        return ""
+    return f" {percent(function.cost_ns / loading_ns)} of the loading is in {function.location.function}."
 
 
 def _confidence(plan: LoaderPlan, *, uncertain: bool) -> Confidence | None:

@@ -16,11 +16,12 @@ from recorded_facts import NOT_RECORDED, RULES, answer, document_of, facts_of, f
 from fixtures.generate import generate
 from fixtures.scenarios import CPU
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.run_log.loaders import Loader
 from traceopt.analyzer.run_log.step_ledger import read_ledger
 from traceopt.assembly import sections
 from traceopt.capture.metadata.step_ledger import LedgerWriter
 from traceopt.result.finding import Finding
-from traceopt.rules.advice.loader_workers import SHARED_CORE
+from traceopt.rules.advice.loader_workers import SHARED_CORE, LoaderPlan
 from traceopt.rules.engine import run_rules
 
 NEED_SETTINGS = ("DL005", "DL006", "CV003", "PY002")
@@ -83,6 +84,22 @@ class TestWorkers:
         )
         assert f"10 workers are enough. {time}" in found.fix.text
 
+    @pytest.mark.parametrize(
+        ("build_ms", "rest_ms", "cores", "most"),
+        [
+            (40.0, 5.0, 2, 2),  # the main thread waits for the workers, which can use its core meanwhile
+            (40.0, 38.0, 2, 1),
+            (300.0, 10.0, 4, 4),
+            (20.0, 10.0, 8, 7),
+            (20.0, 10.0, 1, 1),
+        ],
+    )
+    def test_a_main_thread_that_waits_needs_little_of_a_core(
+        self, build_ms: float, rest_ms: float, cores: int, most: int
+    ) -> None:
+        plan = LoaderPlan(False, build_ms * 1e6, rest_ms * 1e6, 1.0, Loader(), cores, 1, gpu=False)
+        assert plan.most == most
+
     def test_a_worker_without_a_core_does_not_wait_for_data(self) -> None:
         times = {"dataset": "data.Items", "workers": 4, "batches": 30, "batch_us": 140_000.0, "batch_cpu_us": 14_000.0}
         wait = {"us": 30 * 120_000.0, "cpu_us": 30 * 14_000.0, "wall_us": 30 * 140_000.0}
@@ -90,7 +107,7 @@ class TestWorkers:
         facts = generated("slow_steps", change={"loader_workers": [{**times, "core_wait": wait}]}, **fields)
         found = finding(facts, "DL001")
         assert "10% is computing, 86% is waiting for a free core." in found.fix.text
-        assert "the free cores can run only 2, which already run. To save more, make items cheaper" in found.fix.text
+        assert "the free cores can run only 3, which already run. To save more, make items cheaper" in found.fix.text
         assert found.title == "Make batches cheaper to load"
         assert found.fix.code is None
         assert "they waited for a free core for 86% of the time." in found.why
