@@ -6,7 +6,8 @@ python benchmarks/trials.py                      # evaluates them, for docs/tryi
 
 The script is the healthy workload with each step slower than it has to be. A round has three runs of it: as it is, as
 it is once more, and without the delay. A trial begins at one of the recorded rounds and uses those after it, and after
-the last one the first. It ends as `traceopt try` does: when the answer is settled, or its time is over.
+the last one the first, so trials share rounds. It ends as `traceopt try` does: when the answer is settled, or its time
+is over.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ SLOWER = GAIN_SHARE / (1 - GAIN_SHARE)  # of the healthy step
 RUNS = {"base": SLOWER, "unchanged": SLOWER, "faster": 0.0}
 EXPECTED = {"unchanged": "no_gain", "faster": "keep"}
 SETTLE_STEPS = 5
-MODELS = {"healthy.py": ((), 65), "healthy.py --small": (("--small",), 205)}  # arguments and steps, as `try` chooses
+STEPS = 65  # of a run, as `try` chooses for a step of 80 ms
 TIME_LIMIT_S = 300.0  # of a run
 BUDGET_S = 600.0  # the default of traceopt try
 
@@ -51,11 +52,10 @@ Run = dict[str, Any]
 Round = dict[str, Run]  # by the names in RUNS
 
 
-def record(path: Path, model: str, rounds: int) -> None:
+def record(path: Path, rounds: int) -> None:
     """Adds rounds to the file until it has `rounds`. Each round is written as soon as it is complete."""
-    arguments, steps = MODELS[model]
-    limits = Limits(steps, SETTLE_STEPS, TIME_LIMIT_S)
-    words = (str(HEALTHY.script), *arguments, "--steps", str(steps + 1))
+    limits = Limits(STEPS, SETTLE_STEPS, TIME_LIMIT_S)
+    words = (str(HEALTHY.script), "--steps", str(STEPS + 1))
     changes = {name: Change(name, "arguments", name, "arguments", arguments=words_of(name)) for name in RUNS}
     with (
         tempfile.TemporaryDirectory() as logs,
@@ -63,8 +63,8 @@ def record(path: Path, model: str, rounds: int) -> None:
         Workspace(Command(words, False, FOLDER), Path(logs), interruption) as workspace,
     ):
         while True:
-            data = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rounds": {}}
-            known: list[Round] = data["rounds"].setdefault(model, [])
+            data = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rounds": []}
+            known: list[Round] = data["rounds"]
             if len(known) >= rounds:
                 return
             names = list(RUNS) if len(known) % 2 == 0 else list(RUNS)[::-1]
@@ -118,12 +118,17 @@ def trial(rounds: Sequence[Round], name: str, first: int) -> tuple[TriedChange, 
     return session.tried[0], recorded.now_s
 
 
-def evaluation(rounds: Sequence[Round], model: str) -> list[str]:
-    """The rows of one model."""
+def evaluation(rounds: Sequence[Round]) -> list[str]:
+    """The lines of the table."""
     base = [fmean(round_["base"]["step_us"]) for round_ in rounds]
     again = [fmean(round_["unchanged"]["step_us"]) for round_ in rounds]
     noise = stdev([after / before - 1 for before, after in zip(base, again, strict=True)])
-    rows = []
+    rows = [
+        f"{len(rounds)} rounds: a step takes {fmean(base) / 1e3:.1f} ms; two runs of a round differ by {noise:.1%}",
+        "",
+        "| change | right answer | of 20 trials | of all | other answers | minutes |",
+        "| --- | --- | ---: | ---: | --- | ---: |",
+    ]
     for name, expected in EXPECTED.items():
         trials = [trial(rounds, name, first) for first in range(len(rounds))]
         right = [row.verdict == expected for row, _ in trials]
@@ -131,8 +136,8 @@ def evaluation(rounds: Sequence[Round], model: str) -> list[str]:
         others = Counter(row.verdict for row, _ in trials if row.verdict != expected)
         minutes = median(seconds for _, seconds in trials) / 60
         rows.append(
-            f"| `{model}` | {name} | {fmean(base) / 1e3:.1f} ms | {noise:.1%} | {sum(spaced)} of {TRIALS} "
-            f"| {fmean(right):.0%} | {', '.join(map(_counted, others.items())) or '–'} | {minutes:.1f} |"
+            f"| {name} | {expected.replace('_', ' ')} | {sum(spaced)} | {fmean(right):.0%} "
+            f"| {', '.join(map(_counted, others.items())) or '–'} | {minutes:.1f} |"
         )
     return rows
 
@@ -144,21 +149,15 @@ def _counted(of: tuple[str, int]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--record", action="store_true")
-    parser.add_argument("--model", choices=MODELS, help="only this one; default: both")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of each model; default: {ROUNDS}")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"default: {ROUNDS}")
     parser.add_argument("--data", type=Path, default=DATA, metavar="FILE")
     options = parser.parse_args()
     if options.record:
         for library in ("OMP", "MKL"):  # otherwise the run measures threads that wait for cores
             os.environ.setdefault(f"{library}_NUM_THREADS", "1")
-        for model in [options.model] if options.model else MODELS:
-            record(options.data, model, options.rounds)
+        record(options.data, options.rounds)
         return
-    data = json.loads(options.data.read_text(encoding="utf-8"))
-    print("| script | change | step | difference of two runs | right, of 20 | right, of all | else | minutes |")
-    print("| --- | --- | ---: | ---: | ---: | ---: | --- | ---: |")
-    for model, rounds in data["rounds"].items():
-        print("\n".join(evaluation(rounds, model)))
+    print("\n".join(evaluation(json.loads(options.data.read_text(encoding="utf-8"))["rounds"])))
 
 
 if __name__ == "__main__":
