@@ -126,6 +126,7 @@ def _view(document: Result) -> dict[str, Any]:
     return {
         "all_cards": all_cards,
         "idle_word": idle_word,
+        "timeline_keys": span_view.key_help(document),
         "left_out": span_view.left_out(document),
         "result": document,
         "has_trace": document.step.source != "none",

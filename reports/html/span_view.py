@@ -7,6 +7,7 @@ from typing import Any
 from traceopt.reports.words import concerned
 from traceopt.reports.words.part_styles import part_style, span_look
 from traceopt.reports.words.sentences import Card
+from traceopt.reports.words.step_words import step_noun
 from traceopt.reports.words.viewer_command import viewer_command
 from traceopt.result.document import Result
 from traceopt.result.rows import COLUMNS, STREAM_COLUMNS
@@ -65,6 +66,30 @@ def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dic
 def _fix(card: Card) -> str:
     """ "1. Load data in worker processes", as in the list of fixes."""
     return card.finding.title if card.number is None else f"{card.number}. {card.finding.title}"
+
+
+def key_help(document: Result) -> list[tuple[list[str], str]]:
+    """The keys of the timeline and what they do, as timeline.js reads them."""
+    table = None if document.timeline is None else document.timeline.table
+    several = table is not None and len(table.steps) > 1
+    return [
+        (["W", "S"], "Zoom in and out. So do + and −, and Ctrl with the wheel"),
+        (["A", "D"], "Move left and right. So does a drag"),
+        (["←", "→"], "Previous and next span of the row"),
+        (["↑", "↓"], "Row above and below"),
+        (["Enter"], "Choose a span, then go to its details"),
+        (["F"], "Fit the view to the chosen span. So does a double click"),
+        (
+            ["M"],
+            "Sum up the chosen span, or everything in view. To sum up a range, drag along the axis or with Shift",
+        ),
+        (["Home"], f"Show the whole {step_noun(document)}"),
+        *([(["Page Up", "Page Down"], "Previous and next step")] if several else []),
+        (["/"], "Find spans by name"),
+        (["N", "Shift N"], "Next and previous match"),
+        (["Esc"], "Clear the choice and the search"),
+        (["?"], "Show these keys"),
+    ]
 
 
 def left_out(document: Result) -> str:

@@ -191,6 +191,12 @@
       });
       left += card.hidden ? 0 : 1;
     });
+    all("ol.fixes, ul.fixes").forEach(function (list) {
+      var heading = list.previousElementSibling;
+      if (heading.tagName === "H3") {
+        heading.hidden = !all(":scope > li:not([hidden])", list).length;
+      }
+    });
     var status = document.getElementById("fixes-count");
     status.textContent = left === cards.length ? "" : left ? left + " of " + cards.length + " shown" : "No fix matches all of these.";
   }

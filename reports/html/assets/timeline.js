@@ -15,16 +15,26 @@
   var found = document.getElementById("span-found");
   var pythonBox = document.getElementById("span-python");
   var stepName = document.getElementById("span-step");
+  var note = document.getElementById("span-note");
+  var tip = document.getElementById("span-tip");
+  var keyHelp = document.getElementById("span-keys");
+  var noun = box.dataset.noun; /* "step" or "recording" */
   var pen = canvas.getContext("2d");
 
-  var AXIS = 24; /* heights in pixels */
+  var TICKS = 26; /* heights in pixels */
+  var STEP_NAMES = 18;
   var TALL = 22;
   var LOW = 16;
   var HEADER = 18;
   var LANE_GAP = 8;
+  var LEAST_LABEL = 28;
   var LETTER = 6.1; /* mean width of a letter of a label */
   var SMALLEST_VIEW = 2e-5; /* ms */
   var WIDE = 700;
+  var SHADES = 4; /* of a color, so that neighbors of one kind differ */
+  var MOST_LINKS = 6;
+  var MOST_ARROWS = 200;
+  var MOST_SUMS = 8; /* rows of a table of sums */
 
   var view = null; /* what span_view.py wrote */
   var start, duration, end, name, category, place, detail; /* of every span; stalls come last */
@@ -36,10 +46,13 @@
   var from = 0, to = 1, least = 0, most = 1; /* ms */
   var chosenStep = 0;
   var selected = -1;
+  var range = null; /* {from, to} in ms, whose sums are shown */
+  var atEdge = 0; /* the direction in which the next key leaves the step */
   var matches = null; /* by name, while there is something to find */
   var hits = []; /* the spans found, in order of time */
   var colors = {};
-  var width = 0, height = 0, gutter = 0;
+  var shades = {}; /* of each color: SHADES from it towards the color of text */
+  var width = 0, height = 0, gutter = 0, axis = TICKS;
   var asked = false;
 
   /* Reading the data */
@@ -109,6 +122,7 @@
       }
     });
     addStalls();
+    axis = view.steps.length > 1 ? TICKS + STEP_NAMES : TICKS;
     least = view.steps[0].start;
     most = view.steps[view.steps.length - 1].end;
     for (index = 0; index < spanCount; index++) {
@@ -177,7 +191,7 @@
   function layOut() {
     rows = [];
     gutter = width > WIDE ? 158 : 0;
-    var y = AXIS + 2;
+    var y = axis + 2;
     var kinds = ["stalls", "activity", "stream", "thread"]; /* the overview comes before the nested events */
     var ordered = kinds.map(function (kind) {
       return lanes.filter(function (lane) { return lane.kind === kind; });
@@ -229,6 +243,12 @@
     view.categories.concat(view.stalls.map(function (stall) { return [stall.color]; })).forEach(function (look) {
       colors[look[0]] = styles.getPropertyValue("--" + look[0]).trim();
     });
+    Object.keys(colors).forEach(function (token) {
+      shades[token] = [];
+      for (var shade = 0; shade < SHADES; shade++) {
+        shades[token].push("color-mix(in srgb, " + colors[token] + ", " + colors.ink + " " + (shade * (token === "wait" ? 4 : 12)) + "%)");
+      }
+    });
   }
 
   /* Drawing */
@@ -251,6 +271,10 @@
   function colorOf(index) {
     return index >= firstStall ? view.stalls[index - firstStall].color : view.categories[category[index]][0];
   }
+  /* Equal names have the same shade of the color of their kind. */
+  function shadeOf(index) {
+    return index >= firstStall ? colors[colorOf(index)] : shades[colorOf(index)][name[index] % SHADES];
+  }
   /* The first span of a row that starts at or after a time. */
   function lowerBound(spans, time) {
     var low = 0, high = spans.length;
@@ -270,8 +294,9 @@
     pen.font = "11px system-ui, sans-serif";
     pen.textBaseline = "middle";
     drawBands();
+    drawRange();
     rows.forEach(function (row) {
-      if (row.y + row.height >= top + AXIS && row.y <= top + height) {
+      if (row.y + row.height >= top + axis && row.y <= top + height) {
         drawRow(row, row.y - top);
       }
     });
@@ -286,7 +311,7 @@
       if (stall.end > from && stall.start < to) {
         pen.globalAlpha = 0.1;
         pen.fillStyle = colors[stall.color];
-        pen.fillRect(x(stall.start), AXIS, Math.max(1, x(stall.end) - x(stall.start)), height);
+        pen.fillRect(x(stall.start), axis, Math.max(1, x(stall.end) - x(stall.start)), height);
       }
     });
     pen.globalAlpha = 1;
@@ -294,7 +319,7 @@
     view.steps.forEach(function (step) {
       [step.start, step.end].forEach(function (time) {
         if (time >= from && time <= to) {
-          pen.fillRect(Math.round(x(time)), AXIS, 1, height);
+          pen.fillRect(Math.round(x(time)), axis, 1, height);
         }
       });
     });
@@ -304,12 +329,13 @@
     var spans = row.spans;
     var scale = (width - gutter) / (to - from);
     var column = -1, filled = 0, widest = 0, pending = "", isMatch = false, color = "";
+    var labels = []; /* of the spans that may still be covered */
     function flush() {
       if (column >= 0) {
         pen.globalAlpha = (matches && !isMatch ? 0.18 : 1) * (0.3 + 0.7 * Math.min(1, filled));
         if (color !== pending) {
           color = pending;
-          pen.fillStyle = colors[color];
+          pen.fillStyle = color;
         }
         pen.fillRect(column, y, 1, row.height);
         column = -1;
@@ -337,7 +363,7 @@
         isMatch = isMatch || (matches !== null && matches[name[index]] === 1);
         if (wide >= widest) {
           widest = wide;
-          pending = colorOf(index);
+          pending = shadeOf(index);
         }
         continue;
       }
@@ -346,22 +372,38 @@
       var shown = Math.min(left + wide, width) - begin;
       var gap = shown > 4 ? 1 : shown > 2 ? 0.5 : 0;
       pen.globalAlpha = matches && !matches[name[index]] ? 0.18 : 1;
-      if (color !== colorOf(index)) {
-        color = colorOf(index);
-        pen.fillStyle = colors[color];
+      if (color !== shadeOf(index)) {
+        color = shadeOf(index);
+        pen.fillStyle = color;
       }
       pen.fillRect(begin, y, shown - gap, row.height);
       if (index >= firstStall) {
         hatch(begin, y, shown - gap, row.height);
         color = "";
       }
-      if (shown > 28) {
-        label(index, begin, y, shown, row.height);
-        color = "";
+      labels = labels.filter(function (open) {
+        if (open.right <= begin) {
+          label(open, y, row.height);
+          return false;
+        }
+        takeRoom(open, begin);
+        open.left = Math.max(open.left, begin + shown);
+        return true;
+      });
+      if (shown > LEAST_LABEL) {
+        labels.push({ index: index, left: begin, right: begin + shown, at: begin, room: 0 });
       }
     }
     flush();
+    labels.forEach(function (open) { label(open, y, row.height); });
     pen.globalAlpha = 1;
+  }
+  /* A label stands in the widest part of its span that no later span of the row covers. */
+  function takeRoom(open, until) {
+    if (until - open.left > open.room) {
+      open.at = open.left;
+      open.room = until - open.left;
+    }
   }
   function hatch(left, y, wide, tall) {
     pen.save();
@@ -381,11 +423,14 @@
   function shortName(index) {
     return view.labels[name[index]];
   }
-  function label(index, left, y, wide, tall) {
-    var text = shortName(index);
-    var letters = Math.floor((wide - 8) / LETTER);
-    pen.fillStyle = colorOf(index) === "wait" ? colors.ink : colors.card;
-    pen.fillText(text.length <= letters ? text : text.slice(0, Math.max(1, letters - 1)) + "…", left + 4, y + tall / 2 + 0.5);
+  function label(open, y, tall) {
+    takeRoom(open, open.right);
+    if (open.room <= LEAST_LABEL) {
+      return;
+    }
+    pen.globalAlpha = matches && !matches[name[open.index]] ? 0.18 : 1;
+    pen.fillStyle = colorOf(open.index) === "wait" ? colors.ink : colors.card;
+    pen.fillText(cut(shortName(open.index), Math.floor((open.room - 8) / LETTER)), open.at + 4, y + tall / 2 + 0.5);
   }
   function drawSelection(top) {
     if (selected < 0 || rowOf[selected] < 0) {
@@ -394,38 +439,46 @@
     var row = rows[rowOf[selected]];
     var left = Math.max(gutter, x(start[selected]));
     var wide = Math.max(3, Math.min(width, x(end[selected])) - left);
-    drawLaunch(top);
+    arrowsOf(selected).forEach(function (arrow) { drawArrow(arrow, top); });
     if (left <= width && x(end[selected]) >= gutter) {
       pen.strokeStyle = colors.ink;
       pen.lineWidth = 2;
       pen.strokeRect(left - 1, row.y - top - 1, wide + 1, row.height + 2);
     }
   }
-  function drawLaunch(top) {
-    var launch = launchOf(selected);
-    if (!launch || launch.row < 0) {
-      return;
-    }
-    var row = rows[launch.row], here = rows[rowOf[selected]];
-    var x1 = x(launch.time), y1 = row.y - top + row.height / 2;
-    var x2 = x(start[selected]), y2 = here.y - top + here.height / 2;
+  /* From the call to the work on a stream: of the chosen work, or of all that the chosen span launched. */
+  function arrowsOf(index) {
+    var work = isStream(index) ? [index] : launchedBy(index).slice(0, MOST_ARROWS);
+    return work.map(function (to) {
+      var launch = launchOf(to);
+      return launch && launch.row >= 0 && rowOf[to] >= 0 ? { time: launch.time, row: rows[launch.row], to: to } : null;
+    }).filter(Boolean);
+  }
+  function drawArrow(arrow, top) {
+    var here = rows[rowOf[arrow.to]];
+    var x1 = x(arrow.time), y1 = arrow.row.y - top + arrow.row.height / 2;
+    var x2 = x(start[arrow.to]), y2 = here.y - top + here.height / 2;
     pen.save();
     pen.beginPath();
-    pen.rect(gutter, AXIS, width, height);
+    pen.rect(gutter, axis, width, height);
     pen.clip();
-    pen.strokeStyle = colors.ink;
+    pen.strokeStyle = pen.fillStyle = colors.ink;
     pen.lineWidth = 1.5;
     pen.beginPath();
     pen.moveTo(x1, y1);
     pen.bezierCurveTo((x1 + x2) / 2, y1, (x1 + x2) / 2, y2, x2, y2);
     pen.stroke();
-    pen.fillStyle = colors.ink;
     pen.fillRect(x1 - 2.5, y1 - 2.5, 5, 5);
+    pen.beginPath(); /* the head */
+    pen.moveTo(x2 + 1, y2);
+    pen.lineTo(x2 - 6, y2 - 4);
+    pen.lineTo(x2 - 6, y2 + 4);
+    pen.fill();
     pen.restore();
   }
   function drawLaneNames(top) {
     if (gutter) {
-      pen.clearRect(0, AXIS, gutter - 6, height);
+      pen.clearRect(0, axis, gutter - 6, height);
     }
     lanes.forEach(function (lane) {
       if (lane.top < 0) {
@@ -434,42 +487,97 @@
       pen.fillStyle = colors.ink;
       pen.font = "600 12px system-ui, sans-serif";
       var y = lane.top - top + (gutter ? TALL / 2 : HEADER / 2);
-      var text = cut(lane.name, gutter ? 22 : 28);
+      var text = fitted(lane.name, gutter ? gutter - 14 : width / 2);
       pen.fillText(text, 4, y);
       var wide = pen.measureText(text).width;
       pen.font = "11px system-ui, sans-serif";
       pen.fillStyle = colors.mute;
       if (gutter) {
-        pen.fillText(cut(lane.kind === "activity" ? "activities" : lane.detail, 24), 4, y + 14);
+        pen.fillText(fitted(lane.kind === "activity" ? "activities" : lane.detail, gutter - 14), 4, y + 14);
       } else {
         pen.fillText(lane.kind === "activity" ? "activities" : cut(lane.detail, 20), wide + 12, y);
       }
     });
   }
   function cut(text, letters) {
-    return text.length <= letters ? text : text.slice(0, letters - 1) + "…";
+    return text.length <= letters ? text : text.slice(0, Math.max(1, letters - 1)) + "…";
   }
-  /* Round times since the start of the chosen step. */
+  /* The beginning of a text that fits into a width. */
+  function fitted(text, room) {
+    var letters = Math.min(text.length, 60);
+    while (letters > 1 && pen.measureText(cut(text, letters)).width > room) {
+      letters--;
+    }
+    return cut(text, letters);
+  }
+  /* Round times since the start of the chosen step; above them the part of all spans that is shown, below them the steps. */
   function drawAxis() {
     var zero = view.steps[chosenStep].start;
     var rough = (to - from) / Math.max(3, (width - gutter) / 110);
     var unit = Math.pow(10, Math.floor(Math.log10(rough)));
     var gap = [1, 2, 5, 10].map(function (factor) { return factor * unit; }).find(function (one) { return one >= rough; });
     var decimals = Math.max(0, -Math.floor(Math.log10(gap) + 1e-9));
-    pen.clearRect(0, 0, width, AXIS);
+    pen.clearRect(0, 0, width, axis);
     pen.font = "11px system-ui, sans-serif";
-    pen.textAlign = "center";
-    for (var tick = Math.ceil((from - zero) / gap); zero + tick * gap <= to; tick++) {
+    for (var tick = Math.ceil((from - zero) / gap - 1e-9); zero + tick * gap <= to; tick++) {
       var at = x(zero + tick * gap);
-      pen.fillStyle = colors.grid;
-      pen.fillRect(at, AXIS - 5, 1, 5);
+      pen.fillStyle = colors.line2;
+      pen.fillRect(at, TICKS - 5, 1, 5);
       pen.fillStyle = colors.mute;
-      var text = (tick * gap).toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals }) + " ms";
-      if (at > gutter + text.length * 3 && at < width - text.length * 3) {
-        pen.fillText(text, at, 9);
+      var text = (tick ? tick * gap : 0).toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals }) + " ms";
+      var wide = pen.measureText(text).width;
+      if (at + wide / 2 < width) {
+        pen.fillText(text, Math.max(gutter, at - wide / 2), 13);
       }
     }
-    pen.textAlign = "left";
+    var whole = (width - gutter) / (most - least);
+    pen.fillStyle = colors.grid;
+    pen.fillRect(gutter, 0, width - gutter, 4);
+    pen.fillStyle = colors.link;
+    pen.fillRect(gutter + (from - least) * whole, 0, Math.max(3, (to - from) * whole), 4);
+    if (axis > TICKS) {
+      view.steps.forEach(drawStepName);
+    }
+    drawRangeTime();
+  }
+  function drawStepName(step, number) {
+    var left = Math.max(gutter, x(step.start));
+    var wide = Math.min(width, x(step.end)) - left - 1;
+    if (wide > 0) {
+      pen.fillStyle = number === chosenStep ? colors.mute : colors.grid;
+      pen.fillRect(left, TICKS + 1, wide, STEP_NAMES - 4);
+      if (wide > LEAST_LABEL) {
+        pen.fillStyle = number === chosenStep ? colors.card : colors.ink;
+        pen.fillText(fitted(step.name, wide - 8), left + 4, TICKS + STEP_NAMES / 2 - 0.5);
+      }
+    }
+  }
+  function drawRange() {
+    if (range) {
+      var left = Math.max(gutter, x(range.from)), right = Math.min(width, x(range.to));
+      if (right > left) {
+        pen.fillStyle = colors.link;
+        pen.globalAlpha = 0.13;
+        pen.fillRect(left, axis, right - left, height);
+        pen.globalAlpha = 1;
+        pen.fillRect(left, axis, 1, height);
+        pen.fillRect(right - 1, axis, 1, height);
+      }
+    }
+  }
+  function drawRangeTime() {
+    var left = range && Math.max(gutter, x(range.from)), right = range && Math.min(width, x(range.to));
+    if (range && right > left) {
+      pen.font = "600 11px system-ui, sans-serif";
+      var text = time(range.to - range.from);
+      var wide = pen.measureText(text).width + 10;
+      var at = Math.max(gutter, Math.min(width - wide, (left + right - wide) / 2));
+      pen.fillStyle = colors.link;
+      pen.fillRect(left, TICKS - 3, right - left, 3);
+      pen.fillRect(at, 4, wide, TICKS - 7);
+      pen.fillStyle = colors.card;
+      pen.fillText(text, at + 5, 14);
+    }
   }
 
   /* Moving */
@@ -505,7 +613,7 @@
       zoom(Math.max((duration[selected] * 400) / (to - from), SMALLEST_VIEW / (to - from)), start[selected]);
     }
     var row = rows[rowOf[selected]];
-    if (row.y - AXIS < scroller.scrollTop || row.y + row.height > scroller.scrollTop + height) {
+    if (row.y - axis < scroller.scrollTop || row.y + row.height > scroller.scrollTop + height) {
       scroller.scrollTop = row.y - height / 2;
     }
     ask();
@@ -570,6 +678,9 @@
   }
   function select(index) {
     selected = index;
+    range = null;
+    atEdge = 0;
+    note.textContent = "";
     if (index >= 0) {
       if (rowOf[index] < 0) {
         pythonBox.checked = true;
@@ -617,21 +728,67 @@
       return link;
     });
   }
+  /* The work of streams that was launched while a span of a thread was open, in order of the table. */
   function launchedBy(index) {
     var work = [];
-    for (var other = streamFirst; other < firstStall && work.length < 6; other++) {
-      var delay = launchDelay[other - streamFirst];
-      if (delay && launchLane[other - streamFirst] - 1 === laneOf[index]) {
-        var at = start[other] - (delay - 1) / 1e6;
-        if (Math.abs(at - start[index]) < 5e-7) {
-          work.push(button(shortName(other), other));
+    if (index >= 0 && lanes[laneOf[index]].kind === "thread") {
+      for (var other = streamFirst; other < firstStall; other++) {
+        var delay = launchDelay[other - streamFirst];
+        if (delay && launchLane[other - streamFirst] - 1 === laneOf[index]) {
+          var at = start[other] - (delay - 1) / 1e6;
+          if (at > start[index] - 5e-7 && at < Math.max(end[index], start[index] + 1e-6)) {
+            work.push(other);
+          }
         }
       }
     }
     return work;
   }
+  function launchesOf(index) {
+    var work = launchedBy(index);
+    if (!work.length) {
+      return "";
+    }
+    var total = work.reduce(function (sum, other) { return sum + duration[other]; }, 0);
+    var text = document.createElement("span");
+    text.textContent = counted(work.length, "kernel or copy", "kernels and copies") + ", " + time(total) + (work.length > MOST_LINKS ? "; the longest:" : ":");
+    work.sort(function (a, b) { return duration[b] - duration[a]; });
+    return [text].concat(work.slice(0, MOST_LINKS).map(function (other) { return button(shortName(other), other); }));
+  }
+  function counted(count, single, several) {
+    return count.toLocaleString("en-US") + " " + (count === 1 ? single : several || single + "s");
+  }
+  /* How often the name occurs in the chosen step, and how long all of them take. */
+  function sameName(index) {
+    var step = view.steps[chosenStep];
+    var count = 0, total = 0;
+    for (var other = 0; other < firstStall; other++) {
+      if (name[other] === name[index] && laneOf[other] === laneOf[index] && start[other] >= step.start && start[other] < step.end) {
+        count++;
+        total += duration[other];
+      }
+    }
+    return count < 2 ? "" : counted(count, "span") + " in the " + noun + ", " + time(total) + " in total, " + time(total / count) + " on average";
+  }
+  /* The duration of a span of a thread less that of the spans directly below it. */
+  function selfTime(index) {
+    var lane = lanes[laneOf[index]];
+    var inside = 0, until = start[index];
+    for (var other = index + 1; other < lane.first + lane.count && start[other] < end[index]; other++) {
+      if (start[other] >= until - 1e-9) {
+        until = Math.min(end[other], end[index]);
+        inside += until - start[other];
+      }
+    }
+    return inside ? time(Math.max(0, duration[index] - inside)) + " outside the spans below it" : "";
+  }
   function describe() {
     details.textContent = "";
+    if (range) {
+      details.hidden = false;
+      describeRange();
+      return;
+    }
     if (selected < 0) {
       details.hidden = true;
       return;
@@ -642,7 +799,7 @@
     var list = document.createElement("dl");
     var lane = lanes[laneOf[selected]];
     var since = start[selected] - view.steps[chosenStep].start;
-    var when = since < 0 ? ", starts " + time(-since) + " before the step" : ", starts at " + time(since) + " of the step";
+    var when = since < 0 ? ", starts " + time(-since) + " before the " + noun : ", starts at " + time(since) + " of the " + noun;
     add(list, "Time", time(duration[selected]) + when);
     if (selected >= firstStall) {
       var stall = view.stalls[selected - firstStall];
@@ -655,6 +812,122 @@
     details.appendChild(title);
     details.appendChild(list);
   }
+  /* The sums of a range */
+
+  function clipped(index) {
+    return Math.max(0, Math.min(end[index], range.to) - Math.max(start[index], range.from));
+  }
+  /* Adds the part of each shown span that lies in the range, on threads less that of the spans below it. */
+  function sumsOf(kind) {
+    var sums = {};
+    lanes.forEach(function (lane) {
+      var open = [];
+      for (var index = lane.first; lane.kind === kind && index < lane.first + lane.count && start[index] < range.to; index++) {
+        var part = clipped(index);
+        if (!part || rowOf[index] < 0) {
+          continue;
+        }
+        var sum = sums[name[index]] || (sums[name[index]] = { name: name[index], count: 0, total: 0 });
+        sum.count++;
+        sum.total += part;
+        if (kind === "thread") {
+          while (open.length && end[open[open.length - 1]] <= start[index] + 1e-9) {
+            open.pop();
+          }
+          if (open.length) {
+            sums[name[open[open.length - 1]]].total -= part;
+          }
+          open.push(index);
+        }
+      }
+    });
+    return Object.keys(sums).map(function (key) { return sums[key]; }).sort(function (a, b) { return b.total - a.total; });
+  }
+  /* The time in the range in which any stream works. */
+  function busyTime() {
+    var inside = [];
+    for (var index = streamFirst; index < firstStall; index++) {
+      if (clipped(index)) {
+        inside.push(index);
+      }
+    }
+    inside.sort(function (a, b) { return start[a] - start[b]; });
+    var busy = 0, until = range.from;
+    inside.forEach(function (index) {
+      var last = Math.min(end[index], range.to);
+      busy += Math.max(0, last - Math.max(start[index], until));
+      until = Math.max(until, last);
+    });
+    return busy;
+  }
+  function percent(share) {
+    return share < 0.001 ? "<0.1%" : (share * 100).toLocaleString("en-US", { maximumFractionDigits: share < 0.1 ? 1 : 0 }) + "%";
+  }
+  function describeRange() {
+    var whole = range.to - range.from;
+    var zero = view.steps[chosenStep].start;
+    var title = document.createElement("h3");
+    title.textContent = "Range of " + time(whole);
+    var list = document.createElement("dl");
+    add(list, "From, to", signed(range.from - zero) + " to " + signed(range.to - zero) + " of the " + noun);
+    if (firstStall > streamFirst) {
+      var busy = busyTime();
+      add(list, "GPU busy", time(busy) + " (" + percent(busy / whole) + " of the range)");
+    }
+    details.appendChild(title);
+    details.appendChild(list);
+    var tables = document.createElement("div");
+    tables.className = "sums";
+    [["stream", "GPU work"], ["thread", "Threads, self time"]].forEach(function (kind) {
+      var sums = sumsOf(kind[0]);
+      if (sums.length) {
+        tables.appendChild(sumTable(kind[1], sums, whole));
+      }
+    });
+    details.appendChild(tables);
+  }
+  function signed(value) {
+    return (value < 0 ? "−" : "") + time(Math.abs(value));
+  }
+  function sumTable(caption, sums, whole) {
+    var table = document.createElement("table");
+    table.createCaption().textContent = caption + (sums.length > MOST_SUMS ? ": " + MOST_SUMS + " of " + counted(sums.length, "name") : "");
+    var head = table.createTHead().insertRow();
+    ["Name", "Spans", "Time", "Of the range"].forEach(function (text) {
+      var cell = document.createElement("th");
+      cell.scope = "col";
+      cell.textContent = text;
+      head.appendChild(cell);
+    });
+    var body = table.createTBody();
+    sums.slice(0, MOST_SUMS).forEach(function (sum) {
+      var row = body.insertRow();
+      var link = document.createElement("button");
+      link.type = "button";
+      link.className = "linklike";
+      link.textContent = view.labels[sum.name];
+      link.title = view.names[sum.name];
+      link.onclick = function () {
+        search.value = view.names[sum.name];
+        search.oninput();
+        find(1);
+      };
+      row.insertCell().appendChild(link);
+      [sum.count.toLocaleString("en-US"), time(sum.total), percent(sum.total / whole)].forEach(function (text) {
+        row.insertCell().textContent = text;
+      });
+    });
+    return table;
+  }
+  function chooseRange(first, last) {
+    range = first === last ? null : { from: Math.max(least, Math.min(first, last)), to: Math.min(most, Math.max(first, last)) };
+    if (range) {
+      selected = -1;
+    }
+    describe();
+    ask();
+  }
+
   /* What opens the step of a stall in Perfetto. */
   function commandOf(stall) {
     var step = view.steps.filter(function (window) {
@@ -671,6 +944,10 @@
     var stack = stackOf(selected);
     var launch = launchOf(selected);
     var kind = view.categories[category[selected]][1];
+    if (lane.kind === "thread") {
+      add(list, "Self time", selfTime(selected));
+    }
+    add(list, "Same name", sameName(selected));
     add(list, "What", [kind, lane.name === kind ? "" : lane.name, lane.detail].filter(Boolean).join(", "));
     if (isStream(selected)) {
       var op = operator[selected - streamFirst];
@@ -690,7 +967,7 @@
       var around = nearestOperator(stack);
       add(list, "Shapes", detail[selected] < 0 ? "" : view.details[detail[selected]]);
       add(list, "Operator", around === undefined ? "" : [button(view.names[name[around]], around)]);
-      add(list, "Launches", launchedBy(selected).length ? launchedBy(selected) : "");
+      add(list, "Launches", launchesOf(selected));
     }
     add(list, "Line", place[selected] < 0 ? "" : view.places[place[selected]]);
     var fixes = (place[selected] < 0 ? [] : view.placeFixes[place[selected]]).concat(view.nameFixes[name[selected]]);
@@ -710,7 +987,7 @@
   /* The span under the pointer; among narrow ones the closest within three pixels. */
   function hit(event) {
     var area = canvas.getBoundingClientRect();
-    var row = event.clientY - area.top < AXIS ? null : rowAt(event.clientY - area.top + scroller.scrollTop);
+    var row = event.clientY - area.top < axis ? null : rowAt(event.clientY - area.top + scroller.scrollTop);
     if (!row || event.clientX - area.left < gutter) {
       return -1;
     }
@@ -730,25 +1007,53 @@
     }
     return best;
   }
+  /* A drag with Shift, or along the axis, chooses a range; a click on the name of a step chooses it. */
+  var anchor = null; /* ms, where the range begins */
+  function stepUnder(event) {
+    var area = canvas.getBoundingClientRect();
+    var y = event.clientY - area.top, at = ms(event.clientX - area.left);
+    return axis > TICKS && y >= TICKS && y < axis ? view.steps.findIndex(function (step) { return at >= step.start && at < step.end; }) : -1;
+  }
+  function showTip(event, under) {
+    tip.hidden = under < 0;
+    if (under >= 0) {
+      var area = box.getBoundingClientRect();
+      tip.textContent = cut(view.names[name[under]], 200) + "\n" + time(duration[under]);
+      tip.style.top = event.clientY - area.top + 18 + "px";
+      tip.style.left = Math.max(0, Math.min(event.clientX - area.left + 12, area.width - tip.offsetWidth)) + "px";
+    }
+  }
+  canvas.onpointerleave = function () {
+    tip.hidden = true;
+  };
   var pointers = {};
   var moved = 0;
   canvas.onpointerdown = function (event) {
     pointers[event.pointerId] = { x: event.clientX, y: event.clientY };
     moved = 0;
+    tip.hidden = true;
+    var area = canvas.getBoundingClientRect();
+    var across = event.clientX - area.left;
+    anchor = across >= gutter && (event.shiftKey || event.clientY - area.top < axis) ? ms(across) : null;
     canvas.setPointerCapture(event.pointerId);
   };
   canvas.onpointermove = function (event) {
     var before = pointers[event.pointerId];
     if (!before) {
       var under = hit(event);
-      canvas.title = under < 0 ? "" : view.names[name[under]] + "\n" + time(duration[under]);
-      canvas.style.cursor = under < 0 ? "grab" : "pointer";
+      var onAxis = event.clientY - canvas.getBoundingClientRect().top < axis;
+      showTip(event, event.pointerType === "mouse" ? under : -1);
+      canvas.style.cursor = stepUnder(event) >= 0 ? "pointer" : onAxis || event.shiftKey ? "col-resize" : under < 0 ? "grab" : "pointer";
       return;
     }
     var ids = Object.keys(pointers);
     var change = event.clientX - before.x;
     moved += Math.abs(change) + Math.abs(event.clientY - before.y);
-    if (ids.length === 2) {
+    if (anchor !== null && ids.length === 1) {
+      if (moved > 3) {
+        chooseRange(anchor, Math.max(from, Math.min(to, ms(event.clientX - canvas.getBoundingClientRect().left))));
+      }
+    } else if (ids.length === 2) {
       var other = pointers[ids[0] === String(event.pointerId) ? ids[1] : ids[0]];
       var area = canvas.getBoundingClientRect();
       var apart = Math.max(20, Math.abs(event.clientX - other.x));
@@ -761,8 +1066,14 @@
   canvas.onpointerup = function (event) {
     delete pointers[event.pointerId];
     if (moved <= 3) {
-      select(hit(event));
+      var step = stepUnder(event);
+      if (step >= 0) {
+        tellStep(step);
+      } else {
+        select(hit(event));
+      }
     }
+    anchor = null;
   };
   canvas.onpointercancel = function (event) {
     delete pointers[event.pointerId];
@@ -799,7 +1110,24 @@
     while (spans[at] !== selected) {
       at++;
     }
-    return spans[Math.max(0, Math.min(spans.length - 1, at + direction))];
+    return spans[at + direction] === undefined ? -1 : spans[at + direction];
+  }
+  function stepAt(time) {
+    return view.steps.findIndex(function (step) { return time >= step.start && time < step.end; });
+  }
+  /* The first key at the edge of a step stays and says so, the second one goes on to the other step. */
+  function goAlong(direction) {
+    var next = neighbor(direction);
+    var step = next < 0 ? -1 : stepAt(start[next]);
+    var side = direction < 0 ? "first" : "last";
+    if (next < 0) {
+      note.textContent = "This is the " + side + " span of the row.";
+    } else if (selected >= 0 && step >= 0 && step !== chosenStep && atEdge !== direction) {
+      atEdge = direction;
+      note.textContent = "This is the " + side + " span of the row in " + view.steps[chosenStep].name + ". Press the arrow key again to go on to " + view.steps[step].name + ".";
+    } else {
+      select(next);
+    }
   }
   function inOtherRow(direction) {
     if (selected < 0 || rowOf[selected] < 0) {
@@ -839,19 +1167,21 @@
       d: function () { pan(0.2); },
       "+": function () { zoom(0.7, center); },
       "-": function () { zoom(1 / 0.7, center); },
-      ArrowLeft: function () { select(neighbor(-1)); },
-      ArrowRight: function () { select(neighbor(1)); },
+      ArrowLeft: function () { goAlong(-1); },
+      ArrowRight: function () { goAlong(1); },
       ArrowUp: function () { select(inOtherRow(-1)); },
       ArrowDown: function () { select(inOtherRow(1)); },
       Home: function () { chooseStep(chosenStep); },
       PageUp: function () { tellStep(chosenStep - 1); },
       PageDown: function () { tellStep(chosenStep + 1); },
+      m: function () { sumUp(); },
+      "?": function () { keyHelp.showModal(); },
       f: function () { if (selected >= 0) { showSelected(true); } },
       n: function () { find(1); },
       N: function () { find(-1); },
       "/": function () { search.focus(); },
       Enter: function () { if (selected < 0) { select(firstVisible()); } else { details.focus(); } },
-      Escape: function () { select(-1); },
+      Escape: function () { search.value = ""; search.oninput(); select(-1); },
     };
     var action = actions[event.key.length === 1 && event.key !== "N" ? event.key.toLowerCase() : event.key];
     if (action) {
@@ -859,11 +1189,19 @@
       action();
     }
   };
+  /* The sums of the chosen span, or of everything that is shown. */
+  function sumUp() {
+    if (selected >= 0) {
+      chooseRange(start[selected], end[selected]);
+    } else {
+      chooseRange(from, to);
+    }
+  }
   details.onkeydown = function (event) {
     if (event.key === "Escape") {
       canvas.focus({ preventScroll: true });
       canvas.scrollIntoView({ block: "nearest" });
-    } else if (event.target === details && /^([wasdfn+/-]|Home|ArrowLeft|ArrowRight)$/i.test(event.key)) {
+    } else if (event.target === details && /^([wasdfmn?+/-]|Home|ArrowLeft|ArrowRight)$/i.test(event.key)) {
       canvas.onkeydown(event); /* up and down scroll the details */
     }
   };
@@ -877,13 +1215,16 @@
   }
   function tellStep(index) {
     if (index >= 0 && index < view.steps.length) {
+      note.textContent = "";
       chooseStep(index);
       tellStrip();
+    } else {
+      note.textContent = "The report holds the spans of no step " + (index < 0 ? "before " : "after ") + view.steps[chosenStep].name + ".";
     }
   }
   /* A span of another step makes that the chosen one. */
   function followSpan(at) {
-    var index = view.steps.findIndex(function (step) { return at >= step.start && at < step.end; });
+    var index = stepAt(at);
     if (index >= 0 && index !== chosenStep) {
       nameStep(index);
       tellStrip();
@@ -939,7 +1280,7 @@
     if (wanted && !hits.length) {
       select(-1);
     }
-    found.textContent = wanted ? hits.length.toLocaleString("en-US") + (hits.length === 1 ? " span" : " spans") : "";
+    found.textContent = wanted ? counted(hits.length, "span") : "";
     ask();
   };
   search.onkeydown = function (event) {
@@ -956,6 +1297,7 @@
   };
   [["span-next", function () { find(1); }], ["span-previous", function () { find(-1); }],
    ["span-in", function () { zoom(0.5); }], ["span-out", function () { zoom(2); }],
+   ["span-sum", sumUp], ["span-help-open", function () { keyHelp.showModal(); }],
    ["span-home", function () { chooseStep(chosenStep); }]].forEach(function (pair) {
     document.getElementById(pair[0]).onclick = pair[1];
   });

@@ -15,6 +15,8 @@ from traceopt.result.finding import Location
 from traceopt.result.rows import Stall
 
 CANVAS = "#span-canvas"
+GUTTER = 158  # px: the names of the lanes
+KERNEL_MS = "100.0"
 
 
 @pytest.fixture
@@ -122,6 +124,85 @@ def test_keys_zoom_and_move(timeline) -> None:
     assert not timeline.is_visible("#span-details")
 
 
+def test_an_arrow_key_stops_at_the_edge_of_the_step(timeline) -> None:
+    timeline.fill("#span-search", "kernel2")
+    timeline.keyboard.press("Enter")
+    timeline.keyboard.press("Enter")
+    timeline.focus(CANVAS)
+    press(timeline, *["ArrowLeft"] * 5)
+    assert timeline.inner_text("#span-note") == "This is the first span of the row."
+    for _ in range(5):
+        if not timeline.inner_text("#span-note").startswith("This is the last"):
+            press(timeline, "ArrowRight")
+    assert timeline.inner_text("#span-step").startswith("ProfilerStep#8")
+    assert timeline.inner_text("#span-note") == (
+        "This is the last span of the row in ProfilerStep#8. Press the arrow key again to go on to ProfilerStep#9."
+    )
+    press(timeline, "ArrowRight")
+    assert timeline.inner_text("#span-step").startswith("ProfilerStep#9")
+    assert timeline.inner_text("#span-note") == ""
+    press(timeline, *["ArrowRight"] * 9)
+    assert timeline.inner_text("#span-note") == "This is the last span of the row."
+    press(timeline, "PageDown")
+    assert timeline.inner_text("#span-note") == "The report holds the spans of no step after ProfilerStep#9."
+
+
+def test_a_range_is_summed_up(timeline) -> None:
+    timeline.fill("#span-search", "kernel2")
+    timeline.keyboard.press("Enter")
+    timeline.focus(CANVAS)
+    press(timeline, "m")
+    assert title(timeline) == f"Range of {KERNEL_MS} ms"
+    text = told(timeline)
+    assert f"{KERNEL_MS} ms (100% of the range)" in text
+    assert "Kernel2<cutlass_80_simt_sgemm_128x256>" in text
+    low, high = seen(timeline)
+    box = timeline.locator(CANVAS).bounding_box()
+    scale = (box["width"] - GUTTER) / (high - low)
+    timeline.mouse.move(box["x"] + GUTTER + 20 * scale, box["y"] + 12)
+    timeline.mouse.down()
+    timeline.mouse.move(box["x"] + GUTTER + 60 * scale, box["y"] + 12, steps=3)
+    timeline.mouse.up()
+    assert float(title(timeline).split()[2]) == pytest.approx(40, abs=1.5)
+    assert seen(timeline) == [low, high]  # a drag on the axis does not move the view
+    press(timeline, "Escape")
+    assert timeline.is_hidden("#span-details")
+    timeline.click("#span-sum")
+    assert float(title(timeline).split()[2]) == pytest.approx(high - low, abs=0.1)
+
+
+def test_the_sums_of_threads_count_no_time_twice(timeline) -> None:
+    timeline.click("#span-home")
+    timeline.click("#span-sum")
+    whole = seen(timeline)[1] - seen(timeline)[0]
+    shares = timeline.locator("#span-details .sums table").last.locator("tbody tr td:nth-child(3)").all_inner_texts()
+    assert shares
+    assert sum(float(share.split()[0].replace(",", "")) for share in shares) <= whole
+
+
+def test_a_click_on_the_name_of_a_step_chooses_it(timeline) -> None:
+    timeline.click("#span-out")  # two steps in view
+    box = timeline.locator(CANVAS).bounding_box()
+    timeline.mouse.click(box["x"] + GUTTER + 3, box["y"] + 35)
+    assert timeline.inner_text("#span-step").startswith("ProfilerStep#8")
+
+
+def test_the_keys_are_listed(timeline) -> None:
+    press(timeline, "?")
+    assert timeline.is_visible("#span-keys")
+    assert "Previous and next span of the row" in timeline.inner_text("#span-keys")
+    press(timeline, "Escape")
+    assert timeline.is_hidden("#span-keys")
+
+
+def test_an_operator_says_what_it_launched(timeline) -> None:
+    timeline.fill("#span-search", "aten::addmm")
+    timeline.keyboard.press("Enter")
+    text = told(timeline)
+    assert "1 kernel or copy, 30.0 ms:" in text
+    assert "outside the spans below it" in text
+
+
 def test_the_keys_work_from_the_details_as_well(timeline) -> None:
     press(timeline, "Enter", "Enter")  # chooses a span, then goes to its details
     assert timeline.evaluate("document.activeElement.id") == "span-details"
@@ -159,8 +240,7 @@ def test_a_click_chooses_the_span_under_it(timeline) -> None:
     press(timeline, "PageUp")
     low, high = seen(timeline)
     box = timeline.locator(CANVAS).bounding_box()
-    gutter = 158
-    across = box["x"] + gutter + (288 - low) / (high - low) * (box["width"] - gutter)
+    across = box["x"] + GUTTER + (288 - low) / (high - low) * (box["width"] - GUTTER)
     titles = set()
     for down in range(int(box["height"]) // 8):
         timeline.mouse.click(across, box["y"] + 8 * down)
