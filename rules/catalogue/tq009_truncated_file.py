@@ -56,4 +56,5 @@ class TruncatedFile(Rule):
 
 def _counts(meta: TraceMeta) -> str:
     repaired = f" ({meta.repaired_events:,} of them repaired)" if meta.repaired_events else ""
-    return f"{meta.event_count:,} events were read{repaired}, {meta.lost_events:,} were lost"
+    verb = "was" if meta.lost_events == 1 else "were"
+    return f"{meta.event_count:,} events were read{repaired}, {meta.lost_events:,} {verb} lost"

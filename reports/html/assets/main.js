@@ -31,6 +31,21 @@
     labelTheme();
   };
 
+  /* A narrow screen shows the links that fit into one line, and the others on request. */
+  var links = one("#links"), moreLinks = one("#more-links");
+  function openLinks(open) {
+    links.classList.toggle("one-line", !open);
+    moreLinks.setAttribute("aria-expanded", open);
+    moreLinks.textContent = open ? "Less" : "More";
+  }
+  openLinks(false);
+  moreLinks.onclick = function () {
+    openLinks(links.classList.contains("one-line"));
+  };
+  links.onclick = function () {
+    openLinks(false);
+  };
+
   /* Copy buttons: data-copy names the <pre> whose lines are copied. */
   function say(button, message) {
     var before = button.textContent;

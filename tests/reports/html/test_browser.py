@@ -29,6 +29,23 @@ def test_nothing_is_wider_than_the_screen(open_report, build, width: int) -> Non
     assert page.evaluate(OVERFLOW_PX) <= 0
 
 
+def test_a_phone_shows_whole_links_and_the_others_on_request(open_report) -> None:
+    page = open_report(sample.rich(), width=390, static=True)
+    nav = page.locator("nav.top").bounding_box()
+    boxes = [link.bounding_box() for link in page.locator("#links a").all()]
+    shown = [box for box in boxes if box["y"] + box["height"] <= nav["y"] + nav["height"]]
+    assert 0 < len(shown) < len(boxes)
+    button = page.locator("#more-links").bounding_box()
+    assert all(box["x"] + box["width"] <= button["x"] for box in shown)
+    page.click("#more-links")
+    assert page.get_attribute("#more-links", "aria-expanded") == "true"
+    nav = page.locator("nav.top").bounding_box()
+    last = page.locator("#links a").last.bounding_box()
+    assert last["y"] + last["height"] <= nav["y"] + nav["height"]
+    page.locator("#links a").first.click()
+    assert page.get_attribute("#more-links", "aria-expanded") == "false"
+
+
 def test_hostile_strings_stay_text(open_report) -> None:
     page = open_report(sample.hostile())
     page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")

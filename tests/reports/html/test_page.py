@@ -73,7 +73,7 @@ def test_packing_is_reversible(data: bytes) -> None:
 def test_sizes_stay_within_the_budget() -> None:
     assert len(render_html(sample.stress()).encode()) <= 2_200_000
     assert len(render_html(sample.stress(), static=True).encode()) <= 450_000
-    assert len(render_html(sample.rich(), static=True).encode()) <= 118_000
+    assert len(render_html(sample.rich(), static=True).encode()) <= 122_000
 
 
 @pytest.mark.parametrize(
@@ -292,6 +292,7 @@ def test_unusable_trace_has_no_estimates() -> None:
     assert "412 launches have no kernel" in text
     assert "Savings are not estimated" in text
     assert "3 findings, savings not estimated" in text
+    assert "this trace is not reliable enough for estimates" in text
     assert "≈" not in text
     assert "High impact" not in text
     assert "<h1><span>This trace cannot be judged.</span></h1>" in page_of(sample.unusable())
@@ -304,6 +305,22 @@ def test_savings_of_an_unusable_trace_are_hidden() -> None:
     assert "6 findings, savings not estimated" in text
     assert "≈" not in text
     assert "High impact" not in text
+
+
+def test_savings_that_are_not_estimated_are_said_once() -> None:
+    """The heading says so, and nothing below it."""
+    rich = sample.rich()
+    noted = [replace(finding, saving=None) for finding in rich.findings]
+    text = visible(page_of(replace(rich, findings=noted, plan=[], combined=None)))
+    assert "6 findings, savings not estimated" in text
+    assert "savings are not estimated" not in text.lower().split("6 findings")[1][:400]
+
+
+def test_the_typical_step_is_named_below_the_strip() -> None:
+    """A label inside the chart would lie on the columns."""
+    section = page_of(sample.rich()).split('id="steps"')[1].split("</section>")[0]
+    assert 'aria-hidden="true"></em>' in section
+    assert "Typical step 412.0 ms" in section
 
 
 def test_unusable_trace_without_findings_is_not_called_healthy() -> None:

@@ -63,6 +63,7 @@ def test_fixes_are_filtered_by_family_effort_and_risk(open_report) -> None:
     assert page.inner_text("#fixes-count") == "1 of 6 shown"
     page.select_option("[data-fix-filter=effort]", "1 line")
     assert page.inner_text("#fixes-count") == "No fix matches all of these."
+    assert page.locator("section[aria-labelledby=fixes] h3:visible").count() == 0
 
 
 def test_a_table_is_copied_as_it_is_shown(open_report) -> None:
