@@ -329,7 +329,7 @@
     var spans = row.spans;
     var scale = (width - gutter) / (to - from);
     var column = -1, filled = 0, widest = 0, pending = "", isMatch = false, color = "";
-    var labels = []; /* of the spans that may still be covered */
+    var labels = [], coverable = []; /* those of spans that the next one may cover */
     function flush() {
       if (column >= 0) {
         pen.globalAlpha = (matches && !isMatch ? 0.18 : 1) * (0.3 + 0.7 * Math.min(1, filled));
@@ -381,21 +381,21 @@
         hatch(begin, y, shown - gap, row.height);
         color = "";
       }
-      labels = labels.filter(function (open) {
-        if (open.right <= begin) {
-          label(open, y, row.height);
-          return false;
+      coverable = coverable.filter(function (open) {
+        if (open.right > begin) {
+          takeRoom(open, begin);
+          open.left = Math.max(open.left, begin + shown);
         }
-        takeRoom(open, begin);
-        open.left = Math.max(open.left, begin + shown);
-        return true;
+        return open.right > begin;
       });
       if (shown > LEAST_LABEL) {
-        labels.push({ index: index, left: begin, right: begin + shown, at: begin, room: 0 });
+        var made = { index: index, left: begin, right: begin + shown, at: begin, room: 0 };
+        labels.push(made);
+        coverable.push(made);
       }
     }
     flush();
-    labels.forEach(function (open) { label(open, y, row.height); });
+    labels.forEach(function (made) { label(made, y, row.height); });
     pen.globalAlpha = 1;
   }
   /* A label stands in the widest part of its span that no later span of the row covers. */
@@ -861,7 +861,7 @@
     return busy;
   }
   function percent(share) {
-    return share < 0.001 ? "<0.1%" : (share * 100).toLocaleString("en-US", { maximumFractionDigits: share < 0.1 ? 1 : 0 }) + "%";
+    return share > 0 && share < 0.001 ? "<0.1%" : (share * 100).toLocaleString("en-US", { maximumFractionDigits: share < 0.1 ? 1 : 0 }) + "%";
   }
   function describeRange() {
     var whole = range.to - range.from;

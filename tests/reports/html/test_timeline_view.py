@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import sample
 from msgspec.structs import replace
@@ -12,7 +13,8 @@ from traceopt.reports.words.concerned import card_of_stall
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.sentences import cards
 from traceopt.result.finding import Location
-from traceopt.result.rows import Stall
+from traceopt.result.packing import pack_columns
+from traceopt.result.rows import COLUMNS, STREAM_COLUMNS, SpanLane, SpanTable, Stall, StepWindow
 
 CANVAS = "#span-canvas"
 GUTTER = 158  # px: the names of the lanes
@@ -178,6 +180,43 @@ def test_the_sums_of_threads_count_no_time_twice(timeline) -> None:
     shares = timeline.locator("#span-details .sums table").last.locator("tbody tr td:nth-child(3)").all_inner_texts()
     assert shares
     assert sum(float(share.split()[0].replace(",", "")) for share in shares) <= whole
+
+
+def test_a_bar_next_to_a_labeled_one_keeps_its_color(open_report) -> None:
+    """Labels have the color of the page: a bar drawn in it would be invisible."""
+    rich = sample.rich()
+    none = np.zeros(3, np.int64)
+    spans = {"start": np.full(3, 100_000_000), "duration": np.full(3, 90_000_000)}
+    table = SpanTable(
+        steps=[StepWindow(0, "ProfilerStep#1", 0.0, 412_000.0)],
+        lanes=[SpanLane("stream", "GPU compute", "stream 7", 3, 0)],
+        names=["kernel"],
+        labels=[""],
+        categories=["compute"],
+        places=[],
+        details=[],
+        stalls=[],
+        columns=pack_columns([*(spans.get(name, none) for name in COLUMNS), *([none] * len(STREAM_COLUMNS))]),
+    )
+    timeline = open_report(replace(rich, timeline=replace(rich.timeline, table=table)))
+    timeline.locator("#timeline-box").scroll_into_view_if_needed()
+    timeline.wait_for_selector(f"{CANVAS}[data-ready]")
+    seen(timeline)
+    longest = timeline.evaluate(
+        """() => {
+            const canvas = document.getElementById("span-canvas");
+            const pixels = new Uint32Array(
+                canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.buffer
+            );
+            let longest = 0, run = 0;
+            for (const pixel of pixels) {
+                run = pixel === 0xffffffff ? run + 1 : 0;  // white and opaque; the page shows through elsewhere
+                longest = Math.max(longest, run);
+            }
+            return longest;
+        }"""
+    )
+    assert longest < 12  # pixels of a letter
 
 
 def test_a_click_on_the_name_of_a_step_chooses_it(timeline) -> None:
