@@ -35,10 +35,10 @@ def lead(result: Result) -> tuple[str, str, str]:
     savings = [finding.saving for finding in result.findings if finding.saving is not None]
     if result.quality.verdict == "unusable" and not savings:
         return "Savings are not estimated: this trace is not reliable enough.", "", ""
-    if not savings and any(finding.impact in ("high", "medium") for finding in result.findings):
-        return "Savings are not estimated.", "", ""
     if result.step.source == "none" and not savings:
         return "", "", ""
+    if not savings and any(finding.impact in ("high", "medium") for finding in result.findings):
+        return "Savings are not estimated.", "", ""
     if not worth_fixing(result):
         observations = len(result.findings) - len(savings)
         found = f" {quantities.counted(observations, 'observation')} without an estimate." if observations else ""
