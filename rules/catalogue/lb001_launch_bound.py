@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 
 from traceopt.analyzer.vocabulary.host_activities import LONG_WORK, UNTRACED_PYTHON
+from traceopt.analyzer.work.tiny_ops import CalledOps
 from traceopt.rules import (
     RECORD_STACKS,
     Evidence,
@@ -15,6 +18,7 @@ from traceopt.rules import (
     Location,
     RemoveHost,
     Rule,
+    SiteCost,
     by_site,
     dispatch_area,
     dispatch_ns,
@@ -46,7 +50,7 @@ class LaunchBound(Rule):
     a gap of a millisecond or longer the host does something else: Python (LB006), operators that compute on the CPU
     (LB007), data loading, syncs, logging, first calls, compilation, or nothing that was recorded. On a CPU-only run:
     operators of a few microseconds that one line calls a hundred times a step or more, forward and backward, with the
-    Python between them.
+    Python between them. Such lines that a loop runs in turn are one finding.
 
     Why it costs: each operator costs the host about ten microseconds. A shorter kernel finishes before the next one
     arrives. The same holds on a CPU: an operator on a few numbers takes longer to call than to compute.
@@ -86,6 +90,7 @@ class LaunchBound(Rule):
     removable_low: float = threshold(0.3, "share of the launch time that the fix removes, low")
     removable: float = threshold(0.7, "share of the launch time that the fix removes, expected")
     min_calls: int = threshold(100, "fewest tiny operators that one line calls per step, on a CPU-only run")
+    min_turns: int = threshold(20, "fewest changes between two lines per step that make them lines of one loop")
 
     def applies(self, facts: Facts) -> str | None:
         return None if facts.has_gpu or facts.call_sites.recorded else RECORD_STACKS
@@ -148,15 +153,17 @@ class LaunchBound(Rule):
     def _on_cpu(self, facts: Facts) -> Findings:
         ops, count = facts.called_ops.only_tiny, facts.steps.count
         loops = self._loops(facts)
-        for site in by_site(facts, ops.rows, ops.end - ops.start):
-            mine = ops.only(site.rows)
+        for lines in self._lines_in_turn(facts, ops):
+            places = [line.location for line in lines if line.location is not None]
+            mine = ops.only(np.concatenate([line.rows for line in lines]))
             area = union(mine.start, mine.end)
             time_ns = facts.steps.mean_ns(area)
-            if site.location is None or site.calls < self.min_calls * count or time_ns < self.min_share * facts.step_ns:
+            if time_ns < self.min_share * facts.step_ns:
                 continue
+            calls = sum(line.calls for line in lines)
             both = ", forward and backward" if facts.trains else ""
             kinds = sorted(facts.slices_by_name(mine.rows, mine.end - mine.start), key=lambda kind: -len(kind.rows))
-            loop = merge(area, loops.get(_function(site.location), area))
+            loop = merge(area, *(loops.get(_function(place), area) for place in places))
             loop_ns = facts.steps.mean_ns(loop)
             own = int(mine.parameters.sum()) / count
             visits, visited = facts.parameter_work, own / max(1.0, facts.parameter_work.count)
@@ -167,7 +174,7 @@ class LaunchBound(Rule):
                 title="Batch many small operations into one",
                 risk=larger_batch_risk(facts),
                 why=(
-                    f"One line calls {site.calls / count:,.0f} operators {per_step(facts)}{both} "
+                    f"{_lines_call(len(lines))} {calls / count:,.0f} operators {per_step(facts)}{both} "
                     f"({named}{' and others' if len(kinds) > 3 else ''}), with a median of "
                     f"{ms(median(mine.end - mine.start))}. They take {ms(time_ns)} of {each_step(facts)}."
                     + (
@@ -183,7 +190,7 @@ class LaunchBound(Rule):
                     [RemoveHost(area, self.removable), *fewer_visits],
                     f"Assumes these operators' time drops by {percent(self.removable_low)}, or by "
                     f"{percent(self.removable)}{', and one parameter is left' if visits_ns else ''}. At most, all "
-                    f"lines of {site.location.function or 'the file'} that call as many operators go away "
+                    f"lines of {places[0].function or 'the file'} that call as many operators go away "
                     f"({ms(loop_ns)}), as when one operator replaces a loop.",
                     low=[RemoveHost(area, self.removable_low)],
                     high=[RemoveHost(loop), *fewer_visits],
@@ -194,11 +201,11 @@ class LaunchBound(Rule):
                         _operator(kind.name),
                         round(kind.total / count / 1e3, 3),
                         round(len(kind.rows) / count, 3),
-                        location=site.location,
+                        location=location_of(facts, int(kind.rows[0])),
                     )
                     for kind in kinds[:5]
                 ],
-                locations=[site.location],
+                locations=places[:3],
                 fix=Fix(
                     "Combine the tensors and run one operator on all of them, let torch.compile fuse the operators, or "
                     "raise the batch size.",
@@ -206,6 +213,25 @@ class LaunchBound(Rule):
                     "vectors = table(values + first_row).flatten(1)      # first_row: where each feature begins",
                 ),
             )
+
+    def _lines_in_turn(self, facts: Facts, ops: CalledOps) -> list[list[SiteCost]]:
+        """The lines that call many operators per step, most expensive first. Lines that a loop runs in turn are one."""
+        least = self.min_calls * facts.steps.count
+        lines = [
+            line for line in by_site(facts, ops.rows, ops.end - ops.start) if line.location and line.calls >= least
+        ]
+        line_of = np.full(len(facts.slices), -1)
+        for number, line in enumerate(lines):
+            line_of[line.rows] = number
+        before, after = line_of[ops.rows[:-1]], line_of[ops.rows[1:]]
+        loop = list(range(len(lines)))
+        for one, other in combinations(range(len(lines)), 2):
+            turns = ((before == one) & (after == other)) | ((before == other) & (after == one))
+            if turns.sum() >= self.min_turns * facts.steps.count:
+                loop = [loop[one] if number == loop[other] else number for number in loop]
+        return [
+            [line for line, its in zip(lines, loop, strict=True) if its == number] for number in dict.fromkeys(loop)
+        ]
 
     def _loops(self, facts: Facts) -> dict[tuple[str, str | None], Intervals]:
         """When each function ran the lines that call many operators per step, of any size: its loops."""
@@ -220,6 +246,10 @@ class LaunchBound(Rule):
         if not facts.has_gpu:
             return "No line calls many tiny operators."
         return f"The GPU waits for launches for {percent(dispatch_ns(facts) / facts.step_ns)} of {the_step(facts)}."
+
+
+def _lines_call(lines: int) -> str:
+    return "One line calls" if lines == 1 else f"{lines} lines of a loop call"
 
 
 def _function(location: Location) -> tuple[str, str | None]:

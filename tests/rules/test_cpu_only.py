@@ -491,6 +491,28 @@ class TestTinyOperators:
         assert finding.saving.high_us == pytest.approx(100 * 60, rel=0.05)
         assert "all lines of run that call as many operators go away (6.0 ms)" in finding.saving.basis
 
+    @pytest.mark.parametrize(("rounds", "findings"), [(120, 1), (2, 2)])
+    def test_lines_that_a_loop_runs_in_turn_are_one_finding(self, rounds: int, findings: int) -> None:
+        """Two functions call 120 tiny operators each: one after the other, or in long runs."""
+
+        def step(t: float, _: int) -> Events:
+            length = 120 // rounds
+            for turn in range(rounds):
+                for half, name in enumerate(("model.py(8): route", "model.py(30): expert")):
+                    begin = t + (2 * turn + half) * length * 30
+                    yield build.python(name, begin, length * 30)
+                    for index in range(length):
+                        yield build.op("aten::add", begin + 30 * index, 10)
+            yield build.op("aten::mm", t + 8_000, 1_000)
+
+        found = answer("LB001", step)[1]
+        assert len(found) == findings
+        calls = "2 lines of a loop call 240" if findings == 1 else "One line calls 120"
+        assert all(finding.why.startswith(calls) for finding in found)
+        assert {str(place) for finding in found for place in finding.locations} == {"model.py:8", "model.py:30"}
+        total_us = sum(finding.saving.est_us for finding in found if finding.saving is not None)
+        assert total_us == pytest.approx(0.7 * 240 * 30, rel=0.05)
+
     def test_the_profiler_makes_no_operator_large(self) -> None:
         """Steps are 3 ms longer with the profiler, which runs at the start of each of the events."""
         ledger = {
