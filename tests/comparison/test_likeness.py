@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
-from sample import rich
+from sample import cpu_only, rich
 
 from traceopt.comparison.compare import compare_runs
 from traceopt.comparison.gates import Gate
@@ -57,6 +57,7 @@ OTHER = {
     "device": lambda: compared(on("A100"), on("H100"), gates=["step_time=+5%", "gpu_idle=+5%", "finding=new-high"]),
     "ranks": lambda: compared(rich(), replace(rich(), run=replace(rich().run, world_size=2)), gates=["gpu_idle=+1%"]),
     "work": lambda: compared(working(2.6e12), working(1.3e12), gates=["gpu_idle=+1%"]),
+    "CPU and GPU": lambda: compared(rich(), replace(rich(), gpu=cpu_only().gpu), gates=["step_time=+5%"]),
     "one side without marks": lambda: compared(rich(), unmarked(), gates=["step_time=+5%"]),
 }
 

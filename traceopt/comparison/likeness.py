@@ -23,7 +23,15 @@ WAIT = "data_loading"  # the part of the step that loader workers shorten
 def other_machines(base: Result, head: Result) -> list[str]:
     """How the machines differ, for example "devices (A100 and H100)"."""
     ranks = (_text(result.run.world_size) for result in (base, head))
-    return [*_differ("devices", device_of(base), device_of(head)), *_differ("numbers of ranks", *ranks)]
+    devices = _differ("devices", device_of(base), device_of(head)) or _differ("devices", *map(_worked_on, (base, head)))
+    return [*devices, *_differ("numbers of ranks", *ranks)]
+
+
+def _worked_on(result: Result) -> str | None:
+    """None without a breakdown of the step."""
+    if not result.breakdown:
+        return None
+    return "the CPU" if result.gpu.busy_share is None else "a GPU"
 
 
 def other_work(base: Result, head: Result) -> list[str]:

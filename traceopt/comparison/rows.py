@@ -51,7 +51,7 @@ def part_changes(base: Sequence[Result], head: Sequence[Result], step: StepChang
                 differ(before, after),
             )
         )
-    return sorted(changes, key=lambda part: (-abs(part.change_us), part.name))
+    return sorted(changes, key=lambda part: (-abs(part.change_us), -max(part.base_us, part.head_us), part.name))
 
 
 def metric_changes(base: Sequence[Result], head: Sequence[Result], step: StepChange) -> list[MetricChange]:
