@@ -54,7 +54,9 @@ def test_the_attack_reaches_the_document(hostile: Result) -> None:
     assert "onerror" in text
     assert "\\u001b[2J" in text
     assert any(kernel.name.count("<script>") for kernel in hostile.kernels)
-    assert any("<" in str(location) for finding in hostile.findings for location in finding.locations)
+    rows = [row for finding in hostile.findings for row in finding.evidence]
+    assert any("<" in str(row.location) for row in rows)
+    assert any("\x1b" in str(location) for finding in hostile.findings for location in finding.locations)
     assert {f.code for f in hostile.findings} >= {"DL001", "GM001"}
 
 

@@ -74,7 +74,7 @@ def test_a_loader_is_named_by_its_loop_and_by_what_it_runs() -> None:
     (finding,) = [finding for finding in find("owlv2").findings if finding.code == "DL001"]
     loop, preprocessing = finding.locations
     assert str(loop).endswith("adapters/pipeline/model.py:40")
-    assert str(preprocessing) == "transformers/models/owlv2/image_processing_owlv2.py:368"
+    assert str(preprocessing) == "transformers/models/owlv2/image_processing_owlv2.py:301"
 
 
 MAIN_FRAME, MODEL = "train.py(10): main", "transformers/models/gpt2/modeling_gpt2.py(300): forward"

@@ -52,7 +52,9 @@ class AutogradInInference(Rule):
     node_us: float = threshold(0.5, "assumed host time per node, in microseconds")
 
     def applies(self, facts: Facts) -> str | None:
-        return None if facts.infers else "This run trains, or the trace does not tell."
+        if facts.trains:
+            return "This run trains."
+        return None if facts.infers else "The trace does not tell whether this run trains."
 
     def check(self, facts: Facts) -> Findings:
         nodes = facts.autograd_nodes
