@@ -115,14 +115,14 @@ def machine(measured: dict[str, Any]) -> str:
         f"The median error of the predicted step is {median(steps):.0%}, the largest {steps[-1]:.0%}.\n"
         f"The median error of the predicted gain is {median(gains):.0%}, the largest {gains[-1]:.0%}.\n"
         f"{sum(inside)} of {len(inside)} measured gains lie in the range that the finding states.\n"
-        f"{len(steps)} of {len(shown)} pairs have a prediction. "
+        f"{len(steps)} of {len(shown)} pairs have a prediction.{' ' if rest else ''}"
         if steps
         else ""
     )
     not_shown = f"Measured too imprecisely to publish: {', '.join(rest)}.\n" if rest else ""
     head = f"""## {device}
 
-{here["machine"]}, PyTorch {here["torch"]}; {ROUNDS} or more rounds of each pair count, {discarded} rounds do not.
+{here["machine"]}, PyTorch {here["torch"]}; {ROUNDS} or more rounds of each pair count; not counted: {discarded}.
 """
     if not shown:
         return f"{head}\n{not_shown}"

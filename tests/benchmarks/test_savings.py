@@ -81,7 +81,7 @@ def test_the_page_has_the_errors_and_what_is_not_measured() -> None:
     assert "predicted gain is 10%, the largest 50%.\n0 of 0 measured gains lie in the range" in text
     assert "3 of 4 pairs have a prediction" in text
     assert "Measured too imprecisely to publish: noisy, few, no_gain." in text
-    assert "7 rounds do not." in text
+    assert "not counted: 7." in text
     assert "| noisy |" not in text
     assert "item_each_step" in text.partition("Not measured yet, on a GPU if they need one: ")[2]
     assert "precision 100 %" in text
