@@ -11,13 +11,17 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from traceopt.result import packing
+
 HERE = Path(__file__).resolve().parent
+PACKED = re.compile(r"[0-3]\./eH[^\s\"<>]+")  # padding, then the first bytes of gzip in base 85
 TORCHRUN = ("--", "torchrun", "--standalone", "--nproc-per-node", "2", "train.py")
 # Of each example: the options of `traceopt try` alone, then what `traceopt run` gets as well.
 EXAMPLES = {
@@ -35,9 +39,28 @@ def traceopt(folder: Path, *arguments: str) -> str:
     return subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
+def without_host(page: str, host: str) -> str:
+    """The page with "host" for the name of the computer, also in the documents that are packed in it."""
+    parts, end = [], 0
+    for match in PACKED.finditer(page):
+        parts += [page[end : match.start()].replace(f"{host}_", "host_"), _repacked(match[0], host)]
+        end = match.end()
+    return "".join([*parts, page[end:].replace(f"{host}_", "host_")])
+
+
+def _repacked(packed: str, host: str) -> str:
+    try:
+        data = packing.unpack(packed)
+    except ValueError:
+        return packed.replace(f"{host}_", "host_")  # a long text of another kind
+    if data[:1] not in (b"{", b"["):
+        return packed  # numbers
+    return packing.pack(data.replace(f"{host}_".encode(), b"host_"))
+
+
 def keep(report: Path, target: Path, *private: str) -> None:
     """Copies a report that names neither this computer nor its folders."""
-    text = report.read_text(encoding="utf-8").replace(f"{platform.node()}_", "host_")
+    text = without_host(report.read_text(encoding="utf-8"), platform.node())
     found = [word for word in private if word in text]
     if found:
         raise SystemExit(f"{report.name} of {target.parent.name} names {', '.join(found)}")
