@@ -85,7 +85,8 @@ def basis(comparison: Comparison) -> str:
         return step.reason or ""
     unseen = "They vary too much for an interval of the change."
     if step.unseen_share is not None:
-        unseen = f"A change below {quantities.percent(step.unseen_share)} could not be detected."
+        share = step.unseen_share if step.change_share >= 0 else 1 - 1 / (1 + step.unseen_share)
+        unseen = f"A change below {quantities.percent(share)} could not be detected."
     if step.run_to_run_share is not None:
         runs = f"{len(comparison.base.runs)} base and {len(comparison.head.runs)} head runs"
         if step.in_turn:
@@ -116,6 +117,12 @@ def metric_change(metric: MetricChange) -> str:
     if metric.unit == "share":
         return f"{(metric.head - metric.base) * 100:+.1f} points".replace("-", "−")
     return quantities.signed_percent(metric.head / metric.base - 1) if metric.base else "–"
+
+
+def no_operators(comparison: Comparison) -> str:
+    """Why the table of operators is empty."""
+    graphs = any("operators are not compared" in text for text in comparison.explanation)
+    return "Operators in CUDA graphs are not compared." if graphs else "No operator changed noticeably."
 
 
 def part_of_sides(comparison: Comparison, part: PartChange) -> list[str]:

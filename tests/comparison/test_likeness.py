@@ -15,8 +15,9 @@ from traceopt.comparison.noise import step_change
 from traceopt.reports.html.comparison_page import render_comparison_html
 from traceopt.reports.text.comparison_markdown import render_comparison_markdown
 from traceopt.reports.text.comparison_terminal import render_comparison
-from traceopt.result.comparison import Comparison
-from traceopt.result.document import Device, Result, Setting
+from traceopt.reports.words import comparison_words
+from traceopt.result.comparison import Comparison, StepChange
+from traceopt.result.document import Device, Quality, Result, Setting
 from traceopt.result.rows import Gemm, Kernel, Op
 from traceopt.run_comparison import runs_of
 
@@ -177,7 +178,23 @@ def test_recordings_without_step_marks_are_not_compared_per_step() -> None:
 
     comparison = compared(recording(10), recording(40))
     assert comparison.step.reason == "A trace of BASE and of HEAD has no step marks."
+    assert not comparison.comparable, "the recordings may be of different length"
     for text in (render_comparison_html(comparison), render_comparison_markdown(comparison)):
         assert "Milliseconds per step" not in text
         assert "typical step)" not in text
-    assert comparison.explanation == ["aten::mm runs 40 instead of 10 times (+60.0 ms)."]
+    assert (comparison.explanation, comparison.ops) == ([], [])
+
+
+def test_a_trace_that_cannot_be_judged_is_the_first_thing_to_know() -> None:
+    cut = replace(working(1.3e12), quality=Quality("unusable", []))
+    comparison = compared(working(2.6e12), cut)
+    assert comparison.verdict == "Step times cannot be compared. A trace of HEAD cannot be judged."
+    assert not comparison.comparable
+
+
+def test_the_smallest_change_that_can_be_seen_is_of_the_same_kind_as_the_change() -> None:
+    """Within noise of a third more, a third less time could not be seen either: that is a quarter."""
+    change = StepChange("faster", 100.0, 70.0, -0.3, -0.4, -0.1, unseen_share=1 / 3)
+    comparison = replace(compared(rich(), rich()), step=change)
+    assert "A change below 25% could not be detected." in comparison_words.basis(comparison)
+    assert "A change below 33%" in comparison_words.basis(replace(comparison, step=replace(change, change_share=0.3)))

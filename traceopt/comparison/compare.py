@@ -29,9 +29,9 @@ def compare_runs(
         raise InputError(f"--in-turn needs as many runs of BASE as of HEAD, but there are {len(base)} and {len(head)}")
     before, after = ([run.result for run in side] for side in (base, head))
     machines, work = other_machines(before[0], after[0]), other_work(before[0], after[0])
-    unlike = [*machines, *other_types(before[0], after[0]), *work]
-    other = [*machines, *work, *other_unit(before[0], after[0])]
-    comparable = not other and all(result.quality.verdict != "unusable" for result in (*before, *after))
+    judged = all(result.quality.verdict != "unusable" for result in (*before, *after))
+    unlike = [*machines, *other_types(before[0], after[0]), *work] if judged else []
+    comparable = judged and not (machines or work or other_unit(before[0], after[0]))
     step = _step(before, after, in_turn)
     if not comparable:
         step = StepChange("not_measured", step.base_us, step.head_us, reason=step.reason or NOT_ALIKE)
@@ -52,7 +52,7 @@ def compare_runs(
         settings=_settings(before[0], after[0]),
         notes=_notes(base, head),
         differences=unlike,
-        explanation=explanation(before[0], after[0], ops, kernels) if comparable or other == work else [],
+        explanation=explanation(before[0], after[0], ops, kernels) if comparable else [],
         comparable=comparable,
     )
     comparison.gates.extend(judge(gate, after, comparison) for gate in gates)

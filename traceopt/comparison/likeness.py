@@ -46,9 +46,9 @@ def other_types(base: Result, head: Result) -> list[str]:
 
 
 def other_unit(base: Result, head: Result) -> list[str]:
-    """Times of one side are of a step, and of the other of the recording."""
+    """Times of a side without step marks are of the recording, whose length says nothing."""
     unmarked = [name for name, side in (("BASE", base), ("HEAD", head)) if side.step.source == "window"]
-    return [f"units of time ({unmarked[0]} has no step marks)"] if len(unmarked) == 1 else []
+    return [f"units of time ({' and '.join(unmarked)} without step marks)"] if unmarked else []
 
 
 def _differ(what: str, one: str | None, other: str | None) -> list[str]:
@@ -61,7 +61,7 @@ def explanation(base: Result, head: Result, ops: Sequence[RowChange], kernels: S
         *_new_workers(base, head),
         *_new_shapes(base, head),
         *_new_kernels(base, head, kernels),
-        *_new_calls(base, head, ops),
+        *_new_calls(ops),
     ]
     least_us = NOTABLE_SHARE * max(base.step.typical_us or 0.0, head.step.typical_us or 0.0)
     notable = sorted((pair for pair in found if pair[0] >= least_us), key=lambda pair: -pair[0])
@@ -109,14 +109,13 @@ def _new_workers(base: Result, head: Result) -> list[tuple[float, str]]:
     return [(abs(change_us), f"{LOADER_WORKERS}: {after} instead of {before} (waiting for data {_signed(change_us)}).")]
 
 
-def _new_calls(base: Result, head: Result, ops: Sequence[RowChange]) -> list[tuple[float, str]]:
-    marked = "window" not in (base.step.source, head.step.source)
+def _new_calls(ops: Sequence[RowChange]) -> list[tuple[float, str]]:
     found = []
     for row in ops:
         before, after = row.base_calls or 0.0, row.head_calls or 0.0
         explains = (after - before) * row.change_us > 0  # fewer calls that take longer are no reason
         if explains and abs(after - before) > SAME_CALLS * max(before, after):
-            calls = f"{count(after)} instead of {count(before)} times{' per step' if marked else ''}"
+            calls = f"{count(after)} instead of {count(before)} times per step"
             found.append((abs(row.change_us), f"{row.name} runs {calls} ({_signed(row.change_us)})."))
     return found
 

@@ -30,6 +30,7 @@
   var LEAST_LABEL = 28;
   var LETTER = 6.1; /* mean width of a letter of a label */
   var SMALLEST_VIEW = 2e-5; /* ms */
+  var SPAN_VIEW = 0.05; /* ms; nearer than this, the view only goes by hand */
   var WIDE = 700;
   var SHADES = 4; /* of a color, so that neighbors of one kind differ */
   var MOST_LINKS = 6;
@@ -610,7 +611,7 @@
     } else if (end[selected] < from || start[selected] > to) {
       show(start[selected] - (to - from) / 3, start[selected] + ((to - from) * 2) / 3);
     } else if (duration[selected] < (to - from) / 2000) {
-      zoom(Math.max((duration[selected] * 400) / (to - from), SMALLEST_VIEW / (to - from)), start[selected]);
+      zoom(Math.min(1, Math.max(duration[selected] * 400, SPAN_VIEW) / (to - from)), start[selected]);
     }
     var row = rows[rowOf[selected]];
     if (row.y - axis < scroller.scrollTop || row.y + row.height > scroller.scrollTop + height) {
@@ -676,7 +677,8 @@
       return view.categories[category[index]][0] === "cpu" && detail[index] >= 0;
     }).pop();
   }
-  function select(index) {
+  /* `seen`: the reader pointed at the span, so the view stays. */
+  function select(index, seen) {
     selected = index;
     range = null;
     atEdge = 0;
@@ -686,7 +688,9 @@
         pythonBox.checked = true;
         layOut();
       }
-      showSelected(false);
+      if (!seen) {
+        showSelected(false);
+      }
       followSpan(start[index]);
     }
     describe();
@@ -1070,7 +1074,7 @@
       if (step >= 0) {
         tellStep(step);
       } else {
-        select(hit(event));
+        select(hit(event), true);
       }
     }
     anchor = null;
