@@ -142,8 +142,8 @@ class Comparison(Struct, frozen=True):
     than before, the largest change of time first.
 
     `comparable` is False if times of one side say nothing about the other: another device, number of ranks or amount of
-    work, no step marks, or a trace that cannot be judged. Then `step` has no change, no kernel or operator has one, and what only one
-    side has is no new finding.
+    work, no step marks, or a trace that cannot be judged. Then `step` has no change, no kernel or operator has one, and
+    what only one side has is no new finding.
     """
 
     tool: Tool
