@@ -60,7 +60,7 @@ def _tiles(comparison: Comparison) -> list[Tile]:
     known = step.change_share is not None
     tiles.append(Tile("Change", share.rstrip("%"), "%" if known else None, noise))
     counts = Counter(finding.status for finding in comparison.findings)
-    note = f"{counts['fixed']} no longer seen, {counts['kept']} still there"
+    note = f"{counts['fixed']} no longer seen, {counts['kept']} in both"
     return [*tiles, Tile("New findings", str(counts["new"]), "", note)]
 
 

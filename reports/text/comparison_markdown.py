@@ -120,7 +120,7 @@ def _parts(comparison: Comparison) -> str:
             prose(p.label),
             quantities.ms_of_us(p.base_us),
             quantities.ms_of_us(p.head_us),
-            f"{quantities.signed_ms_number(p.change_us)} ms",
+            comparison_words.part_change(p),
             _noise(p),
         ]
         for p in comparison_words.shown_parts(comparison)

@@ -101,12 +101,11 @@ def _parts(comparison: Comparison, terminal: Terminal) -> list[str]:
         noise = "  within noise" if part.beyond_noise is False else ""
         label = pad(terminal.fit(part.label + noise, room), room)
         times = f"{_cell(quantities.ms_of_us(part.base_us))}{_cell(quantities.ms_of_us(part.head_us))}"
-        lines.append(terminal.plain(f"  {label}{times}{_cell(quantities.signed_ms_number(part.change_us) + ' ms')}"))
+        lines.append(terminal.plain(f"  {label}{times}{_cell(comparison_words.part_change(part))}"))
     return [_heading("part of the step", room, terminal), *lines] if lines else []
 
 
 def _parts_side_by_side(comparison: Comparison, room: int, terminal: Terminal) -> list[str]:
-    half = NUMBERS // 2
     half = NUMBERS // 2
     lines = [terminal.style(f"  {'part of the step':<{room}}{'base':>{half}}{'head':>{half}}", dim=True)]
     for part in comparison_words.shown_parts(comparison):

@@ -30,14 +30,14 @@ GROUP_WORDS: dict[Group, str] = {
     "only_head": "Only in HEAD",
     "only_base": "Only in BASE",
     "fixed": "No longer seen",
-    "kept": "Still there",
+    "kept": "In both",
 }
 SHORT_GROUP_WORDS: dict[Group, str] = {
     "new": "new",
     "only_head": "only in HEAD",
     "only_base": "only in BASE",
     "fixed": "gone",
-    "kept": "kept",
+    "kept": "both",
 }
 ROW_WORDS: dict[RowStatus, str] = {
     "appeared": "new",
@@ -101,7 +101,12 @@ def shown_parts(comparison: Comparison) -> list[PartChange]:
     """The parts large enough to see."""
     whole_us = max((sum(getattr(p, side) for p in comparison.breakdown) for side in ("base_us", "head_us")), default=0)
     least = SMALL_SHARE * whole_us
-    return [part for part in comparison.breakdown if max(part.base_us, part.head_us, abs(part.change_us)) >= least]
+    return [part for part in comparison.breakdown if max(part.base_us, part.head_us) >= least]
+
+
+def part_change(part: PartChange) -> str:
+    """ "−15 ms", "0 ms"; a dash if the sides cannot be compared."""
+    return "–" if part.change_us is None else f"{quantities.signed_ms_number(part.change_us)} ms"
 
 
 def metric_value(metric: MetricChange, value: float | None) -> str:
@@ -166,7 +171,7 @@ def of_group(findings: Sequence[FindingChange], group: Group) -> list[FindingCha
 
 
 def findings_line(findings: Sequence[FindingChange]) -> str:
-    """ "1 new, 3 no longer seen, 6 still there"."""
+    """ "1 new, 3 no longer seen, 6 in both"."""
     counts = [(len(of_group(findings, group)), words) for group, words in GROUP_WORDS.items()]
     return ", ".join(f"{number} {words[0].lower()}{words[1:]}" for number, words in counts if number) or "none"
 

@@ -189,7 +189,10 @@ def test_a_finding_whose_first_place_changes_is_the_same() -> None:
     base, head = (replace(rich(), findings=[replace(finding, locations=at)]) for at in (places, places[::-1]))
     assert statuses(compared(base, head)) == {"DL001": "kept"}
     elsewhere = replace(rich(), findings=[replace(finding, locations=[Location("other.py", 1, "f")])])
-    assert [f.status for f in compared(base, elsewhere).findings] == ["new", "fixed"]
+    moved = compared(base, elsewhere).findings
+    assert [f.status for f in moved] == ["new", "fixed"]
+    assert [f.reason.split(" at ")[0] for f in moved if f.reason] == ["BASE has it", "HEAD has it"]
+    assert moved[1].reason == "HEAD has it at other.py:1."
 
 
 def test_without_stacks_findings_are_matched_by_rule() -> None:
@@ -237,4 +240,4 @@ def test_reasons_why_sides_are_hard_to_compare() -> None:
     assert "2.9.1 and 2.8.0" in notes
     assert "Only some runs were recorded with stacks" in notes
     assert [(s.name, s.base, s.head) for s in comparison.settings] == [("TF32 for matmuls", "off", "on")]
-    assert compared(rich(), rich()).notes == []
+    assert compared(rich(), rich()).notes == ["BASE and HEAD hold the same trace."]

@@ -35,11 +35,18 @@ def working(flops: float, dtype: str = "bf16") -> Result:
     return replace(rich(), efficiency=replace(rich().efficiency, flops_per_step=flops, peak_dtype=dtype))
 
 
+def alone() -> Result:
+    """One process of no job: the trace names no ranks and has no collective."""
+    silent = replace(rich().communication, collectives=[])
+    return replace(rich(), run=replace(rich().run, world_size=None), communication=silent)
+
+
 @pytest.mark.parametrize(
     ("base", "head", "says"),
     [
         (on("A100"), on("H100"), "devices (A100 and H100)"),
         (rich(), replace(rich(), run=replace(rich().run, world_size=2)), "numbers of ranks"),
+        (rich(), alone(), "numbers of ranks (4 and 1)"),
         (working(2.6e12), working(1.3e12), "FLOP per step (2.6 T and 1.3 T)"),
         (working(1e12, "fp32"), working(1e12, "bf16"), "types of most matmuls (fp32 and bf16)"),
     ],
@@ -54,11 +61,17 @@ def unmarked() -> Result:
     return replace(rich(), step=replace(rich().step, source="window"))
 
 
+def sampled() -> Result:
+    return replace(rich(), quality=Quality("limited", [], sampled_share=0.01))
+
+
 OTHER = {
     "device": lambda: compared(on("A100"), on("H100"), gates=["step_time=+5%", "gpu_idle=+5%", "finding=new-high"]),
     "ranks": lambda: compared(rich(), replace(rich(), run=replace(rich().run, world_size=2)), gates=["gpu_idle=+1%"]),
     "work": lambda: compared(working(2.6e12), working(1.3e12), gates=["gpu_idle=+1%"]),
     "CPU and GPU": lambda: compared(rich(), replace(rich(), gpu=cpu_only().gpu), gates=["step_time=+5%"]),
+    "ranks of one side": lambda: compared(alone(), rich(), gates=["step_time=+5%"]),
+    "a sample": lambda: compared(rich(), sampled(), gates=["step_time=+5%"]),
     "one side without marks": lambda: compared(rich(), unmarked(), gates=["step_time=+5%"]),
 }
 
@@ -68,6 +81,7 @@ def test_nothing_is_concluded_from_sides_that_are_not_alike(name: str) -> None:
     comparison = OTHER[name]()
     assert not comparison.comparable
     assert (comparison.step.change_share, comparison.kernels, comparison.ops) == (None, [], [])
+    assert {part.change_us for part in comparison.breakdown} == {None}
     assert {finding.status for finding in comparison.findings} <= {"kept", "unknown"}
     assert {gate.status for gate in comparison.gates} == {"not_checked"}
     texts = [render_comparison_html(comparison), render_comparison_markdown(comparison)]
@@ -88,6 +102,39 @@ def test_another_type_of_matmuls_is_compared() -> None:
     comparison = compared(working(1e12, "fp32"), working(1e12, "bf16"))
     assert comparison.comparable
     assert comparison.step.verdict == "within_noise"
+
+
+def test_ranks_that_a_trace_with_collectives_does_not_name_are_unknown() -> None:
+    unnamed = replace(rich(), run=replace(rich().run, world_size=None))
+    assert compared(rich(), unnamed).comparable
+
+
+def test_a_change_of_an_unknown_amount_of_work_is_no_measurement_of_the_change_alone() -> None:
+    def taking(times: float, flops: float | None) -> Result:
+        step = replace(rich().step, per_step_us=[us * times for us in rich().step.per_step_us])
+        return replace(rich(), step=step, efficiency=replace(rich().efficiency, flops_per_step=flops))
+
+    def notes(before: Result, after: Result) -> list[str]:
+        return [note for note in compared(before, after).notes if note.startswith("The amount of work per step of")]
+
+    assert "of HEAD is not known" in notes(taking(1.0, 1e12), taking(3.0, None))[0]
+    assert "of BASE and of HEAD is not known" in notes(taking(1.0, None), taking(3.0, None))[0]
+    assert notes(taking(1.0, 1e12), taking(3.0, 1e12)) == []
+    assert notes(taking(1.0, None), taking(1.0, None)) == [], "nothing has to be explained"
+
+
+def test_a_copy_replaces_no_copy_of_another_direction() -> None:
+    def side(*copies: str) -> Result:
+        rows = [Kernel(name, "copy", 1.0, 9_000.0, 9_000.0, 0.1, None, "aten::copy_", None) for name in copies]
+        return replace(rich(), kernels=rows, gemms=[])
+
+    pinned, pageable = "Memcpy HtoD (Pinned -> Device)", "Memcpy HtoD (Pageable -> Device)"
+    back = "Memcpy DtoH (Device -> Pageable)"
+    assert compared(side(pinned), side(back)).explanation == []
+    slower = replace(side(pageable), kernels=[replace(side(pageable).kernels[0], us_per_step=30_000.0)])
+    assert compared(side(pinned), slower).explanation == [
+        f"aten::copy_ runs {pageable} instead of {pinned} (+21.0 ms)."
+    ]
 
 
 @pytest.mark.parametrize("flops", [1e12, 1.02e12, 0.0])

@@ -136,7 +136,7 @@ def test_the_terminal_says_what_changed() -> None:
     assert "+15% (99% interval" in text
     assert re.search(r"Waiting for data +187\.0 ms +247\.0 ms +\+60\.0 ms", text)
     assert re.search(r"new +new_kernel<float> +– +5\.0 ms +\+5\.0 ms", text)
-    assert "Findings: 1 no longer seen, 4 still there." in text
+    assert "Findings: 1 no longer seen, 4 in both." in text
     lines = text.splitlines()
     assert lines[-5].startswith("ok    no new findings of high impact (--fail-on finding=new-high)")
     assert lines[-3].startswith("FAIL  step_time is 15% worse than the baseline: 412.0 ms → 472.0 ms")

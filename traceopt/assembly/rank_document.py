@@ -150,11 +150,11 @@ def _quality(facts: Facts, outcome: RulesOutcome) -> Quality:
         unusable.discard("TQ001")  # a CPU-only run without GPU work is fine
         codes.discard("TQ001")
     if unusable or facts.quality.cut_off:
-        return Quality("unusable", outcome.notes)
+        return Quality("unusable", outcome.notes, facts.quality.sampled_share)
     stretch = facts.captured.stretch or 1.0
     if 1 / _UNLIKE < stretch < _UNLIKE:
         codes -= set(_HARMLESS)
-    return Quality("limited" if codes else "good", outcome.notes)
+    return Quality("limited" if codes else "good", outcome.notes, facts.quality.sampled_share)
 
 
 def _torch_version(header: Mapping[str, Any]) -> str | None:

@@ -15,7 +15,7 @@ LEAST_SHARE = 0.005  # of the step; smaller parts are left out
 def compared(comparison: Comparison) -> CompareAnswer:
     document = safe_text.cleaned(comparison)
     step = document.step
-    parts = sorted(comparison_words.shown_parts(document), key=lambda part: -abs(part.change_us))
+    parts = sorted(comparison_words.shown_parts(document), key=lambda part: -abs(part.change_us or 0.0))
     return CompareAnswer(
         untrusted_text=UNTRUSTED,
         verdict=document.verdict,

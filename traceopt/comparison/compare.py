@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 from traceopt.comparison.findings import finding_changes
 from traceopt.comparison.gates import Gate, judge
-from traceopt.comparison.likeness import explanation, other_graphs, other_machines, other_types, other_unit, other_work
+from traceopt.comparison.likeness import (
+    explanation,
+    other_graphs,
+    other_machines,
+    other_types,
+    other_work,
+    unknown_work,
+)
 from traceopt.comparison.noise import step_change
 from traceopt.comparison.rows import kernel_changes, metric_changes, op_changes, part_changes
 from traceopt.comparison.runs import RunOfSide
@@ -31,10 +38,10 @@ def compare_runs(
     machines, work = other_machines(before[0], after[0]), other_work(before[0], after[0])
     judged = all(result.quality.verdict != "unusable" for result in (*before, *after))
     unlike = [*machines, *other_types(before[0], after[0]), *work] if judged else []
-    comparable = judged and not (machines or work or other_unit(before[0], after[0]))
     step = _step(before, after, in_turn)
-    if not comparable:
+    if machines or work:
         step = StepChange("not_measured", step.base_us, step.head_us, reason=step.reason or NOT_ALIKE)
+    comparable = step.verdict != "not_measured"
     parts = part_changes(before, after, step)
     kernels = kernel_changes(before, after)
     ops = [] if other_graphs(before[0], after[0]) else op_changes(before, after)
@@ -50,7 +57,7 @@ def compare_runs(
         ops=ops if comparable else [],
         findings=finding_changes(before, after, comparable=comparable),
         settings=_settings(before[0], after[0]),
-        notes=_notes(base, head),
+        notes=[*_same_trace(before, after), *_unknown_work(before[0], after[0], step), *_notes(base, head)],
         differences=unlike,
         explanation=explanation(before[0], after[0], ops, kernels) if comparable else [],
         comparable=comparable,
@@ -64,6 +71,11 @@ def _step(base: Sequence[Result], head: Sequence[Result], in_turn: bool) -> Step
         for result in side:
             if result.quality.verdict == "unusable":
                 return StepChange("not_measured", reason=f"A trace of {name} cannot be judged.")
+    sampled = [name for name, side in (("BASE", base), ("HEAD", head)) if any(map(_is_sample, side))]
+    if sampled:
+        return StepChange(
+            "not_measured", reason=f"A trace of {' and of '.join(sampled)} has only a sample of the events."
+        )
     unmarked = [name for name, side in (("BASE", base), ("HEAD", head)) if any(map(_no_marks, side))]
     if unmarked:
         return StepChange("not_measured", reason=f"A trace of {' and of '.join(unmarked)} has no step marks.")
@@ -73,6 +85,10 @@ def _step(base: Sequence[Result], head: Sequence[Result], in_turn: bool) -> Step
 
 def _no_marks(result: Result) -> bool:
     return result.step.source == "window"
+
+
+def _is_sample(result: Result) -> bool:
+    return result.quality.sampled_share is not None
 
 
 def _typical_steps_us(result: Result) -> list[float]:
@@ -124,12 +140,13 @@ def _verdict(step: StepChange, parts: Sequence[PartChange]) -> str:
     change = f"{percent(abs(step.change_share))} {direction} time" if ratio < 2 else f"{ratio:.1f} times as long"
     sentence = f"The step takes {change}: {times}."
     sign = 1 if step.change_share > 0 else -1
-    most = max(parts, key=lambda part: sign * part.change_us, default=None)
-    if most is None or sign * most.change_us < abs(step.head_us - step.base_us) / 3:
+    most = max(parts, key=lambda part: sign * (part.change_us or 0.0), default=None)
+    changed_us = sign * (most.change_us or 0.0) if most is not None else 0.0
+    if most is None or changed_us < abs(step.head_us - step.base_us) / 3:
         return sentence
     verb = "grew" if sign > 0 else "shrank"
     label = f"{most.label[0].lower()}{most.label[1:]}" if most.label[1:2].islower() else most.label
-    return f"{sentence} Most of it: {label} {verb} by {ms(abs(most.change_us) * 1e3)}."
+    return f"{sentence} Most of it: {label} {verb} by {ms(changed_us * 1e3)}."
 
 
 def _settings(base: Result, head: Result) -> list[SettingChange]:
@@ -139,6 +156,18 @@ def _settings(base: Result, head: Result) -> list[SettingChange]:
         return []
     names = dict.fromkeys((*before, *after))
     return [SettingChange(n, before.get(n), after.get(n)) for n in names if before.get(n) != after.get(n)]
+
+
+def _same_trace(base: Sequence[Result], head: Sequence[Result]) -> list[str]:
+    """By their content: a baseline of another commit may have been read from the same path."""
+    traces = [[(run.step.per_step_us, run.breakdown, run.run.files) for run in side] for side in (base, head)]
+    return ["BASE and HEAD hold the same trace."] if any(one in traces[1] for one in traces[0] if one[0]) else []
+
+
+def _unknown_work(base: Result, head: Result, step: StepChange) -> list[str]:
+    """Only a step that changed raises the question."""
+    unknown = unknown_work(base, head) if step.verdict in ("slower", "faster") else None
+    return [unknown] if unknown else []
 
 
 def _notes(base: Sequence[RunOfSide], head: Sequence[RunOfSide]) -> list[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from traceopt.result.comparison import FindingChange, FindingStatus
 from traceopt.result.document import Result
@@ -58,7 +60,18 @@ def finding_changes(base: Sequence[Result], head: Sequence[Result], *, comparabl
         elif 2 * len(group.base) > len(base):
             reason = _unknown(group.code, head, "HEAD") if comparable else "Only BASE has it."
             changes.append(_change(group, "unknown" if reason else "fixed", reason))
-    return [change for change, _ in sorted(changes, key=lambda pair: (_ORDER.index(pair[0].status), pair[1]))]
+    ordered = [change for change, _ in sorted(changes, key=lambda pair: (_ORDER.index(pair[0].status), pair[1]))]
+    return [_with_the_other_place(change, ordered) for change in ordered]
+
+
+def _with_the_other_place(change: FindingChange, changes: Sequence[FindingChange]) -> FindingChange:
+    """A new finding whose rule also has one that is no longer seen, or the other way round, may have moved: says so."""
+    opposite = {"new": ("fixed", "BASE"), "fixed": ("new", "HEAD")}.get(change.status)
+    if opposite is None or not change.place:
+        return change
+    status, side = opposite
+    others = [one.place for one in changes if (one.code, one.status) == (change.code, status) and one.place]
+    return replace(change, reason=f"{side} has it at {PurePath(others[0]).name}.") if others else change
 
 
 def _groups(base: Sequence[Result], head: Sequence[Result]) -> list[_Group]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from traceopt.assembly.sections import LOADER_WORKERS
@@ -22,9 +23,15 @@ WAIT = "data_loading"  # the part of the step that loader workers shorten
 
 def other_machines(base: Result, head: Result) -> list[str]:
     """How the machines differ, for example "devices (A100 and H100)"."""
-    ranks = (_text(result.run.world_size) for result in (base, head))
     devices = _differ("devices", device_of(base), device_of(head)) or _differ("devices", *map(_worked_on, (base, head)))
-    return [*devices, *_differ("numbers of ranks", *ranks)]
+    return [*devices, *_differ("numbers of ranks", *map(_ranks, (base, head)))]
+
+
+def _ranks(result: Result) -> str | None:
+    """A trace without a job of several processes and without collectives is of one process."""
+    if result.run.world_size is None:
+        return None if result.communication.collectives or not result.breakdown else "1"
+    return str(result.run.world_size)
 
 
 def _worked_on(result: Result) -> str | None:
@@ -45,10 +52,15 @@ def other_types(base: Result, head: Result) -> list[str]:
     return _differ("types of most matmuls", base.efficiency.peak_dtype, head.efficiency.peak_dtype)
 
 
-def other_unit(base: Result, head: Result) -> list[str]:
-    """Times of a side without step marks are of the recording, whose length says nothing."""
-    unmarked = [name for name, side in (("BASE", base), ("HEAD", head)) if side.step.source == "window"]
-    return [f"units of time ({' and '.join(unmarked)} without step marks)"] if unmarked else []
+def unknown_work(base: Result, head: Result) -> str | None:
+    """Says that nothing shows whether both sides did the same amount of work; None if both know their FLOP."""
+    unknown = [name for name, side in (("BASE", base), ("HEAD", head)) if not side.efficiency.flops_per_step]
+    if not unknown:
+        return None
+    return (
+        f"The amount of work per step of {' and of '.join(unknown)} is not known, so a larger batch or model would not "
+        "be noticed. Record shapes to check it."
+    )
 
 
 def _differ(what: str, one: str | None, other: str | None) -> list[str]:
@@ -123,18 +135,24 @@ def _new_calls(ops: Sequence[RowChange]) -> list[tuple[float, str]]:
 def _new_kernels(base: Result, head: Result, kernels: Sequence[RowChange]) -> list[tuple[float, str]]:
     """For each operator, the largest of its new kernels in place of the largest that is gone."""
     operators = {kernel.name: kernel.op for result in (base, head) for kernel in result.kernels if kernel.op}
-    largest: dict[tuple[str, str], RowChange] = {}
+    largest: dict[tuple[str, str | None, str], RowChange] = {}
     for row in kernels:
         if row.status in ("appeared", "vanished") and row.name in operators:
-            largest.setdefault((operators[row.name], row.status), row)
+            largest.setdefault((operators[row.name], _direction(row.name), row.status), row)
     found = []
-    for (op, status), new in largest.items():
-        gone = largest.get((op, "vanished"))
+    for (op, direction, status), new in largest.items():
+        gone = largest.get((op, direction, "vanished"))
         if status == "appeared" and gone is not None:
             change_us = (new.head_us or 0.0) - (gone.base_us or 0.0)
             names = f"{short_kernel_name(new.name)} instead of {short_kernel_name(gone.name)}"
             found.append((abs(change_us), f"{op} runs {names} ({_signed(change_us)})."))
     return found
+
+
+def _direction(name: str) -> str | None:
+    """ "HtoD" of a copy, which replaces no copy of another direction; None for a kernel."""
+    copy = re.search(r"\b[HDPA]to[HDPA]\b", name)
+    return copy and copy[0]
 
 
 def _new_shapes(base: Result, head: Result) -> list[tuple[float, str]]:
@@ -165,7 +183,3 @@ def _shape(gemm: Gemm) -> str:
 
 def _signed(us: float) -> str:
     return f"{'+' if us >= 0 else '−'}{ms(abs(us) * 1e3)}"
-
-
-def _text(number: int | None) -> str | None:
-    return None if number is None else str(number)

@@ -24,7 +24,8 @@ Row = TypeVar("Row", Kernel, Op)
 def part_changes(base: Sequence[Result], head: Sequence[Result], step: StepChange) -> list[PartChange]:
     """The parts of both sides, largest change first. Empty if a side has no breakdown.
 
-    They add up to the steps of `step`, which are geometric means over the runs.
+    They add up to the steps of `step`, which are geometric means over the runs. If the steps were not compared, the
+    parts have no change.
     """
     sides = [[result.breakdown for result in side if result.breakdown] for side in (base, head)]
     if not all(sides):
@@ -34,6 +35,7 @@ def part_changes(base: Sequence[Result], head: Sequence[Result], step: StepChang
         for side, us in zip(sides, (step.base_us, step.head_us), strict=True)
     ]
     known: dict[str, BreakdownPart] = {part.name: part for side in sides for parts in side for part in parts}
+    comparable = step.verdict != "not_measured"
     changes = []
     for name, part in known.items():
         before, after = (
@@ -47,11 +49,11 @@ def part_changes(base: Sequence[Result], head: Sequence[Result], step: StepChang
                 part.busy,
                 _us(fmean(before)),
                 _us(fmean(after)),
-                _us(change),
-                differ(before, after),
+                _us(change) if comparable else None,
+                differ(before, after) if comparable else None,
             )
         )
-    return sorted(changes, key=lambda part: (-abs(part.change_us), -max(part.base_us, part.head_us), part.name))
+    return sorted(changes, key=lambda part: (-abs(part.change_us or 0.0), -max(part.base_us, part.head_us), part.name))
 
 
 def metric_changes(base: Sequence[Result], head: Sequence[Result], step: StepChange) -> list[MetricChange]:

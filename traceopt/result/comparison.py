@@ -68,14 +68,17 @@ class StepChange(Struct, frozen=True):
 
 
 class PartChange(Struct, frozen=True):
-    """A part of the typical step, averaged over the runs. `beyond_noise` is None with one run per side."""
+    """A part of the typical step, averaged over the runs. `change_us` is None if the sides cannot be compared.
+
+    `beyond_noise` is None then too, and with one run per side.
+    """
 
     name: str
     label: str
     busy: bool
     base_us: float
     head_us: float
-    change_us: float
+    change_us: float | None
     beyond_noise: bool | None
 
 

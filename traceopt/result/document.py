@@ -202,6 +202,9 @@ class Quality(Struct, frozen=True):
 
     verdict: Annotated[Literal["good", "limited", "unusable"], note("how far the trace can be trusted")]
     notes: Annotated[list[Note], note("why")]
+    sampled_share: Annotated[
+        float | None, note("events that a sampled file kept; null where no events were left out on purpose", "share")
+    ] = None
 
 
 class Step(Struct, frozen=True):

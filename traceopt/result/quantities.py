@@ -81,6 +81,8 @@ def signed_percent(share: float | None) -> str:
     if share is None:
         return NOT_RECORDED
     value = share * 100
+    if abs(value) < 0.05:
+        return "0%"
     return f"{value:+.0f}%".replace("-", "−") if abs(value) >= 9.95 else f"{value:+.1f}%".replace("-", "−")
 
 
@@ -126,8 +128,9 @@ def ms_number(us: float | None) -> str:
 
 
 def signed_ms_number(us: float) -> str:
-    """A change of a measured time in milliseconds, without the unit: "+0.62", "−57.6"."""
-    return f"{'−' if us < 0 else '+'}{ms_number(abs(us))}"
+    """A change of a measured time in milliseconds, without the unit: "+0.62", "−57.6", "0"."""
+    number = ms_number(abs(us))
+    return number if number == "0" else f"{'−' if us < 0 else '+'}{number}"
 
 
 def estimate(us: float) -> str:
