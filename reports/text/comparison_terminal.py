@@ -99,7 +99,7 @@ def _parts(comparison: Comparison, terminal: Terminal) -> list[str]:
     lines = []
     for part in comparison_words.shown_parts(comparison):
         noise = "  within noise" if part.beyond_noise is False else ""
-        label = pad(terminal.fit(part.label + noise, room), room)
+        label = pad(terminal.fit(part.label, room - len(noise)) + noise, room)
         times = f"{_cell(quantities.ms_of_us(part.base_us))}{_cell(quantities.ms_of_us(part.head_us))}"
         lines.append(terminal.plain(f"  {label}{times}{_cell(comparison_words.part_change(part))}"))
     return [_heading("part of the step", room, terminal), *lines] if lines else []

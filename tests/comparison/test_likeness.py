@@ -18,7 +18,7 @@ from traceopt.reports.text.comparison_terminal import render_comparison
 from traceopt.reports.words import comparison_words
 from traceopt.result.comparison import Comparison, StepChange
 from traceopt.result.document import Device, Quality, Result, Setting
-from traceopt.result.rows import Gemm, Kernel, Op
+from traceopt.result.rows import Gemm, Kernel, Op, StepPart, StepSeries
 from traceopt.run_comparison import runs_of
 
 
@@ -210,6 +210,25 @@ def test_the_parts_add_up_to_the_headline() -> None:
     for side in ("base_us", "head_us"):
         whole = sum(getattr(part, side) for part in comparison.breakdown)
         assert whole == pytest.approx(getattr(comparison.step, side), rel=1e-4)
+
+
+def test_a_part_that_varies_from_step_to_step_is_within_noise() -> None:
+    def side(us: list[float]) -> Result:
+        parts = [replace(p, us_per_step=sum(us) / len(us)) if p.name == "data_loading" else p for p in rich().breakdown]
+        series = StepSeries(0, 0, [str(index) for index in range(len(us))], [StepPart("data_loading", "", False, us)])
+        return replace(
+            rich(), breakdown=parts, step=replace(rich().step, series=series, typical_steps=list(range(len(us))))
+        )
+
+    def beyond(before: list[float], after: list[float]) -> bool | None:
+        parts = compared(side(before), side(after)).breakdown
+        return next(part.beyond_noise for part in parts if part.name == "data_loading")
+
+    noisy, steady = [9_000.0, 1_000.0, 7_000.0, 2_000.0], [5_000.0, 5_010.0, 4_990.0, 5_005.0]
+    assert beyond(noisy, [us * 1.5 for us in noisy]) is False
+    assert beyond(steady, [us * 1.5 for us in steady]) is True
+    assert beyond(steady, [us * 1.02 for us in steady]) is False, "runs of the same code differ by as much"
+    assert beyond(steady[:1], steady) is None
 
 
 def test_two_steps_that_vary_give_no_interval() -> None:

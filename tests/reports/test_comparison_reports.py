@@ -47,7 +47,13 @@ def slower() -> Result:
     return replace(
         result,
         step=replace(
-            result.step, typical_us=472_000, median_us=473_500, p10_us=465_000, p90_us=481_000, per_step_us=us
+            result.step,
+            typical_us=472_000,
+            median_us=473_500,
+            p10_us=465_000,
+            p90_us=481_000,
+            per_step_us=us,
+            series=sample.step_series(us),
         ),
         breakdown=parts,
         kernels=kernels,

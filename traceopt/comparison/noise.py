@@ -95,6 +95,23 @@ def differ(base: Sequence[float], head: Sequence[float]) -> bool | None:
     return abs(fmean(head) - fmean(base)) > t99(freedom) * error
 
 
+def steps_differ(base: Sequence[float], head: Sequence[float]) -> bool | None:
+    """Whether a part of the steps of one run differs from that of another beyond noise; None without two steps each.
+
+    Noise is the spread of the steps, and the assumed noise from run to run.
+    """
+    sides = [np.array(base), np.array(head)]
+    if min(map(len, sides)) < 2:
+        return None
+    independent = _independent([side - np.mean(side) for side in sides])
+    error = sum(
+        float(np.var(side, ddof=1)) / max(1.0, len(side) * independent) + (ASSUMED_SPREAD * float(np.mean(side))) ** 2
+        for side in sides
+    )
+    freedom = min(len(base) + len(head) - 2, ASSUMED_FREEDOM)
+    return abs(fmean(head) - fmean(base)) > t99(freedom) * math.sqrt(error)
+
+
 def t99(freedom: float) -> float:
     """Student's t of a two-sided 99 % interval, interpolated in the reciprocal of the degrees of freedom."""
     if freedom > len(_T99):

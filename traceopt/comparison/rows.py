@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from traceopt.assembly.tables import MAX_ROWS
 from traceopt.comparison.metrics import METRICS, STEP_TIME, mean_of, peak_remarks
-from traceopt.comparison.noise import differ
+from traceopt.comparison.noise import differ, steps_differ
 from traceopt.result.comparison import MetricChange, PartChange, RowChange, RowStatus, StepChange
 from traceopt.result.document import Result
 from traceopt.result.rows import BreakdownPart, Kernel, Op
@@ -50,10 +50,29 @@ def part_changes(base: Sequence[Result], head: Sequence[Result], step: StepChang
                 _us(fmean(before)),
                 _us(fmean(after)),
                 _us(change) if comparable else None,
-                differ(before, after) if comparable else None,
+                _part_differs(name, base, head, before, after) if comparable else None,
             )
         )
     return sorted(changes, key=lambda part: (-abs(part.change_us or 0.0), -max(part.base_us, part.head_us), part.name))
+
+
+def _part_differs(
+    name: str, base: Sequence[Result], head: Sequence[Result], before: Sequence[float], after: Sequence[float]
+) -> bool | None:
+    """Beyond the noise from run to run, or with one run per side beyond that of the steps."""
+    if len(before) + len(after) > 2:
+        return differ(before, after)
+    return steps_differ(*(_typical_steps_us(name, side[0]) for side in (base, head)))
+
+
+def _typical_steps_us(name: str, result: Result) -> list[float]:
+    """The time of a part in each typical step; empty if the document does not have the steps in parts."""
+    series = result.step.series
+    if series is None:
+        return []
+    rows = [index - series.first for index in result.step.typical_steps]
+    times = next((part.us for part in series.parts if part.name == name), [0.0] * len(series.names))
+    return [times[row] for row in rows if 0 <= row < len(times)]
 
 
 def metric_changes(base: Sequence[Result], head: Sequence[Result], step: StepChange) -> list[MetricChange]:

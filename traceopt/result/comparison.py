@@ -70,7 +70,8 @@ class StepChange(Struct, frozen=True):
 class PartChange(Struct, frozen=True):
     """A part of the typical step, averaged over the runs. `change_us` is None if the sides cannot be compared.
 
-    `beyond_noise` is None then too, and with one run per side.
+    `beyond_noise`: beyond the noise from run to run, or with one run per side beyond that of the steps. None then too,
+    and with one run per side that does not have two steps.
     """
 
     name: str
