@@ -81,7 +81,7 @@ def test_shares_have_one_decimal_below_ten_per_cent(share: float, shown: str) ->
     assert quantities.percent(share) == shown
 
 
-@pytest.mark.parametrize(("share", "shown"), [(0.052, "+5.2%"), (-0.28, "−28%"), (-0.0995, "−10%"), (0.0, "+0.0%")])
+@pytest.mark.parametrize(("share", "shown"), [(0.052, "+5.2%"), (-0.28, "−28%"), (-0.0995, "−10%"), (0.0, "0%")])
 def test_changes_have_a_sign(share: float, shown: str) -> None:
     assert quantities.signed_percent(share) == shown
 
