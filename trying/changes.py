@@ -17,7 +17,9 @@ from traceopt.result.trial import ChangeKind, Via
 
 MOST_PATCH_BYTES = 8 << 20
 _WORKERS = re.compile(r"\bnum_workers\s*=\s*(\d{1,3})\b")
-_VARIABLE = re.compile(r"(PYTORCH_CUDA_ALLOC_CONF|PYTORCH_ALLOC_CONF|OMP_NUM_THREADS)=(\S+)")
+_VARIABLE = re.compile(
+    r"(PYTORCH_CUDA_ALLOC_CONF|PYTORCH_ALLOC_CONF|OMP_NUM_THREADS|MALLOC_TRIM_THRESHOLD_|MALLOC_MMAP_MAX_)=(\S+)"
+)
 _SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|KEY$", re.IGNORECASE)  # not for a report
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

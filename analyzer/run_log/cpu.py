@@ -17,6 +17,7 @@ NATIVE_BF16 = frozenset(("amx_bf16", "avx512_bf16", "bf16"))  # "bf16": Arm
 MOST_THREADS = 65_536
 _MOST_GFLOPS = 1e7
 _MOST_GB_PER_S = 1e5
+_MOST_PAGE_FAULT_US = 1e3
 
 
 class Cpu(Struct, frozen=True):
@@ -41,13 +42,15 @@ class CpuPeaks(Struct, frozen=True):
     """Rates that the CPU reached after the run, with as many threads per operator as the run. None: not measured.
 
     `matmul` is in GFLOP/s by dtype ("fp32", "bf16", "fp64"), `convolution` in GFLOP/s of forward and backward by memory
-    layout ("contiguous", "channels_last"), `copy_gb_per_s` counts reads and writes. `all_threads` is the number of
-    threads that fills the cores, if that is more, and `matmul_all_threads` the FP32 rate with them.
+    layout ("contiguous", "channels_last"), `copy_gb_per_s` counts reads and writes. `page_fault_us` is what a page of
+    new memory costs. `all_threads` is the number of threads that fills the cores, if that is more, and
+    `matmul_all_threads` the FP32 rate with them.
     """
 
     matmul: Mapping[str, float] = field(default_factory=dict)
     convolution: Mapping[str, float] = field(default_factory=dict)
     copy_gb_per_s: float | None = None
+    page_fault_us: float | None = None
     all_threads: int | None = None
     matmul_all_threads: float | None = None
 
@@ -89,6 +92,7 @@ def read_cpu_peaks(value: object) -> CpuPeaks | None:
         matmul=_rates(row.get("matmul_gflops_per_s")),
         convolution=_rates(row.get("convolution_gflops_per_s")),
         copy_gb_per_s=amount(row.get("copy_gb_per_s"), _MOST_GB_PER_S) or None,
+        page_fault_us=amount(row.get("page_fault_us"), _MOST_PAGE_FAULT_US) or None,
         all_threads=whole(row.get("all_threads"), MOST_THREADS) or None,
         matmul_all_threads=amount(row.get("matmul_all_threads_gflops_per_s"), _MOST_GFLOPS) or None,
     )

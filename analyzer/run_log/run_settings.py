@@ -52,6 +52,8 @@ class Environment(Struct, frozen=True):
     sdp_memory_efficient: bool | None = None
     anomaly_mode: bool | None = None
     python_debug: bool | None = None
+    libc: str | None = None  # "glibc"
+    preloaded_allocator: str | None = None  # file name of a library that replaces malloc
     variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -203,7 +205,12 @@ def captured(header: Mapping[str, Any]) -> Captured:
     own = table(header.get("traceopt"))
     memory = table(own.get("memory"))
     start_up = read_start_up(own.get("start_up"))
-    ledger = read_ledger(own.get("ledger"), start_up.total_ns if start_up is not None else 0)
+    peaks = read_cpu_peaks(own.get("cpu_peaks"))
+    ledger = read_ledger(
+        own.get("ledger"),
+        start_up.total_ns if start_up is not None else 0,
+        1e3 * (peaks.page_fault_us or 0.0) if peaks is not None else 0.0,
+    )
     wait_per_cpu = ledger.core_wait_per_cpu if ledger is not None else None
     return Captured(
         recorded=bool(table(own.get("environment"))),
@@ -219,7 +226,7 @@ def captured(header: Mapping[str, Any]) -> Captured:
         checkpoints=_checkpoints(table(own.get("checkpoint"))),
         memory=(_allocator(table(memory.get("before"))), _allocator(table(memory.get("after")))),
         ledger=ledger,
-        cpu_peaks=read_cpu_peaks(own.get("cpu_peaks")),
+        cpu_peaks=peaks,
         failure=_failure(table(own.get("failure"))),
         start_up=start_up,
         step_memory=read_step_memory(own.get("step_memory")),
@@ -255,6 +262,8 @@ def _environment(row: Mapping[str, Any]) -> Environment:
         sdp_memory_efficient=flag(row.get("sdp_memory_efficient")),
         anomaly_mode=flag(row.get("anomaly_mode")),
         python_debug=flag(row.get("python_debug")),
+        libc=word(row.get("libc")),
+        preloaded_allocator=word(row.get("preloaded_allocator")),
         variables={name[:100]: value for name, value in variables.items() if value is not None},
     )
 

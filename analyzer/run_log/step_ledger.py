@@ -13,6 +13,7 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.tables.json_values import MOST_ROWS, MOST_US, amount, rows, table, time_ns, times_ns, whole, word
 from traceopt.analyzer.tables.schema import I8
 
+EARLY = 2  # the first steps of a run allocate what stays
 SETTLED = 3  # the first steps of a run are slow and left out of medians
 MOST_LINE = 10_000_000
 MOST_ELEMENTS = 2**53  # of a step's batches
@@ -67,7 +68,8 @@ class Ledger(Struct, frozen=True, dict=True):
     they are always the same or not known; `gc_ns` is the garbage collector's time, `save_ns` that of torch.save.
     `ended_early`: the run was stopped before its end, by --stop-after, an exception or a signal.
     `core_wait_share` is the share of the run in which the training thread was ready but no core was free;
-    `core_wait_ns` is that time, and `core_wait_per_cpu` the same as a multiple of its CPU time.
+    `core_wait_ns` is that time, and `core_wait_per_cpu` the same as a multiple of its CPU time. `page_faults` are the
+    pages that the system provided in each step, None if not recorded; one costs `page_fault_ns`, 0 if not known.
     """
 
     step_ns: I8
@@ -88,6 +90,8 @@ class Ledger(Struct, frozen=True, dict=True):
     ended_early: bool
     samples: I8 | None = None
     elements: I8 | None = None
+    page_faults: I8 | None = None
+    page_fault_ns: float = 0.0
 
     @property
     def count(self) -> int:
@@ -184,13 +188,29 @@ class Ledger(Struct, frozen=True, dict=True):
         return {cycle: step / usual for cycle, step in self.recorded_ns.items()} if usual else {}
 
     @cached_property
+    def usual_page_faults(self) -> float:
+        """Of the median step before the first recorded one, without the first steps of the run; 0 if not known."""
+        until = min((window.start for window in self.windows), default=len(self.step_ns))
+        before = self.page_faults[EARLY:until] if self.page_faults is not None else []
+        return median(before) if len(before) >= 2 else 0.0
+
+    @cached_property
     def _own_ns(self) -> I8:
-        return self.step_ns if self.fetch_ns is None else self.step_ns - self.fetch_ns
+        """Without the wait for data, and as if the profiler had not changed how many pages a step needs: memory that it
+        frees stays with the process, and later steps take their tensors from there.
+        """
+        own_ns = self.step_ns if self.fetch_ns is None else self.step_ns - self.fetch_ns
+        if self.page_faults is None or not self.windows:
+            return own_ns
+        spared = np.maximum(0, self.usual_page_faults - self.page_faults)
+        spared[: min(window.start for window in self.windows)] = 0
+        longer: I8 = own_ns + (spared * self.page_fault_ns * own_ns / np.maximum(1, self.step_ns)).astype(np.int64)
+        return longer
 
 
-def read_ledger(value: object, start_up_ns: int = 0) -> Ledger | None:
+def read_ledger(value: object, start_up_ns: int = 0, page_fault_ns: float = 0.0) -> Ledger | None:
     """Reads the ledger; None if step times are missing or invalid. `start_up_ns`: from the start of the process to the
-    end of step 0, if known.
+    end of step 0, if known. `page_fault_ns`: cost of a page fault, if known.
     """
     document = table(value)
     step_ns = times_ns(document.get("step_us"))
@@ -232,6 +252,8 @@ def read_ledger(value: object, start_up_ns: int = 0) -> Ledger | None:
         "end" in document and (document["end"] is None or table(document["end"]).get("early") is True),
         _counts(document.get("samples"), len(step_ns)),
         _counts(document.get("elements"), len(step_ns)),
+        _counts(document.get("page_faults"), len(step_ns)),
+        page_fault_ns,
     )
 
 

@@ -44,7 +44,7 @@ def _rates(head: dict[str, Any]) -> dict[str, Any] | None:
     if environment.get("gpus") or not threads or any(cpu.get(name) != here[name] for name in here):
         return None
     key = {
-        "version": 1,
+        "version": 2,
         "cpu": here,
         "torch_version": version,
         "threads": threads,

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import importlib
 import json
+import mmap
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from glob import glob
 from typing import Any
 
@@ -22,6 +24,7 @@ AGREEING, TOLERANCE = 3, 1.1  # the shortest repetitions, and by which factor th
 MOST_WAIT_SHARE = 0.05  # of a repetition
 LONGEST_S = 0.03  # matrices whose product takes longer are left out: a core that others take in between slows them
 COPY_BYTES = 128 << 20  # beyond most caches
+PAGES = 1024
 
 
 def measure(torch: Any, threads: int, all_threads: int | None, *, bf16: bool) -> dict[str, Any]:
@@ -36,6 +39,7 @@ def measure(torch: Any, threads: int, all_threads: int | None, *, bf16: bool) ->
             for name, layout in (("contiguous", torch.contiguous_format), ("channels_last", torch.channels_last))
         },
         "copy_gb_per_s": copy_gb_per_s(torch),
+        "page_fault_us": page_fault_us(),
     }
     if all_threads is not None:
         torch.set_num_threads(all_threads)
@@ -80,6 +84,29 @@ def copy_gb_per_s(torch: Any) -> float | None:
     target = torch.empty_like(source)
     took_s = shortest_s(lambda: target.copy_(source))
     return None if took_s is None else round(2e-9 * COPY_BYTES / took_s, 3)
+
+
+def page_fault_us() -> float | None:
+    """What a page of new memory costs: to get it from the system, beyond writing to it, and to give it back. None on
+    Windows.
+    """
+    if not hasattr(mmap, "MAP_PRIVATE"):
+        return None
+    content = b"1" * (PAGES * mmap.PAGESIZE)
+    kept = bytearray(content)
+
+    def in_new_memory() -> None:
+        with mmap.mmap(-1, len(content), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as memory:
+            if hasattr(mmap, "MADV_NOHUGEPAGE"):
+                with suppress(OSError):
+                    memory.madvise(mmap.MADV_NOHUGEPAGE)
+            memory.write(content)
+
+    def in_kept_memory() -> None:
+        kept[:] = content
+
+    new_s, kept_s = shortest_s(in_new_memory), shortest_s(in_kept_memory)
+    return None if new_s is None or kept_s is None else round(max(0.0, new_s - kept_s) / PAGES * 1e6, 3)
 
 
 def shortest_s(repetition: Callable[[], object]) -> float | None:

@@ -15,7 +15,7 @@
   "failure": {"exit_code" or null, "signal" or null, "steps"},
   "checkpoint": {"saves", "us"}, "skipped_updates", "notes": [...],
   "ledger": {"step_us": [...], "fetch_us": [...], "gc_us": [...], "eval_us": [...], "saves": [[N, us], ...],
-             "samples": [...], "elements": [...],
+             "page_faults": [...], "samples": [...], "elements": [...],
              "evaluations": [{"file", "line", "function", "count", "us"}], "saved_at": [the same],
              "long_steps": [the same], "long_waits": [[N, us], ...],
              "core_wait": {"us", "cpu_us", "wall_us"}, "windows": [{"cycle", "warmup_from", "from", "until"}],
@@ -29,6 +29,7 @@ Times are microseconds of wall time; step N of the ledger is ProfilerStep#N; `un
 if the collector ran, `eval_us` only if the script evaluated; `step_us` includes both. `fetch_us` and `gc_us` leave out
 what happens in evaluations. `evaluations` and `saved_at` are the lines of the script at which evaluations began and
 torch.save was called, `long_steps` those at which a step ended that took several times as long as the one before.
+`page_faults` counts the pages of memory that the system provided to the process, without traceopt's own.
 `samples` and `elements` (of the largest tensor) are those of the batches that each step fetched, only there if they
 differ from step to step.
 `long_waits` is how long the training thread had no core in such a step, and since the one before.

@@ -22,7 +22,7 @@ VARIABLES = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
     "TORCH_DISTRIBUTED_DEBUG", "TORCH_SHOW_CPP_STACKTRACES", "TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE",
     "NCCL_DEBUG", "NCCL_P2P_DISABLE", "NCCL_IB_DISABLE", "NCCL_ALGO", "NCCL_PROTO", "TORCH_NCCL_BLOCKING_WAIT",
-    "PYTHONMALLOC", "PYTHONDEVMODE",
+    "PYTHONMALLOC", "PYTHONDEVMODE", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_MMAP_MAX_",
 )  # fmt: skip
 
 LOCAL_RANKS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE")
@@ -84,6 +84,8 @@ def describe_environment(torch: Any) -> dict[str, Any]:
         "sdp_math": _read(cuda.math_sdp_enabled),
         "anomaly_mode": _read(torch.is_anomaly_enabled),
         "python_debug": bool(sys.flags.dev_mode),
+        "libc": platform.libc_ver()[0] or None,
+        "preloaded_allocator": _preloaded_allocator(),
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
     }
 
@@ -121,6 +123,12 @@ def _numa_nodes() -> dict[str, int] | None:
     nodes = [{int(path.name[3:]) for path in node.glob("cpu[0-9]*")} for node in NODES.glob("node[0-9]*")]
     used = sum(not cores.isdisjoint(node) for node in nodes)
     return {"all": len(nodes), "used": used} if used else None
+
+
+def _preloaded_allocator() -> str | None:
+    """File name of the library that replaces the C library's malloc, such as libtcmalloc.so.4."""
+    libraries = os.environ.get("LD_PRELOAD", "").replace(":", " ").split()
+    return next((name for library in libraries if "malloc" in (name := os.path.basename(library))), None)
 
 
 def _local_world_size() -> int | None:

@@ -10,6 +10,11 @@ from contextlib import contextmanager
 from statistics import median
 from typing import Any
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
+
 from .cores import CoreWait
 from .evaluations import EvaluationClock
 from .user_line import Places, user_line
@@ -40,6 +45,7 @@ class LedgerWriter:
         self.fetch_us = array("d")  # in the DataLoader: fetching batches and starting workers
         self.gc_us = array("d")
         self.eval_us = array("d")
+        self.page_faults = array("q")  # of all threads: pages that the system had to provide
         self.samples = array("q")  # in the batches that the step fetched
         self.elements = array("q")  # of the largest tensors of these batches
         self.windows: list[dict[str, Any]] = []  # the steps that had a profiler, including warm-up
@@ -59,6 +65,7 @@ class LedgerWriter:
         self.long_waits: list[tuple[int, float]] = []  # step, and the wait for a core since the long step before
         self._previous_us = 0.0
         self._opened = time.perf_counter()
+        self._opened_faults = _page_faults()
         self._fetch_us = self._gc_us = self._save_us = 0.0
         self._samples = self._elements = 0
         self._fetch_in_eval_us = self._gc_in_eval_us = 0.0  # since the last sign of the evaluation
@@ -79,6 +86,7 @@ class LedgerWriter:
             self.fetch_us.append(self._fetch_us)
             self.gc_us.append(self._gc_us)
             self.eval_us.append(eval_us)
+            self.page_faults.append(_page_faults() - self._opened_faults)
             self.samples.append(self._samples)
             self.elements.append(self._elements)
         else:
@@ -105,11 +113,12 @@ class LedgerWriter:
         self.evaluation.skip(now - self._opened)
         self._in_step = True
         self._opened = now
+        self._opened_faults = _page_faults()
 
     @contextmanager
     def own_work(self) -> Iterator[None]:
         """The time inside belongs to no step. Between close_step and open_step it has no effect."""
-        began, outermost = time.perf_counter(), self._in_step
+        began, faults, outermost = time.perf_counter(), _page_faults(), self._in_step
         self._in_step = False
         try:
             yield
@@ -118,6 +127,7 @@ class LedgerWriter:
                 self._in_step = True
                 seconds = time.perf_counter() - began
                 self._opened += seconds
+                self._opened_faults += _page_faults() - faults
                 self.evaluation.skip(seconds)
                 self.own_us += seconds * 1e6
 
@@ -238,6 +248,7 @@ class LedgerWriter:
             "fetch_us": [round(us, 1) for us in self.fetch_us],
             **({"gc_us": [round(us, 1) for us in self.gc_us]} if any(self.gc_us) else {}),
             **({"eval_us": [round(us, 1) for us in self.eval_us]} if any(self.eval_us) else {}),
+            **({"page_faults": list(self.page_faults)} if any(self.page_faults) else {}),
             **({"samples": list(self.samples)} if len(set(self.samples[SETTLED:])) > 1 else {}),
             **({"elements": list(self.elements)} if len(set(self.elements[SETTLED:])) > 1 else {}),
             "evaluations": self.evaluation.places.document(),
@@ -253,3 +264,8 @@ class LedgerWriter:
             "own_us": round(self.own_us, 1),
             "core_wait": self._core_wait.document() if self._core_wait is not None else None,
         }
+
+
+def _page_faults() -> int:
+    """Pages that the system has provided to this process without reading from a disk. Reading it takes about 1 us."""
+    return 0 if resource is None else resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,16 @@ class TestMeasurement:
         monkeypatch.setattr(measure_cpu.time, "perf_counter", lambda: now)
         assert measure_cpu.shortest_s(repetition) == pytest.approx(2.0)
 
+    def test_a_page_costs_what_new_memory_takes_longer(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def taken(repetition: Callable[[], object]) -> float:
+            repetition()
+            return {"in_new_memory": 0.0024, "in_kept_memory": 0.0004}[repetition.__name__]
+
+        monkeypatch.setattr(measure_cpu, "shortest_s", taken)
+        assert measure_cpu.page_fault_us() == pytest.approx(2_000 / measure_cpu.PAGES, abs=0.001)
+        monkeypatch.setattr(measure_cpu, "shortest_s", lambda _: None)
+        assert measure_cpu.page_fault_us() is None
+
     @pytest.mark.torch
     def test_the_script_prints_every_rate_or_null(self) -> None:
         wanted = json.dumps({"threads": 1, "all_threads": None, "bf16": False})
@@ -184,4 +195,4 @@ class TestMeasurement:
         assert set(rates["matmul_gflops_per_s"]) == {"fp32", "fp64"}
         assert set(rates["convolution_gflops_per_s"]) == {"contiguous", "channels_last"}
         values = [*rates["matmul_gflops_per_s"].values(), *rates["convolution_gflops_per_s"].values()]
-        assert all(value is None or value > 0 for value in [*values, rates["copy_gb_per_s"]])
+        assert all(value is None or value > 0 for value in [*values, rates["copy_gb_per_s"], rates["page_fault_us"]])

@@ -272,3 +272,39 @@ def test_a_long_step_has_its_wait_for_a_core(ledger: LedgerWriter, monkeypatch: 
         waited_us[0] += waits_s * 1e6
         end_step(ledger)
     assert ledger.document()["long_waits"] == [(2, pytest.approx(3e5)), (4, pytest.approx(2e3))]
+
+
+def test_page_faults_belong_to_the_step_of_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    faults = 100
+    monkeypatch.setattr(step_ledger, "_page_faults", lambda: faults)
+    ledger = LedgerWriter(lambda: None)
+    for of_the_step in (30, 0, 7):
+        faults += of_the_step
+        with ledger.own_work():
+            faults += 1_000
+        ledger.close_step()
+        faults += 5_000  # while the profiler is working
+        ledger.open_step()
+    assert ledger.document()["page_faults"] == [30, 0, 7]
+
+
+def test_without_page_faults_nothing_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_ledger, "resource", None)  # as on Windows
+    ledger = LedgerWriter(lambda: None)
+    end_step(ledger)
+    assert "page_faults" not in ledger.document()
+
+
+@pytest.mark.parametrize(
+    ("preloaded", "name"),
+    [
+        ("", None),
+        ("/usr/lib/libtcmalloc.so.4:/opt/libother.so", "libtcmalloc.so.4"),
+        ("/opt/a.so libjemalloc.so.2", "libjemalloc.so.2"),
+    ],
+)
+def test_an_allocator_in_place_of_malloc_is_named(
+    preloaded: str, name: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_PRELOAD", preloaded)
+    assert environment._preloaded_allocator() == name

@@ -93,9 +93,9 @@ def test_more_threads_than_cores_are_found(run: Run) -> None:
     assert found.saving is not None
 
 
-@pytest.mark.run("settings.py", "no_workers", options=("--analyze",))
+@pytest.mark.run("settings.py", "no_workers")
 def test_the_overhead_is_the_number_that_the_run_prints(run: Run) -> None:
-    printed = re.search(r"Recorded steps took ([\d.]+)x \(timing\)", run.stdout)
+    printed = re.search(r"Recorded steps took ([\d.]+)x \(timing\)", run.stderr)
     assert printed is not None, run.stderr
     result = analyze(str(run.folder), debug=True)
     told = next((note.text for note in result.quality.notes if note.code == "TQ006"), reason(result, "TQ006"))

@@ -47,10 +47,10 @@ def test_a_fix_for_a_person(example: GetExample) -> None:
 
 def test_a_variable_in_the_fix_is_set(example: GetExample) -> None:
     result = example("slow_loader").result
-    fix = Fix("Set it", code="OMP_NUM_THREADS=2\nLD_PRELOAD=evil.so")
+    fix = Fix("Set it", code="OMP_NUM_THREADS=2 MALLOC_MMAP_MAX_=0\nLD_PRELOAD=evil.so")
     findings = [replace(f, code="PY002", fix=fix) for f in result.findings if f.code == "DL001"]
     [change], _ = changes.changes_of(replace(result, findings=findings, plan=[]), (), 3)
-    assert (change.via, change.environment) == ("runtime", {"OMP_NUM_THREADS": "2"})
+    assert (change.via, change.environment) == ("runtime", {"OMP_NUM_THREADS": "2", "MALLOC_MMAP_MAX_": "0"})
 
 
 def test_an_unknown_fix(example: GetExample) -> None:

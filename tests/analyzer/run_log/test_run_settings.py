@@ -184,6 +184,29 @@ class TestLedger:
         assert ledger is not None
         assert ledger.stretch == pytest.approx({"timing": 1.2, "detail": 4.0})
 
+    def test_pages_that_the_profiler_spares_the_script_are_counted_in(self) -> None:
+        """Steps that need no new pages after the recording are shorter than steps of a run without a profiler."""
+        document = {
+            "step_us": [5_000.0, 10_000.0] + [10_000.0] * 6 + [13_000.0] * 2 + [8_000.0] * 6,
+            "page_faults": [9_000, 5_000] + [2_000] * 6 + [2_500] * 2 + [0] * 6,
+            "windows": [{"cycle": "timing", "warmup_from": 6, "from": 8, "until": 10}],
+        }
+        known, unknown = read_ledger(document, page_fault_ns=1_000.0), read_ledger(document)
+        assert known is not None
+        assert unknown is not None
+        assert (known.usual_page_faults, known.usual_ns) == (2_000, 10_000_000)
+        assert known.stretch == pytest.approx({"timing": 1.3})
+        assert unknown.stretch == pytest.approx({"timing": 13 / 8})
+        assert known.step_ns.sum() == unknown.step_ns.sum(), "the whole run takes as long as it took"
+
+    @pytest.mark.parametrize("page_faults", [None, [1] * 11, [1] * 11 + [-1], ["1"] * 12, [0] * 12])
+    def test_without_page_faults_the_steps_are_as_they_were(self, page_faults: object) -> None:
+        windows = [{"cycle": "timing", "warmup_from": 5, "from": 5, "until": 6}]
+        document = {"step_us": [2.0] * 5 + [4.0] + [2.0] * 6, "page_faults": page_faults, "windows": windows}
+        ledger = read_ledger(document, page_fault_ns=1e6)
+        assert ledger is not None
+        assert (ledger.usual_page_faults, ledger.stretch) == (0, {"timing": 2.0})
+
     @pytest.mark.parametrize(
         "fetch_us", [None, [0.0, 0.0], [1.0], [1.0, "2"], [1.0, -1.0], [1.0, 100.0], [1.0, math.nan], {"a": 1}]
     )
