@@ -191,8 +191,9 @@ class Ledger(Struct, frozen=True, dict=True):
     def usual_page_faults(self) -> float:
         """Of the median step before the first recorded one, without the first steps of the run; 0 if not known."""
         until = min((window.start for window in self.windows), default=len(self.step_ns))
-        before = self.page_faults[EARLY:until] if self.page_faults is not None else []
-        return median(before) if len(before) >= 2 else 0.0
+        if self.page_faults is None or until - EARLY < 2:
+            return 0.0
+        return median(self.page_faults[EARLY:until])
 
     @cached_property
     def _own_ns(self) -> I8:
