@@ -117,6 +117,7 @@ def find_cpu_collectives(
     since_last = _since_last(start, end)
     pairs = zip(rows.tolist(), launches.tolist(), strict=True)
     sizes = np.array([_bytes_of_run(trace, slices, row, launch) for row, launch in pairs], np.int64)
+    around = _calls_around(trace, slices, launches)
     world = trace.meta.world_size or 0
     out = []
     for kind in sorted({kinds[code] for code in slices.name[rows].tolist()}):
@@ -126,7 +127,7 @@ def find_cpu_collectives(
                 name=kind,
                 rows=rows[mine],
                 launch=launches[mine],
-                call=launches[mine],
+                call=around[mine],
                 duration=window.within(start, end)[mine],
                 exposed=alone[mine],
                 since_last=since_last[mine],

@@ -26,15 +26,19 @@ from traceopt.rules import (
     microseconds,
     ms,
     per_step,
+    percent,
     places,
     priced,
     site_locations,
+    subtract,
     threshold,
 )
 
 LATE = 3  # times the median call: beyond this a rank may wait for another one
 BUCKET_BYTES = 25 << 20  # of one coalesced call, as in DistributedDataParallel
 UNKNOWN_CALLS = 4.0  # that remain if nothing shows what bytes cost
+LIKELY = 0.8  # share of the calls' time that goes then
+UNLIKELY = 0.4  # the same at worst: calls that depend on each other stay
 
 
 class SmallCollectives(Rule):
@@ -57,7 +61,9 @@ class SmallCollectives(Rule):
     layer; the rule does not apply to serving engines. Compute may already hide the calls: only exposed time counts, and
     host time while the GPU has no work. Time of a call beyond three times the median is not counted if the rank did
     other work before it: there it may wait for a late rank. If the sizes are known, the calls that remain are priced
-    by what larger buffers take longer. If they are unknown or all equal, four calls remain.
+    by what larger buffers take longer, so the estimate takes no further discount. If they are unknown or all equal,
+    four calls remain, and 80% of the rest is expected to go. Host time is what the caller spends on the calls: while
+    the GPU has no work, or on a CPU-only run while no collective runs.
 
     Sources: NCCL documentation, "Group Calls"; Li et al., "PyTorch Distributed" (VLDB 2020), gradient bucketing.
     """
@@ -92,6 +98,7 @@ class SmallCollectives(Rule):
         if exposed + starved < self.min_share * facts.step_ns:
             return
         gain = fewer * exposed
+        share = LIKELY if any(_remaining_ns(c, count) is None for c in many) else 1.0
         evidence = [
             Evidence(
                 what=c.name,
@@ -102,19 +109,20 @@ class SmallCollectives(Rule):
             )
             for c in many
         ]
+        waits = " that the GPU waits for" if facts.has_gpu else ""
         yield self.finding(
             why=(
                 f"{calls:,.0f} small collectives {per_step(facts)} add {ms(exposed)} of exposed communication to "
                 f"{each_step(facts)}."
-                + (f" Their calls take {ms(host_ns / fewer)} of host time that the GPU waits for." if host_ns else "")
+                + (f" Their calls take {ms(host_ns / fewer)} of host time{waits}." if host_ns else "")
             ),
             saving=priced(
                 facts,
-                (0.4 * (gain + starved), 0.8 * (gain + host_ns), gain + host_ns),
-                self._coalesced(facts, many, host, 0.8 * fewer),
-                "Assumes that coalescing removes 40%, 80% or 100% of these calls' exposed and host time, minus what a "
-                "few large calls take.",
-                low=self._coalesced(facts, many, host, 0.4 * fewer),
+                (UNLIKELY * (gain + starved), share * (gain + host_ns), gain + host_ns),
+                self._coalesced(facts, many, host, share * fewer),
+                f"Assumes that coalescing removes {'all' if share == 1 else percent(share)} of these calls' exposed "
+                f"and host time, minus what a few large calls take; the range is {percent(UNLIKELY)} to 100%.",
+                low=self._coalesced(facts, many, host, UNLIKELY * fewer),
                 high=self._coalesced(facts, many, host, fewer),
             ),
             evidence=evidence,
@@ -134,9 +142,12 @@ class SmallCollectives(Rule):
         )
 
     def _host_time(self, facts: Facts, many: list[CollectiveCalls]) -> Intervals:
-        """When the host makes these calls. Empty on a CPU-only run: there, the wait for them is what they cost."""
-        calls = np.concatenate([np.empty(0, np.int64), *(c.call for c in many if facts.has_gpu)])
-        return area_of(facts, calls[calls >= 0])
+        """When the host makes these calls. On a CPU-only run without the time in which collectives run, because that
+        counts as exposed.
+        """
+        calls = np.concatenate([c.call for c in many])
+        area = area_of(facts, calls[calls >= 0])
+        return area if facts.has_gpu else subtract(area, facts.cpu_phases.communication)
 
     def _coalesced(self, facts: Facts, many: list[CollectiveCalls], host: Intervals, share: float) -> Changes:
         """Each call loses a share of its exposed time and of its host time."""
@@ -166,14 +177,23 @@ def _own_ns(calls: CollectiveCalls) -> npt.NDArray[np.float64]:
 
 def _remaining_calls(calls: CollectiveCalls, steps: int) -> float:
     """How many of these calls take as long as the coalesced ones that replace them, per step: one for each 25 MB, and
-    what their bytes take at the rate at which the largest buffers take longer than the smallest.
+    what their bytes take.
+    """
+    transfer_ns = _remaining_ns(calls, steps)
+    if transfer_ns is None:
+        return UNKNOWN_CALLS
+    longer = transfer_ns / float(_own_ns(calls).mean())
+    return math.ceil(float(calls.bytes.sum()) / steps / BUCKET_BYTES) + longer
+
+
+def _remaining_ns(calls: CollectiveCalls, steps: int) -> float | None:
+    """How long the bytes of a step take, ns, at the rate at which the largest buffers take longer than the smallest.
+    None if nothing shows that rate.
     """
     size, time = calls.bytes, _own_ns(calls)
     if (size < 0).any() or size.min() == size.max() or not time.any():
-        return UNKNOWN_CALLS
+        return None
     small, large = size <= np.percentile(size, 50), size >= np.percentile(size, 90)
     more_bytes = float(size[large].mean() - size[small].mean())
     more_ns = max(0.0, float(time[large].mean() - time[small].mean()))
-    total = float(size.sum()) / steps
-    longer = total * more_ns / more_bytes / float(time.mean()) if more_bytes else 0.0
-    return math.ceil(total / BUCKET_BYTES) + longer
+    return float(size.sum()) / steps * more_ns / more_bytes if more_bytes else 0.0
