@@ -13,6 +13,7 @@ from traceopt.analyzer.tables.json_values import MOST_US, amount, flag, rows, ta
 
 MOST_WORKERS = 100_000
 MOST_LOADERS = 100
+MOST_SLOWDOWN = 1_000.0
 
 _Key = int | tuple[str | None, int | None] | None  # number of the loader; else dataset class and number of workers
 
@@ -56,10 +57,13 @@ class Build(Struct, frozen=True):
 class HandOver(Struct, frozen=True):
     """What a batch costs, ns, if a worker sends it: the training process, to receive it when it is ready, and the
     worker, to put it into shared memory. Measured on the machine of the run.
+
+    `slowdown`: how many times as long computing took there while another process computed; None: not measured.
     """
 
     receive_ns: float
     send_ns: float
+    slowdown: float | None = None
 
 
 class Loader(Struct, frozen=True):
@@ -135,7 +139,10 @@ def _main_thread_build(row: Mapping[str, Any], batches: int | None, core_wait_pe
 
 def _hand_over(row: Mapping[str, Any]) -> HandOver | None:
     receive_us, send_us = amount(row.get("us"), MOST_US), amount(row.get("worker_us"), MOST_US)
-    return None if receive_us is None or send_us is None else HandOver(receive_us * 1000, send_us * 1000)
+    if receive_us is None or send_us is None:
+        return None
+    slowdown = amount(row.get("slowdown"), MOST_SLOWDOWN)
+    return HandOver(receive_us * 1000, send_us * 1000, max(1.0, slowdown) if slowdown else None)
 
 
 def _start(row: Mapping[str, Any]) -> WorkerStart | None:

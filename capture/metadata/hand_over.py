@@ -1,4 +1,5 @@
-"""Measures how long a batch takes from a DataLoader worker to the training process, on this machine.
+"""Measures what a DataLoader worker would cost on this machine: how long a batch takes from it to the training process,
+and how much slower two processes compute side by side.
 
 The file is also run as a program, without torch, so that no process with threads or a GPU has to be forked for it. It
 does what torch's workers do: the batch's tensors lie in shared memory, a queue carries the rest and the memory's file
@@ -14,6 +15,8 @@ import os
 import subprocess
 import sys
 import time
+import zlib
+from collections.abc import Callable
 from multiprocessing.reduction import DupFd
 from typing import Any
 
@@ -26,10 +29,16 @@ TIMEOUT_S = 2.0  # including the start of two processes
 MOST_BYTES = 32 << 20  # of a batch that is sent; larger ones are scaled up
 PAUSE_S = 0.001
 
+COMPUTING_S = 0.06  # alone, and again side by side
+SETTLING_S = 0.01  # until the other process has found a core
+ATTEMPTS = 3  # other programs may have the cores for a moment
+ON_A_CORE = 0.8  # share of the time that both must have had a core, or else they did not run side by side
+
 
 def measure_hand_over(tensors: int, tensor_bytes: int, pickled_bytes: int) -> dict[str, float] | None:
     """`us`: what the reader spends on a batch that is ready. `worker_us`: what the worker spends to put it into shared
-    memory. None if this system cannot measure it.
+    memory. `slowdown`: how many times as long computing takes while another process computes, at least 1; missing if
+    no two cores were free. None if this system cannot measure it.
     """
     if not hasattr(os, "memfd_create") or not sys.executable:
         return None
@@ -69,9 +78,69 @@ def _main(tensors: int, tensor_bytes: int, pickled_bytes: int) -> dict[str, floa
         received.append(time.perf_counter() - since)
         sent.append(send_s)
     worker.terminate()
-    return {
+    measured = {
         name: round(_quarter(times[1:]) * scale * 1e6, 1) for name, times in (("us", received), ("worker_us", sent))
     }
+    attempts = (_slowdown(context) for _ in range(ATTEMPTS))
+    slowdown = next((one for one in attempts if one is not None), None)
+    return measured if slowdown is None else {**measured, "slowdown": round(slowdown, 3)}
+
+
+def _slowdown(context: Any) -> float | None:
+    """CPU time of the same work beside a process that does it too, as a multiple of its CPU time alone.
+
+    CPU time does not grow while another program has the core. It does grow if the two share a physical core, caches or
+    memory bandwidth.
+    """
+    compute = _computing()
+    alone, _ = _timed(compute)
+    ours, theirs = context.Pipe()
+    other = context.Process(target=_beside, args=(theirs,), daemon=True)
+    other.start()
+    try:
+        ours.recv()  # it computes from now on
+        time.sleep(SETTLING_S)
+        beside, own_share = _timed(compute)
+        ours.send(True)
+        other_share = ours.recv()
+    except (EOFError, OSError):
+        return None
+    finally:
+        other.terminate()
+    return max(1.0, beside / alone) if min(own_share, other_share) >= ON_A_CORE else None
+
+
+def _beside(parent: Any) -> None:
+    """Computes until the parent sends something, and answers with the share of the time in which it had a core."""
+    compute = _computing()
+    parent.send(True)
+    cpu_s, began = time.process_time(), time.perf_counter()
+    while not parent.poll():
+        compute()
+    parent.send((time.process_time() - cpu_s) / (time.perf_counter() - began))
+
+
+def _computing() -> Callable[[], None]:
+    """About a millisecond of what loaders and models do: Python, integers in the caches, and copies through memory."""
+    small, large, copy = bytes(range(256)) * 64, bytes(4 << 20), bytearray(4 << 20)
+
+    def compute() -> None:
+        sum(number * number for number in range(5_000))
+        zlib.compress(small, 1)
+        copy[:] = large
+
+    return compute
+
+
+def _timed(compute: Callable[[], None]) -> tuple[float, float]:
+    """The CPU time of one call in seconds, and the share of the time in which this process had a core."""
+    calls: list[float] = []
+    cpu_s, began = time.process_time(), time.perf_counter()
+    while (wall_s := time.perf_counter() - began) < COMPUTING_S:
+        since = time.process_time()
+        compute()
+        calls.append(time.process_time() - since)
+    return _quarter(calls), (time.process_time() - cpu_s) / wall_s
 
 
 def _send(tasks: Any, batches: Any, sizes: list[int], rest: bytes) -> None:

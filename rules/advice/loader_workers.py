@@ -22,7 +22,8 @@ CROWDED_SHARE = 0.1  # of a batch's build time: report a longer wait for a free 
 # model and a worker share a core is unknown: a core of a virtual machine is often such a thread. On cores of their own
 # they still share caches and memory bandwidth. So this is the worst case.
 SHARED_CORE = 2 / 1.3
-WORST, EXPECTED, BEST = 1.0, 0.5, 0.0  # how much model and workers slow each other down on a CPU; the middle is assumed
+# How much model and workers slow each other down on a CPU. The middle is assumed if the slowdown was not measured.
+WORST, EXPECTED, BEST = 1.0, 0.5, 0.0
 RECEIVING = "receiving a ready batch takes that long"
 CHEAPER = "make items cheaper: decode once and cache, use packed formats, move augmentation to the GPU"
 FASTER = "read from faster storage (local NVMe or RAM), use larger packed files, or cache what was read"
@@ -49,6 +50,7 @@ class LoaderPlan(Struct, frozen=True):
     cores: int | None  # for this rank
     threads: int  # that an operator of the model uses
     gpu: bool
+    slowdown: float | None = None  # of computing while another process computes, as measured; None: not measured
 
     @property
     def build_ns(self) -> float | None:
@@ -130,7 +132,7 @@ class LoaderPlan(Struct, frozen=True):
         """
         parts = [Left(receive_ns, RECEIVING)]
         if self.build_ns is not None and self.wanted is not None:
-            slower_ns = contention * self._slower_ns
+            slower_ns = self._slower_ns(contention)
             send_ns = self.settings.hand_over.send_ns * self.fetches if self.settings.hand_over is not None else 0.0
             delivery_ns = (self.build_ns + send_ns + slower_ns) / max(1, self.wanted) - self.rest_ns
             few = f"{self.wanted} {'worker is' if self.wanted == 1 else 'workers are'} too few without cheaper items"
@@ -148,14 +150,16 @@ class LoaderPlan(Struct, frozen=True):
         """CPU time of the workers in a step."""
         return (self.build_ns or 0.0) * (1.0 if self._computing is None else self._computing)
 
-    @property
-    def _slower_ns(self) -> float:
-        """How much longer model and workers take at worst, because they share the machine. The recorded times of
-        existing workers include it.
+    def _slower_ns(self, contention: float) -> float:
+        """How much longer model and workers take, because they share the machine. The recorded times of existing
+        workers include it.
         """
         if self.gpu or self.multiprocess:
             return 0.0
-        return (SHARED_CORE - 1) * min(self.rest_ns, self._computing_ns)
+        slower = contention * (SHARED_CORE - 1)
+        if contention == EXPECTED and self.slowdown is not None:
+            slower = min(self.slowdown, SHARED_CORE) - 1
+        return slower * min(self.rest_ns, self._computing_ns)
 
     def _crowded_ns(self, threads: float) -> float:
         """How much longer than without its stall a step takes on a CPU whose cores run the workers and a model that
@@ -236,7 +240,15 @@ def plan_moved_work(facts: Facts, work_ns: float, rest_ns: float) -> LoaderPlan:
     """Of work of the training thread that worker processes could do. `rest_ns`: the step without it."""
     environment = facts.captured.environment
     return LoaderPlan(
-        False, work_ns, max(1.0, rest_ns), 1.0, Loader(), environment.cores, environment.threads or 1, facts.has_gpu
+        False,
+        work_ns,
+        max(1.0, rest_ns),
+        1.0,
+        Loader(),
+        environment.cores,
+        environment.threads or 1,
+        facts.has_gpu,
+        _measured_slowdown(facts),
     )
 
 
@@ -263,4 +275,10 @@ def plan_loader(facts: Facts, wait_ns: float, rest_ns: float) -> LoaderPlan:
         facts.captured.environment.cores,
         facts.captured.environment.threads or 1,
         facts.has_gpu,
+        _measured_slowdown(facts),
     )
+
+
+def _measured_slowdown(facts: Facts) -> float | None:
+    loader = facts.captured.training_loader
+    return loader.hand_over.slowdown if loader is not None and loader.hand_over is not None else None

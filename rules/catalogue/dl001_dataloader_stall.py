@@ -61,8 +61,9 @@ class DataloaderStall(Rule):
     The saving assumes as many workers as the cores can run. It excludes the time to receive a batch from a worker:
     `traceopt run` measures that time on your machine for a batch of the same size. If workers would not save more than
     that, there is no finding. On a CPU, workers also slow the model down, because they share caches, memory bandwidth
-    and often cores. At worst, all computing beside the model takes 1.5 times as long, as two threads on one core do;
-    half of that is assumed, and the range covers both ends.
+    and often cores. At worst, all computing beside the model takes 1.5 times as long, as two threads on one core do.
+    `traceopt run` measures how much slower two processes compute side by side on your machine; without that measure,
+    half of the worst is assumed. The range covers both ends.
 
     If more workers do not help, make batches cheaper: decode once and cache, store packed data on a fast local disk, or
     move augmentation to the GPU.

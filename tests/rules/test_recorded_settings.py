@@ -124,11 +124,14 @@ class TestWorkers:
             status == "passed"
         )
 
-    def without_workers(self, scenario: str, hand_over_ms: float, cpu_ms: float = 24.0, **fields: Any) -> Facts:
+    def without_workers(
+        self, scenario: str, hand_over_ms: float, cpu_ms: float = 24.0, slowdown: float | None = None, **fields: Any
+    ) -> Facts:
         """A batch takes 24 ms to build, and was measured to take `hand_over_ms` from a worker."""
+        hand_over = {"us": 1e3 * hand_over_ms, "worker_us": 1e3 * hand_over_ms, "slowdown": slowdown}
         row = {
             "dataset": "data.Items", "num_workers": 0, "batches": 8, "fetch_us": 8 * 24_000.0,
-            "fetch_cpu_us": 8e3 * cpu_ms, "hand_over": {"us": 1e3 * hand_over_ms, "worker_us": 1e3 * hand_over_ms},
+            "fetch_cpu_us": 8e3 * cpu_ms, "hand_over": hand_over,
         }  # fmt: skip
         return generated(scenario, change={"loaders": [row]}, **fields)
 
@@ -162,6 +165,17 @@ class TestWorkers:
         assert found.saving.est_us == pytest.approx(stall_us - slower_us / 2 - 500, rel=0.01)
         assert found.saving.high_us == pytest.approx(stall_us - 500, rel=0.01)
         assert "because the workers take CPU time, cache and memory bandwidth from the model." in found.saving.basis
+
+    @pytest.mark.parametrize("slowdown", [1.0, 1.1, 9.0])
+    def test_how_much_they_do_is_measured_by_the_run(self, slowdown: float) -> None:
+        facts = self.without_workers("cpu_only", 0.5, threads=1, slowdown=slowdown)
+        saving = finding(facts, "DL001").saving
+        assumed = finding(self.without_workers("cpu_only", 0.5, threads=1), "DL001").saving
+        assert saving is not None
+        assert assumed is not None
+        slower_us = (min(slowdown, SHARED_CORE) - 1) * 12_900
+        assert saving.est_us == pytest.approx(24_000 - slower_us - 500, rel=0.01)
+        assert (saving.low_us, saving.high_us) == (assumed.low_us, assumed.high_us), "the range covers both ends"
 
     def test_the_saving_is_that_of_the_workers_that_the_cores_can_run(self) -> None:
         found = finding(self.without_workers("cpu_only", 0.5, threads=1, cores=2), "DL001")
@@ -214,6 +228,15 @@ class TestMovedInputWork:
         assert found.saving.est_us == pytest.approx(0.95 * (work_us - slower_us / 2), rel=0.01)
         assert found.saving.high_us == pytest.approx(work_us, rel=0.01)
         assert "because the workers take CPU time, cache and memory bandwidth from the model." in found.saving.basis
+
+    def test_how_much_they_do_is_measured_by_the_run(self) -> None:
+        hand_over = {"us": 500.0, "worker_us": 500.0, "slowdown": 1.0}
+        row = {"dataset": "data.Items", "num_workers": 0, "batches": 8, "fetch_us": 8e3, "hand_over": hand_over}
+        facts = generated("input_work_main_thread", **CPU, threads=1, change={"loaders": [row]})
+        found = finding(facts, "DL002")
+        assert found.saving is not None
+        assert found.saving.est_us == pytest.approx(0.95 * facts.stalls.typical_ns("input_work") / 1e3, rel=0.01)
+        assert "the workers take CPU time" not in found.saving.basis
 
     def test_a_single_core_gains_nothing_from_workers(self) -> None:
         found = finding(generated("input_work_main_thread", **CPU, threads=1, cores=1), "DL002")

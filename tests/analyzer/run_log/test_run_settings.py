@@ -129,6 +129,13 @@ def test_the_hand_over_is_read() -> None:
     assert loader.hand_over is None
 
 
+@pytest.mark.parametrize(("recorded", "read"), [(1.25, 1.25), (0.9, 1.0), (0, None), ("fast", None), (1e9, None)])
+def test_the_slowdown_beside_another_process_is_read(recorded: object, read: float | None) -> None:
+    row = {"num_workers": 0, "batches": 9, "hand_over": {"us": 700.0, "worker_us": 90.0, "slowdown": recorded}}
+    [loader] = read_loaders([row], [], None)
+    assert loader.hand_over == HandOver(700_000.0, 90_000.0, read)
+
+
 @pytest.mark.parametrize(("wait_per_cpu", "waited_ns"), [(None, None), (0.5, 500_000.0), (99.0, 4_000_000.0)])
 def test_the_training_process_builds_without_workers(wait_per_cpu: float | None, waited_ns: float | None) -> None:
     row = {"num_workers": 0, "batches": 10, "fetch_us": 40_000.0, "fetch_cpu_us": 10_000.0}

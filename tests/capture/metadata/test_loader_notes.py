@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import sys
 import threading
 from collections.abc import Callable
@@ -161,8 +162,22 @@ def test_a_loader_that_feeds_no_update_is_not_measured(monkeypatch: pytest.Monke
 def test_the_hand_over_is_measured_in_processes_of_its_own() -> None:
     measured = hand_over.measure_hand_over(tensors=2, tensor_bytes=20_000, pickled_bytes=100)
     if measured is not None:  # on a busy machine it may have taken too long
-        assert set(measured) == {"us", "worker_us"}
+        assert {"us", "worker_us"} <= set(measured) <= {"us", "worker_us", "slowdown"}
         assert min(measured.values()) > 0
+
+
+@pytest.mark.parametrize(
+    ("beside_s", "most", "slowdown"),
+    [(1.5e-3, 0.0, 1.5), (0.9e-3, 0.0, 1.0), (1.5e-3, 1.1, None)],
+    ids=["slower", "faster by noise", "no two cores"],
+)
+def test_computing_beside_another_process_is_compared_with_computing_alone(
+    beside_s: float, most: float, slowdown: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter([(1e-3, 1.0), (beside_s, 1.0)])
+    monkeypatch.setattr(hand_over, "_timed", lambda _: next(times))
+    monkeypatch.setattr(hand_over, "ON_A_CORE", most)
+    assert hand_over._slowdown(multiprocessing.get_context("spawn")) == slowdown
 
 
 @pytest.mark.parametrize("failure", [{"TIMEOUT_S": 0.0}, {"PROGRAM": "/none"}])
