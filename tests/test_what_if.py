@@ -78,7 +78,7 @@ def test_host_work_is_scaled_by_name(example: GetExample) -> None:
     path = str(example("logging_stall").path)
     gone = what_if(path, scales=[("host~log_metrics", 0.0)])
     doubled = what_if(path, scales=[("host~log_metrics", 2.0)])
-    assert gone.saving_us == pytest.approx(what_if(path, ["LG001"]).saving_us, rel=0.02)
+    assert gone.saving_us == pytest.approx(what_if(path, ["LG001"]).saving_us, rel=0.05)  # a finding is limited
     assert doubled.saving_us == pytest.approx(-20_000, rel=0.02)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -84,11 +85,14 @@ def what_if(
 
 
 class _AppliedFix(Struct, frozen=True):
-    """The fix of a finding, with its changes on each rank."""
+    """The fix of a finding, with its changes on each rank. `most_ns`: what was measured of it per step. A replay of one
+    rank cannot exceed it; it is infinite for several ranks.
+    """
 
     code: str
     title: str
     changes: list[list[Change]]
+    most_ns: float = inf
 
 
 def _chosen(ranks: Ranks, rules: Sequence[Rule], codes: Sequence[str]) -> list[_AppliedFix]:
@@ -103,7 +107,16 @@ def _chosen(ranks: Ranks, rules: Sequence[Rule], codes: Sequence[str]) -> list[_
             known += [one.finding.code for one in of_run]
             possible = ", ".join(dict.fromkeys(known)) or "nothing"
             raise InputError(f"{code} finds nothing to fix in this trace; you can replay: {possible}")
-        fixes = [_AppliedFix(code, title, [_of(priced, code, title) for priced in found]) for title in titles]
+        fixes = [
+            _AppliedFix(
+                code,
+                title,
+                [[change for one in ones for change in one.changes] for ones in by_rank],
+                _measured_ns(by_rank[0]) if len(by_rank) == 1 else inf,
+            )
+            for title in titles
+            for by_rank in [[_of(priced, code, title) for priced in found]]
+        ]
         if (remedy := remedies.get(code)) is not None:
             fixes = [_AppliedFix(code, next(iter(titles)), [list(own) for own in remedy])]
         if not any(own for fix in fixes for own in fix.changes):
@@ -112,8 +125,13 @@ def _chosen(ranks: Ranks, rules: Sequence[Rule], codes: Sequence[str]) -> list[_
     return chosen
 
 
-def _of(priced: Sequence[Priced], code: str, title: str) -> list[Change]:
-    return [c for one in priced if (one.finding.code, one.finding.title) == (code, title) for c in one.changes]
+def _of(priced: Sequence[Priced], code: str, title: str) -> list[Priced]:
+    return [one for one in priced if (one.finding.code, one.finding.title) == (code, title)]
+
+
+def _measured_ns(priced: Sequence[Priced]) -> float:
+    """The most that the plan expects of these findings together."""
+    return sum(one.price.bounds_ns[1] for one in priced if one.price is not None and one.changes)
 
 
 def _scaled(ranks: Sequence[Facts], what: str, factor: float) -> list[list[Change]]:
@@ -163,10 +181,15 @@ def _document(
 ) -> WhatIf:
     everything = [*(fix.changes for fix in chosen), *scaled]
     before, after = ranks.replay(_together(ranks, [])), ranks.replay(_together(ranks, everything))
-    step_ns, before_ns, after_ns = _median(ranks.facts), _median(before), _median(after)
+    step_ns, before_ns = _median(ranks.facts), _median(before)
     to_measured = step_ns / before_ns  # corrects a small error of the replay
+    most_ns = inf if scaled else sum(fix.most_ns for fix in chosen)
+    replayed_ns = (before_ns - _median(after)) * to_measured
+    saved_ns = min(replayed_ns, most_ns)
+    reached = saved_ns / replayed_ns if saved_ns < replayed_ns else 1.0  # by the parts, too
     first = ranks.facts[0]
-    parts_before, parts_after = parts_of(first, before[0]), parts_of(first, after[0])
+    parts_before, replayed_parts = parts_of(first, before[0]), parts_of(first, after[0])
+    parts_after = {name: ns + reached * (replayed_parts[name] - ns) for name, ns in parts_before.items()}
     labels = labels_of(first)
     graphs = [facts.replay_graph for facts in ranks.facts]
     errors = [facts.replay_error for facts in ranks.facts if facts.replay_error is not None]
@@ -181,14 +204,16 @@ def _document(
             WhatIfFix(
                 fix.code,
                 fix.title,
-                us((before_ns - _median(ranks.replay(_together(ranks, [fix.changes])))) * to_measured),
+                us(
+                    min(fix.most_ns, (before_ns - _median(ranks.replay(_together(ranks, [fix.changes])))) * to_measured)
+                ),
             )
             for fix in chosen
         ],
         before_us=us(step_ns),
-        after_us=us(after_ns * to_measured),
-        saving_us=us(step_ns - after_ns * to_measured),
-        saving_share=round(1 - after_ns / before_ns, 6),
+        after_us=us(step_ns - saved_ns),
+        saving_us=us(saved_ns),
+        saving_share=round(saved_ns / step_ns, 6),
         limit_before=limit_of(parts_before),
         limit_after=limit_of(parts_after),
         parts=[

@@ -105,15 +105,12 @@ class PageableCopy(Rule):
             ),
             saving=priced(
                 facts,
-                (
-                    typical * (1 - faster) + 0.5 * blocked,
-                    typical * (1 - 0.5 * faster) + blocked,
-                    typical + blocked,
-                ),
+                (typical * (1 - faster) + 0.5 * blocked, typical + blocked, typical + blocked),
                 [*asynchronous, ScaleWork(copies, faster)],
                 f"From a copy at {self.pinned_gb_per_s:g} GB/s (pinned memory) to a copy fully hidden by compute.",
                 low=[ScaleWork(copies, faster)],
                 high=[*asynchronous, ScaleWork(copies, faster), MoveToStream(copies)],
+                without_replay_ns=typical * (1 - 0.5 * faster) + blocked,
             ),
             evidence=site_evidence(facts, sites, lambda _: "Memcpy HtoD (Pageable -> Device)"),
             locations=site_locations(sites),

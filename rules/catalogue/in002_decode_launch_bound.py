@@ -84,7 +84,7 @@ class DecodeLaunchBound(Rule):
             ),
             saving=priced(
                 facts,
-                (0.5 * self.removable * starved, self.removable * starved, starved),
+                (0.5 * self.removable * starved, starved, starved),
                 [RemoveHost(dispatch, self.removable)],
                 f"Assumes launch time drops by {percent(self.removable)}; a graph takes one launch.",
                 low=[RemoveHost(dispatch, 0.5 * self.removable)],

@@ -104,7 +104,7 @@ class CudaGraphCandidate(Rule):
             ),
             saving=priced(
                 facts,
-                (0.5 * removable * starved, removable * starved, starved),
+                (0.5 * removable * starved, starved, starved),
                 [RemoveHost(dispatch, removable)],
                 f"Assumes launch time drops by {percent(removable)}; replaying a graph takes one launch.",
                 low=[RemoveHost(dispatch, 0.5 * removable)],

@@ -31,14 +31,18 @@ def priced(
     *,
     low: Changes | None = None,
     high: Changes | None = None,
+    without_replay_ns: float | None = None,
 ) -> Price:
-    """`bounds_ns`: the measured cost per step: low, expected and at most. The replay never promises more, and if it is
-    not trusted, the bounds are the saving.
+    """`bounds_ns`: the measured cost per step: low, expected and at most. The replay never promises more, and if
+    nothing can be replayed, the bounds are the saving.
+
+    Where the replay finds how much of the cost a partial change removes, the expected bound is all of the cost: a
+    discount in it would count twice. `without_replay_ns` is the expected saving then, if nothing can be replayed.
 
     `low`, `high`: what the fix changes at worst and at best; None: as expected.
     """
     best = expected if high is None else high
-    gains = bounds_ns
+    gains = bounds_ns if without_replay_ns is None else (bounds_ns[0], without_replay_ns, bounds_ns[2])
     if facts.replay_error is not None and facts.quality.sampled_share is None:
         est = gain_ns(facts, expected)
         least = est if low is None else gain_ns(facts, low)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 import pytest
 
 from benchmarks.replay.hidden_waits import HiddenWaits, hide, programs, total
 from benchmarks.replay.known_delays import error, noise, section
-from benchmarks.replay.real_pairs import Pair
+from benchmarks.replay.real_pairs import Pair, real_pairs
 from benchmarks.replay_accuracy import Hidden, Planted, Real, page, with_waits_as_work, without_waits
 from traceopt.analyzer.replay.error import Prediction, ReplayError, replay_error
 from traceopt.testing.machine import Machine
@@ -90,3 +92,14 @@ def test_the_error_and_the_noise_of_a_known_delay() -> None:
     assert error(TRIAL) == pytest.approx(0.0198, abs=1e-4)
     assert noise(TRIAL) == pytest.approx(0.02)
     assert len(section({"torch": "2", "discarded": 0, "trials": {"print": [TRIAL, TRIAL]}})) == 6
+
+
+@pytest.mark.real_traces
+def test_real_fixes_save_what_is_predicted() -> None:
+    """The goal of docs/accuracy.md. No prediction exceeds what the finding states at most."""
+    pairs = list(real_pairs())
+    errors = [abs(pair.error) for pair in pairs if pair.error is not None]
+    assert len(errors) == len(pairs) > 0
+    assert max(errors) <= 0.25
+    assert median(errors) <= 0.1
+    assert [pair.name for pair in pairs if (pair.predicted or 0.0) > (pair.high or 0.0) + 1e-3] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from functools import cache
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,6 +35,13 @@ class TestGraphCandidate:
         assert blocked.confidence == "medium"
         assert saving_of(blocked).share < saving_of(free).share
         assert "train.py:88" in [str(row.location) for row in blocked.evidence]
+
+    def test_a_host_that_launches_fast_enough_leaves_no_wait(self, example: GetExample) -> None:
+        """With 85% less launch time the GPU is the limit, so all of its wait goes and not 85% of it."""
+        (finding,) = found("LB002", facts_with("launch_bound"))
+        planted = example("launch_bound").planted
+        gain_us = median(planted.step_us) - median(planted.fixed_step_us)
+        assert saving_of(finding).est_us == pytest.approx(gain_us, rel=0.03)
 
     def test_needs_steps_to_compare(self) -> None:
         assert "Too few" in (RULES["LB002"].applies(facts_with(**SMALL, steps=2)) or "")
