@@ -1,4 +1,7 @@
-"""AT001: replaces attention written as matmul, softmax, matmul with one call of the fused operator."""
+"""AT001: replaces attention written as matmul, softmax, matmul with one call of the fused operator.
+
+A cast around the softmax is dropped, because the fused operator computes the softmax in FP32 by itself.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from traceopt.rules.patches.source import PythonSource, UnclearError, only
 _FUNCTIONAL = "torch.nn.functional"
 _MATMULS = ("torch.matmul", "torch.bmm")
 _SOFTMAX = ("torch.softmax", f"{_FUNCTIONAL}.softmax")
+_FP32 = ("torch.float32", "torch.float")
+_CASTS = (".float(", ".double(", ".to(", ".type(")
 _NEVER = ("float('-inf')", "-float('inf')", "-math.inf", "-torch.inf", "-np.inf")  # as ast.unparse writes them
 
 
@@ -46,10 +51,16 @@ class _Written:
         self.removed: list[ast.Assign] = []
         self.names: Counter[str] = Counter()
         self.reused: list[ast.expr] = []
+        self.dropped: set[ast.AST] = set()  # they may use the scores
 
     def replaced(self, weights: ast.expr, value: ast.expr) -> list[Edit]:
-        query, transposed, options = self._scores(_softmax(self.source, self._follow(weights)))
+        weights = self._follow(weights)
+        cast = _cast(weights)
+        probabilities = weights if cast is None else self._follow(cast[0])
+        query, transposed, options = self._scores(_softmax(self.source, probabilities, upcast=cast is not None))
         key = _untransposed(self._follow(transposed))
+        if cast is not None:
+            self._check_cast(cast[1], query, key, value)
         operands = ", ".join(self._text(one) for one in (query, key, value))
         self._check()
         called = f"{_functional(self.source)}.scaled_dot_product_attention({operands}, {options})"
@@ -82,13 +93,20 @@ class _Written:
                 raise UnclearError("another operation")
 
     def _filled(self, call: ast.Call) -> tuple[str, ast.expr]:
-        """The argument for scores.masked_fill(mask == 0, -inf), and the scores. True in the operator's mask attends."""
+        """The argument for scores.masked_fill(mask == 0, -inf), and the scores. True in the operator's mask attends.
+
+        A mask of all later tokens that is made here needs no mask.
+        """
         function = call.func
         if not (isinstance(function, ast.Attribute) and function.attr == "masked_fill" and len(call.args) == 2):
             raise UnclearError("another operation")
         where, fill = call.args
         if ast.unparse(fill) not in _NEVER:
             raise UnclearError("another fill value")
+        if isinstance(where, ast.Name) and (made := self._later_tokens(where, function.value)) is not None:
+            self.names[where.id] += 1
+            self.removed.append(made)
+            return "is_causal=True, ", function.value
         if isinstance(where, ast.Compare) and isinstance(where.ops[0], ast.Eq) and _literal(where.comparators[0]) == 0:
             return f"attn_mask={self._text(where.left)} != 0, ", function.value
         if isinstance(where, ast.UnaryOp) and isinstance(where.op, ast.Invert):
@@ -96,6 +114,23 @@ class _Written:
         if isinstance(where, (ast.Name, ast.Attribute, ast.Subscript)):
             return f"attn_mask=~{self._text(where)}, ", function.value
         raise UnclearError("another mask")
+
+    def _later_tokens(self, mask: ast.Name, scores: ast.expr) -> ast.Assign | None:
+        """The statement that makes a mask that is true above the diagonal: torch.ones(..., dtype=torch.bool).triu(1).
+
+        It is square, or has the shape of the scores. None for any other mask, or if it is also used elsewhere.
+        """
+        made = [statement for statement in self.read if mask.id in _stored(statement)]
+        uses = [node for node in ast.walk(self.source.scope(mask)) if isinstance(node, ast.Name) and node.id == mask.id]
+        if len(made) != 1 or len(uses) != 2:
+            return None
+        if not isinstance(made[0], ast.Assign) or not isinstance(made[0].targets[0], ast.Name):
+            return None
+        ones = _above_diagonal(self.source, made[0].value)
+        if ones is None or not (_square(ones) or _shape_of(ones, scores)):
+            return None
+        self.dropped |= set(ast.walk(ones))
+        return made[0]
 
     def _text(self, value: ast.expr) -> str:
         self.reused.append(value)
@@ -115,10 +150,21 @@ class _Written:
             value = statement.value
         return value
 
+    def _check_cast(self, like: ast.expr, query: ast.expr, key: ast.expr, value: ast.expr) -> None:
+        """Raises UnclearError if the operands may be of different types, which the fused operator refuses."""
+        wanted = ast.unparse(like)
+        if wanted in (ast.unparse(query), ast.unparse(key)):
+            return
+        names = {ast.unparse(query), ast.unparse(key)}
+        given = [ast.unparse(one.value) for one in self.before if isinstance(one, ast.Assign) and names & _stored(one)]
+        if wanted != ast.unparse(value) or any(call in text for text in (*names, *given) for call in _CASTS):
+            raise UnclearError("operands of different types")
+
     def _check(self) -> None:
         """Raises UnclearError if a removed statement, or the order of the remaining ones, matters elsewhere."""
         scope = self.source.scope(self.last)
         used = [node for node in ast.walk(scope) if isinstance(node, ast.Name) and node.id in self.names]
+        used = [node for node in used if node not in self.dropped]
         for context in (ast.Load, ast.Store):
             if Counter(node.id for node in used if isinstance(node.ctx, context)) != self.names:
                 raise UnclearError("used elsewhere")
@@ -138,8 +184,43 @@ def _matmul(source: PythonSource, node: ast.AST) -> tuple[ast.expr, ast.expr]:
     raise UnclearError("no matmul")
 
 
-def _softmax(source: PythonSource, node: ast.expr) -> ast.expr:
-    """The input of softmax(..., dim=-1)."""
+def _cast(node: ast.expr) -> tuple[ast.expr, ast.expr] | None:
+    """For x.to(y.dtype), x.to(y) or x.type_as(y): x and y."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) == 1):
+        return None
+    if node.keywords or node.func.attr not in ("to", "type_as"):
+        return None
+    [like] = node.args
+    return node.func.value, like.value if isinstance(like, ast.Attribute) and like.attr == "dtype" else like
+
+
+def _above_diagonal(source: PythonSource, node: ast.expr) -> ast.Call | None:
+    """The call of torch.ones in torch.ones(..., dtype=torch.bool).triu(1)."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "triu"):
+        return None
+    arguments = [*node.args, *(one.value for one in node.keywords if one.arg == "diagonal")]
+    if source.dotted(node.func) != "torch.triu":
+        arguments.insert(0, node.func.value)
+    if len(arguments) != 2 or len(node.args) + len(node.keywords) > 2 or _literal(arguments[1]) != 1:
+        return None
+    ones = arguments[0]
+    if not (isinstance(ones, ast.Call) and source.dotted(ones.func) == "torch.ones"):
+        return None
+    boolean = any(one.arg == "dtype" and source.dotted(one.value) == "torch.bool" for one in ones.keywords)
+    return ones if boolean else None
+
+
+def _square(ones: ast.Call) -> bool:
+    sizes = ones.args[0].elts if len(ones.args) == 1 and isinstance(ones.args[0], (ast.Tuple, ast.List)) else ones.args
+    return len(sizes) == 2 and ast.unparse(sizes[0]) == ast.unparse(sizes[1])
+
+
+def _shape_of(ones: ast.Call, scores: ast.expr) -> bool:
+    return len(ones.args) == 1 and ast.unparse(ones.args[0]) == f"{ast.unparse(scores)}.shape[-2:]"
+
+
+def _softmax(source: PythonSource, node: ast.expr, *, upcast: bool) -> ast.expr:
+    """The input of softmax(..., dim=-1). `upcast`: it may be computed in FP32."""
     if not isinstance(node, ast.Call):
         raise UnclearError("no softmax")
     arguments = list(node.args)
@@ -147,10 +228,16 @@ def _softmax(source: PythonSource, node: ast.expr) -> ast.expr:
         if not (isinstance(node.func, ast.Attribute) and node.func.attr == "softmax"):
             raise UnclearError("no softmax")
         arguments.insert(0, node.func.value)
-    arguments += [one.value for one in node.keywords if one.arg == "dim"]
-    if len(arguments) != 2 or len(node.args) + len(node.keywords) > 2 or _literal(arguments[1]) != -1:
+    given = {one.arg: one.value for one in node.keywords}
+    dtype = given.pop("dtype", None)
+    if dtype is not None and not (upcast and source.dotted(dtype) in _FP32):
+        raise UnclearError("another type")
+    arguments += [given.pop("dim")] if "dim" in given else []
+    if len(arguments) != 2 or given or _literal(arguments[1]) != -1:
         raise UnclearError("another softmax")
-    return arguments[0]
+    scores = arguments[0]
+    floats = isinstance(scores, ast.Call) and isinstance(scores.func, ast.Attribute) and scores.func.attr == "float"
+    return scores.func.value if upcast and floats and not scores.args else scores
 
 
 def _untransposed(node: ast.expr) -> ast.expr:

@@ -21,15 +21,23 @@ _LOG_METHODS = (
 # Calls without side effects, which may be skipped.
 _READING = frozenset(
     """
-    abs cpu detach exp float format get_last_lr int item items join len max max_memory_allocated mean
-    memory_allocated min norm numpy perf_counter range round size sqrt str strftime sum time tolist
+    abs cpu detach enumerate exp float format get_last_lr int isfinite isnan item items join keys len max
+    max_memory_allocated mean memory_allocated min named_parameters norm numel numpy parameters perf_counter range
+    round size sorted sqrt std str strftime sum time tolist values var zip
     """.split()  # noqa: SIM905
 )
 
 
 def log_at_interval(source: PythonSource, finding: Finding) -> list[Edit]:
-    """HS001, LG001, LG002: runs statements that only print or log every 50 steps of the enclosing loop."""
-    runs = [run for statement in statements_of(source, finding) if (run := _logging_run(source, statement))]
+    """HS001, LG001, LG002: runs statements that only print or log every 50 steps of the enclosing loop.
+
+    If they are in a function that only logs, it is called every 50 steps.
+    """
+    statements = statements_of(source, finding)
+    call = _call_of_logger(source, source.scope(statements[0]))
+    if call is not None:
+        return _at_interval(source, [call], LOG_STEPS)
+    runs = [run for statement in statements if (run := _logging_run(source, statement))]
     return _at_interval(source, only(runs), LOG_STEPS)
 
 
@@ -73,9 +81,17 @@ def _at_interval(source: PythonSource, statements: list[ast.stmt], steps: int) -
     for outer in source.ancestors(statements[0]):
         if outer is loop:
             break
-        if isinstance(outer, ast.If) and any(isinstance(node, ast.Mod) for node in ast.walk(outer.test)):
+        if isinstance(outer, ast.If) and _is_interval(outer.test):
             raise UnclearError("the statement already runs at an interval")
     return put_inside(source, statements, f"if {index} % {steps} == 0:")
+
+
+def _is_interval(test: ast.expr) -> bool:
+    """Whether a condition holds in some steps only. In `debug or step % 50 == 0` the first part may always hold."""
+    if isinstance(test, ast.BoolOp):
+        parts = map(_is_interval, test.values)
+        return all(parts) if isinstance(test.op, ast.Or) else any(parts)
+    return any(isinstance(node, ast.Mod) for node in ast.walk(test))
 
 
 def _trains(source: PythonSource, loop: ast.For) -> bool:
@@ -110,6 +126,44 @@ def _stores(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
 
 
+def _call_of_logger(source: PythonSource, function: ast.AST) -> ast.stmt | None:
+    """The statement that calls a function of this file which only logs. None if it does more, or is used elsewhere."""
+    if not isinstance(function, ast.FunctionDef) or function.decorator_list or not _only_logs(source, function.body):
+        return None
+    uses = [
+        node
+        for node in source.nodes
+        if (isinstance(node, ast.Name) and node.id == function.name)
+        or (isinstance(node, ast.Attribute) and node.attr == function.name)
+    ]
+    calls = [call for call in source.calls if call.func in uses]
+    statement = source.statement(calls[0]) if len(uses) == len(calls) == 1 else None
+    if not isinstance(statement, ast.Expr) or statement.value is not calls[0]:
+        return None
+    return statement if _reads_arguments(source, calls[0]) and source.scope(statement) is not function else None
+
+
+def _only_logs(source: PythonSource, body: list[ast.stmt]) -> bool:
+    """Whether statements of a function only log, and compute what they log in local variables."""
+    for statement in body:
+        if isinstance(statement, ast.For):
+            well = not statement.orelse and _only_reads(source, statement.iter) and _only_logs(source, statement.body)
+        elif isinstance(statement, ast.If):
+            well = _only_reads(source, statement.test) and _only_logs(source, [*statement.body, *statement.orelse])
+        elif isinstance(statement, ast.Assign):
+            well = all(isinstance(one, ast.Name) for one in statement.targets) and _only_reads(source, statement.value)
+        elif isinstance(statement, ast.AugAssign):
+            well = isinstance(statement.target, ast.Name) and _only_reads(source, statement.value)
+        elif isinstance(statement, ast.Return):
+            well = statement.value is None
+        else:
+            docstring = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+            well = docstring or isinstance(statement, (ast.Pass, ast.Continue)) or _logs(source, statement)
+        if not well:
+            return False
+    return True
+
+
 def _logging_run(source: PythonSource, statement: ast.stmt) -> list[ast.stmt]:
     """A statement that only logs; or one that reads a value, with the log statements right below it; or nothing."""
     if _logs(source, statement):
@@ -136,7 +190,11 @@ def _logs(source: PythonSource, statement: ast.stmt) -> bool:
     call = statement.value
     name = source.dotted(call.func) or (call.func.id if isinstance(call.func, ast.Name) else "")
     known = name.startswith(_LOGGERS) or (isinstance(call.func, ast.Attribute) and call.func.attr in _LOG_METHODS)
-    return known and all(_only_reads(source, one) for one in [*call.args, *(one.value for one in call.keywords)])
+    return known and _reads_arguments(source, call)
+
+
+def _reads_arguments(source: PythonSource, call: ast.Call) -> bool:
+    return all(_only_reads(source, one) for one in [*call.args, *(one.value for one in call.keywords)])
 
 
 def _only_reads(source: PythonSource, value: ast.expr) -> bool:

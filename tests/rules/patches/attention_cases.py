@@ -81,6 +81,86 @@ scale=1.0 / k.size(-1) ** 0.5)
         """,
     ),
     case(
+        "a mask of the later tokens, and the softmax in FP32",
+        "AT001",
+        """
+        import torch
+        def attend(query, key, value):
+            scores = query @ key.transpose(-2, -1) * query.shape[-1] ** -0.5
+            later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+            weights = torch.softmax(scores.masked_fill(later, -torch.inf).float(), dim=-1, dtype=torch.float32)
+            return weights.to(value.dtype) @ value  #@
+        """,
+        """
+        -    scores = query @ key.transpose(-2, -1) * query.shape[-1] ** -0.5
+        -    later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+        -    weights = torch.softmax(scores.masked_fill(later, -torch.inf).float(), dim=-1, dtype=torch.float32)
+        -    return weights.to(value.dtype) @ value
+        +    return torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True, \
+scale=query.shape[-1] ** -0.5)
+        """,
+    ),
+    case(
+        "a square mask of the later tokens, made before",
+        "AT001",
+        """
+        import torch
+        def attend(q, k, v):
+            mask = torch.triu(torch.ones(q.shape[2], q.shape[2], dtype=torch.bool), diagonal=1)
+            return (q @ k.mT).masked_fill(mask, -torch.inf).softmax(-1).type_as(q) @ v  #@
+        """,
+        """
+        -    mask = torch.triu(torch.ones(q.shape[2], q.shape[2], dtype=torch.bool), diagonal=1)
+        -    return (q @ k.mT).masked_fill(mask, -torch.inf).softmax(-1).type_as(q) @ v
+        +    return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=1.0)
+        """,
+    ),
+    case(
+        "a mask of the later tokens that is used again",
+        "AT001",
+        """
+        import torch
+        def attend(q, k, v):
+            mask = torch.ones(8, 8, dtype=torch.bool).triu(1)
+            out = (q @ k.mT).masked_fill(mask, -torch.inf).softmax(-1) @ v  #@
+            return out + 0 * mask.sum()
+        """,
+        """
+        -    out = (q @ k.mT).masked_fill(mask, -torch.inf).softmax(-1) @ v
+        +    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=~mask, scale=1.0)
+        """,
+    ),
+    case(
+        "a mask that shows one later token",
+        "AT001",
+        """
+        import torch
+        def attend(q, k, v):
+            mask = torch.ones(8, 8, dtype=torch.bool).triu(2)
+            return (q @ k.mT).masked_fill(mask, -torch.inf).softmax(-1) @ v  #@
+        """,
+        """
+        -    return (q @ k.mT).masked_fill(mask, -torch.inf).softmax(-1) @ v
+        +    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=~mask, scale=1.0)
+        """,
+    ),
+    case(
+        "operands of different types",
+        "AT001",
+        "import torch\ndef f(q, k, v):\n    q = q.float()\n    s = q @ k.float().mT\n"
+        "    return s.softmax(-1).to(v.dtype) @ v  #@\n",
+    ),
+    case(
+        "to another device",
+        "AT001",
+        "import torch\ndef f(q, k, v):\n    return (q @ k.mT).softmax(-1).to(device) @ v  #@\n",
+    ),
+    case(
+        "a softmax in FP32 that stays FP32",
+        "AT001",
+        "import torch\ndef f(q, k, v):\n    return torch.softmax(q @ k.mT, -1, dtype=torch.float32) @ v  #@\n",
+    ),
+    case(
         "no scale",
         "AT001",
         "import torch\ndef attend(q, k, v):\n    kt = k.transpose(-1, -2)\n    return (q @ kt).softmax(-1) @ v  #@\n",

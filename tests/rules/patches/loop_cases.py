@@ -122,9 +122,49 @@ LOOPS = [
     case("an index by the name of nothing", "HS001", "for _ in range(9):\n    o.step()\n    print(x.item())  #@\n"),
     case("another call", "HS001", "for i, x in enumerate(y):\n    o.step()\n    meter.update(loss.item())  #@\n"),
     case(
-        "the log of another function",
+        "a function that only logs",
         "LG001",
-        "def log(step):\n    print(step)  #@\nfor i, x in enumerate(y):\n    o.step()\n    log(i)\n",
+        """
+        def log_gradients(model, step):
+            \"\"\"For a look at them.\"\"\"
+            if rank != 0:
+                return
+            total = 0.0
+            for number, (name, parameter) in enumerate(model.named_parameters()):
+                norm = parameter.grad.norm()
+                total += norm ** 2
+                logger.info("%s %s", name, norm)  #@
+            print(step, total)
+        for i, x in enumerate(y):
+            o.step()
+            if verbose or i % 50 == 0:
+                log_gradients(net, i)
+        """,
+        """
+        -        log_gradients(net, i)
+        +        if i % 50 == 0:
+        +            log_gradients(net, i)
+        """,
+    ),
+    case(
+        "a function that also changes something",
+        "LG001",
+        "def f(m):\n    print(m.a)  #@\n    m.a = 0\nfor i, x in enumerate(y):\n    o.step()\n    f(m)\n",
+    ),
+    case(
+        "a function whose value is used",
+        "LG001",
+        "def f(a):\n    print(a)  #@\nfor i, x in enumerate(y):\n    o.step()\n    b = f(i)\n",
+    ),
+    case(
+        "a function that is also used elsewhere",
+        "LG001",
+        "def f(a):\n    print(a)  #@\nfor i, x in enumerate(y):\n    o.step()\n    f(i)\nhooks.append(f)\n",
+    ),
+    case(
+        "a function called at an interval",
+        "LG001",
+        "def f(a):\n    print(a)  #@\nfor i, x in enumerate(y):\n    o.step()\n    if a and i % 9 < 1:\n        f(i)\n",
     ),
     case(
         "a synchronize",
