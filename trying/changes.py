@@ -25,8 +25,10 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Settings that have the effect of a fix and can be changed while the script starts (capture/script/switches.py).
 _SWITCHES: dict[str, dict[str, Any]] = {
+    "CM006": {"reduce_once": True},
     "CV003": {"cudnn_benchmark": True},
     "DL003": {"pin_memory": True},
+    "LG003": {"rare_saves": True},
     "OP001": {"fused_optimizer": True},
     "OP002": {"fused_optimizer": True},
     "PY001": {"gc_freeze": True},

@@ -6,13 +6,14 @@ from pathlib import Path
 
 from traceopt.errors import InputError, OutputError, one_line
 from traceopt.trying import diffs
-from traceopt.trying.source_copy import git, repository_of
+from traceopt.trying.source_copy import git
+from traceopt.trying.workspace import Command, project_of
 
 
-def check_clean(folder: Path) -> Path:
-    """The top of the repository that contains the folder. Raises InputError without one, or if files are changed."""
-    root = repository_of(folder)
-    if root is None:
+def check_clean(command: Command) -> Path:
+    """The top of the repository that contains the script. Raises InputError without one, or if files are changed."""
+    root, in_repository = project_of(command, command.folder.resolve())
+    if not in_repository:
         raise InputError("--apply needs a git repository; use --patch-out FILE")
     done = git(root, "status", "--porcelain", "--untracked-files=no")
     changed = done.stdout.decode(errors="replace").splitlines()
@@ -24,12 +25,12 @@ def check_clean(folder: Path) -> Path:
     return root
 
 
-def apply_patch(root: Path, patch: str) -> list[str]:
+def apply_patch(command: Command, patch: str) -> list[str]:
     """Applies what was kept to the user's files; returns their names. Raises OutputError, InputError.
 
     The tree must still be clean: the user may have worked on in the meantime.
     """
-    check_clean(root)
+    root = check_clean(command)
     try:
         diffs.apply(root, patch)
     except diffs.DiffError as error:

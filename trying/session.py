@@ -241,7 +241,7 @@ def _checked(run: MeasuredRun | Failure, change: Change) -> MeasuredRun | Failur
     """A setting that no object of the script could take has not been tried."""
     unused = [name for name in change.switches if isinstance(run, MeasuredRun) and name not in run.switches_used]
     if change.switches and len(unused) == len(change.switches):
-        return Failure(f"the setting had no effect: the script makes nothing that takes {', '.join(unused)}")
+        return Failure(f"the setting had no effect: nothing in the script takes {', '.join(unused)}")
     return run
 
 

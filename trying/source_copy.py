@@ -134,9 +134,9 @@ class Snapshot:
             count[0] += 1
             if count[0] > MOST_FILES:
                 raise InputError(f"{self.root} has too many files to copy: start in the folder of the project")
-            if entry.name in _NEVER or path == self.folder or path in self.folder.parents:
+            if entry.name in _NEVER or path == self.folder:
                 continue
-            if entry.is_dir(follow_symlinks=False) and _has_source(path):
+            if path in self.folder.parents or (entry.is_dir(follow_symlinks=False) and _has_source(path)):
                 self._mirror(path, place, count)
             elif entry.is_symlink() or (entry.is_file(follow_symlinks=False) and _is_source(path)):
                 self._copy(path, place)

@@ -65,12 +65,12 @@ class Workspace:
         self._on_poll = on_poll
         self._folder = logs / FOLDER
         self._copy = self._folder / "run"
-        start = command.folder.resolve()
-        repository = repository_of(start)
-        self.root = repository or _project_of(command, start)
-        self._in_repository = repository is not None
-        self._below = start.relative_to(self.root)
+        self._start_folder = command.folder.resolve()
+        self.root, self._in_repository = project_of(command, self._start_folder)
         self._source = Snapshot(self.root, self._folder / "source", self._in_repository)
+        self._elsewhere: Snapshot | None = None  # the current folder, if it is not part of the source
+        if not self._start_folder.is_relative_to(self.root):
+            self._elsewhere = Snapshot(self._start_folder, self._folder / "elsewhere", False)
         self._revisions: dict[str, Snapshot] = {}
         self._clocks = GpuClocks()
         self._runs = 0
@@ -83,6 +83,8 @@ class Workspace:
             raise OutputError(f"cannot write to the log folder {self.logs}: {error.strerror}") from error
         try:
             self._source.take()
+            if self._elsewhere is not None:
+                self._elsewhere.take()
         except BaseException:
             self.close()
             raise
@@ -92,8 +94,9 @@ class Workspace:
         self.close()
 
     def close(self) -> None:
-        for snapshot in (*self._revisions.values(), self._source):
-            snapshot.close()
+        for snapshot in (*self._revisions.values(), self._source, self._elsewhere):
+            if snapshot is not None:
+                snapshot.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
@@ -102,16 +105,16 @@ class Workspace:
 
         Patches are relative to the first one.
         """
-        script = next((word for word in self.command.words if word.endswith(".py")), None)
-        start = self.root / self._below
-        folders = [self.root, start, *([(start / script).resolve().parent] if script is not None else [])]
+        script = _script_of(self.command, self._start_folder)
+        folders = [self.root, self._start_folder, *([script.parent] if script is not None else [])]
         inside = [folder.relative_to(self.root) for folder in folders if folder.is_relative_to(self.root)]
         moved = [self._source.folder / folder for folder in dict.fromkeys(inside)]
         return [folder for folder in moved if folder.is_dir()]
 
     def as_of_the_user(self, text: bytes) -> bytes:
         """The text with the user's folder in place of the copy's."""
-        return text.replace(os.fsencode(self._copy), os.fsencode(self.root))
+        moved = text.replace(os.fsencode(self._copy), os.fsencode(self.root))
+        return moved.replace(os.fsencode(self._start_copy), os.fsencode(self._start_folder))
 
     def add_revision(self, revision: str) -> None:
         """Checks out another commit, for later runs. Raises InputError."""
@@ -173,6 +176,13 @@ class Workspace:
         finally:
             self._clear()
 
+    @property
+    def _start_copy(self) -> Path:
+        """The folder in which the script is started."""
+        if self._elsewhere is not None:
+            return self._folder / "run-elsewhere"
+        return self._copy / self._start_folder.relative_to(self.root)
+
     def patch_of(self, changes: Sequence[Change]) -> str:
         """One diff of the user's source with all patches among the changes. Raises diffs.DiffError or OSError."""
         fixes = [change.finding for change in changes if change.finding is not None]
@@ -204,6 +214,8 @@ class Workspace:
         revision = next((change.revision for change in changes if change.revision is not None), None)
         snapshot = self._revisions[revision] if revision is not None else self._source
         snapshot.copy_to(self._copy)
+        if self._elsewhere is not None:
+            self._elsewhere.copy_to(self._start_copy)
         fixes = [change for change in changes if change.finding is not None]
         for count in range(1, len(fixes) + 1):
             _check_patch(fixes[:count], self.source_folders)
@@ -223,7 +235,7 @@ class Workspace:
         environment |= {MOVED_FROM: str(self.root), MOVED_TO: str(self._copy), "PYTHONDONTWRITEBYTECODE": "1"}
         for change in changes:
             environment |= change.environment
-        folder = self._copy / self._below
+        folder = self._start_copy
         words = [self._moved(word) for word in self.command.words]
         words += [word for change in changes for word in change.arguments]
         command = _command_line(words, self.command.module, folder)
@@ -267,15 +279,26 @@ class Workspace:
         return str(moved) if moved is not None and moved.exists() else word
 
     def _clear(self) -> None:
-        shutil.rmtree(self._copy, ignore_errors=True)
+        for folder in (self._copy, self._start_copy):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
-def _project_of(command: Command, start: Path) -> Path:
-    """Outside of a repository: the current folder, or the one that also has the script."""
-    script = next((start / word for word in command.words if word.endswith(".py")), None)
-    if script is None or script.resolve().is_relative_to(start):
-        return start
-    return Path(os.path.commonpath([start, script.resolve().parent]))
+def _script_of(command: Command, start: Path) -> Path | None:
+    path = next(((start / word).resolve() for word in command.words if word.endswith(".py")), None)
+    return path if path is not None and path.is_file() else None
+
+
+def project_of(command: Command, start: Path) -> tuple[Path, bool]:
+    """The top of the source, and whether it is a repository: of the current folder, if it contains the script; else of
+    the script.
+    """
+    script = _script_of(command, start)
+    for folder in (start, script.parent) if script is not None else (start,):
+        repository = repository_of(folder)
+        root = repository or folder
+        if script is None or script.is_relative_to(root):
+            break
+    return root, repository is not None
 
 
 def _command_line(words: Sequence[str], module: bool, folder: Path) -> list[str]:

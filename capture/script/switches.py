@@ -1,7 +1,9 @@
 """Settings that `traceopt try` changes while the script starts, without a change of its source.
 
 `loader_workers` N, `pin_memory`, `persistent_workers`: of every DataLoader whose dataset has an order.
-`fused_optimizer`, `tf32`, `cudnn_benchmark`, `gc_freeze`: on. Each reports when it takes effect.
+`fused_optimizer`, `tf32`, `cudnn_benchmark`, `gc_freeze`: on. `rare_saves`: torch.save in a loop writes the first time
+and then every 500th time. `reduce_once`: gradient accumulation reduces once per update. Each reports when it takes
+effect.
 """
 
 from __future__ import annotations
@@ -9,14 +11,18 @@ from __future__ import annotations
 import functools
 import gc
 import inspect
+import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from ..recording.timed_steps import TimedSteps
+from . import reduce_once
 from .dynamo import Dynamo
 from .imports import when_imported
 
 FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
+SAVE_EVERY = 500
 LOADER = ("loader_workers", "pin_memory", "persistent_workers")
 
 
@@ -34,6 +40,10 @@ def turn_on(torch: Any, timed: TimedSteps, dynamo: Dynamo) -> None:
     if switches.get("fused_optimizer"):
         for name in FUSED:
             _fuse(getattr(torch.optim, name, None), timed, dynamo)
+    if switches.get("rare_saves"):
+        _save_rarely(torch, timed, dynamo)
+    if switches.get(reduce_once.SWITCH):
+        reduce_once.turn_on(torch, timed.used, dynamo)
     if any(switches.get(name) for name in LOADER):
         when_imported("torch.utils.data.dataloader", lambda loaded: _change_loaders(loaded, timed, dynamo))
 
@@ -55,6 +65,26 @@ def _fuse(optimizer: Any, timed: TimedSteps, dynamo: Dynamo) -> None:
         return ["fused_optimizer"]
 
     optimizer.__init__ = _with_changed_arguments(optimizer.__init__, change, timed, dynamo)
+
+
+def _save_rarely(torch: Any, timed: TimedSteps, dynamo: Dynamo) -> None:
+    """Counts by line. What is saved to memory is needed, and so is a part of a save: pickling calls torch.save."""
+    original, count = torch.save, dict[tuple[str, int], int]()
+
+    @functools.wraps(original)
+    @dynamo.exclude
+    def save(*args: Any, **kwargs: Any) -> None:
+        target = args[1] if len(args) > 1 else kwargs.get("f")
+        if isinstance(target, (str, os.PathLike)):
+            caller = sys._getframe(1)
+            line = caller.f_code.co_filename, caller.f_lineno
+            count[line] = count.get(line, 0) + 1
+            if count[line] % SAVE_EVERY != 1:
+                timed.used("rare_saves")
+                return
+        original(*args, **kwargs)
+
+    torch.save = save
 
 
 def _change_loaders(dataloader: Any, timed: TimedSteps, dynamo: Dynamo) -> None:

@@ -45,7 +45,8 @@ class ExposedCommunication(Rule):
     How to fix, by cause: if gradients are reduced after the backward pass instead of during it, use larger or earlier
     buckets. With gradient accumulation, reduce once:
 
-        with model.no_sync():                  # all micro-steps but the last
+        with model.no_sync():                  # all micro-steps but the last, with their forward pass
+            loss = model(inputs) / micro_steps
             loss.backward()
 
         ddp = DDP(model, bucket_cap_mb=100, gradient_as_bucket_view=True, static_graph=True)
@@ -192,7 +193,7 @@ def _fix(serialized: list[SerializedKinds]) -> Fix:
     return Fix(
         "Start collectives earlier and in larger buckets, so that the backward pass hides them. With gradient "
         "accumulation, skip them in all micro-steps but the last.",
-        "with model.no_sync():\n    loss.backward()",
+        "with model.no_sync():\n    loss = model(inputs) / micro_steps\n    loss.backward()",
     )
 
 

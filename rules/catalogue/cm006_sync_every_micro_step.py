@@ -123,8 +123,9 @@ class SyncEveryMicroStep(Rule):
             ],
             locations=site_locations(by_site(facts, launch, exposed)),
             fix=Fix(
-                "Wrap all micro-steps but the last in model.no_sync().",
-                "with contextlib.nullcontext() if last else model.no_sync():\n    loss.backward()",
+                "Wrap all micro-steps but the last in model.no_sync(): the forward pass, too.",
+                "with contextlib.nullcontext() if last else model.no_sync():\n"
+                "    loss = model(inputs) / micro_steps\n    loss.backward()",
             ),
             shares_cause_with=["CM001"],
         )

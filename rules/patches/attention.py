@@ -236,8 +236,14 @@ def _softmax(source: PythonSource, node: ast.expr, *, upcast: bool) -> ast.expr:
     if len(arguments) != 2 or given or _literal(arguments[1]) != -1:
         raise UnclearError("another softmax")
     scores = arguments[0]
-    floats = isinstance(scores, ast.Call) and isinstance(scores.func, ast.Attribute) and scores.func.attr == "float"
-    return scores.func.value if upcast and floats and not scores.args else scores
+    if (
+        isinstance(scores, ast.Call)
+        and isinstance(scores.func, ast.Attribute)
+        and scores.func.attr == "float"
+        and upcast
+    ):
+        return scores.func.value
+    return scores
 
 
 def _untransposed(node: ast.expr) -> ast.expr:

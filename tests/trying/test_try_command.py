@@ -191,6 +191,26 @@ def test_paths_modules_and_folders(project: Project) -> None:
         assert row["verdict"] == "keep"
 
 
+def test_from_a_folder_outside_of_the_source(project: Project, tmp_path: Path) -> None:
+    """The repository of the script is copied and changed. What the script writes stays in a copy of the folder."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "settings.toml").write_text("")
+    faster = project.diff("faster.diff", *FASTER)
+    [row] = Project(elsewhere).rows("--patch", str(faster), "--apply", script=(str(project.script),))
+    assert row["verdict"] == "keep"
+    assert {path.name for path in elsewhere.iterdir()} == {"settings.toml", "traceopt-logs"}
+    assert FASTER[1] in project.script.read_text()
+    project.git("checkout", "--quiet", ".")
+
+
+def test_from_a_folder_below_the_script(plain_project: Project) -> None:
+    """The log folder is in the current folder, so it is inside of what is copied."""
+    plain_project.script.rename(plain_project.folder / "train.py")
+    [row] = Project(plain_project.script.parent).rows("--env", "SLOWDOWN=0.5", script=("../train.py",))
+    assert row["verdict"] == "keep"
+
+
 @pytest.mark.parametrize("variable", ["SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"])
 def test_one_of_several_tasks(project: Project, variable: str) -> None:
     """Tasks that decide by themselves when to end would wait for each other forever."""

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from traceopt.result.document import Result
     from traceopt.try_script import Outcome
     from traceopt.trying.changes import Change
+    from traceopt.trying.workspace import Command
 
 TOP = 3
 HISTORY = "traceopt-logs/tried.jsonl"
@@ -141,6 +142,7 @@ def try_(
     from traceopt.trying import outcome as trying_outcome
     from traceopt.trying.workspace import Command
 
+    tried = Command(command, module, Path.cwd(), step_on)
     own = _own_changes(patches, revisions, variables, arguments)
     config = configuration(config_path, **workload)
     check_all_writable(html, json_path if json_path != "-" else None, patch_out)
@@ -148,7 +150,7 @@ def try_(
     debug = context.obj["debug"]
     gating.prepare(config, debug=debug)
     if apply_:
-        trying_outcome.check_clean(Path.cwd())
+        trying_outcome.check_clean(tried)
     settings = run_script.settings(
         command, module, logdir, name, step_on=step_on, stop_after=True, time_limit=120.0, preset=preset
     )
@@ -166,9 +168,7 @@ def try_(
     def analyze(paths: Sequence[str], source: Sequence[Path]) -> Result:
         return analyzed(paths, config, source, debug=debug, quiet=True)
 
-    outcome = try_script.try_script(
-        Command(command, module, Path.cwd(), step_on), settings, wanted, analyze, quiet=quiet
-    )
+    outcome = try_script.try_script(tried, settings, wanted, analyze, quiet=quiet)
     result = outcome.result
     source = run_script.source_folders(command)
     html_path = None
@@ -187,7 +187,7 @@ def try_(
     if json_path != "-":
         _print(outcome, html_path)
     if not outcome.signal_exit_code:
-        _keep(outcome, apply_, patch_out, quiet=quiet)
+        _keep(outcome, tried, apply_, patch_out, quiet=quiet)
     gating.report(None, on_stdout=json_path != "-")
     context.exit(outcome.signal_exit_code or gating.exit_code)
 
@@ -214,10 +214,9 @@ def _print(outcome: Outcome, html_path: str | None) -> None:
         emit(render_trial(outcome.tried, **terminal(None)))
 
 
-def _keep(outcome: Outcome, apply_: bool, patch_out: str | None, *, quiet: bool) -> None:
+def _keep(outcome: Outcome, tried: Command, apply_: bool, patch_out: str | None, *, quiet: bool) -> None:
     """Writes the patch of what was kept, and says which changes it does not have."""
     from traceopt.trying.outcome import apply_patch
-    from traceopt.trying.source_copy import repository_of
 
     if not (apply_ or patch_out):
         return
@@ -226,8 +225,7 @@ def _keep(outcome: Outcome, apply_: bool, patch_out: str | None, *, quiet: bool)
         done = "nothing that was kept has a patch" if without else "nothing was kept"
         text = f"{done}, so no file was changed"
     elif apply_:
-        root = repository_of(Path.cwd())
-        files = apply_patch(root, outcome.patch) if root is not None else []
+        files = apply_patch(tried, outcome.patch)
         text = f"changed {', '.join(map(visible, files))}"
     if patch_out is not None and outcome.patch:
         write_output(patch_out, outcome.patch.encode(), [])
