@@ -7,6 +7,7 @@ pass reduces.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -44,7 +45,8 @@ class Passes:
 
 
 def turn_on(torch: Any, used: Callable[[str], None], dynamo: Dynamo) -> None:
-    add_hook = getattr(torch.optim.optimizer, "register_optimizer_step_post_hook", None)
+    module = sys.modules["torch.optim.optimizer"]  # torch.optim has no such attribute
+    add_hook = getattr(module, "register_optimizer_step_post_hook", None)
     if add_hook is None:
         return
     passes = Passes(used)

@@ -26,7 +26,14 @@ SWITCHED = Change(
     "fix",
     "Change settings",
     "runtime",
-    switches={"loader_workers": 1, "persistent_workers": True, "fused_optimizer": True, "gc_freeze": True},
+    switches={
+        "loader_workers": 1,
+        "persistent_workers": True,
+        "fused_optimizer": True,
+        "gc_freeze": True,
+        "rare_saves": True,
+        "reduce_once": True,
+    },
 )
 WIDER = Change("wider", "patch", "wider", "patch", diff=unified_diff("lib/library.py", WIDTH, "WIDTH = 9\n"))
 
