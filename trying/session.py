@@ -202,6 +202,8 @@ def _reason(step: StepChange, verdict: TrialVerdict) -> str | None:
         return f"the runs vary too much: the gain is between {least} and {most}"
     if verdict == "no_gain" and step.unseen_share is not None and step.unseen_share >= UNSEEN_SHARE:
         return f"these runs could not detect a gain below {percent(step.unseen_share)}"
+    if step.low_share is None:
+        return "the change is clear, but the runs are too few or vary too much for an interval"
     return step.reason
 
 

@@ -139,7 +139,7 @@ class Workspace:
                 failed = Failure(self._how_it_ended(code, output), output)
         except EndedError as ended:
             code = -signal.SIGTERM
-            failed = Failure(ended.why, _tail(self._folder / "output"))
+            failed = Failure(ended.why, self._last_lines())
         except launcher.CommandError as error:
             raise InputError(str(error)) from error
         except (OSError, diffs.DiffError) as error:
@@ -165,7 +165,7 @@ class Workspace:
         except launcher.CommandError as error:
             return Failure(one_line(str(error)))
         except EndedError as ended:
-            return Failure(ended.why, _tail(self._folder / "output"))
+            return Failure(ended.why, self._last_lines())
         else:
             measured = read_run(control)
             if code:
@@ -260,7 +260,11 @@ class Workspace:
             raise
         if code:
             self._check_shared_signal()
-        return code, _tail(log)
+        return code, self._last_lines()
+
+    def _last_lines(self) -> list[str]:
+        """Of what the script printed, with the user's folders in place of the copies."""
+        return _tail(self._folder / "output", self.as_of_the_user)
 
     def _check_shared_signal(self) -> None:
         """The script may have failed because of a signal to all processes of a job, as scancel of Slurm sends it.
@@ -319,12 +323,11 @@ def _check_patch(fixes: Sequence[Change], folders: Sequence[Path]) -> None:
         raise diffs.DiffError(f"{fixes[-1].name} cannot be made on top of {others}")
 
 
-def _tail(log: Path) -> list[str]:
-    """The last lines that the script printed."""
+def _tail(log: Path, translated: Callable[[bytes], bytes]) -> list[str]:
     try:
         with log.open("rb") as file:
             file.seek(max(0, os.path.getsize(log) - TAIL_BYTES))
-            lines = file.read().decode("utf-8", "replace").splitlines()
+            lines = translated(file.read()).decode("utf-8", "replace").splitlines()
     except OSError:
         return []
     return [one_line(line) for line in lines if line.strip()][-TAIL_LINES:]

@@ -25,7 +25,7 @@ def main() -> None:
         print("started", flush=True)
         time.sleep(600)
     if "--crash" in sys.argv:
-        print("DefaultCPUAllocator: can't allocate memory" if "--memory" in sys.argv else "some error")
+        print("DefaultCPUAllocator: can't allocate memory" if "--memory" in sys.argv else f"some error in {__file__}")
         sys.exit(3)
     number = len(list(control.parent.glob("control-*")))
     noise = 1 + 0.002 * (number * 7919 % 5 - 2) / 2  # runs differ, in the same way at each try

@@ -178,6 +178,14 @@ def test_an_unclear_row_says_which_gains_are_possible() -> None:
     )
 
 
+def test_a_large_gain_without_an_interval_says_so() -> None:
+    """Both runs are far below what runs without the change take, but nobody knows how far."""
+    rounds = Rounds([a_run(1000.0), a_run(1000.0)], [a_run(90.0), a_run(115.0)])
+    row = row_of(a_change("a"), [], rounds, Expectation(None))
+    assert (row.verdict, row.low_share) == ("keep", None)
+    assert row.reason == "the change is clear, but the runs are too few or vary too much for an interval"
+
+
 def test_a_gain_without_an_interval_is_unclear() -> None:
     """Runs that differ by a factor of five: the interval would reach twice the step."""
     rounds = Rounds([a_run(1000.0)] * 2, [a_run(1000.0), a_run(200.0)])

@@ -54,7 +54,7 @@ def test_changes_that_fail_are_rows(project: Project) -> None:
     assert [row["verdict"] for row in rows] == ["fails"] * 4
     assert "does not apply" in rows[0]["reason"]
     assert rows[1]["reason"] == "it ended with exit code 3"
-    assert rows[1]["output"] == ["some error"]
+    assert rows[1]["output"] == [f"some error in {project.script}"], "the user's path, not that of the copy"
     assert rows[2]["reason"] == "it ran out of memory"
     assert rows[3]["reason"] == "it took longer than 2 s"
     assert rows[3]["output"] == ["started"]
@@ -122,6 +122,17 @@ def test_a_signal_keeps_what_was_measured(
     assert process.returncode == 128 + number
     rows = json.loads(found.read_text())["tried"]
     assert [(row["verdict"], row["reason"]) for row in rows] == [("keep", None), ("not_tried", "interrupted")]
+
+
+def test_a_signal_before_anything_is_measured_says_so(project: Project) -> None:
+    (project.folder / "hangs.py").write_text("import time\nprint('started', flush=True)\ntime.sleep(600)\n")
+    with project.start("--env", "SLOWDOWN=1", script=("hangs.py",)) as process:
+        wait_for_the_hanging_run(project)
+        process.send_signal(signal.SIGINT)
+        err = process.communicate(timeout=60)[1]
+    os.unlink(project.folder / "hangs.py")
+    assert process.returncode == 128 + signal.SIGINT
+    assert err == "traceopt: interrupted before anything was measured\n"
 
 
 def wait_for_the_hanging_run(project: Project) -> None:

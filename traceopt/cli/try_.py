@@ -188,6 +188,8 @@ def try_(
         _print(outcome, html_path)
     if not outcome.signal_exit_code:
         _keep(outcome, tried, apply_, patch_out, quiet=quiet)
+    elif not outcome.tried:
+        click.echo("traceopt: interrupted before anything was measured", err=True)
     gating.report(None, on_stdout=json_path != "-")
     context.exit(outcome.signal_exit_code or gating.exit_code)
 
