@@ -3,7 +3,7 @@
 
 python benchmarks/twins.py                          # writes twins.json next to this file: about ten minutes a workload
 python benchmarks/twins.py slow_loader healthy      # measures only these again
-python benchmarks/twins.py --table                  # prints the table of docs/trying-fixes.md
+python benchmarks/twins.py --page                   # writes the table into docs/trying-fixes.md
 
 For each workload that a CPU can run, `traceopt try --fix` makes the fix of the planted bottleneck, and `traceopt try
 --args=--fixed` measures the fixed variant of the script right before it. Both are measured as for any user. The healthy
@@ -35,6 +35,8 @@ from traceopt.trying.changes import Change, changes_of
 from traceopt.trying.rounds import ALSO_BUSY
 
 DATA = Path(__file__).with_suffix(".json")
+PAGE = Path(__file__).parents[1] / "docs" / "trying-fixes.md"
+MARKS = ("<!-- written by benchmarks/twins.py -->\n", "<!-- end -->\n")
 WORKLOADS = {pair.name: pair for pair in (*PAIRS, HEALTHY) if pair.on_cpu}
 STEPS = 400  # of the script: more than are recorded or measured
 NOTHING = "TRACEOPT_UNUSED=1"
@@ -134,6 +136,13 @@ def table(workloads: dict[str, Row]) -> list[str]:
     return lines
 
 
+def page(text: str, workloads: dict[str, Row]) -> str:
+    """The page with a new table."""
+    before, _, rest = text.partition(MARKS[0])
+    _, _, after = rest.partition(MARKS[1])
+    return "".join([before, MARKS[0], "\n".join([*table(workloads), ""]), MARKS[1], after])
+
+
 def _predicted(row: Row) -> str:
     if row["predicted_us"] is None or not row["before_us"]:
         return "–"
@@ -144,7 +153,7 @@ def _gain(row: Row | None) -> str:
     """The change of the step and half its interval."""
     if row is None or row["gain_share"] is None:
         return "–"
-    change = signed_percent(-row["gain_share"])
+    change = signed_percent(0.0 - row["gain_share"])
     if row["low_share"] is None or row["high_share"] is None:
         return change
     return f"{change} ± {(row['high_share'] - row['low_share']) / 2:.1%}"
@@ -153,15 +162,15 @@ def _gain(row: Row | None) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", choices=[*WORKLOADS, []], metavar="NAME", help="default: all")
-    parser.add_argument("--table", action="store_true", help="measure nothing")
+    parser.add_argument("--page", action="store_true", help="measure nothing; write the page")
     parser.add_argument("--minutes", type=float, default=5.0, help="budget of each change (default: 5)")
     parser.add_argument("--data", type=Path, default=DATA, metavar="FILE")
     options = parser.parse_args()
     data: dict[str, Any] = {"workloads": {}}
     if options.data.exists():
         data = json.loads(options.data.read_text(encoding="utf-8"))
-    if options.table:
-        print("\n".join(table(data["workloads"])))
+    if options.page:
+        PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), data["workloads"]), encoding="utf-8")
         return
     for library in ("OMP", "MKL"):  # otherwise the run measures threads that wait for cores
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")

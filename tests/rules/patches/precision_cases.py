@@ -25,6 +25,24 @@ PRECISION = [
         AUTOCAST,
     ),
     case(
+        "on the CPU",
+        "CP001",
+        "import torch\nfor x in loader:\n    loss = model(x).loss  #@\n    loss.backward()\n",
+        """
+        -    loss = model(x).loss
+        +    with torch.autocast(device_type="cpu", dtype=torch.bfloat16):
+        +        loss = model(x).loss
+        """,
+        AUTOCAST,
+    ),
+    case(
+        "on the CPU, with a NumPy array of the result",
+        "CP001",
+        "import torch\nfor x in loader:\n    loss = f(model(x).numpy())  #@\n    loss.backward()\n",
+        "",
+        AUTOCAST,
+    ),
+    case(
         "forward pass and loss over several lines",
         "TC001",
         """
