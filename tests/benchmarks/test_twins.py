@@ -48,7 +48,7 @@ def test_the_table_has_every_kind_of_row() -> None:
     assert twins.table(workloads)[2:] == [
         "| slow_loader | DL001 | patch | −40% | −35% ± 5.0% | −40% ± 5.0% | identical | keep | yes |",
         "| python_mask | LB006 | – | – | – | −15% ± 5.0% | – | no patch, no setting | – |",
-        "| healthy | X=1 | patch | – | −0.50% ± 1.5% | – | identical | no gain | – |",
+        "| healthy | X=1 | patch | – | −0.5% ± 1.5% | – | identical | no gain | – |",
     ]
 
 
