@@ -98,6 +98,14 @@ def test_what_only_one_side_has_is_said_to_be_only_there() -> None:
     assert f"Findings: {len(comparison.findings)} only in HEAD." in text
 
 
+def test_what_only_some_runs_recorded_is_one_note() -> None:
+    recorded = replace(rich().run.recorded, stacks=False, shapes=False, memory=False)
+    plain = replace(rich(), run=replace(rich().run, recorded=recorded))
+    told = [note for note in compared(plain, rich()).notes if note.startswith("Only some runs")]
+    what = "stacks, shapes and memory" if rich().run.recorded.memory else "stacks and shapes"
+    assert told == [f"Only some runs were recorded with {what}, which slows their steps down."]
+
+
 def test_another_type_of_matmuls_is_compared() -> None:
     comparison = compared(working(1e12, "fp32"), working(1e12, "bf16"))
     assert comparison.comparable

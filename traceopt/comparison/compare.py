@@ -120,8 +120,12 @@ def _side(runs: Sequence[RunOfSide]) -> Side:
 
 def _unlike(found: Sequence[str]) -> str:
     """What comes before the verdict if the sides did not do the same work."""
-    listed = ", ".join(found[:-1]) + (" and " if found[:-1] else "") + found[-1] if found else ""
-    return f"Not like for like: different {listed}. " if found else ""
+    return f"Not like for like: different {_listed(found)}. " if found else ""
+
+
+def _listed(items: Sequence[str]) -> str:
+    """ "stacks, shapes and memory"; there is one or more."""
+    return " and ".join(part for part in (", ".join(items[:-1]), items[-1]) if part)
 
 
 def _verdict(step: StepChange, parts: Sequence[PartChange]) -> str:
@@ -181,10 +185,10 @@ def _notes(base: Sequence[RunOfSide], head: Sequence[RunOfSide]) -> list[str]:
     ):
         if before is not None and after is not None and before != after:
             notes.append(f"The {what} differ: {before} and {after}.")
-    for what in ("stacks", "shapes", "memory"):
-        recorded = [getattr(run.result.run.recorded, what) for run in (*base, *head)]
-        if any(recorded) and not all(recorded):
-            notes.append(f"Only some runs were recorded with {what}, which slows their steps down.")
+    recorded = [run.result.run.recorded for run in (*base, *head)]
+    some = [what for what in ("stacks", "shapes", "memory") if len({getattr(one, what) for one in recorded}) > 1]
+    if some:
+        notes.append(f"Only some runs were recorded with {_listed(some)}, which slows their steps down.")
     for side, runs in (("BASE", base), ("HEAD", head)):
         for run in runs:
             if any(finding.code == CROWDED for finding in run.result.findings):
