@@ -83,7 +83,7 @@ def parse_traceopt(arguments: list[str]) -> None:
 def check_traceopt_options(arguments: list[str]) -> None:
     command, _, rest = traceopt_command(arguments)
     known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
-    assert {argument for argument in rest if argument.startswith("-")} <= known
+    assert {argument.partition("=")[0] for argument in rest if argument.startswith("-")} <= known
 
 
 def check_make(arguments: list[str]) -> None:
