@@ -61,7 +61,15 @@ from traceopt.analyzer.timeline.launch_links import LaunchLinks, launch_times, l
 from traceopt.analyzer.timeline.name_totals import NameTotal, totals_by_name
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.serving import Serving, find_engine, find_serving
-from traceopt.analyzer.timeline.steps import Marks, Steps, find_marks, find_steps, without_empty_end
+from traceopt.analyzer.timeline.steps import (
+    Marks,
+    Steps,
+    find_marks,
+    find_steps,
+    outlasted,
+    whole_trace,
+    without_empty_end,
+)
 from traceopt.analyzer.trace_quality import TraceQuality
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.host_activities import (
@@ -125,6 +133,8 @@ class Facts(Struct, frozen=True, dict=True):
         work = GpuWork(self.trace, EMPTY, EMPTY)
         launch = self.links.launch[work.rows]
         launched = launch_times(work.work, launch, runtime)
+        if len(launch) and launch.max() < 0 and outlasted(marks, work.work.start, work.work.end):
+            marks = whole_trace(self.trace)  # nothing shows to which of the marks the work belongs
         started = launched if len(runtime) else self.trace.ops.start
         return find_steps(without_empty_end(marks, started), launched, work.work.end)
 

@@ -55,10 +55,10 @@ def launch_times(work: GpuTable, launch: I4, runtime: RuntimeTable) -> I8:
     """When the host launched each piece of work, ns, shape (len(work),). `launch`: its row of `runtime`, -1: unknown.
 
     Work whose launch is not in the file counts as launched when it began; if the profiler dropped next to no launches,
-    the first such work of a stream was launched before the file begins.
+    the first such work of a stream was launched before the file begins. If no launch is in the file, nothing is known.
     """
     orphan = launch < 0
-    if not len(runtime):
+    if orphan.all():
         return work.start
     times = np.where(orphan, work.start, runtime.start[np.maximum(launch, 0)])
     before = launched_before(work, orphan)

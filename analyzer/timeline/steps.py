@@ -267,8 +267,21 @@ def find_marks(trace: Trace) -> Marks:
         starts = table.start[rows]
         names = [f"DataLoader iteration {i}" for i in range(1, len(rows))]
         return Marks("annotation", names, starts[:-1], starts[1:], int(table.thread[rows[0]]))
+    return whole_trace(trace)
+
+
+def whole_trace(trace: Trace) -> Marks:
+    """One mark over the whole trace, where nothing shows the steps."""
     start, end = _window(trace)
     return Marks("window", ["whole trace"], np.array([start]), np.array([max(start + 1, end)]), _training_thread(trace))
+
+
+def outlasted(marks: Marks, started: I8, ended: I8) -> bool:
+    """Whether the device works on after the last mark for longer than a step takes on the host, so that the marks do
+    not show how long the steps take. `started`, `ended`: of each piece of the device's work, ns, shape (pieces,).
+    """
+    after = union(np.maximum(started, marks.end.max()), np.maximum(ended, marks.end.max()))
+    return bool(after.total > float((marks.end - marks.start).mean()))
 
 
 def find_steps(marks: Marks, launched: I8, ended: I8) -> Steps:

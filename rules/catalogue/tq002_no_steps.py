@@ -45,10 +45,10 @@ class NoSteps(Rule):
         steps = facts.steps
         if _marked(facts) and steps.count > 1:
             return
-        if facts.has_gpu and _idle_share(facts) < self.min_idle_share:
+        if facts.has_gpu and _idle_share(facts) < self.min_idle_share and not _without_launches(facts):
             return
         yield self.finding(
-            title="Record several steps" if facts.serving is not None else None,
+            title=_title(facts),
             why=_what_is_known(facts),
             fix=_fix(facts),
             saving=None,
@@ -67,7 +67,24 @@ def _marked(facts: Facts) -> bool:
     return facts.steps.source == "profiler_step" or facts.serving is not None
 
 
+def _without_launches(facts: Facts) -> bool:
+    """Whether steps are marked, and it is not known which work is theirs."""
+    return facts.steps.source == "window" != facts.marks.source
+
+
+def _title(facts: Facts) -> str | None:
+    """None: the rule's."""
+    if _without_launches(facts):
+        return "Record the launches of GPU work"
+    return "Record several steps" if facts.serving is not None else None
+
+
 def _fix(facts: Facts) -> Fix:
+    if _without_launches(facts):
+        return Fix(
+            "Record the host as well (ProfilerActivity.CPU), and keep the runtime events in the file.",
+            "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
+        )
     if facts.serving is not None:
         return Fix("Stop the engine's profiler only after at least five steps of each phase.")
     call = "train_step(batch)" if facts.trains else "model(batch)"
@@ -81,6 +98,11 @@ def _idle_share(facts: Facts) -> float:
 
 def _what_is_known(facts: Facts) -> str:
     steps = facts.steps
+    if _without_launches(facts):
+        return (
+            "The file holds no launch of its GPU work, and the GPU works on long after the last marked step. Nothing "
+            "shows to which step the work belongs, so the whole file counts as one step."
+        )
     if facts.serving is not None:
         only = f"Only one step of {facts.serving.engine} was recorded"
         return f"{only}, so a one-off looks like a cost of every step. Record five or more."

@@ -147,6 +147,30 @@ class TestNoSteps:
         facts = facts_of([*steps(1)])
         assert "idle for only" in reason(facts, "TQ002")
 
+    @staticmethod
+    def without_launches(mark_us: float) -> Facts:
+        """Five kernels of 10 ms, one after the other, and step marks of the host of another length."""
+        events = [small_traces.op("aten::mm", 0, 5)]
+        for index in range(5):
+            events.append(small_traces.annotation(f"ProfilerStep#{index}", index * mark_us, mark_us))
+            events.append(small_traces.kernel("ampere_sgemm_128x64_tn", 100 + index * STEP_US, 9_900, index + 1))
+        return facts_of(events)
+
+    def test_marks_of_a_host_that_runs_ahead_say_nothing_without_launches(self) -> None:
+        """The host is through its five steps after 5 ms, and the device works for 50 ms."""
+        facts = self.without_launches(mark_us=1_000)
+        assert (facts.steps.source, facts.steps.count) == ("window", 1)
+        assert facts.step_ns == pytest.approx(50e6, rel=0.01)
+        assert "Nothing shows to which step the work belongs" in notes(facts)["TQ002"]
+        document = rank_document(facts, outcome(facts))
+        assert "of the trace" in document.verdict
+        assert document.step.source == "window"
+
+    def test_marks_that_the_device_keeps_up_with_are_steps(self) -> None:
+        facts = self.without_launches(mark_us=STEP_US)
+        assert (facts.steps.source, facts.steps.count) == ("profiler_step", 5)
+        assert "TQ002" not in notes(facts)
+
 
 class TestCroppedOrSampled:
     def test_a_file_that_starts_inside_a_step(self, example: GetExample) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from traceopt.analyzer.timeline.call_tree import build_slices
-from traceopt.analyzer.timeline.launch_links import link
+from traceopt.analyzer.timeline.launch_links import launch_times, link
 from traceopt.testing.events import Json, annotation, driver, kernel, op, read, runtime
 
 
@@ -91,3 +93,10 @@ def test_large_ids_and_ids_out_of_order() -> None:
     events = [runtime(f"call {i}", 10 * n, 5, i) for n, i in enumerate(ids)]
     events += [kernel(f"kernel {i}", 100 + n, 1, i) for n, i in enumerate(reversed(ids))]
     assert links(events) == {f"kernel {i}": (f"call {i}", "") for i in ids}
+
+
+def test_without_any_launch_all_work_counts_as_launched_when_it_began() -> None:
+    """Otherwise all of it would have been launched before the file begins."""
+    trace = read([runtime("cudaDeviceSynchronize", 0, 50, 9), kernel("k", 5, 10, 1), kernel("k", 20, 10, 2)])
+    times = launch_times(trace.gpu, np.full(2, -1, np.int32), trace.runtime)
+    assert times.tolist() == trace.gpu.start.tolist()
