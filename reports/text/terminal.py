@@ -64,7 +64,7 @@ def _headline(result: Result, terminal: Terminal) -> list[str]:
 
 def _about(result: Result, terminal: Terminal, columns: int) -> str:
     """Trace, device, steps and rank. The trace's name is shortened first."""
-    steps = "no step marks" if result.step.source == "window" else sentences.steps_phrase(result)
+    steps = "no usable step marks" if result.step.source == "window" else sentences.steps_phrase(result)
     rest = terminal.plain(
         "".join(
             f" · {item}" for item in (sentences.device_phrase(result), steps, sentences.rank_phrase(result)) if item

@@ -56,10 +56,10 @@ def side_name(side: Side) -> str:
 
 
 def steps_phrase(side: Side) -> str:
-    """ "6 steps", "5 runs of 20 steps", "3 runs, 58 steps", "no step marks"."""
+    """ "6 steps", "5 runs of 20 steps", "3 runs, 58 steps", "no usable step marks"."""
     counts = [run.steps for run in side.runs]
     if not any(counts):
-        return "no step marks"
+        return "no usable step marks"
     if len(counts) == 1:
         return quantities.counted(counts[0], "step")
     if len(set(counts)) == 1:

@@ -104,7 +104,7 @@ def _step_tile(result: Result) -> Tile:
     if result.quality.verdict == "unusable":
         return Tile(label, NOT_RELIABLE, None, f"in the trace: {quantities.ms_of_us(step.typical_us)}")
     if step.source == "window":
-        return Tile(label, quantities.ms_number(step.typical_us), "ms", "the trace has no step marks")
+        return Tile(label, quantities.ms_number(step.typical_us), "ms", "the trace has no usable step marks")
     typical = len(step.typical_steps)
     note = quantities.counted(step.count, "step")
     note = f"mean of {typical} of {note}" if typical < step.count else note

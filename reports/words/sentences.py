@@ -145,7 +145,7 @@ def steps_phrase(result: Result) -> str:
     if step.source == "none":
         return "no trace"
     if step.source == "window":
-        return "no step marks: the whole recording"
+        return "no usable step marks: the whole recording"
     skipped = f" ({step.skipped:,} left out)" if step.skipped else ""
     return quantities.counted(step.count, "step") + skipped
 
@@ -228,7 +228,7 @@ def _cores(number: str) -> str:
 def scope(result: Result) -> str:
     """What the breakdown and the tables cover: "Mean of 12 steps, rank 0 of 4"."""
     if result.step.source == "window":
-        mean = "The whole recording (no step marks)"
+        mean = "The whole recording (no usable step marks)"
     else:
         count = len(result.step.typical_steps)
         mean = "One step" if count == 1 else f"Mean of {quantities.counted(count, 'step')}"

@@ -250,7 +250,7 @@ def test_recordings_without_step_marks_are_not_compared_per_step() -> None:
         return replace(rich(), step=replace(rich().step, source="window"), ops=ops)
 
     comparison = compared(recording(10), recording(40))
-    assert comparison.step.reason == "A trace of BASE and of HEAD has no step marks."
+    assert comparison.step.reason == "A trace of BASE and of HEAD has no usable step marks."
     assert not comparison.comparable, "the recordings may be of different length"
     for text in (render_comparison_html(comparison), render_comparison_markdown(comparison)):
         assert "Milliseconds per step" not in text

@@ -78,7 +78,7 @@ def _step(base: Sequence[Result], head: Sequence[Result], in_turn: bool) -> Step
         )
     unmarked = [name for name, side in (("BASE", base), ("HEAD", head)) if any(map(_no_marks, side))]
     if unmarked:
-        return StepChange("not_measured", reason=f"A trace of {' and of '.join(unmarked)} has no step marks.")
+        return StepChange("not_measured", reason=f"A trace of {' and of '.join(unmarked)} has no usable step marks.")
     before, after = ([_typical_steps_us(result) for result in side] for side in (base, head))
     return step_change(before, after, in_turn=in_turn)
 
