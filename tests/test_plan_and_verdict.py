@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec import Struct
@@ -207,6 +209,22 @@ def assert_what_if_agrees(path: Path, document: Result) -> None:
     assert replayed.saving_us >= row.alone_us - ROUNDING_US
     assert sum(part.before_us for part in replayed.parts) == pytest.approx(replayed.before_us, rel=1e-5)
     assert sum(part.after_us for part in replayed.parts) == pytest.approx(replayed.after_us, rel=1e-5)
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+@pytest.mark.parametrize("scenario", ["five_faults", "slow_loader", "item_stall", "launch_bound", "exposed_allreduce"])
+def test_times_that_are_all_longer_or_shorter_keep_the_plan(example: GetExample, scenario: str, factor: float) -> None:
+    """Only rates of the device and of its links, and the cost of a launch, are the same on each machine."""
+    document = example(scenario).trace.document
+    events = [stretched(event, factor) for event in document["traceEvents"]]
+    trace = read_trace(io.BytesIO(json.dumps({**document, "traceEvents": events}).encode()), "trace.json")
+    plan, longer = example(scenario).result.plan, analysis_of(Facts(trace)).document.plan
+    assert [row.code for row in longer] == [row.code for row in plan]
+    assert longer[0].saving_us == pytest.approx(factor * plan[0].saving_us, rel=0.15)
+
+
+def stretched(event: dict[str, Any], factor: float) -> dict[str, Any]:
+    return event | {key: factor * event[key] for key in ("ts", "dur") if key in event and event["ph"] != "M"}
 
 
 class TestTheChecksSeeWhatTheyLookFor:
