@@ -20,6 +20,7 @@ HEALTHY_IDLE_SHARE = 0.10
 MOSTLY_IDLE_SHARE = 0.20  # from here on idle time is the headline, however much faster the GPU's own work could be
 LARGER = 1.2  # times the limit that the first fix treats: a limit that much larger is named as well
 NAMED_SHARE = 0.5  # of the largest limit: the limit that the first fix treats is named if it is not far smaller
+RECURS_SHARE = 0.5  # of the time of a cause: with less of it all through the recording, the cause may pass
 UNUSABLE = ("TQ001", "TQ007")  # notes that make the trace unusable
 
 # The bottleneck, by the largest cause of idle time.
@@ -55,6 +56,9 @@ _BOTTLENECK = {
     "communication": "Exposed (non-overlapped) communication takes {share} of {unit}. It is the bottleneck.",
     "copies": "Exposed (non-overlapped) copies take {share} of {unit}. They are the bottleneck.",
 }
+# Causes that a run also has once, for example as it starts.
+_MAY_PASS = ("allocation", "gc", "host_copy", "host_sync", "input_work", "logging", "checkpoint", "cpu_op")
+_PASSING = "in a part of the recording. Without step marks, it is unknown whether it recurs."
 NO_FIX = "No fix above 3% found."
 
 
@@ -155,7 +159,14 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
             return f"{self._state(limit)} {_NO_LAUNCHES}"
         if limit != "queued" and self.idle < MOSTLY_IDLE_SHARE:
             return f"{self._state(limit)} Largest cause: {_lower(labels_of(self.facts)[limit])}."
+        if limit in _MAY_PASS and self._passes(limit):
+            return f"{self._state(limit)} Largest cause: {_lower(labels_of(self.facts)[limit])}, {_PASSING}"
         return f"{self._state(limit)} {_CAUSE[limit]}"
+
+    def _passes(self, cause: str) -> bool:
+        """Whether most of the time of a cause lies in a part of a recording without step marks."""
+        idle = self.facts.idle
+        return not self.facts.has_step_marks and idle.recurring_ns(cause) < RECURS_SHARE * idle.typical_ns(cause)
 
     def _why_later(self, limit: str) -> str:
         """Why the largest limit is not treated first."""
