@@ -55,7 +55,7 @@ from traceopt.analyzer.timeline.copy_collectives import copy_collectives
 from traceopt.analyzer.timeline.cpu_phases import CpuPhases
 from traceopt.analyzer.timeline.device import TraceDevice, find_device
 from traceopt.analyzer.timeline.gpu_work import GpuWork
-from traceopt.analyzer.timeline.host_activity import Host
+from traceopt.analyzer.timeline.host_activity import Host, written_images
 from traceopt.analyzer.timeline.launch_calls import LaunchCalls
 from traceopt.analyzer.timeline.launch_links import LaunchLinks, launch_times, link
 from traceopt.analyzer.timeline.name_totals import NameTotal, totals_by_name
@@ -259,6 +259,7 @@ class Facts(Struct, frozen=True, dict=True):
                 "module_load": calls[slow],
                 "startup": calls[startup],
                 "loader_startup": first_fetches(self.regions),
+                "logging": written_images(self.regions),
             },
         )
 

@@ -22,6 +22,7 @@ from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.steps import PROFILER_STEP, Marks, find_marks
 
 _ALIKE = 0.8  # of the operators of two steps have a counterpart, if one step may borrow the frames of the other
+_USUAL_SPREAD = 4  # steps, at least, that show how many operators a step usually has
 _SLOWER = 1.5  # times the steps of the timing cycle: slower steps show other shares of time than the training has
 _OP_TEXTS = ("dims", "types", "concrete", "stack")
 _ANNOTATION_TEXTS = ("dims", "types", "stack")
@@ -33,7 +34,8 @@ def join_cycles(timing: Trace, detail: Trace) -> Trace:
 
     What happened in only one cycle has no counterpart: a pause in the timing cycle shows the frames that the detail
     cycle has at that point, stretched in proportion. Where one cycle has operators that the other does not have, no
-    frames are borrowed; nor are they from a step that is mostly different (one that evaluates, for example).
+    frames are borrowed; nor are they from a step that is mostly different (one that evaluates, for example). Steps
+    whose loops usually run a different number of times may differ that much.
     """
     names = _Union(timing.names, detail.names)
     texts = _Union(timing.texts, detail.texts)
@@ -206,14 +208,23 @@ def _pair_steps(timing: Trace, detail: Trace) -> Iterator[_StepPair]:
     marks, other_marks = _Marks.of(timing), _Marks.of(detail)
     there = [_borders(others, index) for index in range(len(others.start))]
     patterns = [other_marks.name[other_marks.within(others.thread, *borders)] for borders in there]
-    for index in range(len(steps.start)):
+    here_names = [marks.name[marks.within(steps.thread, *_borders(steps, index))] for index in range(len(steps.start))]
+    usual = _usual_share([len(names) for names in here_names])
+    for index, names in enumerate(here_names):
         here = _borders(steps, index)
-        names = marks.name[marks.within(steps.thread, *here)]
         # Among equally similar steps take the one with the same index, so that neighbors borrow different memory
         # samples.
         likeness = [(*_likeness(names, pattern), place == index) for place, pattern in enumerate(patterns)]
         best = likeness.index(max(likeness))
-        yield _pair(marks, other_marks, range(len(timing.threads)), here, there[best], best)
+        yield _pair(marks, other_marks, range(len(timing.threads)), here, there[best], best, usual)
+
+
+def _usual_share(operators: list[int]) -> float:
+    """Operators of a usual small step as a share of those of a usual large one; the smallest and the largest step are
+    not usual. 1 if all steps have as many, or too few steps are known.
+    """
+    usual = sorted(operators)[1:-1]
+    return usual[0] / max(1, usual[-1]) if len(operators) >= _USUAL_SPREAD else 1.0
 
 
 def _borders(marks: Marks, index: int) -> tuple[int, int]:
@@ -221,18 +232,26 @@ def _borders(marks: Marks, index: int) -> tuple[int, int]:
 
 
 def _likeness(left: I4, right: I4) -> tuple[int, int]:
-    """Length of the common prefix; then, how close the lengths are."""
+    """How few operators only one side has, in any order; then, the length of the common prefix."""
+    most = max(left.max(initial=0), right.max(initial=0)) + 1
+    differing = np.abs(np.bincount(left, minlength=most) - np.bincount(right, minlength=most)).sum()
     shorter = min(len(left), len(right))
-    return count_same(left[:shorter], right[:shorter]), -abs(len(left) - len(right))
+    return -int(differing), count_same(left[:shorter], right[:shorter])
 
 
 def _pair(
-    marks: _Marks, others: _Marks, threads: range, here: tuple[int, int], there: tuple[int, int], borrowed: int
+    marks: _Marks,
+    others: _Marks,
+    threads: range,
+    here: tuple[int, int],
+    there: tuple[int, int],
+    borrowed: int,
+    usual_share: float,
 ) -> _StepPair:
     rows: list[I8] = []
     other_rows: list[I8] = []
     clocks = {}
-    most = 0
+    most = least = 0
     for thread in threads:
         own, theirs = marks.within(thread, *here), others.within(thread, *there)
         left, right = align(marks.name[own], others.name[theirs])
@@ -246,6 +265,7 @@ def _pair(
         uneven = (_steps(left, own) > 1) | (_steps(right, theirs) > 1)
         clocks[thread] = _Clock(times[order], rising, matched, uneven)
         most += max(own.stop - own.start, theirs.stop - theirs.start)
+        least += min(own.stop - own.start, theirs.stop - theirs.start)
     row, other_row = np.concatenate(rows), np.concatenate(other_rows)
     is_op, other_is_op = row < marks.op_count, other_row < others.op_count
     both_ops, both_annotations = is_op & other_is_op, ~(is_op | other_is_op)
@@ -255,7 +275,7 @@ def _pair(
         ops=(row[both_ops], other_row[both_ops]),
         annotations=(row[both_annotations] - marks.op_count, other_row[both_annotations] - others.op_count),
         clocks=clocks,
-        alike=len(row) >= _ALIKE * most,
+        alike=len(row) >= _ALIKE * max(usual_share * most, least),
     )
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 
 import numpy as np
 
 from traceopt.analyzer.tables.schema import I4, I8
 
-_MOST_EDITS = 300  # names that only one side has; with more, the steps are considered different
+_MOST_EDITS = 300  # names that only one side has; with more, names are matched by those that follow them
+_CONTEXT = (1, 2, 4)  # doubles what a code stands for each time: a name and the seven that follow it
 
 
 def align(left: I4, right: I4) -> tuple[I8, I8]:
     """Matching positions in `left` and `right` (codes of names), both increasing.
 
     As few names as possible are left out (Myers, "An O(ND) difference algorithm and its variations", 1986), so that a
-    model's identical layers are not confused. Steps that differ in many names are matched only at their common
-    beginning and end.
+    model's identical layers are not confused. Steps that differ in many names, such as loops with another number of
+    rounds, are matched by context: the first occurrence of a name and those that follow it is the first of the other
+    side, and so on.
     """
     shorter = min(len(left), len(right))
     head = count_same(left[:shorter], right[:shorter])
@@ -36,7 +39,7 @@ def count_same(left: I4, right: I4) -> int:
 
 
 def _align_middle(left: I4, right: I4) -> tuple[I8, I8]:
-    """Positions of the longest common subsequence; none if there are too many edits.
+    """Positions of the longest common subsequence; with too many edits, those of a common context.
 
     On diagonal k (position in `left` minus position in `right`), `reach[k]` is how far `left` gets with a given number
     of edits. The loop is over edits and diagonals only: runs of equal names are skipped at once.
@@ -53,7 +56,47 @@ def _align_middle(left: I4, right: I4) -> tuple[I8, I8]:
             reach[diagonal] = at
             if at >= len(left) and at - diagonal >= len(right):
                 return _trace_back(history, diagonal, at)
-    return np.empty(0, np.int64), np.empty(0, np.int64)
+    return _same_context(left, right)
+
+
+def _same_context(left: I4, right: I4) -> tuple[I8, I8]:
+    """Positions where both sides have the same name and the same names after it, for the same time, in one order."""
+    context = np.concatenate((left, [-1], right)).astype(np.int64)  # -1 ends the left side
+    for distance in _CONTEXT:
+        following = np.append(context[distance:], np.full(min(distance, len(context)), -1))[: len(context)]
+        context = np.unique(np.stack((context, following)), axis=1, return_inverse=True)[1].reshape(-1)
+    _, one, other = np.intersect1d(
+        _occurrences(context[: len(left)]), _occurrences(context[len(left) + 1 :]), True, return_indices=True
+    )
+    order = np.argsort(one)
+    one, other = one[order], other[order]
+    kept = _longest_rise(other)
+    return one[kept], other[kept]
+
+
+def _occurrences(codes: I8) -> I8:
+    """A number for each code and how often it occurred before; all differ."""
+    order = np.argsort(codes, kind="stable")
+    first = np.searchsorted(codes[order], codes[order])
+    out = np.empty(len(codes), np.int64)
+    out[order] = (codes[order] << 32) + np.arange(len(codes)) - first
+    return out
+
+
+def _longest_rise(values: I8) -> I8:
+    """Positions of the longest rising subsequence of distinct values."""
+    ends: list[int] = []  # the smallest last value of a rise of each length
+    length = []
+    for value in values.tolist():
+        place = bisect_left(ends, value)
+        ends[place : place + 1] = [value]
+        length.append(place)
+    kept, wanted = [], len(ends) - 1
+    for position in range(len(length) - 1, -1, -1):
+        if length[position] == wanted:
+            kept.append(position)
+            wanted -= 1
+    return np.array(kept[::-1], np.int64)
 
 
 def _comes_from(reach: dict[int, int], diagonal: int, edits: int) -> int:

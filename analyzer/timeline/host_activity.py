@@ -12,7 +12,8 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, merge, subtract, union
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME, Slices
-from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES, Activity
+from traceopt.analyzer.timeline.regions import Regions
+from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES, IMAGE_OPENER, IMAGE_WORK, IMAGE_WRITER, Activity
 
 
 class Host(Struct, frozen=True, dict=True):
@@ -65,6 +66,16 @@ class Host(Struct, frozen=True, dict=True):
     def rows_of(self, name: str) -> npt.NDArray[np.int64]:
         """The outermost slices of an activity, in order of thread and time."""
         return self.slices.outermost(self.activity == _INDEX[name])
+
+
+def written_images(regions: Regions) -> npt.NDArray[np.int64]:
+    """Calls of image libraries in a function that writes an image and opens none: they draw what it writes."""
+    slices = regions.slices
+    writes, opens, draws = (
+        regions.named(matcher, PYTHON) & (slices.parent >= 0) for matcher in (IMAGE_WRITER, IMAGE_OPENER, IMAGE_WORK)
+    )
+    function = slices.name[slices.parent]
+    return np.flatnonzero(draws & np.isin(function, np.setdiff1d(function[writes], function[opens])))
 
 
 _INDEX = {activity.name: index for index, activity in enumerate(ACTIVITIES)}

@@ -44,7 +44,19 @@ class Activity(Struct, frozen=True):
     runtime: _Matcher = _never
 
 
+# Functions that write images and plots. In a training step, they report.
+_IMAGE_WRITERS = (
+    _LIBRARY + r"PIL/Image\.py\(\d+\): save$",
+    _LIBRARY + r"torchvision/utils\.py\(\d+\): (?:save_image|make_grid)$",
+    _LIBRARY + r"imageio/.*: (?:im|mim|vol|mvol)(?:write|save)$",
+    _LIBRARY + r"matplotlib/.*: savefig$",
+    r"^<built-in function imwrite>",
+)
+IMAGE_WRITER = _pattern(*_IMAGE_WRITERS)
+IMAGE_OPENER = _pattern(_LIBRARY + r"PIL/Image\.py\(\d+\): open$", r"^<built-in function im(?:read|decode)>")
+IMAGE_WORK = _pattern(_LIBRARY + r"(?:PIL|cv2|torchvision/transforms)/")
 LOGGING_FRAME = _pattern(
+    *_IMAGE_WRITERS,
     _LIBRARY + r"(?:logging|loguru|tensorboardX|tensorboard|wandb|mlflow|comet_ml|neptune|aim|clearml|rich)/",
     _LIBRARY + r"tqdm/(?!_monitor).*: (?!__iter__|__next__)",  # the iterator's frame contains the loop's own input
     _LIBRARY + r"torch/utils/tensorboard/",

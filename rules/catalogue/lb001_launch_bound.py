@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import numpy as np
 
+from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.host_activities import LONG_WORK, UNTRACED_PYTHON
 from traceopt.analyzer.work.tiny_ops import CalledOps
 from traceopt.rules import (
+    OP,
     RECORD_STACKS,
     Evidence,
     Facts,
@@ -42,6 +42,18 @@ from traceopt.rules.advice.compilation import compiled, engine_graphs, replayed
 from traceopt.rules.savings.starvation import dispatch_amount
 
 GRAPHS = 'model = torch.compile(model, mode="reduce-overhead")'
+TITLE = "Batch many small operations into one"
+ONE_OPERATOR = Fix(
+    "Combine the tensors and run one operator on all of them, let torch.compile fuse the operators, or raise the batch "
+    "size.",
+    "table = nn.Embedding(sum(sizes), width)             # instead of one for each feature\n"
+    "vectors = table(values + first_row).flatten(1)      # first_row: where each feature begins",
+)
+LARGER = Fix(
+    "Raise the batch size, so that each operator computes more, or let torch.compile fuse the operators. If rounds of "
+    "the loop do not need each other's results, run one operator for all of them.",
+    "model = torch.compile(model)",
+)
 
 
 class LaunchBound(Rule):
@@ -91,6 +103,10 @@ class LaunchBound(Rule):
     removable: float = threshold(0.7, "share of the launch time that the fix removes, expected")
     min_calls: int = threshold(100, "fewest tiny operators that one line calls per step, on a CPU-only run")
     min_turns: int = threshold(20, "fewest changes between two lines per step that make them lines of one loop")
+    min_loop_share: float = threshold(
+        0.3, "smallest share of the step to report for a loop whose lines each call fewer tiny operators"
+    )
+    most_nodes: int = threshold(10, "most backward operators per forward operator of a line: more are of one call")
 
     def applies(self, facts: Facts) -> str | None:
         return None if facts.has_gpu or facts.call_sites.recorded else RECORD_STACKS
@@ -158,7 +174,8 @@ class LaunchBound(Rule):
             mine = ops.only(np.concatenate([line.rows for line in lines]))
             area = union(mine.start, mine.end)
             time_ns = facts.steps.mean_ns(area)
-            if time_ns < self.min_share * facts.step_ns:
+            one_line = any(line.calls >= self.min_calls * count for line in lines)
+            if time_ns < (self.min_share if one_line else self.min_loop_share) * facts.step_ns:
                 continue
             calls = sum(line.calls for line in lines)
             both = ", forward and backward" if facts.trains else ""
@@ -171,7 +188,7 @@ class LaunchBound(Rule):
             fewer_visits = [RemoveHost(visits.area, visited)] if visits_ns else []  # one parameter is left
             named = ", ".join(f"{len(kind.rows) / count:,.0f} {_operator(kind.name)}" for kind in kinds[:3])
             yield self.finding(
-                title="Batch many small operations into one",
+                title=TITLE if one_line else "Reduce the overhead of many small operations",
                 risk=larger_batch_risk(facts),
                 why=(
                     f"{_lines_call(len(lines))} {calls / count:,.0f} operators {per_step(facts)}{both} "
@@ -206,32 +223,33 @@ class LaunchBound(Rule):
                     for kind in kinds[:5]
                 ],
                 locations=places[:3],
-                fix=Fix(
-                    "Combine the tensors and run one operator on all of them, let torch.compile fuse the operators, or "
-                    "raise the batch size.",
-                    "table = nn.Embedding(sum(sizes), width)             # instead of one for each feature\n"
-                    "vectors = table(values + first_row).flatten(1)      # first_row: where each feature begins",
-                ),
+                fix=ONE_OPERATOR if one_line else LARGER,
             )
 
     def _lines_in_turn(self, facts: Facts, ops: CalledOps) -> list[list[SiteCost]]:
         """The lines that call many operators per step, most expensive first. Lines that a loop runs in turn are one."""
-        least = self.min_calls * facts.steps.count
+        nodes = facts.regions.named(op_names.is_backward, OP)
+        steps = facts.steps.count
         lines = [
-            line for line in by_site(facts, ops.rows, ops.end - ops.start) if line.location and line.calls >= least
+            line
+            for line in by_site(facts, ops.rows, ops.end - ops.start)
+            if line.location
+            and line.calls >= self.min_turns * steps
+            and nodes[line.rows].sum() <= self.most_nodes * (~nodes[line.rows]).sum()
         ]
         line_of = np.full(len(facts.slices), -1)
         for number, line in enumerate(lines):
             line_of[line.rows] = number
         before, after = line_of[ops.rows[:-1]], line_of[ops.rows[1:]]
+        changes = np.stack((before, after))[:, (before != after) & (before >= 0) & (after >= 0)]
+        pairs, turns = np.unique(np.sort(changes, axis=0), axis=1, return_counts=True)
         loop = list(range(len(lines)))
-        for one, other in combinations(range(len(lines)), 2):
-            turns = ((before == one) & (after == other)) | ((before == other) & (after == one))
-            if turns.sum() >= self.min_turns * facts.steps.count:
-                loop = [loop[one] if number == loop[other] else number for number in loop]
-        return [
+        for one, other in pairs[:, turns >= self.min_turns * steps].T.tolist():
+            loop = [loop[one] if number == loop[other] else number for number in loop]
+        groups = [
             [line for line, its in zip(lines, loop, strict=True) if its == number] for number in dict.fromkeys(loop)
         ]
+        return [group for group in groups if sum(line.calls for line in group) >= self.min_calls * steps]
 
     def _loops(self, facts: Facts) -> dict[tuple[str, str | None], Intervals]:
         """When each function ran the lines that call many operators per step, of any size: its loops."""

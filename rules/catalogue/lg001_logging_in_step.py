@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from traceopt.analyzer.vocabulary.host_activities import IMAGE_WRITER
 from traceopt.rules import (
+    PYTHON,
     Facts,
     Findings,
     Fix,
@@ -23,12 +25,23 @@ from traceopt.rules import (
     union,
 )
 
+LINES = Fix(
+    "Log every N steps, and write the output in a queue handler or the writer's own thread.",
+    'if step % 50 == 0:\n    logger.info("step %d loss %.4f", step, loss.item())',
+)
+IMAGES = Fix(
+    "Save images every N steps, or hand them to a thread that writes them.",
+    "if step % 500 == 0:\n    image.save(path)",
+)
+
 
 class LoggingInStep(Rule):
-    """Measures `print`, logging handlers, progress bars and writers (TensorBoard, W&B, MLflow, CSV, ...) that block the
-    launching thread while the GPU is idle. LG002 counts syncs inside such calls.
+    """Measures `print`, logging handlers, progress bars, writers (TensorBoard, W&B, MLflow, CSV, ...), and images and
+    plots that are written to files, if they block the launching thread while the GPU is idle. LG002 counts syncs inside
+    such calls.
 
-    Why it costs: formatting, locks, files, sockets and terminals take milliseconds, and nothing is launched meanwhile.
+    Why it costs: formatting, locks, files, sockets and terminals take milliseconds, encoding an image takes tens of
+    milliseconds, and nothing is launched meanwhile.
 
     How to fix: log every N steps, or hand the record to another thread.
 
@@ -37,7 +50,8 @@ class LoggingInStep(Rule):
 
         from logging.handlers import QueueHandler, QueueListener   # handlers run in a thread of their own
 
-    When it is wrong: logging while the GPU is busy is free and not counted. If stacks are recorded, the profiler slows
+    When it is wrong: images may be the result of the run, so that all are needed; then write them in another thread.
+    Logging while the GPU is busy is free and not counted. If stacks are recorded, the profiler slows
     many small Python calls more than anything else.
 
     Sources: Python documentation, "Dealing with handlers that block".
@@ -59,9 +73,13 @@ class LoggingInStep(Rule):
         rows = facts.host.rows_of("logging")
         cost = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
         sites = by_site(facts, rows[cost > 0], cost[cost > 0])
+        images = facts.regions.named(IMAGE_WRITER, PYTHON)[rows]
+        mostly_images = cost[images].sum() > cost.sum() / 2
         meanwhile = " while the GPU is idle" if facts.has_gpu else ""
         yield self.finding(
-            why=f"Logging blocks the main thread for {ms(stall)} of {each_step(facts)}{meanwhile}.",
+            title="Save images every N steps, off the main thread" if mostly_images else None,
+            why=f"Logging blocks the main thread for {ms(stall)} of {each_step(facts)}{meanwhile}."
+            + (" Most of it writes images or plots." if mostly_images else ""),
             saving=priced(
                 facts,
                 (0.8 * stall, stall, stall),
@@ -70,10 +88,7 @@ class LoggingInStep(Rule):
             ),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=site_locations(sites),
-            fix=Fix(
-                "Log every N steps, and write the output in a queue handler or the writer's own thread.",
-                'if step % 50 == 0:\n    logger.info("step %d loss %.4f", step, loss.item())',
-            ),
+            fix=IMAGES if mostly_images else LINES,
         )
 
     def passed(self, facts: Facts) -> str:

@@ -124,6 +124,33 @@ def test_a_step_that_does_more_lends_no_frames() -> None:
     assert len(joined.memory) == 0
 
 
+def rounds(number: int, start: float, count: int, us: float) -> list[Json]:
+    """A step of a loop with this many rounds; each operator takes as long."""
+    names = ["aten::select", "aten::item", "aten::add"] * count
+    return step(number, start, [(name, (2 * at + 1) * us, us) for at, name in enumerate(names)], 800 * us)
+
+
+@pytest.mark.parametrize(("usual", "borrows"), [((120, 80, 100, 90, 130), True), ((120, 120, 120, 80, 120), False)])
+def test_steps_of_another_number_of_rounds_borrow_where_rounds_usually_differ(
+    usual: tuple[int, ...], borrows: bool
+) -> None:
+    """A step of 120 rounds and a detail step of 80: unlike, unless the steps of the run differ that much."""
+    plain = read([event for n, count in enumerate(usual) for event in rounds(n, n * 1000, count, 1)])
+    joined = join_cycles(plain, read([*rounds(9, 0, 80, 4), python(TRAIN, 0, 3200), python(FORWARD, 3, 900)]))
+    assert (FORWARD in names_at(joined, 100_000)) is borrows
+
+
+def test_a_step_borrows_from_the_one_with_as_many_operators() -> None:
+    """Of two detail steps, the first ends early, and the second only begins in another order."""
+    ops = [(f"aten::op{n}", 10 * n + 5, 5) for n in range(10)]
+    swapped = [("aten::op1", 5, 5), ("aten::op0", 15, 5), *ops[2:]]
+    frames = [python("net.py(9): short", 0, 100), python("net.py(9): whole", 100, 100)]
+    joined = join_cycles(
+        read(step(0, 0, ops, 100)), read([*step(7, 0, ops[:8], 100), *step(8, 100, swapped, 100), *frames])
+    )
+    assert names_at(joined, 50_000) == ["net.py(9): whole"]
+
+
 def test_frames_of_operators_that_one_cycle_alone_runs_are_not_lent() -> None:
     """The detail cycle logs after item, the timing cycle does not: its pause there has another cause."""
     long_fast = [*FAST, *((f"aten::op{n}", 60 + n, 1) for n in range(10))]

@@ -48,3 +48,17 @@ def test_changes_at_two_places_leave_what_lies_between() -> None:
 @pytest.mark.parametrize(("left", "right"), [([], []), ([1], []), ([], [1, 2]), ([1, 2], [3])])
 def test_nothing_in_common(left: list[int], right: list[int]) -> None:
     assert matched(left, right) == []
+
+
+def test_loops_of_other_lengths_match_round_by_round() -> None:
+    """Too many rounds are missing for the shortest difference: the body of each loop still matches itself."""
+    first, second, third = list(range(10, 30)), list(range(40, 70)), list(range(80, 99))
+    left, right = [*first * 60, *second * 20, *third * 9], [*first * 30, *second * 50, *third * 40]
+    pairs = matched(left, right)
+    assert all(left[i] == right[j] for i, j in pairs)
+    assert [i for i, _ in pairs] == sorted({i for i, _ in pairs})
+    assert len(pairs) >= 0.95 * (len(first) * 30 + len(second) * 20 + len(third) * 9)
+
+
+def test_steps_with_nothing_in_common_have_no_context_in_common() -> None:
+    assert matched(list(range(400)), list(range(500, 900))) == []

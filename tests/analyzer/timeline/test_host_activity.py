@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from traceopt.analyzer.arrays.intervals import intersect, union
+from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.call_tree import build_slices
 from traceopt.analyzer.timeline.host_activity import Host
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES, ACTIVITY_NAMES
@@ -54,6 +55,7 @@ def times(host: Host, tid: int = MAIN) -> dict[str, int]:
         ("cuda_runtime", "cudaStreamSynchronize", "host_sync"),
         ("python_function", "torch/_dynamo/convert_frame.py(3): _compile", "compile"),
         ("python_function", "PIL/Image.py(3): resize", "input_work"),
+        ("python_function", "PIL/Image.py(2500): save", "logging"),
         ("python_function", "data/prep.py(3): tokenize", "input_work"),
         ("python_function", "vision.py(3): decode_image", "input_work"),
         ("cpu_op", "aten::mm", "launch"),
@@ -86,6 +88,17 @@ def test_the_earlier_activity_owns_nested_time() -> None:
         "launch": 30_000,
         "python": 260_000,
     }
+
+
+@pytest.mark.parametrize(("opens", "activity"), [(False, "logging"), (True, "input_work")])
+def test_images_that_a_function_draws_and_writes_are_no_input(opens: bool, activity: str) -> None:
+    """A function that opens images, too, may prepare input."""
+    grid = [python("vae.py(3): save_grid", 0, 100), python("PIL/Image.py(7): resize", 10, 40)]
+    more = [python("PIL/Image.py(9): open", 0, 5)] if opens else []
+    elsewhere = [python("vae.py(9): augment", 200, 50), python("PIL/Image.py(7): resize", 210, 40)]
+    facts = Facts(read([*more, *grid, python("PIL/Image.py(8): save", 60, 30), *elsewhere]))
+    resized = [row for row in range(len(facts.slices)) if "resize" in facts.trace.names[facts.slices.name[row]]]
+    assert [ACTIVITY_NAMES[facts.host.activity[row]] for row in resized] == [activity, "input_work"]
 
 
 def test_threads_are_apart() -> None:
