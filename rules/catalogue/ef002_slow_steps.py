@@ -82,7 +82,9 @@ class SlowSteps(Rule):
 
     When it is wrong: in a short recording a single slow step may be a one-off, so it is reported without a saving. If
     only the first step is slow, it is not reported. Steps with more work (longer sequences, or a host that waits in one
-    step for the GPU's work of several) have no saving either. The rule does not apply to a serving engine's prefill.
+    step for the GPU's work of several) have no saving either, nor have slow steps without a known cause if the main
+    thread waited for a free core (PY002): other programs make steps slow at random. The rule does not apply to a
+    serving engine's prefill.
 
     Sources: Amazon SageMaker Debugger's StepOutlier rule (3 standard deviations); here the median and the median
     absolute deviation, which outliers do not move (Leys et al. 2013).
@@ -99,6 +101,9 @@ class SlowSteps(Rule):
     min_rounds: int = threshold(3, "fewest slow steps outside the trace that count as regular")
     min_regular: float = threshold(0.6, "smallest share of these that are the same number of steps apart")
     min_share: float = threshold(0.03, "smallest cost of these, as a share of the run's mean step, to report")
+    min_core_wait: float = threshold(
+        0.03, "smallest wait for a free core, as a share of the run, that explains slow steps without another cause"
+    )
     slow_deviations: float = threshold(
         UNUSUAL_DEVIATIONS, "robust standard deviations above the median from which a step is slow"
     )
@@ -122,9 +127,11 @@ class SlowSteps(Rule):
         cause, label, _ = grown[0]
         sites = _sites(facts, cause, slow)
         ends = [] if sites else _ends(facts, slow)
+        wait = 0.0 if cause in ADVICE or facts.captured.ledger is None else facts.captured.ledger.core_wait_share or 0.0
+        contended = wait >= self.min_core_wait
         yield self.finding(
-            why=_why(facts, slow, period) + _cause_sentence(grown),
-            saving=_saving(facts, slow, cause) if cause != "compute" else None,
+            why=_why(facts, slow, period) + _cause_sentence(grown) + (_wait_sentence(wait) if contended else ""),
+            saving=None if cause == "compute" or contended else _saving(facts, slow, cause),
             evidence=[
                 *(Evidence(names[i], us(duration[i]), detail=_times(duration[i] / median(duration))) for i in slow[:5]),
                 *(Evidence(f"{what}: more than in a usual step", us(ns)) for _, what, ns in grown[:3] if ns > 0),
@@ -133,7 +140,7 @@ class SlowSteps(Rule):
             locations=site_locations(sites) or ends,
             fix=Fix(ADVICE.get(cause, OTHERWISE) + (ENDS if ends else "")),
             confidence="high" if cause in ADVICE and cause not in BUSY_LABELS else "low",
-            shares_cause_with=SAME_CAUSE.get(cause),
+            shares_cause_with=["PY002"] if contended else SAME_CAUSE.get(cause),
             occasional=True,
         )
 
@@ -203,6 +210,10 @@ def _why(facts: Facts, slow: I8, period: int | None) -> str:
 def _cause_sentence(grown: list[tuple[str, str, float]]) -> str:
     _, label, more = grown[0]
     return f" The part that grew most is {label[:1].lower()}{label[1:]}, by {ms(more)}." if more > 0 else ""
+
+
+def _wait_sentence(share: float) -> str:
+    return f" The main thread waited for a free core for {percent(share)} of the run, which may be the reason."
 
 
 def _period(slow: I8) -> int | None:

@@ -422,6 +422,24 @@ class TestMathBackend:
         assert silent("AT002", self.step(dropout=odd))
 
 
+class TestLogging:
+    """LG001."""
+
+    def test_images_that_every_step_writes(self) -> None:
+        def step(t: float, _: int) -> Events:
+            yield build.op("aten::mm", t, 5_000)
+            yield build.python("vae.py(9): save_grid", t + 5_000, 4_000)
+            yield build.python("PIL/Image.py(7): resize", t + 5_000, 1_000)
+            yield build.python("PIL/Image.py(8): save", t + 6_000, 3_000)
+            yield build.op("aten::mm", t + 9_000, 1_000)
+
+        finding, saved_us, places = the("LG001", step)
+        assert finding.title == "Save images every N steps, off the main thread"
+        assert saved_us == pytest.approx(4_000, rel=0.05)
+        assert places == ["vae.py:9"]
+        assert silent("DL002", step)
+
+
 class TestTinyOperators:
     """LB001."""
 
@@ -490,6 +508,36 @@ class TestTinyOperators:
     def test_few_or_longer_ones(self) -> None:
         assert silent("LB001", self.step(calls=60, us=10))
         assert silent("LB001", self.step(calls=110, us=50))
+
+    def test_the_backward_pass_of_one_call_is_no_loop(self) -> None:
+        """nn.GRU is one operator; its backward pass has nodes for each time step."""
+
+        def step(t: float, _: int) -> Events:
+            yield build.python("model.py(8): encode", t, 9_000)
+            yield build.op("aten::gru", t, 3_000)
+            for index in range(300):
+                yield build.op("autograd::engine::evaluate_function: MulBackward0", t + 3_000 + 15 * index, 8)
+
+        assert silent("LB001", step)
+
+    @pytest.mark.parametrize("large", [False, True])
+    def test_a_loop_of_many_lines_that_call_few(self, large: bool) -> None:
+        """A decoder runs 30 times: each of five lines calls 30 tiny operators. They have to be much of the step."""
+
+        def step(t: float, _: int) -> Events:
+            for index in range(150):
+                yield build.python(f"decoder.py({10 + index % 5}): line_{index % 5}", t + 50 * index, 48)
+                yield build.op("aten::add", t + 50 * index, 8)
+                if large:
+                    yield build.op("aten::conv2d", t + 50 * index + 8, 40)
+
+        if large:
+            assert silent("LB001", step)
+            return
+        finding, _, places = the("LB001", step)
+        assert finding.title == "Reduce the overhead of many small operations"
+        assert "5 lines of a loop call 150 operators" in finding.why
+        assert len(places) == 3
 
     def test_a_loop_that_one_operator_replaces_is_the_upper_end(self) -> None:
         """Each iteration calls two tiny operators and a larger one. What a step calls once is no loop."""

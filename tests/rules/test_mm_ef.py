@@ -159,6 +159,15 @@ class TestSlowSteps:
         assert saving_of(two).est_us == pytest.approx(2 * 10_000 / 8)
         assert saving_of(two).low_us == pytest.approx(10_000 / 8)  # the slowest may be a one-off
 
+    @pytest.mark.parametrize(("waited_us", "contended"), [(3e5, True), (1e4, False)])
+    def test_steps_that_a_busy_machine_slows_have_no_saving(self, waited_us: float, contended: bool) -> None:
+        wait = {"us": waited_us, "cpu_us": 7e5, "wall_us": 1e6}
+        run = {"ledger": {"step_us": [10_000.0] * 20, "core_wait": wait}}
+        (finding,) = found("EF002", steps_of([10_000.0, 20_000.0, 10_000.0, 10_000.0] * 3, traceopt=run))
+        assert (finding.saving is None) is contended
+        assert ("waited for a free core for 30% of the run" in finding.why) is contended
+        assert finding.shares_cause_with == (["PY002"] if contended else [])
+
     def test_the_first_step_is_start_up_and_one_other_is_no_saving(self) -> None:
         (finding,) = found("EF002", steps_of([20_000.0, 10_000.0, 10_000.0, 10_000.0] * 2))
         assert finding.saving is None
