@@ -11,7 +11,7 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -95,8 +95,12 @@ class Snapshot:
         tracked, untracked = _listed(self.root, "--cached"), _listed(self.root, "--others", "--exclude-standard")
         for name in tracked:
             self._place(name, copied=_size(self.root / name) <= LARGEST_TRACKED_BYTES)
+        environments = _environments(untracked)
+        for name in environments:
+            self._place(name, copied=False)
         for name in untracked:
-            self._place(name, copied=_is_source(self.root / name))
+            if not name.startswith(tuple(f"{folder}/" for folder in environments)):
+                self._place(name, copied=_is_source(self.root / name))
         self._link_ignored()
 
     def _link_ignored(self) -> None:
@@ -175,6 +179,11 @@ def _listed(root: Path, *what: str) -> list[str]:
     done = git(root, "ls-files", "-z", *what)
     names = done.stdout.decode(errors="surrogateescape").split("\0")
     return [name for name in names if name]
+
+
+def _environments(names: Sequence[str]) -> list[str]:
+    """The folders of Python environments among these files: too large to copy, even if git does not ignore them."""
+    return [os.path.dirname(name) for name in names if os.path.basename(name) == "pyvenv.cfg" and os.path.dirname(name)]
 
 
 def _is_never(name: str) -> bool:

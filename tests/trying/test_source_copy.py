@@ -35,7 +35,7 @@ def check(copy: Path, root: Path, *, linked: tuple[str, ...]) -> None:
 
 
 def test_of_a_repository(project: Project, tmp_path: Path) -> None:
-    (project.folder / ".git" / "info" / "exclude").write_text("data\nruns\nenvironment\n")
+    (project.folder / ".git" / "info" / "exclude").write_text("data\nruns\n")
     fill(project.folder)
     project.script.write_text("changed = 1\n")
     snapshot = Snapshot(project.folder, tmp_path / "snapshot", True)
