@@ -13,7 +13,7 @@ from traceopt.analyzer.replay.changes import DropSync, host_removals
 from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
-from traceopt.analyzer.vocabulary.host_activities import DISPATCH, LABELS, QUEUED, UNTRACED
+from traceopt.analyzer.vocabulary.host_activities import DISPATCH, LABELS, QUEUED, UNTRACED, WITHOUT_LAUNCHES
 
 if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts
@@ -63,7 +63,12 @@ def treated_part(facts: Facts, changes: Sequence[Change]) -> str | None:
 
 def labels_of(facts: Facts) -> Mapping[str, str]:
     """The labels of the parts of this step, by name."""
-    return LABELS | BUSY_LABELS if facts.has_gpu else {name: label for name, label, _ in PHASES}
+    return {**idle_labels(facts), **BUSY_LABELS} if facts.has_gpu else {name: label for name, label, _ in PHASES}
+
+
+def idle_labels(facts: Facts) -> Mapping[str, str]:
+    """The labels of the causes of idle time, by name. Without the launches of the work, none speaks of launches."""
+    return LABELS if facts.replay_error is not None else LABELS | WITHOUT_LAUNCHES
 
 
 def busy_names(facts: Facts) -> frozenset[str]:

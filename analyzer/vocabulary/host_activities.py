@@ -186,3 +186,11 @@ LABELS = {a.name: a.label for a in ACTIVITIES} | {
     UNTRACED: "Untraced between launches",
     QUEUED: "Idle with work queued",
 }
+# Labels for a file that holds no launch of the device's work: what the host then did is no launching.
+WITHOUT_LAUNCHES = {
+    "launch": "Operators on the host",
+    "python": "Running Python",
+    SMALL_OPS: "Small operators on the host",
+    LONG_PYTHON: "Long Python code",
+    UNTRACED: "Untraced",
+}

@@ -165,6 +165,8 @@ class TestNoSteps:
         document = rank_document(facts, outcome(facts))
         assert "of the trace" in document.verdict
         assert document.step.source == "window"
+        labels = {part.label for part in document.breakdown if not part.busy}
+        assert [label for label in labels if "aunch" in label] == []
 
     def test_marks_that_the_device_keeps_up_with_are_steps(self) -> None:
         facts = self.without_launches(mark_us=STEP_US)

@@ -8,13 +8,13 @@ from traceopt.analyzer.arrays.intervals import intersect, merge
 from traceopt.analyzer.arrays.percentiles import median, percentiles
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.run_facts import RunFacts
+from traceopt.analyzer.replayed_parts import idle_labels
 from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.accelerator import Accelerator
-from traceopt.analyzer.vocabulary.host_activities import LABELS
 from traceopt.assembly.step_series import step_series
 from traceopt.result.document import (
     Communication,
@@ -163,10 +163,11 @@ def _gpu_parts(facts: Facts) -> list[BreakdownPart]:
     ]
     threads = {facts.steps.thread, *facts.gaps.thread.tolist()} - {-1}
     host = [facts.host_flow.of(thread) for thread in sorted(threads)]
+    labels = idle_labels(facts)
     for cause in CAUSES:
         areas = [areas[cause] for areas in host if cause in areas]
         raw = intersect(merge(*areas), facts.steps.window).total if areas else None
-        parts.append(part(cause, LABELS[cause], False, facts.idle.total_ns(cause), raw))
+        parts.append(part(cause, labels[cause], False, facts.idle.total_ns(cause), raw))
     return parts
 
 
@@ -185,7 +186,7 @@ def gpu(facts: Facts) -> Gpu:
         return Gpu(None, None, None, None, None, [])
     window = facts.steps.window_ns
     busy = facts.gpu.busy.total
-    causes = [(cause, facts.idle.total_ns(cause)) for cause in CAUSES]
+    causes, labels = [(cause, facts.idle.total_ns(cause)) for cause in CAUSES], idle_labels(facts)
     in_graphs, known = graph_shares(facts)
     return Gpu(
         window_us=us(window),
@@ -194,7 +195,7 @@ def gpu(facts: Facts) -> Gpu:
         compute_share=share(facts.gpu.compute.total / window),
         idle_share=share(1 - busy / window),
         idle_by_cause=[
-            IdleCause(cause, LABELS[cause], us(ns / facts.steps.count), share(ns / window))
+            IdleCause(cause, labels[cause], us(ns / facts.steps.count), share(ns / window))
             for cause, ns in sorted(causes, key=lambda pair: -pair[1])
             if ns > 0
         ],

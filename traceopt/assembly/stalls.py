@@ -7,9 +7,9 @@ import numpy.typing as npt
 
 from traceopt.analyzer.arrays.intervals import clip
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.replayed_parts import idle_labels
 from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.timeline.cpu_phases import PHASES
-from traceopt.analyzer.vocabulary.host_activities import LABELS
 from traceopt.result.rounding import us
 from traceopt.result.rows import Stall
 from traceopt.rules.evidence import locations_of
@@ -39,8 +39,9 @@ def _gpu_stalls(facts: Facts, steps: npt.NDArray[np.integer], zero_ns: int) -> l
     hosts = facts.slices.at_threads(gaps.thread[rows], middle)
     places = locations_of(facts, hosts.tolist())
     causes = [CAUSES[index] for index in amount[rows].argmax(axis=1).tolist()]
+    labels = idle_labels(facts)
     return [
-        Stall(us(start - zero_ns), us(ns), cause, LABELS[cause], place)
+        Stall(us(start - zero_ns), us(ns), cause, labels[cause], place)
         for start, ns, cause, place in zip(gaps.start[rows], length[rows], causes, places, strict=True)
     ]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.replayed_parts import idle_labels
 from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
-from traceopt.analyzer.vocabulary.host_activities import LABELS
 from traceopt.result.rounding import us
 from traceopt.result.rows import StepPart, StepSeries
 
@@ -50,4 +50,5 @@ def _parts(facts: Facts) -> list[tuple[str, str, bool, I8]]:
         "copies": gpu.exposed_copies,
     }
     busy = [(name, BUSY_LABELS[name], True, steps.within(area)) for name, area in areas.items()]
-    return busy + [(cause, LABELS[cause], False, facts.idle.by_step[:, index]) for index, cause in enumerate(CAUSES)]
+    labels = idle_labels(facts)
+    return busy + [(cause, labels[cause], False, facts.idle.by_step[:, index]) for index, cause in enumerate(CAUSES)]
