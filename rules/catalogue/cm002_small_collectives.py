@@ -98,6 +98,10 @@ class SmallCollectives(Rule):
         if exposed + starved < self.min_share * facts.step_ns:
             return
         gain = fewer * exposed
+        most = (
+            sum(float(c.exposed.sum()) * (1 - min(1.0, _fewest_calls(c, count) * count / c.calls)) for c in many)
+            / count
+        )
         share = LIKELY if any(_remaining_ns(c, count) is None for c in many) else 1.0
         evidence = [
             Evidence(
@@ -118,12 +122,13 @@ class SmallCollectives(Rule):
             ),
             saving=priced(
                 facts,
-                (UNLIKELY * (gain + starved), share * (gain + host_ns), gain + host_ns),
+                (UNLIKELY * (gain + starved), share * (gain + host_ns), most + host_ns),
                 self._coalesced(facts, many, host, share * fewer),
                 f"Assumes that coalescing removes {'all' if share == 1 else percent(share)} of these calls' exposed "
-                f"and host time, minus what a few large calls take; the range is {percent(UNLIKELY)} to 100%.",
+                f"and host time, minus what a few large calls take. At worst {percent(UNLIKELY)} of that goes; at best "
+                "the waits for late ranks and the time of the bytes go as well.",
                 low=self._coalesced(facts, many, host, UNLIKELY * fewer),
-                high=self._coalesced(facts, many, host, fewer),
+                high=self._gone(facts, many, host),
             ),
             evidence=evidence,
             locations=places(evidence),
@@ -155,6 +160,13 @@ class SmallCollectives(Rule):
         shorter = hide_collectives(facts, rows, share * np.concatenate([_own_ns(c) for c in many]))
         return [*shorter, RemoveHost(host, share)] if len(host) else shorter
 
+    def _gone(self, facts: Facts, many: list[CollectiveCalls], host: Intervals) -> Changes:
+        """All exposed time and host time of the calls, as the bounds leave what remains."""
+        gone = hide_collectives(
+            facts, np.concatenate([c.rows for c in many]), np.concatenate([c.exposed for c in many])
+        )
+        return [*gone, RemoveHost(host)] if len(host) else gone
+
     def _small(self, calls: CollectiveCalls) -> bool:
         known = calls.bytes[calls.bytes >= 0]
         if 2 * len(known) >= calls.calls:
@@ -176,14 +188,17 @@ def _own_ns(calls: CollectiveCalls) -> npt.NDArray[np.float64]:
 
 
 def _remaining_calls(calls: CollectiveCalls, steps: int) -> float:
-    """How many of these calls take as long as the coalesced ones that replace them, per step: one for each 25 MB, and
-    what their bytes take.
-    """
+    """How many of these calls take as long as the coalesced ones that replace them, per step."""
     transfer_ns = _remaining_ns(calls, steps)
-    if transfer_ns is None:
+    longer = transfer_ns / float(_own_ns(calls).mean()) if transfer_ns is not None else 0.0
+    return _fewest_calls(calls, steps) + longer
+
+
+def _fewest_calls(calls: CollectiveCalls, steps: int) -> float:
+    """How many calls remain per step at best: one for each 25 MB."""
+    if _remaining_ns(calls, steps) is None:
         return UNKNOWN_CALLS
-    longer = transfer_ns / float(_own_ns(calls).mean())
-    return math.ceil(float(calls.bytes.sum()) / steps / BUCKET_BYTES) + longer
+    return math.ceil(float(calls.bytes.sum()) / steps / BUCKET_BYTES)
 
 
 def _remaining_ns(calls: CollectiveCalls, steps: int) -> float | None:

@@ -202,7 +202,11 @@ class TestCollectives:
         left = (408 + 50) / (40 * 50)  # of the calls
         finding, saved_us, _ = the("CM002", step)
         assert saved_us == pytest.approx((1 - left) * 40 * (50 + 2), rel=0.02)
-        assert "removes all of these calls' exposed and host time" in (finding.saving.basis if finding.saving else "")
+        assert finding.saving is not None
+        assert "removes all of these calls' exposed and host time" in finding.saving.basis
+        assert finding.saving.high_us == pytest.approx(39 / 40 * 40 * 50 + (1 - left) * 40 * 2, rel=0.02), (
+            "one call left"
+        )
 
     def test_a_long_call_right_after_another_is_no_late_rank(self) -> None:
         """Every tenth call waits 500 us for a core."""
