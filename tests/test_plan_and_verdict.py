@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 LEGACY = "public/pl_0trace.json.gz"  # of torch.autograd.profiler, which is refused
 REAL = [name for name, seen in expected().items() if all(one["kind"] != "not_a_trace" for one in seen["present"])]
-REAL += [f"public/{path.name}" for path in sorted((TRACES / "public").glob("*.json.gz"))]
+REAL += [path.relative_to(TRACES).as_posix() for path in sorted((TRACES / "public").rglob("*.json.gz"))]
 
 ROUNDING_US = 0.002
 MOSTLY_IDLE = 0.9

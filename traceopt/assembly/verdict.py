@@ -96,9 +96,10 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
     @property
     def text(self) -> str:
         first, largest, limits = self.first, self.largest, self.limits
-        if largest in _BOTTLENECK and limits[largest] > self.compute:
+        exceeds = largest in _BOTTLENECK and limits[largest] > self.compute
+        if exceeds and (first is None or self.treated in (None, largest)):
             return self._bottleneck(largest) + ("" if first is not None else f" {NO_FIX}")
-        waits = max(self.idle, limits["communication"]) >= MOSTLY_IDLE_SHARE
+        waits = exceeds or max(self.idle, limits["communication"]) >= MOSTLY_IDLE_SHARE
         treated = self.treated if self.treated is not None or first is None or not waits else largest
         if treated in limits and limits[treated] >= NAMED_SHARE * limits[largest]:
             larger = limits[largest] >= LARGER * limits[treated]
