@@ -40,7 +40,7 @@ PARTS: dict[str, PartStyle] = {
     "host_sync": PartStyle("sync", "horizontal", "after .item(), .cpu()"),
     "logging": PartStyle("sync", "dots", "print, loggers, metric writers"),
     "checkpoint": PartStyle("sync", "vertical", ""),
-    "launch": PartStyle("launch", "vertical", "the CPU launches kernels too slowly"),
+    "launch": PartStyle("launch", "vertical", "the GPU waits for its next kernel"),
     "python": PartStyle("launch", "horizontal", ""),
     "long_python": PartStyle("launch", "cross", "for a millisecond or longer"),
     "cpu_op": PartStyle("cpu", "diagonal", "operators that launch nothing"),
