@@ -36,6 +36,13 @@ def test_each_event_of_the_steps_has_its_part() -> None:
     assert set(cost.length.tolist()) == {100}
 
 
+def test_an_operator_also_does_something_until_the_next_one() -> None:
+    """600 ns for each event is more than half of what passes between some of them."""
+    cost = find_profiler_cost(slices([0, 0, 1_000, 1_400, 10_000], [OP] * 5), STEPS, 1_500.0, True)
+    assert cost.start.tolist() == [0, 1_000, 1_400, 10_000]
+    assert cost.length.tolist() == [500, 200, 600, 600]
+
+
 def test_frames_that_were_recorded_at_another_time_cost_nothing() -> None:
     events = slices([0, 10_000], [PYTHON, OP])
     assert find_profiler_cost(events, STEPS, 100.0, False).start.tolist() == [10_000]
