@@ -39,6 +39,15 @@ class CalledOps(Struct, frozen=True):
         """The operators among these slices."""
         return self._where(np.isin(self.rows, rows))
 
+    def turns(self, group: npt.NDArray[np.integer], least: int) -> list[tuple[int, int]]:
+        """Pairs of groups of which one follows the other at least this often. `group` is that of each slice, -1: none;
+        shape (len(slices),).
+        """
+        before, after = group[self.rows[:-1]], group[self.rows[1:]]
+        changes = np.stack((before, after))[:, (before != after) & (before >= 0) & (after >= 0)]
+        pairs, count = np.unique(np.sort(changes, axis=0), axis=1, return_counts=True)
+        return [(int(one), int(other)) for one, other in pairs[:, count >= least].T]
+
     def _where(self, mine: npt.NDArray[np.bool_]) -> CalledOps:
         return CalledOps(self.rows[mine], self.start[mine], self.end[mine], self.tiny[mine], self.parameters[mine])
 

@@ -240,11 +240,8 @@ class LaunchBound(Rule):
         line_of = np.full(len(facts.slices), -1)
         for number, line in enumerate(lines):
             line_of[line.rows] = number
-        before, after = line_of[ops.rows[:-1]], line_of[ops.rows[1:]]
-        changes = np.stack((before, after))[:, (before != after) & (before >= 0) & (after >= 0)]
-        pairs, turns = np.unique(np.sort(changes, axis=0), axis=1, return_counts=True)
         loop = list(range(len(lines)))
-        for one, other in pairs[:, turns >= self.min_turns * steps].T.tolist():
+        for one, other in ops.turns(line_of, self.min_turns * steps):
             loop = [loop[one] if number == loop[other] else number for number in loop]
         groups = [
             [line for line, its in zip(lines, loop, strict=True) if its == number] for number in dict.fromkeys(loop)
