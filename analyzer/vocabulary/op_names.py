@@ -123,6 +123,18 @@ FORWARD_ONLY: frozenset[str] = _words(
 """Operators that models call but backward formulas do not: below a backward node they are recomputation."""
 
 
+_ARITHMETIC: frozenset[str] = _words(
+    "aten::add aten::sub aten::rsub aten::mul aten::div aten::pow aten::neg aten::abs aten::exp aten::log aten::sqrt "
+    "aten::rsqrt aten::sin aten::cos aten::sigmoid aten::tanh aten::relu aten::leaky_relu aten::elu aten::gelu "
+    "aten::silu aten::softplus aten::clamp aten::clamp_min aten::clamp_max aten::where aten::lerp aten::addcmul aten::addcdiv"
+)
+
+
+def is_arithmetic(name: str) -> bool:
+    """An operator that computes something of each element: ``aten::relu``, ``aten::add_``."""
+    return name.removesuffix("_") in _ARITHMETIC
+
+
 CONVOLUTION_CALLS: frozenset[str] = _words("aten::conv1d aten::conv2d aten::conv3d")
 """Convolutions as a model calls them: input, weight, bias, ...; each calls one of CONVOLUTION_OPS."""
 

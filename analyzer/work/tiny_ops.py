@@ -4,6 +4,9 @@ number of parameters costs.
 
 from __future__ import annotations
 
+from math import prod
+
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
@@ -16,13 +19,14 @@ from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
 
 TINY_NS = 30_000
+TINY_ELEMENTS = 16_384  # arithmetic on more of them takes microseconds, as much as a call
 
 
 class CalledOps(Struct, frozen=True):
     """Outermost operators in order of time, shape (len,). From `start` to `end` is the call and a little of the Python
     that follows it. `tiny`: kinds of operators with a median duration of at most 30 us; single calls may take longer,
-    because the thread may lose its core. `parameters`: gradients that were accumulated right after each, as after a
-    node of the backward pass whose inputs are parameters.
+    because the thread may lose its core. Arithmetic on more than 16,384 elements is not tiny. `parameters`: gradients
+    that were accumulated right after each, as after a node of the backward pass whose inputs are parameters.
     """
 
     rows: I8  # of the slices
@@ -68,6 +72,7 @@ def find_called_ops(regions: Regions, thread: int, model_work: Intervals, profil
     parameters = np.bincount(after[after >= 0], minlength=len(own)).astype(np.int64)
     rows, start, end, until = rows[own], start[own], end[own], until[own]
     tiny = _is_tiny(slices.name[rows], end - start - profiler.within(start, end))
+    tiny &= ~(regions.named(op_names.is_arithmetic, OP)[rows] & (_elements(regions, rows) > TINY_ELEMENTS))
     return CalledOps(rows, start, until, tiny, parameters)
 
 
@@ -96,6 +101,28 @@ def _on_thread(slices: Slices, wanted: Mask, thread: int) -> npt.NDArray[np.int6
     """The outermost wanted slices of a thread."""
     rows = slices.outermost(wanted)
     return np.asarray(rows[slices.thread[rows] == thread], np.int64)
+
+
+def _elements(regions: Regions, rows: I8) -> I8:
+    """Elements of each operator's largest input, at most one more than TINY_ELEMENTS; 0 where no shape was recorded."""
+    trace = regions.trace
+    codes, code = np.unique(trace.ops.dims[regions.slices.row[rows]], return_inverse=True)
+    sizes = [_largest(trace.texts[one]) if one >= 0 else 0 for one in codes.tolist()]
+    return np.array(sizes, np.int64)[code]
+
+
+def _largest(dims: str) -> int:
+    """The elements of the largest tensor of the profiler's "Input Dims"; 0 if it is damaged."""
+    try:
+        shapes = msgspec.json.decode(dims)
+    except msgspec.DecodeError:
+        return 0
+    known = [prod(one) for one in shapes if _is_shape(one)] if isinstance(shapes, list) else []
+    return min(max(known, default=0), TINY_ELEMENTS + 1)
+
+
+def _is_shape(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, int) and one >= 0 for one in value)
 
 
 def _is_tiny(names: npt.NDArray[np.integer], duration: I8) -> npt.NDArray[np.bool_]:

@@ -62,7 +62,8 @@ class LaunchBound(Rule):
     a gap of a millisecond or longer the host does something else: Python (LB006), operators that compute on the CPU
     (LB007), data loading, syncs, logging, first calls, compilation, or nothing that was recorded. On a CPU-only run:
     operators of a few microseconds that one line calls a hundred times a step or more, forward and backward, with the
-    Python between them. Such lines that a loop runs in turn are one finding.
+    Python between them. Arithmetic on more than 16,384 elements does not count. Lines that a loop runs in turn are one
+    finding; if each calls fewer such operators, the loop has to take a large part of the step.
 
     Why it costs: each operator costs the host about ten microseconds. A shorter kernel finishes before the next one
     arrives. The same holds on a CPU: an operator on a few numbers takes longer to call than to compute.

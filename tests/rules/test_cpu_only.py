@@ -513,6 +513,25 @@ class TestTinyOperators:
         assert silent("LB001", self.step(calls=60, us=10))
         assert silent("LB001", self.step(calls=110, us=50))
 
+    @pytest.mark.parametrize(
+        ("operator", "rows", "found"),
+        [
+            ("aten::relu", 8, True),
+            ("aten::relu", 8_192, False),
+            ("aten::add_", 8_192, False),
+            ("aten::select", 8_192, True),
+        ],
+    )
+    def test_arithmetic_on_many_elements_is_not_tiny(self, operator: str, rows: int, found: bool) -> None:
+        """A view of a large tensor is."""
+
+        def step(t: float, _: int) -> Events:
+            yield build.python("model.py(8): render", t, 9_000)
+            for index in range(150):
+                yield build.op(operator, t + 50 * index, 25, **{"Input Dims": [[rows, 16], []]})
+
+        assert silent("LB001", step) is not found
+
     def test_the_backward_pass_of_one_call_is_no_loop(self) -> None:
         """nn.GRU is one operator; its backward pass has nodes for each time step."""
 
