@@ -126,7 +126,8 @@ FORWARD_ONLY: frozenset[str] = _words(
 _ARITHMETIC: frozenset[str] = _words(
     "aten::add aten::sub aten::rsub aten::mul aten::div aten::pow aten::neg aten::abs aten::exp aten::log aten::sqrt "
     "aten::rsqrt aten::sin aten::cos aten::sigmoid aten::tanh aten::relu aten::leaky_relu aten::elu aten::gelu "
-    "aten::silu aten::softplus aten::clamp aten::clamp_min aten::clamp_max aten::where aten::lerp aten::addcmul aten::addcdiv"
+    "aten::silu aten::softplus aten::clamp aten::clamp_min aten::clamp_max aten::where aten::lerp aten::addcmul "
+    "aten::addcdiv"
 )
 
 
