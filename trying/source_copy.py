@@ -13,6 +13,7 @@ import stat
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from traceopt.errors import InputError, OutputError, one_line
@@ -26,6 +27,8 @@ SOURCE_SUFFIXES = frozenset(
 LARGEST_SOURCE_BYTES = 1 << 20  # an untracked file that is larger is data
 LARGEST_TRACKED_BYTES = 32 << 20
 MOST_FILES = 50_000
+LEVELS_ABOVE = 3  # ../../../data is found
+MOST_BESIDE = 10_000  # entries of a folder that contains the source
 _NEVER = (".git", "__pycache__", ".traceopt-try")
 GIT_TIMEOUT_S = 300
 
@@ -146,6 +149,22 @@ class Snapshot:
                 self._copy(path, place)
             else:
                 os.symlink(path, place)
+
+
+def stand_in(folder: Path, of: Path) -> Path:
+    """A place in `folder` for a copy of the folder `of`, from which ../data leads to where it leads from `of`.
+
+    Everything that lies beside `of`, and beside the folders that contain it, is linked. Raises OSError.
+    """
+    above = list(of.parents[:LEVELS_ABOVE])[::-1]
+    for outer, inner in zip(above, [*above, of][1:], strict=True):
+        folder.mkdir(parents=True, exist_ok=True)
+        with suppress(PermissionError), os.scandir(outer) as entries:
+            for entry in islice(entries, MOST_BESIDE):
+                if entry.name != inner.name:
+                    os.symlink(entry.path, folder / entry.name)
+        folder /= inner.name
+    return folder
 
 
 def repository_of(folder: Path) -> Path | None:

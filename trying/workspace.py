@@ -23,7 +23,7 @@ from traceopt.trying.gpu_clocks import GpuClocks
 from traceopt.trying.interruption import Interruption
 from traceopt.trying.measured_run import Failure, MeasuredRun, read_run
 from traceopt.trying.processes import EndedError, run
-from traceopt.trying.source_copy import Snapshot, repository_of
+from traceopt.trying.source_copy import Snapshot, repository_of, stand_in
 
 FOLDER = ".traceopt-try"
 TAIL_LINES, TAIL_BYTES = 12, 16_384
@@ -65,12 +65,13 @@ class Workspace:
         self._on_poll = on_poll
         self._folder = logs / FOLDER
         self._copy = self._folder / "run"
+        self._elsewhere_copy = self._folder / "elsewhere"
         self._start_folder = command.folder.resolve()
         self.root, self._in_repository = project_of(command, self._start_folder)
         self._source = Snapshot(self.root, self._folder / "source", self._in_repository)
         self._elsewhere: Snapshot | None = None  # the current folder, if it is not part of the source
         if not self._start_folder.is_relative_to(self.root):
-            self._elsewhere = Snapshot(self._start_folder, self._folder / "elsewhere", False)
+            self._elsewhere = Snapshot(self._start_folder, self._folder / "start", False)
         self._revisions: dict[str, Snapshot] = {}
         self._clocks = GpuClocks()
         self._runs = 0
@@ -82,9 +83,14 @@ class Workspace:
         except OSError as error:
             raise OutputError(f"cannot write to the log folder {self.logs}: {error.strerror}") from error
         try:
+            self._copy = stand_in(self._copy, self.root)
             self._source.take()
             if self._elsewhere is not None:
+                self._elsewhere_copy = stand_in(self._elsewhere_copy, self._start_folder)
                 self._elsewhere.take()
+        except OSError as error:
+            self.close()
+            raise OutputError(f"cannot write to the log folder {self.logs}: {error.strerror}") from error
         except BaseException:
             self.close()
             raise
@@ -180,7 +186,7 @@ class Workspace:
     def _start_copy(self) -> Path:
         """The folder in which the script is started."""
         if self._elsewhere is not None:
-            return self._folder / "run-elsewhere"
+            return self._elsewhere_copy
         return self._copy / self._start_folder.relative_to(self.root)
 
     def patch_of(self, changes: Sequence[Change]) -> str:
@@ -275,10 +281,12 @@ class Workspace:
         self._interruption.check()
 
     def _moved(self, word: str) -> str:
-        """An absolute path of a script in the source, as a path in the copy."""
-        if not os.path.isabs(word) or not word.endswith((".py", ".pyz")):
+        """The path of a script in the source, as a path in the copy. Relative ones are that already, in a copy of the
+        current folder that is part of the source.
+        """
+        if not word.endswith((".py", ".pyz")) or (self._elsewhere is None and not os.path.isabs(word)):
             return word
-        path = Path(os.path.realpath(word))
+        path = Path(os.path.realpath(self._start_folder / word))
         moved = self._copy / path.relative_to(self.root) if path.is_relative_to(self.root) else None
         return str(moved) if moved is not None and moved.exists() else word
 

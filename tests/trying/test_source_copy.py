@@ -78,6 +78,19 @@ def test_an_unknown_revision(project: Project, tmp_path: Path) -> None:
         Snapshot(project.folder, tmp_path / "snapshot", True, "nowhere").take()
 
 
+def test_paths_that_lead_out_of_the_source(tmp_path: Path) -> None:
+    project = tmp_path / "a" / "b" / "project"
+    project.mkdir(parents=True)
+    for beside in (tmp_path / "a" / "b" / "beside.txt", tmp_path / "a" / "above.txt"):
+        beside.write_text(beside.name)
+    place = source_copy.stand_in(tmp_path / "copies", project)
+    place.mkdir()
+    assert not place.is_symlink()
+    assert (place / "../beside.txt").read_text() == "beside.txt"
+    assert (place / "../../above.txt").read_text() == "above.txt"
+    assert source_copy.stand_in(tmp_path / "top", Path("/")) == tmp_path / "top"
+
+
 def test_too_many_files(plain_project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(plain_project.folder)
     monkeypatch.setattr(source_copy, "MOST_FILES", 3)

@@ -208,11 +208,19 @@ def test_from_a_folder_outside_of_the_source(project: Project, tmp_path: Path) -
     elsewhere.mkdir()
     (elsewhere / "settings.toml").write_text("")
     faster = project.diff("faster.diff", *FASTER)
-    [row] = Project(elsewhere).rows("--patch", str(faster), "--apply", script=(str(project.script),))
+    script = os.path.relpath(project.script, elsewhere)
+    [row] = Project(elsewhere).rows("--patch", str(faster), "--apply", script=(script,))
     assert row["verdict"] == "keep"
     assert {path.name for path in elsewhere.iterdir()} == {"settings.toml", "traceopt-logs"}
     assert FASTER[1] in project.script.read_text()
     project.git("checkout", "--quiet", ".")
+
+
+def test_data_beside_the_repository(project: Project) -> None:
+    (project.folder.parent / "data").mkdir()
+    (project.folder.parent / "data" / "words.txt").write_text("x")
+    [row] = project.rows("--env", "READS=../data/words.txt")
+    assert row["verdict"] != "fails", row["output"]
 
 
 def test_from_a_folder_below_the_script(plain_project: Project) -> None:
