@@ -213,10 +213,18 @@ class LedgerWriter:
                 self.full_gc_count += 1
                 self.full_gc_us += took_us
 
+    @property
+    def plain_steps(self) -> int:
+        """How many steps had no profiler, except the first ones."""
+        return len(self._plain())
+
+    def _plain(self) -> list[int]:
+        busy = {step for window in self.windows for step in range(window["warmup_from"], window["until"])}
+        return [step for step in range(SETTLED, len(self.step_us)) if step not in busy]
+
     def unrecorded_us(self) -> float | None:
         """Median step without a profiler, excluding evaluations and the wait for data; None if these are too few."""
-        busy = {step for window in self.windows for step in range(window["warmup_from"], window["until"])}
-        return self._median(step for step in range(SETTLED, len(self.step_us)) if step not in busy)
+        return self._median(self._plain())
 
     def recorded_us(self) -> dict[str, float]:
         """Median recorded step by cycle, excluding evaluations and the wait for data."""

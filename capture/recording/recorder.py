@@ -34,6 +34,8 @@ from .timed_steps import TimedSteps
 from .trace_file import SavedTrace, save
 
 LARGE_STEP = 3  # times as many events as in several whole steps are recorded of one step
+PLAIN_STEPS = 8  # without a profiler: their median shows what recording costs
+PLAIN_S = 5.0  # a run that is to end early does not wait longer for them
 RETRIES = 3  # of recordings interrupted by an evaluation or by the script's own profiler
 
 
@@ -70,6 +72,7 @@ class Recorder:
         self._cycles = list(enumerate(settings.cycles))  # with their numbers; those to record again come last
         self._next = 0  # index of the next cycle
         self._rested_from = 0  # the step at which its wait began
+        self._rested_since = 0.0  # when the last recording had been saved
         self._interruptions = self._yields = 0
         self._foreign = 0  # number of the script's profilers that are running
         self._recordings: list[_Recording] = []
@@ -135,9 +138,17 @@ class Recorder:
         if done and self.timed is None:
             self._memory.recorded()
         self.ledger.open_step()
-        if done and self._settings.stop_after and self._recordings:
+        if done and self._settings.stop_after and self._recordings and self._plain_steps_known():
             self.ledger.ended_early = True
             raise SystemExit(0)
+
+    def _plain_steps_known(self) -> bool:
+        """Whether enough steps without a profiler show what recording costs, or are slow. The ranks of a distributed run
+        have to end at the same step, so they do not wait for more.
+        """
+        if (world_size(self._torch) or 1) > 1 or self.ledger.plain_steps >= PLAIN_STEPS:
+            return True
+        return time.perf_counter() - self._rested_since > PLAIN_S
 
     def begin(self) -> None:
         """Marks the start of training, for scripts that do so explicitly; with wait 0 the first step is recorded."""
@@ -368,6 +379,7 @@ class Recorder:
             self.status.saving_s += time.perf_counter() - began
             self._session = None
             self._rested_from = self.step
+            self._rested_since = time.perf_counter()
             self._tell(WAITING if self._next < len(self._cycles) else DONE)
 
     def _close_early(self, session: ProfilerSession, why: str, *, in_step: bool = True) -> None:

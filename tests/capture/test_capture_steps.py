@@ -7,6 +7,8 @@ from collections import Counter
 import pytest
 from runs import TORCH, Run
 
+from traceopt.capture.recording.recorder import PLAIN_STEPS
+
 LOOPS = {
     "plain": ("loader", {"fetch": 1, "update": 1, "zero": 1}),
     "without_loader": ("update", {"update": 1, "zero": 1}),
@@ -111,3 +113,5 @@ def test_step_on_batch_with_two_plain_cycles(run: Run) -> None:
 def test_stop_after_ends_the_script_when_all_is_recorded(run: Run) -> None:
     assert run.code == 0, run.stderr
     assert [list(trace.steps) for trace in run.traces] == [[2, 3, 4], [6, 7]]
+    lasted = [len(trace.metadata["ledger"]["step_us"]) for trace in run.traces]
+    assert 8 < lasted[0] <= 8 + PLAIN_STEPS, "steps without a profiler show what recording costs"
