@@ -143,8 +143,8 @@ class Recorder:
             raise SystemExit(0)
 
     def _plain_steps_known(self) -> bool:
-        """Whether enough steps without a profiler show what recording costs, or are slow. The ranks of a distributed run
-        have to end at the same step, so they do not wait for more.
+        """Whether enough steps without a profiler show what recording costs, or they are slow. The ranks of a
+        distributed run have to end at the same step, so they do not wait for more.
         """
         if (world_size(self._torch) or 1) > 1 or self.ledger.plain_steps >= PLAIN_STEPS:
             return True
