@@ -38,7 +38,7 @@ PARTS: dict[str, PartStyle] = {
     "post_processing": PartStyle("input", "dots", "results turned into boxes, text, files"),
     "os_wait": PartStyle("cpu", "vertical", "poll, sem_wait, read"),
     "host_sync": PartStyle("sync", "horizontal", "after .item(), .cpu()"),
-    "logging": PartStyle("sync", "dots", "print, loggers, metric writers"),
+    "logging": PartStyle("sync", "dots", "print, loggers, metric writers, images"),
     "checkpoint": PartStyle("sync", "vertical", ""),
     "launch": PartStyle("launch", "vertical", "the GPU waits for its next kernel"),
     "python": PartStyle("launch", "horizontal", ""),
