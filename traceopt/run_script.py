@@ -110,7 +110,7 @@ def record(command: Sequence[str], module: bool, settings: Settings, *, quiet: b
     finally:
         shutil.rmtree(control, ignore_errors=True)
         for folder in (control.parent, settings.folder, settings.folder.parent):
-            _remove_if_empty(folder)
+            remove_if_empty(folder)
 
 
 def calibrate(outcome: RecordingOutcome, code: int) -> None:
@@ -199,7 +199,7 @@ def _names_function(text: str) -> bool:
     return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *function.split(".")))
 
 
-def _remove_if_empty(folder: Path) -> None:
+def remove_if_empty(folder: Path) -> None:
     try:
         folder.rmdir()
     except OSError:

@@ -21,7 +21,7 @@ from traceopt.result.document import Result, Tool
 from traceopt.result.quantities import counted
 from traceopt.result.serialization import to_indented_json
 from traceopt.result.trial import TriedChange
-from traceopt.run_script import LOGDIR, remarks
+from traceopt.run_script import LOGDIR, remarks, remove_if_empty
 from traceopt.trying import history
 from traceopt.trying.changes import Change, NotTried, changes_of, with_unique_names
 from traceopt.trying.expectation import recording_of
@@ -90,6 +90,8 @@ def try_script(command: Command, settings: Settings, wanted: Wanted, analyze: An
                 _try(outcome, workspace, settings, wanted, analyze, progress, quiet=quiet)
         except SignalError:
             pass
+        finally:
+            remove_if_empty(settings.folder)  # nothing was recorded
         outcome.signal_exit_code = interruption.exit_code
     if outcome.result is not None:
         outcome.result = replace(outcome.result, tried=outcome.tried)

@@ -192,6 +192,7 @@ def test_a_script_that_is_not_there(project: Project) -> None:
     with project.start("--env", "SLOWDOWN=1", script=("missing.py",)) as process:
         assert "no such script: missing.py" in process.communicate(timeout=60)[1]
     assert process.returncode == 2
+    assert not [path for path in (project.folder / "traceopt-logs").iterdir() if path.is_dir()]
 
 
 def test_paths_modules_and_folders(project: Project) -> None:
