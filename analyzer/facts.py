@@ -48,7 +48,7 @@ from traceopt.analyzer.tables.compilation import Compilation, GraphBreak
 from traceopt.analyzer.tables.counter_ranges import CounterRanges
 from traceopt.analyzer.tables.schema import I4, I8
 from traceopt.analyzer.tables.trace import Trace
-from traceopt.analyzer.timeline.autograd import nodes_per_step
+from traceopt.analyzer.timeline.autograd import GradientFreeCalls, calls_without_gradients, nodes_per_step
 from traceopt.analyzer.timeline.call_sites import CallSites
 from traceopt.analyzer.timeline.call_tree import PYTHON, RUNTIME, Slices, build_slices
 from traceopt.analyzer.timeline.copy_collectives import copy_collectives
@@ -428,6 +428,17 @@ class Facts(Struct, frozen=True, dict=True):
     def autograd_nodes(self) -> float:
         """Autograd nodes that the operators of a step record: the median of the steps."""
         return nodes_per_step(self.trace, self.steps)
+
+    @cached_property
+    def calls_without_gradients(self) -> GradientFreeCalls | None:
+        """Forward passes of a training step that run without gradients; None if the trace does not tell."""
+        rows = calls_without_gradients(self.regions, self.steps)
+        if rows is None:
+            return None
+        if self.has_gpu:
+            return GradientFreeCalls(rows, self.regions.work_ns(rows))
+        forward = self.cpu_phases.areas["forward"]
+        return GradientFreeCalls(rows, forward.within(self.slices.start[rows], self.slices.end[rows]))
 
     @cached_property
     def tensor_core_work(self) -> TensorCoreWork:

@@ -1,13 +1,19 @@
-"""How many autograd nodes the operators of a step record."""
+"""What autograd records: the nodes of a step, and the forward passes that run without gradients."""
 
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import group_rows
 from traceopt.analyzer.arrays.percentiles import median
+from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
+from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.gemm_ops import is_gemm
 
 
 def nodes_per_step(trace: Trace, steps: Steps) -> float:
@@ -21,3 +27,43 @@ def nodes_per_step(trace: Trace, steps: Steps) -> float:
     nodes, _ = group_rows(step[inside], ops.sequence[rows[inside]])
     counts = np.bincount(step[inside][nodes], minlength=steps.count)
     return float(max(0.0, median(counts) - 1))
+
+
+class GradientFreeCalls(Struct, frozen=True):
+    """Calls that run forward passes without gradients. Arrays have shape (calls,)."""
+
+    rows: I8  # slices
+    cost_ns: I8  # of the kernels that they launch; in a CPU-only run, of their operators
+
+    @property
+    def total_ns(self) -> int:
+        return int(self.cost_ns.sum())
+
+
+def calls_without_gradients(regions: Regions, steps: Steps) -> I8 | None:
+    """The outermost slices of the training thread in which matmuls, convolutions or attention run while gradients are
+    off: the model, a function that calls it, or the operator itself. None if autograd's sequence numbers, which show
+    whether gradients are on, were not recorded.
+
+    An operator has such a number unless it runs in `torch.no_grad`, or inside another operator or autograd.Function.
+    """
+    slices, ops = regions.slices, regions.trace.ops
+    is_op = slices.kind == OP
+    tracked = np.zeros(len(slices), bool)
+    tracked[is_op] = ops.sequence[slices.row[is_op]] >= 0
+    if not tracked.any():
+        return None
+    trains = tracked | regions.backward
+    heavy = np.flatnonzero(regions.named(_is_heavy, OP) & (slices.thread == steps.thread))
+    heavy = heavy[steps.host_window.contains(slices.start[heavy])]
+    heavy = heavy[slices.ancestor(heavy, trains) < 0]
+    heavy = heavy[~regions.own_time(regions.optimizer, steps.thread).contains(slices.start[heavy])]
+    if not len(heavy):
+        return heavy.astype(np.int64)
+    free = np.zeros(len(slices), bool)
+    free[slices.outermost(~slices.encloses(trains | regions.optimizer))] = True
+    return np.unique(slices.ancestor(heavy, free)).astype(np.int64)
+
+
+def _is_heavy(name: str) -> bool:
+    return is_gemm(name) or name in op_names.CONVOLUTION_OPS or name == "aten::scaled_dot_product_attention"

@@ -101,6 +101,11 @@ class Slices(Struct, frozen=True, dict=True):
         reach = np.append(0, np.maximum.accumulate(self._after[rows]))[:-1]
         return rows[(rows >= reach) | self._alone[rows]]
 
+    def encloses(self, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """The slices that are `wanted` or have a wanted slice inside them. Shape (len,)."""
+        until = np.append(0, np.cumsum(wanted & ~self._alone))
+        return np.asarray(wanted | (until[self._after] > until[:-1]))
+
     def next_outermost(self, rows: npt.NDArray[np.integer], wanted: npt.NDArray[np.bool_]) -> I8:
         """The outermost `wanted` slice that follows each slice on its thread; -1: none. Shape (len(rows),)."""
         outer = self.outermost(wanted)

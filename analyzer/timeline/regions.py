@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, union
-from traceopt.analyzer.tables.schema import Mask
+from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, Slices
 from traceopt.analyzer.timeline.gpu_work import GpuWork
@@ -46,6 +46,18 @@ class Regions(Struct, frozen=True, dict=True):
         """The device's work that was launched inside the slices of the mask."""
         launch = self.links.launch_slice[self.gpu.rows]
         return np.asarray(self.slices.ancestor(launch, mask) >= 0)
+
+    def work_ns(self, rows: I8) -> I8:
+        """Time inside the window of the device's work that each of some slices launched. None of the slices, which are
+        in order, may enclose another. Shape (len(rows),).
+        """
+        wanted = np.zeros(len(self.slices), bool)
+        wanted[rows] = True
+        owner = self.slices.ancestor(self.links.launch_slice[self.gpu.rows], wanted)
+        mine = owner >= 0
+        out = np.zeros(len(rows), np.int64)
+        np.add.at(out, np.searchsorted(rows, owner[mine]), self.gpu.in_window[mine])
+        return out
 
     def area(self, mask: Mask, thread: int | None = None) -> Intervals:
         """When the slices of the mask ran, on one thread or on any."""

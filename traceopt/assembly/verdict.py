@@ -85,6 +85,7 @@ def _of_the_step(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPa
     if facts.state is not None:
         return facts.state.sentence
     text = _GpuVerdict(facts, breakdown, priced).text if facts.has_gpu else _cpu_verdict(facts, breakdown, priced)
+    text += _without_gradients(facts, priced)
     return f"Part of the file is lost. In the rest: {text}" if facts.quality.damaged else text
 
 
@@ -190,6 +191,21 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
 def _first_fix(priced: Sequence[Priced]) -> Priced | None:
     """The first fix of the plan, if it is worth a headline."""
     return next((one for one in priced if one.finding.saving and one.finding.impact in ("high", "medium")), None)
+
+
+def _without_gradients(facts: Facts, priced: Sequence[Priced]) -> str:
+    """Names forward passes without gradients if they take more than the first fix saves. They have no saving, because
+    only the author knows whether each step needs them.
+    """
+    found = next((one.finding for one in priced if one.finding.code == "EF007"), None)
+    calls, first = facts.calls_without_gradients, _first_fix(priced)
+    if found is None or calls is None:
+        return ""
+    ns = calls.total_ns / facts.steps.count
+    if first is not None and first.finding.saving is not None and ns <= first.finding.saving.est_us * 1e3:
+        return ""
+    where = f" ({found.locations[0]})" if found.locations else ""
+    return f" Forward passes without gradients take {percent(ns / facts.step_ns)} of the step{where}."
 
 
 def _lower(text: str) -> str:

@@ -105,12 +105,15 @@ def impact_of_share(share: float) -> Impact:
     return "medium" if percent >= MEDIUM_IMPACT_PERCENT else "low"
 
 
-_BEFORE_THE_STEPS = ("EF006",)
+_LAST = ("EF004", "EF006")  # a question about the step as a whole, and what happens before the steps
 _IMPACTS = ("high", "medium", "low", "info")
 
 
-def value_order(finding: Finding) -> tuple[int, float, bool, str, str]:
-    """Sort key: most valuable first. What happens once, before the steps, comes after what happens in them."""
+def value_order(finding: Finding) -> tuple[int, float, int, str, str]:
+    """Sort key: most valuable first. Without a saving, what names a cause comes before the question what the cause is,
+    and what happens in the steps before what happens once.
+    """
     saved_us = finding.saving.est_us if finding.saving else 0.0
     where = str(finding.locations[0]) if finding.locations else ""
-    return _IMPACTS.index(finding.impact), -saved_us, finding.code in _BEFORE_THE_STEPS, finding.code, where
+    last = _LAST.index(finding.code) + 1 if finding.code in _LAST else 0
+    return _IMPACTS.index(finding.impact), -saved_us, last, finding.code, where

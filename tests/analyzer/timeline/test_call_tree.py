@@ -215,6 +215,22 @@ def test_spans_go_from_the_first_to_the_last_slice_inside_an_owner() -> None:
     assert len(slices.spans(np.empty(0, np.int64), named == "forward").slice) == 0
 
 
+def test_slices_that_enclose_a_wanted_one() -> None:
+    """The wanted slices and all around them; a profiler step encloses nothing."""
+    names = ["ProfilerStep#0", "outer", "inner", "wanted", "beside", "after"]
+    times = [(5, 85), (0, 50), (10, 30), (20, 5), (42, 5), (60, 10)]
+    events = [
+        (annotation if index == 0 else op)(name, *time)
+        for index, (name, time) in enumerate(zip(names, times, strict=True))
+    ]
+    trace = read(events)
+    slices = build_slices(trace)
+    named = np.array([trace.names[code] for code in slices.name])
+    assert set(named[slices.encloses(named == "wanted")]) == {"outer", "inner", "wanted"}
+    assert not slices.encloses(named == "none").any()
+    assert set(named[slices.encloses(named == "ProfilerStep#0")]) == {"ProfilerStep#0"}
+
+
 def test_the_outermost_slice_that_follows_on_the_same_thread() -> None:
     trace = read(
         [

@@ -1,0 +1,102 @@
+"""EF007: forward passes without gradients are found by the operators that have no number of autograd."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from traceopt.analyzer.facts import Facts
+from traceopt.assembly.rank_document import rank_document
+from traceopt.reports.text.terminal import render_terminal
+from traceopt.result.finding import Finding
+from traceopt.rules.catalogue.ef007_forward_without_gradients import ForwardWithoutGradients
+from traceopt.rules.engine import run_rules
+from traceopt.rules.registry import builtin_rules
+from traceopt.testing import A100, answer
+from traceopt.testing import events as build
+
+STEP_US, STEPS = 10_000, 4
+NUMBER = {"Sequence number": 7}
+
+
+def facts(operators: Sequence[build.Json], gpu: bool = False) -> Facts:
+    """Four steps of these events, whose times count from the start of a step. On a GPU, each product launches a kernel
+    that runs for its time.
+    """
+    events: list[build.Json] = []
+    for step in range(STEPS):
+        start = step * STEP_US
+        events.append(build.annotation(f"ProfilerStep#{step}", start, STEP_US))
+        events += [one | {"ts": one["ts"] + start} for one in operators]
+    products = [one for one in events if one["name"] == "aten::mm"] if gpu else []
+    for number, one in enumerate(products, 1):
+        events.append(build.runtime("cudaLaunchKernel", one["ts"] + 1, 2, number))
+        events.append(build.kernel("ampere_sgemm_128x64_nn", one["ts"] + 5, one["dur"], number))
+    return Facts(build.read(build.document(events, **({"deviceProperties": [A100]} if gpu else {}))))
+
+
+def only(found: Facts) -> Finding:
+    check, findings = answer(ForwardWithoutGradients, found)
+    assert len(findings) == 1, check.reason
+    return findings[0]
+
+
+TARGETS = [
+    build.python("train.py(30): train", 100, 8_900),
+    build.python("train.py(7): targets", 500, 3_000),
+    build.op("aten::mm", 600, 2_000),
+    build.op("aten::relu", 2_700, 500),
+]
+TRAINING = [
+    build.op("aten::mm", 4_000, 1_000, **NUMBER),
+    build.op("autograd::engine::evaluate_function: MmBackward0", 5_500, 2_000),
+    build.op("aten::mm", 5_600, 1_500),
+    build.annotation("Optimizer.step#SGD.step", 8_000, 500),
+]
+
+
+def test_the_time_and_the_place_of_the_pass_without_gradients() -> None:
+    found = only(facts(TARGETS + TRAINING))
+    assert found.saving is None
+    assert "take 2.5 ms in each 10.0 ms step" in found.why
+    assert [row.us_per_step for row in found.evidence] == [2_500]
+    assert [(one.file, one.function) for one in found.locations] == [("train.py", "train")]
+
+
+def test_on_a_gpu_it_is_the_time_of_the_kernels() -> None:
+    found = only(facts(TARGETS + TRAINING, gpu=True))
+    assert "take 2.0 ms of GPU time in each 10.0 ms step" in found.why
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        build.op("Custom", 500, 3_000, **NUMBER),  # an autograd.Function turns gradients off inside it
+        build.op("autograd::engine::evaluate_function: CustomBackward", 500, 3_000),
+        build.annotation("Optimizer.step#Muon.step", 500, 3_000),
+    ],
+    ids=lambda event: event["name"],
+)
+def test_silent_inside_what_trains(around: build.Json) -> None:
+    check, _ = answer(ForwardWithoutGradients, facts([around, *TARGETS, *TRAINING]))
+    assert check.reason == "Forward passes without gradients take 0% of the step."
+
+
+def test_found_inside_the_closure_of_an_optimizer() -> None:
+    """LBFGS runs forward and backward passes itself."""
+    closure = build.annotation("Optimizer.step#LBFGS.step", 400, 9_000)
+    assert "take 2.5 ms" in only(facts([closure, *TARGETS, *TRAINING[:3]])).why
+
+
+def test_a_trace_without_numbers_of_autograd_does_not_tell() -> None:
+    silent = [one | {"args": {}} for one in TARGETS + TRAINING]
+    assert answer(ForwardWithoutGradients, facts(silent))[0].status == "not_applicable"
+
+
+def test_the_verdict_names_it_if_no_fix_saves_more() -> None:
+    found = facts(TARGETS + TRAINING)
+    document = rank_document(found, run_rules([rule() for rule in builtin_rules()], found, debug=True))
+    sentence = "Forward passes without gradients take 25% of the step (train.py:30)."
+    assert document.verdict.endswith(sentence)
+    assert sentence in " ".join(render_terminal(document, width=80, color=False, unicode=True).split())
