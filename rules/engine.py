@@ -208,5 +208,5 @@ def _plain(part: _Part) -> _Part:
     return msgspec.convert(orjson.loads(orjson.dumps(part, default=asdict, option=_NUMPY_TOO)), type(part))
 
 
-def _value_order(one: Priced) -> tuple[int, float, bool, str, str]:
+def _value_order(one: Priced) -> tuple[int, float, int, str, str]:
     return value_order(one.finding)

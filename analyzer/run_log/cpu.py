@@ -42,13 +42,14 @@ class CpuPeaks(Struct, frozen=True):
     """Rates that the CPU reached after the run, with as many threads per operator as the run. None: not measured.
 
     `matmul` is in GFLOP/s by dtype ("fp32", "bf16", "fp64"), `convolution` in GFLOP/s of forward and backward by memory
-    layout ("contiguous", "channels_last"), `copy_gb_per_s` counts reads and writes. `page_fault_us` is what a page of
-    new memory costs. `all_threads` is the number of threads that fills the cores, if that is more, and
-    `matmul_all_threads` the FP32 rate with them.
+    layout ("contiguous", "channels_last") in FP32, `convolution_fp64` the first of them in FP64. `copy_gb_per_s` counts
+    reads and writes. `page_fault_us` is what a page of new memory costs. `all_threads` is the number of threads that
+    fills the cores, if that is more, and `matmul_all_threads` the FP32 rate with them.
     """
 
     matmul: Mapping[str, float] = field(default_factory=dict)
     convolution: Mapping[str, float] = field(default_factory=dict)
+    convolution_fp64: float | None = None
     copy_gb_per_s: float | None = None
     page_fault_us: float | None = None
     all_threads: int | None = None
@@ -57,6 +58,12 @@ class CpuPeaks(Struct, frozen=True):
     def speedup(self, dtype: str, to: str) -> float | None:
         """How many times as fast matmuls are in another dtype."""
         before, after = self.matmul.get(dtype), self.matmul.get(to)
+        return after / before if before and after else None
+
+    @property
+    def fp32_convolution_speedup(self) -> float | None:
+        """How many times as fast convolutions are in FP32 as in FP64."""
+        before, after = self.convolution_fp64, self.convolution.get("contiguous")
         return after / before if before and after else None
 
     @property
@@ -91,6 +98,7 @@ def read_cpu_peaks(value: object) -> CpuPeaks | None:
     peaks = CpuPeaks(
         matmul=_rates(row.get("matmul_gflops_per_s")),
         convolution=_rates(row.get("convolution_gflops_per_s")),
+        convolution_fp64=amount(row.get("convolution_fp64_gflops_per_s"), _MOST_GFLOPS) or None,
         copy_gb_per_s=amount(row.get("copy_gb_per_s"), _MOST_GB_PER_S) or None,
         page_fault_us=amount(row.get("page_fault_us"), _MOST_PAGE_FAULT_US) or None,
         all_threads=whole(row.get("all_threads"), MOST_THREADS) or None,

@@ -1,7 +1,7 @@
 """What the CPU of a run without a GPU reaches: measured after the run, in another process, and added to its traces.
 
-The rates are cached in the user's cache folder by CPU model, threads and torch version. If anything goes wrong, the
-traces stay as they are: the report then has rates, and no share of a peak.
+The rates are cached for ten minutes in the user's cache folder, by CPU model, threads and torch version. If anything
+goes wrong, the traces stay as they are: the report then has rates, and no share of a peak.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from ..metadata.cpu import describe_machine
 from ..recording.trace_file import open_saved
 
-REPEAT_S = 600  # after which an incomplete measurement is repeated
+REPEAT_S = 600  # after which a measurement is repeated: other programs may have begun or ended
 LIMIT_S = 60  # to import torch on a slow disk, and to measure
 NATIVE_BF16 = ("amx_bf16", "avx512_bf16", "bf16")
 
@@ -44,7 +44,7 @@ def _rates(head: dict[str, Any]) -> dict[str, Any] | None:
     if environment.get("gpus") or not threads or any(cpu.get(name) != here[name] for name in here):
         return None
     key = {
-        "version": 2,
+        "version": 3,
         "cpu": here,
         "torch_version": version,
         "threads": threads,
@@ -53,12 +53,15 @@ def _rates(head: dict[str, Any]) -> dict[str, Any] | None:
     }
     text = json.dumps(key, sort_keys=True)
     cached = cache_folder() / "cpu-peaks" / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
-    known = _read(cached, key)
-    if known is None:
-        known = _measure(key)
-        if known is not None:
-            _write(cached, {"key": key, "cpu_peaks": known})
-    return known
+    known, age_s = _read(cached, key)
+    if known is not None and age_s <= REPEAT_S:
+        return known
+    measured = _measure(key)
+    if measured is None or (known is not None and _complete(known) and not _complete(measured)):
+        measured = known
+    if measured is not None:
+        _write(cached, {"key": key, "cpu_peaks": measured})
+    return measured
 
 
 def _complete(rates: object) -> bool:
@@ -99,17 +102,15 @@ def cache_folder() -> Path:
     return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "traceopt"
 
 
-def _read(path: Path, key: dict[str, Any]) -> dict[str, Any] | None:
-    """The cached rates; None if there are none, or they are incomplete and it is time to measure again."""
+def _read(path: Path, key: dict[str, Any]) -> tuple[dict[str, Any] | None, float]:
+    """The cached rates and their age; None if there are none."""
     try:
         entry = json.loads(path.read_text(encoding="utf-8"))
         age_s = time.time() - path.stat().st_mtime
     except (OSError, ValueError):
-        return None
+        return None, 0.0
     rates = entry.get("cpu_peaks") if isinstance(entry, dict) and entry.get("key") == key else None
-    if not isinstance(rates, dict) or (not _complete(rates) and age_s > REPEAT_S):
-        return None
-    return rates
+    return (rates if isinstance(rates, dict) else None), age_s
 
 
 def _write(path: Path, entry: dict[str, Any]) -> None:

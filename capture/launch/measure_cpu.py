@@ -38,6 +38,7 @@ def measure(torch: Any, threads: int, all_threads: int | None, *, bf16: bool) ->
             name: convolution_gflops(torch, layout)
             for name, layout in (("contiguous", torch.contiguous_format), ("channels_last", torch.channels_last))
         },
+        "convolution_fp64_gflops_per_s": convolution_gflops(torch, torch.contiguous_format, torch.float64),
         "copy_gb_per_s": copy_gb_per_s(torch),
         "page_fault_us": page_fault_us(),
     }
@@ -63,12 +64,14 @@ def matmul_gflops(torch: Any, dtype: Any) -> float | None:
     return round(max(rates), 3) if rates else None
 
 
-def convolution_gflops(torch: Any, layout: Any) -> float | None:
-    """Forward and backward of a convolution with filters of 3 x 3."""
-    batch, channels, side = 2, 64, 28
-    images = torch.randn(batch, channels, side, side).to(memory_format=layout).requires_grad_()
-    filters = torch.randn(channels, channels, 3, 3).to(memory_format=layout).requires_grad_()
-    gradient = torch.randn(batch, channels, side, side).to(memory_format=layout)
+def convolution_gflops(torch: Any, layout: Any, dtype: Any = None) -> float | None:
+    """Forward and backward of a convolution with filters of 3 x 3. Each thread has an image: PyTorch's FP64 kernel
+    divides a batch among threads, not an image.
+    """
+    batch, channels, side = max(4, torch.get_num_threads()), 64, 14
+    images = torch.randn(batch, channels, side, side, dtype=dtype).to(memory_format=layout).requires_grad_()
+    filters = torch.randn(channels, channels, 3, 3, dtype=dtype).to(memory_format=layout).requires_grad_()
+    gradient = torch.randn(batch, channels, side, side, dtype=dtype).to(memory_format=layout)
 
     def repetition() -> None:
         result = torch.nn.functional.conv2d(images, filters, padding=1)

@@ -65,8 +65,7 @@ class UnusedCores(Rule):
         if peaks is not None and speedup is not None and peaks.all_threads is not None and peaks.all_threads <= cores:
             saving = faster_operators(
                 facts,
-                heavy,
-                speedup,
+                [(heavy, speedup)],
                 (self.low, self.expected, 1.0),
                 f"Assumes {percent(self.low)}, {percent(self.expected)} or 100% of the gain from the measured speedup "
                 f"of matmuls with {peaks.all_threads} threads, {speedup:.1f} times.",

@@ -71,8 +71,7 @@ class CpuChannelsLast(Rule):
             ),
             saving=faster_operators(
                 facts,
-                convolutions,
-                speedup,
+                [(convolutions, speedup)],
                 (0.0, self.expected, 1.0),
                 f"Assumes none, {percent(self.expected)} or all of the gain from the measured speedup of {speedup:.1f} "
                 "times.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from traceopt.analyzer.run_log.cpu import CpuPeaks
 from traceopt.analyzer.work.cpu_work import CpuOperator
 from traceopt.rules import Facts, Findings, Fix, Rule, each_step, ms, percent, places, the_step, threshold
 from traceopt.rules.savings.cpu_operators import faster_operators, operator_evidence, operators_ns
@@ -18,7 +19,7 @@ class CpuFloat64(Rule):
         inputs = torch.from_numpy(array).float()
         model = model.float()
 
-    When it is wrong: some methods need FP64 (physics, gradient checks). The saving follows from matmul rates that
+    When it is wrong: some methods need FP64 (physics, gradient checks). The saving follows from rates that
     `traceopt run` measured on this CPU after the run. Without this measurement the finding has no saving.
 
     Sources: PyTorch documentation of torch.from_numpy and torch.set_default_dtype; oneDNN developer guide, "Data
@@ -50,18 +51,23 @@ class CpuFloat64(Rule):
         time_ns = operators_ns(facts, double)
         if time_ns < self.min_share * facts.step_ns:
             return
-        fast = [one for one in double if one.is_matmul and (work.peak_share(one) or 0.0) >= self.min_peak_share]
-        speedup = work.peaks.speedup("fp64", "fp32") if work.peaks is not None else None
-        saving = None
-        if speedup is not None:
-            saving = faster_operators(
-                facts,
-                fast,
-                speedup,
-                (self.low, self.expected, 1.0),
-                f"Assumes {percent(self.low)}, {percent(self.expected)} or 100% of the gain from the measured speedup "
-                f"of matmuls in FP32, {speedup:.1f} times.",
-            )
+        speedups = _speedups(work.peaks)
+        fast = {
+            "matmuls": [
+                one for one in double if one.is_matmul and (work.peak_share(one) or 0.0) >= self.min_peak_share
+            ],
+            "convolutions": [one for one in double if one.is_convolution],
+        }
+        saving = faster_operators(
+            facts,
+            [(operators, speedups.get(kind, 1.0)) for kind, operators in fast.items()],
+            (self.low, self.expected, 1.0),
+            f"Assumes {percent(self.low)}, {percent(self.expected)} or 100% of the gain from the measured speedup in "
+            "FP32: "
+            + " and ".join(f"{kind} {speedups[kind]:.1f} times" for kind in fast if kind in speedups)
+            + "."
+            + "".join(f" The saving does not include {kind}." for kind in fast if fast[kind] and kind not in speedups),
+        )
         evidence = operator_evidence(facts, double)
         yield self.finding(
             why=f"Matmuls and convolutions in FP64 take {ms(time_ns)} of {each_step(facts)}.",
@@ -77,6 +83,14 @@ class CpuFloat64(Rule):
     def passed(self, facts: Facts) -> str:
         share = percent(operators_ns(facts, _double(facts)) / facts.step_ns)
         return f"Matmuls and convolutions in FP64 take {share} of {the_step(facts)}."
+
+
+def _speedups(peaks: CpuPeaks | None) -> dict[str, float]:
+    """How many times as fast each kind of operator is in FP32, as far as it was measured."""
+    if peaks is None:
+        return {}
+    measured = {"matmuls": peaks.speedup("fp64", "fp32"), "convolutions": peaks.fp32_convolution_speedup}
+    return {kind: speedup for kind, speedup in measured.items() if speedup is not None}
 
 
 def _double(facts: Facts) -> list[CpuOperator]:

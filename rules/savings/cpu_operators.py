@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.analyzer.replay.changes import Change, RemoveHost
 from traceopt.analyzer.work.cpu_work import CpuOperator
 from traceopt.result.finding import Evidence
 from traceopt.result.quantities import per_second, percent
@@ -23,21 +23,36 @@ def operators_ns(facts: Facts, operators: Sequence[CpuOperator]) -> float:
 
 
 def faster_operators(
-    facts: Facts, operators: Sequence[CpuOperator], speedup: float, shares: tuple[float, float, float], basis: str
+    facts: Facts,
+    speedups: Sequence[tuple[Sequence[CpuOperator], float]],
+    shares: tuple[float, float, float],
+    basis: str,
 ) -> Price | None:
-    """The operators run `speedup` times as fast; low, expected and high share of that gain. None without a gain."""
-    time_ns = operators_ns(facts, operators)
-    if speedup <= 1 or not time_ns:
+    """Groups of operators each run so many times as fast; low, expected and high share of that gain. None without a
+    gain.
+    """
+    gains = [
+        (area, time_ns * (1 - 1 / speedup), 1 - 1 / speedup)
+        for operators, speedup in speedups
+        if speedup > 1
+        for area in [facts.cpu_work.area(list(operators))]
+        if (time_ns := facts.steps.mean_ns(area)) > 0
+    ]
+    if not gains:
         return None
-    area = facts.cpu_work.area(list(operators))
-    low, expected, high = ((1 - 1 / speedup) * part for part in shares)
+    gain_ns = sum(ns for _, ns, _ in gains)
+    low, expected, high = shares
+
+    def removed(part: float) -> list[Change]:
+        return [RemoveHost(area, part * gain) for area, _, gain in gains]
+
     return priced(
         facts,
-        (low * time_ns, expected * time_ns, high * time_ns),
-        [RemoveHost(area, expected)],
+        (low * gain_ns, expected * gain_ns, high * gain_ns),
+        removed(expected),
         basis,
-        low=[RemoveHost(area, low)],
-        high=[RemoveHost(area, high)],
+        low=removed(low),
+        high=removed(high),
     )
 
 

@@ -117,6 +117,26 @@ class TestTraces:
         cpu_peaks.add_cpu_peaks([trace(tmp_path)])
         assert len(measured) == 2
 
+    def test_rates_of_another_day_are_measured_again_but_not_lost_to_a_busy_machine(
+        self, tmp_path: Path, measured: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Other programs may have slowed the machine then, or may do so now."""
+        cpu_peaks.add_cpu_peaks([trace(tmp_path)])
+        [entry] = (tmp_path / "cache").rglob("*.json")
+
+        def the_next_day() -> dict[str, Any]:
+            os.utime(entry, (long_ago, long_ago))
+            cpu_peaks.add_cpu_peaks([last := trace(tmp_path)])
+            rates: dict[str, Any] = head(last)["cpu_peaks"]
+            return rates
+
+        long_ago = time.time() - 2 * cpu_peaks.REPEAT_S
+        monkeypatch.setitem(RATES, "copy_gb_per_s", None)
+        assert the_next_day()["copy_gb_per_s"] is not None
+        monkeypatch.setitem(RATES, "copy_gb_per_s", 77.0)
+        assert the_next_day()["copy_gb_per_s"] == 77.0
+        assert len(measured) == 3
+
     @pytest.mark.parametrize(
         "environment",
         [{"gpus": [{"name": "A100"}]}, {"cpu": {"model": "Another"}}, {"threads": None}, {"cpu": None}],
@@ -194,5 +214,6 @@ class TestMeasurement:
         rates = found["cpu_peaks"]
         assert set(rates["matmul_gflops_per_s"]) == {"fp32", "fp64"}
         assert set(rates["convolution_gflops_per_s"]) == {"contiguous", "channels_last"}
-        values = [*rates["matmul_gflops_per_s"].values(), *rates["convolution_gflops_per_s"].values()]
+        fp64 = rates["convolution_fp64_gflops_per_s"]
+        values = [fp64, *rates["matmul_gflops_per_s"].values(), *rates["convolution_gflops_per_s"].values()]
         assert all(value is None or value > 0 for value in [*values, rates["copy_gb_per_s"], rates["page_fault_us"]])

@@ -28,8 +28,8 @@ def matmul(start: float, duration: float, dtype: str = "float", side: int = SIDE
     return build.op("aten::mm", start, duration, **{"Input Dims": [[side, side]] * 2, "Input type": [dtype] * 2})
 
 
-def convolution(start: float, duration: float) -> build.Json:
-    sizes = {"Input Dims": [[8, 64, 28, 28], [64, 64, 3, 3], [], [], [], [], [], [], []], "Input type": ["float"] * 2}
+def convolution(start: float, duration: float, dtype: str = "float") -> build.Json:
+    sizes = {"Input Dims": [[8, 64, 28, 28], [64, 64, 3, 3], [], [], [], [], [], [], []], "Input type": [dtype] * 2}
     values = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]
     return build.op("aten::convolution", start, duration, **sizes, **{"Concrete Inputs": values})
 
@@ -190,6 +190,22 @@ class TestFloat64:
         found = finding("CP005", facts(matmul(0, 9_999, "double")))
         assert found.saving is not None
         assert found.saving.high_us == pytest.approx(9_999 / 2, rel=0.01)
+
+    def test_convolutions_have_a_speedup_of_their_own(self) -> None:
+        """FP64 convolutions do not run in oneDNN, so they gain more than matmuls."""
+        rates = {"convolution_gflops_per_s": {"contiguous": 100.0}, "convolution_fp64_gflops_per_s": 25.0}
+        both = facts(matmul(0, 4_000, "double", 700), convolution(5_000, 4_000, "double"), peaks=PEAKS | rates)
+        found = finding("CP005", both)
+        assert found.saving is not None
+        assert found.saving.high_us == pytest.approx(4_000 / 2 + 4_000 * 3 / 4, rel=0.01)
+        assert found.saving.basis.endswith("matmuls 2.0 times and convolutions 4.0 times.")
+
+    def test_convolutions_without_a_measurement_promise_nothing(self) -> None:
+        assert finding("CP005", facts(convolution(0, 9_000, "double"))).saving is None
+        found = finding("CP005", facts(matmul(0, 4_000, "double", 700), convolution(5_000, 4_000, "double")))
+        assert found.saving is not None
+        assert found.saving.high_us == pytest.approx(4_000 / 2, rel=0.01)
+        assert found.saving.basis.endswith("matmuls 2.0 times. The saving does not include convolutions.")
 
     def test_without_a_measurement_nothing_is_promised(self) -> None:
         assert finding("CP005", facts(matmul(100, 5_000, "double"), peaks=None)).saving is None

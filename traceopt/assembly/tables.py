@@ -163,6 +163,8 @@ def _cpu_rates(peaks: CpuPeaks | None) -> list[CpuRate]:
         return []
     rates = [CpuRate(f"{dtype} matmul", value, "GFLOP/s") for dtype, value in peaks.matmul.items()]
     rates += [CpuRate(f"{layout} convolution", value, "GFLOP/s") for layout, value in peaks.convolution.items()]
+    if peaks.convolution_fp64 is not None:
+        rates.append(CpuRate("fp64 convolution", peaks.convolution_fp64, "GFLOP/s"))
     if peaks.matmul_all_threads is not None and peaks.all_threads is not None:
         rates.append(CpuRate(f"fp32 matmul, {peaks.all_threads} threads", peaks.matmul_all_threads, "GFLOP/s"))
     return [*rates, *([CpuRate("copy", peaks.copy_gb_per_s, "GB/s")] if peaks.copy_gb_per_s else [])]

@@ -107,7 +107,7 @@ def _unknown(code: str, results: Sequence[Result], side: str) -> str | None:
 
 def _change(
     group: _Group, status: FindingStatus, reason: str | None
-) -> tuple[FindingChange, tuple[int, float, bool, str, str]]:
+) -> tuple[FindingChange, tuple[int, float, int, str, str]]:
     """The change and its sort key."""
     before, after = (next(iter(side.values()), None) for side in (group.base, group.head))
     finding = next(iter((*group.head.values(), *group.base.values())))
