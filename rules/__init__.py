@@ -25,7 +25,7 @@ from traceopt.analyzer.replay.changes import (
 from traceopt.analyzer.run_log.step_ledger import Ledger
 from traceopt.analyzer.stalls.syncs import BLOCKING_COPY, DATA_DEPENDENT, EXPLICIT, SCALAR_READ
 from traceopt.analyzer.tables.compilation import Fallback, GraphBreak, GraphSkip, Recompiled
-from traceopt.analyzer.tables.schema import I8, Mask
+from traceopt.analyzer.tables.schema import F8, I8, Mask
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
 from traceopt.analyzer.timeline.steps import UNUSUAL_DEVIATIONS, UNUSUAL_FACTOR, unusual, usual_interval
 from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES
@@ -117,6 +117,7 @@ __all__ += [
     "DATA_DEPENDENT",  # reason of a sync: an operator whose output size depends on the data
     "DTYPE_BYTES",  # bytes per element of each dtype
     "EXPLICIT",  # reason of a sync: the script asked for it
+    "F8",  # an array of numbers with fractions, such as mean times in ns
     "I8",  # an array of 64-bit integers: rows, or times in ns
     "OP",  # kind of slice: PyTorch operators
     "PYTHON",  # kind of slice: Python frames

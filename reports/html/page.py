@@ -196,6 +196,7 @@ def environment() -> jinja2.Environment:
     )
     environment.filters.update(
         as_size=quantities.size_text,
+        breakable=table_rows.breakable,
         cell=table_rows.cell,
         counted=quantities.counted,
         estimate=quantities.estimate,

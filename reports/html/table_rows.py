@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from markupsafe import Markup, escape
 from msgspec import Struct
 
 from traceopt.reports.words.sentences import Card
@@ -24,6 +25,11 @@ class ShownModule(Struct, frozen=True):
 def cell(text: str) -> str:
     """A dash for what is not known, so that a column of numbers stays narrow."""
     return "–" if text in _UNKNOWN else text
+
+
+def breakable(text: str) -> Markup:
+    """A title whose names, such as scaled_dot_product_attention, break after an underscore on a narrow screen."""
+    return Markup("_<wbr>").join(escape(part) for part in text.split("_"))
 
 
 def module_rows(modules: Sequence[ModuleRow]) -> list[ShownModule]:

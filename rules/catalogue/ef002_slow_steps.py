@@ -10,6 +10,7 @@ from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITY_NAMES, DISPATCH, LABELS
 from traceopt.rules import (
+    F8,
     I8,
     UNUSUAL_DEVIATIONS,
     UNUSUAL_FACTOR,
@@ -64,6 +65,7 @@ OTHERWISE = (
     "collection."
 )
 
+COSTLY = 0.25
 ENDS = " The long steps end at the line named here."
 
 
@@ -154,11 +156,11 @@ class SlowSteps(Rule):
             return
         known = ledger.gc_ns + ledger.save_ns + (0 if ledger.fetch_ns is None else ledger.fetch_ns)
         rest = np.maximum(ledger.step_ns - known, 0)[ledger.usual]
-        slow = self._slow(rest)
+        usual_ns = median(rest)
+        slow = _costly(self._slow(rest), rest - usual_ns)
         if len(slow) < self.min_rounds:
             return
         period, regular = usual_interval(ledger.usual[slow])
-        usual_ns = median(rest)
         excess_ns = float((rest[slow] - usual_ns).sum()) / len(rest)
         if period < 2 or regular < self.min_regular or excess_ns < self.min_share * mean_step_ns(ledger):
             return
@@ -196,6 +198,14 @@ class SlowSteps(Rule):
         """Indices of the slow steps; none if only the first step is slow, because that is start-up."""
         slow = np.flatnonzero(unusual(duration, self.slow_factor, self.slow_deviations)[0])
         return slow if slow.any() else slow[:0]
+
+
+def _costly(slow: I8, excess_ns: F8) -> I8:
+    """The slow steps without those that add little to the cost: other programs make single steps slow at random, which
+    would hide a regular interval. A step counts from a quarter of the mean excess, weighted by the excess itself.
+    """
+    more = excess_ns[slow]
+    return slow[more >= COSTLY * (more**2).sum() / max(1.0, more.sum())]
 
 
 def _why(facts: Facts, slow: I8, period: int | None) -> str:

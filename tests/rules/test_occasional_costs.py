@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -121,9 +122,18 @@ class TestEvaluation:
         ]
         assert sum(part.share for part in document.whole_run.parts) == pytest.approx(1, abs=1e-5)
 
-    def test_otherwise_the_verdict_is_about_the_step(self) -> None:
-        for change in (evaluated(every=5, eval_us=40_000.0), evaluated(every=39, eval_us=9e6)):
-            assert document_of(generated("healthy", change=change)).verdict.startswith("GPU-bound: ")
+    @pytest.mark.parametrize(("eval_us", "said"), [(40_000.0, True), (10_000.0, False)])
+    def test_otherwise_the_verdict_is_about_the_step_and_a_large_part_follows(self, eval_us: float, said: bool) -> None:
+        verdict = document_of(generated("healthy", change=evaluated(every=5, eval_us=eval_us))).verdict
+        assert verdict.startswith("GPU-bound: ")
+        sentence = " Evaluation takes 42% of the run after its first step (train.py:7), the steps 58%."
+        assert verdict.endswith(sentence) is said
+        assert ("the run" in verdict) is said
+
+    def test_a_single_evaluation_says_nothing(self) -> None:
+        verdict = document_of(generated("healthy", change=evaluated(every=39, eval_us=9e6))).verdict
+        assert verdict.startswith("GPU-bound: ")
+        assert "the run" not in verdict
         assert document_of(generated("healthy", metadata=False)).whole_run is None
 
     def test_a_script_without_loaders_may_collect_data_in_evaluation_mode(self) -> None:
@@ -219,8 +229,10 @@ class TestOccasionalCosts:
 class TestIntervals:
     """EF002: steps outside of the trace."""
 
-    def facts(self, every: int, **parts: list[float]) -> Facts:
+    def facts(self, every: int, disturbed: Sequence[int] = (), **parts: list[float]) -> Facts:
         slow = [30_000.0 if step % every == 0 else 10_000.0 for step in range(40)]
+        for step in disturbed:
+            slow[step] = 13_000.0
         change = {"ledger.step_us": slow, "ledger.windows": [], "ledger.fetch_us": None}
         return generated("healthy", change=change | {f"ledger.{name}": value for name, value in parts.items()})
 
@@ -228,6 +240,13 @@ class TestIntervals:
         found = finding(self.facts(every=5), "EF002")
         assert "one step in 5 takes 30.0 ms instead of 10.0 ms" in found.why
         assert found.confidence == "low"
+
+    def test_small_disturbances_do_not_hide_the_interval(self) -> None:
+        found = finding(self.facts(every=8, disturbed=[1, 3, 9, 14, 22, 27, 35]), "EF002")
+        assert "one step in 8 takes 30.0 ms instead of 10.0 ms" in found.why
+
+    def test_slow_steps_at_random_are_no_interval(self) -> None:
+        assert answer(self.facts(every=50, disturbed=[1, 3, 9, 14, 22, 27, 35]), "EF002")[1] == []
 
     def test_what_the_loader_takes_is_another_rule_s(self) -> None:
         fetch_us = [20_000.0 if step % 5 == 0 else 1.0 for step in range(40)]

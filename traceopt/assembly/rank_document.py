@@ -15,7 +15,7 @@ from traceopt.assembly.module_tree import module_tree
 from traceopt.assembly.shaped_operators import shaped_operators
 from traceopt.assembly.timeline import timeline
 from traceopt.assembly.verdict import UNUSABLE, verdict
-from traceopt.assembly.whole_run import larger_than_the_steps, whole_run
+from traceopt.assembly.whole_run import beside_the_steps, whole_run
 from traceopt.result.document import Quality, Recorded, Result, Run, Tool, TraceFile
 from traceopt.result.finding import Confidence, Finding
 from traceopt.result.rows import RankRow
@@ -27,6 +27,7 @@ LESS_SURE: dict[Confidence, Confidence] = {"high": "medium", "medium": "low", "l
 _UNSURE = ("TQ002", "TQ005")  # notes on a single step or none, and on dropped events
 _HARMLESS = ("TQ006",)  # notes about single findings, not about the trace
 _COVERED = "The report covers the steps that were recorded before."
+_LOST_SHARE = 0.2  # of the kernel launches: if so many kernels are lost, shares of time are not real
 _UNLIKE = 2.0  # times longer or shorter than the other steps of the run: then the note is about the trace
 
 
@@ -51,7 +52,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
     step, gpu, loader = sections.step(facts), sections.gpu(facts), sections.dataloader(facts)
     communication = sections.communication(facts)
     run_time = whole_run(facts)
-    headline = verdict(facts, quality, breakdown, outcome.priced, larger_than_the_steps(facts, run_time))
+    headline = verdict(facts, quality, breakdown, outcome.priced, beside_the_steps(facts, run_time))
     failure = facts.captured.failure
     ending = failure.sentence if failure is not None else companion_ending(facts)
     return Result(
@@ -140,7 +141,8 @@ def _is_partial(facts: Facts) -> bool:
     """Whether so much of the GPU's work is missing from the file that its shares of time are not real."""
     quality, state = facts.quality, facts.state
     lacks_work = state is not None and state.name in ("lost_kernels", "hidden_work")
-    return quality.damaged or lacks_work
+    lost = quality.launches_without_work > _LOST_SHARE * quality.launch_count
+    return quality.damaged or lacks_work or lost
 
 
 def _quality(facts: Facts, outcome: RulesOutcome) -> Quality:

@@ -63,13 +63,18 @@ NO_FIX = "No fix above 3% found."
 
 
 def verdict(
-    facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced], run: str = ""
+    facts: Facts,
+    quality: Quality,
+    breakdown: Sequence[BreakdownPart],
+    priced: Sequence[Priced],
+    of_the_run: tuple[str, str] = ("", ""),
 ) -> str:
     """What limits the step, or why that is unknown. It names the limit that the first fix treats; if a larger one
-    cannot be treated first, it says why. `run`: what takes more of the run than the steps, which is said first.
+    cannot be treated first, it says why. `of_the_run`: what is said before and after of the run beside its steps.
     """
     step = _of_the_step(facts, quality, breakdown, priced)
-    return step if quality.verdict == "unusable" else f"{run} {step}".strip()
+    before, after = of_the_run
+    return step if quality.verdict == "unusable" else f"{before} {step} {after}".strip()
 
 
 def _of_the_step(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced]) -> str:
@@ -143,7 +148,7 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
 
     @property
     def unit(self) -> str:
-        return "the step" if self.facts.has_step_marks else "the trace"
+        return _unit(self.facts)
 
     @property
     def _busy(self) -> str:
@@ -205,7 +210,11 @@ def _without_gradients(facts: Facts, priced: Sequence[Priced]) -> str:
     if first is not None and first.finding.saving is not None and ns <= first.finding.saving.est_us * 1e3:
         return ""
     where = f" ({found.locations[0]})" if found.locations else ""
-    return f" Forward passes without gradients take {percent(ns / facts.step_ns)} of the step{where}."
+    return f" Forward passes without gradients take {percent(ns / facts.step_ns)} of {_unit(facts)}{where}."
+
+
+def _unit(facts: Facts) -> str:
+    return "the step" if facts.has_step_marks else "the trace"
 
 
 def _lower(text: str) -> str:
@@ -228,12 +237,12 @@ def _cpu_limit(facts: Facts, breakdown: Sequence[BreakdownPart]) -> str:
     work = sum(p.share for p in breakdown if p.busy and p.name != "communication")
     communication = sum(p.share for p in breakdown if p.name == "communication")
     if communication >= max(0.10, work):
-        return f"The main thread waits for communication for {percent(communication)} of the step."
+        return f"The main thread waits for communication for {percent(communication)} of {_unit(facts)}."
     if stall is not None and stall.share >= HEALTHY_IDLE_SHARE and stall.share > 0.5 * work:
-        return f"{stall.label} takes {percent(stall.share)} of the step; model work takes {percent(work)}."
+        return f"{stall.label} takes {percent(stall.share)} of {_unit(facts)}; model work takes {percent(work)}."
     optimizer = sum(p.share for p in breakdown if p.name == "optimizer")
     kind = f", most of it the optimizer ({percent(optimizer)})" if optimizer > 0.5 * work else _kind_of_work(facts)
-    return f"Model work takes {percent(work)} of the step{kind}."
+    return f"Model work takes {percent(work)} of {_unit(facts)}{kind}."
 
 
 def _kind_of_work(facts: Facts) -> str:

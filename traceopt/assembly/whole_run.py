@@ -1,4 +1,4 @@
-"""Where the time of the whole run goes, from the ledger of `traceopt run`, and what takes more of it than the steps."""
+"""Where the time of the whole run goes, from the ledger of `traceopt run`, and what takes much of it besides steps."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from traceopt.result.rounding import share, us
 
 MIN_LONG_STEPS = 3  # fewer may be one-off pauses: the sentence then leaves open what they are
 MIN_OCCURRENCES = 2  # of an evaluation or a save: a single one says nothing about the run
+LARGE_SHARE = 0.25  # of the run after its first step: what takes less is left to the table of the run's parts
 LONG_RUN_NS = 60e9  # in a shorter one, start-up and the end say nothing about the training
 MOST_LINES = 3
 MOST_STRETCHES = 240  # of the charts of all steps
@@ -120,27 +121,33 @@ def _locations(places: Sequence[Place | StartUpLine]) -> list[Location]:
     return [Location(place.file, place.line, place.function) for place in places[:MOST_LINES]]
 
 
-def larger_than_the_steps(facts: Facts, run: WholeRun | None) -> str:
-    """What takes more of the run than the steps do, as a sentence; "" if nothing does."""
+def beside_the_steps(facts: Facts, run: WholeRun | None) -> tuple[str, str]:
+    """A sentence on the largest part of the run beside its steps, twice: to say before the step's verdict if the part
+    takes more than the steps, and to say after it if it takes less, but much. "" if there is nothing to say.
+    """
     ledger = facts.captured.ledger
     if run is None or ledger is None:
-        return ""
+        return "", ""
     times = {part.name: part.us for part in run.parts}
+    steps_us = times.get("steps", 0.0)
     for part in run.parts:
-        if part.name == "steps":
-            return ""
-        if _says_something(part.name, ledger) and not (part.name == "startup" and facts.captured.cut_short):
-            of_us = run.us if part.name == "startup" else run.us - times.get("startup", 0.0)
-            where = f" ({_BEFORE.get(part.name, '')}{part.locations[0]})" if part.locations else ""
-            few = part.name == "long_steps" and len(ledger.long_steps) < MIN_LONG_STEPS
-            return (_FEW_LONG_STEPS if few else _SENTENCES[part.name]).format(
-                share=percent(part.us / of_us),
-                where=where,
-                steps=percent(times.get("steps", 0.0) / of_us),
-                long=counted(len(ledger.long_steps), "long step"),
-                evaluation=ledger.evaluation_name(bool(facts.captured.loaders)),
-            )
-    return ""
+        known = part.name != "steps" and _says_something(part.name, ledger)
+        if not known or (part.name == "startup" and facts.captured.cut_short):
+            continue
+        of_us = run.us if part.name == "startup" else run.us - times.get("startup", 0.0)
+        where = f" ({_BEFORE.get(part.name, '')}{part.locations[0]})" if part.locations else ""
+        few = part.name == "long_steps" and len(ledger.long_steps) < MIN_LONG_STEPS
+        sentence = (_FEW_LONG_STEPS if few else _SENTENCES[part.name]).format(
+            share=percent(part.us / of_us),
+            where=where,
+            steps=percent(steps_us / of_us),
+            long=counted(len(ledger.long_steps), "long step"),
+            evaluation=ledger.evaluation_name(bool(facts.captured.loaders)),
+        )
+        if part.us > steps_us:
+            return sentence, ""
+        return "", sentence if part.us >= LARGE_SHARE * of_us and not few else ""
+    return "", ""
 
 
 def _says_something(part: RunPartName, ledger: Ledger) -> bool:

@@ -251,6 +251,12 @@ def test_settings_of_the_run_are_shown() -> None:
     assert "times as long as the others" not in other
 
 
+def test_long_names_in_titles_break_after_underscores() -> None:
+    first = replace(sample.rich().findings[0], title="Use fused attention (scaled_dot_product_attention) <b>")
+    page = page_of(replace(sample.rich(), findings=[first]))
+    assert page.count("(scaled_<wbr>dot_<wbr>product_<wbr>attention) &lt;b&gt;") == 2
+
+
 def test_missing_numbers_are_words() -> None:
     text = visible(page_of(sample.empty()))
     assert "Recorded window not recorded" in text

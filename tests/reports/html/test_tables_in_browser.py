@@ -202,3 +202,18 @@ def test_the_numbers_of_a_fix_stay_apart_on_a_phone(open_report) -> None:
         assert one["x"] + one["width"] + 4 <= other["x"] or one["y"] + one["height"] <= other["y"] + 1
     card = page.locator("#DL001").bounding_box()
     assert all(box["x"] + box["width"] <= card["x"] + card["width"] for box in boxes)
+
+
+@pytest.mark.parametrize("table", ["kernels-table", "gemms-table", "shaped-table"])
+def test_small_bars_are_as_long_as_their_numbers(open_report, table: str) -> None:
+    page = open_report(sample.rich(), static=True)
+    page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+    bars = page.evaluate(
+        "table => [...document.querySelectorAll(`#${table} .mini`)].map(bar => "
+        "[bar.getBoundingClientRect().width, parseFloat(bar.parentElement.textContent.replace(',', ''))])",
+        table,
+    )
+    longest, largest = max(bars, key=lambda bar: bar[1])
+    assert len({width for width, _ in bars}) > 1
+    for width, number in bars:
+        assert width == pytest.approx(max(1, longest * number / largest), abs=1)

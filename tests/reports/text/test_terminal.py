@@ -150,19 +150,19 @@ def test_small_parts_share_a_line() -> None:
 
 
 def test_a_verdict_ends_with_a_whole_sentence() -> None:
-    long = "Other work takes 82% of the run, and the steps take the rest of it, which is 17%. " * 3
+    long = "Other work takes 82% of the run, and the steps take the rest of it, which is 17%. " * 4
     text = shown(replace(sample.rich(), verdict=f"{long}This is the last sentence, and it has no room."))
     headline = text.split("\n\n")[1]
-    assert headline.count("82%") == headline.count("17%.") == 2
+    assert headline.count("82%") == headline.count("17%.") == 3
     assert "This is the last" not in headline
 
 
-def test_a_long_verdict_takes_three_lines() -> None:
+def test_a_long_verdict_takes_four_lines() -> None:
     two = "Exposed (non-overlapped) communication takes 24% of the step. It is the true bottleneck."
     assert "24% of the step.\nIt is the true bottleneck.\n" in shown(replace(sample.rich(), verdict=two))
     lines = shown(replace(sample.rich(), verdict="word " * 80)).splitlines()
-    assert lines[4].endswith("…")
-    assert lines[5].startswith("The top 3")
+    assert lines[5].endswith("…")
+    assert lines[6].startswith("The top 3")
 
 
 @pytest.mark.parametrize(("width", "lines_of_title"), [(80, 4), (110, 2)])
