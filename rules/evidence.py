@@ -60,21 +60,29 @@ def functions_inside(facts: Facts, rows: npt.NDArray[np.int64]) -> list[SiteCost
     return by_site(facts, frames, facts.slices.end[frames] - facts.slices.start[frames])
 
 
+def lines_inside(facts: Facts, rows: npt.NDArray[np.int64]) -> list[SiteCost]:
+    """The lines of the user's or a model's code with calls inside slices, longest total time of the calls first. Empty
+    if no lines of calls were recorded.
+    """
+    if not facts.call_sites.lines_recorded:
+        return []
+    slices, code = facts.slices, facts.call_sites.code_frames
+    around = np.zeros(len(slices), bool)
+    around[rows] = True
+    inside = (slices.nearest(around) >= 0) & ~around & ~code & (slices.parent >= 0)
+    calls = np.flatnonzero(inside & code[np.maximum(slices.parent, 0)])
+    return by_site(facts, calls, slices.end[calls] - slices.start[calls])
+
+
 def slowest_line_inside(facts: Facts, rows: npt.NDArray[np.int64], least_share: float) -> SiteCost | None:
     """The deepest line of the user's or a model's code with a call that takes at least this share of the slices' time.
 
     None without such a line: the time is spread, it is Python between calls, or no lines of calls were recorded.
     """
-    if not facts.call_sites.lines_recorded:
-        return None
     slices, found = facts.slices, None
     least_ns = least_share * int((slices.end[rows] - slices.start[rows]).sum())
     while len(rows):
-        around = np.zeros(len(slices), bool)
-        around[rows] = True
-        inside = (slices.nearest(around) >= 0) & ~around & ~facts.call_sites.code_frames & (slices.parent >= 0)
-        calls = np.flatnonzero(inside & facts.call_sites.code_frames[np.maximum(slices.parent, 0)])
-        site = next(iter(by_site(facts, calls, slices.end[calls] - slices.start[calls])), None)
+        site = next(iter(lines_inside(facts, rows)), None)
         if site is None or site.location is None or site.cost_ns < least_ns:
             return found
         found, rows = site, site.rows.astype(np.int64)

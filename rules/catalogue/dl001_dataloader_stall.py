@@ -16,6 +16,7 @@ from traceopt.rules import (
     by_site,
     each_step,
     functions_inside,
+    lines_inside,
     ms,
     name_of,
     percent,
@@ -104,7 +105,7 @@ class DataloaderStall(Rule):
         loading = typical_ns(facts, start, end - start)
         plan = plan_loader(facts, loading, facts.step_ns - stall)
         sites = by_site(facts, rows, facts.stalled_within(start, end))
-        inside = functions_inside(facts, rows)
+        inside, lines = functions_inside(facts, rows), lines_inside(facts, rows)
         line = slowest_line_inside(facts, rows, self.named_share)
         most_ns = self.named_share * int((end - start).sum())
         function = None if line else next((one for one in reversed(inside[1:]) if one.cost_ns >= most_ns), None)
@@ -161,11 +162,12 @@ class DataloaderStall(Rule):
                     lambda s: s.location.function or "" if s.location else "",
                     3,
                 ),
+                *site_evidence(facts, lines, lambda s: name_of(facts, _longest(facts, s)), 3),
             ],
             locations=[
                 *loader_places(facts),
                 *site_locations(sites, 2),
-                *site_locations([one for one in (line, function) if one is not None] or inside, 1),
+                *site_locations([one for one in (line, function) if one is not None] or lines or inside, 1),
             ],
             fix=Fix(plan.advice, plan.code if helps else None),
             shares_cause_with=["DL006"] if plan.keeps_up and _restarted(facts) else None,
@@ -196,6 +198,12 @@ def _slow_place(line: SiteCost | None, function: SiteCost | None, loading_ns: in
     if function is None or function.location is None:
         return ""
     return f" {percent(function.cost_ns / loading_ns)} of the loading is in {function.location.function}."
+
+
+def _longest(facts: Facts, site: SiteCost) -> int:
+    """The longest slice of a call site."""
+    rows = site.rows.astype(np.int64)
+    return int(rows[(facts.slices.end[rows] - facts.slices.start[rows]).argmax()])
 
 
 def _confidence(plan: LoaderPlan, *, uncertain: bool) -> Confidence | None:

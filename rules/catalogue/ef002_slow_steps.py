@@ -20,6 +20,7 @@ from traceopt.rules import (
     Fix,
     Ledger,
     Location,
+    Mask,
     Price,
     Rule,
     Saving,
@@ -205,7 +206,8 @@ def _costly(slow: I8, excess_ns: F8) -> I8:
     would hide a regular interval. A step counts from a quarter of the mean excess, weighted by the excess itself.
     """
     more = excess_ns[slow]
-    return slow[more >= COSTLY * (more**2).sum() / max(1.0, more.sum())]
+    costly: Mask = more >= COSTLY * (more**2).sum() / max(1.0, more.sum())
+    return slow[costly]
 
 
 def _why(facts: Facts, slow: I8, period: int | None) -> str:

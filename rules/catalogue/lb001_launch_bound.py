@@ -43,16 +43,16 @@ from traceopt.rules.savings.starvation import dispatch_amount
 
 GRAPHS = 'model = torch.compile(model, mode="reduce-overhead")'
 TITLE = "Batch many small operations into one"
-ONE_OPERATOR = Fix(
-    "Combine the tensors and run one operator on all of them, let torch.compile fuse the operators, or raise the batch "
-    "size.",
+EMBEDDINGS = Fix(
+    "Join the tables and look up all features at once, let torch.compile fuse the operators, or raise the batch size.",
     "table = nn.Embedding(sum(sizes), width)             # instead of one for each feature\n"
     "vectors = table(values + first_row).flatten(1)      # first_row: where each feature begins",
 )
-LARGER = Fix(
-    "Raise the batch size, so that each operator computes more, or let torch.compile fuse the operators. If rounds of "
-    "the loop do not need each other's results, run one operator for all of them.",
-    "model = torch.compile(model)",
+LOOP = Fix(
+    "If rounds of the loop do not need each other's results, stack their tensors and run one operator on all of them. "
+    "Otherwise compile the function that runs the loop: to compile only what each round calls may cost more than it "
+    "saves. A larger batch also helps, because each operator then computes more.",
+    "@torch.compile\ndef solve(function, state, times):  # the function with the loop\n    ...",
 )
 
 
@@ -224,7 +224,7 @@ class LaunchBound(Rule):
                     for kind in kinds[:5]
                 ],
                 locations=places[:3],
-                fix=ONE_OPERATOR if one_line else LARGER,
+                fix=EMBEDDINGS if any("embedding" in kind.name.lower() for kind in kinds[:3]) else LOOP,
             )
 
     def _lines_in_turn(self, facts: Facts, ops: CalledOps) -> list[list[SiteCost]]:

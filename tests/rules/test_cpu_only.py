@@ -460,6 +460,7 @@ class TestTinyOperators:
         finding, saved_us, places = the("LB001", self.step(calls=150, us=10))
         assert saved_us == pytest.approx(0.7 * 150 * 30, rel=0.05)  # with what lies between them
         assert (finding.title, places) == ("Batch many small operations into one", ["model.py:8"])
+        assert "nn.Embedding" in (finding.fix.code or "")
 
     def test_parameters_of_their_own_go_with_the_loop(self) -> None:
         """Each of 150 tables has a parameter: autograd, zero_grad and the optimizer visit it."""
@@ -497,6 +498,8 @@ class TestTinyOperators:
         assert "61 aten::add, 60 " in finding.why
         assert "60 MulBackward0" in finding.why
         assert "and others" in finding.why
+        assert "compile the function that runs the loop" in finding.fix.text
+        assert "nn.Embedding" not in (finding.fix.code or "")
         counted = {row.what: row.calls_per_step for row in finding.evidence}
         assert counted == {"aten::add": 61, "MulBackward0": 60, "aten::copy_": 60, "aten::sum": 60}
 
@@ -673,3 +676,7 @@ class TestSlowLineOfADataSet:
         """No call in augment() takes most of it."""
         _, [finding] = answer("DL001", self.step(sleep_us=1_000), traceopt=self.lines(of_call=13))
         assert "of the loading is at" not in finding.why
+        assert [(row.what, str(row.location)) for row in finding.evidence][-2:] == [
+            ("numpy/rec.py(3): decode", "data.py:13"),
+            ("<built-in function sort>", "data.py:14"),
+        ]
