@@ -36,14 +36,18 @@ GIT_TIMEOUT_S = 300
 class Snapshot:
     """The source as it was when the snapshot was made, in a folder of its own; `close` removes it.
 
-    `root` is the top of the user's source: of the repository, or else the folder that contains the script.
+    `root` is the top of the user's source: of the repository, or else the folder that contains the script. Outside of a
+    repository, folders in it are linked if they are not `deep`.
     """
 
-    def __init__(self, root: Path, folder: Path, repository: bool, revision: str | None = None) -> None:
+    def __init__(
+        self, root: Path, folder: Path, repository: bool, revision: str | None = None, deep: bool = True
+    ) -> None:
         self.root = root
         self.folder = folder
         self._repository = repository
         self._revision = revision
+        self._deep = deep
         self._worktree = False
 
     def take(self) -> None:
@@ -134,7 +138,7 @@ class Snapshot:
         os.symlink(leads_to if inside and not os.path.isabs(leads_to) else source, target)
 
     def _mirror(self, source: Path, target: Path, count: list[int]) -> None:
-        """The same for a folder outside of a repository: only folders with source files are gone into."""
+        """The same for a folder outside of a repository: only folders with source files are gone into, if at all."""
         target.mkdir(exist_ok=True)
         for entry in sorted(os.scandir(source), key=lambda one: one.name):
             path, place = Path(entry.path), target / entry.name
@@ -143,7 +147,8 @@ class Snapshot:
                 raise InputError(f"{self.root} has too many files to copy: start in the folder of the project")
             if entry.name in _NEVER or path == self.folder:
                 continue
-            if path in self.folder.parents or (entry.is_dir(follow_symlinks=False) and _has_source(path)):
+            gone_into = self._deep and entry.is_dir(follow_symlinks=False) and _has_source(path)
+            if gone_into or path in self.folder.parents:
                 self._mirror(path, place, count)
             elif entry.is_symlink() or (entry.is_file(follow_symlinks=False) and _is_source(path)):
                 self._copy(path, place)

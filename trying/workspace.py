@@ -71,7 +71,8 @@ class Workspace:
         self._source = Snapshot(self.root, self._folder / "source", self._in_repository)
         self._elsewhere: Snapshot | None = None  # the current folder, if it is not part of the source
         if not self._start_folder.is_relative_to(self.root):
-            self._elsewhere = Snapshot(self._start_folder, self._folder / "start", False)
+            deep = not _contains_home(self._start_folder)
+            self._elsewhere = Snapshot(self._start_folder, self._folder / "start", False, deep=deep)
         self._revisions: dict[str, Snapshot] = {}
         self._clocks = GpuClocks()
         self._runs = 0
@@ -300,15 +301,20 @@ def _script_of(command: Command, start: Path) -> Path | None:
     return path if path is not None and path.is_file() else None
 
 
+def _contains_home(folder: Path) -> bool:
+    """Whether the user's home folder is the folder or in it."""
+    return Path(os.path.expanduser("~")).resolve().is_relative_to(folder)
+
+
 def project_of(command: Command, start: Path) -> tuple[Path, bool]:
     """The top of the source, and whether it is a repository: of the current folder, if it contains the script; else of
-    the script.
+    the script. The home folder, and a folder that contains it, is no source: all of the user's projects are in it.
     """
     script = _script_of(command, start)
     for folder in (start, script.parent) if script is not None else (start,):
         repository = repository_of(folder)
         root = repository or folder
-        if script is None or script.is_relative_to(root):
+        if script is None or (script.is_relative_to(root) and (repository or not _contains_home(root))):
             break
     return root, repository is not None
 

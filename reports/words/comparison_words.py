@@ -9,6 +9,7 @@ from typing import Literal
 from traceopt.comparison import metrics
 from traceopt.comparison.noise import ASSUMED_SPREAD
 from traceopt.reports.words import safe_text
+from traceopt.reports.words.sentences import CPU_PATTERNED, GPU_PATTERNED
 from traceopt.result import quantities
 from traceopt.result.comparison import (
     Comparison,
@@ -120,8 +121,17 @@ def metric_change(metric: MetricChange) -> str:
     if metric.base is None or metric.head is None:
         return "–"
     if metric.unit == "share":
-        return f"{(metric.head - metric.base) * 100:+.1f} points".replace("-", "−")
+        points = round((metric.head - metric.base) * 100, 1)
+        return f"{points:+.1f} points".replace("-", "−") if points else "0 points"
     return quantities.signed_percent(metric.head / metric.base - 1) if metric.base else "–"
+
+
+def patterned(comparison: Comparison) -> str:
+    """What the patterned parts of the bars mean."""
+    busy = {part.name for part in comparison.breakdown if part.busy}
+    if "compute" not in busy:
+        return CPU_PATTERNED
+    return "Patterned parts: no model work." if busy & {"forward", "backward", "optimizer"} else GPU_PATTERNED
 
 
 def no_operators(comparison: Comparison) -> str:

@@ -54,14 +54,10 @@ LIMITS = {
 }
 
 # The names of the two sides of the step, in a run with a GPU and in a CPU-only run.
-_GPU_SIDES = ("GPU idle", "GPU busy", "idle", "busy", "Patterned parts: the GPU is idle.")
-_CPU_SIDES = (
-    "Outside the model",
-    "Model work",
-    "stall",
-    "model",
-    "Patterned parts: no model work on the main thread.",
-)
+GPU_PATTERNED = "Patterned parts: the GPU is idle."
+CPU_PATTERNED = "Patterned parts: no model work on the main thread."
+_GPU_SIDES = ("GPU idle", "GPU busy", "idle", "busy", GPU_PATTERNED)
+_CPU_SIDES = ("Outside the model", "Model work", "stall", "model", CPU_PATTERNED)
 
 
 class Sides(Struct, frozen=True):

@@ -33,12 +33,13 @@ HIDDEN_CHANGES = """[...document.querySelectorAll('.scroll .changes th:nth-child
 OPEN_ALL = "document.querySelectorAll('details').forEach(d => d.open = true)"
 
 
-def slower() -> Result:
-    """The rich run with a longer wait for data, another kernel, more memory and a finding less."""
+def slower(waits_us: float = 60_000) -> Result:
+    """The rich run with a longer wait for data, another kernel, more memory and a finding less. `waits_us` of the
+    60 ms are in the wait, the rest is compute.
+    """
     result = sample.rich()
-    parts = [
-        replace(p, us_per_step=p.us_per_step + 60_000) if p.name == "data_loading" else p for p in result.breakdown
-    ]
+    longer = {"data_loading": waits_us, "compute": 60_000 - waits_us}
+    parts = [replace(p, us_per_step=p.us_per_step + longer.get(p.name, 0)) for p in result.breakdown]
     us = [step + 60_000 for step in result.step.per_step_us]
     kernels = [
         *result.kernels[:2],
@@ -147,6 +148,26 @@ def test_the_terminal_says_what_changed() -> None:
     assert lines[-5].startswith("ok    no new findings of high impact (--fail-on finding=new-high)")
     assert lines[-3].startswith("FAIL  step_time is 15% worse than the baseline: 412.0 ms → 472.0 ms")
     assert lines[-1].startswith("NOT CHECKED  tokens_per_s was not measured: pass --tokens-per-step")
+
+
+@pytest.mark.parametrize(
+    ("waits_us", "said"),
+    [
+        (90_000, "Waiting for data alone grew by 90.0 ms."),
+        (60_000, "Most of it: waiting for data grew by 60.0 ms."),
+        (-30_000, "Compute kernels alone grew by 90.0 ms."),
+    ],
+)
+def test_the_verdict_says_how_much_of_the_change_a_part_is(waits_us: float, said: str) -> None:
+    """The step takes 60 ms more."""
+    assert compared([sample.rich()], [slower(waits_us)]).verdict.endswith(said)
+
+
+def test_patterns_and_unchanged_shares_are_told() -> None:
+    assert "Patterned parts: the GPU is idle." in render_comparison_html(worse())
+    page = render_comparison_html(on_cpu())
+    assert "Patterned parts: no model work on the main thread." in page
+    assert "+0.0 points" not in page
 
 
 def test_noise_is_explained() -> None:

@@ -59,9 +59,9 @@ class Project:
             text=True,
         )
 
-    def rows(self, *options: str, script: tuple[str, ...] = (SCRIPT,)) -> list[dict[str, Any]]:
+    def rows(self, *options: str, script: tuple[str, ...] = (SCRIPT,), **variables: str) -> list[dict[str, Any]]:
         """The rows of a try that ends well."""
-        with self.start("--json", "-", *options, script=script) as process:
+        with self.start("--json", "-", *options, script=script, **variables) as process:
             out, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
         rows: list[dict[str, Any]] = json.loads(out)["tried"]

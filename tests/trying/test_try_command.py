@@ -217,6 +217,22 @@ def test_from_a_folder_outside_of_the_source(project: Project, tmp_path: Path) -
     project.git("checkout", "--quiet", ".")
 
 
+def test_from_the_home_folder(plain_project: Project) -> None:
+    """Other projects are linked, not copied, however many files they have."""
+    home = plain_project.folder.parent
+    (home / "other").mkdir()
+    (home / "other" / "model.py").write_text("")
+    command = Command((os.path.relpath(plain_project.script, home),), False, home)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(home))
+        with Interruption() as interruption, Workspace(command, home / "logs", interruption) as workspace:
+            assert workspace.root == plain_project.script.parent
+            assert (home / "logs" / ".traceopt-try" / "start" / "other").is_symlink()
+    assert not list((home / "logs").iterdir())
+    [row] = Project(home).rows("--env", "SLOWDOWN=0.5", script=tuple(command.words), HOME=str(home))
+    assert row["verdict"] == "keep"
+
+
 def test_data_beside_the_repository(project: Project) -> None:
     (project.folder.parent / "data").mkdir()
     (project.folder.parent / "data" / "words.txt").write_text("x")

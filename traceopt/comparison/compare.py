@@ -150,7 +150,13 @@ def _verdict(step: StepChange, parts: Sequence[PartChange]) -> str:
         return sentence
     verb = "grew" if sign > 0 else "shrank"
     label = f"{most.label[0].lower()}{most.label[1:]}" if most.label[1:2].islower() else most.label
-    return f"{sentence} Most of it: {label} {verb} by {ms(changed_us * 1e3)}."
+    share = changed_us / abs(step.head_us - step.base_us)
+    what = (
+        f"{label[0].upper()}{label[1:]} alone"
+        if share > 1.01
+        else f"{'Most' if share > 0.5 else 'The largest part'} of it: {label}"
+    )
+    return f"{sentence} {what} {verb} by {ms(changed_us * 1e3)}."
 
 
 def _settings(base: Result, head: Result) -> list[SettingChange]:
