@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from traceopt.analyzer.replay.replayed import Replayed
 
 
+MOSTLY_IDLE_SHARE = 0.5
 IDLE_LIMIT_SHARE = 0.2  # with at least this much idle time, an idle cause limits the step; else device work does
 
 
@@ -37,6 +38,17 @@ def limit_of(parts: Mapping[str, float]) -> str:
     busy = {name: ns for name, ns in groups.items() if name in BUSY_LABELS}
     chosen = idle if sum(idle.values()) >= IDLE_LIMIT_SHARE * sum(groups.values()) else busy
     return max(chosen, key=lambda name: chosen[name])
+
+
+def clear_limit(parts: Mapping[str, float]) -> str | None:
+    """What limits the step, if it is also the largest part, or a cause of a step that is mostly idle; else None."""
+    limit = limit_of(parts)
+    if "compute" not in parts:
+        return limit
+    groups = grouped(parts)
+    idle = sum(amount for name, amount in groups.items() if name not in BUSY_LABELS)
+    clear = groups[limit] >= max(groups.values()) or idle >= MOSTLY_IDLE_SHARE * sum(groups.values())
+    return limit if clear else None
 
 
 def grouped(parts: Mapping[str, float]) -> dict[str, float]:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import Change
-from traceopt.analyzer.replayed_parts import busy_names, labels_of, limit_of, parts_of
+from traceopt.analyzer.replayed_parts import busy_names, clear_limit, labels_of, parts_of
 from traceopt.result.document import Combined
 from traceopt.result.finding import Confidence, Finding, impact_of_share, value_order
 from traceopt.result.quantities import ms
@@ -77,12 +77,17 @@ class _Savings:
         self._shares: dict[frozenset[int], float] = {}
 
     def _left_ns(self, fixes: Sequence[Priced]) -> float:
-        """The step after the changes of the fixes, as a share of the measured step."""
+        """The step after the changes of the fixes."""
         key = frozenset(id(fix) for fix in fixes if fix.changes)
         if key not in self._shares:
             changes = [change for fix in fixes for change in fix.changes]
             self._shares[key] = self._share_left(changes) if changes else 1.0
-        return self._facts.step_ns * self._shares[key]
+        return max(self._facts.step_ns * self._shares[key], self._least_ns(fixes))
+
+    def _least_ns(self, fixes: Sequence[Priced]) -> float:
+        """The shortest step with these fixes."""
+        least_ns = max((fix.price.least_step_ns for fix in fixes if fix.price is not None), default=0.0)
+        return min(least_ns, self._facts.step_ns)
 
     def _share_left(self, changes: Sequence[Change]) -> float:
         return self._facts.replay(changes).step_ns / self._facts.replayed.step_ns
@@ -106,7 +111,7 @@ class _Savings:
             return found.high_us * 1e3 if found is not None else 0.0
         changes = [change for one in given for change in one.changes]
         left_ns = self._share_left([*changes, *fix.best]) * self._facts.step_ns
-        return min(self._left_ns(given) - left_ns, fix.price.bounds_ns[2])
+        return min(self._left_ns(given) - max(left_ns, self._least_ns(given)), fix.price.bounds_ns[2])
 
     @property
     def replayed(self) -> bool:
@@ -282,11 +287,11 @@ def combine(plan: Plan, facts: Facts) -> Combined | None:
     if changes and facts.replay_trusted:
         after = facts.replay(changes)
         parts = parts_of(facts, after)
-        limit = limit_of(parts)
+        limit = clear_limit(parts)
         error = round(facts.replay_error.share, 6) if facts.replay_error else None
         replayed_us = after.step_ns / facts.replayed.step_ns * plan.step_ns / 1e3
         if abs(replayed_us - left_us) > UNEXPLAINED_SHARE * left_us:
-            parts = {}
+            parts, limit = {}, None
     return Combined(
         codes=[row.code for row in rows],
         saving_us=saved_us,

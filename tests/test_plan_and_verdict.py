@@ -18,7 +18,7 @@ from fixtures.real_traces import TRACES, expected, load
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
-from traceopt.analyzer.replayed_parts import treated_part
+from traceopt.analyzer.replayed_parts import grouped, treated_part
 from traceopt.assembly import verdict
 from traceopt.assembly.rank_document import rank_document
 from traceopt.errors import InputError
@@ -63,7 +63,13 @@ def analysis_of(facts: Facts) -> Analysis:
 
 def faults_of(analysis: Analysis) -> list[str]:
     found = [*sums(analysis.document), *rows(analysis.document), *first_fix(analysis), *idle_share(analysis.document)]
-    said = [*named_limit(analysis), *named_fix(analysis.document), *later_fix(analysis.document), *silence(analysis)]
+    said = [
+        *limit_left(analysis.document),
+        *named_limit(analysis),
+        *named_fix(analysis.document),
+        *later_fix(analysis.document),
+        *silence(analysis),
+    ]
     return [*found, *said]
 
 
@@ -152,6 +158,20 @@ def named_fix(document: Result) -> Iterator[str]:
         yield f"{said[1]!r} is not the first fix, {first.code if first is not None else 'of none'}"
     if first is not None and verdict.NO_FIX in document.verdict:
         yield f"no fix in the verdict, {first.code} in the plan"
+
+
+def limit_left(document: Result) -> Iterator[str]:
+    """Whether the limit after the fixes is the largest part that is left, or a cause of a step that is mostly idle."""
+    combined = document.combined
+    if combined is None or combined.limit_after is None:
+        return
+    left = combined.breakdown_after
+    groups = grouped({part.name: part.share for part in left}) if document.gpu.busy_share is not None else {}
+    idle = sum(part.share for part in left if not part.busy)
+    if not left:
+        yield "a limit after the fixes, but it is not known what is left"
+    elif groups and idle < 0.5 and groups[combined.limit_after] < max(groups.values()) - 1e-6:
+        yield f"the step is said to be limited by {combined.limit_after}, which is not the largest part"
 
 
 def later_fix(document: Result) -> Iterator[str]:

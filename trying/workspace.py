@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.capture.launch import launcher
+from traceopt.capture.launch.cpu_peaks import add_cpu_peaks
 from traceopt.capture.launch.outcome import RecordingOutcome, read_outcome
 from traceopt.capture.settings import Settings, TimedRun
 from traceopt.errors import InputError, OutputError, one_line
@@ -133,7 +134,9 @@ class Workspace:
         self._revisions[revision] = snapshot
 
     def record(self, settings: Settings, time_limit_s: float) -> tuple[RecordingOutcome, Failure | None]:
-        """Records the unchanged script in a copy. Returns the outcome, and how the script failed, if it did.
+        """Records the unchanged script in a copy, and then what the CPU reaches, as `traceopt run` does.
+
+        Returns the outcome, and how the script failed, if it did.
 
         Raises SignalError, OutputError or InputError.
         """
@@ -153,7 +156,9 @@ class Workspace:
             raise OutputError(f"cannot copy the source: {error}") from error
         finally:
             self._clear()
-        return read_outcome(control, settings, code), failed
+        outcome = read_outcome(control, settings, code)
+        add_cpu_peaks(outcome.traces)
+        return outcome, failed
 
     def measure(self, changes: Sequence[Change], limits: Limits) -> MeasuredRun | Failure:
         """One timed run with these changes. Raises SignalError."""

@@ -51,6 +51,7 @@ _ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
         "gfx950": Architecture("amd", "gfx950", True, False, True, True, True),
     }
 )
+_GEFORCE = ("sm_86", "sm_89", "sm_120")
 # What HIP reports as major.minor; 9.0 stands for gfx900, gfx906, gfx908 and gfx90a alike and tells nothing.
 _AMD_CAPABILITIES = {(9, 4): "gfx942", (9, 5): "gfx950"}
 ARCH_CAPABILITIES = {
@@ -83,6 +84,17 @@ def architecture(vendor: str, major: int, minor: int, gcn_arch: str | None = Non
             return _ARCHITECTURES.get(gcn_arch.split(":")[0])
         return _ARCHITECTURES.get(_AMD_CAPABILITIES.get((major, minor), ""))
     return None
+
+
+def geforce_ratio(device_name: str, arch: Architecture | None, dtype: str) -> float | None:
+    """How many times the FP32 rate a GeForce card's Tensor Cores reach in a dtype; None for others and other dtypes.
+
+    With FP32 accumulation, GeForce cards have half the Tensor Core rate of professional cards (NVIDIA, whitepapers of
+    the GA102, Ada and Blackwell RTX architectures).
+    """
+    if arch is None or arch.name not in _GEFORCE or "geforce" not in device_name.lower():
+        return None
+    return {"tf32": 1.0, "fp16": 2.0, "bf16": 2.0}.get(dtype)
 
 
 def needed_multiple(dtype: str, arch: Architecture | str | None) -> tuple[int, int]:

@@ -80,6 +80,7 @@ class UnusedCores(Rule):
             confidence=None if saving is not None else "low",
             evidence=[Evidence("Matmuls and convolutions", us(time_ns), detail=f"{threads} of {cores} cores")],
             fix=Fix(_advice(facts, cores), f"OMP_NUM_THREADS={cores}"),
+            shares_cause_with=["DL001", "DL002"],  # their workers need the same cores
         )
 
     def passed(self, facts: Facts) -> str:

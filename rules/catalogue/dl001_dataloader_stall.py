@@ -136,15 +136,15 @@ class DataloaderStall(Rule):
         helps = saved >= max(self.min_share * facts.step_ns, receiving_ns)  # the cost of receiving is uncertain
         if not plan.multiprocess and not helps:
             return
-        if plan.exhausted:
-            best = Left(0.0, "")  # cheaper batches, not more workers
         low, high = (max(0.0, stall - one.ns) / stall for one in (worst, best))
         share = saved / stall
         yield self.finding(
             title=title,
             why=f"{who} waits {ms(stall)} of {each_step(facts)} for the next batch. {cause}."
             + _slow_place(line, function, int((end - start).sum())),
-            saving=priced(
+            saving=None  # cheaper batches help, not more workers
+            if plan.exhausted
+            else priced(
                 facts,
                 (0.8 * low * stall, saved, high * stall),
                 [RemoveHost(area_of(facts, rows), share)],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from traceopt.rules import (
     Facts,
     Findings,
@@ -24,7 +26,7 @@ from traceopt.rules import (
     threshold,
     typical_ns,
 )
-from traceopt.rules.advice.loader_workers import EXPECTED, WORST, LoaderPlan, plan_moved_work
+from traceopt.rules.advice.loader_workers import EXPECTED, WORST, Left, LoaderPlan, plan_moved_work
 
 MOVED_LOW, MOVED = 0.7, 0.95  # of the wait: receiving the prepared batch takes the rest
 
@@ -74,26 +76,35 @@ class InputWorkOnMainThread(Rule):
         rows = facts.host.rows_of("input_work")
         rows = rows[facts.slices.thread[rows] == facts.steps.thread]
         start, end = facts.slices.start[rows], facts.slices.end[rows]
-        plan = plan_moved_work(facts, typical_ns(facts, start, end - start), facts.step_ns - stall)
+        preparing_ns = typical_ns(facts, start, end - start)
+        plan = plan_moved_work(facts, preparing_ns, facts.step_ns - stall)
         cost = facts.stalled_within(start, end)
         rows, cost = rows[cost > 0], cost[cost > 0]
         sites = by_calling_site(facts, rows, cost)
         inside = frames_inside(facts, rows)
         who, on = ("The GPU waits", "for") if facts.has_gpu else ("The main thread spends", "on")
         worst, expected = plan.left(0.0, WORST), plan.left(0.0, EXPECTED)
+        least_ns = 0.0 if _reads_ahead(facts) else preparing_ns  # in one thread beside the main one
+        if least_ns:
+            more_ns = preparing_ns - (facts.step_ns - stall)
+            one = Left(min(stall, more_ns), f"one thread takes {ms(preparing_ns)} to prepare an input")
+            worst, expected = (max(left, one, key=lambda left: left.ns) for left in (worst, expected))
         low, share = (moved * max(0.0, 1 - left.ns / stall) for moved, left in ((MOVED_LOW, worst), (MOVED, expected)))
         remains = f" {ms(expected.ns)} of it remains, because {expected.why}." if expected.ns else ""
         work = area_of(facts, rows)
         yield self.finding(
             why=f"{who} {ms(stall)} of {each_step(facts)} {on} input work outside the data loader.",
-            saving=priced(
-                facts,
-                (low * stall, share * stall, stall),
-                [RemoveHost(work, share)],
-                "Assumes 70%, 95% or 100% of the wait goes away; receiving the prepared batch takes the rest."
-                + remains,
-                low=[RemoveHost(work, low)],
-                high=[RemoveHost(work)],
+            saving=replace(
+                priced(
+                    facts,
+                    (low * stall, share * stall, stall),
+                    [RemoveHost(work, share)],
+                    "Assumes 70%, 95% or 100% of the wait goes away; receiving the prepared batch takes the rest."
+                    + remains,
+                    low=[RemoveHost(work, low)],
+                    high=[RemoveHost(work)],
+                ),
+                least_step_ns=least_ns,
             )
             if share * stall >= self.min_share * facts.step_ns
             else None,
@@ -110,9 +121,13 @@ class InputWorkOnMainThread(Rule):
         return f"Waiting for input work outside the data loader takes {percent(share)} of {the_step(facts)}."
 
 
+def _reads_ahead(facts: Facts) -> bool:
+    """Whether DataLoader workers can do the work: a serving program has no dataset that they could read ahead."""
+    return facts.trains or len(facts.host.rows_of("data_loading")) > 0
+
+
 def _fix(facts: Facts, plan: LoaderPlan) -> Fix:
-    """A serving program has no dataset that workers could read ahead."""
-    if facts.trains or len(facts.host.rows_of("data_loading")):
+    if _reads_ahead(facts):
         loader = facts.captured.training_loader
         workers = max(plan.wanted or 0, (loader.num_workers or 0) if loader is not None else 0)
         return Fix(
@@ -121,7 +136,7 @@ def _fix(facts: Facts, plan: LoaderPlan) -> Fix:
             f"loader = DataLoader(dataset, collate_fn=prepare, num_workers={workers}, persistent_workers=True)",
         )
     return Fix(
-        "Prepare the next input, and convert finished outputs, in another thread or process while the GPU works. "
-        "Resizing and normalizing can run on the GPU.",
+        "Prepare the next input, and convert finished outputs, in another thread or process while the GPU works; in "
+        "several, if one takes longer than the GPU. Resizing and normalizing can run on the GPU.",
         "with ThreadPoolExecutor() as pool:\n    following = pool.submit(processor, images[i + 1])",
     )

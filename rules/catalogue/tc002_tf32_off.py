@@ -16,7 +16,7 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.savings.precision import fp32_saving, fp32_work
+from traceopt.rules.savings.precision import fp32_saving, fp32_work, peak_ratio
 
 
 class Tf32Off(Rule):
@@ -32,7 +32,8 @@ class Tf32Off(Rule):
         torch.backends.cudnn.allow_tf32 = True
 
     When it is wrong: TF32 has the range of FP32 but 10 bits of mantissa. That rarely matters for training neural
-    networks, but it does for some numerical code. The estimate is a model of kernels and ignores host limits.
+    networks, but it does for some numerical code. On GeForce cards since Ampere, TF32 has the same peak rate as FP32,
+    so the rule does not apply to them. The estimate is a model of kernels and ignores host limits.
 
     Sources: NVIDIA A100 whitepaper, "TF32"; PyTorch documentation, "CUDA semantics: TensorFloat-32".
     """
@@ -47,6 +48,7 @@ class Tf32Off(Rule):
     requires = ("gpu",)
 
     min_share: float = threshold(0.05, "smallest FP32 matmul time, as a share of the step, to report")
+    min_ratio: float = threshold(1.2, "smallest ratio of the peaks of TF32 and FP32 that is worth the change")
     low_speedup: float = threshold(1.3, "speed-up of the kernels, low")
     speedup: float = threshold(2.0, "speed-up of the kernels, expected")
     high_speedup: float = threshold(6.0, "speed-up of the kernels, high (at most the ratio of the peaks)")
@@ -57,6 +59,8 @@ class Tf32Off(Rule):
             return "The setting is for NVIDIA GPUs."
         if arch is None or not arch.has_tf32:
             return "The device does not support TF32."
+        if (ratio := peak_ratio(facts, "tf32")) is not None and ratio < self.min_ratio:
+            return f"TF32 has {ratio:.2g} times the peak rate of FP32 on {facts.device.name}."
         if not facts.tensor_core_work.eligible.any():
             return "No matmuls or convolutions in this trace."
         environment = facts.captured.environment

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import Mask
+from traceopt.analyzer.vocabulary.architectures import geforce_ratio
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS
 from traceopt.result.finding import Evidence
@@ -27,6 +28,16 @@ def uses_tensor_cores(facts: Facts) -> float:
     return facts.tensor_core_work.used_ns / eligible if eligible else 0.0
 
 
+def peak_ratio(facts: Facts, dtype: str) -> float | None:
+    """How many times the FP32 peak the device reaches in a dtype; None if neither the peaks nor its family tell."""
+    accelerator = facts.device.accelerator
+    wide = accelerator.peak("fp32") if accelerator else None
+    narrow = accelerator.peak(dtype) if accelerator else None
+    if narrow and wide:
+        return narrow / wide
+    return geforce_ratio(facts.device.name or "", facts.device.arch, dtype)
+
+
 def fp32_saving(
     facts: Facts, work: Mask, dtype: str, low: float, expected: float, high: float, pointwise: float = 0.0
 ) -> Price:
@@ -37,9 +48,9 @@ def fp32_saving(
     that narrower tensors may save; half of it is expected.
     """
     accelerator = facts.device.accelerator
-    wide = accelerator.peak("fp32") if accelerator else None
     narrow = accelerator.peak(dtype) if accelerator else None
-    ratio = narrow / wide if narrow and wide else high
+    known = peak_ratio(facts, dtype)
+    ratio = high if known is None else known
     time = facts.gpu.area(work).total / facts.steps.count
     shaped = [s for s in facts.gemms.shapes if s.dtype == "fp32" and s.tensor_core is False]
     shaped_ns = sum(s.duration_ns for s in shaped) / facts.steps.count if narrow else 0.0
@@ -52,7 +63,7 @@ def fp32_saving(
     light = facts.gpu.is_kernel & facts.gpu.kind.among(*FUSIBLE_KINDS)
     light_ns = facts.gpu.area(light).total / facts.steps.count * pointwise
     light_gains = (0.0, 0.5 * light_ns, light_ns)
-    peak = f"{ratio:.0f} times the peak rate" if narrow and wide else "a higher peak rate"
+    peak = "a higher peak rate" if known is None else f"{known:.0f} times the peak rate"
     speed = f"{count(low)} to {count(min(high, ratio))} times the speed"
     if shaped_ns:
         roofline = f"the {dtype} roofline ({percent(ROOFLINE_EFFICIENCY[1])} of the peak)"

@@ -12,13 +12,15 @@ class Price(Struct, frozen=True):
     """A saving and where it comes from.
 
     `changes`: what the fix is expected to change in a replay, so that fixes can be replayed together. `best`: what it
-    changes at best. `bounds_ns`: the measured cost, ns per step: low, expected, at most.
+    changes at best. `bounds_ns`: the measured cost, ns per step: low, expected, at most. `least_step_ns`: the step
+    cannot become shorter with this fix, whatever else is fixed, because the fix itself takes so long beside it.
     """
 
     saving: Saving
     changes: tuple[Change, ...]
     best: tuple[Change, ...]
     bounds_ns: tuple[float, float, float]
+    least_step_ns: float = 0.0
 
 
 class Priced(Struct, frozen=True):

@@ -231,6 +231,16 @@ class TestOrder:
         smaller, larger = finding("A", 250, effort="One line"), finding("B", 260, **{"effort": "One line"} | attributes)
         assert codes([smaller, larger], facts)[0] == first
 
+    def test_a_fix_that_itself_takes_time_beside_the_step_bounds_it(self, facts: Facts) -> None:
+        """A thread that prepares inputs is not faster because the GPU is."""
+        load, log = (finding(name, us, self.removal(facts, name)) for name, us in (("load", 300), ("log", 200)))
+        assert load.price is not None
+        bound = Priced(load.finding, replace(load.price, least_step_ns=650_000.0))
+        rows = make_plan([bound, log], facts).rows
+        assert [row.fix.finding.code for row in rows] == ["load", "log"]
+        assert facts.step_ns - sum(row.saving_ns for row in rows) == pytest.approx(650_000, rel=0.01)
+        assert rows[-1].high_ns == pytest.approx(rows[-1].saving_ns)
+
     def test_one_that_is_not_close_waits(self, facts: Facts) -> None:
         assert codes([finding("A", 150), finding("B", 260, confidence="low")], facts) == ["B", "A"]
 

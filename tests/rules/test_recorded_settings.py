@@ -110,6 +110,9 @@ class TestWorkers:
         assert "the free cores can run only 4, which already run. To save more, make items cheaper" in found.fix.text
         assert found.title == "Make batches cheaper to load"
         assert found.fix.code is None
+        assert found.saving is None  # it depends on the batches
+        said = "The loader's workers use all free cores: make batches cheaper to load"
+        assert said in document_of(facts).verdict
         assert "they waited for a free core for 86% of the time." in found.why
         assert found.confidence == "low"
 

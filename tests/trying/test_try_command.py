@@ -14,7 +14,9 @@ from types import SimpleNamespace
 import pytest
 from projects import SCRIPT, Project, process_numbers_in, processes_in
 
+from traceopt.capture.settings import Settings, plan_cycles
 from traceopt.rules.patches.unified import unified_diff
+from traceopt.trying import workspace as workspace_module
 from traceopt.trying.interruption import Interruption
 from traceopt.trying.measured_run import Failure
 from traceopt.trying.workspace import Command, Limits, Workspace
@@ -231,6 +233,19 @@ def test_from_the_home_folder(plain_project: Project) -> None:
     assert not list((home / "logs").iterdir())
     [row] = Project(home).rows("--env", "SLOWDOWN=0.5", script=tuple(command.words), HOME=str(home))
     assert row["verdict"] == "keep"
+
+
+def test_the_baseline_has_what_the_cpu_reaches(plain_project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after `traceopt run`: without it, several rules have no price or are not checked."""
+    calibrated: list[object] = []
+    monkeypatch.setattr(workspace_module, "add_cpu_peaks", calibrated.append)
+    logs = plain_project.folder / "logs"
+    with (
+        Interruption() as interruption,
+        Workspace(Command((SCRIPT,), False, plain_project.folder), logs, interruption) as one,
+    ):
+        recorded, _ = one.record(Settings(logs, plan_cycles(), stop_after=True), 60.0)
+    assert calibrated == [recorded.traces]
 
 
 def test_data_beside_the_repository(project: Project) -> None:

@@ -90,7 +90,7 @@ def _of_the_step(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPa
     if facts.state is not None:
         return facts.state.sentence
     text = _GpuVerdict(facts, breakdown, priced).text if facts.has_gpu else _cpu_verdict(facts, breakdown, priced)
-    text += _without_gradients(facts, priced)
+    text += _without_gradients(facts, priced) + _without_free_cores(priced)
     return f"Part of the file is lost. In the rest: {text}" if facts.quality.damaged else text
 
 
@@ -211,6 +211,15 @@ def _without_gradients(facts: Facts, priced: Sequence[Priced]) -> str:
         return ""
     where = f" ({found.locations[0]})" if found.locations else ""
     return f" Forward passes without gradients take {percent(ns / facts.step_ns)} of {_unit(facts)}{where}."
+
+
+def _without_free_cores(priced: Sequence[Priced]) -> str:
+    """What helps if the loader's workers cannot keep up and have no free cores: no saving follows from the trace."""
+    found = next((one.finding for one in priced if one.finding.code == "DL001" and one.finding.saving is None), None)
+    if found is None:
+        return ""
+    where = f" ({found.locations[0]})" if found.locations else ""
+    return f" The loader's workers use all free cores: {_lower(found.title)}{where}."
 
 
 def _unit(facts: Facts) -> str:

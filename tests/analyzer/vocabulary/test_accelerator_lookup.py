@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
 import pytest
 
 from traceopt.analyzer.vocabulary.accelerator_lookup import find
-from traceopt.analyzer.vocabulary.architectures import GIB, Architecture, architecture, needed_multiple
+from traceopt.analyzer.vocabulary.accelerators import ACCELERATORS
+from traceopt.analyzer.vocabulary.architectures import (
+    GIB,
+    Architecture,
+    architecture,
+    architecture_named,
+    geforce_ratio,
+    needed_multiple,
+)
 
 # Names of real traces (shared/traces) and drivers: name, capability, memory bytes;
 # then row, FP16 peak, bandwidth.
@@ -227,3 +236,31 @@ def test_needed_multiples(dtype: str, arch: str | None, multiples: tuple[int, in
 
 def test_needed_multiple_takes_an_architecture() -> None:
     assert needed_multiple("bf16", architecture("nvidia", 9, 0)) == (8, 64)
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "dtype", "ratio"),
+    [
+        ("NVIDIA GeForce RTX 3060", "sm_86", "tf32", 1.0),
+        ("NVIDIA GeForce RTX 3060", "sm_86", "bf16", 2.0),
+        ("NVIDIA GeForce RTX 3060", "sm_86", "fp8", None),
+        ("NVIDIA RTX A5000", "sm_86", "tf32", None),
+        ("NVIDIA GeForce RTX 2080", "sm_75", "fp16", None),
+        ("NVIDIA GeForce RTX 3060", "sm_999", "tf32", None),
+    ],
+)
+def test_tensor_cores_of_geforce_cards(name: str, arch: str, dtype: str, ratio: float | None) -> None:
+    assert geforce_ratio(name, architecture_named(arch), dtype) == ratio
+
+
+def test_geforce_rows_agree_with_their_family() -> None:
+    rows = [
+        row for row in ACCELERATORS if row.arch in ("sm_86", "sm_89", "sm_120") and re.match(r"RTX \d{4}", row.name)
+    ]
+    assert len(rows) > 3
+    for row in rows:
+        for dtype in ("tf32", "bf16"):
+            known, wide = row.peak(dtype), row.peak("fp32")
+            family = geforce_ratio(f"NVIDIA GeForce {row.name}", architecture_named(row.arch), dtype)
+            if known and wide and family and not re.search("Ada|PRO", row.name):
+                assert known / wide == pytest.approx(family, rel=0.01), row.name
