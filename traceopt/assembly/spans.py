@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.grouping import group_rows, numbered
-from traceopt.analyzer.arrays.intervals import Intervals, clip, merge
+from traceopt.analyzer.arrays.intervals import Intervals, clip, intersect, merge, subtract, union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8, KERNEL
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
@@ -41,6 +41,7 @@ CATEGORIES = {
     "input_work": "input",
     "host_sync": "wait",
     "os_wait": "wait",
+    "backward_wait": "wait",
     "communication": "comm",
     "logging": "logging",
     "checkpoint": "checkpoint",
@@ -335,10 +336,21 @@ class _Codes:
 def activity_areas(facts: Facts, thread: int) -> list[tuple[str, str, Intervals]]:
     """Key, label and area of what a thread did: phases of the main thread of a CPU-only run, else activities."""
     if facts.has_gpu:
-        areas = facts.host.of_thread(thread)
-        return [(activity.name, activity.label, areas[activity.name]) for activity in ACTIVITIES]
+        areas, backward = facts.host.of_thread(thread), _run_backward(facts, thread)
+        waiting = intersect(areas["python"], backward)
+        found = [(activity.name, activity.label, areas[activity.name]) for activity in ACTIVITIES]
+        found = [(name, label, subtract(area, waiting)) for name, label, area in found]
+        return [*found, ("backward_wait", "Waiting for the backward pass", waiting)]
     areas = facts.of_every_step.cpu_phases.areas
     return [(phase, label, areas[phase]) for phase, label, _ in PHASES if phase != "untraced"]
+
+
+def _run_backward(facts: Facts, thread: int) -> Intervals:
+    """When a thread is in the call that waits for the threads of the autograd engine."""
+    slices = facts.slices
+    waits = np.array([name.startswith("<built-in method run_backward") for name in facts.trace.names], bool)
+    rows = np.flatnonzero((slices.thread == thread) & waits[slices.name])
+    return union(slices.start[rows], slices.end[rows])
 
 
 def joined(area: Intervals, gap_ns: int) -> Intervals:

@@ -158,7 +158,7 @@
       place[index] = detail[index] = -1;
       laneOf[index] = lanes.length;
     });
-    lanes.push({ kind: "stalls", name: view.idle, detail: "", first: firstStall, count: view.stalls.length });
+    lanes.push({ kind: "stalls", name: view.idle, detail: "longest", first: firstStall, count: view.stalls.length });
   }
 
   /* Layout: a thread has a row for each level of nesting. */
@@ -210,7 +210,7 @@
         for (var i = 0; i < spans.length; i++) {
           rowOf[spans[i]] = rows.length;
         }
-        rows.push({ lane: lane, spans: Int32Array.from(spans), y: y, height: tall });
+        rows.push({ lane: lane, spans: Int32Array.from(spans), reach: reachOf(spans), y: y, height: tall });
         y += tall + 1;
       });
       y = Math.max(y, gutter ? lane.top + 30 : 0) + LANE_GAP;
@@ -275,6 +275,27 @@
   /* Equal names have the same shade of the color of their kind. */
   function shadeOf(index) {
     return index >= firstStall ? colors[colorOf(index)] : shades[colorOf(index)][name[index] % SHADES];
+  }
+  /* How far the spans of a row up to each one reach: activities of a thread may lie within a longer one. */
+  function reachOf(spans) {
+    var reach = new Float64Array(spans.length);
+    for (var i = 0; i < spans.length; i++) {
+      reach[i] = Math.max(end[spans[i]], i ? reach[i - 1] : -Infinity);
+    }
+    return reach;
+  }
+  /* The place in a row before which no span reaches a time. */
+  function firstReaching(row, time) {
+    var low = 0, high = row.reach.length;
+    while (low < high) {
+      var middle = (low + high) >> 1;
+      if (row.reach[middle] < time) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
   }
   /* The first span of a row that starts at or after a time. */
   function lowerBound(spans, time) {
@@ -342,7 +363,7 @@
         column = -1;
       }
     }
-    for (var at = Math.max(0, lowerBound(spans, from) - 1); at < spans.length; at++) {
+    for (var at = firstReaching(row, from); at < spans.length; at++) {
       var index = spans[at];
       if (start[index] > to) {
         break;
@@ -998,7 +1019,7 @@
     var at = ms(event.clientX - area.left);
     var slack = ((to - from) / (width - gutter)) * 3;
     var best = -1, distance = slack;
-    for (var i = Math.max(0, lowerBound(row.spans, at - slack) - 1); i < row.spans.length; i++) {
+    for (var i = firstReaching(row, at - slack); i < row.spans.length; i++) {
       var index = row.spans[i];
       if (start[index] > at + slack) {
         break;

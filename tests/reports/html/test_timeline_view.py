@@ -219,6 +219,37 @@ def test_a_bar_next_to_a_labeled_one_keeps_its_color(open_report) -> None:
     assert longest < 12  # pixels of a letter
 
 
+def test_an_activity_within_a_longer_one_does_not_hide_it(open_report) -> None:
+    """The launches of a forward pass are one activity, with small operators in between."""
+    rich = sample.rich()
+    none = np.zeros(2, np.int64)
+    spans = {"start": np.array([50_000_000, 60_000_000]), "duration": np.array([300_000_000, 5_000_000])}
+    spans["name"] = np.array([0, 1])
+    table = SpanTable(
+        steps=[StepWindow(0, "ProfilerStep#1", 0.0, 412_000.0)],
+        lanes=[SpanLane("activity", "CPU main thread", "thread 1", 2, 0)],
+        names=["launching", "small operators"],
+        labels=["", ""],
+        categories=["cpu"],
+        places=[],
+        details=[],
+        stalls=[],
+        columns=pack_columns([*(spans.get(name, none) for name in COLUMNS), *([none] * len(STREAM_COLUMNS))]),
+    )
+    page = open_report(replace(rich, timeline=replace(rich.timeline, table=table)))
+    page.locator("#timeline-box").scroll_into_view_if_needed()
+    page.wait_for_selector(f"{CANVAS}[data-ready]")
+    page.focus(CANVAS)
+    press(page, "w", "w")
+    assert seen(page)[0] > 65
+    box, titles = page.locator(CANVAS).bounding_box(), set()
+    for down in range(int(box["height"]) // 8):
+        page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 8 * down)
+        if page.is_visible("#span-details"):
+            titles.add(title(page))
+    assert "launching" in titles
+
+
 def test_a_click_on_the_name_of_a_step_chooses_it(timeline) -> None:
     timeline.click("#span-out")  # two steps in view
     box = timeline.locator(CANVAS).bounding_box()
