@@ -12,6 +12,7 @@ from traceopt.result.quantities import NOT_RECORDED
 from traceopt.result.rows import ModuleRow
 
 FEWEST_CARDS = 4  # with fewer, a filter only takes room
+PRINTED_ROWS = 10  # of a table, as the style sheet for print has it
 _UNKNOWN = (NOT_RECORDED, "unknown")
 
 
@@ -30,6 +31,12 @@ def cell(text: str) -> str:
 def breakable(text: str) -> Markup:
     """A title whose names, such as scaled_dot_product_attention, break after an underscore on a narrow screen."""
     return Markup("_<wbr>").join(escape(part) for part in text.split("_"))
+
+
+def with_whole_line_number(place: str) -> Markup:
+    """ "train.py:128", whose number does not break at the end of a line."""
+    file, colon, line = place.rpartition(":")
+    return escape(place) if not colon else Markup('{}<span class="unbroken">:{}</span>').format(file, line)
 
 
 def module_rows(modules: Sequence[ModuleRow]) -> list[ShownModule]:

@@ -10,6 +10,7 @@ from traceopt.result import quantities
 from traceopt.result.document import Result
 
 WORTH_FIXING_SHARE = 0.03  # the headline mentions fixes that save at least 3 % of the step
+UNSURE_SHARE = 0.5  # of the saving: if more of it has low confidence, it is one that "may" be
 NOTHING_FOUND = "No fix above 3% found."
 NOT_RELIABLE = "not reliable"
 
@@ -56,8 +57,9 @@ def lead(result: Result) -> tuple[str, str, str]:
     combined = result.combined
     fixes, above = combined_fixes(result) or "the fixes", _above(result)
     singular = fixes == "the top fix" or fixes.startswith("fix ")
-    planned = [card.finding.confidence for card in sentences.groups(result).plan]
-    unsure = bool(planned) and all(confidence == "low" for confidence in planned)
+    planned = [(card.row.saving_us, card.finding.confidence) for card in sentences.groups(result).plan if card.row]
+    unsure_us = sum(saving_us for saving_us, confidence in planned if confidence == "low")
+    unsure = unsure_us > UNSURE_SHARE * combined.saving_us
     verb = " may save about " if unsure else " saves about " if singular else " save about "
     before_us = combined.step_us_after + combined.saving_us
     limit = sentences.limit(combined.limit_after)

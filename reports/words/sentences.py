@@ -334,6 +334,19 @@ def only_on(finding: Finding, result: Result) -> str | None:
     return ranks_phrase(ranks) if ranks and len(ranks) < len(result.run.ranks) else None
 
 
+def ranks_missing(result: Result) -> str:
+    """ "7 of 8 ranks are missing": communication cannot be judged as with all of them; empty if none is."""
+    world, known = result.run.world_size or 0, len(result.run.ranks)
+    return f"{world - known} of {world} ranks are missing" if 0 < known < world else ""
+
+
+def first_card(result: Result) -> Card | None:
+    """The fix to start with; None if there is none, or if another recording comes first."""
+    if "Record again" in result.verdict:
+        return None
+    return next((card for card in cards(result) if card.number == 1), None)
+
+
 def limit(part: str | None) -> str | None:
     """ "launch-bound": the word for a step whose largest part is this one; None if there is no word."""
     return LIMITS.get(part) if part is not None else None

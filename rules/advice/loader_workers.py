@@ -25,7 +25,8 @@ SHARED_CORE = 2 / 1.3
 # How much model and workers slow each other down on a CPU. The middle is assumed if the slowdown was not measured.
 WORST, EXPECTED, BEST = 1.0, 0.5, 0.0
 RECEIVING = "receiving a ready batch takes that long"
-CHEAPER = "make items cheaper: decode once and cache, use packed formats, move augmentation to the GPU"
+CHEAPER = "make items cheaper: decode once and cache, use packed formats"
+ON_GPU = ", move augmentation to the GPU"
 FASTER = "read from faster storage (local NVMe or RAM), use larger packed files, or cache what was read"
 
 
@@ -213,7 +214,7 @@ class LoaderPlan(Struct, frozen=True):
         if not self.suffices:
             enough = f"{self.needed} workers would hide this, but the free cores can run only {self.most}"
             then = ", which already run. To save more," if self.exhausted else ". Use them, and"
-            return f"{enough}{then} {FASTER if self.waits else CHEAPER}."
+            return f"{enough}{then} {FASTER if self.waits else CHEAPER + (ON_GPU if self.gpu else '')}."
         if self.keeps_up:
             return (
                 f"{self.needed} workers are enough on average, and there are {self.settings.num_workers}. Some batches "

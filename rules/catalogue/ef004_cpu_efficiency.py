@@ -22,6 +22,8 @@ from traceopt.rules import (
 )
 from traceopt.rules.savings.cpu_operators import operator_evidence, operators_ns
 
+RECURRENT = ("rnn", "lstm", "gru")
+
 
 class Part(Struct, frozen=True):
     """A part of the model's work: time per step, and what to do about it."""
@@ -130,7 +132,10 @@ def _rate(facts: Facts) -> str:
 
 def _fusion(facts: Facts) -> tuple[str, str | None]:
     """What to do about operators that only read and write memory."""
-    names = ", ".join(one.name.removeprefix("aten::") for one in facts.cpu_work.light[:3])
+    light = facts.cpu_work.light
+    names = ", ".join(one.name.removeprefix("aten::") for one in light[:3])
+    if light and any(kind in light[0].name.lower() for kind in RECURRENT):
+        return f"Most of it is {names}. torch.compile does not fuse recurrent layers: use shorter sequences.", None
     if any(model.compiled for model in facts.captured.models):
         return f"Most of it is {names}. Keep these operators inside the compiled code.", None
     return f"Most of it is {names}. torch.compile fuses such operators.", "model = torch.compile(model)"

@@ -102,13 +102,18 @@ class AllocatorChurn(Rule):
         )
 
 
+_CAUSES = (
+    "Find what gives memory back to the driver, and stop it: torch.cuda.empty_cache() in the loop, "
+    "PYTORCH_NO_CUDA_MEMORY_CACHING, or shapes that change from step to step while memory is nearly full"
+)
+
+
 def _fix(facts: Facts) -> Fix:
     """Growing segments need CUDA's virtual memory."""
     if facts.device.vendor == "amd":
-        return Fix("Remove torch.cuda.empty_cache() from the loop, and keep shapes the same from step to step.")
+        return Fix(f"{_CAUSES}.")
     return Fix(
-        "Remove torch.cuda.empty_cache() from the loop, keep shapes the same from step to step, and set "
-        "expandable_segments.",
+        f"{_CAUSES}. Set expandable_segments.",
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python script.py",
     )
 

@@ -13,11 +13,13 @@ from traceopt.analyzer.vocabulary.host_activities import CPU_OP, DISPATCH, LONG_
 from traceopt.result.document import Quality
 from traceopt.result.quantities import ms, percent
 from traceopt.result.rows import BreakdownPart
+from traceopt.rules.evidence import location_of
 from traceopt.rules.savings.potential import side_of
 from traceopt.rules.savings.price import Priced
 
 HEALTHY_IDLE_SHARE = 0.10
 MOSTLY_IDLE_SHARE = 0.20  # from here on idle time is the headline, however much faster the GPU's own work could be
+NAMED_OPERATOR_SHARE = 0.25  # of the step: an operator that takes more is named
 LARGER = 1.2  # times the limit that the first fix treats: a limit that much larger is named as well
 NAMED_SHARE = 0.5  # of the largest limit: the limit that the first fix treats is named if it is not far smaller
 RECURS_SHARE = 0.5  # of the time of a cause: with less of it all through the recording, the cause may pass
@@ -255,9 +257,19 @@ def _cpu_limit(facts: Facts, breakdown: Sequence[BreakdownPart]) -> str:
 
 
 def _kind_of_work(facts: Facts) -> str:
-    """How near to its peak the CPU works, if the peak was measured."""
+    """The operators that take most of the step: matmuls and the like, with how near they come to the CPU's peak if that
+    was measured, or else one that takes a large part of it.
+    """
     found = facts.cpu_work
-    if found.heavy_peak_share is None:
+    heavy_share = facts.steps.mean_ns(found.area(found.heavy)) / facts.step_ns
+    largest = next(iter(found.light), None)
+    if largest is not None:
+        share = facts.steps.mean_ns(found.area([largest])) / facts.step_ns
+        if share >= max(NAMED_OPERATOR_SHARE, heavy_share):
+            place = location_of(facts, int(largest.rows[0]))
+            where = f" ({place})" if place is not None else ""
+            return f": {percent(share)} is {largest.name.removeprefix('aten::')}{where}"
+    if found.heavy_peak_share is None or heavy_share < HEALTHY_IDLE_SHARE:
         return ""
-    share = percent(facts.steps.mean_ns(found.area(found.heavy)) / facts.step_ns)
-    return f": {share} is matmuls, convolutions and attention at {percent(found.heavy_peak_share)} of the measured peak"
+    peak = percent(found.heavy_peak_share)
+    return f": {percent(heavy_share)} is matmuls, convolutions and attention at {peak} of the measured peak"

@@ -199,7 +199,7 @@ def test_rich_report_tells_everything() -> None:
         "After the top 3 ≈ 214 ms", "After the top 3 (estimate) ≈ 214 ms 48% less",
         "saves 150 ms alone 150 ms step after 262 ms", "saves 22 ms alone 9 ms step after 214 ms", "Needs fix 1",
         "≈ 13 ms alone, 3.2% of the step", "Not in the plan: alternatives, and fixes that add little",
-        "110–190 ms", "Copy patch", "traceopt rule DL001",
+        "112–187 ms", "Copy patch", "traceopt rule DL001",
         "Also noted, without an estimate",
         "GPU idle 187.0 ms: waiting for data", "Same cause as CM004", "25,216",
         "vectorized_elementwise_kernel",
