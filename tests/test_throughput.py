@@ -117,7 +117,7 @@ class TestUtilisation:
         assert again.hfu is not None
         assert again.mfu < plain.mfu
         assert again.hfu > 1.2 * again.mfu
-        assert "with recomputation" in render_html(example("checkpointing").result, static=True)
+        assert "without recomputation" in render_html(example("checkpointing").result, static=True)
 
     def test_low_mfu_says_where_the_rest_goes(self, example: GetExample) -> None:
         (finding,) = [f for f in example("launch_bound").result.findings if f.code == "EF001"]

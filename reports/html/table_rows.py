@@ -36,7 +36,7 @@ def breakable(text: str) -> Markup:
 def with_whole_line_number(place: str) -> Markup:
     """ "train.py:128", whose number does not break at the end of a line."""
     file, colon, line = place.rpartition(":")
-    return escape(place) if not colon else Markup('{}<span class="unbroken">:{}</span>').format(file, line)
+    return escape(place) if not colon else Markup("{}<i>:{}</i>").format(file, line)
 
 
 def module_rows(modules: Sequence[ModuleRow]) -> list[ShownModule]:

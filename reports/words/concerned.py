@@ -8,7 +8,7 @@ from traceopt.reports.words.sentences import Card
 from traceopt.result.finding import Finding, Location
 from traceopt.result.rows import Stall
 
-# The rules that measure each cause of a stall.
+# The rules that measure each cause of a stall, and each busy part in which no kernel computes.
 _RULES_OF_CAUSE = {
     "data_loading": ("DL001", "DL005"),
     "loader_startup": ("DL006",),
@@ -27,12 +27,14 @@ _RULES_OF_CAUSE = {
     "allocation": ("MM003", "MM002"),
     "module_load": ("LB005",),
     "compile": ("LB004",),
+    "communication": ("CM001", "CM002", "CM003", "CM004", "CM006"),
+    "copies": ("DL003", "DL004"),
 }
 _AT_ITS_LINE = ("host_sync",)  # causes with a finding per line
 
 
 def rules_of_cause(cause: str) -> tuple[str, ...]:
-    """Codes of the rules that measure a cause of idle time; empty for a busy part of the step."""
+    """Codes of the rules that measure a part of the step; empty for those in which the device computes."""
     return _RULES_OF_CAUSE.get(cause, ())
 
 

@@ -418,11 +418,13 @@ def gemm_caption(result: Result) -> str:
         if efficiency.mfu is not None and efficiency.peak_tflops is not None:
             peak = quantities.per_second(efficiency.peak_tflops, "TFLOP")
             dtype = f"{efficiency.peak_dtype} " if efficiency.peak_dtype else ""
-            reached += f", {quantities.percent(efficiency.mfu)} of the {dtype}peak of {peak}"
+            recomputes = efficiency.hfu is not None and efficiency.hfu > efficiency.mfu
+            share = efficiency.hfu if recomputes else efficiency.mfu
+            reached += f", {quantities.percent(share)} of the {dtype}peak of {peak}"
             caveat = quantities.peak_caveat(efficiency.peak_source, efficiency.peak_verified)
             remarks = [caveat] if caveat else []
-            if efficiency.hfu is not None and efficiency.hfu > efficiency.mfu:
-                remarks.append(f"{quantities.percent(efficiency.hfu)} with recomputation")
+            if recomputes:
+                remarks.append(f"{quantities.percent(efficiency.mfu)} without recomputation")
             if remarks:
                 reached += f" ({'; '.join(remarks)})"
         sentences.append(safe_text.unbroken(reached) + ".")

@@ -169,7 +169,7 @@ class DataloaderStall(Rule):
                 *site_locations(sites, 2),
                 *site_locations([one for one in (line, function) if one is not None] or lines or inside, 1),
             ],
-            fix=Fix(plan.advice, plan.code if helps else None),
+            fix=Fix(plan.advice + _by_item(facts, lines), plan.code if helps else None),
             shares_cause_with=["DL006"] if plan.keeps_up and _restarted(facts) else None,
         )
 
@@ -198,6 +198,15 @@ def _slow_place(line: SiteCost | None, function: SiteCost | None, loading_ns: in
     if function is None or function.location is None:
         return ""
     return f" {percent(function.cost_ns / loading_ns)} of the loading is in {function.location.function}."
+
+
+def _by_item(facts: Facts, lines: list[SiteCost]) -> str:
+    """What to do if the lines that take most of the loading look up a table of pandas, which is slow for one row."""
+    total_ns = sum(line.cost_ns for line in lines)
+    pandas_ns = sum(line.cost_ns for line in lines if name_of(facts, _longest(facts, line)).startswith("pandas/"))
+    if not total_ns or pandas_ns < 0.5 * total_ns:
+        return ""
+    return " Most of it is pandas, row by row: convert the columns to arrays or tensors once, before the loop."
 
 
 def _longest(facts: Facts, site: SiteCost) -> int:

@@ -645,12 +645,12 @@ class TestTinyOperators:
 class TestSlowLineOfADataSet:
     """DL001 names the deepest line that holds most of the loading."""
 
-    def step(self, sleep_us: float) -> Callable[[float, int], Events]:
+    def step(self, sleep_us: float, library: str = "numpy/rec.py") -> Callable[[float, int], Events]:
         def events(t: float, _: int) -> Events:
             yield build.python("torch/utils/data/dataloader.py(720): __next__", t, 5_000)
             yield build.python("data.py(7): __getitem__", t + 100, 4_600)
             yield build.python("data.py(11): augment", t + 200, 4_400)
-            yield build.python("numpy/rec.py(3): decode", t + 300, sleep_us)
+            yield build.python(f"{library}(3): decode", t + 300, sleep_us)
             yield build.python("<built-in function sort>", t + 4_300, 200)
             yield build.op("aten::mm", t + 6_000, 3_000)
 
@@ -667,6 +667,11 @@ class TestSlowLineOfADataSet:
         _, [finding] = answer("DL001", self.step(sleep_us=3_500), traceopt=self.lines(of_call=13))
         assert finding.why.endswith(" 70% of the loading is at data.py:13.")
         assert "data.py:13" in [str(place) for place in finding.locations]
+
+    @pytest.mark.parametrize(("library", "said"), [("pandas/core/series.py", True), ("numpy/rec.py", False)])
+    def test_a_table_that_is_looked_up_row_by_row(self, library: str, said: bool) -> None:
+        _, [finding] = answer("DL001", self.step(3_500, library), traceopt=self.lines(of_call=13))
+        assert ("convert the columns to arrays or tensors once" in finding.fix.text) is said
 
     def test_the_line_where_a_function_begins_is_no_slow_line(self) -> None:
         _, [finding] = answer("DL001", self.step(sleep_us=3_500))
