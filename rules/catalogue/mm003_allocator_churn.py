@@ -104,7 +104,7 @@ class AllocatorChurn(Rule):
 
 _CAUSES = (
     "Find what gives memory back to the driver, and stop it: torch.cuda.empty_cache() in the loop, "
-    "PYTORCH_NO_CUDA_MEMORY_CACHING, or shapes that change from step to step while memory is nearly full"
+    "a caching allocator that is switched off, or shapes that change from step to step while memory is nearly full"
 )
 
 

@@ -117,7 +117,7 @@ def test_the_section_adds_up_and_is_in_the_reports() -> None:
     assert words.lines(document) == [said]
     page = render_html(document)
     assert '<h2 id="start-up">Start-up</h2>' in page
-    assert "<code>train.py:3</code> torch, 7.5 s" in page
+    assert "<code>train.py<i>:3</i></code> torch, 7.5 s" in page
     assert 'id="start-up"' not in render_html(replace(document, start_up=None))
 
 
