@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from traceopt.analyzer.replay.replayed import Replayed
 
 
-MOSTLY_IDLE_SHARE = 0.5
+MOSTLY_IDLE_SHARE = 0.5  # a step with so much idle time is limited by its largest cause, whatever part is larger
 IDLE_LIMIT_SHARE = 0.2  # with at least this much idle time, an idle cause limits the step; else device work does
 
 

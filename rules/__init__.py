@@ -60,7 +60,7 @@ from traceopt.rules.evidence import (
     places,
     site_evidence,
     site_locations,
-    slowest_line_inside,
+    slowest_line_of,
     to_location,
 )
 from traceopt.rules.registry import TRACE_QUALITY
@@ -161,7 +161,7 @@ __all__ += [
     "short_name",
     "site_evidence",
     "site_locations",
-    "slowest_line_inside",
+    "slowest_line_of",
     "to_location",
 ]
 

@@ -74,18 +74,16 @@ def lines_inside(facts: Facts, rows: npt.NDArray[np.int64]) -> list[SiteCost]:
     return by_site(facts, calls, slices.end[calls] - slices.start[calls])
 
 
-def slowest_line_inside(facts: Facts, rows: npt.NDArray[np.int64], least_share: float) -> SiteCost | None:
-    """The deepest line of the user's or a model's code with a call that takes at least this share of the slices' time.
+def slowest_line_of(facts: Facts, lines: list[SiteCost], least_ns: float) -> SiteCost | None:
+    """The deepest line of the user's or a model's code whose calls take at least so long, among lines and what they
+    call. `lines`: those of `lines_inside`.
 
     None without such a line: the time is spread, it is Python between calls, or no lines of calls were recorded.
     """
-    slices, found = facts.slices, None
-    least_ns = least_share * int((slices.end[rows] - slices.start[rows]).sum())
-    while len(rows):
-        site = next(iter(lines_inside(facts, rows)), None)
-        if site is None or site.location is None or site.cost_ns < least_ns:
-            return found
-        found, rows = site, site.rows.astype(np.int64)
+    found = None
+    while lines and lines[0].location is not None and lines[0].cost_ns >= least_ns:
+        found = lines[0]
+        lines = lines_inside(facts, found.rows.astype(np.int64))
     return found
 
 

@@ -23,7 +23,7 @@ from traceopt.rules import (
     priced,
     site_evidence,
     site_locations,
-    slowest_line_inside,
+    slowest_line_of,
     the_step,
     threshold,
     typical_ns,
@@ -106,8 +106,8 @@ class DataloaderStall(Rule):
         plan = plan_loader(facts, loading, facts.step_ns - stall)
         sites = by_site(facts, rows, facts.stalled_within(start, end))
         inside, lines = functions_inside(facts, rows), lines_inside(facts, rows)
-        line = slowest_line_inside(facts, rows, self.named_share)
         most_ns = self.named_share * int((end - start).sum())
+        line = slowest_line_of(facts, lines, most_ns)
         function = None if line else next((one for one in reversed(inside[1:]) if one.cost_ns >= most_ns), None)
         who = "The GPU" if facts.has_gpu else "The main thread"
         ready_ns = _ready_ns(facts) if plan.keeps_up else 0.0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from traceopt.rules import (
     Facts,
     Findings,
@@ -94,16 +92,14 @@ class InputWorkOnMainThread(Rule):
         work = area_of(facts, rows)
         yield self.finding(
             why=f"{who} {ms(stall)} of {each_step(facts)} {on} input work outside the data loader.",
-            saving=replace(
-                priced(
-                    facts,
-                    (low * stall, share * stall, stall),
-                    [RemoveHost(work, share)],
-                    "Assumes 70%, 95% or 100% of the wait goes away; receiving the prepared batch takes the rest."
-                    + remains,
-                    low=[RemoveHost(work, low)],
-                    high=[RemoveHost(work)],
-                ),
+            saving=priced(
+                facts,
+                (low * stall, share * stall, stall),
+                [RemoveHost(work, share)],
+                "Assumes 70%, 95% or 100% of the wait goes away; receiving the prepared batch takes the rest."
+                + remains,
+                low=[RemoveHost(work, low)],
+                high=[RemoveHost(work)],
                 least_step_ns=least_ns,
             )
             if share * stall >= self.min_share * facts.step_ns

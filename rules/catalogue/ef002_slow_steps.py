@@ -66,7 +66,7 @@ OTHERWISE = (
     "collection."
 )
 
-COSTLY = 0.25
+COSTLY = 0.25  # of the mean excess of slow steps: what adds less is noise, not the cost
 ENDS = " The long steps end at the line named here."
 
 

@@ -32,6 +32,7 @@ def priced(
     low: Changes | None = None,
     high: Changes | None = None,
     without_replay_ns: float | None = None,
+    least_step_ns: float = 0.0,
 ) -> Price:
     """`bounds_ns`: the measured cost per step: low, expected and at most. The replay never promises more, and if
     nothing can be replayed, the bounds are the saving.
@@ -39,7 +40,7 @@ def priced(
     Where the replay finds how much of the cost a partial change removes, the expected bound is all of the cost: a
     discount in it would count twice. `without_replay_ns` is the expected saving then, if nothing can be replayed.
 
-    `low`, `high`: what the fix changes at worst and at best; None: as expected.
+    `low`, `high`: what the fix changes at worst and at best; None: as expected. `least_step_ns`: see `Price`.
     """
     best = expected if high is None else high
     gains = bounds_ns if without_replay_ns is None else (bounds_ns[0], without_replay_ns, bounds_ns[2])
@@ -49,7 +50,7 @@ def priced(
         most = est if high is None else gain_ns(facts, high)
         gains = min(least, bounds_ns[0]), min(est, bounds_ns[1]), min(max(est, most), bounds_ns[2])
         basis += _without_profiler(facts, expected)
-    return Price(saving(facts, *gains, basis), tuple(expected), tuple(best), bounds_ns)
+    return Price(saving(facts, *gains, basis), tuple(expected), tuple(best), bounds_ns, least_step_ns)
 
 
 def _without_profiler(facts: Facts, changes: Changes) -> str:

@@ -14,6 +14,7 @@ from traceopt.result.document import Quality
 from traceopt.result.quantities import ms, percent
 from traceopt.result.rows import BreakdownPart
 from traceopt.rules.evidence import location_of
+from traceopt.rules.savings.cpu_operators import operators_ns
 from traceopt.rules.savings.potential import side_of
 from traceopt.rules.savings.price import Priced
 
@@ -261,10 +262,10 @@ def _kind_of_work(facts: Facts) -> str:
     was measured, or else one that takes a large part of it.
     """
     found = facts.cpu_work
-    heavy_share = facts.steps.mean_ns(found.area(found.heavy)) / facts.step_ns
+    heavy_share = operators_ns(facts, found.heavy) / facts.step_ns
     largest = next(iter(found.light), None)
     if largest is not None:
-        share = facts.steps.mean_ns(found.area([largest])) / facts.step_ns
+        share = largest.duration_ns / facts.steps.count / facts.step_ns  # without what it calls, as in EF004
         if share >= max(NAMED_OPERATOR_SHARE, heavy_share):
             place = location_of(facts, int(largest.rows[0]))
             where = f" ({place})" if place is not None else ""
