@@ -257,6 +257,20 @@ def test_long_names_in_titles_break_after_underscores() -> None:
     assert page.count("(scaled_<wbr>dot_<wbr>product_<wbr>attention) &lt;b&gt;") == 2
 
 
+def test_ranks_without_a_trace_are_told_first() -> None:
+    rich = sample.rich()
+    one = replace(rich, run=replace(rich.run, world_size=1_024, ranks=[0], shown_rank=0))
+    assert "1,023 of 1,024 ranks are missing" in visible(page_of(one))
+    every = replace(rich, run=replace(rich.run, world_size=1, ranks=[0], shown_rank=0))
+    assert "ranks are missing" not in visible(page_of(every))
+
+
+def test_no_fix_comes_before_another_recording() -> None:
+    assert "Start with" in visible(page_of(sample.rich()))
+    cold = replace(sample.rich(), verdict="This is a cold start. Record again after a few warm-up steps.")
+    assert "Start with" not in visible(page_of(cold))
+
+
 def test_missing_numbers_are_words() -> None:
     text = visible(page_of(sample.empty()))
     assert "Recorded window not recorded" in text

@@ -12,6 +12,7 @@ from traceopt.reports.html.span_view import left_out, span_view
 from traceopt.reports.words.concerned import card_of_stall
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.sentences import cards
+from traceopt.result.document import Result
 from traceopt.result.finding import Location
 from traceopt.result.packing import pack_columns
 from traceopt.result.rows import COLUMNS, STREAM_COLUMNS, SpanLane, SpanTable, Stall, StepWindow
@@ -182,23 +183,29 @@ def test_the_sums_of_threads_count_no_time_twice(timeline) -> None:
     assert sum(float(share.split()[0].replace(",", "")) for share in shares) <= whole
 
 
-def test_a_bar_next_to_a_labeled_one_keeps_its_color(open_report) -> None:
-    """Labels have the color of the page: a bar drawn in it would be invisible."""
-    rich = sample.rich()
-    none = np.zeros(3, np.int64)
-    spans = {"start": np.full(3, 100_000_000), "duration": np.full(3, 90_000_000)}
+def one_lane(lane: SpanLane, names: list[str], category: str, spans: dict[str, np.ndarray]) -> Result:
+    """The rich result with a timeline of one step and one lane. `spans`: columns by name; the others are 0."""
+    none = np.zeros(lane.count, np.int64)
     table = SpanTable(
         steps=[StepWindow(0, "ProfilerStep#1", 0.0, 412_000.0)],
-        lanes=[SpanLane("stream", "GPU compute", "stream 7", 3, 0)],
-        names=["kernel"],
-        labels=[""],
-        categories=["compute"],
+        lanes=[lane],
+        names=names,
+        labels=[""] * len(names),
+        categories=[category],
         places=[],
         details=[],
         stalls=[],
         columns=pack_columns([*(spans.get(name, none) for name in COLUMNS), *([none] * len(STREAM_COLUMNS))]),
     )
-    timeline = open_report(replace(rich, timeline=replace(rich.timeline, table=table)))
+    rich = sample.rich()
+    return replace(rich, timeline=replace(rich.timeline, table=table))
+
+
+def test_a_bar_next_to_a_labeled_one_keeps_its_color(open_report) -> None:
+    """Labels have the color of the page: a bar drawn in it would be invisible."""
+    spans = {"start": np.full(3, 100_000_000), "duration": np.full(3, 90_000_000)}
+    lane = SpanLane("stream", "GPU compute", "stream 7", 3, 0)
+    timeline = open_report(one_lane(lane, ["kernel"], "compute", spans))
     timeline.locator("#timeline-box").scroll_into_view_if_needed()
     timeline.wait_for_selector(f"{CANVAS}[data-ready]")
     seen(timeline)
@@ -221,22 +228,10 @@ def test_a_bar_next_to_a_labeled_one_keeps_its_color(open_report) -> None:
 
 def test_an_activity_within_a_longer_one_does_not_hide_it(open_report) -> None:
     """The launches of a forward pass are one activity, with small operators in between."""
-    rich = sample.rich()
-    none = np.zeros(2, np.int64)
     spans = {"start": np.array([50_000_000, 60_000_000]), "duration": np.array([300_000_000, 5_000_000])}
     spans["name"] = np.array([0, 1])
-    table = SpanTable(
-        steps=[StepWindow(0, "ProfilerStep#1", 0.0, 412_000.0)],
-        lanes=[SpanLane("activity", "CPU main thread", "thread 1", 2, 0)],
-        names=["launching", "small operators"],
-        labels=["", ""],
-        categories=["cpu"],
-        places=[],
-        details=[],
-        stalls=[],
-        columns=pack_columns([*(spans.get(name, none) for name in COLUMNS), *([none] * len(STREAM_COLUMNS))]),
-    )
-    page = open_report(replace(rich, timeline=replace(rich.timeline, table=table)))
+    lane = SpanLane("activity", "CPU main thread", "thread 1", 2, 0)
+    page = open_report(one_lane(lane, ["launching", "small operators"], "cpu", spans))
     page.locator("#timeline-box").scroll_into_view_if_needed()
     page.wait_for_selector(f"{CANVAS}[data-ready]")
     page.focus(CANVAS)
