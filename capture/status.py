@@ -28,7 +28,7 @@ class TraceNote:
 
 @dataclass
 class Status:
-    """`step` is the number of completed steps; times are in microseconds, medians of unrecorded and recorded steps.
+    """`step` is the number of completed steps.
     `saving_s` is how long the script waited for traces to be processed and written.
 
     `notes` go into the trace, `troubles` are also shown to the user. `ended`: the process ended normally.
@@ -54,8 +54,6 @@ class Status:
     backwards: int = 0
     updates: int = 0
     saving_s: float = 0.0
-    unrecorded_us: float | None = None
-    recorded_us: dict[str, float] = field(default_factory=dict)
 
     def note(self, text: str) -> None:
         if text not in self.notes and len(self.notes) < 50:

@@ -172,7 +172,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, list[str]], None
     return fake
 
 
-EMPTY = RecordingOutcome(traces=[], reason=None, notes=[], saving_s=0.0, stretch={})
+EMPTY = RecordingOutcome(traces=[], reason=None, notes=[], saving_s=0.0)
 
 
 def test_run_ends_with_1_for_a_failed_gate_and_with_the_scripts_code_before_that(

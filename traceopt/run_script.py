@@ -143,13 +143,10 @@ def with_failure(result: Result, outcome: RecordingOutcome) -> Result:
 
 
 def footer(outcome: RecordingOutcome, settings: Settings, analysis_s: float | None = None) -> str:
-    """Where the traces are, and what recording and analysis cost."""
+    """Where the traces are, and how long saving and analyzing them took."""
     lines = [f"Traces: {shown(settings.folder)}"]
     analysis = "" if analysis_s is None else f", the analysis {analysis_s:.1f} s"
     lines.append(f"Saving the traces took {outcome.saving_s:.1f} s{analysis}.")
-    if outcome.stretch and analysis_s is None:  # else the analysis says it, and knows more
-        cost = ", ".join(f"{ratio:.2f}x ({cycle})" for cycle, ratio in outcome.stretch.items())
-        lines.append(f"Recorded steps took {cost} the time of other steps, not counting waits for data.")
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -25,7 +25,6 @@ class RecordingOutcome:
     reason: str | None
     notes: list[str]
     saving_s: float  # how long the script waited for its traces, in the process that waited longest
-    stretch: dict[str, float]  # by cycle: the median recorded step as a multiple of the median unrecorded step
     failure: str | None = None
     steps: int = 0
     memory_snapshots: list[Path] = field(default_factory=list)
@@ -43,7 +42,7 @@ def read_outcome(control: Path, settings: Settings, code: int) -> RecordingOutco
     snapshots = [settings.folder / name for status in statuses for name in status.memory_snapshots]
     there = [path for path in snapshots if path.exists()]
     steps = max((status.step for status in statuses), default=0)
-    return RecordingOutcome(traces, reason, notes, saving_s, _stretch(statuses), failure, steps, there)
+    return RecordingOutcome(traces, reason, notes, saving_s, failure, steps, there)
 
 
 def _why_nothing(control: Path, settings: Settings, statuses: list[Status], code: int) -> str:
@@ -152,13 +151,6 @@ def _notes(settings: Settings, statuses: list[Status], code: int) -> list[str]:
         if status.own_profiler:
             notes.append("the script also runs torch.profiler itself; traceopt recorded at other times")
     return list(dict.fromkeys(notes))
-
-
-def _stretch(statuses: list[Status]) -> dict[str, float]:
-    for status in statuses:
-        if status.unrecorded_us and status.recorded_us:
-            return {cycle: us / status.unrecorded_us for cycle, us in status.recorded_us.items()}
-    return {}
 
 
 def _count(number: int, name: str) -> str:

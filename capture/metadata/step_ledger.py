@@ -5,9 +5,8 @@ from __future__ import annotations
 import gc
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from statistics import median
 from typing import Any
 
 try:
@@ -20,10 +19,9 @@ from .evaluations import EvaluationClock
 from .user_line import Places, user_line
 
 LIMIT = 100_000  # individual steps; later ones are only counted and summed
-SETTLED = 3  # the first steps of a run are slow and left out of the median
+SETTLED = 3  # the first steps of a run are slow and left out
 MOST_SAVES = 1000  # individual saves
 MOST_LONG = 1000  # long steps with their waits
-FEW = 5  # fewer unrecorded steps are too few for a median
 LONG = 5  # times as long as the step before: something else than training happened
 
 
@@ -216,30 +214,8 @@ class LedgerWriter:
     @property
     def plain_steps(self) -> int:
         """How many steps had no profiler, except the first ones."""
-        return len(self._plain())
-
-    def _plain(self) -> list[int]:
         busy = {step for window in self.windows for step in range(window["warmup_from"], window["until"])}
-        return [step for step in range(SETTLED, len(self.step_us)) if step not in busy]
-
-    def unrecorded_us(self) -> float | None:
-        """Median step without a profiler, excluding evaluations and the wait for data; None if these are too few."""
-        return self._median(self._plain())
-
-    def recorded_us(self) -> dict[str, float]:
-        """Median recorded step by cycle, excluding evaluations and the wait for data."""
-        medians = {}
-        for window in self.windows:
-            value = self._median(range(window["from"], window["until"]), at_least=1)
-            if value is not None:
-                medians[window["cycle"]] = value
-        return medians
-
-    def _median(self, steps: Iterable[int], at_least: int = FEW) -> float | None:
-        us = zip(self.step_us, self.fetch_us, self.eval_us, strict=True)
-        own_us = [step_us - fetch_us - eval_us for step_us, fetch_us, eval_us in us]
-        known = [own_us[step] for step in steps if step < len(own_us)]
-        return median(known) if len(known) >= at_least else None
+        return sum(step not in busy for step in range(SETTLED, len(self.step_us)))
 
     def collections(self) -> dict[str, Any]:
         return {

@@ -298,8 +298,6 @@ class Recorder:
         if self.timed is not None and self.step:
             self._write_timed()
         self.status.ended = True
-        self.status.unrecorded_us = self.ledger.unrecorded_us()
-        self.status.recorded_us = self.ledger.recorded_us()
         if self.step or not self._helper:
             self._tell(DONE)
 

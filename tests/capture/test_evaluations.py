@@ -126,15 +126,6 @@ class TestLedger:
         ledger.ends()
         assert ledger.document()["end"] == {"us": 5e6, "eval_us": 2e6, "save_us": 1e6, "early": False}
 
-    def test_the_usual_step_is_without_evaluations(self, ledger: LedgerWriter, clock: Clock) -> None:
-        for _ in range(12):
-            ledger.evaluates()
-            clock.now += 2
-            ledger.evaluated()
-            clock.now += 1
-            end_step(ledger)
-        assert ledger.unrecorded_us() == pytest.approx(1e6)
-
 
 def test_libraries_have_no_line_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     code = compile("def call(): return user_line()\ndef outer(): return call()", "/x/site-packages/lib.py", "exec")

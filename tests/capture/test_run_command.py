@@ -110,7 +110,7 @@ def ended_with_5(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A script that has left a trace, and then ended with code 5. Returns the current folder."""
     monkeypatch.chdir(tmp_path)
     Path("train.py").touch()
-    outcome = RecordingOutcome([TRACE], None, [], 2.5, {})
+    outcome = RecordingOutcome([TRACE], None, [], 2.5)
     monkeypatch.setattr(run_script, "record", lambda *_, **__: (5, outcome))
     return tmp_path
 
@@ -138,7 +138,7 @@ def test_an_analysis_that_fails_keeps_the_exit_code_and_names_the_traces(
 
 
 def test_a_gate_fails_if_the_analysis_does(ended_with_5: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    outcome = RecordingOutcome([ended_with_5 / "gone.json"], None, [], 2.5, {})
+    outcome = RecordingOutcome([ended_with_5 / "gone.json"], None, [], 2.5)
     monkeypatch.setattr(run_script, "record", lambda *_, **__: (0, outcome))
     arguments = ["run", "--logdir", "logs", "train.py"]
     assert CliRunner().invoke(cli, arguments).exit_code == 0
@@ -162,7 +162,7 @@ def test_it_writes_what_analyze_writes(ended_with_5: Path) -> None:
 def test_the_verdict_says_that_the_script_crashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("train.py").touch()
-    outcome = RecordingOutcome([TRACE], None, [], 2.5, {}, "The script failed (exit code 5) after 12 steps.")
+    outcome = RecordingOutcome([TRACE], None, [], 2.5, "The script failed (exit code 5) after 12 steps.")
     monkeypatch.setattr(run_script, "record", lambda *_, **__: (5, outcome))
     shown = CliRunner().invoke(cli, ["run", "--json", "result.json", "train.py"])
     assert shown.exit_code == 5

@@ -94,9 +94,9 @@ def test_more_threads_than_cores_are_found(run: Run) -> None:
 
 
 @pytest.mark.run("settings.py", "no_workers")
-def test_the_overhead_is_the_number_that_the_run_prints(run: Run) -> None:
-    printed = re.search(r"Recorded steps took ([\d.]+)x \(timing\)", run.stderr)
-    assert printed is not None, run.stderr
+def test_the_overhead_is_said_by_the_analysis_alone(run: Run) -> None:
+    """It knows how many pages of memory the profiler spared later steps, so any other number would contradict it."""
+    assert "Recorded steps" not in run.stderr
     result = analyze(str(run.folder), debug=True)
     told = next((note.text for note in result.quality.notes if note.code == "TQ006"), reason(result, "TQ006"))
-    assert f"Recorded steps took {printed[1]} times" in told
+    assert re.match(r"Recorded steps took (only )?[\d.]+ times", told)

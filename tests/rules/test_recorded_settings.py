@@ -17,9 +17,7 @@ from fixtures.generate import generate
 from fixtures.scenarios import CPU
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.loaders import Loader
-from traceopt.analyzer.run_log.step_ledger import read_ledger
 from traceopt.assembly import sections
-from traceopt.capture.metadata.step_ledger import LedgerWriter
 from traceopt.result.finding import Finding
 from traceopt.rules.advice.loader_workers import SHARED_CORE, LoaderPlan
 from traceopt.rules.engine import run_rules
@@ -443,22 +441,6 @@ class TestStretch:
         facts = generated("healthy", warmup=16, change=self.window(0.24))
         [note] = run_rules([RULES["TQ006"]], facts, debug=True).notes
         assert "only 0.24 times as long" in note.text
-
-    @given(st.lists(st.tuples(st.floats(1, 1e6), st.floats(0, 1)), min_size=14, max_size=40))
-    def test_it_is_the_number_that_traceopt_run_prints(self, times: list[tuple[float, float]]) -> None:
-        ledger = LedgerWriter(lambda: None)
-        for step_us, waited in times:
-            ledger.step_us.append(step_us)
-            ledger.fetch_us.append(waited * step_us * 0.9)
-            ledger.gc_us.append(0.0)
-            ledger.eval_us.append(0.0)
-        ledger.windows.append({"cycle": "timing", "warmup_from": 5, "from": 6, "until": 9})
-        usual = ledger.unrecorded_us()
-        read = read_ledger(json.loads(json.dumps(ledger.document())))
-        assert usual
-        assert read is not None
-        printed = {cycle: us / usual for cycle, us in ledger.recorded_us().items()}
-        assert read.stretch == pytest.approx(printed, rel=0.5 / usual + 1e-3 + 0.5 / min(ledger.recorded_us().values()))
 
 
 def test_the_report_names_the_settings() -> None:

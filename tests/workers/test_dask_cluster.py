@@ -7,10 +7,9 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from small_job import RANKS, VICTIM
@@ -19,18 +18,51 @@ from traceopt.api import analyze
 from traceopt.errors import ConfigError
 from traceopt.workers import dask_cluster
 
-distributed = pytest.importorskip("distributed")
+pytest.importorskip("distributed")
 
 pytestmark = pytest.mark.cluster
 
 
+class Cluster:
+    """A scheduler and its workers on loopback: processes of their own, which no state of the tests can hold up."""
+
+    def __init__(self) -> None:
+        self.workers: list[subprocess.Popen[str]] = []
+        self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", "0")
+        assert self.scheduler.stderr is not None
+        line = next(line for line in self.scheduler.stderr if "Scheduler at:" in line)
+        self.address = line.split()[-1]
+        self._drain(self.scheduler)
+
+    def start_workers(self, *options: str) -> None:
+        self.workers = [
+            self._start("worker", self.address, "--nthreads", "1", "--death-timeout", "5", *options) for _ in range(2)
+        ]
+        for worker in self.workers:
+            self._drain(worker)
+
+    def _start(self, kind: str, *options: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *options, "--no-dashboard"]
+        environment = {**os.environ, "DASK_DISTRIBUTED__WORKER__DAEMON": "false"}
+        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
+
+    def _drain(self, process: subprocess.Popen[str]) -> None:
+        threading.Thread(target=process.stderr.read, daemon=True).start()  # type: ignore[union-attr]
+
+    def end(self) -> None:
+        for process in (*self.workers, self.scheduler):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # a nanny's worker as well
+            process.wait()
+
+
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """The address of a cluster of two worker processes on loopback; its nannies restart workers."""
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0", silence_logs=50
-    ) as local:
-        yield local.scheduler_address
+    """The address of a cluster of two workers, which nannies restart."""
+    cluster = Cluster()
+    cluster.start_workers()
+    yield cluster.address
+    cluster.end()
 
 
 def test_the_same_bytes(job: Path, address: str, tmp_path: Path) -> None:
@@ -56,56 +88,67 @@ def test_another_program_on_the_workers(job: Path, address: str, monkeypatch: py
 
 class TestAClusterThatEnds:
     @pytest.fixture
-    def processes(self) -> Iterator[dict[str, Any]]:
-        """A scheduler and two workers without nannies, started by hand."""
-        environment = {**os.environ, "DASK_DISTRIBUTED__WORKER__DAEMON": "false"}
-        found: dict[str, Any] = {}
+    def cluster(self) -> Iterator[Cluster]:
+        """A scheduler and two workers without nannies."""
+        cluster = Cluster()
+        cluster.start_workers("--no-nanny")
+        yield cluster
+        cluster.end()
 
-        def start(*command: str) -> subprocess.Popen[str]:
-            return subprocess.Popen(
-                [sys.executable, "-m", *command], stderr=subprocess.PIPE, text=True, env=environment
-            )
-
-        scheduler = start("distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard")
-        assert scheduler.stderr is not None
-        line = next(line for line in scheduler.stderr if "Scheduler at:" in line)
-        found["address"] = line.split()[-1]
-        threading.Thread(target=scheduler.stderr.read, daemon=True).start()
-        worker = ("distributed.cli.dask_worker", found["address"], "--nthreads", "1", "--no-nanny", "--no-dashboard")
-        workers = [start(*worker, "--death-timeout", "5") for _ in range(2)]
-        for one in workers:
-            threading.Thread(target=one.stderr.read, daemon=True).start()  # type: ignore[union-attr]
-        found |= {"scheduler": [scheduler], "workers": workers}
-        yield found
-        for one in (*workers, scheduler):
-            one.kill()
-            one.wait()
-
-    @pytest.mark.parametrize("who", ["scheduler", "workers"])
+    @pytest.mark.parametrize(
+        ("who", "sent"),
+        [("scheduler", signal.SIGKILL), ("workers", signal.SIGKILL), ("scheduler", signal.SIGSTOP)],
+        ids=["scheduler", "workers", "silent scheduler"],  # its connections stay open, as if its machine lost power
+    )
     def test_in_the_middle_costs_no_rank(
-        self, processes: dict[str, Any], job: Path, accident: Path, who: str, monkeypatch: pytest.MonkeyPatch
+        self,
+        cluster: Cluster,
+        job: Path,
+        accident: Path,
+        who: str,
+        sent: signal.Signals,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setattr(dask_cluster, "WITHOUT_WORKERS_S", 1.0 if who == "workers" else 60.0)
         monkeypatch.setattr(dask_cluster, "CONNECT_S", 2.0)
         whole = analyze(str(job), rules_dir=accident)
         (accident / "mode").write_text("be slow")
 
+        over = threading.Event()
+
         def kill() -> None:
-            while not (accident / f"pid{VICTIM}").exists():
-                time.sleep(0.01)
-            for process in processes[who]:
-                process.send_signal(signal.SIGKILL)
+            while not (accident / f"pid{VICTIM}").exists() and not over.wait(0.01):
+                pass
+            for process in [cluster.scheduler] if who == "scheduler" else cluster.workers:
+                process.send_signal(sent)
 
         for pid in accident.glob("pid*"):
             pid.unlink()
         killer = threading.Thread(target=kill)
         killer.start()
-        result = analyze(str(job), rules_dir=accident, scheduler=processes["address"])
-        killer.join()
+        try:
+            result = analyze(str(job), rules_dir=accident, scheduler=cluster.address)
+        finally:
+            over.set()
+            killer.join()
         (note,) = result.warnings
         assert note.startswith("The Dask cluster disappeared; this machine read ")
         assert [row.rank for row in result.ranks] == [row.rank for row in whole.ranks]
         assert result.findings == whole.findings
+
+
+def test_a_client_that_cannot_be_closed_costs_no_rank(job: Path, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dask raises RuntimeError if the scheduler goes while the client looks for it."""
+    from distributed import Client
+
+    close = Client.close
+
+    def fail(client: Client, timeout: float) -> None:
+        close(client, timeout)
+        raise RuntimeError("Cannot change state of expiring Timeout")
+
+    monkeypatch.setattr(Client, "close", fail)
+    assert len(analyze(str(job), scheduler=address).ranks) == RANKS
 
 
 def test_no_scheduler_there(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,11 +161,12 @@ def test_no_scheduler_there(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_workers_there(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask_cluster, "WITHOUT_WORKERS_S", 0.2)
-    with (
-        distributed.LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0") as empty,
-        pytest.raises(ConfigError, match="has no worker"),
-    ):
-        analyze(str(job), scheduler=empty.scheduler_address)
+    empty = Cluster()
+    try:
+        with pytest.raises(ConfigError, match="has no worker"):
+            analyze(str(job), scheduler=empty.address)
+    finally:
+        empty.end()
 
 
 def test_without_dask(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,8 @@ class _Alive:
             return
         self._next_s = now_s + _PROBE_EVERY_S
         try:
-            if self._client.nthreads():
+            # As client.nthreads(), which waits forever if the scheduler's machine is gone.
+            if self._client.sync(self._client.scheduler.ncores, callback_timeout=CONNECT_S):
                 self._worker_seen_s = now_s
         except (OSError, TimeoutError, ValueError) as error:
             raise _ClusterGoneError from error
@@ -149,7 +150,8 @@ def _connected(address: str) -> Iterator[Client]:
             try:
                 yield client
             finally:
-                with suppress(OSError, TimeoutError):
+                # Closing fails in many ways if the scheduler has just gone. The answers are there by then.
+                with suppress(Exception):
                     client.close(timeout=CONNECT_S)
     finally:
         for logger, level in zip(loggers, levels, strict=True):
