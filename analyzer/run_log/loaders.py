@@ -68,8 +68,8 @@ class HandOver(Struct, frozen=True):
 
 class Loader(Struct, frozen=True):
     """None stands for unknown. `build` is measured in the process that builds batches: a worker, or the training
-    process. `objects` counts the DataLoaders that were constructed with these settings. `updates` counts the backward
-    passes and optimizer updates that its batches fed.
+    process. `iterators` counts how often the script began to read it. `objects` counts the DataLoaders that were
+    constructed with these settings. `updates` counts the backward passes and optimizer updates that its batches fed.
 
     `starts` has an entry for each time that workers were started.
     """
@@ -82,10 +82,23 @@ class Loader(Struct, frozen=True):
     batches: int | None = None  # read by the training process so far
     starts: tuple[WorkerStart, ...] = ()
     build: Build | None = None
+    iterators: int | None = None
     objects: int | None = None
     updates: int | None = None
     hand_over: HandOver | None = None
     built: Construction | None = None
+
+    @property
+    def batches_per_epoch(self) -> float | None:
+        """Mean number of batches that are read before the loader begins again; None if it never did."""
+        if not self.batches or not self.iterators or self.iterators == 1:
+            return None
+        return self.batches / self.iterators
+
+    @property
+    def rebuilt(self) -> bool:
+        """Whether each epoch reads a new DataLoader, whose workers cannot persist."""
+        return self.iterators is not None and 1 < self.iterators <= (self.objects or 0)
 
 
 def read_loaders(loaders: object, workers: object, core_wait_per_cpu: float | None) -> tuple[Loader, ...]:
@@ -120,6 +133,7 @@ def _loader(
         batches=batches,
         starts=tuple(start for start in starts if start is not None),
         build=_build(own) if num_workers else _main_thread_build(row, batches, core_wait_per_cpu),
+        iterators=whole(row.get("iterators")),
         objects=whole(row.get("objects")),
         updates=whole(row.get("updates")),
         hand_over=_hand_over(table(row.get("hand_over"))),

@@ -144,7 +144,15 @@ class LoaderPlan(Struct, frozen=True):
                 Left(delivery_ns, few),
             ]
         longest = max(parts, key=lambda part: part.ns)
-        return Left(min(self.wait_ns, max(0.0, longest.ns)), longest.why)
+        first_ns = self._first_batch_ns
+        why = longest.why if longest.ns > first_ns else "workers begin to build batches when an epoch begins"
+        return Left(min(self.wait_ns, max(0.0, longest.ns) + first_ns), why)
+
+    @property
+    def _first_batch_ns(self) -> float:
+        """Wait for the first batch of each epoch, spread over its steps. Waits for existing workers include it."""
+        batches = self.settings.batches_per_epoch
+        return 0.0 if self.multiprocess or not batches or self.build_ns is None else self.build_ns / batches
 
     @property
     def _computing_ns(self) -> float:
@@ -173,7 +181,20 @@ class LoaderPlan(Struct, frozen=True):
     @property
     def advice(self) -> str:
         times = self._setting() + self._times()
-        return f"{times[:1].upper()}{times[1:]}. {self._workers()}{self._build_time()}"
+        return f"{times[:1].upper()}{times[1:]}. {self._workers()}{self._build_time()}{self._keep()}"
+
+    @property
+    def starts_often(self) -> bool:
+        """Whether workers would be started for each epoch, which takes time that nobody measured."""
+        return not self.multiprocess and self.settings.rebuilt
+
+    def _keep(self) -> str:
+        if not self.starts_often:
+            return ""
+        return (
+            " The script constructs a new DataLoader for each epoch, and a new one starts new workers: construct it "
+            "once, outside the loop over epochs."
+        )
 
     @property
     def code(self) -> str | None:

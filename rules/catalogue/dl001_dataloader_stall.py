@@ -64,7 +64,9 @@ class DataloaderStall(Rule):
     that, there is no finding. On a CPU, workers also slow the model down, because they share caches, memory bandwidth
     and often cores. At worst, all computing beside the model takes 1.5 times as long, as two threads on one core do.
     `traceopt run` measures how much slower two processes compute side by side on your machine; without that measure,
-    half of the worst is assumed. The range covers both ends.
+    half of the worst is assumed. The range covers both ends. The first batch of each epoch is not ready when the epoch
+    begins: that wait is spread over its steps. If the script constructs a new DataLoader for each epoch, workers would
+    be started each time. How long that takes is unknown, so the range begins at 0 and the confidence is low.
 
     If more workers do not help, make batches cheaper: decode once and cache, store packed data on a fast local disk, or
     move augmentation to the GPU.
@@ -102,8 +104,7 @@ class DataloaderStall(Rule):
             return
         rows = loader_rows(facts)
         start, end = facts.slices.start[rows], facts.slices.end[rows]
-        loading = typical_ns(facts, start, end - start)
-        plan = plan_loader(facts, loading, facts.step_ns - stall)
+        loading, plan = _loading(facts)
         sites = by_site(facts, rows, facts.stalled_within(start, end))
         inside, lines = functions_inside(facts, rows), lines_inside(facts, rows)
         most_ns = self.named_share * int((end - start).sum())
@@ -137,6 +138,8 @@ class DataloaderStall(Rule):
         if not plan.multiprocess and not helps:
             return
         low, high = (max(0.0, stall - one.ns) / stall for one in (worst, best))
+        if plan.starts_often:
+            low = 0.0
         share = saved / stall
         yield self.finding(
             title=title,
@@ -183,12 +186,24 @@ class DataloaderStall(Rule):
         text = f"Waiting for data takes {percent(stall / facts.step_ns)} of {the_step(facts)}"
         if stall < self.min_share * facts.step_ns:
             return f"{text}."
-        plan = plan_loader(facts, stall, facts.step_ns - stall)
+        _, plan = _loading(facts)
         if plan.multiprocess:
             waited = _core_wait_ns(facts) / facts.step_ns
             note = f", and the main thread waits for a free core for {percent(waited)}, which may be in it"
             return f"{text}{note if waited else ': the batches are ready'}."
-        return f"{text}. Receiving batches from workers would take about as long ({ms(self._hand_over_ns(plan))})."
+        receiving_ns = self._hand_over_ns(plan)
+        left = plan.left(receiving_ns, EXPECTED)
+        if left.why != RECEIVING:
+            return f"{text}. With workers, {ms(left.ns)} of it would remain, because {left.why}."
+        return f"{text}. Receiving batches from workers would take about as long ({ms(receiving_ns)})."
+
+
+def _loading(facts: Facts) -> tuple[float, LoaderPlan]:
+    """Time of the main thread in the loader, ns per step, and what is known about the workers."""
+    rows = loader_rows(facts)
+    start, end = facts.slices.start[rows], facts.slices.end[rows]
+    loading_ns = typical_ns(facts, start, end - start)
+    return loading_ns, plan_loader(facts, loading_ns, facts.step_ns - facts.stalls.typical_ns("data_loading"))
 
 
 def _slow_place(line: SiteCost | None, function: SiteCost | None, loading_ns: int) -> str:
@@ -216,8 +231,10 @@ def _longest(facts: Facts, site: SiteCost) -> int:
 
 
 def _confidence(plan: LoaderPlan, *, uncertain: bool) -> Confidence | None:
-    """None: the rule's own. Workers without a core of their own may be fast enough on a machine that is not busy."""
-    if plan.multiprocess and plan.core_wait_share >= CROWDED_SHARE:
+    """None: the rule's own. Workers without a core of their own may be fast enough on a machine that is not busy. What
+    it takes to start workers for each epoch is unknown.
+    """
+    if plan.starts_often or (plan.multiprocess and plan.core_wait_share >= CROWDED_SHARE):
         return "low"
     return "medium" if uncertain else None
 

@@ -162,7 +162,7 @@ def _cost(loader: Loader) -> _Cost | None:
         est,
         high,
         build_ns * (loader.batches or 0) / len(loader.starts) or math.inf,
-        (loader.objects or 0) >= len(loader.starts),
+        loader.rebuilt,
         to_location(loader.built.site) if loader.built is not None else None,
     )
 

@@ -126,13 +126,20 @@ class TestWorkers:
         )
 
     def without_workers(
-        self, scenario: str, hand_over_ms: float, cpu_ms: float = 24.0, slowdown: float | None = None, **fields: Any
+        self,
+        scenario: str,
+        hand_over_ms: float,
+        cpu_ms: float = 24.0,
+        slowdown: float | None = None,
+        epochs: dict[str, int] | None = None,
+        **fields: Any,
     ) -> Facts:
         """A batch takes 24 ms to build, and was measured to take `hand_over_ms` from a worker."""
         hand_over = {"us": 1e3 * hand_over_ms, "worker_us": 1e3 * hand_over_ms, "slowdown": slowdown}
         row = {
             "dataset": "data.Items", "num_workers": 0, "batches": 8, "fetch_us": 8 * 24_000.0,
             "fetch_cpu_us": 8e3 * cpu_ms, "hand_over": hand_over,
+            **(epochs or {}),
         }  # fmt: skip
         return generated(scenario, change={"loaders": [row]}, **fields)
 
@@ -177,6 +184,29 @@ class TestWorkers:
         slower_us = (min(slowdown, SHARED_CORE) - 1) * 12_900
         assert saving.est_us == pytest.approx(24_000 - slower_us - 500, rel=0.01)
         assert (saving.low_us, saving.high_us) == (assumed.low_us, assumed.high_us), "the range covers both ends"
+
+    def test_no_worker_has_the_first_batch_of_an_epoch_ready(self) -> None:
+        epochs = {"iterators": 2, "objects": 1}  # of four batches
+        found = finding(self.without_workers("cpu_only", 0.5, cpu_ms=0.01, epochs=epochs), "DL001")
+        assert found.confidence == "medium"
+        assert found.saving is not None
+        assert found.saving.est_us == pytest.approx(24_000 - 500 - 24_000 / 4, rel=0.01)
+        assert "because workers begin to build batches when an epoch begins." in found.saving.basis
+        assert "new DataLoader" not in found.fix.text
+
+    def test_what_starting_workers_for_each_epoch_costs_is_unknown(self) -> None:
+        epochs = {"iterators": 2, "objects": 2}
+        found = finding(self.without_workers("cpu_only", 0.5, cpu_ms=0.01, epochs=epochs), "DL001")
+        assert found.confidence == "low"
+        assert found.saving is not None
+        assert found.saving.low_us == 0
+        assert "construct it once, outside the loop over epochs." in found.fix.text
+
+    def test_epochs_of_one_batch_need_no_workers(self) -> None:
+        epochs = {"iterators": 8, "objects": 1}
+        check, findings = answer(self.without_workers("cpu_only", 0.5, cpu_ms=0.01, epochs=epochs), "DL001")
+        assert (check.status, findings) == ("passed", [])
+        assert "With workers, 24.0 ms of it would remain, because workers begin to build batches when" in check.reason
 
     def test_the_saving_is_that_of_the_workers_that_the_cores_can_run(self) -> None:
         found = finding(self.without_workers("cpu_only", 0.5, threads=1, cores=2), "DL001")
