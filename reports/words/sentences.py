@@ -337,7 +337,9 @@ def only_on(finding: Finding, result: Result) -> str | None:
 def ranks_missing(result: Result) -> str:
     """ "7 of 8 ranks are missing": communication cannot be judged as with all of them; empty if none is."""
     world, known = result.run.world_size or 0, len(result.run.ranks)
-    return f"{world - known:,} of {world:,} ranks are missing" if 0 < known < world else ""
+    if not 0 < known < world:
+        return ""
+    return f"{world - known:,} of {world:,} ranks {'is' if world - known == 1 else 'are'} missing"
 
 
 def first_card(result: Result) -> Card | None:

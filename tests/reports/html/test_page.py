@@ -261,8 +261,10 @@ def test_ranks_without_a_trace_are_told_first() -> None:
     rich = sample.rich()
     one = replace(rich, run=replace(rich.run, world_size=1_024, ranks=[0], shown_rank=0))
     assert "1,023 of 1,024 ranks are missing" in visible(page_of(one))
+    two = replace(rich, run=replace(rich.run, world_size=2, ranks=[0], shown_rank=0))
+    assert "1 of 2 ranks is missing" in visible(page_of(two))
     every = replace(rich, run=replace(rich.run, world_size=1, ranks=[0], shown_rank=0))
-    assert "ranks are missing" not in visible(page_of(every))
+    assert "missing" not in visible(page_of(every))
 
 
 def test_no_fix_comes_before_another_recording() -> None:
