@@ -144,15 +144,18 @@ class LoaderPlan(Struct, frozen=True):
                 Left(delivery_ns, few),
             ]
         longest = max(parts, key=lambda part: part.ns)
-        first_ns = self._first_batch_ns
+        first_ns = self._first_batch_ns(longest.ns)
         why = longest.why if longest.ns > first_ns else "workers begin to build batches when an epoch begins"
         return Left(min(self.wait_ns, max(0.0, longest.ns) + first_ns), why)
 
-    @property
-    def _first_batch_ns(self) -> float:
-        """Wait for the first batch of each epoch, spread over its steps. Waits for existing workers include it."""
+    def _first_batch_ns(self, others_ns: float) -> float:
+        """How much longer the first batch of each epoch takes than the wait for the others, spread over the steps of an
+        epoch. Waits for existing workers include it.
+        """
         batches = self.settings.batches_per_epoch
-        return 0.0 if self.multiprocess or not batches or self.build_ns is None else self.build_ns / batches
+        if self.multiprocess or not batches or self.build_ns is None:
+            return 0.0
+        return max(0.0, self.build_ns - max(0.0, others_ns)) / batches
 
     @property
     def _computing_ns(self) -> float:

@@ -190,7 +190,7 @@ class TestWorkers:
         found = finding(self.without_workers("cpu_only", 0.5, cpu_ms=0.01, epochs=epochs), "DL001")
         assert found.confidence == "medium"
         assert found.saving is not None
-        assert found.saving.est_us == pytest.approx(24_000 - 500 - 24_000 / 4, rel=0.01)
+        assert found.saving.est_us == pytest.approx((24_000 - 500) * 3 / 4, rel=0.01)
         assert "because workers begin to build batches when an epoch begins." in found.saving.basis
         assert "new DataLoader" not in found.fix.text
 
