@@ -28,8 +28,8 @@ class TraceNote:
 
 @dataclass
 class Status:
-    """`step` is the number of completed steps.
-    `saving_s` is how long the script waited for traces to be processed and written.
+    """`step` is the number of completed steps. `saving_s` is how long the script waited for traces to be processed and
+    written.
 
     `notes` go into the trace, `troubles` are also shown to the user. `ended`: the process ended normally.
     """

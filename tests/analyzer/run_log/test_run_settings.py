@@ -191,6 +191,15 @@ class TestLedger:
         assert ledger is not None
         assert ledger.stretch == pytest.approx({"timing": 1.2, "detail": 4.0})
 
+    def test_evaluations_belong_to_no_step(self) -> None:
+        window = {"cycle": "timing", "warmup_from": 10, "from": 10, "until": 12}
+        evaluations = [0.0] * 3 + [70.0] * 7 + [0.0, 30.0]
+        steps = [10.0] * 3 + [80.0] * 7 + [12.0, 42.0]
+        ledger = read_ledger({"step_us": steps, "eval_us": evaluations, "windows": [window]})
+        assert ledger is not None
+        assert ledger.usual_ns == 10_000
+        assert ledger.stretch == pytest.approx({"timing": 1.2})
+
     def test_pages_that_the_profiler_spares_the_script_are_counted_in(self) -> None:
         """Steps that need no new pages after the recording are shorter than steps of a run without a profiler."""
         document = {
