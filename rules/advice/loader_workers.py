@@ -18,6 +18,7 @@ from traceopt.result.quantities import ms, percent
 WAITING_SHARE = 0.5  # of a batch's build time: a worker that computes for less of it mostly waits
 LEAST_SHARE = 0.02  # of a core: each worker counts for at least this much, however little it computes
 CROWDED_SHARE = 0.1  # of a batch's build time: report a longer wait for a free core
+WORTH_SHARE = 0.1  # of the step: a worker that has only part of a core to itself must save that much
 # Two threads on one physical core do about 1.3 times the work of one, so each takes 2 / 1.3 times as long. Whether the
 # model and a worker share a core is unknown: a core of a virtual machine is often such a thread. On cores of their own
 # they still share caches and memory bandwidth. So this is the worst case.
@@ -93,14 +94,16 @@ class LoaderPlan(Struct, frozen=True):
     @property
     def most(self) -> int | None:
         """Workers that the cores can run besides the main thread, which needs little of a core while it waits; None if
-        the number of cores is unknown, or how much of a core the existing workers need.
+        the number of cores is unknown, or how much of a core the existing workers need. The last worker may have only
+        a part of a core to itself, if it still saves `WORTH_SHARE` of the step.
         """
         if self.cores is None or (self.multiprocess and self._computing is None):
             return None
         computing = 1.0 if self._computing is None else max(self._computing, LEAST_SHARE)
-        paced_ns = max(self.rest_ns, (self.build_ns or 0.0) * computing / self.cores)  # a step, if all cores build
-        free = max(1.0, self.cores - self.rest_ns / paced_ns)
-        return round(free / computing)
+        free = max(1.0, self.cores - self.rest_ns / (self.rest_ns + self._crowded_ns(threads=1)))
+        workers = free / computing
+        whole = math.floor(workers)
+        return whole + (1 - whole / workers >= WORTH_SHARE)
 
     @property
     def suffices(self) -> bool:
@@ -137,7 +140,8 @@ class LoaderPlan(Struct, frozen=True):
             send_ns = self.settings.hand_over.send_ns * self.fetches if self.settings.hand_over is not None else 0.0
             delivery_ns = (self.build_ns + send_ns + slower_ns) / max(1, self.wanted) - self.rest_ns
             few = f"{self.wanted} {'worker is' if self.wanted == 1 else 'workers are'} too few without cheaper items"
-            beside = "the workers take CPU time, cache and memory bandwidth from the model"
+            model = "the main thread" if self.gpu else "the model"
+            beside = f"the workers take CPU time, cache and memory bandwidth from {model}"
             parts += [
                 Left(receive_ns + slower_ns, beside if slower_ns > receive_ns else RECEIVING),
                 Left(self._crowded_ns(1 + contention * (self.threads - 1)), beside),
@@ -174,12 +178,13 @@ class LoaderPlan(Struct, frozen=True):
         return slower * min(self.rest_ns, self._computing_ns)
 
     def _crowded_ns(self, threads: float) -> float:
-        """How much longer than without its stall a step takes on a CPU whose cores run the workers and a model that
-        keeps this many threads busy.
+        """How much longer than without its stall a step takes if the cores run the workers and a model that keeps this
+        many threads busy: with a GPU one, which launches or waits for it. 0 if unknown.
         """
-        if self.gpu or self.cores is None:
+        if self.cores is None or (self.multiprocess and self._computing is None):
             return 0.0
-        return max(0.0, (self.rest_ns * threads + self._computing_ns) / self.cores - self.rest_ns)
+        busy = 1 if self.gpu else threads
+        return max(0.0, (self.rest_ns * busy + self._computing_ns) / self.cores - self.rest_ns)
 
     @property
     def advice(self) -> str:
@@ -232,12 +237,13 @@ class LoaderPlan(Struct, frozen=True):
     def _workers(self) -> str:
         if self.needed is None:
             return "Raise num_workers if there are free CPU cores."
-        if not self.suffices and not self.exhausted and self._average <= (self.most or 0):
+        if not self.suffices and not self.exhausted and not self._crowded_ns(threads=1):
             count = "1 worker is" if self.most == 1 else f"{self.most} workers are"
             return f"{count} enough on average, and the free cores can run no more."
         if not self.suffices:
             enough = f"{self.needed} workers would hide this, but the free cores can run only {self.most}"
-            then = ", which already run. To save more," if self.exhausted else ". Use them, and"
+            use = "it" if self.most == 1 else "them"
+            then = ", which already run. To save more," if self.exhausted else f". Use {use}, and"
             return f"{enough}{then} {FASTER if self.waits else CHEAPER + (ON_GPU if self.gpu else '')}."
         if self.keeps_up:
             return (
