@@ -50,6 +50,7 @@ ASSETS = Path(__file__).parent / "assets"  # style sheets and scripts
 TABLE_ROWS = 200  # kernels
 GEMM_ROWS = 100
 MODULE_ROWS = 300
+MODULE_CLASSES = 20
 FULL_NAMES = 30  # kernels whose full name can be opened; the rest have the short one
 OPERATOR_ROWS = 100
 SHORT_TABLE_ROWS = 50  # collectives and copies
@@ -100,7 +101,7 @@ def render_html(result: Result, *, static: bool = False) -> str:
             flame_script=Markup(flame_script),  # noqa: S704
             interactive=spans is not None,
             prompts=not static,
-            span_key=[] if spans is None else list(dict.fromkeys(spans["categories"])),
+            span_key=[] if spans is None else spans["key"],
             has_python=spans is not None and ("python", "Python") in spans["categories"],
             result_id=RESULT_ID,
             result_script=_embedded(to_json(result)),
@@ -173,6 +174,7 @@ def _view(document: Result) -> dict[str, Any]:
         "command": sentences.command(document),
         "flame_caption": flame_view.caption(document),
         "lines": document.run.recorded.stacks,
+        "shaped_first": table_rows.convolutions_take_longer(document),
         "kernel_caption": sentences.kernel_caption(document),
         "module_rows": table_rows.module_rows(document.modules),
         "fix_filters": table_rows.fix_filters(all_cards),
@@ -234,6 +236,7 @@ def environment() -> jinja2.Environment:
         NOT_RECORDED=quantities.NOT_RECORDED,
         MOST_ROWS=rank_chart.MOST_ROWS,
         MODULE_ROWS=MODULE_ROWS,
+        MODULE_CLASSES=MODULE_CLASSES,
         LEAST_PART_US=LEAST_PART_US,
         cards_of_part=evidence_links.cards_of_part,
         numbers_of=plan_numbers.row_numbers,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from traceopt.reports.words import concerned
-from traceopt.reports.words.part_styles import part_style, span_look
+from traceopt.reports.words.part_styles import is_idle, part_style, span_look
 from traceopt.reports.words.sentences import Card
 from traceopt.reports.words.step_words import step_noun
 from traceopt.reports.words.viewer_command import viewer_command
@@ -30,6 +30,7 @@ def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dic
         "places": [str(place) + (f" in {place.function}" if place.function else "") for place in table.places],
         "details": table.details,
         "categories": [span_look(category) for category in table.categories],
+        "key": list(dict.fromkeys(span_look(category) for category in table.categories if not is_idle(category))),
         "lanes": [
             {"kind": lane.kind, "name": lane.name, "detail": lane.detail, "count": lane.count} for lane in table.lanes
         ],
@@ -58,6 +59,7 @@ def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dic
         ],
         "idle": idle_word or "Stall",
         "fixes": [{"text": _fix(card), "anchor": card.anchor} for card in cards],
+        "causeFixes": [concerned.card_of_cause(cards, category) for category in table.categories],
         "placeFixes": [concerned.cards_of_place(cards, place) for place in table.places],
         "nameFixes": [concerned.cards_of_name(cards, *pair) for pair in zip(table.names, labels, strict=True)],
     }

@@ -8,6 +8,7 @@ from markupsafe import Markup, escape
 from msgspec import Struct
 
 from traceopt.reports.words.sentences import Card
+from traceopt.result.document import Result
 from traceopt.result.quantities import NOT_RECORDED
 from traceopt.result.rows import ModuleRow
 
@@ -21,6 +22,12 @@ class ShownModule(Struct, frozen=True):
 
     module: ModuleRow
     depth: int
+
+
+def convolutions_take_longer(document: Result) -> bool:
+    """Whether convolutions and attention take longer than matrix multiplications, so their table comes first."""
+    shaped, matmuls = (sum(row.us_per_step for row in rows) for rows in (document.shaped_ops, document.gemms))
+    return shaped > matmuls
 
 
 def cell(text: str) -> str:

@@ -53,10 +53,14 @@ def cards_of_name(cards: Iterable[Card], *names: str) -> list[int]:
 
 
 def card_of_stall(cards: Iterable[Card], stall: Stall) -> int | None:
-    """The first card of a rule that measures the cause of the stall, and at its line if there is one per line."""
-    rules = rules_of_cause(stall.cause)
+    return card_of_cause(cards, stall.cause, stall.location)
+
+
+def card_of_cause(cards: Iterable[Card], cause: str, place: Location | None = None) -> int | None:
+    """The first card of a rule that measures the cause of idle time, and at its line if there is one per line."""
+    rules = rules_of_cause(cause)
     for index, card in enumerate(cards):
-        if card.finding.code in rules and (stall.cause not in _AT_ITS_LINE or _at_line(card.finding, stall.location)):
+        if card.finding.code in rules and (cause not in _AT_ITS_LINE or _at_line(card.finding, place)):
             return index
     return None
 

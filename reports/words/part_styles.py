@@ -41,8 +41,8 @@ PARTS: dict[str, PartStyle] = {
     "logging": PartStyle("sync", "dots", "print, loggers, metric writers, images"),
     "checkpoint": PartStyle("sync", "vertical", ""),
     "launch": PartStyle("launch", "vertical", "the GPU waits for its next kernel"),
-    "python": PartStyle("launch", "horizontal", ""),
-    "long_python": PartStyle("launch", "cross", "for a millisecond or longer"),
+    "python": PartStyle("python", "horizontal", ""),
+    "long_python": PartStyle("python", "cross", "for a millisecond or longer"),
     "cpu_op": PartStyle("cpu", "diagonal", "operators that launch nothing"),
     "small_ops": PartStyle("cpu", "dots", "such as views"),
     "compile": PartStyle("launch", "diagonal", "inside the step"),
@@ -64,7 +64,7 @@ SPANS: dict[str, tuple[str, str]] = {
     "runtime": ("launch", "Launches and other calls"),
     "wait": ("wait", "CPU waiting"),
     "loader": ("loader", "Waiting for data"),
-    "input": ("input", "Preprocessing"),
+    "input": ("input", "Preparing input, post-processing"),
     "forward": ("compute", "Forward and other operators"),
     "backward": ("backward", "Backward"),
     "optimizer": ("copy", "Optimizer"),
@@ -76,6 +76,7 @@ SPANS: dict[str, tuple[str, str]] = {
     "copy": ("copy", "Copies"),
 }
 _OTHER_SPAN = ("other", "Other")
+_IDLE = "GPU idle"
 
 
 def part_style(name: str, busy: bool) -> PartStyle:
@@ -89,12 +90,17 @@ def part_style(name: str, busy: bool) -> PartStyle:
 
 
 def span_color(category: str) -> str:
-    return SPANS.get(category, _OTHER_SPAN)[0]
+    return span_look(category)[0]
+
+
+def is_idle(category: str) -> bool:
+    """Whether a category is the cause of an idle gap: the gap itself names it."""
+    return category in PARTS and category not in SPANS
 
 
 def span_look(category: str) -> tuple[str, str]:
-    """Color and name of a category."""
-    return SPANS.get(category, _OTHER_SPAN)
+    """Color and name of a category. Idle gaps have the color of their cause, as in the parts of the step."""
+    return (PARTS[category].color, _IDLE) if is_idle(category) else SPANS.get(category, _OTHER_SPAN)
 
 
 def span_words(categories: Set[str]) -> list[tuple[str, str]]:

@@ -329,9 +329,11 @@ def ranks_phrase(ranks: list[int]) -> str:
 
 
 def only_on(finding: Finding, result: Result) -> str | None:
-    """The finding's ranks, if not all ranks have it."""
+    """The finding's ranks, if not all ranks have it and its title does not say which."""
     ranks = finding.ranks
-    return ranks_phrase(ranks) if ranks and len(ranks) < len(result.run.ranks) else None
+    if not ranks or len(ranks) >= len(result.run.ranks) or finding.title.endswith(f": {ranks_phrase(ranks)}"):
+        return None
+    return ranks_phrase(ranks)
 
 
 def ranks_missing(result: Result) -> str:

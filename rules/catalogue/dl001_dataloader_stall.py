@@ -126,8 +126,7 @@ class DataloaderStall(Rule):
             title, cause = "Use more data loader workers", "The worker processes build batches too slowly"
         if plan.multiprocess and plan.core_wait_share >= CROWDED_SHARE:
             cause += f"; they waited for a free core for {percent(plan.core_wait_share)} of the time"
-        receiving_ns = ready_ns or (0.0 if plan.multiprocess else hand_over_ns)
-        receiving_ns = max(0.0, receiving_ns - (loading - stall))  # GPU work hides as much of it as it hides of loading
+        receiving_ns = _exposed_ns(ready_ns or (0.0 if plan.multiprocess else hand_over_ns), loading - stall)
         worst, expected, best = (
             Left(min(stall, receiving_ns), RECEIVING) if plan.keeps_up else plan.left(receiving_ns, contention)
             for contention in (WORST, EXPECTED, BEST)
@@ -186,12 +185,12 @@ class DataloaderStall(Rule):
         text = f"Waiting for data takes {percent(stall / facts.step_ns)} of {the_step(facts)}"
         if stall < self.min_share * facts.step_ns:
             return f"{text}."
-        _, plan = _loading(facts)
+        loading, plan = _loading(facts)
         if plan.multiprocess:
             waited = _core_wait_ns(facts) / facts.step_ns
             note = f", and the main thread waits for a free core for {percent(waited)}, which may be in it"
             return f"{text}{note if waited else ': the batches are ready'}."
-        receiving_ns = self._hand_over_ns(plan)
+        receiving_ns = _exposed_ns(self._hand_over_ns(plan), loading - stall)
         left = plan.left(receiving_ns, EXPECTED)
         if left.why != RECEIVING:
             return f"{text}. With workers, {ms(left.ns)} of it would remain, because {left.why}."
@@ -204,6 +203,11 @@ def _loading(facts: Facts) -> tuple[float, LoaderPlan]:
     start, end = facts.slices.start[rows], facts.slices.end[rows]
     loading_ns = typical_ns(facts, start, end - start)
     return loading_ns, plan_loader(facts, loading_ns, facts.step_ns - facts.stalls.typical_ns("data_loading"))
+
+
+def _exposed_ns(receiving_ns: float, hidden_ns: float) -> float:
+    """The time to receive batches that the step waits for: GPU work hides as much of it as it hides of loading."""
+    return max(0.0, receiving_ns - hidden_ns)
 
 
 def _slow_place(line: SiteCost | None, function: SiteCost | None, loading_ns: int) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.assembly.spans import span_table
 from traceopt.result import packing
 from traceopt.result.rows import COLUMNS, STREAM_COLUMNS
@@ -91,6 +92,22 @@ def test_stalls_of_all_steps_are_in_the_table(example: GetExample) -> None:
     table = span_table(facts)
     assert len({int(stall.start_us // table.steps[0].duration_us) for stall in table.stalls}) >= 3
     assert all(stall.duration_us > 0 for stall in table.stalls)
+
+
+@pytest.mark.parametrize("scenario", ["five_faults", "launch_bound"])
+def test_every_idle_gap_of_the_steps_is_a_stall_or_a_span(example: GetExample, scenario: str) -> None:
+    facts = example(scenario).facts
+    table = span_table(facts)
+    gaps = facts.of_every_step.gaps
+    idle_us = float((gaps.end - gaps.start)[np.isin(gaps.step, [step.step for step in table.steps])].sum()) / 1e3
+    [number] = [number for number, lane in enumerate(table.lanes) if lane.kind == "idle"]
+    first = sum(lane.count for lane in table.lanes[:number])
+    mine = slice(first, first + table.lanes[number].count)
+    found = columns(table)
+    shorter_us = float(found["duration"][mine].sum()) / 1e3
+    assert shorter_us > 0
+    assert shorter_us + sum(stall.duration_us for stall in table.stalls) == pytest.approx(idle_us, abs=1)
+    assert {table.categories[code] for code in found["category"][mine]} <= set(CAUSES)
 
 
 def test_occupancy_covers_all_spans(example: GetExample) -> None:

@@ -38,6 +38,6 @@ def test_other_kinds_of_work_have_their_own_lanes(example: GetExample, scenario:
 
 def test_the_host_lane_shows_stalls(example: GetExample) -> None:
     training = lanes_of(example, "five_faults")[0]
-    assert {"loader", "logging", "cpu"} <= {span.category for span in training.spans}
+    assert {"loader", "logging", "runtime"} <= {span.category for span in training.spans}
     on_cpu = lanes_of(example, "cpu_only")
     assert {"loader", "forward", "backward", "optimizer"} <= {span.category for span in on_cpu[0].spans}

@@ -10,7 +10,7 @@ import pytest
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.vocabulary.formulas.flop_formulas import argument_sizes
 from traceopt.assembly import tables
-from traceopt.assembly.module_tree import module_tree
+from traceopt.assembly.module_times import module_times
 from traceopt.assembly.sections import breakdown
 from traceopt.assembly.shaped_operators import shaped_operators
 from traceopt.testing.events import op
@@ -132,7 +132,9 @@ def test_modules_are_a_tree_with_the_time_of_their_callees() -> None:
                     machine.idle(1)
         run(machine, "aten::add", 50, "elsewhere")
 
-    rows = module_tree(facts_of_steps(work))
+    times = module_times(facts_of_steps(work))
+    assert times is not None
+    rows = times.tree()
     assert [row.name for row in rows] == ["Net_0", "Block_0", "Linear_0", "Block_1", "Linear_0"]
     assert [row.parent for row in rows] == [-1, 0, 1, 0, 3]
     assert [row.forward_us_per_step for row in rows] == pytest.approx([210, 100, 100, 100, 100])
@@ -140,12 +142,17 @@ def test_modules_are_a_tree_with_the_time_of_their_callees() -> None:
     assert {row.backward_us_per_step for row in rows} == {0}
     assert {row.calls_per_step for row in rows} == {1}
     assert all(row.host_us_per_step for row in rows)
+    classes = [(row.name, row.modules, row.calls_per_step, row.forward_us_per_step) for row in times.classes()]
+    assert classes == [("Linear", 1, 2, 200), ("Net", 1, 1, 10), ("Block", 2, 2, 0)]
+    assert sum(row.share for row in times.classes()) == pytest.approx(1)
 
 
 def test_modules_of_a_cpu_run_have_the_time_of_their_operators(example: GetExample) -> None:
     facts = example("cpu_only").facts
     whole = {part.name: part.us_per_step for part in breakdown(facts)}
-    model, *inner = module_tree(facts)
+    times = module_times(facts)
+    assert times is not None
+    model, *inner = times.tree()
     assert model.parent == -1
     assert 0.95 * whole["forward"] <= model.forward_us_per_step <= whole["forward"]
     assert 0.95 * whole["backward"] <= model.backward_us_per_step <= whole["backward"]
@@ -154,4 +161,4 @@ def test_modules_of_a_cpu_run_have_the_time_of_their_operators(example: GetExamp
 
 
 def test_a_trace_without_modules_has_no_tree() -> None:
-    assert module_tree(facts_of_steps(lambda machine: run(machine, "aten::add", 50, "add"))) == []
+    assert module_times(facts_of_steps(lambda machine: run(machine, "aten::add", 50, "add"))) is None

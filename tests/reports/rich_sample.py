@@ -42,6 +42,7 @@ from traceopt.result.rows import (
     Lane,
     MemoryPart,
     MemoryPoint,
+    ModuleClass,
     ModuleRow,
     Occupancy,
     Op,
@@ -176,14 +177,16 @@ def span_table(lanes: list[tuple[SpanLane, list[tuple[float, ...]]]], **lists: A
 
 
 def _spans(stalls: list[Stall]) -> SpanTable:
-    """Step 8 with a loader, an operator inside its Python frame, and two kernels; step 9 with one kernel."""
+    """Step 8 with a loader, an operator inside its Python frame, a gap between two kernels; step 9 with one kernel."""
     main = SpanLane("activity", "CPU main thread", "thread 41", 0, 0)
     events = SpanLane("thread", "CPU main thread", "thread 41", 0, 0)
+    idle = SpanLane("idle", "GPU idle", "shorter", 0, 0)
     stream = SpanLane("stream", "GPU compute", "stream 7", 0, 0)
     return span_table(
         [
             (main, [(0, 196, 0, 0, 0, 0)]),
             (events, [(1, 390, 1, 1, 1, 0), (200, 30, 2, 2, 2, 1), (205, 2, 3, 3, 2, 0), (225, 1, 3, 3, 2, 0)]),
+            (idle, [(244, 14, 6, 5, 0, 0)]),
             (
                 stream,
                 [
@@ -201,9 +204,10 @@ def _spans(stalls: list[Stall]) -> SpanTable:
             "cudaLaunchKernel",
             "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x256>(Params)",
             "fmha_cutlassF_f32",
+            "Waiting for the host",
         ],
-        labels=["", "", "", "", "Kernel2<cutlass_80_simt_sgemm_128x256>", ""],
-        categories=["loader", "python", "cpu", "runtime", "compute"],
+        labels=["", "", "", "", "Kernel2<cutlass_80_simt_sgemm_128x256>", "", ""],
+        categories=["loader", "python", "cpu", "runtime", "compute", "host_sync"],
         places=[Location("train.py", 88, "train"), Location("model/vit.py", 57)],
         details=["[[128, 384], [384, 1001]]", "grid 12×8×1, block 256×1×1"],
         stalls=[replace(stall, start_us=stall.start_us + UNUSUAL_US) for stall in stalls],
@@ -329,6 +333,14 @@ def _modules() -> list[ModuleRow]:
     ]
 
 
+def _module_classes() -> list[ModuleClass]:
+    return [
+        ModuleClass("Linear", 49, 49, 30_000.0, 58_000.0, 0.79),
+        ModuleClass("Attention", 12, 12, 5_000.0, 9_000.0, 0.12),
+        ModuleClass("VisionTransformer", 1, 1, 3_000.0, 7_000.0, 0.09),
+    ]
+
+
 def _gemms() -> list[Gemm]:
     vit = Location("model/vit.py", 57)
     return [
@@ -450,6 +462,7 @@ def rich() -> Result:
         gemms=_gemms(),
         shaped_ops=_shaped(),
         modules=_modules(),
+        module_classes=_module_classes(),
         ranks=ranks,
         timeline=_timeline(),
         findings=_findings(),

@@ -11,7 +11,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.assembly import sections, tables
 from traceopt.assembly.companions.sections import companion_ending, companion_sections
 from traceopt.assembly.flame_graph import flame_graph
-from traceopt.assembly.module_tree import module_tree
+from traceopt.assembly.module_times import module_times
 from traceopt.assembly.shaped_operators import shaped_operators
 from traceopt.assembly.timeline import timeline
 from traceopt.assembly.verdict import UNUSABLE, verdict
@@ -51,7 +51,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
         findings = [replace(f, confidence=LESS_SURE[f.confidence]) if f.saving else f for f in findings]
     step, gpu, loader = sections.step(facts), sections.gpu(facts), sections.dataloader(facts)
     communication = sections.communication(facts)
-    run_time = whole_run(facts)
+    run_time, modules = whole_run(facts), module_times(facts)
     headline = verdict(facts, quality, breakdown, outcome.priced, beside_the_steps(facts, run_time))
     failure = facts.captured.failure
     ending = failure.sentence if failure is not None else companion_ending(facts)
@@ -116,7 +116,8 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
         ],
         timeline=timeline(facts),
         shaped_ops=shaped_operators(facts),
-        modules=module_tree(facts),
+        modules=modules.tree() if modules is not None else [],
+        module_classes=modules.classes() if modules is not None else [],
         flame=flame_graph(facts),
         findings=findings,
         combined=combine(plan, facts) if plan else None,

@@ -221,14 +221,11 @@ def sync(facts: Facts) -> Sync:
 
 
 def dataloader(facts: Facts) -> DataLoader:
-    rows = facts.host.rows_of("data_loading")
-    start, end = facts.slices.start[rows], facts.slices.end[rows]
-    inside = facts.steps.host_window.within(start, end)
-    inside = inside[facts.slices.thread[rows] == facts.steps.thread]
-    if not inside.any():
+    loading = intersect(facts.host.of_thread(facts.steps.thread)["data_loading"], facts.steps.host_window)
+    if not loading.total:
         return DataLoader(None, None)
     count = facts.steps.count
-    return DataLoader(us(inside.sum() / count), us(facts.stalls.total_ns("data_loading") / count))
+    return DataLoader(us(loading.total / count), us(facts.stalls.total_ns("data_loading") / count))
 
 
 def communication(facts: Facts) -> Communication:

@@ -12,13 +12,15 @@ from msgspec.structs import replace
 from traceopt.analyzer.arrays.grouping import group_rows, numbered
 from traceopt.analyzer.arrays.intervals import Intervals, clip, intersect, merge, subtract, union
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.replayed_parts import idle_labels
+from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.tables.schema import I8, KERNEL
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
 from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.python_frames import shown_frame
-from traceopt.assembly.stalls import find_stalls
+from traceopt.assembly.stalls import find_stalls, long_gaps
 from traceopt.result.packing import pack_columns
 from traceopt.result.quantities import size
 from traceopt.result.rounding import us
@@ -50,9 +52,17 @@ CATEGORIES = {
     "backward": "backward",
     "optimizer": "optimizer",
 }
+# In rows of activities, more of them have the color that they have as parts of the step.
+ACTIVITY_CATEGORIES = CATEGORIES | {
+    "loader_startup": "loader",
+    "post_processing": "input",
+    "launch": "runtime",
+    "python": "python",
+}
 _OF_KIND = {PYTHON: "python", ANNOTATION: "annotation", OP: "cpu", RUNTIME: "runtime"}
 _CATEGORY_CODE = {
-    name: code for code, name in enumerate(dict.fromkeys([*CATEGORIES.values(), *_OF_KIND.values(), *STREAM_TITLES]))
+    name: code
+    for code, name in enumerate(dict.fromkeys([*CATEGORIES.values(), *_OF_KIND.values(), *STREAM_TITLES, *CAUSES]))
 }
 # The category of each activity that says more than the kind of its event; the last one stands for no activity.
 _SPECIFIC = np.array([_CATEGORY_CODE.get(CATEGORIES.get(activity.name, ""), -1) for activity in ACTIVITIES] + [-1])
@@ -94,7 +104,7 @@ def _table(facts: Facts, most_spans: int) -> SpanTable:
     begin = int(min(steps.start[chosen[0]], steps.host_start[chosen[0]]))
     end = int(max(steps.end[chosen[-1]], steps.host_end[chosen[-1]]))
     maker = _LaneMaker(facts, begin, end)
-    lanes = [lane for lane in (*maker.host_lanes(), *maker.stream_lanes()) if len(lane)]
+    lanes = [lane for lane in (*maker.host_lanes(), maker.idle_lane(chosen), *maker.stream_lanes()) if len(lane)]
     kept = _longest(lanes, most_spans)
     zero = min((int(lane.columns["start"][0]) for lane in kept if len(lane)), default=begin)
     lists, columns = maker.coded(kept, zero)
@@ -120,7 +130,7 @@ def _steps_that_fit(facts: Facts, most_spans: int) -> npt.NDArray[np.int64]:
     steps = facts.recorded_steps
     border = np.append(steps.start, steps.end[-1])
     spans = np.zeros(steps.count + 2, np.int64)
-    for start in (facts.slices.start, facts.gpu.work.start):
+    for start in (facts.slices.start, facts.gpu.work.start, facts.of_every_step.gaps.start):
         spans += np.bincount(np.searchsorted(border, start, side="right"), minlength=steps.count + 2)
     spans = spans[1:-1]
     first = last = int(steps.typical_rows[facts.steps.example])
@@ -176,7 +186,7 @@ class _LaneMaker:
             starts.append(inside.start)
             ends.append(inside.end)
             labels.append(np.full(len(inside), len(self.facts.trace.names) + self.labels.code(label)))
-            categories.append(np.full(len(inside), _CATEGORY_CODE[CATEGORIES.get(part, "cpu")]))
+            categories.append(np.full(len(inside), _CATEGORY_CODE[ACTIVITY_CATEGORIES.get(part, "cpu")]))
         start, end = np.concatenate(starts), np.concatenate(ends)
         unknown = np.full(len(start), -1)
         columns = {
@@ -189,6 +199,30 @@ class _LaneMaker:
         }
         lane = _Lane("activity", *self._named(thread, name), thread, columns)
         return lane.take(np.argsort(start, kind="stable"))
+
+    def idle_lane(self, steps: npt.NDArray[np.int64]) -> _Lane:
+        """The GPU's idle gaps in these steps with their main cause, except the long ones, which are stalls. Empty
+        without a GPU.
+        """
+        every = self.facts.of_every_step
+        rows, cause = _NONE, _NONE
+        if self.facts.has_gpu:
+            rows = np.setdiff1d(np.flatnonzero(np.isin(every.gaps.step, steps)), long_gaps(every, steps))
+            cause = every.idle.amount[rows].argmax(axis=1)
+        labels = idle_labels(every)
+        name = np.array(
+            [len(self.facts.trace.names) + self.labels.code(labels[CAUSES[one]]) for one in cause], np.int64
+        )
+        unknown = np.full(len(rows), -1)
+        columns = {
+            "start": every.gaps.start[rows],
+            "duration": every.gaps.end[rows] - every.gaps.start[rows],
+            "name": name,
+            "category": np.array([_CATEGORY_CODE[CAUSES[one]] for one in cause], np.int64),
+            "place": unknown,
+            "detail": unknown,
+        }
+        return _Lane("idle", "GPU idle", "shorter", -1, columns)
 
     def _events(self, thread: int, name: str | None, rows: npt.NDArray[np.intp]) -> _Lane:
         """The events of a thread, outermost first: annotations, operators, calls of the runtime, Python frames."""

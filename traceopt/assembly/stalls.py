@@ -26,15 +26,22 @@ def find_stalls(facts: Facts, steps: npt.NDArray[np.integer], zero_ns: int) -> l
     return sorted(found, key=lambda stall: -stall.duration_us)
 
 
-def _gpu_stalls(facts: Facts, steps: npt.NDArray[np.integer], zero_ns: int) -> list[Stall]:
-    """The longest idle gaps of each step, each with its main cause and what the host did in the middle of it."""
-    gaps, amount = facts.gaps, facts.idle.amount
+def long_gaps(facts: Facts, steps: npt.NDArray[np.integer]) -> npt.NDArray[np.intp]:
+    """Rows of the longest idle gaps of the GPU in these steps, the longest first. `facts`: of every step."""
+    gaps = facts.gaps
     length = gaps.end - gaps.start
     long = length >= SMALLEST_SHARE * facts.steps.duration[np.maximum(gaps.step, 0)]
     rows = np.flatnonzero(np.isin(gaps.step, steps) & long)
     rows = rows[np.lexsort((-length[rows], gaps.step[rows]))]
     first = np.searchsorted(gaps.step[rows], gaps.step[rows])
-    rows = rows[np.arange(len(rows)) - first < MOST_PER_STEP]
+    return rows[np.arange(len(rows)) - first < MOST_PER_STEP]
+
+
+def _gpu_stalls(facts: Facts, steps: npt.NDArray[np.integer], zero_ns: int) -> list[Stall]:
+    """The longest idle gaps of each step, each with its main cause and what the host did in the middle of it."""
+    gaps, amount = facts.gaps, facts.idle.amount
+    rows = long_gaps(facts, steps)
+    length = gaps.end - gaps.start
     middle = (gaps.start[rows] + gaps.starved_end[rows]) // 2
     hosts = facts.slices.at_threads(gaps.thread[rows], middle)
     places = locations_of(facts, hosts.tolist())

@@ -12,7 +12,7 @@ from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, clip, merge, un
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
-from traceopt.assembly.spans import CATEGORIES, JOINED_SHARE, STREAM_TITLES, activity_areas, joined, span_table
+from traceopt.assembly.spans import ACTIVITY_CATEGORIES, JOINED_SHARE, STREAM_TITLES, activity_areas, joined, span_table
 from traceopt.assembly.stalls import find_stalls
 from traceopt.result.rounding import us
 from traceopt.result.rows import Lane, Occupancy, Span, Timeline
@@ -58,7 +58,7 @@ class _ShownStep:
         areas: dict[str, Intervals] = {}
         for part, label, area in activity_areas(self.facts, thread):
             inside = joined(clip(area, self.start, self.end), int((self.end - self.start) * JOINED_SHARE))
-            category = CATEGORIES.get(part, "cpu")
+            category = ACTIVITY_CATEGORIES.get(part, "cpu")
             areas[category] = merge(areas.get(category, EMPTY), inside)
             spans += [self.span(int(a), int(b), label, category) for a, b in zip(inside.start, inside.end, strict=True)]
         info = self.facts.trace.threads[thread] if 0 <= thread < len(self.facts.trace.threads) else None

@@ -33,6 +33,7 @@ from traceopt.result.rows import (
     Kernel,
     MemoryPart,
     MemoryPoint,
+    ModuleClass,
     ModuleRow,
     Op,
     PlanRow,
@@ -488,6 +489,9 @@ class Result(Struct, frozen=True, eq=False):
     ] = field(default_factory=list)
     modules: Annotated[
         list[ModuleRow], note("the model as a tree of nn.Modules, callers first; empty if the trace does not name them")
+    ] = field(default_factory=list)
+    module_classes: Annotated[
+        list[ModuleClass], note("the same modules by class, longest first; empty if the trace does not name them")
     ] = field(default_factory=list)
     flame: Annotated[FlameGraph | None, note("call tree of one step; null: no Python frames with times")] = None
     torch_compile: Annotated[

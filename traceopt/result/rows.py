@@ -26,7 +26,7 @@ STREAM_COLUMNS = (
 
 
 ViaGraph = Literal["capture", "annotation", "compile_log", "replay"]
-LaneKind = Literal["activity", "thread", "stream"]
+LaneKind = Literal["activity", "thread", "idle", "stream"]
 
 
 class BreakdownPart(Struct, frozen=True):
@@ -245,6 +245,19 @@ class ModuleRow(Struct, frozen=True):
     ]
 
 
+class ModuleClass(Struct, frozen=True):
+    """All nn.Modules of one class. Times are those of the device, or on a CPU of operators, without the modules that
+    they call, so they add up.
+    """
+
+    name: Annotated[str, note('class, "Linear"')]
+    modules: Annotated[int, note("modules of this class")]
+    calls_per_step: Annotated[float, note("calls", "per step")]
+    forward_us_per_step: Annotated[float, note("time per step of their forward", "us")]
+    backward_us_per_step: Annotated[float, note("the same of their backward", "us")]
+    share: Annotated[float, note("part of the time of all modules", "share")]
+
+
 class CounterRangeRow(Struct, frozen=True):
     """A hardware counter of all runs of a kernel, as CUPTI's range profiler counted it."""
 
@@ -323,11 +336,14 @@ class StepWindow(Struct, frozen=True):
 
 
 class SpanLane(Struct, frozen=True):
-    """A row of spans: what a thread did in words, its events, or the work of a stream."""
+    """A row of spans: what a thread did in words, its events, gaps without GPU work, or the work of a stream."""
 
     kind: Annotated[
         LaneKind,
-        note('"activity": exclusive activities of a thread; "thread": its nested events; "stream": work of the GPU'),
+        note(
+            '"activity": exclusive activities of a thread; "thread": its nested events; "idle": gaps between work of '
+            'the GPU that are too short for `stalls`; "stream": work of the GPU'
+        ),
     ]
     name: Annotated[str, note("thread or stream")]
     detail: Annotated[str, note("number of the thread or stream")]

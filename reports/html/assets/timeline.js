@@ -145,6 +145,9 @@
     view.stalls.forEach(function (stall, number) {
       var index = firstStall + number;
       if (labels[stall.label] === undefined) {
+        labels[stall.label] = view.names.indexOf(stall.label);
+      }
+      if (labels[stall.label] < 0) {
         labels[stall.label] = view.names.length;
         view.names.push(stall.label);
         view.labels.push(stall.label);
@@ -193,7 +196,7 @@
     rows = [];
     gutter = width > WIDE ? 158 : 0;
     var y = axis + 2;
-    var kinds = ["stalls", "activity", "stream", "thread"]; /* the overview comes before the nested events */
+    var kinds = ["stalls", "idle", "activity", "stream", "thread"]; /* the overview comes before the nested events */
     var ordered = kinds.map(function (kind) {
       return lanes.filter(function (lane) { return lane.kind === kind; });
     });
@@ -820,9 +823,9 @@
     }
     details.hidden = false;
     var title = document.createElement("h3");
-    title.textContent = selected < firstStall ? view.names[name[selected]] : view.idle + ": " + view.names[name[selected]];
-    var list = document.createElement("dl");
     var lane = lanes[laneOf[selected]];
+    title.textContent = (isGap(lane) ? view.idle + ": " : "") + view.names[name[selected]];
+    var list = document.createElement("dl");
     var since = start[selected] - view.steps[chosenStep].start;
     var when = since < 0 ? ", starts " + time(-since) + " before the " + noun : ", starts at " + time(since) + " of the " + noun;
     add(list, "Time", time(duration[selected]) + when);
@@ -837,17 +840,20 @@
     details.appendChild(title);
     details.appendChild(list);
   }
+  function isGap(lane) {
+    return lane.kind === "stalls" || lane.kind === "idle";
+  }
   /* The sums of a range */
 
   function clipped(index) {
     return Math.max(0, Math.min(end[index], range.to) - Math.max(start[index], range.from));
   }
   /* Adds the part of each shown span that lies in the range, on threads less that of the spans below it. */
-  function sumsOf(kind) {
+  function sumsOf(isMeant) {
     var sums = {};
     lanes.forEach(function (lane) {
       var open = [];
-      for (var index = lane.first; lane.kind === kind && index < lane.first + lane.count && start[index] < range.to; index++) {
+      for (var index = lane.first; isMeant(lane) && index < lane.first + lane.count && start[index] < range.to; index++) {
         var part = clipped(index);
         if (!part || rowOf[index] < 0) {
           continue;
@@ -855,7 +861,7 @@
         var sum = sums[name[index]] || (sums[name[index]] = { name: name[index], count: 0, total: 0 });
         sum.count++;
         sum.total += part;
-        if (kind === "thread") {
+        if (lane.kind === "thread") {
           while (open.length && end[open[open.length - 1]] <= start[index] + 1e-9) {
             open.pop();
           }
@@ -903,12 +909,15 @@
     details.appendChild(list);
     var tables = document.createElement("div");
     tables.className = "sums";
-    [["stream", "GPU work"], ["thread", "Threads, self time"]].forEach(function (kind) {
-      var sums = sumsOf(kind[0]);
+    function addSums(caption, isMeant) {
+      var sums = sumsOf(isMeant);
       if (sums.length) {
-        tables.appendChild(sumTable(kind[1], sums, whole));
+        tables.appendChild(sumTable(caption, sums, whole));
       }
-    });
+    }
+    addSums(view.idle + ", by cause", isGap);
+    addSums("GPU work", function (lane) { return lane.kind === "stream"; });
+    addSums("Threads, self time", function (lane) { return lane.kind === "thread"; });
     details.appendChild(tables);
   }
   function signed(value) {
@@ -973,7 +982,7 @@
       add(list, "Self time", selfTime(selected));
     }
     add(list, "Same name", sameName(selected));
-    add(list, "What", [kind, lane.name === kind ? "" : lane.name, lane.detail].filter(Boolean).join(", "));
+    add(list, "What", [kind, lane.name === kind ? "" : lane.name, lane.kind === "idle" ? "" : lane.detail].filter(Boolean).join(", "));
     if (isStream(selected)) {
       var op = operator[selected - streamFirst];
       var shapes = operatorDetail[selected - streamFirst];
@@ -996,6 +1005,8 @@
     }
     add(list, "Line", place[selected] < 0 ? "" : view.places[place[selected]]);
     var fixes = (place[selected] < 0 ? [] : view.placeFixes[place[selected]]).concat(view.nameFixes[name[selected]]);
+    var ofCause = lane.kind === "idle" ? view.causeFixes[category[selected]] : null;
+    fixes = ofCause === null ? fixes : fixes.concat([ofCause]);
     fixes = fixes.filter(function (fix, index) { return fixes.indexOf(fix) === index; });
     add(list, place[selected] >= 0 && view.placeFixes[place[selected]].length ? "Fix for this line" : "Fix", fixes.length ? fixLinks(fixes) : "");
     var shown = stack.slice(-30).reverse();

@@ -55,13 +55,22 @@ def seen(page) -> list[float]:
 def test_the_arrow_keys_reach_every_span(timeline) -> None:
     reached = set()
     press(timeline, "Enter", *["ArrowUp"] * 9)
-    for _ in range(8):
+    for _ in range(9):
         press(timeline, *["ArrowLeft"] * 5)
         for _ in range(5):
             reached.add(told(timeline).split("\nWhat")[0].split("\nLine")[0])  # name, duration and start
             press(timeline, "ArrowRight")
         press(timeline, "ArrowDown")
-    assert len(reached) == 8 + 2  # spans and stalls
+    assert len(reached) == 9 + 2  # spans and stalls
+
+
+def test_a_gap_names_its_cause_and_its_fix(timeline) -> None:
+    timeline.fill("#span-search", "Waiting for the host")
+    press(timeline, "Enter", "Enter")
+    assert timeline.inner_text("#span-found") == "1 of 2", "the stall of this cause has the same name"
+    assert title(timeline) == "GPU idle: Waiting for the host"
+    assert "14.0 ms, starts at 244.0 ms of the step" in told(timeline)
+    assert timeline.locator("#span-details a", has_text="the CPU").count() == 1
 
 
 def test_a_kernel_says_everything_about_itself(timeline) -> None:

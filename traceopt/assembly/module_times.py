@@ -1,52 +1,102 @@
-"""The nn.Modules of the model as a tree: calls, device time of forward and backward, host time of the forward."""
+"""The nn.Modules of the model, as a tree and by class: calls, device time of forward and backward, host time."""
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import group_rows
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON
 from traceopt.analyzer.vocabulary.python_frames import MODULE_FRAME
-from traceopt.result.rounding import rate, us
-from traceopt.result.rows import ModuleRow
+from traceopt.result.rounding import rate, share, us
+from traceopt.result.rows import ModuleClass, ModuleRow
 
 MAX_ROWS = 300
 MAX_DEPTH = 60
 _NONE = -1
+_NUMBER = re.compile(r"_\d+$")  # of a module among those of its class
 
 
-def module_tree(facts: Facts) -> list[ModuleRow]:
-    """Callers come before callees, siblings by time. At most MAX_ROWS rows: those with the most time."""
+class ModuleTimes(Struct, frozen=True):
+    """Calls and times of the modules. Arrays have shape (nodes,): a node is a place in the model, callers come first.
+    Times are ns of all typical steps.
+    """
+
+    names: list[str]  # class and number, "Linear_3"
+    parent: I8  # node; -1: none
+    calls: I8
+    host: I8 | None  # of the forward; None: frames were not recorded with the times
+    forward: I8  # of the device, without callees
+    backward: I8
+    steps: int
+
+    def tree(self) -> list[ModuleRow]:
+        """Callers come before callees, siblings by time. At most MAX_ROWS rows: those with the most time."""
+        forward, backward = (_with_callees(own, self.parent) for own in (self.forward, self.backward))
+        place = _in_order(self.parent, forward + backward)
+        return [
+            ModuleRow(
+                name=self.names[node],
+                parent=place[int(self.parent[node])] if self.parent[node] >= 0 else _NONE,
+                calls_per_step=rate(self.calls[node] / self.steps),
+                forward_us_per_step=us(forward[node] / self.steps),
+                backward_us_per_step=us(backward[node] / self.steps),
+                own_us_per_step=us((self.forward[node] + self.backward[node]) / self.steps),
+                host_us_per_step=us(self.host[node] / self.steps) if self.host is not None else None,
+            )
+            for node in place
+        ]
+
+    def classes(self) -> list[ModuleClass]:
+        """The modules of each class together, longest first."""
+        found, group = np.unique([_NUMBER.sub("", name) for name in self.names], return_inverse=True)
+        modules = [len({self.names[node] for node in np.flatnonzero(group == one)}) for one in range(len(found))]
+        calls, forward, backward = (
+            np.bincount(group, weights=values, minlength=len(found)) / self.steps
+            for values in (self.calls, self.forward, self.backward)
+        )
+        own, whole = forward + backward, float((forward + backward).sum())
+        return [
+            ModuleClass(
+                name=str(found[one]),
+                modules=modules[one],
+                calls_per_step=rate(calls[one]),
+                forward_us_per_step=us(forward[one]),
+                backward_us_per_step=us(backward[one]),
+                share=share(own[one] / whole) if whole else 0.0,
+            )
+            for one in np.argsort(-own, kind="stable").tolist()
+        ]
+
+
+def module_times(facts: Facts) -> ModuleTimes | None:
+    """None if the trace does not name modules."""
     slices, steps = facts.slices, facts.steps
     named = facts.regions.named(lambda name: name.startswith(MODULE_FRAME), PYTHON)
     if not named.any():
-        return []
+        return None
     rows = np.flatnonzero(named & steps.host_window.contains(slices.start))
     around = np.where(slices.parent[rows] >= 0, slices.nearest(named)[slices.parent[rows]], _NONE)
     node_of, parent, name = _nodes(slices.name, rows, around, len(slices))
     count = len(parent)
     here = node_of[rows]
     known = here >= 0
-    calls = np.bincount(here[known], minlength=count)
     host = np.bincount(here[known], weights=(slices.end[rows] - slices.start[rows])[known], minlength=count)
-    own = (_gpu_time if facts.has_gpu else _cpu_time)(facts, named, node_of, count)
-    totals = [_with_callees(part, parent) for part in own]
-    place = _in_order(parent, totals[0] + totals[1])
-    return [
-        ModuleRow(
-            name=facts.trace.names[name[node]].removeprefix(MODULE_FRAME),
-            parent=place[int(parent[node])] if parent[node] >= 0 else _NONE,
-            calls_per_step=rate(calls[node] / steps.count),
-            forward_us_per_step=us(totals[0][node] / steps.count),
-            backward_us_per_step=us(totals[1][node] / steps.count),
-            own_us_per_step=us((own[0][node] + own[1][node]) / steps.count),
-            host_us_per_step=us(host[node] / steps.count) if facts.frames_recorded_with_times else None,
-        )
-        for node in place
-    ]
+    forward, backward = (_gpu_time if facts.has_gpu else _cpu_time)(facts, named, node_of, count)
+    return ModuleTimes(
+        [facts.trace.names[code].removeprefix(MODULE_FRAME) for code in name],
+        parent,
+        np.bincount(here[known], minlength=count),
+        host.astype(np.int64) if facts.frames_recorded_with_times else None,
+        forward,
+        backward,
+        steps.count,
+    )
 
 
 def _nodes(
