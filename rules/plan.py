@@ -30,6 +30,7 @@ MIN_ROW_SHARE = 0.01  # of the step: a fix that adds less after the others is no
 # Of the larger saving: predictions are not more exact than this (docs/accuracy.md), so of two fixes this close, the
 # surer, clearer, safer and simpler one goes first.
 CLOSE_SHARE = 0.25
+LARGER = 2.0  # times what a fix saves alone: a fix of the same cause that saves so much goes before it
 SAME_SHARE = 0.1  # of a saving: fixes without which the others save about as much are not needed
 NEEDS_SHARE = 0.5  # of its saving in the plan: a fix that saves less on its own needs the fixes above it
 UNLOCKED = 1.25  # times its saving alone: a fix that gives more after others says so
@@ -141,7 +142,7 @@ def make_plan(priced: Iterable[Priced], facts: Facts) -> Plan:
             wanted = _only_together(left, taken, savings) if facts.replay_trusted else []
             if savings.together(wanted, taken) < max(least, MIN_FIRST_SHARE * step_ns):
                 break
-        fix = _next(wanted or candidates, gains)
+        fix = next_fix(wanted or candidates, gains, alone)
         gain = min(gains[id(fix)], remaining)
         rows.append(_row(fix, gain, alone[id(fix)], taken, savings))
         wanted = [one for one in wanted if one is not fix]
@@ -166,8 +167,12 @@ def _most_ns(one: Priced) -> float:
     return one.finding.saving.est_us * 1e3 if one.finding.saving is not None else 0.0
 
 
-def _next(candidates: Sequence[Priced], gains: Mapping[int, float]) -> Priced:
-    """The fix that saves most; of those close to it, the surest, clearest, safest and simplest."""
+def next_fix(candidates: Sequence[Priced], gains: Mapping[int, float], alone: Mapping[int, float]) -> Priced:
+    """The fix that saves most; of those close to it, the surest, clearest, safest and simplest.
+
+    Fixes may be close only because the fixes taken hide what they save. So of two that treat the same cause, the one
+    that alone saves far more stands for both.
+    """
     best = max(gains[id(one)] for one in candidates)
     close = [one for one in candidates if gains[id(one)] >= (1 - CLOSE_SHARE) * best]
 
@@ -177,7 +182,9 @@ def _next(candidates: Sequence[Priced], gains: Mapping[int, float]) -> Priced:
         vague = finding.effort.startswith(_UNKNOWN_EFFORT)
         return _CONFIDENCE[finding.confidence], vague, risky, not simple, -gains[id(one)], finding.code
 
-    return min(close, key=preference)
+    chosen = min(close, key=preference)
+    larger = [one for one in close if one.shares_cause_with(chosen) and alone[id(one)] >= LARGER * alone[id(chosen)]]
+    return max(larger, key=lambda one: alone[id(one)], default=chosen)
 
 
 def _only_together(left: Sequence[Priced], taken: Sequence[Priced], savings: _Savings) -> list[Priced]:

@@ -101,6 +101,10 @@ class Slices(Struct, frozen=True, dict=True):
         reach = np.append(0, np.maximum.accumulate(self._after[rows]))[:-1]
         return rows[(rows >= reach) | self._alone[rows]]
 
+    def enclosed(self, rows: npt.NDArray[np.integer]) -> I4:
+        """The number of slices inside each of some slices. Shape (len(rows),)."""
+        return np.asarray(self._after[rows] - rows - 1, np.int32)
+
     def encloses(self, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """The slices that are `wanted` or have a wanted slice inside them. Shape (len,)."""
         until = np.append(0, np.cumsum(wanted & ~self._alone))

@@ -66,14 +66,15 @@ class Host(Struct, frozen=True, dict=True):
     def rows_of(self, name: str) -> npt.NDArray[np.int64]:
         """The outermost slices of an activity, in order of thread and time.
 
-        Frames of another cycle may cross the end of an event. Of two slices that cross, the second one is left out if
-        most of it lies in the first one, so that its time counts once.
+        Frames of another cycle may cross the end of an event. Where two slices cross for most of their time, the one
+        that encloses more stands for both, so that the time counts once.
         """
         rows, slices = self.slices.outermost(self.activity == _INDEX[name]), self.slices
         start, end, thread = slices.start[rows], slices.end[rows], slices.thread[rows]
-        covered = np.zeros(len(rows), bool)
-        covered[1:] = (thread[1:] == thread[:-1]) & (2 * (end[:-1] - start[1:]) > end[1:] - start[1:])
-        return rows[~covered]
+        shorter = np.minimum(end[1:] - start[1:], end[:-1] - start[:-1])
+        twice = np.flatnonzero((thread[1:] == thread[:-1]) & (2 * (end[:-1] - start[1:]) > shorter))
+        inside = slices.enclosed(rows)
+        return np.delete(rows, np.where(inside[twice] < inside[twice + 1], twice, twice + 1))
 
 
 def written_images(regions: Regions) -> npt.NDArray[np.int64]:

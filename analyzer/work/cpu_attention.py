@@ -19,17 +19,19 @@ _OTHER_PRODUCT = re.compile(r"^aten::(?:mm|addmm|_addmm_activation|mkldnn_linear
 # Most other products between a softmax and the batched product after it: the value's projection. In the backward pass,
 # its two products come before the softmax.
 _BETWEEN = {"forward": (0, 1), "backward": (2, 0)}
+_DROPOUT = re.compile(r"^aten::(?:bernoulli_?|native_dropout)$")
 _OPERATOR = re.compile(r"^aten::_?scaled_dot_product_")  # uses products internally, which the user cannot change
 
 
 class CpuAttention(Struct, frozen=True):
     """`calls` are slices, one for each softmax or call of the operator; `area` covers them and their products, forward
-    and backward.
+    and backward. `drops`: weights are dropped; the fused operator of the CPU does not do that.
     """
 
     calls: I8
     area: Intervals
     products: Intervals
+    drops: bool = False
 
 
 def find_cpu_attention(regions: Regions, window: Intervals) -> CpuAttention:
@@ -89,7 +91,9 @@ def _attention(regions: Regions, window: Intervals, calls: I8, start: I8, end: I
     slices = regions.slices
     area = intersect(union(start, end), window)
     products = _matching(regions, _BATCHED) | _matching(regions, _OTHER_PRODUCT)
-    return CpuAttention(calls, area, intersect(union(slices.start[products], slices.end[products]), area))
+    drops = _matching(regions, _DROPOUT) & area.contains(slices.start)
+    inside = intersect(union(slices.start[products], slices.end[products]), area)
+    return CpuAttention(calls, area, inside, bool(drops.any()))
 
 
 def _matching(regions: Regions, pattern: re.Pattern[str]) -> Mask:

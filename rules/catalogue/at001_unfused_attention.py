@@ -24,16 +24,16 @@ from traceopt.rules import (
 )
 
 BASIS = "Assumes a fused kernel, which removes the work between the matmuls and part of their memory traffic."
-FIX = Fix(
-    'Call F.scaled_dot_product_attention, or load the model with attn_implementation="sdpa" (or "flash_attention_2").',
-    "out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)",
-)
+CALL = "out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)"
+ON_CPU = 'Call F.scaled_dot_product_attention, or load the model with attn_implementation="sdpa"'
+FIX = Fix(f'{ON_CPU} (or "flash_attention_2").', CALL)
 
 
 class UnfusedAttentionRule(Rule):
     """Measures attention that runs as separate kernels on one stream: batched matmul, softmax, batched matmul, with
     only scaling, masking, dropout and copies in between. It writes the whole score matrix to memory and reads it back.
-    On a CPU-only run the rule looks at operators instead of kernels, forward and backward.
+    On a CPU-only run the rule looks at operators instead of kernels, forward and backward; if they drop weights, there
+    is no finding, because the CPU's fused operator does not support that.
 
     Why it costs: the score matrix has one entry per head and pair of tokens. Each step between the matmuls reads and
     writes all of it. A fused kernel never writes it. On a CPU the matmuls take as long as before, and in training the
@@ -101,7 +101,7 @@ class UnfusedAttentionRule(Rule):
     def _on_cpu(self, facts: Facts) -> Findings:
         found, slices = facts.cpu_attention, facts.slices
         fused = fused_attention(facts, found)
-        if fused.time_ns < self.min_share * facts.step_ns or not fused.expected_ns:
+        if fused.time_ns < self.min_share * facts.step_ns or found.drops or not fused.expected_ns:
             return
         both = "forward and backward, " if facts.trains else ""
         sites = by_site(facts, found.calls, slices.end[found.calls] - slices.start[found.calls])
@@ -113,13 +113,14 @@ class UnfusedAttentionRule(Rule):
             saving=fused.price,
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=site_locations(sites),
-            fix=FIX,
+            fix=Fix(f"{ON_CPU}.", CALL),
         )
 
     def passed(self, facts: Facts) -> str:
         if not facts.has_gpu:
             share = facts.cpu_attention.area.total / facts.steps.window_ns
-            return f"Unfused attention takes {percent(share)} of {the_step(facts)}."
+            drops = " It uses dropout, for which a CPU has no fused operator." if facts.cpu_attention.drops else ""
+            return f"Unfused attention takes {percent(share)} of {the_step(facts)}.{drops}"
         found = facts.unfused_attention
         share = (found.product_ns + found.other_ns) / facts.steps.window_ns
         if len(facts.math_attention.calls):

@@ -164,7 +164,7 @@ class DataloaderStall(Rule):
                     lambda s: s.location.function or "" if s.location else "",
                     3,
                 ),
-                *site_evidence(facts, lines, lambda s: name_of(facts, _longest(facts, s)), 3),
+                *site_evidence(facts, lines, lambda site: _calls(facts, site), 3),
             ],
             locations=[
                 *loader_places(facts),
@@ -232,6 +232,12 @@ def _longest(facts: Facts, site: SiteCost) -> int:
     """The longest slice of a call site."""
     rows = site.rows.astype(np.int64)
     return int(rows[(facts.slices.end[rows] - facts.slices.start[rows]).argmax()])
+
+
+def _calls(facts: Facts, site: SiteCost) -> str:
+    """What a line calls: its longest call, and whether there are others, whose time and number count too."""
+    others = len(np.unique(facts.slices.name[site.rows])) > 1
+    return name_of(facts, _longest(facts, site)) + (" and other calls" if others else "")
 
 
 def _confidence(plan: LoaderPlan, *, uncertain: bool) -> Confidence | None:

@@ -15,6 +15,7 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    Intervals,
     Location,
     RemoveHost,
     Rule,
@@ -22,11 +23,14 @@ from traceopt.rules import (
     dispatch_area,
     dispatch_ns,
     each_step,
+    intersect,
+    merge,
     ms,
     percent,
     priced,
     rate,
     site_locations,
+    subtract,
     the_step,
     threshold,
     times,
@@ -56,8 +60,9 @@ class CudaGraphCandidate(Rule):
 
         model = torch.cuda.make_graphed_callables(model, (sample,))   # forward and backward as graphs
 
-    Everything inside the graph must stay on the GPU. Read the loss outside it, and keep shapes and addresses fixed
-    (static input tensors, a capturable optimizer).
+    The printed code captures the forward and backward passes, so the estimate leaves out the launches of the optimizer
+    and of `zero_grad`. At most, they are captured too. Everything inside the graph must stay on the GPU. Read the loss
+    outside it, and keep shapes and addresses fixed (static input tensors, a capturable optimizer).
 
     When it is wrong: kernels in a graph cannot use values that change from step to step (a learning rate as a Python
     number, random states). LB001 prices the same idle time with all remedies; the two share their cause.
@@ -74,7 +79,7 @@ class CudaGraphCandidate(Rule):
     risk = "Shapes must not change"
     requires = ("gpu", "whole", "launches")
 
-    min_share: float = threshold(0.05, "smallest GPU wait for launches, as a share of the step, to report")
+    min_share: float = threshold(0.05, "smallest GPU wait for launches of a graph, as a share of the step, to report")
     min_steps: int = threshold(3, "fewest recorded steps needed to compare them")
     min_same: float = threshold(0.66, "smallest share of steps with the same kernels and grids")
     max_replayed: float = threshold(0.50, "largest share of kernels that graphs already launch")
@@ -90,24 +95,28 @@ class CudaGraphCandidate(Rule):
 
     def check(self, facts: Facts) -> Findings:
         starved, same = dispatch_ns(facts), facts.repetition
-        if starved < self.min_share * facts.step_ns or same.same_share < self.min_same or not same.kernels:
+        dispatch, captured = dispatch_area(facts), _captured_area(facts)
+        part = _starved_share(facts, captured, dispatch)
+        if part * starved < self.min_share * facts.step_ns or same.same_share < self.min_same or not same.kernels:
             return
         blockers, evidence = _blockers(facts)
         removable = self.removable_blocked if blockers else self.removable
-        dispatch = dispatch_area(facts)
         blocked = f" First remove what blocks the capture: the step {' and '.join(blockers)}." if blockers else ""
+        in_passes = f", {ms(part * starved)} of it in the forward and backward passes" if part < 1 else ""
         yield self.finding(
+            title="Replay the forward and backward passes as CUDA graphs" if facts.trains else None,
             why=(
-                f"The GPU waits {ms(starved)} of {each_step(facts)} for launches. "
+                f"The GPU waits {ms(starved)} of {each_step(facts)} for launches{in_passes}. "
                 f"{percent(same.same_share)} of the steps launch the same {same.kernels:,.0f} kernels in the same "
                 f"order.{blocked}"
             ),
             saving=priced(
                 facts,
-                (0.5 * removable * starved, starved, starved),
-                [RemoveHost(dispatch, removable)],
-                f"Assumes launch time drops by {percent(removable)}; replaying a graph takes one launch.",
-                low=[RemoveHost(dispatch, 0.5 * removable)],
+                (0.5 * removable * part * starved, part * starved, starved),
+                [RemoveHost(captured, removable)],
+                f"Assumes launch time drops by {percent(removable)}; replaying a graph takes one launch."
+                + (" At most, the optimizer is captured too." if part < 1 else ""),
+                low=[RemoveHost(captured, 0.5 * removable)],
                 high=[RemoveHost(dispatch)],
             ),
             evidence=[
@@ -122,12 +131,14 @@ class CudaGraphCandidate(Rule):
 
     def passed(self, facts: Facts) -> str:
         same = facts.repetition
-        starved = percent(dispatch_ns(facts) / facts.step_ns)
+        part = _starved_share(facts, _captured_area(facts), dispatch_area(facts))
+        starved = percent(part * dispatch_ns(facts) / facts.step_ns)
+        where = " in the forward and backward passes" if part < 1 else ""
         if same.same_share < self.min_same <= same.same_names_share:
             kernels = "The steps launch the same kernels with different grids"
         else:
             kernels = f"{percent(same.same_share)} of the steps launch the same kernels"
-        return f"{kernels}; the GPU waits for launches for {starved} of {the_step(facts)}."
+        return f"{kernels}; the GPU waits for launches{where} for {starved} of {the_step(facts)}."
 
 
 def _fix(facts: Facts) -> Fix:
@@ -135,7 +146,23 @@ def _fix(facts: Facts) -> Fix:
         return Fix(f"{engine}.")
     passes = "the forward and backward passes" if facts.trains else "the forward pass"
     how = "Pass mode='reduce-overhead' to torch.compile" if compiled(facts) else "Compile with CUDA graphs"
-    return Fix(f"{how}, or capture {passes}.", 'model = torch.compile(model, mode="reduce-overhead")')
+    whole = " A capture by hand can hold the whole step, with a capturable optimizer." if facts.trains else ""
+    return Fix(f"{how}, or capture {passes}.{whole}", 'model = torch.compile(model, mode="reduce-overhead")')
+
+
+def _captured_area(facts: Facts) -> Intervals:
+    """When the host does ordinary work that the printed code puts into a graph: in training not the optimizer's."""
+    if not facts.trains:
+        return dispatch_area(facts)
+    regions, thread = facts.regions, facts.steps.thread
+    outside = merge(regions.own_time(regions.optimizer, thread), regions.area(regions.zero_grad, thread))
+    return subtract(dispatch_area(facts), outside)
+
+
+def _starved_share(facts: Facts, captured: Intervals, dispatch: Intervals) -> float:
+    """Share (0..1) of the GPU's wait for launches that passes while the host does what a graph would hold."""
+    inside, whole = (facts.steps.mean_ns(intersect(area, facts.gaps.starved)) for area in (captured, dispatch))
+    return inside / whole if whole else 1.0
 
 
 def _blockers(facts: Facts) -> tuple[list[str], list[Evidence]]:

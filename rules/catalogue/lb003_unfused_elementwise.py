@@ -141,5 +141,8 @@ def _remedy(facts: Facts) -> tuple[str | None, Fix]:
     if compiled(facts):
         text = f"Most kernels are compiled already. Compile the rest too, or use fused kernels for {blocks}."
         return "Fuse the pointwise kernels outside compiled code", Fix(text)
-    text = f"Compile the model (or its blocks), or use fused kernels for {blocks}."
+    text = (
+        f"Compile the model (or its blocks), or use fused kernels for {blocks}. Every mode of torch.compile fuses; "
+        "reduce-overhead also makes CUDA graphs."
+    )
     return None, Fix(text, "model = torch.compile(model)")

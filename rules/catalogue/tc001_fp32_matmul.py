@@ -1,14 +1,26 @@
-"""TC001: matmuls and convolutions run in FP32 on a GPU with Tensor Cores, and nothing uses them."""
+"""TC001: matmuls and convolutions run in FP32 without Tensor Cores on a GPU that has them."""
 
 from __future__ import annotations
 
-from traceopt.rules import Facts, Findings, Fix, Rule, each_step, kernel_evidence, ms, percent, places, threshold
-from traceopt.rules.savings.precision import fp32_saving, fp32_work, uses_tensor_cores
+from traceopt.rules import (
+    Facts,
+    Findings,
+    Fix,
+    Rule,
+    each_step,
+    kernel_evidence,
+    ms,
+    percent,
+    places,
+    the_step,
+    threshold,
+)
+from traceopt.rules.savings.precision import fp32_saving, fp32_work, mixed_share
 
 
 class Fp32Matmul(Rule):
-    """Measures the GPU time of FP32 matmuls, convolutions and attention on a device with Tensor Cores, in a run that
-    uses Tensor Cores for (almost) none of it.
+    """Measures the GPU time of FP32 matmuls, convolutions and attention that run without Tensor Cores on a device that
+    has them. A run that does a good part of such work in 16 or 8 bits uses mixed precision already.
 
     Why it costs: FP32 runs on the ordinary units at a fraction of the rate: 15.7 instead of 125 TFLOP/s on a V100, 19.5
     instead of 312 on an A100.
@@ -39,7 +51,7 @@ class Fp32Matmul(Rule):
     requires = ("gpu",)
 
     min_share: float = threshold(0.05, "smallest FP32 matmul time, as a share of the step, to report")
-    max_used_share: float = threshold(0.10, "Tensor Core share of matmul time above which the run counts as mixed")
+    max_used_share: float = threshold(0.10, "16-bit Tensor Core share of matmul time that makes a run mixed")
     low_speedup: float = threshold(1.5, "speed-up of the kernels, low")
     speedup: float = threshold(2.5, "speed-up of the kernels, expected")
     high_speedup: float = threshold(8.0, "speed-up of the kernels, high (at most the ratio of the peaks)")
@@ -52,7 +64,7 @@ class Fp32Matmul(Rule):
     def check(self, facts: Facts) -> Findings:
         work = fp32_work(facts)
         time = facts.tensor_core_work.time_ns(work) / facts.steps.count
-        if time < self.min_share * facts.step_ns or uses_tensor_cores(facts) > self.max_used_share:
+        if time < self.min_share * facts.step_ns or mixed_share(facts) > self.max_used_share:
             return
         arch = facts.device.arch
         bf16 = arch is not None and arch.has_bf16
@@ -60,8 +72,8 @@ class Fp32Matmul(Rule):
         evidence = kernel_evidence(facts, work)
         yield self.finding(
             why=(
-                f"Matmuls, convolutions and attention take {ms(time)} of {each_step(facts)} in FP32. The "
-                f"Tensor Cores of the {facts.device.name} sit unused."
+                f"Matmuls, convolutions and attention take {ms(time)} of {each_step(facts)} in FP32, without the "
+                f"Tensor Cores of the {facts.device.name}."
             ),
             saving=fp32_saving(facts, work, dtype, self.low_speedup, self.speedup, self.high_speedup, pointwise=0.5),
             evidence=evidence,
@@ -70,7 +82,11 @@ class Fp32Matmul(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        return f"Tensor Cores run {percent(uses_tensor_cores(facts))} of the matmul time."
+        mixed = mixed_share(facts)
+        if mixed > self.max_used_share:
+            return f"Tensor Cores run {percent(mixed)} of the matmul time in mixed precision."
+        share = facts.tensor_core_work.time_ns(fp32_work(facts)) / facts.steps.window_ns
+        return f"FP32 matmuls without Tensor Cores take {percent(share)} of {the_step(facts)}."
 
 
 def _autocast(bf16: bool) -> Fix:

@@ -77,7 +77,10 @@ def _what_is_missing(facts: Facts) -> str:
     if not quality.gpu_expected:
         if listed := trace.meta.device_properties():
             name = listed[0].get("name") or "GPU"
-            return f"The run launched no work on the machine's {name}, so it is analyzed as a CPU run."
+            return (
+                f"The run launched no work on the machine's {name}, so it is analyzed as a CPU run. If it should run "
+                "on the GPU, move the model and each batch there."
+            )
         return "This trace shows no GPU use, so it is analyzed as a CPU-only run, based on its main thread."
     names = [trace.names[code] for code in trace.runtime.name]
     launches = sum(op_names.is_kernel_launch(name) for name in names)

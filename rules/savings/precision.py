@@ -22,10 +22,13 @@ def fp32_work(facts: Facts) -> Mask:
     return facts.tensor_core_work.unused & facts.tensor_core_work.dtype.among("fp32", "")
 
 
-def uses_tensor_cores(facts: Facts) -> float:
-    """Share (0..1) of the time in matmuls, convolutions and attention that runs on Tensor Cores."""
-    eligible = facts.tensor_core_work.eligible_ns
-    return facts.tensor_core_work.used_ns / eligible if eligible else 0.0
+def mixed_share(facts: Facts) -> float:
+    """Share (0..1) of the time in matmuls, convolutions and attention that runs on Tensor Cores in a type narrower than
+    TF32. Fused attention and TF32 use Tensor Cores in a run without mixed precision.
+    """
+    work = facts.tensor_core_work
+    narrow = work.used & ~work.dtype.among("fp32", "tf32")
+    return work.time_ns(narrow) / work.eligible_ns if work.eligible_ns else 0.0
 
 
 def peak_ratio(facts: Facts, dtype: str) -> float | None:

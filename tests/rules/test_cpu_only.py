@@ -320,6 +320,10 @@ class TestAttention:
         assert saved_us == pytest.approx(0.9 * 2_000, rel=0.05)
         assert places == ["model.py:8"]
 
+    def test_the_fused_operator_drops_no_weights(self) -> None:
+        names = ("aten::bmm", "aten::_softmax", "aten::bernoulli_", "aten::mul", "aten::bmm", "aten::mm")
+        assert silent("AT001", self.step(*names))
+
     def test_in_training_the_fused_backward_repeats_a_product(self) -> None:
         def step(t: float, index: int) -> Events:
             yield from self.step("aten::bmm", "aten::masked_fill", "aten::_softmax", "aten::bmm", "aten::mm")(t, index)

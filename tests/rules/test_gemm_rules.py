@@ -52,6 +52,15 @@ class TestSkinnyBatch:
         assert "no room" in (RULES["GM005"].applies(facts) or "")
 
 
+def test_fused_attention_is_no_mixed_precision() -> None:
+    """In FP32 it uses Tensor Cores, too."""
+    facts = facts_with("fp32_matmul", tokens=4096, batch=1)
+    work = facts.tensor_core_work
+    assert work.used_ns > 0.1 * work.eligible_ns
+    (finding,) = found("TC001", facts)
+    assert "in FP32, without the Tensor Cores of the NVIDIA A100-SXM4-40GB." in finding.why
+
+
 def test_gm004_leaves_what_may_be_a_chain_alone(example: GetExample, monkeypatch: pytest.MonkeyPatch) -> None:
     """Products whose result could be the next one's input: N equals K."""
     facts = example("looped_products").facts

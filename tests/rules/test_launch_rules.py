@@ -13,6 +13,7 @@ from test_mm_ef import RULES, found, saving_of
 from fixtures.generate import generate
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
+from traceopt.rules.savings.starvation import dispatch_ns
 
 if TYPE_CHECKING:
     from conftest import GetExample
@@ -42,6 +43,12 @@ class TestGraphCandidate:
         planted = example("launch_bound").planted
         gain_us = median(planted.step_us) - median(planted.fixed_step_us)
         assert saving_of(finding).est_us == pytest.approx(gain_us, rel=0.03)
+
+    def test_a_graph_of_the_passes_leaves_the_optimizer_out(self, example: GetExample) -> None:
+        facts = example("single_tensor_optimizer").facts
+        assert dispatch_ns(facts) > 0.2 * facts.step_ns
+        assert found("LB002", facts) == []
+        assert "waits for launches in the forward and backward passes for 0.3% " in RULES["LB002"].passed(facts)
 
     def test_needs_steps_to_compare(self) -> None:
         assert "Too few" in (RULES["LB002"].applies(facts_with(**SMALL, steps=2)) or "")

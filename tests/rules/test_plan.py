@@ -13,7 +13,16 @@ from traceopt.analyzer.replay.changes import Change, DropSync, RemoveHost, Scale
 from traceopt.analyzer.trace_quality import TraceQuality
 from traceopt.result.document import Combined
 from traceopt.result.finding import Finding, Fix, Saving
-from traceopt.rules.plan import MAX_ROWS, MIN_FIRST_SHARE, MIN_ROW_SHARE, combine, in_order, make_plan, plan_first
+from traceopt.rules.plan import (
+    MAX_ROWS,
+    MIN_FIRST_SHARE,
+    MIN_ROW_SHARE,
+    combine,
+    in_order,
+    make_plan,
+    next_fix,
+    plan_first,
+)
 from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.pricing import area_of
 from traceopt.testing.machine import Machine
@@ -119,6 +128,15 @@ def test_of_one_cause_the_first_counts(example: GetExample) -> None:
     both = together([finding("DL001", 8000), finding("HS001", 5000, shares_cause_with=["DL001"])], facts)
     one = together([finding("DL001", 8000)], facts)
     assert both == one
+
+
+@pytest.mark.parametrize(("alone_ns", "first"), [(9e6, "AT001"), (1.5e6, "GM001")])
+def test_of_one_cause_the_one_that_saves_far_more_alone_goes_first(alone_ns: float, first: str) -> None:
+    """The fixes taken hide what both save, so the plan itself does not tell them apart."""
+    simple = finding("GM001", 1000, effort="One line")
+    large = finding("AT001", 9000, effort="A few lines", shares_cause_with=["GM001"])
+    gains = {id(simple): 8e5, id(large): 8e5}
+    assert next_fix([simple, large], gains, {id(simple): 1e6, id(large): alone_ns}).finding.code == first
 
 
 def test_independent_fixes_of_the_host_add_up(example: GetExample) -> None:

@@ -62,6 +62,7 @@ _BOTTLENECK = {
 # Causes that a run also has once, for example as it starts.
 _MAY_PASS = ("allocation", "gc", "host_copy", "host_sync", "input_work", "logging", "checkpoint", "cpu_op")
 _PASSING = "in a part of the recording. Without step marks, it is unknown whether it recurs."
+NAMED_LIMIT_SHARE = 0.10  # of the step: a larger limit is named even if no fix for it has a price
 NO_FIX = "No fix above 3% found."
 
 
@@ -115,7 +116,7 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
             return self._bottleneck(treated) + (f" {self._why_later(largest)}" if larger else "")
         if first is None:
             if self.idle < MOSTLY_IDLE_SHARE and limits[largest] < MOSTLY_IDLE_SHARE:
-                return f"{self._busy} {NO_FIX}"
+                return f"{self._busy} {NO_FIX}{self._unpriced(largest)}"
             return f"{self._bottleneck(largest)} {NO_FIX}"
         if not waits:
             return f"{self._busy} Biggest lever: {_lower(first.finding.title)}."
@@ -177,6 +178,12 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         """Whether most of the time of a cause lies in a part of a recording without step marks."""
         idle = self.facts.idle
         return not self.facts.has_step_marks and idle.recurring_ns(cause) < RECURS_SHARE * idle.typical_ns(cause)
+
+    def _unpriced(self, limit: str) -> str:
+        """Names the largest limit if it takes much of the step, although what its fix saves is not known."""
+        if self.limits[limit] < NAMED_LIMIT_SHARE:
+            return ""
+        return f" {labels_of(self.facts)[limit]}: {percent(self.limits[limit])} of {self.unit}."
 
     def _why_later(self, limit: str) -> str:
         """Why the largest limit is not treated first."""
