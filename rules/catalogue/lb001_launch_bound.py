@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.host_activities import LONG_WORK, UNTRACED_PYTHON
@@ -48,6 +49,12 @@ EMBEDDINGS = Fix(
     "table = nn.Embedding(sum(sizes), width)             # instead of one for each feature\n"
     "vectors = table(values + first_row).flatten(1)      # first_row: where each feature begins",
 )
+UPDATES = Fix(
+    "If the loop runs over tensors, such as parameters, update all of them with one call of torch._foreach_mul_, "
+    "torch._foreach_add_ or torch._foreach_lerp_. If it runs over the elements of a tensor, use one operator on the "
+    "whole tensor.",
+    "torch._foreach_lerp_(averages, parameters, 1 - decay)  # instead of a loop over the tensors",
+)
 LOOP = Fix(
     "If rounds of the loop do not need each other's results, stack their tensors and run one operator on all of them. "
     "Otherwise compile the function that runs the loop: to compile only what each round calls may cost more than it "
@@ -77,7 +84,8 @@ class LaunchBound(Rule):
     list of embeddings, torch.stack and one matmul instead of a loop, nn.LSTM instead of a loop over time steps. On a
     CPU the range is wide for such a loop: at most, all operators that its lines call go away, of any size. If each
     iteration has parameters of its own, one operator needs one parameter. Then the work for each parameter goes, too:
-    autograd's accumulation, zero_grad, the optimizer.
+    autograd's accumulation, zero_grad, the optimizer. If a function of a training step mostly calls such operators
+    without a backward, as for averages of the weights or metrics, all of its time counts.
 
     If torch.compile made most kernels, graphs launch most of them, or a serving engine runs, the finding says what is
     left to do.
@@ -102,11 +110,18 @@ class LaunchBound(Rule):
     min_gaps: int = threshold(10, "fewest waits for launches in the recording: a few have causes of their own")
     removable_low: float = threshold(0.3, "share of the launch time that the fix removes, low")
     removable: float = threshold(0.7, "share of the launch time that the fix removes, expected")
+    update_removable_low: float = threshold(
+        0.5, "share of a function's time that one call for all tensors removes, low"
+    )
+    update_removable: float = threshold(
+        0.9, "share of a function's time that one call for all tensors removes, expected"
+    )
     min_calls: int = threshold(100, "fewest tiny operators that one line calls per step, on a CPU-only run")
     min_turns: int = threshold(20, "fewest changes between two lines per step that make them lines of one loop")
     min_loop_share: float = threshold(
         0.3, "smallest share of the step to report for a loop whose lines each call fewer tiny operators"
     )
+    update_share: float = threshold(0.5, "smallest share of such operators in a function that only updates tensors")
     most_nodes: int = threshold(10, "most backward operators per forward operator of a line: more are of one call")
 
     def applies(self, facts: Facts) -> str | None:
@@ -170,16 +185,23 @@ class LaunchBound(Rule):
     def _on_cpu(self, facts: Facts) -> Findings:
         ops, count = facts.called_ops.only_tiny, facts.steps.count
         loops = self._loops(facts)
-        for lines in self._lines_in_turn(facts, ops):
+        for lines in self._of_functions(facts, self._lines_in_turn(facts, ops)):
             places = [line.location for line in lines if line.location is not None]
             mine = ops.only(np.concatenate([line.rows for line in lines]))
-            area = union(mine.start, mine.end)
+            updates = self._update_area(facts, mine)
+            if updates is None:
+                area, low, expected = union(mine.start, mine.end), self.removable_low, self.removable
+            else:
+                area, low, expected = updates, self.update_removable_low, self.update_removable
             time_ns = facts.steps.mean_ns(area)
             one_line = any(line.calls >= self.min_calls * count for line in lines)
             if time_ns < (self.min_share if one_line else self.min_loop_share) * facts.step_ns:
                 continue
             calls = sum(line.calls for line in lines)
-            both = ", forward and backward" if facts.trains else ""
+            both = ", forward and backward" if self._has_backward(facts, mine.rows) else ""
+            taker, whose = (
+                ("They take", "these operators'") if updates is None else (f"{places[0].function} takes", "this")
+            )
             kinds = sorted(facts.slices_by_name(mine.rows, mine.end - mine.start), key=lambda kind: -len(kind.rows))
             loop = merge(area, *(loops.get(_function(place), area) for place in places))
             loop_ns = facts.steps.mean_ns(loop)
@@ -194,7 +216,7 @@ class LaunchBound(Rule):
                 why=(
                     f"{_lines_call(len(lines))} {calls / count:,.0f} operators {per_step(facts)}{both} "
                     f"({named}{' and others' if len(kinds) > 3 else ''}), with a median of "
-                    f"{ms(median(mine.end - mine.start))}. They take {ms(time_ns)} of {each_step(facts)}."
+                    f"{ms(median(mine.end - mine.start))}. {taker} {ms(time_ns)} of {each_step(facts)}."
                     + (
                         f" They have {own:,.0f} of the {visits.count:,.0f} parameters. Autograd, zero_grad and the "
                         f"optimizer visit each of them, which takes another {ms(visits_ns)}."
@@ -204,13 +226,13 @@ class LaunchBound(Rule):
                 ),
                 saving=priced(
                     facts,
-                    (self.removable_low * time_ns, self.removable * time_ns + visits_ns, loop_ns + visits_ns),
-                    [RemoveHost(area, self.removable), *fewer_visits],
-                    f"Assumes these operators' time drops by {percent(self.removable_low)}, or by "
-                    f"{percent(self.removable)}{', and one parameter is left' if visits_ns else ''}. At most, all "
+                    (low * time_ns, expected * time_ns + visits_ns, loop_ns + visits_ns),
+                    [RemoveHost(area, expected), *fewer_visits],
+                    f"Assumes {whose} time drops by {percent(low)}, or by "
+                    f"{percent(expected)}{', and one parameter is left' if visits_ns else ''}. At most, all "
                     f"lines of {places[0].function or 'the file'} that call as many operators go away "
                     f"({ms(loop_ns)}), as when one operator replaces a loop.",
-                    low=[RemoveHost(area, self.removable_low)],
+                    low=[RemoveHost(area, low)],
                     high=[RemoveHost(loop), *fewer_visits],
                 ),
                 confidence="medium",
@@ -224,8 +246,41 @@ class LaunchBound(Rule):
                     for kind in kinds[:5]
                 ],
                 locations=places[:3],
-                fix=EMBEDDINGS if any("embedding" in kind.name.lower() for kind in kinds[:3]) else LOOP,
+                fix=EMBEDDINGS
+                if any("embedding" in kind.name.lower() for kind in kinds[:3])
+                else LOOP
+                if updates is None
+                else UPDATES,
             )
+
+    def _has_backward(self, facts: Facts, rows: npt.NDArray[np.integer]) -> bool:
+        return bool(facts.regions.named(op_names.is_backward, OP)[rows].any())
+
+    def _of_functions(self, facts: Facts, groups: list[list[SiteCost]]) -> list[list[SiteCost]]:
+        """The groups of lines; in training, those of one function whose operators have no backward are one."""
+        joined = dict[tuple[str, str | None] | int, list[SiteCost]]()
+        for number, lines in enumerate(groups):
+            place = lines[0].location
+            rows = np.concatenate([line.rows for line in lines])
+            alone = place is None or not facts.trains or self._has_backward(facts, rows)
+            joined.setdefault(number if alone or place is None else _function(place), []).extend(lines)
+        return list(joined.values())
+
+    def _update_area(self, facts: Facts, ops: CalledOps) -> Intervals | None:
+        """When the function ran that calls these operators, if it mostly does that: it updates averages or computes
+        metrics, tensor by tensor. None if their results are trained, or the function does much else.
+        """
+        if not facts.trains or self._has_backward(facts, ops.rows):
+            return None
+        slices, code, every = facts.slices, facts.call_sites.code_frames, facts.called_ops
+        frames = np.unique(slices.ancestor(ops.rows, code))
+        if frames[0] < 0 or not facts.steps.host_window.contains(slices.start[frames]).all():
+            return None
+        inside = np.isin(slices.ancestor(every.rows, code), frames)
+        time = every.end - every.start
+        if time[np.isin(every.rows, ops.rows)].sum() < self.update_share * time[inside].sum():
+            return None
+        return union(slices.start[frames], slices.end[frames])
 
     def _lines_in_turn(self, facts: Facts, ops: CalledOps) -> list[list[SiteCost]]:
         """The lines that call many operators per step, most expensive first. Lines that a loop runs in turn are one."""

@@ -507,6 +507,26 @@ class TestTinyOperators:
         counted = {row.what: row.calls_per_step for row in finding.evidence}
         assert counted == {"aten::add": 61, "MulBackward0": 60, "aten::copy_": 60, "aten::sum": 60}
 
+    @pytest.mark.parametrize(("else_us", "share", "code"), [(0, 0.9, "torch._foreach_"), (4_000, 0.7, "torch.compile")])
+    def test_a_function_that_updates_tensors_one_by_one(self, else_us: int, share: float, code: str) -> None:
+        """It takes 3 ms, and 4 ms more where it computes something else as well."""
+
+        def step(t: float, _: int) -> Events:
+            yield build.annotation("Optimizer.step#SGD.step", t, 400)
+            yield build.python("ema.py(4): update", t + 500, 3_000 + else_us)
+            for index in range(150):
+                yield build.op("aten::mul", t + 500 + 20 * index, 5)
+                yield build.op("aten::copy_", t + 510 + 20 * index, 5)
+            if else_us:
+                yield build.op("aten::mm", t + 3_500, else_us)
+
+        finding, saved_us, places = the("LB001", step)
+        assert saved_us == pytest.approx(share * 3_000, rel=0.05)
+        assert places == ["ema.py:4"]
+        assert ("update takes 3.0 ms" in finding.why) == (not else_us)
+        assert "forward and backward" not in finding.why
+        assert code in (finding.fix.code or "")
+
     def test_the_engines_own_nodes_are_no_lines(self) -> None:
         def step(t: float, _: int) -> Events:
             for index in range(300):
