@@ -307,6 +307,8 @@ def combine(plan: Plan, facts: Facts) -> Combined | None:
         replay_error_share=error,
         limit_after=limit,
         breakdown_after=_breakdown(parts, labels_of(facts), busy_names(facts), left_us),
+        low_us=round(sum(row.low_us for row in rows), 3),
+        high_us=round(min(sum(row.high_us for row in rows), MAX_SAVED_SHARE * plan.step_ns / 1e3), 3),
     )
 
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 from traceopt.reports.words import plan_numbers, sentences, step_words
 from traceopt.reports.words.sentences import combined_fixes, on_cpu, rank_phrase
 from traceopt.result import quantities
-from traceopt.result.document import Result
+from traceopt.result.document import Combined, Result
 
 WORTH_FIXING_SHARE = 0.03  # the headline mentions fixes that save at least 3 % of the step
 UNSURE_SHARE = 0.5  # of the saving: if more of it has low confidence, it is one that "may" be
@@ -145,8 +145,17 @@ def _after_tile(result: Result) -> Tile:
         return _no_estimate_tile(result)
     after, _, unit = plan_numbers.step_after(result).rpartition(quantities.NO_BREAK_SPACE)
     label = f"After {fixes.removesuffix(' fixes')} (estimate)"
-    saved = f"{quantities.percent(combined.share)} less{speedup(result)}"
+    saved = f"{quantities.percent(combined.share)} less{_range(combined)}{speedup(result)}"
     return Tile(label, f"≈{quantities.NO_BREAK_SPACE}{after}", unit, saved)
+
+
+def _range(combined: Combined) -> str:
+    """ " (35–78%)": how much less the step takes, likely."""
+    if combined.low_us is None or combined.high_us is None:
+        return ""
+    step_us = combined.step_us_after + combined.saving_us
+    low, high = (quantities.percent(us / step_us) for us in (combined.low_us, combined.high_us))
+    return f" ({low.rstrip('%')}–{high})" if low != high else ""
 
 
 def _no_estimate_tile(result: Result) -> Tile:

@@ -479,6 +479,8 @@ def rich() -> Result:
                 part("compute", "Compute kernels", True, 79, step_us=214_000),
                 part("communication", "Exposed communication", True, 37, step_us=214_000),
             ],
+            sum(row.low_us for row in _plan()),
+            sum(row.high_us for row in _plan()),
         ),
         plan=_plan(),
         checks=_checks(),

@@ -17,6 +17,7 @@ from traceopt.reports.text.markdown import FIXES, render_markdown
 from traceopt.reports.text.terminal import render_terminal
 from traceopt.reports.words import headline, plan_numbers, sentences, step_words
 from traceopt.reports.words.display import for_display
+from traceopt.result import quantities
 from traceopt.result.document import Result
 
 if TYPE_CHECKING:
@@ -99,6 +100,13 @@ def assert_printed(result: Result) -> None:
         assert f"→ about {after}" in text
     tile = headline.tiles(document)[2]
     assert plain(f"{tile.value} {tile.unit}") == f"≈ {after}"
+    combined = document.combined
+    low_us, high_us = combined.low_us, combined.high_us
+    assert 0 <= low_us <= combined.saving_us + 0.01 * len(document.plan)
+    assert combined.saving_us <= high_us + 0.01 * len(document.plan)
+    shares = [quantities.percent(us / (combined.saving_us + combined.step_us_after)) for us in (low_us, high_us)]
+    wide = f"{quantities.percent(combined.share)} less ({shares[0].rstrip('%')}–{shares[1]})"
+    assert tile.note.startswith(wide if shares[0] != shares[1] else f"{shares[0]} less")
     if document.breakdown:
         assert f"≈ {after}" in page.partition("Where the time goes")[2].partition("Now")[2]  # the bar
 
@@ -158,6 +166,8 @@ def test_steps_of_every_length(scale: float) -> None:
         rich.combined,
         saving_us=rich.combined.saving_us * scale,
         step_us_after=rich.combined.step_us_after * scale,
+        low_us=sum(row.low_us for row in rows),
+        high_us=sum(row.high_us for row in rows),
         breakdown_after=[],
     )
     parts = [replace(part, us_per_step=part.us_per_step * scale) for part in rich.breakdown]

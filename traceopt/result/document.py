@@ -419,6 +419,8 @@ class Combined(Struct, frozen=True):
             "parts of step_us_after; empty where the fixes were not replayed or the replay does not explain the saving"
         ),
     ] = field(default_factory=list)
+    low_us: Annotated[float | None, note("saving per step if each fix saves the least that is likely", "us")] = None
+    high_us: Annotated[float | None, note("saving per step if each fix saves the most that is likely", "us")] = None
 
 
 class Check(Struct, frozen=True):
