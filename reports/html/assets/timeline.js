@@ -555,15 +555,24 @@
         pen.fillText(text, Math.max(gutter, at - wide / 2), 13);
       }
     }
-    var whole = (width - gutter) / (most - least);
-    pen.fillStyle = colors.grid;
-    pen.fillRect(gutter, 0, width - gutter, 4);
-    pen.fillStyle = colors.link;
-    pen.fillRect(gutter + (from - least) * whole, 0, Math.max(3, (to - from) * whole), 4);
+    drawView();
     if (axis > TICKS) {
       view.steps.forEach(drawStepName);
     }
     drawRangeTime();
+  }
+  /* Which part of the chosen step is in view, unless it is all of it. */
+  function drawView() {
+    var step = view.steps[chosenStep];
+    var first = Math.max(from, step.start), last = Math.min(to, step.end);
+    if (last - first > 0.99 * (step.end - step.start) || last <= first) {
+      return;
+    }
+    var wide = (width - gutter) / (step.end - step.start);
+    pen.fillStyle = colors.grid;
+    pen.fillRect(gutter, 0, width - gutter, 4);
+    pen.fillStyle = colors.link;
+    pen.fillRect(gutter + (first - step.start) * wide, 0, Math.max(3, (last - first) * wide), 4);
   }
   function drawStepName(step, number) {
     var left = Math.max(gutter, x(step.start));
@@ -915,7 +924,7 @@
         tables.appendChild(sumTable(caption, sums, whole));
       }
     }
-    addSums(view.idle + ", by cause", isGap);
+    addSums(view.idle + ", by main cause", isGap);
     addSums("GPU work", function (lane) { return lane.kind === "stream"; });
     addSums("Threads, self time", function (lane) { return lane.kind === "thread"; });
     details.appendChild(tables);

@@ -183,6 +183,17 @@ def test_a_range_is_summed_up(timeline) -> None:
     assert float(title(timeline).split()[2]) == pytest.approx(high - low, abs=0.1)
 
 
+def test_long_and_short_gaps_of_one_cause_are_one_sum(timeline) -> None:
+    timeline.fill("#span-search", "Waiting for the host")
+    press(timeline, "Enter", "Enter")  # the short gap, in step 8
+    timeline.focus(CANVAS)
+    press(timeline, "Escape", "-", "-", "-", "-", "-", "-", "m")
+    table = timeline.locator("#span-details .sums table", has_text="GPU idle, by main cause")
+    rows = [row.split("\t") for row in table.locator("tbody tr").all_inner_texts()]
+    sums = {name: (spans, ms.replace("\u00a0", " ")) for name, spans, ms, _ in rows}
+    assert sums["Waiting for the host"] == ("2", "40.0 ms"), "14 ms and a stall of 26 ms"
+
+
 def test_the_sums_of_threads_count_no_time_twice(timeline) -> None:
     timeline.click("#span-home")
     timeline.click("#span-sum")
