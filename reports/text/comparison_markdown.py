@@ -25,6 +25,7 @@ def render_comparison_markdown(comparison: Comparison, *, label: str = LABEL) ->
     blocks = [
         tag(label),
         f"### traceopt: {prose(document.verdict)}",
+        prose(comparison_words.unusual_steps(document)),
         _bold_line(document),
         prose(comparison_words.basis(document)),
         _explanation(document.explanation),
@@ -71,7 +72,9 @@ def _findings(comparison: Comparison) -> str:
         if group != "kept"
         for row in map(_finding, comparison_words.of_group(comparison.findings, group)[:FINDINGS])
     ]
-    return f"{line}\n\n{table(['', 'Finding', 'Impact', 'Saves per step', 'Where'], 'lllrl', rows)}" if rows else line
+    changes = [table(["", "Finding", "Impact", "Saves per step", "Where"], "lllrl", rows)] if rows else []
+    unestimated = "\n".join(f"- {prose(text)}" for text in comparison_words.unestimated_lines(comparison))
+    return "\n\n".join([line, *changes, *([unestimated] if unestimated else [])])
 
 
 def _finding(finding: FindingChange) -> list[str]:

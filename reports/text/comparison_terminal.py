@@ -56,13 +56,15 @@ def render_against_baseline(comparison: Comparison, *, width: int, color: bool, 
     """A few lines below the summary of an analysis: the step and the findings against the baseline."""
     document = safe_text.cleaned(comparison)
     terminal = Terminal(min(max(width, MIN_WIDTH), MAX_WIDTH), color, unicode)
-    lines = terminal.wrap(f"Against {comparison_words.side_name(document.base)}: {document.verdict}", indent="  ")
+    verdict = " ".join(text for text in (document.verdict, comparison_words.unusual_steps(document)) if text)
+    lines = terminal.wrap(f"Against {comparison_words.side_name(document.base)}: {verdict}", indent="  ")
     lines += terminal.wrap(f"Findings: {comparison_words.findings_line(document.findings)}.", first="  ", indent="  ")
     groups: tuple[comparison_words.Group, ...] = ("new", "fixed")
     for group in groups:
         lines += [
             _finding(finding, terminal) for finding in comparison_words.of_group(document.findings, group)[:FINDINGS]
         ]
+    lines += _unestimated(document, terminal)
     return safe_text.without_commands("".join(f"{line}\n" for line in lines))
 
 
@@ -76,6 +78,7 @@ def _headline(comparison: Comparison, terminal: Terminal) -> list[str]:
     about = " · ".join([sides, *comparison_words.environment(comparison)])
     lines = [terminal.style(name, bold=True) + "  " + terminal.fit(about if len(about) <= room else sides, room), ""]
     lines += [terminal.style(line, bold=True) for line in _sentences(comparison.verdict, terminal)]
+    lines += terminal.wrap(comparison_words.unusual_steps(comparison))
     share = comparison_words.interval(comparison.step)
     basis = comparison_words.basis(comparison)
     if share is not None:
@@ -147,7 +150,12 @@ def _findings(comparison: Comparison, terminal: Terminal) -> list[str]:
         lines += [_finding(finding, terminal) for finding in found[:FINDINGS]]
         if len(found) > FINDINGS:
             lines.append(f"  and {len(found) - FINDINGS} more {words[0].lower()}{words[1:]}")
-    return lines
+    return lines + _unestimated(comparison, terminal)
+
+
+def _unestimated(comparison: Comparison, terminal: Terminal) -> list[str]:
+    lines = comparison_words.unestimated_lines(comparison)
+    return [line for text in lines for line in terminal.wrap(text, first="  ", indent="    ")]
 
 
 def _finding(finding: FindingChange, terminal: Terminal) -> str:

@@ -124,7 +124,12 @@ def _lead(result: Result, against: Comparison | None) -> list[str]:
         f"Findings: {comparison_words.findings_line(against.findings)}.",
         lead,
     ]
-    return [f"**{prose(against.verdict)}**", " ".join(item for item in details if item)]
+    unusual = comparison_words.unusual_steps(against)
+    return [
+        f"**{prose(against.verdict)}**",
+        *([prose(unusual)] if unusual else []),
+        " ".join(item for item in details if item),
+    ]
 
 
 def _gates(outcomes: Iterable[GateOutcome]) -> list[str]:
@@ -217,6 +222,7 @@ def _changes(against: Comparison | None) -> list[str]:
             lines.append(
                 f"- {comparison_words.GROUP_WORDS[group]}: {prose(finding.title)} ({prose(finding.code)}){where}"
             )
+    lines += [f"- {prose(text)}" for text in comparison_words.unestimated_lines(against)]
     return [block for block in (prose(f"{metrics}.") if metrics else "", "\n".join(lines)) if block]
 
 

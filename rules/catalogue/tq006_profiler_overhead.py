@@ -17,6 +17,8 @@ from traceopt.rules import (
     threshold,
 )
 
+STACKS_RECORDED = "Python stacks were recorded"  # the first words of the note on stacks
+
 
 class ProfilerOverhead(Rule):
     """Measures how much recording slowed the steps. `traceopt run` stores the time of every step of the run, recorded
@@ -87,7 +89,7 @@ class ProfilerOverhead(Rule):
             return
         yield self.finding(
             why=(
-                "Python stacks were recorded, which slows the host, and the GPU waits for the host for "
+                f"{STACKS_RECORDED}, which slows the host, and the GPU waits for the host for "
                 f"{percent(share)} of {the_step(facts)}. That share is smaller without the profiler. Record again with "
                 "with_stack=False to measure it."
             ),

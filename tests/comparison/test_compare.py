@@ -14,8 +14,8 @@ from traceopt.comparison.compare import compare_runs
 from traceopt.comparison.runs import slim
 from traceopt.errors import ConfigError, InputError
 from traceopt.reports.html.page import render_html
-from traceopt.result.comparison import Comparison, FindingChange
-from traceopt.result.document import Device, Result, Setting
+from traceopt.result.comparison import AllSteps, Comparison, FindingChange
+from traceopt.result.document import Check, Device, Note, Quality, Result, Setting
 from traceopt.result.finding import Location
 from traceopt.result.rows import Kernel
 from traceopt.run_comparison import runs_of
@@ -241,3 +241,58 @@ def test_reasons_why_sides_are_hard_to_compare() -> None:
     assert "Only some runs were recorded with stacks" in notes
     assert [(s.name, s.base, s.head) for s in comparison.settings] == [("TF32 for matmuls", "off", "on")]
     assert compared(rich(), rich()).notes == ["BASE and HEAD hold the same trace."]
+
+
+def test_a_note_on_stacks_is_of_both_sides_if_both_have_them() -> None:
+    """Whether a run has the note depends on how long the GPU waits for the host."""
+    stacks = "Python stacks were recorded, which slows the host, and the GPU waits for 15% of the step. More."
+    plain = replace(rich(), quality=Quality("good", []), step=replace(rich().step, stretch=None))
+    noted = replace(plain, quality=Quality("good", [Note("TQ006", "profiler-overhead", stacks)]))
+    alike = "Python stacks were recorded on both sides, which slows the host."
+    assert alike in compared(plain, noted).notes
+    assert not any("15%" in note for note in compared(plain, noted).notes)
+    assert alike not in compared(plain, plain).notes
+    without = replace(plain, run=replace(plain.run, recorded=replace(plain.run.recorded, stacks=False)))
+    assert any(note.startswith("HEAD ") and "15%" in note for note in compared(without, noted).notes)
+
+
+def test_a_note_that_is_true_of_all_runs_is_said_once() -> None:
+    noted = replace(rich(), quality=Quality("limited", [Note("TQ002", "no-steps", "No profiler step was recorded.")]))
+    told = [note for note in compared([noted, noted], noted).notes if "No profiler step" in note]
+    assert told == ["Both sides: No profiler step was recorded."]
+
+
+def test_findings_without_an_estimate_are_named_and_count_for_nothing() -> None:
+    """They are no findings of the comparison, and a rule that a side did not check is left out."""
+    info = replace(rich().findings[0], code="EF002", title="Slow steps", saving=None, impact="info")
+    other = replace(info, code="EF001", title="Below the peak")
+    unchecked = replace(info, code="MM001", title="Free memory")
+    ran = [Check(code, "", "", "passed", "") for code in ("EF001", "EF002")]
+    base = replace(rich(), findings=[other, unchecked], checks=ran, plan=[])
+    head = replace(rich(), findings=[info], checks=ran, plan=[])
+    comparison = compared(base, head)
+    assert comparison.findings == []
+    assert [(one.status, one.code) for one in comparison.unestimated] == [("new", "EF002"), ("fixed", "EF001")]
+    assert compared(head, head).unestimated == []
+
+
+def test_unusual_steps_are_counted_and_compared_with_the_others() -> None:
+    """A few slow steps are left out of the typical step, and make the mean of all steps longer."""
+    usual = replace(rich().step, count=6, typical_us=100.0, per_step_us=[100.0] * 6, typical_steps=[0, 1, 2, 3, 4, 5])
+    slow = replace(usual, per_step_us=[100.0, 100.0, 100.0, 100.0, 190.0, 170.0], typical_steps=[0, 1, 2, 3])
+    base, head = replace(rich(), step=usual), replace(rich(), step=slow)
+    assert compared(base, head).step.change_share == 0
+    assert compared(base, head).all_steps == AllSteps(6, 6, 0, 2, 100.0, 126.667, 0.266667)
+    assert compared(base, base).all_steps is None
+    several = compared([base, base], [head, base]).all_steps
+    assert several is not None
+    assert (several.head_steps, several.head_unusual) == (12, 2)
+
+
+def test_what_a_finding_saves_in_the_plan_is_compared_too() -> None:
+    result = rich()
+    planned = result.plan[0]
+    change = next(one for one in compared(result, result).findings if one.code == result.findings[planned.finding].code)
+    assert change.base_plan_us == change.head_plan_us == planned.saving_us
+    unplanned = replace(result, plan=[])
+    assert {one.head_plan_us for one in compared(result, unplanned).findings} == {None}

@@ -19,7 +19,9 @@ from traceopt.comparison.gates import Gate
 from traceopt.reports.html.comparison_page import render_comparison_html
 from traceopt.reports.text.comparison_markdown import LIMIT, render_comparison_markdown
 from traceopt.reports.text.comparison_terminal import render_against_baseline, render_comparison, render_gates
-from traceopt.result.comparison import Comparison, SettingChange
+from traceopt.reports.text.markdown import render_markdown
+from traceopt.reports.words import comparison_words
+from traceopt.result.comparison import AllSteps, Comparison, SettingChange
 from traceopt.result.document import Result
 from traceopt.result.rows import Kernel
 from traceopt.run_comparison import runs_of
@@ -206,6 +208,62 @@ def test_hostile_strings_print_as_text() -> None:
         assert not set(rest) - {"\n"} & {chr(code) for code in range(32)}
         assert not {"\u202e", "\u200b"} & set(rest)
         assert not re.search(r"^\s*::", rest, re.MULTILINE)
+
+
+# All formats.
+
+
+def with_unusual_steps() -> Comparison:
+    unestimated = replace(worse().findings[0], status="new", code="EF002", title="Find out why some steps are slow")
+    return replace(worse(), all_steps=AllSteps(40, 6, 0, 2, 412_000.0, 520_000.0, 0.262136), unestimated=[unestimated])
+
+
+@pytest.mark.parametrize(
+    "render",
+    [
+        shown,
+        lambda comparison: render_against_baseline(comparison, width=100, color=False, unicode=True),
+        lambda comparison: render_markdown(slower(), comparison=comparison),
+        render_comparison_markdown,
+        render_comparison_html,
+    ],
+)
+def test_unusual_steps_and_findings_without_an_estimate_are_told(render: Callable[[Comparison], str]) -> None:
+    text = re.sub(r"\s+", " ", render(with_unusual_steps()))
+    said = "2 of 6 steps of HEAD are unusual and left out. Mean of all steps: 412.0 ms → 520.0 ms (+26%)."
+    assert said in text
+    assert text.index(said) < text.index("Findings:")
+    assert "New, without an estimate: EF002 Find out why some steps are slow." in text
+
+
+def test_unusual_steps_of_both_sides_are_told() -> None:
+    both = replace(worse(), all_steps=AllSteps(40, 6, 1, 2, 412_000.0, 520_000.0, 0.262136))
+    assert "1 of 40 steps of BASE and 2 of 6 steps of HEAD are unusual" in comparison_words.unusual_steps(both)
+    one = replace(worse(), all_steps=AllSteps(40, 6, 1, 0, 412_000.0, 520_000.0, 0.262136))
+    assert "1 of 40 steps of BASE is unusual" in comparison_words.unusual_steps(one)
+
+
+@pytest.mark.parametrize(
+    ("alone_us", "plan_us", "says"),
+    [
+        ((1_800.0, None), (48_000.0, None), "≈ 1.8 ms alone, ≈ 48 ms in the plan"),
+        ((900.0, 1_800.0), (47_000.0, 48_000.0), "0.90 → 1.8 ms alone, 47 → 48 ms in the plan"),
+        ((None, 58_000.0), (None, 58_400.0), "≈ 58 ms"),
+        ((None, 15_000.0), (None, None), "≈ 15 ms alone"),
+        ((None, None), (None, None), ""),
+    ],
+)
+def test_a_saving_says_which_number_it_is(
+    alone_us: tuple[float | None, float | None], plan_us: tuple[float | None, float | None], says: str
+) -> None:
+    finding = replace(
+        worse().findings[0],
+        base_saving_us=alone_us[0],
+        head_saving_us=alone_us[1],
+        base_plan_us=plan_us[0],
+        head_plan_us=plan_us[1],
+    )
+    assert comparison_words.saving(finding).replace("\N{NO-BREAK SPACE}", " ") == says
 
 
 # Markdown.

@@ -18,7 +18,7 @@ def compared(comparison: Comparison) -> CompareAnswer:
     parts = sorted(comparison_words.shown_parts(document), key=lambda part: -abs(part.change_us or 0.0))
     return CompareAnswer(
         untrusted_text=UNTRUSTED,
-        verdict=document.verdict,
+        verdict=" ".join(text for text in (document.verdict, comparison_words.unusual_steps(document)) if text),
         outcome=step.verdict,
         base_ms=milliseconds(step.base_us),
         head_ms=milliseconds(step.head_us),
@@ -27,7 +27,10 @@ def compared(comparison: Comparison) -> CompareAnswer:
         high_share=step.high_share,
         basis=comparison_words.basis(document),
         explanation=document.explanation,
-        findings=[_finding(finding) for finding in document.findings if finding.status in ("new", "fixed")],
+        findings=[
+            *(_finding(finding) for finding in document.findings if finding.status in ("new", "fixed")),
+            *comparison_words.unestimated_lines(document),
+        ],
         breakdown=[_part(part.label, part.base_us, part.head_us) for part in parts],
         notes=[*document.differences, *document.notes],
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from traceopt.comparison.findings import finding_changes
+from traceopt.comparison.findings import finding_changes, note_changes
 from traceopt.comparison.gates import Gate, judge
 from traceopt.comparison.likeness import (
     explanation,
@@ -17,11 +17,13 @@ from traceopt.comparison.likeness import (
 from traceopt.comparison.noise import step_change
 from traceopt.comparison.rows import kernel_changes, metric_changes, op_changes, part_changes
 from traceopt.comparison.runs import RunOfSide
+from traceopt.comparison.unusual_steps import all_steps, typical_steps_us
 from traceopt.errors import InputError
 from traceopt.result.comparison import ComparedRun, Comparison, PartChange, SettingChange, Side, StepChange
 from traceopt.result.document import Result, Tool
 from traceopt.result.quantities import ms, percent
 from traceopt.result.vendor_words import device_name
+from traceopt.rules.catalogue.tq006_profiler_overhead import STACKS_RECORDED
 from traceopt.version import __version__
 
 NOT_ALIKE = "The sides are not like for like."
@@ -51,11 +53,13 @@ def compare_runs(
         base=_side(base),
         head=_side(head),
         step=step,
+        all_steps=all_steps(before, after, step),
         breakdown=parts,
         metrics=metric_changes(before, after, step),
         kernels=kernels if comparable else [],
         ops=ops if comparable else [],
         findings=finding_changes(before, after, comparable=comparable),
+        unestimated=note_changes(before, after) if comparable else [],
         settings=_settings(before[0], after[0]),
         notes=[*_same_trace(before, after), *_unknown_work(before[0], after[0], step), *_notes(base, head)],
         differences=unlike,
@@ -79,7 +83,7 @@ def _step(base: Sequence[Result], head: Sequence[Result], in_turn: bool) -> Step
     unmarked = [name for name, side in (("BASE", base), ("HEAD", head)) if any(map(_no_marks, side))]
     if unmarked:
         return StepChange("not_measured", reason=f"A trace of {' and of '.join(unmarked)} has no usable step marks.")
-    before, after = ([_typical_steps_us(result) for result in side] for side in (base, head))
+    before, after = ([typical_steps_us(result) for result in side] for side in (base, head))
     return step_change(before, after, in_turn=in_turn)
 
 
@@ -89,12 +93,6 @@ def _no_marks(result: Result) -> bool:
 
 def _is_sample(result: Result) -> bool:
     return result.quality.sampled_share is not None
-
-
-def _typical_steps_us(result: Result) -> list[float]:
-    """The durations of the typical steps; indices that do not fit are ignored, because documents are untrusted."""
-    durations = result.step.per_step_us
-    return [durations[index] for index in result.step.typical_steps if 0 <= index < len(durations)]
 
 
 def _side(runs: Sequence[RunOfSide]) -> Side:
@@ -195,12 +193,32 @@ def _notes(base: Sequence[RunOfSide], head: Sequence[RunOfSide]) -> list[str]:
     some = [what for what in ("stacks", "shapes", "memory") if len({getattr(one, what) for one in recorded}) > 1]
     if some:
         notes.append(f"Only some runs were recorded with {_listed(some)}, which slows their steps down.")
-    for side, runs in (("BASE", base), ("HEAD", head)):
-        for run in runs:
-            if any(finding.code == CROWDED for finding in run.result.findings):
-                notes.append(f"{side} {run.label}: the main thread often waited for a free core. Record it again.")
-            notes += [f"{side} {run.label}: {_first_sentence(note.text)}" for note in run.result.quality.notes]
+    runs = [(f"{side} {run.label}", run.result) for side, runs in (("BASE", base), ("HEAD", head)) for run in runs]
+    everywhere = _stacks_slow_all([result for _, result in runs])
+    of_runs: dict[str, list[str]] = {}
+    for name, result in runs:
+        for text in _notes_of_run(result, stacks=not everywhere):
+            of_runs.setdefault(text, []).append(name)
+    notes += ["Python stacks were recorded on both sides, which slows the host."] if everywhere else []
+    for text, names in of_runs.items():
+        notes += [f"Both sides: {text}"] if len(names) == len(runs) else [f"{name}: {text}" for name in names]
     return list(dict.fromkeys(notes))
+
+
+def _notes_of_run(result: Result, *, stacks: bool) -> list[str]:
+    """What makes one run hard to compare; with `stacks`, also that they slow it."""
+    crowded = any(finding.code == CROWDED for finding in result.findings)
+    notes = [note.text for note in result.quality.notes if stacks or not note.text.startswith(STACKS_RECORDED)]
+    return [
+        *(["the main thread often waited for a free core. Record it again."] if crowded else []),
+        *dict.fromkeys(map(_first_sentence, notes)),
+    ]
+
+
+def _stacks_slow_all(results: Sequence[Result]) -> bool:
+    """Whether stacks slow the runs of both sides: the note on them depends on how long the GPU waits for the host."""
+    alike = all(result.run.recorded.stacks and result.step.stretch is None for result in results)
+    return alike and any(note.text.startswith(STACKS_RECORDED) for result in results for note in result.quality.notes)
 
 
 def _first_sentence(text: str) -> str:

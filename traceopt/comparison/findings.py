@@ -48,18 +48,28 @@ def finding_changes(base: Sequence[Result], head: Sequence[Result], *, comparabl
     threshold come and go. Notes do not count: findings without a price whose impact is not known. If the sides are not
     `comparable`, a finding of one side is unknown on the other.
     """
+    return _changes([group for group in _groups(base, head) if group.counts], base, head, comparable=comparable)
+
+
+def note_changes(base: Sequence[Result], head: Sequence[Result]) -> list[FindingChange]:
+    """Notes that only one side of comparable sides has although both checked them: new or fixed, as for findings."""
+    changes = _changes([group for group in _groups(base, head) if not group.counts], base, head, comparable=True)
+    return [change for change in changes if change.status in ("new", "fixed")]
+
+
+def _changes(
+    groups: Sequence[_Group], base: Sequence[Result], head: Sequence[Result], *, comparable: bool
+) -> list[FindingChange]:
     changes = []
-    for group in _groups(base, head):
-        if not group.counts:
-            continue
+    for group in groups:
         if group.base and group.head:
-            changes.append(_change(group, "kept", None))
+            changes.append(_change(group, base, head, "kept"))
         elif 2 * len(group.head) > len(head):
             reason = _unknown(group.code, base, "BASE") if comparable else "Only HEAD has it."
-            changes.append(_change(group, "unknown" if reason else "new", reason))
+            changes.append(_change(group, base, head, "unknown" if reason else "new", reason))
         elif 2 * len(group.base) > len(base):
             reason = _unknown(group.code, head, "HEAD") if comparable else "Only BASE has it."
-            changes.append(_change(group, "unknown" if reason else "fixed", reason))
+            changes.append(_change(group, base, head, "unknown" if reason else "fixed", reason))
     ordered = [change for change, _ in sorted(changes, key=lambda pair: (_ORDER.index(pair[0].status), pair[1]))]
     return [_with_the_other_place(change, ordered) for change in ordered]
 
@@ -106,10 +116,11 @@ def _unknown(code: str, results: Sequence[Result], side: str) -> str | None:
 
 
 def _change(
-    group: _Group, status: FindingStatus, reason: str | None
+    group: _Group, base: Sequence[Result], head: Sequence[Result], status: FindingStatus, reason: str | None = None
 ) -> tuple[FindingChange, tuple[int, float, int, str, str]]:
     """The change and its sort key."""
-    before, after = (next(iter(side.values()), None) for side in (group.base, group.head))
+    before, before_plan_us = _first(group.base, base)
+    after, after_plan_us = _first(group.head, head)
     finding = next(iter((*group.head.values(), *group.base.values())))
     located = [*finding.locations, *(row.location for row in finding.evidence)]
     place = next((str(location) for location in located if location is not None), None)
@@ -124,5 +135,16 @@ def _change(
         before.saving.est_us if before and before.saving else None,
         after.saving.est_us if after and after.saving else None,
         reason,
+        before_plan_us,
+        after_plan_us,
     )
     return change, value_order(finding)
+
+
+def _first(findings: dict[int, Finding], results: Sequence[Result]) -> tuple[Finding | None, float | None]:
+    """The finding of the first run that has it, and what it saves in the plan of that run; None if it is not there."""
+    for run, finding in findings.items():
+        found = results[run].findings
+        rows = (row for row in results[run].plan if 0 <= row.finding < len(found) and found[row.finding] is finding)
+        return finding, next((row.saving_us for row in rows), None)
+    return None, None

@@ -55,7 +55,7 @@ def step_change(
     `in_turn`: the runs of both sides were recorded alternately, so what slowed one also slowed the other. Then the
     differences within pairs count. Implausible step times and runs without steps are ignored.
     """
-    sides = [[np.array(steps) for run in side if (steps := _sound(run))] for side in (base, head)]
+    sides = [[np.array(steps) for run in side if (steps := sound(run))] for side in (base, head)]
     if not all(sides):
         return StepChange("not_measured", reason="One side has no steps to compare.")
     means = [[math.log(fmean(steps)) for steps in side] for side in sides]
@@ -181,7 +181,8 @@ def _pooled_variance(base: Sequence[float], head: Sequence[float]) -> float:
     return squares / (len(base) + len(head) - 2)
 
 
-def _sound(steps: Sequence[float]) -> list[float]:
+def sound(steps: Sequence[float]) -> list[float]:
+    """The plausible step times."""
     return [us for us in steps if LEAST_US <= us <= MOST_US]
 
 

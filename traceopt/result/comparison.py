@@ -67,6 +67,21 @@ class StepChange(Struct, frozen=True):
     reason: str | None = None
 
 
+class AllSteps(Struct, frozen=True):
+    """All steps of both sides, with the unusual ones that the typical step leaves out, added up over the runs.
+
+    `base_us` and `head_us` are means of all steps of a run, or the geometric mean over several runs.
+    """
+
+    base_steps: int
+    head_steps: int
+    base_unusual: int
+    head_unusual: int
+    base_us: float
+    head_us: float
+    change_share: float
+
+
 class PartChange(Struct, frozen=True):
     """A part of the typical step, averaged over the runs. `change_us` is None if the sides cannot be compared.
 
@@ -110,7 +125,11 @@ class RowChange(Struct, frozen=True):
 
 
 class FindingChange(Struct, frozen=True):
-    """A finding of either side, matched by fingerprint. `unknown`: the other side could not check it."""
+    """A finding of either side, matched by fingerprint. `unknown`: the other side could not check it.
+
+    `base_saving_us` and `head_saving_us`: what the fix saves alone; `base_plan_us` and `head_plan_us`: what it saves in
+    the plan, after the fixes above it. `base_impact` and `head_impact` are by the plan if it is there.
+    """
 
     status: FindingStatus
     fingerprint: str
@@ -122,6 +141,8 @@ class FindingChange(Struct, frozen=True):
     base_saving_us: float | None
     head_saving_us: float | None
     reason: str | None = None
+    base_plan_us: float | None = None
+    head_plan_us: float | None = None
 
 
 class SettingChange(Struct, frozen=True):
@@ -141,6 +162,11 @@ class GateOutcome(Struct, frozen=True):
 
 class Comparison(Struct, frozen=True):
     """`verdict` is the headline; `notes` say what makes the sides hard to compare.
+
+    `unestimated`: findings without a saving and of unknown impact that only one side has. They count for no verdict and
+    no gate.
+
+    `all_steps` is None if no side has unusual steps, or the steps are not compared.
 
     `differences`: why they are no measurements of the same job, as in the verdict. `explanation`: what runs differently
     than before, the largest change of time first.
@@ -166,6 +192,8 @@ class Comparison(Struct, frozen=True):
     explanation: list[str] = field(default_factory=list)
     gates: list[GateOutcome] = field(default_factory=list)
     comparable: bool = True
+    all_steps: AllSteps | None = None
+    unestimated: list[FindingChange] = field(default_factory=list)
     schema_version: int = 1
 
     def to_json(self) -> bytes:
