@@ -679,11 +679,24 @@ class Facts(Struct, frozen=True, dict=True):
             return None
         if requirement == "memory_snapshot" and not self.has_trace:
             return "There is no memory snapshot."
-        if requirement in ("gpu", "memory_snapshot") and not self.has_gpu and not self.quality.gpu_expected:
+        if requirement in ("gpu", "memory_snapshot") and not self._may_use_gpu:
             return "This run uses no GPU."
+        if (
+            requirement == "gpu_samples"
+            and self.has_trace
+            and not self._may_use_gpu
+            and not self.companions.gpu_samples
+        ):
+            return "This run uses no GPU."
+        if requirement == "cpu_only" and self.has_gpu:
+            return "This run uses a GPU."
         if requirement == "flight_recorder" and self.companions.flight_recorder is None:
             return "There are no dumps of the flight recorder, which PyTorch writes when a job hangs."
         return None
+
+    @property
+    def _may_use_gpu(self) -> bool:
+        return self.has_gpu or self.quality.gpu_expected
 
     @property
     def _may_compile(self) -> bool:
@@ -715,6 +728,10 @@ REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
     "gpu": (lambda f: f.has_gpu, "No GPU work was recorded; profile with ProfilerActivity.CUDA."),
     "work": (
         lambda f: f.has_gpu or not f.quality.gpu_expected,
+        "No GPU work was recorded; profile with ProfilerActivity.CUDA.",
+    ),
+    "cpu_only": (
+        lambda f: not f.has_gpu and not f.quality.gpu_expected,
         "No GPU work was recorded; profile with ProfilerActivity.CUDA.",
     ),
     "launches": (

@@ -22,9 +22,11 @@ _GATE_WORDS = {"passed": "passed", "failed": "**failed**", "not_checked": "**not
 def render_comparison_markdown(comparison: Comparison, *, label: str = LABEL) -> str:
     """The comment. `label` tells the comments of several jobs apart."""
     document = safe_text.cleaned(comparison)
+    first, rest = safe_text.first_sentence(document.verdict)
     blocks = [
         tag(label),
-        f"### traceopt: {prose(document.verdict)}",
+        f"### traceopt: {prose(first)}",
+        prose(rest),
         prose(comparison_words.unusual_steps(document)),
         _bold_line(document),
         prose(comparison_words.basis(document)),

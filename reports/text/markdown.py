@@ -63,10 +63,12 @@ def render_markdown(
     document = for_display(result)
     against = None if comparison is None else safe_text.cleaned(comparison)
     cards = sentences.cards(document)
+    first, rest = safe_text.first_sentence(sentences.verdict(document))
     priced = [card for card in cards if card.number is not None]
     head = [
         "\n".join([tag(label), *([UNCHANGED] if _unchanged(against, gates) else [])]),
-        f"### traceopt: {prose(sentences.verdict(document))}",
+        f"### traceopt: {prose(first)}",
+        *([prose(rest)] if rest else []),
         *_quality(document),
         *_lead(document, against),
         *_gates(gates),
@@ -278,11 +280,7 @@ def _noted(cards: Iterable[sentences.Card]) -> list[str]:
 def _checks(result: Result) -> list[str]:
     if not result.checks:
         return []
-    missing = [
-        f"- {prose(check.title)} ({prose(check.code)}): {prose(check.reason)}"
-        for check in result.checks
-        if check.status == "not_checked"
-    ]
+    missing = [f"- {prose(reason)} ({prose(', '.join(codes))})" for reason, codes in sentences.not_checked(result)]
     warnings = [f"- {prose(warning)}" for warning in result.warnings[:NOTES]]
     return [
         sentences.checks_line(result),

@@ -530,6 +530,15 @@ def checks_line(result: Result) -> str:
     return f"{quantities.counted(len(result.checks), 'rule')}: {', '.join(parts)}."
 
 
+def not_checked(result: Result) -> list[tuple[str, list[str]]]:
+    """Why rules were not checked, with the codes of the rules that lack the same."""
+    reasons: dict[str, list[str]] = {}
+    for check in result.checks:
+        if check.status == "not_checked":
+            reasons.setdefault(check.reason, []).append(check.code)
+    return list(reasons.items())
+
+
 def joined(words: list[str]) -> str:
     """ "1, 2 and 4"."""
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]

@@ -56,7 +56,7 @@ class CpuBfloat16(Rule):
     effort = "One line, then testing"
     risk = "Changes rounding"
     confidence = "low"  # the shares below were not measured on many CPUs
-    requires = ("work", "shapes", "settings")
+    requires = ("cpu_only", "shapes", "settings")
 
     min_share: float = threshold(0.10, "smallest time of FP32 matmuls, as a share of the step, to report")
     min_peak_share: float = threshold(0.3, "smallest share of the FP32 peak of a matmul that may become faster")
@@ -65,8 +65,6 @@ class CpuBfloat16(Rule):
     expected: float = threshold(0.75, "share of the measured speedup's gain that matmuls reach, expected")
 
     def applies(self, facts: Facts) -> str | None:
-        if facts.has_gpu:
-            return "This run uses a GPU."
         if not facts.captured.environment.cpu.native_bf16:
             return "This CPU has no bfloat16 instructions, or they were not recorded."
         return None if self._products(facts) else "No FP32 matmuls in this trace."

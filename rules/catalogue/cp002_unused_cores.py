@@ -34,7 +34,7 @@ class UnusedCores(Rule):
     family = "CPU runs"
     effort = "One variable"
     confidence = "medium"
-    requires = ("work", "shapes", "settings")
+    requires = ("cpu_only", "shapes", "settings")
 
     min_share: float = threshold(0.2, "smallest time of matmuls and convolutions, as a share of the step, to report")
     min_factor: float = threshold(2.0, "smallest number of cores per thread to report")
@@ -43,8 +43,6 @@ class UnusedCores(Rule):
     expected: float = threshold(0.6, "share of the measured speedup's gain, expected")
 
     def applies(self, facts: Facts) -> str | None:
-        if facts.has_gpu:
-            return "This run uses a GPU."
         environment = facts.captured.environment
         if environment.threads is None or environment.physical_cores is None:
             return "The threads or the cores of this run were not recorded."

@@ -30,7 +30,7 @@ class CpuChannelsLast(Rule):
     family = "CPU runs"
     effort = "Two lines"
     confidence = "low"
-    requires = ("work", "shapes", "settings")
+    requires = ("cpu_only", "shapes", "settings")
 
     min_share: float = threshold(0.15, "smallest time of convolutions, as a share of the step, to report")
     min_speedup: float = threshold(1.2, "smallest measured speedup of channels_last to report")
@@ -48,8 +48,6 @@ class CpuChannelsLast(Rule):
         return None
 
     def applies(self, facts: Facts) -> str | None:
-        if facts.has_gpu:
-            return "This run uses a GPU."
         if not any(one.is_convolution for one in facts.cpu_work.heavy):
             return "No convolutions in this trace."
         if not any(model.channels_last is False for model in facts.captured.models):

@@ -29,13 +29,11 @@ class OneDnnOff(Rule):
     family = "CPU runs"
     effort = "One line"
     confidence = "medium"
-    requires = ("work", "shapes", "settings")
+    requires = ("cpu_only", "shapes", "settings")
 
     min_share: float = threshold(0.05, "smallest time of convolutions, as a share of the step, to report")
 
     def applies(self, facts: Facts) -> str | None:
-        if facts.has_gpu:
-            return "This run uses a GPU."
         cpu = facts.captured.environment.cpu
         if not cpu.mkldnn or cpu.mkldnn_enabled is None:
             return "This torch has no oneDNN, or its state was not recorded."

@@ -33,7 +33,7 @@ class CpuFloat64(Rule):
     effort = "A few lines"
     risk = "Less precise"
     confidence = "medium"
-    requires = ("work", "shapes")
+    requires = ("cpu_only", "shapes")
 
     min_share: float = threshold(0.05, "smallest time of FP64 operators, as a share of the step, to report")
     min_peak_share: float = threshold(0.3, "smallest share of the FP64 peak of a matmul that has a saving")
@@ -41,8 +41,6 @@ class CpuFloat64(Rule):
     expected: float = threshold(0.8, "share of the measured speedup's gain, expected")
 
     def applies(self, facts: Facts) -> str | None:
-        if facts.has_gpu:
-            return "This run uses a GPU."
         return None if facts.cpu_work.heavy else "No matmuls or convolutions in this trace."
 
     def check(self, facts: Facts) -> Findings:

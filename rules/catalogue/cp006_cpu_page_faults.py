@@ -55,15 +55,13 @@ class PageFaults(Rule):
     effort = "Two variables"
     risk = "The process holds more memory"
     confidence = "low"  # it varies from run to run
-    requires = ("work", "settings")
+    requires = ("cpu_only", "settings")
 
     min_share: float = threshold(0.03, "smallest cost of page faults, as a share of the step, to report")
     expected: float = threshold(0.8, "share of the page faults' cost that the fix saves, expected")
 
     def applies(self, facts: Facts) -> str | None:
         environment = facts.captured.environment
-        if facts.has_gpu:
-            return "This run uses a GPU."
         if environment.libc != "glibc":
             return "This run does not use glibc, or that was not recorded."
         if environment.preloaded_allocator is not None:

@@ -59,15 +59,13 @@ class CpuEfficiency(Rule):
     family = "efficiency"
     effort = "Depends on the part"
     confidence = "medium"
-    requires = ("work", "shapes", "settings")
+    requires = ("cpu_only", "shapes", "settings")
 
     min_share: float = threshold(0.6, "smallest model work, as a share of the step, to report")
     max_peak_share: float = threshold(0.7, "largest share of the measured peak that leaves something to gain")
     min_part: float = threshold(0.15, "smallest part, as a share of the step, that is worth advice")
 
     def applies(self, facts: Facts) -> str | None:
-        if facts.has_gpu:
-            return "This run uses a GPU."
         if not facts.cpu_work.heavy:
             return "No matmuls or convolutions in this trace."
         return None if facts.has_step_marks else "Without step marks, work before the loop looks the same."

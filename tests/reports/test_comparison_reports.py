@@ -281,6 +281,8 @@ def test_markdown_is_a_comment(build: Build) -> None:
 
 def test_markdown_says_what_changed() -> None:
     markdown = render_comparison_markdown(worse())
+    heading = "\n### traceopt: The step takes 15% more time: 412.0 ms → 472.0 ms.\n\nMost of it: waiting for data grew"
+    assert heading in markdown.replace("\N{NO-BREAK SPACE}", " ")
     assert "step +15% (99% interval" in markdown
     assert "| **failed** | `--fail-on step_time=+5%` |" in markdown
     assert "| **not checked** | `--fail-on tokens_per_s=1000` |" in markdown

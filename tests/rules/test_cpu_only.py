@@ -709,3 +709,29 @@ class TestSlowLineOfADataSet:
             ("numpy/rec.py(3): decode", "data.py:13"),
             ("<built-in function sort>", "data.py:14"),
         ]
+
+
+class TestOtherDevices:
+    """A rule that cannot apply to the device of a run does not ask for another recording of it."""
+
+    CPU_RULES = ("CP001", "CP002", "CP003", "CP004", "CP005", "CP006", "EF004")
+
+    @pytest.mark.parametrize("code", CPU_RULES)
+    def test_rules_for_the_cpu_do_not_apply_to_a_gpu(self, code: str) -> None:
+        """The trace has neither shapes nor the settings of the run, which all of them lack."""
+
+        def step(t: float, index: int) -> Events:
+            yield build.op("aten::mm", t, 1_000)
+            yield build.runtime("cudaLaunchKernel", t + 100, 10, index + 1)
+            yield build.kernel("gemm", t + 200, 5_000, index + 1)
+
+        check, _ = answer(code, step)
+        assert (check.status, check.reason) == ("not_applicable", "This run uses a GPU.")
+
+    @pytest.mark.parametrize("code", ["RH001", "RH002"])
+    def test_samples_of_a_gpu_do_not_apply_to_the_cpu(self, code: str) -> None:
+        def step(t: float, _: int) -> Events:
+            yield build.op("aten::mm", t, 9_000)
+
+        check, _ = answer(code, step)
+        assert (check.status, check.reason) == ("not_applicable", "This run uses no GPU.")

@@ -34,7 +34,7 @@ def test_a_comment_is_a_tag_a_verdict_and_folded_details(build) -> None:
 
 def test_says_what_the_report_says() -> None:
     page = Page(render_markdown(sample.rich()))
-    assert "traceopt: The GPU is idle for 61% of each step. The data loader is the bottleneck." in page.text
+    assert "traceopt: The GPU is idle for 61% of each step.\nThe data loader is the bottleneck." in page.text
     assert page.bold == ["The top 3 fixes save about 198\u00a0ms per step (48%): 412.0 → about 214\u00a0ms."]
     assert page.folded == ["What to change", "Where the time goes", "Also noted", "What was checked"]
     for cells in (
@@ -50,6 +50,19 @@ def test_says_what_the_report_says() -> None:
         "NVIDIA H100 80GB HBM3", "12 steps", "rank 0 of 4", "traceopt 0.1.0",
     ):  # fmt: skip
         assert cells in page.text
+
+
+def test_the_heading_is_one_sentence() -> None:
+    verdict = "The GPU is idle for 16% of the step. Largest cause: launching GPU work. Two ranks are missing."
+    comment = render_markdown(replace(sample.rich(), verdict=verdict))
+    assert "\n### traceopt: The GPU is idle for 16% of the step.\n\nLargest cause: launching" in comment
+
+
+def test_rules_that_lack_the_same_are_one_line() -> None:
+    lacks = [("MM001", "No memory."), ("CV003", "No settings."), ("MM002", "No memory.")]
+    checks = [Check(code, "rule", "Change it", "not_checked", reason) for code, reason in lacks]
+    comment = render_markdown(replace(sample.rich(), checks=checks))
+    assert "Not checked:\n\n- No memory. (MM001, MM002)\n- No settings. (CV003)\n" in comment
 
 
 def test_at_most_five_fixes() -> None:
