@@ -22,7 +22,7 @@ from traceopt.errors import InputError
 from traceopt.reports.words.names import short_path
 from traceopt.reports.words.sentences import device_phrase
 from traceopt.result.document import Result
-from traceopt.result.quantities import estimate_number
+from traceopt.result.quantities import estimated
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -110,8 +110,8 @@ def _seen(cause: dict[str, Any]) -> str:
 
 def _planned(result: Result) -> Iterator[str]:
     for one in result.plan:
-        saved, alone = estimate_number(one.saving_us), estimate_number(one.alone_us)
-        yield f"{one.code} {saved} ms" + ("" if saved == alone else f" ({alone} ms)")
+        saved, alone = estimated(one.saving_us), estimated(one.alone_us)
+        yield f"{one.code} {saved}" + ("" if saved == alone else f" ({alone})")
 
 
 def _place(result: Result) -> str:

@@ -47,6 +47,7 @@ NUMBER = re.compile(
 )
 BIG = ("timeline", "findings", "checks")  # parts of a document that are no tables of numbers
 LEAST_10_PERCENT = 0.0995  # less is spelled "9.9%", so "10%" is another quantity; none is formatted by hand (below)
+LEAST_100_PERCENT = 1 - 5e-7  # less is spelled "99.9%" or ">99.9%"
 LIMITS = {rule.code: {limit.default for limit in rule.thresholds()} for rule in builtin_rules()}
 LIMITS["verdict"] = {0.03}  # of "No fix above 3% found."
 
@@ -188,6 +189,7 @@ def disagreements(document: Result) -> list[str]:
                 for row in sentence.comparable(number)
                 if abs(row.value - number.value) <= number.rounding * (1 + 1e-9)
                 and not (number.text == "10%" and row.value < LEAST_10_PERCENT)
+                and not (number.text == "100%" and row.value < LEAST_100_PERCENT)
             }
             if near and number.text not in near and not exact:
                 found.append(f"{where}: {number.text!r} is {near} in a table: {sentence.text}")

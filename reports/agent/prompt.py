@@ -8,7 +8,7 @@ from traceopt.reports.words.names import where
 from traceopt.reports.words.step_words import step_noun
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding
-from traceopt.result.quantities import ms_number
+from traceopt.result.quantities import ms_of_us
 
 EVIDENCE_ROWS = 8
 LINES = 5
@@ -39,7 +39,7 @@ def job(result: Result) -> str:
     facts = ", ".join(sentences.environment(result))
     typical_us = result.step.typical_us
     measured = "The recording" if step_noun(result) == "recording" else "A step"
-    step = "" if typical_us is None else f" {measured} takes {ms_number(typical_us)} ms."
+    step = "" if typical_us is None else f" {measured} takes {ms_of_us(typical_us)}."
     return f"Job: {facts}.{step} {sentences.verdict(result)}"
 
 

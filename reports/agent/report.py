@@ -64,14 +64,14 @@ def _job(result: Result) -> str:
         return facts
     bound = words.limit(result)
     limited = f", {bound}" if bound else ""
-    return f"{facts} {step_noun(result).capitalize()}: {quantities.ms_number(result.step.typical_us)} ms{limited}."
+    return f"{facts} {step_noun(result).capitalize()}: {quantities.ms_of_us(result.step.typical_us)}{limited}."
 
 
 def _breakdown(result: Result) -> list[str]:
     sides = sentences.sides(result)
     return [
         f"- {sides.busy if part.busy else sides.idle}, {prose(part.label)}: "
-        f"{quantities.ms_number(part.us_per_step)} ms ({quantities.percent(part.share)})"
+        f"{quantities.ms_of_us(part.us_per_step)} ({quantities.percent(part.share)})"
         for part in result.breakdown
         if part.share >= LEAST_SHARE
     ]
@@ -89,7 +89,7 @@ def _fixes(result: Result, ids: dict[str, str]) -> list[str]:
             numbers = plan_numbers.row_numbers(card.row, result)
             facts = [f"saves {numbers.saves}, step then {numbers.step_after}", *facts]
         elif saving is not None:
-            facts = [f"saves {quantities.estimate_number(saving.est_us)} ms alone, not in the plan", *facts]
+            facts = [f"saves {quantities.estimated(saving.est_us)} alone, not in the plan", *facts]
         else:
             facts = ["saving not estimated", *facts]
         place = sentences.place(finding)

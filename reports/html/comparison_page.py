@@ -68,8 +68,8 @@ def _side_tile(name: str, side: Side, step_us: float | None) -> Tile:
     """`step_us`: of the compared steps; without it, the side's own typical step or recording."""
     us = comparison_words.shown_step_us(side) if step_us is None else step_us
     what = "step time" if any(run.steps for run in side.runs) else "recording"
-    unit = "ms" if us is not None else None
-    return Tile(f"{name}: {what}", quantities.ms_number(us), unit, comparison_words.steps_phrase(side))
+    number, unit = (quantities.NOT_RECORDED, None) if us is None else quantities.time_parts(us)
+    return Tile(f"{name}: {what}", number, unit, comparison_words.steps_phrase(side))
 
 
 def _gates_line(comparison: Comparison) -> str:

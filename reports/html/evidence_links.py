@@ -9,13 +9,13 @@ from traceopt.reports.words.concerned import rules_of_cause
 from traceopt.reports.words.sentences import Card
 from traceopt.result.document import Result
 from traceopt.result.finding import Evidence
-from traceopt.result.quantities import ms_number
+from traceopt.result.quantities import NO_BREAK_SPACE, ms_of_us
 from traceopt.result.rows import BreakdownPart, Gemm
 
 _WAITING = "Waiting for "  # before the operator that the GPU waited for
 _MEMORY = ("Peak allocated", "At the peak:")
 # A time in a sentence, and the words after it if it is the step time: "each 177.6 ms step", "the 545.7 ms recording".
-_TIME = re.compile(r"(?<![\w.,])(?P<time>(?P<ms>\d[\d,]*(?:\.\d+)?)\sms)\b(?P<step>\s(?:step|recording)\b)?")
+_TIME = re.compile(r"(?<![\w.,])(?P<time>\d[\d,]*(?:\.\d+)?\sm?s)\b(?P<step>\s(?:step|recording)\b)?")
 
 
 class EvidenceLinks:
@@ -57,7 +57,7 @@ class EvidenceLinks:
         places = self._places(card, shown)
         end = 0
         for match in _TIME.finditer(text):
-            anchor = self._step_anchor(match) if match["step"] else places.get(match["ms"])
+            anchor = self._step_anchor(match) if match["step"] else places.get(_spelled(match))
             if anchor is not None:
                 yield text[end : match.start("time")], None
                 yield match["time"], anchor
@@ -65,11 +65,11 @@ class EvidenceLinks:
         yield text[end:], None
 
     def _step_anchor(self, match: re.Match[str]) -> str | None:
-        known = self._step_us is not None and ms_number(self._step_us) == match["ms"]
+        known = self._step_us is not None and ms_of_us(self._step_us) == _spelled(match)
         return "time" if known else None
 
     def _places(self, card: Card, shown: int) -> dict[str, str]:
-        """Anchors by the time as a sentence gives it, in ms. If a row and the sum of all rows look the same, the other
+        """Anchors by the time as a sentence gives it. If a row and the sum of all rows look the same, the other
         rows are next to nothing, and the table is the place. Other times that look the same have no known place.
         """
         times = [row.us_per_step for row in card.finding.evidence]
@@ -82,8 +82,8 @@ class EvidenceLinks:
         places += [(mine.us_per_step, f"part-{mine.name}")] if mine is not None else []
         found: dict[str, list[str]] = {}
         for us, anchor in places:
-            if us > 0 and anchor and anchor not in found.get(ms_number(us), []):
-                found.setdefault(ms_number(us), []).append(anchor)
+            if us > 0 and anchor and anchor not in found.get(ms_of_us(us), []):
+                found.setdefault(ms_of_us(us), []).append(anchor)
         sure = {}
         for text, anchors in found.items():
             of_rows = [anchor for anchor in anchors if anchor in rows]
@@ -92,6 +92,11 @@ class EvidenceLinks:
             elif total in anchors and len(of_rows) < 2:
                 sure[text] = total
         return sure
+
+
+def _spelled(match: re.Match[str]) -> str:
+    """The time of a sentence as tables have it, with a no-break space."""
+    return NO_BREAK_SPACE.join(match["time"].split())
 
 
 def gemm_name(gemm: Gemm) -> str:

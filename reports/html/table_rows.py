@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from traceopt.reports.words.sentences import Card
 from traceopt.result.document import Result
-from traceopt.result.quantities import NOT_RECORDED
+from traceopt.result.quantities import NO_BREAK_SPACE, NOT_RECORDED, estimated, ms_of_us
 from traceopt.result.rows import ModuleRow
 
 FEWEST_CARDS = 4  # with fewer, a filter only takes room
@@ -33,6 +33,11 @@ def convolutions_take_longer(document: Result) -> bool:
 def cell(text: str) -> str:
     """A dash for what is not known, so that a column of numbers stays narrow."""
     return "–" if text in _UNKNOWN else text
+
+
+def bar_time(us: float, estimate: bool = False) -> str:
+    """A time in a narrow bar: milliseconds without their unit, longer times with it."""
+    return (estimated(us) if estimate else ms_of_us(us)).removesuffix(f"{NO_BREAK_SPACE}ms")
 
 
 def breakable(text: str) -> Markup:

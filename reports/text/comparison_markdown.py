@@ -153,7 +153,7 @@ def _rows(rows: Sequence[RowChange], *, of_kernels: bool) -> str:
             comparison_words.ROW_WORDS[row.status],
             code(comparison_words.row_name(row, of_kernels=of_kernels)),
             *("–" if us is None else quantities.ms_of_us(us) for us in (row.base_us, row.head_us)),
-            f"{quantities.signed_ms_number(row.change_us)} ms",
+            quantities.signed_time(row.change_us),
             comparison_words.calls(row),
         ]
         for row in rows[:ROWS]

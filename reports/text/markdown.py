@@ -207,7 +207,7 @@ def _savings(card: sentences.Card, result: Result) -> tuple[str, str, str]:
     saving = card.finding.saving
     return (
         "–",
-        "–" if saving is None else f"{quantities.estimate_number(saving.est_us)}{quantities.NO_BREAK_SPACE}ms",
+        "–" if saving is None else quantities.estimated(saving.est_us),
         "–",
     )
 
@@ -271,7 +271,7 @@ def _noted(cards: Iterable[sentences.Card]) -> list[str]:
     lines = []
     for card in cards:
         finding, saving, place = card.finding, card.finding.saving, sentences.place(card.finding)
-        saved = "" if saving is None else f", saves {quantities.estimate_number(saving.est_us)} ms alone"
+        saved = "" if saving is None else f", saves {quantities.estimated(saving.est_us)} alone"
         where = f", {code(names.short_path(place))}" if place else ""
         lines.append(f"- {prose(finding.title)} ({prose(finding.code)}){saved}{where}")
     return ["\n".join(lines)] if lines else []

@@ -41,7 +41,7 @@ def _step(document: WhatIf) -> str:
     after = quantities.as_precise_as(document.after_us, max(abs(document.saving_us), 1.0))
     change = "less" if document.saving_us >= 0 else "more"
     saved = f"{quantities.estimate(abs(document.saving_us))} {change}, {quantities.percent(abs(document.saving_share))}"
-    return f"Step:    {quantities.ms_of_us(document.before_us)} → about {after} ms ({saved})"
+    return f"Step:    {quantities.ms_of_us(document.before_us)} → about {after} ({saved})"
 
 
 def _limits(document: WhatIf) -> list[str]:

@@ -126,7 +126,7 @@ def shown_parts(comparison: Comparison) -> list[PartChange]:
 
 def part_change(part: PartChange) -> str:
     """ "−15 ms", "0 ms"; a dash if the sides cannot be compared."""
-    return "–" if part.change_us is None else f"{quantities.signed_ms_number(part.change_us)} ms"
+    return "–" if part.change_us is None else quantities.signed_time(part.change_us)
 
 
 def metric_value(metric: MetricChange, value: float | None) -> str:
@@ -230,9 +230,7 @@ def saving(finding: FindingChange) -> str:
 
 def _saved(before: float | None, after: float | None) -> str:
     if before is not None and after is not None:
-        return (
-            f"{quantities.estimate_number(before)} → {quantities.estimate_number(after)}{quantities.NO_BREAK_SPACE}ms"
-        )
+        return quantities.from_to(quantities.estimated(before), quantities.estimated(after))
     known = after if after is not None else before
     return quantities.estimate(known) if known is not None and quantities.estimate_number(known) != "0" else ""
 

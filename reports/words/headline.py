@@ -66,7 +66,8 @@ def lead(result: Result) -> tuple[str, str, str]:
     measured = step_words.step_noun(result)
     then = f" The {measured} is then {limit}." if limit else ""
     sure = ", with low confidence" if unsure else ""
-    rest = f"{sure}: {quantities.ms_number(before_us)} → about {plan_numbers.step_after(result)}.{then}"
+    change = quantities.from_to(quantities.ms_of_us(before_us), plan_numbers.step_after(result), " → about ")
+    rest = f"{sure}: {change}.{then}"
     start = above + fixes
     return start[0].upper() + start[1:] + verb, plan_numbers.saved_together(result), rest
 
@@ -106,14 +107,14 @@ def _step_tile(result: Result) -> Tile:
     if result.quality.verdict == "unusable":
         return Tile(label, NOT_RELIABLE, None, f"in the trace: {quantities.ms_of_us(step.typical_us)}")
     if step.source == "window":
-        return Tile(label, quantities.ms_number(step.typical_us), "ms", "the trace has no usable step marks")
+        return Tile(label, *quantities.time_parts(step.typical_us), "the trace has no usable step marks")
     typical = len(step.typical_steps)
     note = quantities.counted(step.count, "step")
     note = f"mean of {typical} of {note}" if typical < step.count else note
     if step.p10_us is not None and step.p90_us is not None and step.count > 1:
-        spread = f"{quantities.ms_number(step.p10_us)}–{quantities.ms_of_us(step.p90_us)}"
+        spread = quantities.from_to(quantities.ms_of_us(step.p10_us), quantities.ms_of_us(step.p90_us), "–")
         note = f"{spread} (p10–p90), {note}"
-    return Tile(label, quantities.ms_number(step.typical_us), "ms", note)
+    return Tile(label, *quantities.time_parts(step.typical_us), note)
 
 
 def _busy_tile(result: Result) -> Tile:

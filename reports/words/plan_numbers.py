@@ -23,24 +23,24 @@ class RowNumbers(Struct, frozen=True):
 
 
 def row_numbers(row: PlanRow, result: Result) -> RowNumbers:
-    return RowNumbers(*(plan_ms(us, result) for us in (row.saving_us, row.alone_us, row.step_us_after)))
+    return RowNumbers(*(plan_time(us, result) for us in (row.saving_us, row.alone_us, row.step_us_after)))
 
 
 def row_range(row: PlanRow, result: Result) -> str:
     """What the row saves at least and at most: "47–58 ms"; "24 ms" if both look the same."""
-    low, high = plan_ms(row.low_us, result), plan_ms(row.high_us, result)
-    return high if low == high else f"{low.removesuffix(f'{quantities.NO_BREAK_SPACE}ms')}–{high}"
+    low, high = plan_time(row.low_us, result), plan_time(row.high_us, result)
+    return high if low == high else quantities.from_to(low, high, "–")
 
 
 def step_before(row: PlanRow, result: Result) -> str:
     """The step with the fixes above the row: "1,096 ms"."""
-    return plan_ms(row.step_us_after + row.saving_us, result)
+    return plan_time(row.step_us_after + row.saving_us, result)
 
 
-def plan_ms(us: float, result: Result) -> str:
-    """Microseconds of the plan as milliseconds: "148 ms"."""
+def plan_time(us: float, result: Result) -> str:
+    """Microseconds of the plan: "148 ms"."""
     whole_us = result.combined.saving_us if result.combined is not None else sum(row.saving_us for row in result.plan)
-    return f"{quantities.as_precise_as(us, whole_us / 10)}{quantities.NO_BREAK_SPACE}ms"
+    return quantities.as_precise_as(us, whole_us / 10)
 
 
 def saved_together(result: Result) -> str:
@@ -49,9 +49,9 @@ def saved_together(result: Result) -> str:
     if combined is None:
         return ""
     unit = of_each_step(result)
-    return f"{plan_ms(combined.saving_us, result)} {unit} ({quantities.percent(combined.share)})"
+    return f"{plan_time(combined.saving_us, result)} {unit} ({quantities.percent(combined.share)})"
 
 
 def step_after(result: Result) -> str:
     """The step after all fixes of the plan: "214 ms"; empty without a plan."""
-    return "" if result.combined is None else plan_ms(result.combined.step_us_after, result)
+    return "" if result.combined is None else plan_time(result.combined.step_us_after, result)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceopt.result.document import Result
 from traceopt.result.finding import Saving
-from traceopt.result.quantities import NO_BREAK_SPACE, estimate_number, percent
+from traceopt.result.quantities import estimated, percent
 
 
 def step_noun(result: Result) -> str:
@@ -24,4 +24,4 @@ def of_each_step(result: Result) -> str:
 
 def saved(result: Result, saving: Saving) -> str:
     """ "150 ms per step (36%)", "150 ms of the recording (36%)"."""
-    return f"{estimate_number(saving.est_us)}{NO_BREAK_SPACE}ms {of_each_step(result)} ({percent(saving.share)})"
+    return f"{estimated(saving.est_us)} {of_each_step(result)} ({percent(saving.share)})"

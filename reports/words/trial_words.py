@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from traceopt.result.quantities import ms_number, ms_of_us, percent, size
+from traceopt.result.quantities import from_to, ms_of_us, percent, size
 from traceopt.result.trial import TrialVerdict, TriedChange
 
 HEADING = "Tried on this machine"
@@ -28,7 +28,7 @@ def measured(row: TriedChange) -> str:
     """ "−22% ± 2.0%, 152.0 → 118.0 ms"; "–" without a measurement."""
     if row.before_us is None or row.after_us is None or row.gain_share is None:
         return "–"
-    return f"{change(row)}, {ms_number(row.before_us)} → {ms_of_us(row.after_us)}"
+    return f"{change(row)}, {from_to(ms_of_us(row.before_us), ms_of_us(row.after_us))}"
 
 
 def change(row: TriedChange) -> str:

@@ -23,7 +23,7 @@ from traceopt.result.document import Result
 if TYPE_CHECKING:
     from conftest import GetExample
 
-NUMBER = r"(≈ )?(?P<number>[\d,.]+) ms"
+NUMBER = r"(≈ )?(?P<number>[\d,.]+) m?s"
 
 
 def plain(text: str) -> str:
@@ -36,15 +36,19 @@ def words_of(html: str) -> str:
 
 
 def milliseconds(text: str) -> float:
-    return float(text.split()[0].replace(",", ""))
+    return float(text.split()[0].replace(",", "")) * unit_ms(text)
+
+
+def unit_ms(text: str) -> float:
+    return 1_000 if text.split()[1] == "s" else 1
 
 
 def rounding(text: str) -> float:
     """Half a unit of the last digit of "1,480 ms"; of a whole number that ends in zeros it may be any of them."""
     number = text.split()[0].replace(",", "")
     if "." in number:
-        return 0.5 * 10 ** -len(number.partition(".")[2])
-    return 0.5 * 10 ** (len(number) - len(number.rstrip("0")))
+        return 0.5 * 10 ** -len(number.partition(".")[2]) * unit_ms(text)
+    return 0.5 * 10 ** (len(number) - len(number.rstrip("0"))) * unit_ms(text)
 
 
 def assert_adds_up(result: Result) -> None:
@@ -95,7 +99,7 @@ def assert_printed(result: Result) -> None:
             assert re.search(rf"\b{card.number}\. .*{re.escape(f'{saves} {alone} {after}')}", notebook)
         assert f"saves {saves} alone {alone} {step_words.step_noun(document)} after {after}" in page
     after = plain(plan_numbers.step_after(document))
-    assert after == plain(plan_numbers.plan_ms(document.plan[-1].step_us_after, document))
+    assert after == plain(plan_numbers.plan_time(document.plan[-1].step_us_after, document))
     for text in (plain("".join(headline.lead(document))), comment, notebook, page, " ".join(terminals[2])):
         assert f"→ about {after}" in text
     tile = headline.tiles(document)[2]

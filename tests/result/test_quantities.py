@@ -51,14 +51,18 @@ def test_estimates_have_two_significant_digits(us: float, shown: str) -> None:
 @pytest.mark.parametrize(
     ("us", "saving_us", "shown"),
     [
-        (214_000, 198_000, "210"),
-        (408_100, 4_200, "408.1"),
-        (370_300, 42_000, "370"),
-        (1_214_000, 198_000, "1,210"),
+        (214_000, 198_000, "210 ms"),
+        (408_100, 4_200, "408.1 ms"),
+        (370_300, 42_000, "370 ms"),
+        (1_214_000, 198_000, "1,210 ms"),
+        (13_393_200, 204_000, "13.39 s"),  # the same digits as in milliseconds
+        (43_425_400, 4_700, "43.4254 s"),
+        (9_999_990, 4_700, "10.0000 s"),
+        (9_949_000, 1_980_000, "9,900 ms"),
     ],
 )
 def test_time_left_is_as_precise_as_the_saving(us: float, saving_us: float, shown: str) -> None:
-    assert quantities.as_precise_as(us, saving_us) == shown
+    assert quantities.as_precise_as(us, saving_us) == shown.replace(" ", NB)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +79,10 @@ def test_time_left_is_as_precise_as_the_saving(us: float, saving_us: float, show
         (0.0009, "<0.1%"),
         (0.0, "0%"),
         (1e-9, "0%"),  # rounding noise
+        (0.994, "99%"),
+        (0.9978, "99.8%"),  # only the whole is 100%
+        (0.9999, ">99.9%"),
+        (0.999999999, "100%"),  # rounding noise
     ],
 )
 def test_shares_have_one_decimal_below_ten_per_cent(share: float, shown: str) -> None:
@@ -89,7 +97,7 @@ def test_changes_have_a_sign(share: float, shown: str) -> None:
 @given(st.floats(0, 1e15))
 def test_a_time_reads_the_same_in_a_sentence_and_in_a_table(ns: float) -> None:
     stored_us = us_of_ns(ns)
-    assert quantities.ms(ns) == f"{quantities.ms_number(stored_us)} ms"
+    assert quantities.ms(ns) == " ".join(quantities.time_parts(stored_us))
     assert quantities.ms_of_us(stored_us) == quantities.ms(ns).replace(" ", NB)
 
 
@@ -99,8 +107,45 @@ def test_a_share_reads_the_same_before_and_after_it_is_stored(part: float) -> No
 
 
 @pytest.mark.parametrize(("ns", "shown"), [(95_000, "0.095 ms"), (0, "0 ms"), (4e8, "400.0 ms"), (0.4, "0 ms")])
-def test_a_sentence_has_milliseconds_only(ns: float, shown: str) -> None:
+def test_a_sentence_has_no_microseconds(ns: float, shown: str) -> None:
     assert quantities.ms(ns) == shown
+
+
+@pytest.mark.parametrize(
+    ("us", "measured", "estimated"),
+    [
+        (41_580_000, "41.6 s", "42 s"),
+        (9_999_960, "10.0 s", "10 s"),
+        (9_999_900, "9,999.9 ms", "10 s"),
+        (9_940_000, "9,940.0 ms", "9,900 ms"),
+        (1_234_567_000, "1,234.6 s", "1,200 s"),
+    ],
+)
+def test_times_from_ten_seconds_on_are_in_seconds(us: float, measured: str, estimated: str) -> None:
+    assert quantities.ms(us * 1e3) == measured
+    assert quantities.ms_of_us(us) == measured.replace(" ", NB)
+    assert quantities.estimate(us) == f"≈ {estimated}".replace(" ", NB)
+    assert quantities.signed_time(-us) == f"−{measured}"
+
+
+@pytest.mark.parametrize(
+    ("before_us", "after_us", "shown"),
+    [
+        (412_000, 214_000, "412.0 → 214.0 ms"),
+        (43_425_400, 1_350_000, "43.4 s → 1,350.0 ms"),
+        (43_425_400, 41_580_000, "43.4 → 41.6 s"),
+    ],
+)
+def test_two_times_have_one_unit_if_it_is_the_same(before_us: float, after_us: float, shown: str) -> None:
+    times = map(quantities.ms_of_us, (before_us, after_us))
+    assert quantities.from_to(*times).replace(NB, " ") == shown
+    assert quantities.from_to("not recorded", f"1.0{NB}ms") == f"not recorded → 1.0{NB}ms"
+
+
+def test_a_change_of_a_time_has_a_sign() -> None:
+    assert quantities.signed_time(620) == "+0.62 ms"
+    assert quantities.signed_time(-57_600) == "−57.6 ms"
+    assert quantities.signed_time(0) == "0 ms"
 
 
 def test_rates_are_whole_from_100_on() -> None:

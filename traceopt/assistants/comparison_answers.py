@@ -6,7 +6,7 @@ from traceopt.assistants.answers import UNTRUSTED, CompareAnswer, ComparedPart, 
 from traceopt.assistants.budget import milliseconds
 from traceopt.reports.words import comparison_words, safe_text, sentences
 from traceopt.result.comparison import Comparison, FindingChange
-from traceopt.result.quantities import estimate_number
+from traceopt.result.quantities import estimated
 from traceopt.result.what_if import WhatIf
 
 LEAST_SHARE = 0.005  # of the step; smaller parts are left out
@@ -49,7 +49,7 @@ def what_if_answer(what_if: WhatIf) -> WhatIfAnswer:
         limit_after=sentences.limit(document.limit_after),
         trusted=document.trusted,
         replay_error_share=document.replay_error_share,
-        alone=[f"{fix.code} {fix.title}: {estimate_number(max(0.0, fix.alone_us))} ms" for fix in document.fixes],
+        alone=[f"{fix.code} {fix.title}: {estimated(max(0.0, fix.alone_us))}" for fix in document.fixes],
         breakdown=[
             _part(part.label, part.before_us, part.after_us)
             for part in parts

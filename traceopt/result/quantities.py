@@ -6,8 +6,9 @@ All of them spell the same digits, so a number in a sentence is the number in th
 
     measured time   milliseconds: one decimal, two significant digits below 1 ms     187.4 ms, 0.095 ms
     estimated time  milliseconds: two significant digits                             ≈ 190 ms
+    long time       seconds from 10 s on, except where a heading has the unit        43.4 s, ≈ 42 s
     plan            as many decimals as three digits of its whole saving have        26 ms of 198 ms
-    share           per cent: one decimal below 10%                                  34%, 1.2%, <0.1%
+    share           per cent: one decimal below 10%, and where it would read 100%    34%, 1.2%, <0.1%, 99.8%
     memory          GiB, or MiB below 0.1 GiB; rounded like a measured time          23.4 GiB, 5.0 MiB
     data moved      MB, because rates are in GB/s; rounded like a measured time      33.6 MB
     rate            whole from 100 on, below rounded like a measured time            312 TFLOP/s, 5.1 GB/s
@@ -26,6 +27,8 @@ from traceopt.result.rounding import us as us_of_ns
 NO_BREAK_SPACE = "\u00a0"
 NOT_RECORDED = "not recorded"
 
+LONG_MS = 10_000  # times read as seconds from here on
+
 _GIB = 1 << 30
 _MIB = 1 << 20
 
@@ -34,8 +37,8 @@ _MIB = 1 << 20
 
 
 def ms(ns: float) -> str:
-    """Nanoseconds as measured milliseconds: "12.3 ms", "0.095 ms"."""
-    return f"{ms_number(us_of_ns(ns))} ms"
+    """Nanoseconds as a measured time: "12.3 ms", "0.095 ms", and "43.4 s" from 10 s on."""
+    return " ".join(time_parts(us_of_ns(ns)))
 
 
 def microseconds(ns: float) -> str:
@@ -67,12 +70,15 @@ def per_second(value: float, unit: str) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share of 0..1: "34%", below ten per cent with one decimal, "<0.1%"."""
+    """A share of 0..1: "34%", below ten per cent with one decimal, "<0.1%". Only the whole is "100%"."""
     if share is None:
         return NOT_RECORDED
     if 0 < round(share, SHARE_DECIMALS) * 100 < 0.1:
         return "<0.1%"
     value = shown_percent(share)
+    if value == 100 and round(share, SHARE_DECIMALS) < 1:
+        exact = round(share, SHARE_DECIMALS) * 100
+        return ">99.9%" if exact >= 99.95 else f"{exact:.1f}%"
     return f"{value:.0f}%" if value == 0 or abs(value) >= 10 else f"{value:.1f}%"
 
 
@@ -109,8 +115,19 @@ def peak_caveat(source: str | None, verified: bool | None) -> str:
 
 
 def ms_of_us(us: float | None) -> str:
-    """Microseconds as measured milliseconds."""
-    return NOT_RECORDED if us is None else ms_number(us) + NO_BREAK_SPACE + "ms"
+    """Microseconds as a measured time: milliseconds, and seconds from 10 s on."""
+    return NOT_RECORDED if us is None else NO_BREAK_SPACE.join(time_parts(us))
+
+
+def time_parts(us: float) -> tuple[str, str]:
+    """Microseconds as a measured time, the number and its unit: "187.4" and "ms", "43.4" and "s"."""
+    return (seconds_number(us), "s") if round(us / 1e3, 1) >= LONG_MS else (ms_number(us), "ms")
+
+
+def from_to(before: str, after: str, between: str = " → ") -> str:
+    """Two times, with the unit once if it is the same: "412.0 → 214 ms", "43.4 s → 1,350 ms", "110–190 ms"."""
+    number, _, unit = before.rpartition(NO_BREAK_SPACE)
+    return f"{number if number and after.endswith(NO_BREAK_SPACE + unit) else before}{between}{after}"
 
 
 def seconds_of_us(us: float) -> str:
@@ -133,9 +150,25 @@ def signed_ms_number(us: float) -> str:
     return number if number == "0" else f"{'−' if us < 0 else '+'}{number}"
 
 
+def signed_time(us: float) -> str:
+    """A change of a measured time: "+0.62 ms", "−57.6 ms", "+12.3 s"."""
+    number, unit = time_parts(abs(us))
+    return f"{'' if number == '0' else '−' if us < 0 else '+'}{number} {unit}"
+
+
 def estimate(us: float) -> str:
-    """Microseconds as estimated milliseconds: "≈ 150 ms"."""
-    return f"≈{NO_BREAK_SPACE}{estimate_number(us)}{NO_BREAK_SPACE}ms"
+    """Microseconds as an estimated time: "≈ 150 ms"."""
+    return f"≈{NO_BREAK_SPACE}{estimated(us)}"
+
+
+def estimated(us: float) -> str:
+    """The same in a column or sentence that says that it is an estimate: "150 ms", "42 s"."""
+    return NO_BREAK_SPACE.join(_estimate_parts(us))
+
+
+def _estimate_parts(us: float) -> tuple[str, str]:
+    long = us >= 1e6 and round(us / 1e3, _two_digit_decimals(us / 1e3)) >= LONG_MS
+    return (two_digits(us / 1e6), "s") if long else (estimate_number(us), "ms")
 
 
 def estimate_number(us: float) -> str:
@@ -145,18 +178,22 @@ def estimate_number(us: float) -> str:
 
 def estimate_range(low_us: float, high_us: float) -> str:
     """ "110–190 ms"; "25 ms" if both ends look the same."""
-    low, high = estimate_number(low_us), estimate_number(high_us)
-    return f"{low if low == high else f'{low}–{high}'}{NO_BREAK_SPACE}ms"
+    low, high = estimated(low_us), estimated(high_us)
+    return high if low == high else from_to(low, high, "–")
 
 
 def as_precise_as(us: float, reference_us: float) -> str:
-    """Milliseconds, rounded where the two digits of `reference_us` end: 214 after a saving of 198 is 210."""
+    """A time, rounded where the two digits of `reference_us` end: after a saving of 198 ms, 214 ms is "210 ms"."""
     value, reference = us / 1_000, reference_us / 1_000
     if value <= 0 or reference <= 0:
-        return two_digits(value)
+        return estimated(us)
     decimals = min(_two_digit_decimals(reference), max(1, _two_digit_decimals(value)))
     rounded = round(value, decimals)
-    return _grouped(rounded, decimals) if rounded > 0 else two_digits(value)
+    if rounded <= 0:
+        return estimated(us)
+    if rounded >= LONG_MS:
+        return f"{_grouped(rounded / 1e3, decimals + 3)}{NO_BREAK_SPACE}s"
+    return f"{_grouped(rounded, decimals)}{NO_BREAK_SPACE}ms"
 
 
 def size_parts(number: float) -> tuple[str, str]:

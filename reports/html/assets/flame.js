@@ -23,8 +23,8 @@
   var boxes = [];
 
   function time(ms) {
-    var unit = ms < 1 ? "µs" : "ms";
-    return Number((unit === "µs" ? ms * 1000 : ms).toPrecision(3)).toLocaleString("en-US") + "\u00a0" + unit;
+    var unit = ms < 1 ? "µs" : ms < 10000 ? "ms" : "s";
+    return Number((unit === "µs" ? ms * 1000 : unit === "s" ? ms / 1000 : ms).toPrecision(3)).toLocaleString("en-US") + "\u00a0" + unit;
   }
   function share(part, whole) {
     return whole > 0 ? Number((part / whole * 100).toPrecision(2)) + "\u00a0%" : "–";

@@ -29,6 +29,7 @@
   var LANE_GAP = 8;
   var LEAST_LABEL = 28;
   var LETTER = 6.1; /* mean width of a letter of a label */
+  var LONG = 10000; /* ms; longer times are in seconds, as in result/quantities.py */
   var SMALLEST_VIEW = 2e-5; /* ms */
   var SPAN_VIEW = 0.05; /* ms; nearer than this, the view only goes by hand */
   var WIDE = 700;
@@ -541,7 +542,9 @@
     var rough = (to - from) / Math.max(3, (width - gutter) / 110);
     var unit = Math.pow(10, Math.floor(Math.log10(rough)));
     var gap = [1, 2, 5, 10].map(function (factor) { return factor * unit; }).find(function (one) { return one >= rough; });
-    var decimals = Math.max(0, -Math.floor(Math.log10(gap) + 1e-9));
+    var long = to - zero >= LONG; /* all ticks have the unit of the last one */
+    var divisor = long ? 1000 : 1;
+    var decimals = Math.max(0, -Math.floor(Math.log10(gap / divisor) + 1e-9));
     pen.clearRect(0, 0, width, axis);
     pen.font = "11px system-ui, sans-serif";
     for (var tick = Math.ceil((from - zero) / gap - 1e-9); zero + tick * gap <= to; tick++) {
@@ -549,7 +552,7 @@
       pen.fillStyle = colors.line2;
       pen.fillRect(at, TICKS - 5, 1, 5);
       pen.fillStyle = colors.mute;
-      var text = (tick ? tick * gap : 0).toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals }) + " ms";
+      var text = (tick ? tick * gap / divisor : 0).toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals }) + (long ? " s" : " ms");
       var wide = pen.measureText(text).width;
       if (at + wide / 2 < width) {
         pen.fillText(text, Math.max(gutter, at - wide / 2), 13);
@@ -657,7 +660,8 @@
 
   function time(value) {
     if (value >= 1) {
-      return value.toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 }) + "\u00a0ms";
+      var long = value >= LONG - 0.05;
+      return (long ? value / 1000 : value).toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 }) + (long ? "\u00a0s" : "\u00a0ms");
     }
     return (value * 1000).toLocaleString("en-US", { maximumFractionDigits: value < 0.01 ? 2 : 1 }) + "\u00a0µs";
   }
@@ -901,6 +905,9 @@
     return busy;
   }
   function percent(share) {
+    if (share > 0.995 && share < 0.9999995) { /* only the whole is 100% */
+      return share >= 0.9995 ? ">99.9%" : (share * 100).toFixed(1) + "%";
+    }
     return share > 0 && share < 0.001 ? "<0.1%" : (share * 100).toLocaleString("en-US", { maximumFractionDigits: share < 0.1 ? 1 : 0 }) + "%";
   }
   function describeRange() {

@@ -81,20 +81,21 @@ class MemoryDrawing(Struct, frozen=True):
 
 
 def ticks(duration_us: float) -> list[Tick]:
-    """Round times from 0, then the end."""
-    end_ms = duration_us / 1_000
-    if end_ms <= 0:
+    """Round times from 0, then the end. All have the unit of the end."""
+    if duration_us <= 0:
         return []
-    rough = end_ms / TICKS
+    unit_of_end = quantities.time_parts(duration_us)[1]
+    end = duration_us / (1e6 if unit_of_end == "s" else 1e3)
+    rough = end / TICKS
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * unit for factor in (1, 2, 5, 10) if factor * unit >= rough)
     decimals = max(0, -math.floor(math.log10(step)))
     marks = []
     for index in range(TICKS + 1):
         at = index * step
-        if at < LAST_TICK_SHARE * end_ms:
-            label = f"{at:,.{decimals}f}" + (f"{quantities.NO_BREAK_SPACE}ms" if index == 0 else "")
-            marks.append(Tick(_percent(at, end_ms), label))
+        if at < LAST_TICK_SHARE * end:
+            label = f"{at:,.{decimals}f}" + (f"{quantities.NO_BREAK_SPACE}{unit_of_end}" if index == 0 else "")
+            marks.append(Tick(_percent(at, end), label))
     return [*marks, Tick(100, quantities.ms_of_us(duration_us))]
 
 

@@ -466,6 +466,7 @@ def test_unknown_parts_and_categories_are_drawn_grey() -> None:
         (412_000, ["0 ms", "100", "200", "300", "412.0 ms"]),
         (8_400, ["0 ms", "2", "4", "6", "8.4 ms"]),
         (350, ["0.0 ms", "0.1", "0.2", "0.35 ms"]),
+        (43_425_400, ["0 s", "10", "20", "30", "43.4 s"]),
     ],
 )
 def test_ticks_are_round(end_us: float, labels: list[str]) -> None:

@@ -72,7 +72,7 @@ def test_at_most_five_fixes() -> None:
     assert page.tags[: page.tags.index("details")].count("tr") == 1 + FIXES
     assert page.tags.count("h4") == FIXES
     assert "3 more findings below." in page.text
-    assert "Fix number 8 (DL008), saves 150 ms alone, train.py:61" in page.text  # under "Also noted"
+    assert "Fix number 8 (DL008), saves 150\u00a0ms alone, train.py:61" in page.text  # under "Also noted"
 
 
 def compared(head: Result, *gates: str) -> Comparison:
