@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from traceopt.reports.text.terminal_lines import MAX_WIDTH, MIN_WIDTH, Terminal, pad
+from traceopt.reports.text.terminal_lines import MAX_WIDTH, MIN_WIDTH, Terminal, pad, width_of
 from traceopt.reports.words import comparison_words, safe_text
 from traceopt.result import quantities
-from traceopt.result.comparison import Comparison, FindingChange, GateOutcome, RowChange
+from traceopt.result.comparison import Comparison, FindingChange, GateOutcome, RowChange, Side
 
 ROWS = 8  # kernels shown, and operators
 FINDINGS = 10  # shown of each group
@@ -70,13 +70,8 @@ def render_against_baseline(comparison: Comparison, *, width: int, color: bool, 
 
 def _headline(comparison: Comparison, terminal: Terminal) -> list[str]:
     name = "traceopt"
-    sides = " → ".join(
-        f"{comparison_words.side_name(s)}, {comparison_words.steps_phrase(s)}"
-        for s in (comparison.base, comparison.head)
-    )
-    room = terminal.width - len(name) - 2
-    about = " · ".join([sides, *comparison_words.environment(comparison)])
-    lines = [terminal.style(name, bold=True) + "  " + terminal.fit(about if len(about) <= room else sides, room), ""]
+    first, *rest = _about(comparison, terminal, terminal.width - len(name) - 2)
+    lines = [f"{terminal.style(name, bold=True)}  {first}", *(f"{' ' * len(name)}  {line}" for line in rest), ""]
     lines += [terminal.style(line, bold=True) for line in _sentences(comparison.verdict, terminal)]
     lines += terminal.wrap(comparison_words.unusual_steps(comparison))
     share = comparison_words.interval(comparison.step)
@@ -86,6 +81,27 @@ def _headline(comparison: Comparison, terminal: Terminal) -> list[str]:
     metrics = comparison_words.metrics_line(comparison)
     lines += terminal.wrap(basis) if basis and basis not in comparison.verdict else []
     return lines + (terminal.wrap(f"{metrics}.") if metrics else [])
+
+
+def _about(comparison: Comparison, terminal: Terminal, columns: int) -> list[str]:
+    """Both sides and what they share, on one line if they fit, else each on its own."""
+    sides = [
+        f"{terminal.plain(comparison_words.side_name(side))}, {comparison_words.steps_phrase(side)}"
+        for side in (comparison.base, comparison.head)
+    ]
+    both = terminal.plain(" → ".join(sides))
+    about = terminal.plain(" · ".join([both, *comparison_words.environment(comparison)]))
+    if width_of(both) <= columns:
+        return [about if width_of(about) <= columns else both]
+    return [
+        _side(name, side, terminal, columns) for name, side in (("BASE", comparison.base), ("HEAD", comparison.head))
+    ]
+
+
+def _side(word: str, side: Side, terminal: Terminal, columns: int) -> str:
+    """ "HEAD branch-1.pt.trace.json.gz, 6 steps"; the name is cut if there is no room."""
+    steps = f", {comparison_words.steps_phrase(side)}"
+    return f"{word} {terminal.fit(comparison_words.side_name(side), columns - len(word) - 1 - len(steps))}{steps}"
 
 
 def _sentences(verdict: str, terminal: Terminal) -> list[str]:
@@ -136,7 +152,7 @@ def _rows(noun: str, rows: Sequence[RowChange], terminal: Terminal) -> list[str]
         label = f"{terminal.style(pad(word, 8), fg=_ROW_COLORS[word])}{name}{f'  {calls}' if calls else ''}"
         used = 8 + len(name) + (len(calls) + 2 if calls else 0)
         times = "".join(_cell("–" if us is None else quantities.ms_of_us(us)) for us in (row.base_us, row.head_us))
-        numbers = terminal.plain(times + _cell(quantities.signed_ms_number(row.change_us) + " ms"))
+        numbers = terminal.plain(times + _cell(quantities.signed_time(row.change_us)))
         lines.append(f"  {terminal.plain(label)}{' ' * max(0, room - used)}{numbers}")
     if len(rows) > ROWS:
         lines.append(f"  and {quantities.counted(len(rows) - ROWS, f'more {noun}')}")

@@ -19,11 +19,12 @@ BAR_COLUMNS = (6, 18)  # columns that bars may take, least and most; a larger pa
 OTHER_COLUMNS = 62  # the numbers and the longest label
 SMALL_SHARE = 0.005  # smaller parts of the step share one line
 VERDICT_LINES = 4
-TITLE_COLUMNS, NARROW_TITLE_COLUMNS = 32, 20  # for code and title: a usual and a narrow column
+TITLE_COLUMNS, NARROW_TITLE_COLUMNS = 32, 22  # for code and title: a usual and a narrow column
 TITLE_LINES, NARROW_TITLE_LINES = 2, 4  # beside a usual column, and beside a narrow one
-NARROW = 80
+NARROW = 80  # below, titles have lines of their own
 NAME_COLUMNS = 16  # the least that the header leaves for the trace's name
 PLACE_COLUMNS = (14, 20, 32)  # on a narrow, a usual and a wide terminal
+LEAST_PLACE_COLUMNS = 10  # beside long numbers
 CODE_COLUMNS = 8
 ORDER_NOTE = "Saves: in this order, so the savings add up. Alone: without the other fixes."
 NOTES = 5  # quality notes shown, and warnings
@@ -51,7 +52,8 @@ def render_terminal(result: Result, *, width: int, color: bool, unicode: bool) -
 
 def _headline(result: Result, terminal: Terminal) -> list[str]:
     name = "traceopt"
-    lines = [terminal.style(name, bold=True) + "  " + _about(result, terminal, terminal.width - len(name) - 2), ""]
+    first, *rest = _about(result, terminal, terminal.width - len(name) - 2)
+    lines = [f"{terminal.style(name, bold=True)}  {first}", *(f"{' ' * len(name)}  {line}" for line in rest), ""]
     lines += [terminal.style(line, bold=True) for line in _verdict_lines(sentences.verdict(result), terminal)]
     before, strong, after = headline.lead(result)
     lines += _emphasized(terminal.wrap(before + strong + after), terminal.plain(strong), terminal)
@@ -62,8 +64,8 @@ def _headline(result: Result, terminal: Terminal) -> list[str]:
     return lines + (terminal.wrap(f"{phases}.", indent="  ") if phases else [])
 
 
-def _about(result: Result, terminal: Terminal, columns: int) -> str:
-    """Trace, device, steps and rank. The trace's name is shortened first."""
+def _about(result: Result, terminal: Terminal, columns: int) -> list[str]:
+    """Trace, device, steps and rank. The trace's name is shortened first, then it has a line of its own."""
     steps = "no usable step marks" if result.step.source == "window" else sentences.steps_phrase(result)
     rest = terminal.plain(
         "".join(
@@ -73,8 +75,10 @@ def _about(result: Result, terminal: Terminal, columns: int) -> str:
     name = sentences.identity(result)
     if width_of(name) + width_of(rest) > columns:
         name = _TRACE_SUFFIX.sub("", name)
-    room = max(NAME_COLUMNS, columns - width_of(rest))
-    return terminal.fit(terminal.fit(name, room) + rest, columns)
+    room = columns - width_of(rest)
+    if room >= min(NAME_COLUMNS, width_of(name)):
+        return [terminal.fit(name, room) + rest]
+    return [terminal.fit(sentences.identity(result), columns), *terminal.lines(rest[3:], columns, 3)]
 
 
 def _verdict_lines(verdict: str, terminal: Terminal) -> list[str]:
@@ -116,6 +120,7 @@ def _breakdown(result: Result, terminal: Terminal) -> list[str]:
     most = max(BAR_COLUMNS[0], min(BAR_COLUMNS[1], terminal.width - OTHER_COLUMNS))
     columns_of_step = min(STEP_COLUMNS, most / max(part.share for part in parts))
     bar_columns = max(_bar_length(part, columns_of_step) for part in parts)
+    share_columns = max(5, *(len(quantities.percent(part.share)) for part in parts))
     lines = []
     previous: bool | None = None
     for part in parts:
@@ -123,7 +128,7 @@ def _breakdown(result: Result, terminal: Terminal) -> list[str]:
         previous = part.busy
         bar = terminal.plain("█" * _bar_length(part, columns_of_step))
         time = terminal.plain(quantities.ms_of_us(part.us_per_step))
-        start = f"  {side:<5} {time:>10} {quantities.percent(part.share):>5}  "
+        start = f"  {side:<5} {time:>10} {quantities.percent(part.share):>{share_columns}}  "
         label = terminal.fit(part.label, terminal.width - len(start) - bar_columns - 2)
         lines.append(f"{start}{_painted(bar, bar_columns, part.busy, terminal)}  {label}")
     return lines
@@ -182,24 +187,29 @@ def _table(result: Result, cards: list[sentences.Card], terminal: Terminal) -> l
     confidence = "confidence" if terminal.width >= WIDE else "conf."
     columns = max(len(confidence), len("medium"))
     place_columns = _place_columns(cards, terminal)
-    numbers = ("saves", "alone", f"{step_noun(result)} after") if planned else ("alone", "share")
+    after = "step after" if step_noun(result) == "step" else "time after"  # of the same width
+    numbers = ("saves", "alone", after) if planned else ("alone", "share")
     rows = [[terminal.plain(value) for value in _savings(card, result)] for card in cards]
     widths = [max(map(width_of, (name, *values))) for name, *values in zip(numbers, *rows, strict=True)]
     heading = "   " + "  ".join(f"{name:>{width}}" for name, width in zip(numbers, widths, strict=True))
     heading += f"  {confidence:<{columns}} "
-    title_columns = terminal.width - width_of(heading) - place_columns - 2
-    if title_columns >= NARROW_TITLE_COLUMNS:
+    room = terminal.width - width_of(heading) - 2
+    beside = min(place_columns, max(LEAST_PLACE_COLUMNS, room - NARROW_TITLE_COLUMNS))
+    title_columns = room - beside
+    in_own_lines = terminal.width < NARROW or title_columns < NARROW_TITLE_COLUMNS
+    if in_own_lines:
+        title_columns = terminal.width - 3 - place_columns - 2
+    else:
+        place_columns = beside
         heading += f"{'fix':<{title_columns}}" + ("  where" if place_columns else "")
     lines = [terminal.style(terminal.fit(heading.rstrip(), terminal.width), dim=True)]
     for card, row in zip(cards, rows, strict=True):
         values = "  ".join(f"{value:>{width}}" for value, width in zip(row, widths, strict=True))
         start = f"{card.number:>2} {values}  {card.finding.confidence:<{columns}} "
-        if title_columns < NARROW_TITLE_COLUMNS:  # the title gets lines of its own
+        if in_own_lines:
             lines.append(terminal.fit(start.rstrip(), terminal.width))
-            start, room = "   ", terminal.width - 3 - place_columns - 2
-        else:
-            room = title_columns
-        lines += _titled(card, start, room, place_columns, result, terminal)
+            start = "   "
+        lines += _titled(card, start, title_columns, place_columns, result, terminal)
     if planned and len(cards) > 1:
         lines += [terminal.style(line, dim=True) for line in terminal.wrap(ORDER_NOTE, first="   ", indent="   ")]
     return lines
@@ -212,7 +222,7 @@ def _savings(card: sentences.Card, result: Result) -> tuple[str, ...]:
         return numbers.saves, numbers.alone, numbers.step_after
     if saving is None:
         return "", ""
-    return f"{quantities.estimate_number(saving.est_us)} ms", quantities.percent(saving.share)
+    return quantities.estimated(saving.est_us), quantities.percent(saving.share)
 
 
 def _place_columns(cards: list[sentences.Card], terminal: Terminal) -> int:
@@ -263,7 +273,7 @@ def render_concise(result: Result) -> str:
         if saving is None:
             saved = "saving not estimated"
         else:
-            saved = f"saves {quantities.estimate_number(saving.est_us)} ms alone ({quantities.percent(saving.share)})"
+            saved = f"saves {quantities.estimated(saving.est_us)} alone ({quantities.percent(saving.share)})"
         place = sentences.place(finding) or "-"
         lines.append(f"{place}: {finding.code} {saved}, {finding.confidence} confidence: {finding.title}\n")
     lines += [f"-: {check.code} failed: {check.reason}\n" for check in document.checks if check.status == "error"]

@@ -152,6 +152,17 @@ def test_the_terminal_says_what_changed() -> None:
     assert lines[-1].startswith("NOT CHECKED  tokens_per_s was not measured: pass --tokens-per-step")
 
 
+def test_long_names_have_a_line_each() -> None:
+    """Both are read in full, with their steps."""
+    names = ["worker0.1623143089861.pt.trace.json.gz", "worker0.1623212756351.pt.trace.json.gz"]
+    before, after = sample.rich(), slower()
+    base = replace(before, run=replace(before.run, paths=names[:1]))
+    head = replace(after, run=replace(after.run, paths=names[1:]))
+    lines = shown(compared([base], [head]), width=80).splitlines()
+    assert lines[0].startswith(f"traceopt  BASE {names[0]}, 12 steps")
+    assert lines[1].startswith(f"          HEAD {names[1]}, 12 steps")
+
+
 @pytest.mark.parametrize(
     ("waits_us", "said"),
     [

@@ -161,8 +161,9 @@ def test_a_long_verdict_takes_four_lines() -> None:
     two = "Exposed (non-overlapped) communication takes 24% of the step. It is the true bottleneck."
     assert "24% of the step.\nIt is the true bottleneck.\n" in shown(replace(sample.rich(), verdict=two))
     lines = shown(replace(sample.rich(), verdict="word " * 80)).splitlines()
-    assert lines[5].endswith("…")
-    assert lines[6].startswith("The top 3")
+    end = next(number for number, line in enumerate(lines) if line.startswith("The top 3")) - 1
+    assert lines[end].endswith("…")
+    assert lines[end - 4] == ""
 
 
 @pytest.mark.parametrize(("width", "lines_of_title"), [(80, 4), (110, 2)])
@@ -175,6 +176,35 @@ def test_titles_wrap_and_places_keep_their_end(width: int, lines_of_title: int) 
     assert lines[start].endswith("/train_loop.py:61")
     assert lines[start + lines_of_title - 1].endswith("…")
     assert lines[start + lines_of_title] == ""
+
+
+@pytest.mark.parametrize("scale", [1e-4, 0.01, 1, 10, 24, 240, 1e4])
+@pytest.mark.parametrize("marks", ["profiler_step", "window"])
+def test_the_columns_are_the_same_whatever_the_numbers_are(scale: float, marks: str) -> None:
+    """A step of 412 ms in all lengths, in a terminal of 80 columns."""
+    rich = sample.rich()
+    assert rich.combined is not None
+    times = ("saving_us", "alone_us", "low_us", "high_us", "step_us_after")
+    rows = [replace(row, **{name: getattr(row, name) * scale for name in times}) for row in rich.plan]
+    combined = replace(
+        rich.combined, saving_us=rich.combined.saving_us * scale, step_us_after=rich.combined.step_us_after * scale
+    )
+    source = "window" if marks == "window" else "profiler_step"
+    output = shown(replace(rich, plan=rows, combined=combined, step=replace(rich.step, source=source)))
+    after = "time" if marks == "window" else "step"
+    assert re.search(rf"^ +saves +alone +{after} after +conf\. +fix +where$", output, re.M)
+    assert re.search(r"^ 1 .* high +DL001 Load .*train.py:61$", output, re.M)
+    assert re.search(r"^ +alone +share +conf\. +fix +where$", output, re.M)
+
+
+def test_what_was_recorded_is_never_cut_off() -> None:
+    rich = sample.rich()
+    long = replace(rich, run=replace(rich.run, paths=["logs/benchmark_result_2869224_1695835535_trace.json.gz"]))
+    output = shown(replace(long, step=replace(rich.step, source="window")))
+    assert output.splitlines()[:2] == [
+        "traceopt  benchmark_result_2869224_1695835535_trace.json.gz",
+        "          4 × NVIDIA H100 80GB HBM3 · no usable step marks · rank 0 of 4",
+    ]
 
 
 def test_on_a_narrow_terminal_a_title_has_its_own_lines() -> None:
