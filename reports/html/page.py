@@ -237,6 +237,7 @@ def environment() -> jinja2.Environment:
         NOT_RECORDED=quantities.NOT_RECORDED,
         MOST_ROWS=rank_chart.MOST_ROWS,
         MODULE_ROWS=MODULE_ROWS,
+        MOST_COLUMN_PIXELS=step_strip.MOST_COLUMN_PIXELS,
         MODULE_CLASSES=MODULE_CLASSES,
         LEAST_PART_US=LEAST_PART_US,
         cards_of_part=evidence_links.cards_of_part,

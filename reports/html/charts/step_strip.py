@@ -6,6 +6,7 @@ import re
 
 from msgspec import Struct
 
+from traceopt.reports.html.charts.round_values import round_values
 from traceopt.reports.html.charts.stacked_columns import COLUMN, column_paths
 from traceopt.reports.words.part_styles import PartStyle, part_style
 from traceopt.reports.words.sentences import rank_phrase
@@ -17,7 +18,9 @@ MOST_PATTERNED = 48  # more columns are drawn as paths, which have no patterns
 ROOM_ABOVE = 1.12  # for the marks of unusual steps
 HIGHEST = 3.0  # times the typical step: higher columns are cut
 LABELS = 12
+LEVELS = 4  # values of the axis, besides 0
 PARTS_NAMED = 4
+MOST_COLUMN_PIXELS = 240  # with few steps, columns do not fill the width
 LEAST_CHANGE = 1 << 20  # bytes of memory from step to step that are worth a word
 _STEP_NUMBER = re.compile(r"#(\d+)$")
 
@@ -49,6 +52,13 @@ class StepColumn(Struct, frozen=True):
     text: str
 
 
+class Level(Struct, frozen=True):
+    """A value of the axis, `top` per cent from the top of the chart."""
+
+    top: float
+    label: str
+
+
 class RankStrip(Struct, frozen=True):
     """The steps of one rank as the outline of their columns, on the scale of the slowest step of any rank."""
 
@@ -68,6 +78,7 @@ class StepStrip(Struct, frozen=True):
     shown: int
     typical_top: float | None
     ranks: list[RankStrip]
+    levels: list[Level]
 
     @property
     def marked(self) -> list[StepColumn]:
@@ -111,8 +122,19 @@ def draw_steps(result: Result) -> StepStrip | None:
         patterned=count <= MOST_PATTERNED,
         shown=min(max(0, series.shown - series.first), count - 1),
         ranks=_rank_strips(series),
+        levels=_levels(top_us),
         typical_top=None if typical_us is None or typical_us > top_us else 100 - _percent(typical_us, top_us),
     )
+
+
+def _levels(top_us: float) -> list[Level]:
+    """Round times from 0 up; the highest has the unit."""
+    unit = quantities.time_parts(top_us)[1]
+    top = top_us / (1e6 if unit == "s" else 1e3)
+    values, decimals = round_values(top, LEVELS)
+    labels = [f"{value:,.{decimals}f}" if value else "0" for value in values]
+    labels[-1] += f"{quantities.NO_BREAK_SPACE}{unit}"
+    return [Level(100 - _percent(value, top), label) for value, label in zip(values, labels, strict=True)]
 
 
 def caption(result: Result) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 
 from msgspec import Struct
 
+from traceopt.reports.html.charts.round_values import round_values
 from traceopt.reports.words.part_styles import part_style, span_color, span_words
 from traceopt.result import quantities
 from traceopt.result.document import Memory
@@ -86,13 +86,9 @@ def ticks(duration_us: float) -> list[Tick]:
         return []
     unit_of_end = quantities.time_parts(duration_us)[1]
     end = duration_us / (1e6 if unit_of_end == "s" else 1e3)
-    rough = end / TICKS
-    unit = 10.0 ** math.floor(math.log10(rough))
-    step = next(factor * unit for factor in (1, 2, 5, 10) if factor * unit >= rough)
-    decimals = max(0, -math.floor(math.log10(step)))
+    values, decimals = round_values(end, TICKS)
     marks = []
-    for index in range(TICKS + 1):
-        at = index * step
+    for index, at in enumerate(values):
         if at < LAST_TICK_SHARE * end:
             label = f"{at:,.{decimals}f}" + (f"{quantities.NO_BREAK_SPACE}{unit_of_end}" if index == 0 else "")
             marks.append(Tick(_percent(at, end), label))

@@ -143,3 +143,38 @@ def test_the_strip_needs_no_script(open_report) -> None:
     assert page.locator(".stacks > span").count() == 12
     assert not page.locator(SCRUB).is_visible()
     assert "Choose a step" not in page.inner_text("main")
+
+
+@pytest.mark.parametrize(
+    ("scale", "labels"),
+    [(1, ["0", "200", "400", "600 ms"]), (1e-3, ["0", "0.2", "0.4", "0.6 ms"]), (100, ["0", "20", "40", "60 s"])],
+)
+def test_the_axis_has_round_times_and_a_unit(scale: float, labels: list[str]) -> None:
+    """The longest step takes 610 ms."""
+    rich = sample.rich()
+    assert rich.step.series is not None
+    parts = [replace(part, us=[us * scale for us in part.us]) for part in rich.step.series.parts]
+    series = replace(rich.step.series, parts=parts)
+    assert rich.step.typical_us is not None
+    step = replace(rich.step, typical_us=rich.step.typical_us * scale, series=series)
+    strip = draw_steps(replace(rich, step=step))
+    assert strip is not None
+    assert [level.label.replace("\u00a0", " ") for level in strip.levels] == labels
+    assert strip.levels[0].top == 100
+    assert strip.typical_top is not None
+    apart = (strip.levels[0].top - strip.levels[1].top) * 412 / 200  # from 0 to the typical step
+    assert strip.levels[0].top - apart == pytest.approx(strip.typical_top, abs=0.1)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_mark_of_the_chosen_step_leaves_its_label_free(open_report, width: int) -> None:
+    page = open_report(sample.rich(), static=True, width=width)
+    page.wait_for_selector(f"{SCRUB}[aria-valuemax]")
+    mark = page.locator(f"{SCRUB} i").bounding_box()
+    label = page.locator(".step-plot .axis span").first.bounding_box()
+    assert mark["y"] + mark["height"] <= label["y"]
+    card = page.locator(".chart:has(.step-plot)").bounding_box()
+    for level in page.locator(".levels b").all():
+        place = level.bounding_box()
+        assert card["x"] < place["x"]
+        assert place["x"] + place["width"] < page.locator(".stacks").bounding_box()["x"]

@@ -159,6 +159,17 @@ def test_an_arrow_key_stops_at_the_edge_of_the_step(timeline) -> None:
     assert timeline.inner_text("#span-note") == "The report holds the spans of no step after ProfilerStep#9."
 
 
+def test_a_long_step_is_in_seconds(open_report) -> None:
+    rich = sample.rich()
+    assert rich.timeline is not None
+    assert rich.timeline.table is not None
+    long = replace(rich.timeline.table, steps=[StepWindow(7, "ProfilerStep#9", 0, 43_425_400)])
+    page = open_report(replace(rich, timeline=replace(rich.timeline, table=long)))
+    page.locator("#timeline-box").scroll_into_view_if_needed()
+    page.wait_for_selector(f"{CANVAS}[data-ready]")
+    assert page.inner_text("#span-step").replace("\u00a0", " ") == "ProfilerStep#9, 43.4 s"
+
+
 def test_a_range_is_summed_up(timeline) -> None:
     timeline.fill("#span-search", "kernel2")
     timeline.keyboard.press("Enter")
