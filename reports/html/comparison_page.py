@@ -44,9 +44,11 @@ def render_comparison_html(comparison: Comparison) -> str:
 
 
 def _tiles(comparison: Comparison) -> list[Tile]:
-    step = comparison.step
-    sides = (("Base", comparison.base, step.base_us), ("Head", comparison.head, step.head_us))
-    tiles = [_side_tile(name, side, us) for name, side, us in sides]
+    step, every = comparison.step, comparison.all_steps
+    tiles = [
+        _side_tile("Base", comparison.base, step.base_us, every.base_unusual if every else 0),
+        _side_tile("Head", comparison.head, step.head_us, every.head_unusual if every else 0),
+    ]
     if not comparison.comparable:
         return tiles
     noise = {
@@ -64,12 +66,19 @@ def _tiles(comparison: Comparison) -> list[Tile]:
     return [*tiles, Tile("New findings", str(counts["new"]), "", note)]
 
 
-def _side_tile(name: str, side: Side, step_us: float | None) -> Tile:
-    """`step_us`: of the compared steps; without it, the side's own typical step or recording."""
+def _side_tile(name: str, side: Side, step_us: float | None, unusual: int) -> Tile:
+    """`step_us`: of the compared steps; without it, the side's own typical step or recording. `unusual`: steps that it
+    leaves out.
+    """
     us = comparison_words.shown_step_us(side) if step_us is None else step_us
     what = "step time" if any(run.steps for run in side.runs) else "recording"
     number, unit = (quantities.NOT_RECORDED, None) if us is None else quantities.time_parts(us)
-    return Tile(f"{name}: {what}", number, unit, comparison_words.steps_phrase(side))
+    return Tile(
+        f"{name}: {what}",
+        number,
+        unit,
+        comparison_words.steps_phrase(side) + (f", {unusual:,} left out" if unusual else ""),
+    )
 
 
 def _gates_line(comparison: Comparison) -> str:

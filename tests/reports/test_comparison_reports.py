@@ -247,6 +247,12 @@ def test_unusual_steps_and_findings_without_an_estimate_are_told(render: Callabl
     assert "New, without an estimate: EF002 Find out why some steps are slow." in text
 
 
+def test_the_tile_of_a_side_says_how_many_steps_it_leaves_out() -> None:
+    page = render_comparison_html(with_unusual_steps())
+    assert '<div class="note num">12 steps, 2 left out</div>' in page
+    assert '<div class="note num">12 steps</div>' in page
+
+
 def test_unusual_steps_of_both_sides_are_told() -> None:
     both = replace(worse(), all_steps=AllSteps(40, 6, 1, 2, 412_000.0, 520_000.0, 0.262136))
     assert "1 of 40 steps of BASE and 2 of 6 steps of HEAD are unusual" in comparison_words.unusual_steps(both)
