@@ -43,6 +43,11 @@ class GradientReductions(Struct, frozen=True, dict=True):
         update = self.update
         return np.append(update[1:] != update[:-1], True) if len(update) else np.empty(0, bool)
 
+    @property
+    def before_last_pass(self) -> bool:
+        """Whether a pass before the last one of an update reduces gradients."""
+        return bool((~self._last[self.backward_pass]).any())
+
     def repeated(self, same_bytes: float) -> npt.NDArray[np.bool_]:
         """The reductions of redundant passes. Shape (len,)."""
         return np.asarray(self._redundant(same_bytes)[self.backward_pass])

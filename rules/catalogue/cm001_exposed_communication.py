@@ -26,6 +26,7 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
+from traceopt.rules.advice.overlap import overlap_fix
 
 WORTH = 0.01  # of the step: if overlap can hide less, the finding has no saving
 INFERENCE_FIX = Fix(
@@ -42,22 +43,32 @@ class ExposedCommunication(Rule):
 
     Why it costs: the GPU computes nothing in that time.
 
-    How to fix, by cause: if gradients are reduced after the backward pass instead of during it, use larger or earlier
-    buckets. With gradient accumulation, reduce once:
+    How to fix, by the kind of collective that is exposed most:
 
-        with model.no_sync():                  # all micro-steps but the last, with their forward pass
-            loss = model(inputs) / micro_steps
-            loss.backward()
+    All-reduce of gradients: if they are reduced after the backward pass instead of during it, use larger or earlier
+    buckets. With gradient accumulation, reduce once (CM006).
 
         ddp = DDP(model, bucket_cap_mb=100, gradient_as_bucket_view=True, static_graph=True)
 
-    FSDP hides its all-gathers by prefetching. A communicator runs one collective at a time, so an all-gather waits for
-    the reduce-scatter ahead of it. Give them separate process groups:
+    All-gather and reduce-scatter: FSDP hides them by prefetching. A communicator runs one collective at a time, so an
+    all-gather waits for the reduce-scatter ahead of it. Give them separate process groups:
 
+        layer.set_modules_to_forward_prefetch([next_layer])
+        layer.set_modules_to_backward_prefetch([previous_layer])
         model.set_separate_reduce_scatter_group(True)    # FSDP2, PyTorch 2.13
 
-    The all-to-all of embeddings overlaps the dense part if you launch it
-    early. If single calls are far too slow for their size, check the link and the other ranks first (CM003).
+    All-to-all: the exchange of embeddings overlaps the dense part if you launch it early and wait late. TorchRec also
+    exchanges the inputs of the next batch during this one.
+
+        work = dist.all_to_all_single(output, rows, async_op=True)
+        dense = bottom_mlp(features)                     # does not need the exchange
+        work.wait()
+
+        pipeline = TrainPipelineSparseDist(model, optimizer, device)
+        pipeline.progress(batches)
+
+    Between pipeline stages, use more micro-batches or an interleaved schedule. If single calls are far too slow for
+    their size, check the link and the other ranks first (CM003).
 
     The saving: overlap hides communication behind compute, so it can hide at most the compute that no collective
     overlaps yet.
@@ -68,7 +79,8 @@ class ExposedCommunication(Rule):
     When it is wrong: one rank's trace cannot tell a slow link from a late peer. A larger batch per GPU changes the
     balance more than any flag.
 
-    Sources: Li et al., "PyTorch Distributed" (VLDB 2020); definitions of communication overlap in HTA.
+    Sources: Li et al., "PyTorch Distributed" (VLDB 2020); definitions of communication overlap in HTA; TorchRec
+    documentation, train_pipeline; PyTorch documentation of FSDP2.
     """
 
     code = "CM001"
@@ -114,7 +126,7 @@ class ExposedCommunication(Rule):
             saving=self._saving(facts, possible) if possible >= WORTH * facts.step_ns else None,
             evidence=evidence,
             locations=places(evidence),
-            fix=_fix(serialized) if facts.trains or serialized else INFERENCE_FIX,
+            fix=_fix(facts, serialized) if facts.trains or serialized else INFERENCE_FIX,
         )
 
     def _saving(self, facts: Facts, possible: float) -> Price:
@@ -176,7 +188,7 @@ def _wait(facts: Facts, one: SerializedKinds) -> Evidence:
     )
 
 
-def _fix(serialized: list[SerializedKinds]) -> Fix:
+def _fix(facts: Facts, serialized: list[SerializedKinds]) -> Fix:
     if any({one.waiting, one.ahead} == {"all_gather", "reduce_scatter"} for one in serialized):
         return Fix(
             "Give reduce-scatter its own process group, so that all-gather does not wait for it. FSDP2 does this with "
@@ -190,11 +202,7 @@ def _fix(serialized: list[SerializedKinds]) -> Fix:
             "start collectives earlier.",
             "group = dist.new_group(ranks)",
         )
-    return Fix(
-        "Start collectives earlier and in larger buckets, so that the backward pass hides them. With gradient "
-        "accumulation, skip them in all micro-steps but the last.",
-        "with model.no_sync():\n    loss = model(inputs) / micro_steps\n    loss.backward()",
-    )
+    return overlap_fix(facts)
 
 
 def _overlapped(facts: Facts, share: float) -> Changes:

@@ -83,6 +83,67 @@ class TestOverlap:
         assert finding.saving.high_us == pytest.approx(1_000, rel=0.05)
 
 
+def trained(*exposed_us: tuple[str, float], micro_steps: int = 1) -> Machine:
+    """A training whose backward passes launch these collectives; the last one is followed by an update."""
+    rank = machine()
+    for _ in range(4):
+        with rank.step():
+            for _ in range(micro_steps):
+                rank.work(50, "aten::mm")
+                rank.launch(20_000)
+                rank.synchronize()
+                with rank.annotate("autograd::engine::evaluate_function: MmBackward0"):
+                    for kind, us in exposed_us:
+                        collective(rank, us, kind)
+                        rank.synchronize()
+            with rank.annotate("Optimizer.step#SGD.step"):
+                rank.idle(100)
+    return rank
+
+
+class TestAdvice:
+    """The edit is for the kind of collective that is exposed most."""
+
+    def fix(self, rank: Machine) -> str:
+        fix = assert_finds(RULES["CM001"], rank).fix
+        assert fix is not None
+        return f"{fix.text} {fix.code}"
+
+    def test_embeddings_are_exchanged_earlier(self) -> None:
+        """No gradient is accumulated less often by no_sync() if the time is that of an all-to-all."""
+        fix = self.fix(trained(("alltoall", 6_000), ("allreduce", 2_000), micro_steps=2))
+        assert "TrainPipelineSparseDist" in fix
+        assert "all_to_all_single" in fix
+        assert "no_sync" not in fix
+
+    def test_gradients_go_into_larger_buckets(self) -> None:
+        fix = self.fix(trained(("alltoall", 2_000), ("allreduce", 6_000)))
+        assert "bucket_cap_mb" in fix
+        assert "no_sync" not in fix
+
+    def test_accumulated_gradients_are_reduced_once(self) -> None:
+        assert "no_sync" in self.fix(trained(("allreduce", 6_000), micro_steps=2))
+
+    def test_an_all_reduce_outside_of_backward_passes_is_of_no_gradient(self) -> None:
+        rank = machine()
+        for _ in range(4):
+            with rank.step():
+                rank.work(50, "aten::mm")
+                rank.launch(20_000)
+                rank.synchronize()
+                collective(rank, 6_000)
+                rank.synchronize()
+                with rank.annotate("autograd::engine::evaluate_function: MmBackward0"):
+                    collective(rank, 500)
+                rank.synchronize()
+        fix = self.fix(rank)
+        assert "async_op=True" in fix
+        assert "bucket" not in fix
+
+    def test_shards_are_prefetched(self) -> None:
+        assert "set_modules_to_forward_prefetch" in self.fix(trained(("_allgather_base", 6_000)))
+
+
 class TestCallsOfTheHost:
     def calls(self, count: int, host_us: float, frame: str = "") -> Machine:
         """Many small all-reduces, each of which costs the host more than the GPU."""
