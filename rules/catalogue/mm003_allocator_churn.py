@@ -26,6 +26,9 @@ from traceopt.rules import (
 )
 
 BASIS = "Assumes these calls and the waits in them are gone."
+RECURRING = (
+    "Counts ten times the wait in the median tenth of the recording, so that allocations at its start are left out."
+)
 
 
 class AllocatorChurn(Rule):
@@ -53,15 +56,15 @@ class AllocatorChurn(Rule):
 
     code = "MM003"
     name = "allocator-churn"
-    title = "Avoid driver memory allocations in every step"
+    title = "Avoid repeated driver memory allocations"
     family = "memory"
-    effort = "One line"
+    effort = "A few lines, once the cause is known"
     requires = ("gpu", "launches")
 
     min_share: float = threshold(0.01, "smallest GPU wait for driver allocations, as a share of the step")
 
     def check(self, facts: Facts) -> Findings:
-        stall = facts.idle.recurring_ns("allocation")
+        stall, every = facts.idle.recurring_ns("allocation"), facts.idle.typical_ns("allocation")
         if stall < self.min_share * facts.step_ns:
             return
         rows = _calls(facts)
@@ -73,16 +76,19 @@ class AllocatorChurn(Rule):
         often = f"{f'{len(rows) / facts.steps.count:,.1f}'.removesuffix('.0')} times a step"
         if not facts.has_step_marks:
             often, where = f"{len(rows):,} times, from the first to the last kernel", "the recording"
+        uneven = every - stall >= self.min_share * facts.step_ns
         yield self.finding(
             why=(
-                f"The host allocates or frees driver memory {often}, and the GPU waits {ms(stall)} for it "
-                f"in {where}." + ("" if facts.call_sites.recorded else f" {RECORD_STACKS}")
+                f"The host allocates or frees driver memory {often}, and the GPU waits {ms(every)} for it "
+                f"in {where}."
+                + (f" The saving counts the {ms(stall)} that recur." if uneven else "")
+                + ("" if facts.call_sites.recorded else f" {RECORD_STACKS}")
             ),
             saving=priced(
                 facts,
                 (0.8 * stall, stall, 1.25 * stall),
                 without_calls(facts, rows),
-                BASIS,
+                f"{BASIS} {RECURRING}" if uneven else BASIS,
                 low=without_calls(facts, rows, 0.8),
             ),
             evidence=[

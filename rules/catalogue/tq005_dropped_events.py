@@ -45,7 +45,7 @@ class DroppedEvents(Rule):
         if unanswered and unanswered >= self.min_share * launches:
             signs.append(
                 f"{unanswered:,} of {launches:,} kernel launches ({percent(unanswered / launches)}) have no kernel, so "
-                "idle time is overstated."
+                "busy time is understated and idle time overstated."
             )
         if lost and lost >= self.min_share * events:
             signs.append(

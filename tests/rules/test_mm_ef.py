@@ -12,6 +12,7 @@ from test_tq import REAL, facts_of, launched, real
 from fixtures.generate import Planted
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Finding, Saving
+from traceopt.result.quantities import ms
 from traceopt.rules.registry import builtin_rules
 from traceopt.rules.savings.price import Priced
 from traceopt.testing import events as small_traces
@@ -98,6 +99,7 @@ class TestAllocatorChurn:
         assert subject.planted.site in [str(location) for location in finding.locations]
         assert {row.what for row in finding.evidence} >= {"cudaMalloc", "cudaFree"}
         assert finding.shares_cause_with == []
+        assert "The saving counts" not in finding.why
 
     @pytest.mark.parametrize("scenario", ["cuda_malloc", "memory_pressure", "cold_start"])
     def test_silent_on_the_fixed_twin(self, example: GetExample, scenario: str) -> None:
@@ -108,9 +110,12 @@ class TestAllocatorChurn:
 
     @pytest.mark.real_traces
     def test_without_step_marks_allocations_have_to_recur(self) -> None:
-        (finding,) = found("MM003", real("public/tl_ddp_resnet18_mi300.json.gz"))
+        facts = real("public/tl_ddp_resnet18_mi300.json.gz")
+        (finding,) = found("MM003", facts)
         assert finding.impact == "high"
         assert "2,821 times, from the first to the last kernel" in finding.why
+        assert f"the GPU waits {ms(facts.idle.typical_ns('allocation'))} for it" in finding.why  # as the breakdown says
+        assert f"The saving counts the {ms(facts.idle.recurring_ns('allocation'))} that recur." in finding.why
         assert found("MM003", real("public/param_linear_2080ti.json.gz")) == []
         assert found("MM003", real(ALEXNET)) == []
 
