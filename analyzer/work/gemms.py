@@ -151,6 +151,19 @@ class Gemms(Struct, frozen=True, dict=True):
     def flops(self) -> int:
         return sum(shape.flops for shape in self.shapes)
 
+    @cached_property
+    def known_share(self) -> float | None:
+        """Part of the time of matmul kernels that has a shape. Those of convolutions do not count; None: no others."""
+        convolutions = np.array([name in op_names.CONVOLUTION_OPS for name in self.trace.names] or [False])
+        convolves = convolutions[self.slices.name] & (self.slices.kind == OP)
+        kernels = np.flatnonzero(self.gpu.is_kernel & self.gpu.kind.among("gemm") & (self.gpu.in_window > 0))
+        kernels = kernels[self.slices.ancestor(self.links.launch_slice[self.gpu.rows[kernels]], convolves) < 0]
+        time = self.gpu.in_window[kernels]
+        if not len(kernels):
+            return None
+        rows = np.concatenate([np.empty(0, np.int64), *(shape.rows for shape in self.shapes)])
+        return float(time[np.isin(self.owner[kernels], rows)].sum() / time.sum())
+
     def batch_rows(self, shape: GemmShape) -> int:
         """The size that grows with the batch: M; or K for the gradient of a weight whose forward is also in
         the trace.

@@ -17,7 +17,7 @@ LINES = 5
 def prompt(finding: Finding, result: Result) -> str:
     """Plain text. `finding` is one of a document that was cleaned for display."""
     parts = [
-        "Change this PyTorch training script as described, and change nothing else. traceopt found the problem in "
+        "Change this PyTorch script as described, and change nothing else. traceopt found the problem in "
         f"{words.analyzed_files(result)}. {words.UNTRUSTED}",
         job(result),
         f"Finding: {finding.title} ({finding.code}, {finding.confidence} confidence)\n{finding.why}",

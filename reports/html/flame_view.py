@@ -44,8 +44,8 @@ def caption(document: Result) -> str:
     if flame is None:
         return ""
     step = "the recording" if step_noun(document) == "recording" else flame.step
-    text = f"What the training thread did in {step}, by call. Recording Python frames slows the host down."
-    if flame.gpu_us:
+    text = f"What the main thread did in {step}, by call. Recording Python frames slows the host down."
+    if flame.backward_gpu_us:
         text += " Backward GPU work counts for the line of its forward operator."
     if flame.other_gpu_us:
         text += f" {ms(flame.other_gpu_us * NS_PER_US)} of the GPU work has no known line."

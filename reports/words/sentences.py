@@ -19,6 +19,8 @@ from traceopt.result.vendor_words import device_name, worded
 
 COMMAND_PATHS = 8
 RANKS_NAMED = 16
+RANKS_DIFFER_SHARE = 0.05  # of the step: with less, the ranks take the same time
+MOST_MATMULS = 0.9  # of the time of matmul kernels: if the table holds less, its caption says so
 
 IMPACT_WORDS = {"high": "High impact", "medium": "Medium impact", "low": "Low impact", "info": "Info"}
 
@@ -412,9 +414,17 @@ def matrix_units(result: Result) -> str:
 
 
 def gemm_caption(result: Result) -> str:
-    """Tensor Core use and the achieved share of the peak, if known."""
+    """How much of the matmuls the table holds if shapes are missing, Tensor Core use, and the achieved share of the
+    peak, if known.
+    """
     cores, efficiency = result.tensor_cores, result.efficiency
     sentences = []
+    known = result.gemm_known_share
+    if known is not None and known < MOST_MATMULS:
+        sentences.append(
+            f"The table holds {quantities.percent(known)} of the time of matmul kernels. The others have no operator "
+            "with shapes (compiled code, graphs, custom kernels)."
+        )
     if cores.eligible_share is not None:
         sentences.append(f"{matrix_units(result)}: {_tensor_core_use(cores)}")
     if efficiency.achieved_tflops is not None:

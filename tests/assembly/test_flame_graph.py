@@ -58,6 +58,7 @@ def test_gpu_time_belongs_to_the_frame_that_launched_it(graph: FlameGraph) -> No
     assert node(graph, LOAD).gpu_us == 0
     assert graph.gpu_us == 1_200
     assert graph.other_gpu_us == 0
+    assert graph.backward_gpu_us == 0
     kernels = [one for one in graph.nodes if one.kind == "kernel"]
     assert sum(one.gpu_us for one in kernels) == 1_200
     assert all(one.total_us == 0 for one in kernels)
@@ -107,6 +108,7 @@ def test_backward_work_belongs_to_the_line_of_its_forward_operator() -> None:
     assert graph is not None
     assert node(graph, LOAD).gpu_us == 700
     assert graph.other_gpu_us == 0
+    assert graph.backward_gpu_us == 700
 
 
 def test_absent_without_frames() -> None:

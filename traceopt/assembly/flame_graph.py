@@ -1,4 +1,4 @@
-"""The call tree of the training thread in the shown step: host time, and the GPU time that each line launched."""
+"""The call tree of the main thread in the shown step: host time, and the GPU time that each line launched."""
 
 from __future__ import annotations
 
@@ -80,9 +80,10 @@ class _Tree:
         below = np.bincount(self.parent[child], weights=self.total[child], minlength=len(self.total))
         return np.maximum(0, self.total - below.astype(np.int64))
 
-    def add_kernels(self) -> tuple[int, int]:
+    def add_kernels(self) -> tuple[int, int, int]:
         """Adds a node for each kernel below the call that launched it, or below the forward operator of backward work.
-        Returns the GPU time that the step launched, and the part of it that has a node, ns.
+        Returns the GPU time that the step launched, in ns: all of it, the part that has a node, and of that the part of
+        backward passes below forward operators.
         """
         gpu, slices = self._facts.trace.gpu, self._facts.slices
         launch = self._facts.links.launch_slice
@@ -92,10 +93,11 @@ class _Tree:
         elsewhere = np.flatnonzero(node < 0)  # backward work, which autograd's thread launches
         node[elsewhere] = self._node_of[self._facts.call_sites.forward_of(launch[rows[elsewhere]])]
         everything = int(gpu.duration[rows].sum())
+        backward = int(gpu.duration[rows[elsewhere[node[elsewhere] >= 0]]].sum())
         rows, node = rows[node >= 0], node[node >= 0]
         node = self._below_captures(rows, node)
         if not len(rows):
-            return everything, 0
+            return everything, 0, 0
         first, group = group_rows(node, gpu.name[rows])
         time = np.bincount(group, weights=gpu.duration[rows], minlength=len(first)).astype(np.int64)
         zeros = np.zeros(len(first), np.int64)
@@ -107,7 +109,7 @@ class _Tree:
         for index in range(len(self.parent) - 1, -1, -1):  # children come after their parents
             if self.parent[index] >= 0:
                 self.gpu[self.parent[index]] += self.gpu[index]
-        return everything, int(gpu.duration[rows].sum())
+        return everything, int(gpu.duration[rows].sum()), backward
 
     def _below_captures(self, rows: npt.NDArray[np.intp], node: I8) -> I8:
         """The nodes for rows of `trace.gpu`, given those of their launches. Work of a CUDA graph whose capture is known
@@ -138,8 +140,8 @@ class _Tree:
         self.total, self.self_time = np.concatenate((self.total, zeros)), np.concatenate((self.self_time, zeros))
         return out
 
-    def graph(self, step: str, begin: int, end: int, launched: tuple[int, int]) -> FlameGraph:
-        everything, here = launched
+    def graph(self, step: str, begin: int, end: int, launched: tuple[int, int, int]) -> FlameGraph:
+        everything, here, backward = launched
         share = np.maximum(self.total / max(1, end - begin), self.gpu / max(1, here))
         order = np.argsort(-share, kind="stable")[:MOST_NODES]  # a parent's share is at least that of its children
         kept = np.sort(order[share[order] >= SMALLEST_SHARE])
@@ -168,6 +170,7 @@ class _Tree:
             left_out=len(share) - len(kept),
             frames=list(frames),
             nodes=nodes,
+            backward_gpu_us=us(backward) if self._facts.has_gpu else None,
         )
 
 

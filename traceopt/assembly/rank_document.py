@@ -101,6 +101,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
         kernels=tables.kernels(facts),
         ops=tables.ops(facts),
         gemms=tables.gemms(facts),
+        gemm_known_share=tables.gemm_known_share(facts),
         counter_ranges=tables.counter_ranges(facts),
         ranks=[
             RankRow(

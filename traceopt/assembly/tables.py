@@ -210,3 +210,9 @@ def gemms(facts: Facts) -> list[Gemm]:
             )
         )
     return out
+
+
+def gemm_known_share(facts: Facts) -> float | None:
+    """The part of the time of matmul kernels that has a shape; None without such kernels."""
+    known = facts.gemms.known_share if facts.has_gpu else None
+    return None if known is None else share(known)

@@ -508,6 +508,12 @@ class Result(Struct, frozen=True, eq=False):
     start_up: Annotated[
         StartUpSection | None, note("the run before its first step had ended; null: traceopt run did not record it")
     ] = None
+    gemm_known_share: Annotated[
+        float | None,
+        note(
+            "part of the time of matmul kernels that `gemms` holds, convolutions aside; null: no such kernels", "share"
+        ),
+    ] = None
     counter_ranges: Annotated[
         list[CounterRangeRow],
         note("hardware counters by kernel and metric, of CUPTI's range profiler; at most 200 rows; empty: not used"),

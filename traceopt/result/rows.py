@@ -411,7 +411,7 @@ class FlameNode(Struct, frozen=True):
 
 
 class FlameGraph(Struct, frozen=True):
-    """The call tree of the training thread in the shown step."""
+    """The call tree of the main thread in the shown step."""
 
     step: Annotated[str, note("name of the step")]
     duration_us: Annotated[float, note("host time of the step", "us")]
@@ -420,6 +420,10 @@ class FlameGraph(Struct, frozen=True):
     left_out: Annotated[int, note("nodes that are too small to be seen")]
     frames: Annotated[list[str], note("names of frames, operators, calls and kernels")]
     nodes: Annotated[list[FlameNode], note("callers come before callees")]
+    backward_gpu_us: Annotated[
+        float | None,
+        note("the part of gpu_us that a backward pass launched; it counts for the forward operators' lines", "us"),
+    ] = None
 
 
 class PlanRow(Struct, frozen=True):

@@ -168,3 +168,20 @@ class TestNarrowTypes:
         work = facts.tensor_core_work
         assert work.dtype.at(0) == dtype
         assert work.used_ns == KERNEL_US * 1000
+
+
+class TestKnownShare:
+    """How much of the time of matmul kernels has a shape."""
+
+    def without_shapes(self, name: str, at: float, correlation: int) -> list[Json]:
+        return call(name, "", "", BF16, at, correlation)
+
+    def test_kernels_of_compiled_code_have_none(self) -> None:
+        known = call("aten::mm", [[128, 256], [256, 512]], "c10::BFloat16", BF16, 100, 1)
+        compiled = [self.without_shapes("Torch-Compiled Region: 0/0", 1_000 * n, n + 1) for n in (1, 2, 3)]
+        assert facts_of(known, *compiled).gemms.known_share == pytest.approx(0.25)
+
+    def test_convolutions_have_a_table_of_their_own(self) -> None:
+        known = call("aten::mm", [[128, 256], [256, 512]], "c10::BFloat16", BF16, 100, 1)
+        assert facts_of(known, self.without_shapes("aten::convolution", 1_000, 2)).gemms.known_share == 1
+        assert facts_of(self.without_shapes("aten::convolution", 1_000, 2)).gemms.known_share is None

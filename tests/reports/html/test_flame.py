@@ -7,7 +7,7 @@ import sample
 from msgspec.structs import replace
 
 from fixtures.hostile import HOSTILE
-from traceopt.reports.html.flame_view import short_frame
+from traceopt.reports.html.flame_view import caption, short_frame
 from traceopt.reports.html.page import render_html
 from traceopt.result.document import Result
 from traceopt.result.rows import FlameGraph, FlameNode
@@ -44,6 +44,13 @@ def labels(page) -> list[str]:
 def test_frames_have_short_labels() -> None:
     assert short_frame("/home/me/train.py(12): load") == "load (train.py:12)"
     assert short_frame("aten::mm") == "aten::mm"
+
+
+def test_an_inference_has_no_backward_work() -> None:
+    result = with_flame()
+    assert result.flame is not None
+    assert "ackward" not in caption(result)
+    assert "Backward GPU work" in caption(replace(result, flame=replace(result.flame, backward_gpu_us=300)))
 
 
 def test_absent_without_frames() -> None:

@@ -1,4 +1,4 @@
-"""Captions say where peak rates come from."""
+"""Captions say where peak rates come from, and what a table lacks."""
 
 from __future__ import annotations
 
@@ -52,3 +52,9 @@ def test_a_document_of_an_earlier_version_has_no_peak_remark() -> None:
     del document["run"]["device"]["peaks"]
     earlier = Result.from_json(json.dumps(document).encode())
     assert gemm_caption(earlier).endswith(f"{REACHED}.")
+
+
+def test_the_gemm_caption_says_how_much_the_table_lacks() -> None:
+    assert gemm_caption(replace(sample.rich(), gemm_known_share=0.11)).startswith("The table holds 11% of the time")
+    for share in (None, 0.95):
+        assert "The table holds" not in gemm_caption(replace(sample.rich(), gemm_known_share=share))
