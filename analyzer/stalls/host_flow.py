@@ -65,7 +65,7 @@ class HostFlow(Struct, frozen=True, dict=True):
         helpers = [other for other in self.threads if other not in (thread, -1)][:_MOST_HELPERS]
         areas, taken, waits = dict[str, Intervals](), EMPTY, EMPTY
         for one in (thread, *helpers):
-            own = self._own(one)
+            own = self.own(one)
             waiting = intersect(own["python"], self._engine(one))
             own |= {"python": subtract(own["python"], waiting)}
             areas = {name: merge(areas.get(name, EMPTY), subtract(area, taken)) for name, area in own.items()}
@@ -80,7 +80,7 @@ class HostFlow(Struct, frozen=True, dict=True):
         inside = (slices.kind == PYTHON) & ~engine & (slices.nearest(engine) >= 0)
         return subtract(self.regions.area(engine, thread), self.regions.area(inside, thread))
 
-    def _own(self, thread: int) -> dict[str, Intervals]:
+    def own(self, thread: int) -> dict[str, Intervals]:
         """What a thread did itself. Operators and calls that show no event for long are named for what they are."""
         areas = self.host.of_thread(thread) | dict.fromkeys((*LONG_WORK, UNTRACED_PYTHON), EMPTY)
         silence = self._silent_work.of(thread)

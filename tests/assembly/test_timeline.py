@@ -41,3 +41,9 @@ def test_the_host_lane_shows_stalls(example: GetExample) -> None:
     assert {"loader", "logging", "runtime"} <= {span.category for span in training.spans}
     on_cpu = lanes_of(example, "cpu_only")
     assert {"loader", "forward", "backward", "optimizer"} <= {span.category for span in on_cpu[0].spans}
+
+
+def test_a_long_copy_of_pageable_memory_is_no_launching(example: GetExample) -> None:
+    """The host is in the copy call while the GPU copies: the row says so, as the part of the step does."""
+    (copy, *_) = sorted(lanes_of(example, "pageable_copy")[0].spans, key=lambda span: -span.duration_us)
+    assert (copy.name, copy.category) == ("Copying pageable memory on the host", "copy")

@@ -165,9 +165,10 @@ def _gpu_parts(facts: Facts) -> list[BreakdownPart]:
     host = [facts.host_flow.of(thread) for thread in sorted(threads)]
     labels = idle_labels(facts)
     for cause in CAUSES:
-        areas = [areas[cause] for areas in host if cause in areas]
-        raw = intersect(merge(*areas), facts.steps.window).total if areas else None
-        parts.append(part(cause, labels[cause], False, facts.idle.total_ns(cause), raw))
+        areas, exposed = [areas[cause] for areas in host if cause in areas], facts.idle.total_ns(cause)
+        # Of the host's own step: the measured one may begin later, and end with the profiler's wait for the GPU.
+        raw = max(exposed, intersect(merge(*areas), facts.steps.host_window).total) if areas else None
+        parts.append(part(cause, labels[cause], False, exposed, raw))
     return parts
 
 

@@ -17,7 +17,7 @@ from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.tables.schema import I8, KERNEL
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
 from traceopt.analyzer.timeline.cpu_phases import PHASES
-from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES
+from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES, HOST_COPY, LONG_PYTHON
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.python_frames import shown_frame
 from traceopt.assembly.stalls import find_stalls, long_gaps
@@ -56,8 +56,10 @@ CATEGORIES = {
 ACTIVITY_CATEGORIES = CATEGORIES | {
     "loader_startup": "loader",
     "post_processing": "input",
+    HOST_COPY: "copy",
     "launch": "runtime",
     "python": "python",
+    LONG_PYTHON: "python",
 }
 _OF_KIND = {PYTHON: "python", ANNOTATION: "annotation", OP: "cpu", RUNTIME: "runtime"}
 _CATEGORY_CODE = {
@@ -370,10 +372,9 @@ class _Codes:
 def activity_areas(facts: Facts, thread: int) -> list[tuple[str, str, Intervals]]:
     """Key, label and area of what a thread did: phases of the main thread of a CPU-only run, else activities."""
     if facts.has_gpu:
-        areas, backward = facts.host.of_thread(thread), _run_backward(facts, thread)
+        areas, backward, labels = facts.host_flow.own(thread), _run_backward(facts, thread), idle_labels(facts)
         waiting = intersect(areas["python"], backward)
-        found = [(activity.name, activity.label, areas[activity.name]) for activity in ACTIVITIES]
-        found = [(name, label, subtract(area, waiting)) for name, label, area in found]
+        found = [(name, labels[name], subtract(area, waiting)) for name, area in areas.items()]
         return [*found, ("backward_wait", "Waiting for the backward pass", waiting)]
     areas = facts.of_every_step.cpu_phases.areas
     return [(phase, label, areas[phase]) for phase, label, _ in PHASES if phase != "untraced"]

@@ -37,7 +37,10 @@ class BreakdownPart(Struct, frozen=True):
     busy: Annotated[bool, note("whether the GPU works; in a CPU-only run, whether the model does")]
     us_per_step: Annotated[float, note("time per step", "us")]
     share: Annotated[float, note("part of the step", "share")]
-    raw_us_per_step: Annotated[float | None, note("time per step, including overlapped time", "us")]
+    raw_us_per_step: Annotated[
+        float | None,
+        note("time per step with overlapped time; of idle parts, what the host did between the step's marks", "us"),
+    ]
 
 
 class StepPart(Struct, frozen=True):
