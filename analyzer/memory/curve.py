@@ -22,6 +22,7 @@ class DeviceMemory(Struct, frozen=True):
     reserved: I8  # -1: not recorded
     device_type: int
     rows: I8  # of trace.memory: all samples of the device, inside and outside the window
+    allocated_before: int | None = None  # the first sample
 
     @property
     def peak_allocated(self) -> int | None:
@@ -46,9 +47,8 @@ class DeviceMemory(Struct, frozen=True):
         return peak
 
     def curve(self, start: int, end: int, points: int = 500) -> tuple[I8, I8, I8]:
-        """Samples in [start, end), reduced to the minimum and maximum of each of points/2 buckets.
-
-        The first sample is the value at `start`, if anything was recorded before.
+        """Samples in [start, end), reduced to the minimum and maximum of each of points/2 buckets, with the value at
+        `start` in front of them.
         """
         inside = np.flatnonzero((self.time >= start) & (self.time < end))
         if len(inside) > points:
@@ -60,7 +60,10 @@ class DeviceMemory(Struct, frozen=True):
         earlier = np.flatnonzero(self.time < start)
         held = earlier[self.time[earlier].argmax() :][:1] if len(earlier) else earlier
         rows = np.concatenate((held, inside))
-        return np.maximum(self.time[rows], start), self.allocated[rows], self.reserved[rows]
+        time, allocated, reserved = np.maximum(self.time[rows], start), self.allocated[rows], self.reserved[rows]
+        if self.allocated_before is None or len(held) or not len(inside):
+            return time, allocated, reserved
+        return np.append(start, time), np.append(self.allocated_before, allocated), np.append(reserved[:1], reserved)
 
 
 def find_memory(trace: Trace, steps: Steps, gpu: bool) -> DeviceMemory | None:
@@ -82,7 +85,9 @@ def find_memory(trace: Trace, steps: Steps, gpu: bool) -> DeviceMemory | None:
 
 def _samples(table: MemoryTable, rows: I8, all_rows: I8) -> DeviceMemory:
     kind = int(table.device_type[rows[0]])
-    return DeviceMemory(table.time[rows], table.allocated[rows], table.reserved[rows], kind, all_rows)
+    first = rows[table.time[rows].argmin()]
+    before = max(0, int(table.allocated[first] - table.bytes[first]))
+    return DeviceMemory(table.time[rows], table.allocated[rows], table.reserved[rows], kind, all_rows, before)
 
 
 def find_retries(trace: Trace, slices: Slices, calls: I8) -> I8:

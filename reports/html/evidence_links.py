@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from traceopt.reports.html.charts.timeline_svg import draw_memory
 from traceopt.reports.words.concerned import rules_of_cause
 from traceopt.reports.words.sentences import Card
 from traceopt.result.document import Result
@@ -34,7 +35,8 @@ class EvidenceLinks:
         for table, names in tables.items():
             for number, name in enumerate(names[: shown[table]], 1):
                 self._anchors.setdefault(name, f"{table}-{number}")
-        self._memory = "memory" if document.memory.peak_allocated_bytes is not None else None
+        drawn = document.memory.composition or draw_memory(document.memory, document.timeline)
+        self._memory = "memory" if drawn else None
         self._parts = document.breakdown
         self._step_us = document.step.typical_us
 

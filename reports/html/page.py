@@ -82,7 +82,7 @@ def render_html(result: Result, *, static: bool = False) -> str:
         asset_text, ("head.js", "main.js", "timeline.js", "flame.js")
     )
     packed = {}
-    under_pointer = readouts(document, view["steps"], view["rank_drawing"])
+    under_pointer = readouts(document, view["steps"], view["rank_drawing"], view["memory"])
     if under_pointer:
         packed["readouts"] = packing.pack(orjson.dumps(under_pointer, default=asdict))
     if spans is not None:

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from traceopt.reports.html.charts.rank_chart import MAX_COLUMNS, MOST_ROWS, RankDrawing
 from traceopt.reports.html.charts.step_strip import StepStrip
-from traceopt.reports.html.charts.timeline_svg import memory_end_us, thinned
+from traceopt.reports.html.charts.timeline_svg import MemoryDrawing, memory_end_us, thinned
 from traceopt.result import quantities
 from traceopt.result.document import Result
 
@@ -22,7 +22,9 @@ class Readout(Struct, frozen=True):
     chosen: int | None = None
 
 
-def readouts(document: Result, steps: StepStrip | None, ranks: RankDrawing | None) -> dict[str, Readout]:
+def readouts(
+    document: Result, steps: StepStrip | None, ranks: RankDrawing | None, memory: MemoryDrawing | None
+) -> dict[str, Readout]:
     """By chart: "steps", "ranks", "memory". Charts that are not drawn are left out."""
     found = {}
     if steps is not None:
@@ -32,7 +34,7 @@ def readouts(document: Result, steps: StepStrip | None, ranks: RankDrawing | Non
         )
     if ranks is not None and len(ranks.names) > MOST_ROWS:
         found["ranks"] = _ranks(document, ranks)
-    if document.memory.curve and memory_end_us(document.memory, document.timeline) > 0:
+    if memory is not None:
         found["memory"] = _memory(document)
     return found
 

@@ -172,6 +172,12 @@ def _no_estimate_tile(result: Result) -> Tile:
 
 def _memory_tile(result: Result) -> Tile:
     memory = result.memory
+    resident = _resident_bytes(result) if on_cpu(result) else None
+    if resident is not None:
+        return Tile("Process memory", *quantities.size_parts(resident), "the most at the end of a step")
+    if on_cpu(result) and memory.peak_allocated_bytes is not None:
+        value, unit = quantities.size_parts(memory.peak_allocated_bytes)
+        return Tile("Peak memory", value, unit, "of tensors, from the start of the recording")
     if memory.peak_allocated_bytes is None:
         if memory.peak_reserved_bytes is None:
             how = "not in Nsight exports" if result.run.recorded.nsight else "record with profile_memory=True"
@@ -184,3 +190,9 @@ def _memory_tile(result: Result) -> Tile:
         of = f"of {capacity}" if unit == capacity_unit else f"{unit} of {capacity}"
         unit = f"{of}{quantities.NO_BREAK_SPACE}{capacity_unit}"
     return Tile("Peak memory", value, unit, f"reserved: {quantities.size_text(memory.peak_reserved_bytes)}")
+
+
+def _resident_bytes(result: Result) -> int | None:
+    """The highest resident memory of the process at the end of a step; None if it was not read."""
+    readings = [] if result.whole_run is None else [one for one in result.whole_run.memory if one.of == "process"]
+    return max((most for one in readings for most in one.bytes), default=None)

@@ -369,4 +369,5 @@ def memory(facts: Facts) -> Memory:
     ]
     parts = facts.composition.bytes if facts.composition else {}
     composition = [MemoryPart(name, size) for name, size in parts.items()]
-    return Memory(found.peak_allocated, found.peak_reserved, capacity, composition, curve)
+    length = us(int(steps.host_end[index]) - start)
+    return Memory(found.peak_allocated, found.peak_reserved, capacity, composition, curve, length)

@@ -377,6 +377,9 @@ class Memory(Struct, frozen=True):
     capacity_bytes: Annotated[int | None, note("memory of the device", "bytes")]
     composition: Annotated[list[MemoryPart], note("what the memory holds at its peak")]
     curve: Annotated[list[MemoryPoint], note("memory over the shown step, thinned to minima and maxima")]
+    curve_us: Annotated[
+        float | None, note("length of the curve: the step on the host, which allocates before the GPU works", "us")
+    ] = None
 
 
 class CpuRate(Struct, frozen=True):

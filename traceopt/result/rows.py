@@ -110,7 +110,7 @@ class Copy(Struct, frozen=True):
 class MemoryPoint(Struct, frozen=True):
     """Device memory at one time."""
 
-    us: Annotated[float, note("time since the shown step began", "us")]
+    us: Annotated[float, note("time since the shown step began on the host", "us")]
     allocated_bytes: Annotated[int, note("memory in tensors", "bytes")]
     reserved_bytes: Annotated[int | None, note("memory held by the caching allocator", "bytes")]
 

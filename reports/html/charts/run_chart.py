@@ -32,6 +32,7 @@ class MemoryChart(Struct, frozen=True):
     """As `RunChart`, for the memory of the GPU or of the process."""
 
     points: str
+    most_bytes: int
     top_bytes: float
     first_step: int
     last_step: int
@@ -45,10 +46,9 @@ def draw_memory(result: Result) -> list[MemoryChart]:
 
 
 def _draw_memory(memory: RunMemory) -> MemoryChart:
-    top, first, last = max(memory.bytes) * ROOM_ABOVE or 1.0, memory.steps[0], memory.steps[-1]
-    return MemoryChart(
-        _polyline(memory.steps, memory.bytes, top), top, first, last, f"{_MEMORY[memory.of]} {_AT_THE_END}"
-    )
+    most, first, last = max(memory.bytes), memory.steps[0], memory.steps[-1]
+    top, caption = most * ROOM_ABOVE or 1.0, f"{_MEMORY[memory.of]} {_AT_THE_END}"
+    return MemoryChart(_polyline(memory.steps, memory.bytes, top), most, top, first, last, caption)
 
 
 def draw_run(result: Result) -> RunChart | None:

@@ -74,8 +74,6 @@ class MemoryDrawing(Struct, frozen=True):
     area: str
     reserved: str | None
     reserved_top: float | None
-    peak_left: float
-    peak_top: float
     peak_us: float
     ticks: list[Tick]
 
@@ -212,14 +210,17 @@ def _allocated(point: MemoryPoint) -> int:
 
 
 def memory_end_us(memory: Memory, timeline: Timeline | None) -> float:
+    """Documents of earlier versions do not say how long the curve is."""
+    if memory.curve_us is not None:
+        return memory.curve_us
     last = memory.curve[-1].us if memory.curve else 0.0
     return max(last, timeline.duration_us if timeline is not None else 0.0)
 
 
 def draw_memory(memory: Memory, timeline: Timeline | None) -> MemoryDrawing | None:
-    """None without a curve. The scale ends a little above the reserved memory."""
+    """None without a curve, or if nothing changes. The scale ends a little above the reserved memory."""
     end_us = memory_end_us(memory, timeline)
-    if not memory.curve or end_us <= 0:
+    if len({point.allocated_bytes for point in memory.curve}) < 2 or end_us <= 0:
         return None
     points = thinned(memory.curve)
     peak = max(points, key=_allocated)
@@ -240,8 +241,6 @@ def draw_memory(memory: Memory, timeline: Timeline | None) -> MemoryDrawing | No
         area=f"{line}V100H{round(start.us / end_us * 1000, 1):g}z",
         reserved=f"M0 {height(reserved):g}H1000" if reserved else None,
         reserved_top=height(reserved) if reserved else None,
-        peak_left=_percent(peak.us, end_us),
-        peak_top=height(peak.allocated_bytes),
         peak_us=peak.us,
         ticks=ticks(end_us),
     )

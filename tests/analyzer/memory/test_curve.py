@@ -82,6 +82,14 @@ def test_the_curve_begins_with_what_was_held_before() -> None:
     assert memory.curve(50, 120)[0].tolist() == [100]
 
 
+def test_the_first_event_tells_what_was_held_before_it() -> None:
+    facts = facts_of(sample(160, 50, size=20), sample(170, 40))
+    start = int(facts.steps.host_start[0])
+    assert facts.memory is not None
+    time, allocated, _ = facts.memory.curve(start, start + 100_000)
+    assert ((time - start).tolist(), allocated.tolist()) == ([0, 60_000, 70_000], [30, 50, 40])
+
+
 def test_a_generated_trace(example: GetExample) -> None:
     full = example("memory_pressure")
     memory = full.facts.memory

@@ -21,13 +21,15 @@ from traceopt.reports.html.charts.rank_chart import MAX_COLUMNS, draw_ranks, ran
 from traceopt.reports.html.charts.timeline_svg import draw_memory, draw_timeline, thinned, ticks
 from traceopt.reports.html.page import FOLDED_ROWS, render_html, without_spans
 from traceopt.reports.words.display import for_display
+from traceopt.reports.words.headline import Tile, tiles
 from traceopt.reports.words.memory_parts import MEMORY_PARTS
 from traceopt.reports.words.part_styles import PARTS, SPANS, part_style
 from traceopt.reports.words.sentences import combined_fixes
 from traceopt.result import packing
-from traceopt.result.document import Result
+from traceopt.result.document import Result, RunMemory, WholeRun
 from traceopt.result.finding import Evidence, Fix, Location
 from traceopt.result.packing import embedded_result
+from traceopt.result.rows import MemoryPoint
 from traceopt.result.serialization import to_json
 
 SAMPLES = sample.ALL
@@ -494,6 +496,33 @@ def test_memory_keeps_its_extremes() -> None:
         assert choose(p.allocated_bytes for p in few) == choose(p.allocated_bytes for p in stress.memory.curve)
     assert [point.us for point in few] == sorted(point.us for point in few)
     assert draw_memory(sample.cpu_only().memory, None) is None
+
+
+def test_memory_that_does_not_change_is_not_drawn() -> None:
+    rich = sample.rich()
+    flat = replace(rich.memory, curve=[MemoryPoint(0.0, 1 << 30, None)], composition=[])
+    assert draw_memory(flat, rich.timeline) is None
+    assert 'id="memory"' not in page_of(replace(rich, memory=flat))
+
+
+def test_the_curve_of_memory_is_as_long_as_the_step_of_the_host() -> None:
+    """The GPU's step may begin later and be shorter, as in the timeline."""
+    rich = sample.rich()
+    drawn = draw_memory(replace(rich.memory, curve_us=500_000), rich.timeline)
+    assert drawn is not None
+    assert drawn.ticks[-1].label == "500.0\u00a0ms"
+    assert "Time of the host, which allocates before the GPU runs the work." in visible(page_of(rich))
+
+
+def test_the_memory_of_a_cpu_run_is_that_of_its_process() -> None:
+    cpu, rich = sample.cpu_only(), sample.rich()
+    recorded = replace(cpu, memory=replace(rich.memory, peak_allocated_bytes=40 << 20))
+    assert tiles(recorded)[-1] == Tile("Peak memory", "40.0", "MiB", "of tensors, from the start of the recording")
+    memory = [RunMemory("process", [0, 9], [1 << 28, 3 << 28])]
+    run = WholeRun(1e6, 10, [], memory=memory)
+    assert tiles(replace(recorded, whole_run=run))[-1] == Tile(
+        "Process memory", "0.75", "GiB", "the most at the end of a step"
+    )
 
 
 def test_locations_without_a_line() -> None:
