@@ -103,6 +103,30 @@ def run_rank_rules(rules: Sequence[Rule], run: RunFacts, *, debug: bool = False)
     return _outcome(of_ranks, lambda rule: _ask_run(rule, run if rule.with_engines else run.without_engines), debug)
 
 
+def settle(
+    rules: Sequence[Rule], findings: Sequence[Finding], run: RunFacts, vendor: str | None, *, debug: bool = False
+) -> tuple[list[Finding], list[Check]]:
+    """The findings of single ranks in view of all ranks, in the same order, and the checks of those that changed. With
+    a rule that raises, a finding stays as it is and its check has the status `error`.
+    """
+    of_code = {rule.code: rule for rule in rules}
+    settled: list[Finding] = []
+    checks: dict[str, Check] = {}
+    for finding in findings:
+        rule, now = of_code.get(finding.code), finding
+        try:
+            now = finding if rule is None else _plain(rule.settled(finding, run))
+            now = finding if now == finding else _in_words(now, vendor)
+        except (Exception, SystemExit) as error:
+            if debug:
+                raise
+            checks[finding.code] = Check(finding.code, finding.name, finding.title, "error", error_text(error))
+        if now != finding:
+            checks.setdefault(finding.code, Check(now.code, now.name, now.title, "found", now.why))
+        settled.append(now)
+    return settled, list(checks.values())
+
+
 _Answer = tuple[CheckStatus, str, list[Priced]]
 
 
@@ -165,15 +189,23 @@ def _in_words_of(vendor: str, outcome: RulesOutcome) -> RulesOutcome:
     def said(sentence: str) -> str:
         return worded(sentence, vendor)
 
-    def finding(one: Finding) -> Finding:
-        saving = None if one.saving is None else replace(one.saving, basis=said(one.saving.basis))
-        fix = replace(one.fix, text=said(one.fix.text))
-        return replace(one, title=said(one.title), risk=said(one.risk), why=said(one.why), saving=saving, fix=fix)
-
     return RulesOutcome(
-        [replace(one, finding=finding(one.finding)) for one in outcome.priced],
+        [replace(one, finding=_in_words(one.finding, vendor)) for one in outcome.priced],
         [replace(note, text=said(note.text)) for note in outcome.notes],
         [replace(check, title=said(check.title), reason=said(check.reason)) for check in outcome.checks],
+    )
+
+
+def _in_words(one: Finding, vendor: str | None) -> Finding:
+    """The finding in the words of the GPU's vendor."""
+    saving = None if one.saving is None else replace(one.saving, basis=worded(one.saving.basis, vendor))
+    return replace(
+        one,
+        title=worded(one.title, vendor),
+        risk=worded(one.risk, vendor),
+        why=worded(one.why, vendor),
+        saving=saving,
+        fix=replace(one.fix, text=worded(one.fix.text, vendor)),
     )
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
 
     from traceopt.analyzer.facts import Facts
+    from traceopt.analyzer.ranks.run_facts import RunFacts
 else:
 
     def dataclass_transform(**_: bool):
@@ -104,6 +105,10 @@ class Rule:
     def passed(self, facts: Facts) -> str:  # noqa: ARG002
         """One sentence for the user when check() yields nothing, with numbers if possible."""
         return "No sign of it in this trace."
+
+    def settled(self, finding: Finding, run: RunFacts) -> Finding:  # noqa: ARG002
+        """A finding of one rank, once all ranks were read. Without a saving it leaves the plan."""
+        return finding
 
     @classmethod
     def page(cls) -> str:

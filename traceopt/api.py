@@ -19,6 +19,7 @@ from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.recordings.runs import Run
 from traceopt.analyzer.work.throughput import Workload
 from traceopt.assembly.sections import phases_of_run
+from traceopt.assembly.settled import with_settled_findings
 from traceopt.config import checked_devices
 from traceopt.errors import ConfigError, InputError, TraceoptError, one_line
 from traceopt.result.document import Result
@@ -28,7 +29,7 @@ from traceopt.result.rows import RankRow, RankSteps
 from traceopt.rules.engine import RulesOutcome, run_rank_rules
 from traceopt.workers.answers import Executor
 from traceopt.workers.executors import executor_for
-from traceopt.workers.merge import MergedRun, missing_ranks
+from traceopt.workers.merge import MergedRun
 from traceopt.workers.progress_line import ProgressLine, ShowProgress
 from traceopt.workers.rank_task import RankOptions, RankTask, load
 
@@ -119,9 +120,10 @@ def analyze(
     facts = RunFacts(merged.summaries)
     phases = phases_of_run(facts, result.step.typical_us) or result.rl_phases
     result = replace(_with_steps_of_ranks(result, facts), rl_phases=phases)
-    if len(tasks) > 1 or not tasks[0].recording.source.named:
-        missing = missing_ranks((rank.world_size for rank in facts.ranks), (rank.rank for rank in facts.ranks))
-        warnings += [missing] if missing is not None else []
+    several = len(tasks) > 1 or not tasks[0].recording.source.named
+    if facts.missing is not None and (several or result.communication.us_per_step):
+        warnings.append(facts.missing)
+    result = with_settled_findings(result, rules.chosen, facts, debug=debug)
     outcome = run_rank_rules(rules.chosen, facts, debug=debug)
     compared = _with_ranks_compared(replace(result, ranks=_rows(result, facts), warnings=warnings), outcome)
     compared = replace(compared, warnings=[*_failed_rules(compared), *compared.warnings])

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.percentiles import median
+from traceopt.analyzer.ranks.missing_ranks import missing_ranks
 from traceopt.analyzer.ranks.rank_summary import COMPUTE, RankSummary
 from traceopt.analyzer.ranks.run_phases import RunPhase, find_run_phases
 from traceopt.analyzer.tables.schema import I8
@@ -200,6 +201,30 @@ class RunFacts(Struct, frozen=True, dict=True):
         latest, before = order[last], order[last - 1]
         gaps = _sums(found.step[latest], found.rank[latest], found.start[latest] - found.start[before], shape)
         return np.minimum(gaps, _medians_of_others(exposed))
+
+    @cached_property
+    def late_starts(self) -> F8:
+        """Exposed time in which each rank waits in collectives until the last rank enters them. Shape (steps, ranks),
+        ns.
+        """
+        found, shape = self.matched, (len(self.step_names), len(self.ranks))
+        last = np.full(found.count, -np.inf)
+        np.maximum.at(last, found.event, found.start)
+        waiting = np.where(found.symmetric, np.minimum(last[found.event] - found.start, found.exposed), 0.0)
+        return _sums(found.step, found.rank, waiting, shape)
+
+    def late_start_ns(self, rank: int | None) -> float | None:
+        """The same for one rank in the median step; None if a rank is missing or the ranks cannot be compared."""
+        run = self.without_engines
+        index = next((at for at, one in enumerate(run.ranks) if one.rank == rank), None)
+        if run.incomparable or index is None or self.missing or not run.step_names or not run.matched.count:
+            return None
+        return median(run.late_starts[:, index])
+
+    @cached_property
+    def missing(self) -> str | None:
+        """ "3 of 16 ranks are missing: ..."; None if no rank is missing or the ranks are unknown."""
+        return missing_ranks((rank.world_size for rank in self.ranks), (rank.rank for rank in self.ranks))
 
     def part(self, name: str) -> F8:
         """Time of a part in the common steps. Shape (steps, ranks), ns."""

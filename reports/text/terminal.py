@@ -57,6 +57,8 @@ def _headline(result: Result, terminal: Terminal) -> list[str]:
     lines += [terminal.style(line, bold=True) for line in _verdict_lines(sentences.verdict(result), terminal)]
     before, strong, after = headline.lead(result)
     lines += _emphasized(terminal.wrap(before + strong + after), terminal.plain(strong), terminal)
+    if (span := sentences.span_of_ranks(result)) is not None:
+        lines += terminal.wrap(f"The ranks take {span} a step; these numbers are of {sentences.rank_phrase(result)}.")
     rate, serving = sentences.throughput(result), sentences.serving(result)
     lines += terminal.wrap(f"Throughput: {rate}.", indent="  ") if rate else []
     lines += terminal.wrap(f"{serving}.", indent="  ") if serving else []

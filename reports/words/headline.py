@@ -114,6 +114,8 @@ def _step_tile(result: Result) -> Tile:
     if step.p10_us is not None and step.p90_us is not None and step.count > 1:
         spread = quantities.from_to(quantities.ms_of_us(step.p10_us), quantities.ms_of_us(step.p90_us), "–")
         note = f"{spread} (p10–p90), {note}"
+    if (span := sentences.span_of_ranks(result)) is not None:
+        note = f"{note}, {rank_phrase(result)}; the ranks take {span}"
     return Tile(label, *quantities.time_parts(step.typical_us), note)
 
 

@@ -127,6 +127,14 @@ def rank_phrase(result: Result) -> str | None:
     return f"rank {run.shown_rank} of {total}" if total > 1 else f"rank {run.shown_rank}"
 
 
+def span_of_ranks(result: Result) -> str | None:
+    """ "12.5–18.7 ms": the step of the fastest and of the slowest rank; None if all take about the same time."""
+    times = [row.step_us for row in result.ranks if row.step_us is not None and row.engine is None]
+    if not times or max(times) <= (1 + RANKS_DIFFER_SHARE) * min(times):
+        return None
+    return f"{quantities.ms_number(min(times))}–{quantities.ms_of_us(max(times))}"
+
+
 def device_phrase(result: Result) -> str:
     device = result.run.device
     if result.step.source == "none":

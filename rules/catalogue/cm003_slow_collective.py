@@ -6,15 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from traceopt.analyzer.communication.collectives import CollectiveCalls
 from traceopt.rules import (
     Evidence,
     Facts,
+    Finding,
     Findings,
     Fix,
     Mask,
     Rule,
+    RunFacts,
     each_step,
     hide,
     median,
@@ -28,6 +31,10 @@ from traceopt.rules import (
     threshold,
 )
 
+SMALL_CALLS = "Most of it is in small calls, so this rank waits for a late one."
+BASIS = "Assumes 20%, 50% or 100% of the exposed excess goes away; one rank's trace does not show how much can."
+TRANSPORT = "P2P and InfiniBand in use, and the right network interface"
+EITHER = "Either this rank waits for a late one, or the link is slow."
 POINT_TO_POINT = "send_recv"  # a pipeline stage waits for its neighbor by design
 UNEVEN = "all_to_all"  # each rank may put in another size; how much the others put in is not recorded
 
@@ -51,6 +58,10 @@ class SlowCollective(Rule):
     Where hardware counters were sampled (GPU metrics of Nsight Systems), the traffic on NVLink during these collectives
     is measured: a busy link is not reported, the finding says if the link is idle, and the expected time follows from
     the traffic instead of the size.
+
+    If the traces of all ranks are given, the time until the last rank enters these collectives is measured. If it is
+    most of the excess, ranks are late: the finding then has no saving, and CM004 prices the straggler. If not, the link
+    is slow.
 
     How to fix: compare the ranks. If the same collective starts at different times on different ranks, fix the late
     rank's own delay (data, CPU, NUMA, clocks). If all ranks start together, check the transport:
@@ -80,6 +91,9 @@ class SlowCollective(Rule):
     min_bytes: int = threshold(1 << 20, "smallest buffer to judge on an unknown network, in bytes")
     floor_gb_per_s: float = threshold(5.0, "bus bandwidth below which a call on an unknown network is slow, in GB/s")
     fair_gb_per_s: float = threshold(10.0, "bus bandwidth to expect of an unknown network, in GB/s")
+    late_share: float = threshold(
+        0.5, "wait for late ranks, as a share of the excess, from which they are the reason; needs all ranks"
+    )
 
     def applies(self, facts: Facts) -> str | None:
         if not facts.collectives:
@@ -131,28 +145,59 @@ class SlowCollective(Rule):
                 f"In {each_step(facts)}, collectives take {ms(excess_ns)} longer than their "
                 f"{'size' if used is None else 'measured traffic'} needs at {self._fair(facts)}. "
                 + (f"Hardware counters measured {percent(used)} of NVLink's rate in them. " if used is not None else "")
-                + (
-                    "Most of it is in small calls, so this rank waits for a late one."
-                    if of_small > 0.5 * late.sum()
-                    else "Either this rank waits for a late one, or the link is slow."
-                )
+                + (SMALL_CALLS if of_small > 0.5 * late.sum() else EITHER)
             ),
             saving=priced(
                 facts,
                 (0.2 * excess_ns, 0.5 * excess_ns, excess_ns),
                 hide(facts, rows, 0.5 * late[rows]),
-                "Assumes 20%, 50% or 100% of the exposed excess goes away; one rank's trace does not show how much "
-                "can.",
+                BASIS,
                 low=hide(facts, rows, 0.2 * late[rows]),
                 high=hide(facts, rows, late[rows]),
             ),
             evidence=evidence,
             fix=Fix(
-                "Compare when the same collective starts on each rank. A late rank has its own cause (data, CPU, "
-                "clocks). If no rank is late, check the transport with NCCL_DEBUG=INFO.",
+                "Analyze the traces of all ranks together: they show which rank is late, and why. If none is, check "
+                f"the transport with NCCL_DEBUG=INFO: {TRANSPORT}.",
                 "NCCL_DEBUG=INFO torchrun --nproc-per-node 8 train.py",
             ),
             shares_cause_with=["CM001"],
+        )
+
+    def settled(self, finding: Finding, run: RunFacts) -> Finding:
+        """With the traces of all ranks, the wait for late ranks is measured: the rest is the link's."""
+        if run.missing is not None:
+            return replace(finding, why=f"{finding.why} {run.missing}, so it is not known whether one of them is late.")
+        rank = finding.ranks[0] if finding.ranks else None
+        late_ns = run.late_start_ns(rank)
+        if late_ns is None:
+            return finding
+        excess_ns = sum(row.us_per_step or 0.0 for row in finding.evidence) * 1e3
+        measured = finding.why.removesuffix(SMALL_CALLS).removesuffix(EITHER).rstrip()
+        if late_ns >= self.late_share * excess_ns:
+            return replace(
+                finding,
+                title="Make the ranks enter their collectives together",
+                effort="Depends on the cause",
+                impact="info",
+                confidence="medium",
+                saving=None,
+                why=f"{measured} Rank {rank} waits {ms(late_ns)} for ranks that enter its collectives later, so the "
+                "link is not the reason.",
+                fix=Fix(
+                    "Find out why ranks enter the same collective at different times: one late rank (CM004), unequal "
+                    "work (CM005), or their data, hosts and clocks."
+                ),
+            )
+        basis = "Assumes 20%, 50% or 100% of the exposed excess goes away."
+        return replace(
+            finding,
+            title="Find the slow link",
+            confidence="medium",
+            saving=finding.saving and replace(finding.saving, basis=finding.saving.basis.replace(BASIS, basis)),
+            why=f"{measured} The ranks enter them at about the same time: rank {rank} waits {ms(late_ns)} for later "
+            "ones. So the link or its settings are slow.",
+            fix=Fix(f"Check the transport with NCCL_DEBUG=INFO: {TRANSPORT}.", finding.fix.code),
         )
 
     def _judged(

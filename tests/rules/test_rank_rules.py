@@ -13,11 +13,14 @@ import pytest
 from msgspec.structs import replace
 
 from fixtures.generate import GeneratedTrace, generate, generate_ranks
+from fixtures.real_traces import TRACES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.rank_summary import summarize
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.api import analyze
+from traceopt.reports.text.markdown import render_markdown
+from traceopt.reports.text.terminal import render_terminal
 from traceopt.result.document import Check, Result
 from traceopt.result.finding import Finding
 from traceopt.rules.catalogue.cm005_load_imbalance import LoadImbalance
@@ -51,6 +54,10 @@ def of_code(result: Result, code: str) -> list[Finding]:
 def check_of(result: Result, code: str) -> Check:
     (check,) = [check for check in result.checks if check.code == code]
     return check
+
+
+def terminal(result: Result) -> str:
+    return render_terminal(result, width=100, color=False, unicode=True)
 
 
 def cost_us(traces: list[GeneratedTrace]) -> float:
@@ -92,6 +99,44 @@ class TestStraggler:
         _, result = run(scenario, **options)
         assert of_code(result, "CM004") == []
         assert check_of(result, "CM004").status == "passed"
+
+
+class TestSlowCollective:
+    """CM003 is a guess from one rank; with all ranks it is measured whether one is late."""
+
+    def test_ranks_that_are_in_step_have_a_slow_link(self, run: Callable[..., Run]) -> None:
+        _, result = run("slow_collective")
+        (finding,) = of_code(result, "CM003")
+        assert finding.title == "Find the slow link"
+        assert finding.why.endswith("So the link or its settings are slow.")
+        assert finding.saving is not None
+        assert "one rank" not in finding.saving.basis
+        assert "CM003" in [row.code for row in result.plan]
+        assert check_of(result, "CM003").reason == finding.why
+
+    def test_one_of_two_ranks_does_not_tell(self, run: Callable[..., Run], tmp_path: Path) -> None:
+        """Also for a file that the user named: all outputs say that the other is missing."""
+        traces, _ = run("slow_collective")
+        result = analyze(str(traces[0].write(tmp_path / "trace.json")))
+        (finding,) = of_code(result, "CM003")
+        assert finding.why.endswith("for it, so it is not known whether one of them is late.")
+        missing = "Rank 1 of 2 is missing: no trace was read for it"
+        assert result.warnings == [missing]
+        reports = (terminal(result), render_markdown(result), result.to_html())
+        assert all(missing in text for text in reports)
+
+    @pytest.mark.real_traces
+    def test_late_ranks_are_no_slow_link(self) -> None:
+        """Rank 0 is in small collectives for 5.5 ms, in which it waits for ranks that come later."""
+        result = analyze(str(TRACES / "public" / "dlrm_v100x8"))
+        (finding,) = of_code(result, "CM003")
+        assert (finding.saving, finding.impact) == (None, "info")
+        assert "Rank 0 waits 5.4 ms for ranks that enter its collectives later" in finding.why
+        assert [row.code for row in result.plan] == ["LB001"]
+        assert result.combined is not None
+        assert (result.combined.codes, result.combined.step_us_after) == (["LB001"], result.plan[0].step_us_after)
+        assert [result.findings[row.finding].code for row in result.plan] == ["LB001"]
+        assert "The ranks take 12.5–18.7 ms a step" in terminal(result)
 
 
 class TestImbalance:

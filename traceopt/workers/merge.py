@@ -8,8 +8,6 @@ the summary of each rank stay in memory, so that a thousand ranks fit.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from itertools import pairwise
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,7 +22,6 @@ from traceopt.rules.plan import plan_first
 from traceopt.workers.packed_result import DocumentPart, PackedResult
 
 _Order = tuple[bool, int, bool, int]  # unknown ranks last; processes that train first; then by index among the files
-_GAPS_NAMED = 10
 
 
 class _RankEntry(Struct, frozen=True):
@@ -181,19 +178,3 @@ def _only_infers(order: _Order) -> bool:
 def _same(a: _SameFinding, b: _SameFinding) -> bool:
     """Whether two groups of a rule are the same finding: from different ranks, and one of them names no place."""
     return a.order[0] != b.order[0] and (not a.finding.locations or not b.finding.locations)
-
-
-def missing_ranks(world_sizes: Iterable[int | None], known: Iterable[int | None]) -> str | None:
-    """ "3 of 16 ranks are missing: ..."; None if no rank is missing or the ranks are unknown."""
-    world_size = max((size for size in world_sizes if size is not None), default=0)
-    there = sorted({rank for rank in known if rank is not None and 0 <= rank < world_size})
-    if not there:
-        return None
-    gaps = [(before + 1, after - 1) for before, after in pairwise([-1, *there, world_size]) if after - before > 1]
-    if not gaps:
-        return None
-    named = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in gaps[:_GAPS_NAMED])
-    if world_size - len(there) == 1:
-        return f"Rank {named} of {world_size:,} is missing: no trace was read for it"
-    more = " and more" if len(gaps) > _GAPS_NAMED else ""
-    return f"{world_size - len(there):,} of {world_size:,} ranks are missing: no trace was read for ranks {named}{more}"

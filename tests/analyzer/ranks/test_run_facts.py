@@ -9,6 +9,7 @@ import numpy.typing as npt
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from msgspec.structs import replace
 
 from traceopt.analyzer.ranks.rank_summary import Collectives, RankSummary, _places_in_step
 from traceopt.analyzer.ranks.run_facts import RunFacts, _ids, _medians, _medians_of_others
@@ -72,6 +73,19 @@ class TestManyRanks:
         assert run.straggler is not None
         assert (run.straggler.rank, run.straggler.share) == (900, 1.0)
         assert np.unique(run.waits[:, 900]).tolist() == [2 * CALLS * 3000]
+
+    def test_the_others_wait_until_the_last_rank_enters(self) -> None:
+        run = RunFacts([rank(n, ["world"], late_ns=late) for n, late in enumerate([0, 3_000, 1_000])])
+        assert run.late_starts.tolist() == [[CALLS * 3_000, 0, CALLS * 2_000]] * STEPS
+        assert run.late_start_ns(0) == CALLS * 3_000
+
+    def test_the_wait_is_not_known_if_ranks_are_missing(self) -> None:
+        every = [replace(rank(n, ["world"], late_ns=3_000 * n), world_size=3) for n in range(3)]
+        assert RunFacts(every).late_start_ns(0) == CALLS * 6_000
+        assert RunFacts(every[:2]).late_start_ns(0) is None
+        assert RunFacts(every[:2]).missing == "Rank 2 of 3 is missing: no trace was read for it"
+        assert RunFacts(every[:1]).late_start_ns(0) is None
+        assert RunFacts([rank(0, ["world"]), rank(0, ["world"])]).late_start_ns(0) is None
 
     def test_without_numbers_by_their_places(self) -> None:
         ranks = [rank(n, ["world"], numbered=False) for n in range(3)]
