@@ -132,7 +132,7 @@ def span_of_ranks(result: Result) -> str | None:
     times = [row.step_us for row in result.ranks if row.step_us is not None and row.engine is None]
     if not times or max(times) <= (1 + RANKS_DIFFER_SHARE) * min(times):
         return None
-    return f"{quantities.ms_number(min(times))}–{quantities.ms_of_us(max(times))}"
+    return quantities.from_to(quantities.ms_of_us(min(times)), quantities.ms_of_us(max(times)), "–")
 
 
 def device_phrase(result: Result) -> str:

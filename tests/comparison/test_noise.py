@@ -164,3 +164,30 @@ def test_quantities_of_runs() -> None:
 )
 def test_students_t(freedom: float, expected: float) -> None:
     assert t99(freedom) == pytest.approx(expected, abs=0.01)
+
+
+def in_turn(noise: float, worst: float) -> tuple[Runs, Runs]:
+    """Twenty pairs of runs of the same code; other programs slow one run of two pairs down by `worst`."""
+    rng = np.random.default_rng(7)
+    base, head = ([[70_000 * math.exp(rng.normal(0, noise))] * 20 for _ in range(20)] for _ in range(2))
+    for number in (3, 11):
+        head[number] = [us * (1 + worst) for us in head[number]]
+    return base, head
+
+
+def test_a_few_disturbed_pairs_do_not_widen_the_interval() -> None:
+    calm, disturbed = (step_change(*in_turn(0.01, worst), in_turn=True) for worst in (0.0, 0.3))
+    assert calm.low_share is not None
+    assert disturbed.low_share is not None
+    assert disturbed.high_share - disturbed.low_share < 1.3 * (calm.high_share - calm.low_share)
+    assert disturbed.verdict == "within_noise"
+    both = disturbed.head_us / disturbed.base_us - 1
+    assert both == pytest.approx(disturbed.change_share, abs=1e-5), "the sides are those of the pairs that count"
+
+
+@pytest.mark.parametrize("pairs", [10, 20])
+def test_the_interval_of_usual_pairs_is_right_99_times_in_100(pairs: int) -> None:
+    rng = np.random.default_rng(pairs)
+    sides = [(side(rng, pairs), side(rng, pairs)) for _ in range(400)]
+    wrong = sum(step_change(*both, in_turn=True).verdict != "within_noise" for both in sides)
+    assert wrong <= 12

@@ -8,14 +8,16 @@ For runs in turn, the assumption weighs as much as one pair: `traceopt try` stop
 so it would often stop because two pairs happen to be alike, on a machine that is noisier than assumed.
 
 Everything is computed on logarithms, because noise is proportional to the step, and with Student's t, because there are
-few runs. The interval is a 99 % interval: a gate checks every change, so one false alarm in a hundred is acceptable.
+few runs. Of ten runs in turn or more, a tenth at each end is left out: other programs disturb a few rounds much more
+than the others. The interval is a 99 % interval: a gate checks every change, so one false alarm in a hundred is
+acceptable.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean, variance
+from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +28,7 @@ from traceopt.result.comparison import StepChange, StepVerdict
 ASSUMED_SPREAD = 0.01  # standard deviation of runs of the same code, on top of the spread of their steps
 ASSUMED_FREEDOM = 4  # degrees of freedom that the assumption counts for
 ASSUMED_FREEDOM_OF_PAIRS = 1
+TRIMMED_SHARE = 0.1  # of the pairs, at each end: a few rounds that other programs disturbed would widen the interval
 WIDE_SHARE = 0.5  # an interval that allows such a large change says nothing
 NO_INTERVAL_SHARE = 1.0  # an interval that reaches twice the change, or half of it, is not stated
 FEW_STEPS = 8  # degrees of freedom; with fewer, a median absolute deviation is unreliable
@@ -59,15 +62,16 @@ def step_change(
     if not all(sides):
         return StepChange("not_measured", reason="One side has no steps to compare.")
     means = [[math.log(fmean(steps)) for steps in side] for side in sides]
-    before, after = (fmean(side) for side in means)
-    change = after - before
     in_turn = in_turn and len(base) == len(head) == len(sides[0]) == len(sides[1]) > 1
+    runs = _usual_pairs(*means) if in_turn else means
+    before, after = (fmean(side) for side in runs)
+    change = after - before
     measured = _of_pairs(*means) if in_turn else _of_sides(*means)
     assumed_freedom = ASSUMED_FREEDOM_OF_PAIRS if in_turn else ASSUMED_FREEDOM
     of_a_run, freedom = _with_assumption(measured, _by_steps(sides[0] + sides[1]), assumed_freedom)
     if not freedom:
         return StepChange("unclear", _us(before), _us(after), _share(change), reason=_ONE_STEP)
-    half = t99(freedom) * math.sqrt(of_a_run * sum(1 / len(side) for side in sides))
+    half = t99(freedom) * math.sqrt(of_a_run * sum(1 / len(side) for side in runs))
     verdict: StepVerdict = "within_noise" if abs(change) <= half else "slower" if change > 0 else "faster"
     wide = verdict == "within_noise" and _share(half) >= WIDE_SHARE
     stated = _share(half) < NO_INTERVAL_SHARE
@@ -126,9 +130,24 @@ def _of_sides(base: Sequence[float], head: Sequence[float]) -> Spread:
     return (_pooled_variance(base, head) if freedom else 0.0), freedom
 
 
+def _usual_pairs(base: Sequence[float], head: Sequence[float]) -> list[list[float]]:
+    """Both sides without the pairs with the largest and the smallest differences."""
+    pairs = sorted(zip(base, head, strict=True), key=lambda pair: pair[1] - pair[0])
+    left_out = int(TRIMMED_SHARE * len(pairs))
+    return [list(side) for side in zip(*pairs[left_out : len(pairs) - left_out], strict=True)]
+
+
 def _of_pairs(base: Sequence[float], head: Sequence[float]) -> Spread:
-    """From the differences of pairs, which lack what both runs share, and have twice the variance of a run."""
-    return variance([after - before for before, after in zip(base, head, strict=True)]) / 2, len(base) - 1
+    """From the differences of pairs, which lack what both runs share, and have twice the variance of a run.
+
+    For the mean of the usual pairs: the pairs that are left out count as much as the outermost ones that are kept
+    (Yuen 1974, "The two-sample trimmed t for unequal population variances").
+    """
+    differences = np.sort(np.subtract(head, base))
+    left_out = int(TRIMMED_SHARE * len(differences))
+    kept = len(differences) - 2 * left_out
+    nearest = np.clip(differences, differences[left_out], differences[left_out + kept - 1])
+    return float(np.var(nearest, ddof=1)) * (len(differences) - 1) / (kept - 1) / 2, kept - 1
 
 
 def _with_assumption(measured: Spread, by_steps: Spread | None, assumed_freedom: int) -> Spread:
