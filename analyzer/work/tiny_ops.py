@@ -52,6 +52,19 @@ class CalledOps(Struct, frozen=True):
         pairs, count = np.unique(np.sort(changes, axis=0), axis=1, return_counts=True)
         return [(int(one), int(other)) for one, other in pairs[:, count >= least].T]
 
+    def functions_of(self, ops: CalledOps, slices: Slices, functions: npt.NDArray[np.bool_], least: float) -> I8:
+        """The calls of functions that call some of these operators, if those take at least a share `least` of the time
+        of all operators that the functions call; empty if not, or if a function is not known. `functions`: a mask of
+        slices.
+        """
+        around = slices.ancestor(self.rows, functions)
+        mine = np.isin(self.rows, ops.rows)
+        calls = np.unique(around[mine])
+        time = self.end - self.start
+        if not len(calls) or calls[0] < 0 or time[mine].sum() < least * time[np.isin(around, calls)].sum():
+            return np.empty(0, np.int64)
+        return calls.astype(np.int64)
+
     def _where(self, mine: npt.NDArray[np.bool_]) -> CalledOps:
         return CalledOps(self.rows[mine], self.start[mine], self.end[mine], self.tiny[mine], self.parameters[mine])
 

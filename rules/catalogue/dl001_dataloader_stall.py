@@ -236,8 +236,8 @@ def _longest(facts: Facts, site: SiteCost) -> int:
 
 def _calls(facts: Facts, site: SiteCost) -> str:
     """What a line calls: its longest call, and whether there are others, whose time and number count too."""
-    others = len(np.unique(facts.slices.name[site.rows])) > 1
-    return name_of(facts, _longest(facts, site)) + (" and other calls" if others else "")
+    names = facts.slices_by_name(site.rows, facts.slices.end[site.rows] - facts.slices.start[site.rows])
+    return name_of(facts, _longest(facts, site)) + (" and other calls" if len(names) > 1 else "")
 
 
 def _confidence(plan: LoaderPlan, *, uncertain: bool) -> Confidence | None:

@@ -272,15 +272,11 @@ class LaunchBound(Rule):
         """
         if not facts.trains or self._has_backward(facts, ops.rows):
             return None
-        slices, code, every = facts.slices, facts.call_sites.code_frames, facts.called_ops
-        frames = np.unique(slices.ancestor(ops.rows, code))
-        if frames[0] < 0 or not facts.steps.host_window.contains(slices.start[frames]).all():
+        slices = facts.slices
+        calls = facts.called_ops.functions_of(ops, slices, facts.call_sites.code_frames, self.update_share)
+        if not len(calls) or not facts.steps.host_window.contains(slices.start[calls]).all():
             return None
-        inside = np.isin(slices.ancestor(every.rows, code), frames)
-        time = every.end - every.start
-        if time[np.isin(every.rows, ops.rows)].sum() < self.update_share * time[inside].sum():
-            return None
-        return union(slices.start[frames], slices.end[frames])
+        return union(slices.start[calls], slices.end[calls])
 
     def _lines_in_turn(self, facts: Facts, ops: CalledOps) -> list[list[SiteCost]]:
         """The lines that call many operators per step, most expensive first. Lines that a loop runs in turn are one."""
