@@ -63,6 +63,8 @@ def _tiles(comparison: Comparison) -> list[Tile]:
     tiles.append(Tile("Change", share.rstrip("%"), "%" if known else None, noise))
     counts = Counter(finding.status for finding in comparison.findings)
     note = f"{counts['fixed']} no longer seen, {counts['kept']} in both"
+    unestimated = len(comparison_words.of_group(comparison.unestimated, "new"))
+    note += f", {unestimated} new without an estimate" if unestimated else ""
     return [*tiles, Tile("New findings", str(counts["new"]), "", note)]
 
 

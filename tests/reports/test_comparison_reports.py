@@ -251,6 +251,7 @@ def test_the_tile_of_a_side_says_how_many_steps_it_leaves_out() -> None:
     page = render_comparison_html(with_unusual_steps())
     assert '<div class="note num">12 steps, 2 left out</div>' in page
     assert '<div class="note num">12 steps</div>' in page
+    assert "1 no longer seen, 4 in both, 1 new without an estimate</div>" in page
 
 
 def test_unusual_steps_of_both_sides_are_told() -> None:
