@@ -225,7 +225,10 @@ def saving(finding: FindingChange) -> str:
     planned = _saved(finding.base_plan_us, finding.head_plan_us)
     if not planned or planned == alone:
         return f"{alone} alone" if alone and not planned else alone
-    return f"{alone} alone, {planned} in the plan" if alone else f"{planned} in the plan"
+    both = finding.base_impact is not None and finding.head_impact is not None
+    side = " of BASE" if finding.head_plan_us is None else " of HEAD" if finding.base_plan_us is None else ""
+    where = f"in the plan{side}" if both else "in the plan"
+    return f"{alone} alone, {planned} {where}" if alone else f"{planned} {where}"
 
 
 def _saved(before: float | None, after: float | None) -> str:

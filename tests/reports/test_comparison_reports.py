@@ -264,8 +264,10 @@ def test_unusual_steps_of_both_sides_are_told() -> None:
 @pytest.mark.parametrize(
     ("alone_us", "plan_us", "says"),
     [
-        ((1_800.0, None), (48_000.0, None), "≈ 1.8 ms alone, ≈ 48 ms in the plan"),
         ((900.0, 1_800.0), (47_000.0, 48_000.0), "0.90 → 1.8 ms alone, 47 → 48 ms in the plan"),
+        ((2_100.0, 3_100.0), (None, 2_000.0), "2.1 → 3.1 ms alone, ≈ 2.0 ms in the plan of HEAD"),
+        ((2_100.0, 3_100.0), (2_000.0, None), "2.1 → 3.1 ms alone, ≈ 2.0 ms in the plan of BASE"),
+        ((1_800.0, None), (48_000.0, None), "≈ 1.8 ms alone, ≈ 48 ms in the plan"),
         ((None, 58_000.0), (None, 58_400.0), "≈ 58 ms"),
         ((None, 15_000.0), (None, None), "≈ 15 ms alone"),
         ((None, None), (None, None), ""),
@@ -276,6 +278,8 @@ def test_a_saving_says_which_number_it_is(
 ) -> None:
     finding = replace(
         worse().findings[0],
+        base_impact=None if alone_us[0] is None else "high",
+        head_impact=None if alone_us[1] is None else "high",
         base_saving_us=alone_us[0],
         head_saving_us=alone_us[1],
         base_plan_us=plan_us[0],
