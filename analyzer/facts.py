@@ -48,7 +48,12 @@ from traceopt.analyzer.tables.compilation import Compilation, GraphBreak
 from traceopt.analyzer.tables.counter_ranges import CounterRanges
 from traceopt.analyzer.tables.schema import I4, I8
 from traceopt.analyzer.tables.trace import Trace
-from traceopt.analyzer.timeline.autograd import GradientFreeCalls, calls_without_gradients, nodes_per_step
+from traceopt.analyzer.timeline.autograd import (
+    UntrainedCalls,
+    calls_without_backward,
+    calls_without_gradients,
+    nodes_per_step,
+)
 from traceopt.analyzer.timeline.call_sites import CallSites
 from traceopt.analyzer.timeline.call_tree import PYTHON, RUNTIME, Slices, build_slices
 from traceopt.analyzer.timeline.copy_collectives import copy_collectives
@@ -430,15 +435,21 @@ class Facts(Struct, frozen=True, dict=True):
         return nodes_per_step(self.trace, self.steps)
 
     @cached_property
-    def calls_without_gradients(self) -> GradientFreeCalls | None:
+    def calls_without_gradients(self) -> UntrainedCalls | None:
         """Forward passes of a training step that run without gradients; None if the trace does not tell."""
         rows = calls_without_gradients(self.regions, self.steps)
-        if rows is None:
-            return None
+        return None if rows is None else self._untrained(rows)
+
+    @cached_property
+    def calls_without_backward(self) -> UntrainedCalls:
+        """Forward passes of a training step that record gradients which no backward pass uses."""
+        return self._untrained(calls_without_backward(self.regions, self.steps))
+
+    def _untrained(self, rows: I8) -> UntrainedCalls:
         if self.has_gpu:
-            return GradientFreeCalls(rows, self.regions.work_ns(rows))
+            return UntrainedCalls(rows, self.regions.work_ns(rows))
         forward = self.cpu_phases.areas["forward"]
-        return GradientFreeCalls(rows, forward.within(self.slices.start[rows], self.slices.end[rows]))
+        return UntrainedCalls(rows, forward.within(self.slices.start[rows], self.slices.end[rows]))
 
     @cached_property
     def tensor_core_work(self) -> TensorCoreWork:

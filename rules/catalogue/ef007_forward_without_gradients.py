@@ -1,7 +1,8 @@
-"""EF007: forward passes without gradients take much of a training step."""
+"""EF007: forward passes that train nothing take much of a training step."""
 
 from __future__ import annotations
 
+from traceopt.analyzer.timeline.autograd import UntrainedCalls
 from traceopt.rules import (
     Evidence,
     Facts,
@@ -19,17 +20,28 @@ from traceopt.rules import (
     us,
 )
 
+RARER = Fix(
+    "If the result is the same in every step, compute it once before the loop. If it is a metric, compute it every N "
+    "steps or from the outputs of the training pass. If each step needs it, as with a teacher, try lower precision.",
+    "with torch.no_grad():\n    targets = features(image)  # before the loop, not inside it",
+)
+OFF = Fix(
+    "Run them under torch.no_grad(), or detach what they begin with. This frees the memory of their activations; the "
+    "pass itself still takes its time.",
+    "with torch.no_grad():\n    targets = teacher(images)",
+)
+
 
 class ForwardWithoutGradients(Rule):
-    """Measures forward passes inside a training step that record no gradients: matmuls, convolutions and attention
-    under `torch.no_grad`, and the operators around them. On a GPU, it is the time of the kernels that they launch; in a
-    CPU-only run, the time of the operators.
+    """Measures forward passes inside a training step that train nothing: matmuls, convolutions and attention under
+    `torch.no_grad`, or with gradients that no backward pass uses, and the operators around them. On a GPU, it is the
+    time of the kernels that they launch; in a CPU-only run, the time of the operators.
 
     Why it costs: the step pays for a forward pass that trains nothing. Some steps need its result. Others compute the
     same result again (targets of a fixed input, features of a frozen network), or use it only for a metric.
 
     How to fix: compute what does not change once, before the loop. Compute metrics every N steps, or from the outputs
-    of the training pass.
+    of the training pass. If gradients are recorded and never used, turn them off: activations are then not kept.
 
         with torch.no_grad():
             targets = features(style_image)  # before the loop, not inside it
@@ -59,40 +71,64 @@ class ForwardWithoutGradients(Rule):
         return None
 
     def check(self, facts: Facts) -> Findings:
-        calls, total_ns = facts.calls_without_gradients, _per_step_ns(facts)
-        if calls is None or total_ns < self.min_share * facts.step_ns:
-            return
-        evidence = [
-            Evidence(
-                "Forward pass without gradients",
-                us(site.cost_ns / facts.steps.count),
-                rate(site.calls / facts.steps.count),
-                location=site.location,
+        without = facts.calls_without_gradients
+        if without is not None and self._much(facts, without):
+            evidence = _evidence(facts, without, "Forward pass without gradients")
+            yield self.finding(
+                why=(
+                    f"Forward passes without gradients take {_time(facts, without)}. They train nothing: their result "
+                    "is a target, a metric or data."
+                ),
+                saving=None,  # only the author knows whether each step needs the result
+                evidence=evidence,
+                locations=places(evidence),
+                fix=RARER,
             )
-            for site in by_calling_site(facts, calls.rows, calls.cost_ns)[:4]
-        ]
-        device = "of GPU time " if facts.has_gpu else ""
-        yield self.finding(
-            why=(
-                f"Forward passes without gradients take {ms(total_ns)} {device}in {each_step(facts)}. They train "
-                "nothing: their result is a target, a metric or data."
-            ),
-            saving=None,  # only the author knows whether each step needs the result
-            evidence=evidence,
-            locations=places(evidence),
-            fix=Fix(
-                "If the result is the same in every step, compute it once before the loop. If it is a metric, compute "
-                "it every N steps or from the outputs of the training pass. If each step needs it, as with a teacher, "
-                "try lower precision.",
-                "with torch.no_grad():\n    targets = features(image)  # before the loop, not inside it",
-            ),
-        )
+        unused = facts.calls_without_backward
+        if self._much(facts, unused):
+            evidence = _evidence(facts, unused, "Forward pass whose gradients are not used")
+            yield self.finding(
+                title="Turn gradients off in forward passes that train nothing",
+                risk="Wrong if a later step runs the backward pass",
+                why=(
+                    f"Forward passes that record gradients take {_time(facts, unused)}, but no backward pass uses "
+                    "these gradients. Their activations are kept for nothing."
+                ),
+                saving=None,  # mostly memory
+                evidence=evidence,
+                locations=places(evidence),
+                fix=OFF,
+            )
+
+    def _much(self, facts: Facts, calls: UntrainedCalls) -> bool:
+        return calls.total_ns >= self.min_share * facts.step_ns * facts.steps.count and len(calls.rows) > 0
 
     def passed(self, facts: Facts) -> str:
-        share = percent(_per_step_ns(facts) / facts.step_ns)
-        return f"Forward passes without gradients take {share} of {the_step(facts)}."
+        share = percent(_per_step_ns(facts, facts.calls_without_gradients) / facts.step_ns)
+        text = f"Forward passes without gradients take {share} of {the_step(facts)}"
+        unused_ns = _per_step_ns(facts, facts.calls_without_backward)
+        return (
+            f"{text}; those whose gradients are not used {percent(unused_ns / facts.step_ns)}."
+            if unused_ns
+            else f"{text}."
+        )
 
 
-def _per_step_ns(facts: Facts) -> float:
-    calls = facts.calls_without_gradients
+def _evidence(facts: Facts, calls: UntrainedCalls, what: str) -> list[Evidence]:
+    return [
+        Evidence(
+            what,
+            us(site.cost_ns / facts.steps.count),
+            rate(site.calls / facts.steps.count),
+            location=site.location,
+        )
+        for site in by_calling_site(facts, calls.rows, calls.cost_ns)[:4]
+    ]
+
+
+def _time(facts: Facts, calls: UntrainedCalls) -> str:
+    return f"{ms(_per_step_ns(facts, calls))} {'of GPU time ' if facts.has_gpu else ''}in {each_step(facts)}"
+
+
+def _per_step_ns(facts: Facts, calls: UntrainedCalls | None) -> float:
     return 0.0 if calls is None else calls.total_ns / facts.steps.count

@@ -100,3 +100,44 @@ def test_the_verdict_names_it_if_no_fix_saves_more() -> None:
     sentence = "Forward passes without gradients take 25% of the step (train.py:30)."
     assert document.verdict.endswith(sentence)
     assert sentence in " ".join(render_terminal(document, width=80, color=False, unicode=True).split())
+
+
+def numbered(number: int) -> dict[str, int]:
+    return {"Sequence number": number}
+
+
+TEACHER = [
+    build.python("train.py(30): train", 100, 8_900),
+    build.python("train.py(7): teacher", 500, 3_000),
+    build.op("aten::mm", 600, 2_000, **numbered(3)),
+    build.op("aten::relu", 2_700, 500, **numbered(4)),
+]
+STUDENT = [
+    build.op("aten::mm", 4_000, 1_000, **numbered(7)),
+    build.op("autograd::engine::evaluate_function: MmBackward0", 5_500, 2_000, **numbered(7)),
+    build.op("aten::mm", 5_600, 1_500),
+    build.annotation("Optimizer.step#SGD.step", 8_000, 500),
+]
+
+
+def test_gradients_that_no_backward_pass_uses() -> None:
+    found = only(facts(TEACHER + STUDENT))
+    assert found.title == "Turn gradients off in forward passes that train nothing"
+    assert "take 2.5 ms in each 10.0 ms step, but no backward pass uses these gradients" in found.why
+    assert found.saving is None
+    assert [(one.file, one.function) for one in found.locations] == [("train.py", "train")]
+
+
+@pytest.mark.parametrize("number", [3, 7], ids=["in the backward pass", "of a frozen layer before the student"])
+def test_gradients_that_the_backward_pass_uses(number: int) -> None:
+    teacher = [one | {"args": numbered(number)} if one["name"].startswith("aten::") else one for one in TEACHER]
+    student = [
+        *STUDENT,
+        build.op("autograd::engine::evaluate_function: MmBackward0", 7_600, 100, **numbered(3)),
+    ]
+    assert answer(ForwardWithoutGradients, facts(teacher + student))[1] == []
+
+
+def test_a_backward_pass_without_numbers_tells_nothing() -> None:
+    student = [one | {"args": {}} if "Backward" in one["name"] else one for one in STUDENT]
+    assert answer(ForwardWithoutGradients, facts(TEACHER + student))[1] == []

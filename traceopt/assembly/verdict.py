@@ -209,18 +209,23 @@ def _first_fix(priced: Sequence[Priced]) -> Priced | None:
 
 
 def _without_gradients(facts: Facts, priced: Sequence[Priced]) -> str:
-    """Names forward passes without gradients if they take more than the first fix saves. They have no saving, because
+    """Names forward passes that train nothing if they take more than the first fix saves. They have no saving, because
     only the author knows whether each step needs them.
     """
-    found = next((one.finding for one in priced if one.finding.code == "EF007"), None)
-    calls, first = facts.calls_without_gradients, _first_fix(priced)
-    if found is None or calls is None:
+    found, first = [one.finding for one in priced if one.finding.code == "EF007"], _first_fix(priced)
+    if not found:
         return ""
-    ns = calls.total_ns / facts.steps.count
+    kinds = {
+        "without gradients": facts.calls_without_gradients,
+        "whose gradients nothing uses": facts.calls_without_backward,
+    }
+    calls = {kind: one.total_ns / facts.steps.count for kind, one in kinds.items() if one is not None}
+    kind, ns = max(calls.items(), key=lambda one: one[1])
     if first is not None and first.finding.saving is not None and ns <= first.finding.saving.est_us * 1e3:
         return ""
-    where = f" ({found.locations[0]})" if found.locations else ""
-    return f" Forward passes without gradients take {percent(ns / facts.step_ns)} of {_unit(facts)}{where}."
+    places = found[0 if kind == "without gradients" else -1].locations
+    where = f" ({places[0]})" if places else ""
+    return f" Forward passes {kind} take {percent(ns / facts.step_ns)} of {_unit(facts)}{where}."
 
 
 def _without_free_cores(priced: Sequence[Priced]) -> str:
