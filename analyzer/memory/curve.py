@@ -86,7 +86,7 @@ def find_memory(trace: Trace, steps: Steps, gpu: bool) -> DeviceMemory | None:
 def _samples(table: MemoryTable, rows: I8, all_rows: I8) -> DeviceMemory:
     kind = int(table.device_type[rows[0]])
     first = rows[table.time[rows].argmin()]
-    before = max(0, int(table.allocated[first] - table.bytes[first]))
+    before = min(max(0, int(table.allocated[first]) - int(table.bytes[first])), np.iinfo(np.int64).max)
     return DeviceMemory(table.time[rows], table.allocated[rows], table.reserved[rows], kind, all_rows, before)
 
 

@@ -109,3 +109,10 @@ def test_the_lowest_of_each_step() -> None:
     assert facts.memory is not None
     assert facts.memory.lowest_by_step(facts.steps).tolist() == [30, 70]
     assert facts.memory.peak_by_step(facts.steps).tolist() == [50, -1, 90]
+
+
+def test_an_impossible_first_event_is_limited() -> None:
+    """A damaged file: what was held before would not fit into 64 bits."""
+    facts = facts_of(sample(160, 2**62, size=-(2**63) + 1))
+    assert facts.memory is not None
+    assert facts.memory.allocated_before == 2**63 - 1
