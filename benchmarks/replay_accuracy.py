@@ -78,7 +78,9 @@ thread's result, and printing tensors. The replay of the recording with the dela
 """
 REAL_PAIRS = """\
 Real traces before a fix, and the saving that was measured with the trace after it. "Predicted" is what
-`traceopt whatif --fix` says from the first trace alone, low and high are the bounds in the findings.
+`traceopt whatif --fix` says from the first trace alone, low and high are the bounds in the findings. The graph of both
+LB002 rows holds the whole step. The prediction is for the forward and backward passes, which the finding's code
+captures.
 """
 WITH_THE_FIX = """\
 Generated traces with one planted fault: the step with the fault, the step of the fixed twin, and the saving that the
