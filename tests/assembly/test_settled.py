@@ -55,6 +55,8 @@ def test_the_plan_goes_on_without_it(example: GetExample) -> None:
     assert settled.combined is not None
     assert settled.combined.codes == [row.code for row in settled.plan]
     assert settled.combined.saving_us == pytest.approx(sum(row.saving_us for row in settled.plan))
+    assert settled.combined.low_us == pytest.approx(sum(row.low_us for row in settled.plan))
+    assert settled.combined.saving_us <= settled.combined.high_us
     assert settled.combined.breakdown_after == []
     (check,) = [check for check in settled.checks if check.code == gone.code]
     assert (check.status, check.reason) == ("found", "It is not.")

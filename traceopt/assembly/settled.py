@@ -12,7 +12,7 @@ from traceopt.result.document import Combined, Result
 from traceopt.result.finding import Finding, value_order
 from traceopt.result.rows import PlanRow
 from traceopt.rules.engine import settle
-from traceopt.rules.plan import MIN_ROW_SHARE
+from traceopt.rules.plan import MAX_SAVED_SHARE, MIN_ROW_SHARE
 from traceopt.rules.rule import Rule
 
 _NEXT_SENTENCE = re.compile(r"(?<=[.:]) (?=[A-Z])")
@@ -64,6 +64,7 @@ def _combined(combined: Combined, plan: Sequence[PlanRow]) -> Combined | None:
     if not plan:
         return None
     saving_us, after_us = round(sum(row.saving_us for row in plan), 3), plan[-1].step_us_after
+    most_us = MAX_SAVED_SHARE * (saving_us + after_us)
     return replace(
         combined,
         codes=[row.code for row in plan],
@@ -72,6 +73,8 @@ def _combined(combined: Combined, plan: Sequence[PlanRow]) -> Combined | None:
         step_us_after=after_us,
         limit_after=None,
         breakdown_after=[],
+        low_us=round(sum(row.low_us for row in plan), 3),
+        high_us=round(max(saving_us, min(sum(row.high_us for row in plan), most_us)), 3),
     )
 
 
