@@ -100,7 +100,7 @@ class LoaderPlan(Struct, frozen=True):
         if self.cores is None or (self.multiprocess and self._computing is None):
             return None
         computing = 1.0 if self._computing is None else max(self._computing, LEAST_SHARE)
-        free = max(1.0, self.cores - self.rest_ns / (self.rest_ns + self._crowded_ns(threads=1)))
+        free = max(1.0, self.cores - self.rest_ns / (self.rest_ns + self._crowded_ns()))
         workers = free / computing
         whole = math.floor(workers)
         return whole + (1 - whole / workers >= WORTH_SHARE)
@@ -137,14 +137,14 @@ class LoaderPlan(Struct, frozen=True):
         parts = [Left(receive_ns, RECEIVING)]
         if self.build_ns is not None and self.wanted is not None:
             slower_ns = self._slower_ns(contention)
-            send_ns = self.settings.hand_over.send_ns * self.fetches if self.settings.hand_over is not None else 0.0
-            delivery_ns = (self.build_ns + send_ns + slower_ns) / max(1, self.wanted) - self.rest_ns
+            delivery_ns = (self.build_ns + self._send_ns + slower_ns) / max(1, self.wanted) - self.rest_ns
+            crowded_ns = self._crowded_ns(1 + contention * (self.threads - 1), receive_ns, self._slowing(contention))
             few = f"{self.wanted} {'worker is' if self.wanted == 1 else 'workers are'} too few without cheaper items"
             model = "the main thread" if self.gpu else "the model"
             beside = f"the workers take CPU time, cache and memory bandwidth from {model}"
             parts += [
                 Left(receive_ns + slower_ns, beside if slower_ns > receive_ns else RECEIVING),
-                Left(self._crowded_ns(1 + contention * (self.threads - 1)), beside),
+                Left(crowded_ns, beside),
                 Left(delivery_ns, few),
             ]
         longest = max(parts, key=lambda part: part.ns)
@@ -166,25 +166,34 @@ class LoaderPlan(Struct, frozen=True):
         """CPU time of the workers in a step."""
         return (self.build_ns or 0.0) * (1.0 if self._computing is None else self._computing)
 
-    def _slower_ns(self, contention: float) -> float:
-        """How much longer model and workers take, because they share the machine. The recorded times of existing
-        workers include it.
+    @property
+    def _send_ns(self) -> float:
+        """Time of a worker to send the batches of a step, if it was measured."""
+        return self.settings.hand_over.send_ns * self.fetches if self.settings.hand_over is not None else 0.0
+
+    def _slowing(self, contention: float) -> float:
+        """How much longer model and workers take while both compute, as a share, because they share the machine. The
+        recorded times of existing workers include it.
         """
         if self.gpu or self.multiprocess:
             return 0.0
-        slower = contention * (SHARED_CORE - 1)
         if contention == EXPECTED and self.slowdown is not None:
-            slower = min(self.slowdown, SHARED_CORE) - 1
-        return slower * min(self.rest_ns, self._computing_ns)
+            return min(self.slowdown, SHARED_CORE) - 1
+        return contention * (SHARED_CORE - 1)
 
-    def _crowded_ns(self, threads: float) -> float:
+    def _slower_ns(self, contention: float) -> float:
+        """How much longer model and workers take in a step, if each has a core."""
+        return self._slowing(contention) * min(self.rest_ns, self._computing_ns)
+
+    def _crowded_ns(self, threads: float = 1, receive_ns: float = 0.0, slowing: float = 0.0) -> float:
         """How much longer than without its stall a step takes if the cores run the workers and a model that keeps this
         many threads busy: with a GPU one, which launches or waits for it. 0 if unknown.
         """
         if self.cores is None or (self.multiprocess and self._computing is None):
             return 0.0
-        busy = 1 if self.gpu else threads
-        return max(0.0, (self.rest_ns * busy + self._computing_ns) / self.cores - self.rest_ns)
+        model_ns = self.rest_ns * (1 if self.gpu else threads) + receive_ns
+        work_ns = (model_ns + self._computing_ns + self._send_ns) * (1 + slowing)
+        return max(0.0, work_ns / self.cores - self.rest_ns)
 
     @property
     def advice(self) -> str:
@@ -237,7 +246,7 @@ class LoaderPlan(Struct, frozen=True):
     def _workers(self) -> str:
         if self.needed is None:
             return "Raise num_workers if there are free CPU cores."
-        if not self.suffices and not self.exhausted and not self._crowded_ns(threads=1):
+        if not self.suffices and not self.exhausted and not self._crowded_ns():
             count = "1 worker is" if self.most == 1 else f"{self.most} workers are"
             return f"{count} enough on average, and the free cores can run no more."
         if not self.suffices:
