@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from traceopt.analyzer.arrays.grouping import distinct_values, numbered, split
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, merge, union
 from traceopt.analyzer.communication.collectives import CollectiveCalls, find_collectives, find_cpu_collectives
+from traceopt.analyzer.communication.copy_collectives import copy_collectives
 from traceopt.analyzer.communication.gradient_reductions import GradientReductions, find_gradient_reductions
 from traceopt.analyzer.communication.node_link import NodeLink, find_node_link
 from traceopt.analyzer.communication.overlap import Overlap, cpu_overlap, gpu_overlap
@@ -24,7 +25,7 @@ from traceopt.analyzer.companions.companions import Companions
 from traceopt.analyzer.cuda_graphs.graph_origins import GraphOrigins, find_graph_origins
 from traceopt.analyzer.memory.blocks import MemoryBlocks, find_blocks
 from traceopt.analyzer.memory.composition import Composition, compose
-from traceopt.analyzer.memory.curve import DeviceMemory, find_memory
+from traceopt.analyzer.memory.curve import Allocator, DeviceMemory, find_allocator, find_memory
 from traceopt.analyzer.memory.model_state import ModelState, find_model_state
 from traceopt.analyzer.recording_state import RecordingState, find_state
 from traceopt.analyzer.replay.changes import Change
@@ -38,6 +39,7 @@ from traceopt.analyzer.run_log.step_drift import Drift, find_drift
 from traceopt.analyzer.stalls.compiled_pieces import CompiledPieces, breaks_in_steps, find_compiled_pieces
 from traceopt.analyzer.stalls.host_flow import CpuOperators, HostFlow
 from traceopt.analyzer.stalls.idle import Gaps, Idle, attribute, find_gaps, slow_calls
+from traceopt.analyzer.stalls.lead_in import find_lead_in
 from traceopt.analyzer.stalls.profiler_cost import find_profiler_cost
 from traceopt.analyzer.stalls.python_stretches import PythonStretches, python_stretches
 from traceopt.analyzer.stalls.rl_phases import PhaseMarks, RlPhase, find_phase_marks, find_rl_phases
@@ -46,21 +48,24 @@ from traceopt.analyzer.stalls.syncs import Syncs, after_unscaling, blocking_copi
 from traceopt.analyzer.stalls.untraced_python import UntracedPython, find_untraced_python
 from traceopt.analyzer.tables.compilation import Compilation, GraphBreak
 from traceopt.analyzer.tables.counter_ranges import CounterRanges
-from traceopt.analyzer.tables.schema import I4, I8
+from traceopt.analyzer.tables.schema import I4, I8, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.autograd import (
     UntrainedCalls,
+    accumulations_per_step,
     calls_without_backward,
     calls_without_gradients,
     nodes_per_step,
+    repeated_nodes,
+    weight_products,
 )
 from traceopt.analyzer.timeline.call_sites import CallSites
-from traceopt.analyzer.timeline.call_tree import PYTHON, RUNTIME, Slices, build_slices
-from traceopt.analyzer.timeline.copy_collectives import copy_collectives
+from traceopt.analyzer.timeline.call_tree import OP, PYTHON, RUNTIME, Slices, build_slices
 from traceopt.analyzer.timeline.cpu_phases import CpuPhases
 from traceopt.analyzer.timeline.device import TraceDevice, find_device
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.host_activity import Host, written_images
+from traceopt.analyzer.timeline.kernel_launches import KernelLaunches
 from traceopt.analyzer.timeline.launch_calls import LaunchCalls
 from traceopt.analyzer.timeline.launch_links import LaunchLinks, launch_times, link
 from traceopt.analyzer.timeline.name_totals import NameTotal, totals_by_name
@@ -83,7 +88,7 @@ from traceopt.analyzer.vocabulary.host_activities import (
     PROFILER_FRAME,
     REPORTING_FUNCTION,
 )
-from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS
+from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS, is_gradient
 from traceopt.analyzer.vocabulary.phases.serving_steps import Engine
 from traceopt.analyzer.vocabulary.training_frameworks import TrainingFramework
 from traceopt.analyzer.work.attention import (
@@ -107,7 +112,7 @@ from traceopt.analyzer.work.throughput import MeasuredThroughput, Workload, meas
 from traceopt.analyzer.work.tiny_ops import CalledOps, ParameterWork, find_called_ops, find_parameter_work
 from traceopt.analyzer.work.unfused_chains import Chains, find_chains
 
-_SAME_FOR_ALL_STEPS = ("slices", "links", "call_sites", "marks", "recorded_steps")
+_SAME_FOR_ALL_STEPS = ("slices", "links", "call_sites", "marks", "lead_in", "recorded_steps")
 
 
 class Facts(Struct, frozen=True, dict=True):
@@ -132,6 +137,13 @@ class Facts(Struct, frozen=True, dict=True):
         return find_marks(self.trace)
 
     @cached_property
+    def lead_in(self) -> Intervals:
+        """The beginning of the recording while the GPU ran work from before it, which the file does not hold: one
+        interval, or none. No step includes it.
+        """
+        return find_lead_in(self.trace, self.links)
+
+    @cached_property
     def recorded_steps(self) -> Steps:
         """All recorded steps, also those that are unusual."""
         marks, runtime = self.marks, self.trace.runtime
@@ -141,7 +153,7 @@ class Facts(Struct, frozen=True, dict=True):
         if len(launch) and launch.max() < 0 and outlasted(marks, work.work.start, work.work.end):
             marks = whole_trace(self.trace)  # nothing shows to which of the marks the work belongs
         started = launched if len(runtime) else self.trace.ops.start
-        return find_steps(without_empty_end(marks, started), launched, work.work.end)
+        return find_steps(without_empty_end(marks, started), launched, work.work.end, self.lead_in)
 
     @cached_property
     def steps(self) -> Steps:
@@ -193,6 +205,11 @@ class Facts(Struct, frozen=True, dict=True):
     def launch_calls(self) -> LaunchCalls:
         """The calls that launched the GPU work: how far into the step, and which user function makes most."""
         return LaunchCalls(self.gpu, self.links, self.call_sites, self.steps)
+
+    @cached_property
+    def kernel_launches(self) -> KernelLaunches:
+        """How the GPU work was launched: blocks, registers, occupancy, streams, and the time in the queue."""
+        return KernelLaunches(self.trace, self.gpu, self.links)
 
     def slices_by_name(self, rows: npt.NDArray[np.integer], amount: I8) -> list[NameTotal]:
         """Some slices grouped by name, with the total of an amount (ns or bytes) for each name. Largest total first."""
@@ -307,6 +324,7 @@ class Facts(Struct, frozen=True, dict=True):
             self.gpu,
             self.gaps,
             self.host.rows_of("host_sync"),
+            self.lead_in,
         )
 
     def syncs_by_site(self, mask: npt.NDArray[np.bool_]) -> list[I8]:
@@ -406,10 +424,14 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def trains(self) -> bool:
-        """A backward pass or an optimizer was seen, and the steps are not those of a serving engine."""
+        """A backward pass or an optimizer was seen, also by its kernels alone, and the steps are not those of a serving
+        engine.
+        """
         if self.serving is not None:
             return False
         regions = self.regions
+        if any(is_gradient(self.trace.names[code]) for code in distinct_values(self.gpu.work.name).tolist()):
+            return True
         updates = self.gpu.kind.among("optimizer") & self.gpu.fused  # a CUDA graph replays them without an annotation
         return bool(updates.any() or regions.backward.any() or regions.optimizer.any() or regions.zero_grad.any())
 
@@ -426,7 +448,7 @@ class Facts(Struct, frozen=True, dict=True):
         collectives and the optimizer's.
         """
         updates = self.regions.work_under(self.regions.optimizer | self.regions.zero_grad)
-        kernels = self.gpu.is_compute & (self.gpu.in_window > 0) & ~updates
+        kernels = self.gpu.is_compute & self.gpu.is_inside & ~updates
         return float((self.regions.compiled_work & kernels).sum() / max(1, kernels.sum()))
 
     @cached_property
@@ -444,6 +466,48 @@ class Facts(Struct, frozen=True, dict=True):
     def calls_without_backward(self) -> UntrainedCalls:
         """Forward passes of a training step that record gradients which no backward pass uses."""
         return self._untrained(calls_without_backward(self.regions, self.steps))
+
+    @cached_property
+    def accumulations(self) -> float:
+        """How often a step adds to the gradient of a parameter."""
+        return accumulations_per_step(self.regions, self.steps)
+
+    @cached_property
+    def backward_products(self) -> I8:
+        """Matmuls and convolutions of backward passes: gradients of weights and of activations. Slices."""
+        return weight_products(self.regions, self.steps)
+
+    @cached_property
+    def backward_nodes(self) -> I8:
+        """The nodes of backward passes in the window. Slices, in order."""
+        return self._in_window(self.regions.backward)
+
+    @cached_property
+    def recurrent_cells(self) -> I8:
+        """Calls of nn.LSTMCell and its like in the window, not those that a backward pass repeats. Slices, in order."""
+        cells = self._in_window(self.regions.named(op_names.RECURRENT_CELLS.__contains__, OP))
+        return cells[self.slices.ancestor(cells, self.regions.backward) < 0]
+
+    @cached_property
+    def indexing_backward(self) -> I8:
+        """The backward nodes of `x[i]` and `x[a:b]` in the window. Slices, in order."""
+        return self._in_window(self.regions.named(op_names.is_index_backward, OP))
+
+    @cached_property
+    def deep_copies(self) -> I8:
+        """The outermost calls of `copy.deepcopy` in the window, on the main thread. Slices, in order."""
+        slices = self.slices
+        calls = slices.outermost(self.regions.deep_copy & (slices.thread == self.steps.thread))
+        return calls[self.steps.host_window.contains(slices.start[calls])].astype(np.int64)
+
+    @cached_property
+    def repeated_backward(self) -> I8:
+        """The nodes of backward passes that an earlier pass over the same forward pass has run too. Slices."""
+        return repeated_nodes(self.regions, self.steps)
+
+    def _in_window(self, wanted: Mask) -> I8:
+        rows = np.flatnonzero(wanted)
+        return rows[self.steps.window.contains(self.slices.start[rows])].astype(np.int64)
 
     def _untrained(self, rows: I8) -> UntrainedCalls:
         if self.has_gpu:
@@ -573,6 +637,11 @@ class Facts(Struct, frozen=True, dict=True):
         return find_memory(self.trace, self.recorded_steps, self.has_gpu)
 
     @cached_property
+    def allocator(self) -> Allocator:
+        """Whether PyTorch's caching allocator is switched off, or its cache is emptied."""
+        return find_allocator(self.trace, self.slices, self.host.rows_of("allocation"), self.steps.host_window)
+
+    @cached_property
     def blocks(self) -> MemoryBlocks | None:
         """Blocks of the device's caching allocator; None if memory was not recorded."""
         return None if self.memory is None else find_blocks(self.trace.memory, self.memory.rows)
@@ -595,7 +664,8 @@ class Facts(Struct, frozen=True, dict=True):
     def replay_graph(self) -> Graph:
         """The dependency graph of all recorded steps that the replay re-times."""
         facts = self.of_every_step
-        return build_graph(self.trace, self.slices, self.links, facts.gpu, self.recorded_steps, facts.profiler_cost)
+        steps, profiler = self.recorded_steps, facts.profiler_cost
+        return build_graph(self.trace, self.slices, self.links, facts.gpu, steps, profiler, self.lead_in)
 
     @cached_property
     def profiler_cost(self) -> Intervals:
@@ -643,7 +713,9 @@ class Facts(Struct, frozen=True, dict=True):
     @cached_property
     def quality(self) -> TraceQuality:
         """How far the trace can be trusted: missing, cropped, cold or disturbed parts."""
-        return TraceQuality(self.trace, self.steps, self.gpu, self.links, self.gaps, self.idle, self.device)
+        return TraceQuality(
+            self.trace, self.steps, self.gpu, self.links, self.gaps, self.idle, self.device, self.lead_in
+        )
 
     @cached_property
     def state(self) -> RecordingState | None:
@@ -724,8 +796,12 @@ class Facts(Struct, frozen=True, dict=True):
             return None
         if requirement == "device":
             return self.device.how_to_set()
+        if requirement == "stacks" and self.trace.meta.detail is not None:
+            return STACKS_DO_NOT_FIT
         return _FOR_NSIGHT.get(requirement, sentence) if self.from_nsight else sentence
 
+
+STACKS_DO_NOT_FIT = "Python stacks were recorded in other steps, whose operators differ too much to tell the lines."
 
 # How to record what an export of Nsight Systems lacks: it has no profiler whose options could be set.
 _FOR_NSIGHT = {

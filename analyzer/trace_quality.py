@@ -40,6 +40,7 @@ class TraceQuality(Struct, frozen=True, dict=True):
     gaps: Gaps
     idle: Idle
     device: TraceDevice
+    lead_in: Intervals = EMPTY
 
     @property
     def has_gpu_work(self) -> bool:
@@ -71,6 +72,15 @@ class TraceQuality(Struct, frozen=True, dict=True):
         """The file ends inside an event. Events are written by kind, not by time, so whole kinds may be missing."""
         meta = self.trace.meta
         return CUT_OFF in (meta.damage or "") and meta.lost_events > 0
+
+    @cached_property
+    def lost_all_gpu_events(self) -> bool:
+        """The file ends before its first GPU event, although its header names a GPU or its calls use one. So it looks
+        like the file of a CPU run.
+        """
+        if self.has_gpu_work or CUT_OFF not in (self.trace.meta.damage or ""):
+            return False
+        return bool(self.trace.meta.device_properties()) or bool(self._calls(op_names.is_launch).any())
 
     @cached_property
     def gpu_expected(self) -> bool:
@@ -148,21 +158,16 @@ class TraceQuality(Struct, frozen=True, dict=True):
         lacking = self.launches_without_work / max(1, self.launch_count)
         return self.gpu.busy.total * lacking / (1 - lacking) if lacking < 1 else float("inf")
 
-    @cached_property
-    def _queued(self) -> I8:
-        """Idle time before work that is already launched, for gaps where it is long; ns per gap."""
-        queued = self.gaps.end - self.gaps.starved_end
-        return np.where(queued >= LONG_QUEUED_NS, queued, 0)
-
     @property
     def long_queued_share(self) -> float:
         """Idle for at least a millisecond although the next work was already launched."""
-        return float(self._queued.sum() / self.steps.window_ns)
+        queued = self.gaps.end - self.gaps.starved_end
+        return float(queued[queued >= LONG_QUEUED_NS].sum() / self.steps.window_ns)
 
     @property
-    def leading_queued_share(self) -> float:
-        """Such idle time before the file's first GPU work, which waited for work that the file does not show."""
-        return float(self._queued[self.gaps.next_row == 0].sum() / self.steps.window_ns)
+    def lead_in_share(self) -> float:
+        """The lead-in, in which the GPU ran work that is not in the file, as a share of itself and the steps."""
+        return self.lead_in.total / (self.lead_in.total + self.steps.window_ns)
 
     @cached_property
     def _orphan(self) -> Mask:

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
@@ -31,10 +31,11 @@ from fixtures.workloads.capture import environment
 from fixtures.workloads.pairs import FOLDER, HEALTHY
 from traceopt.result.trial import TriedChange
 from traceopt.trying.changes import Change, Prediction
-from traceopt.trying.interruption import Interruption
-from traceopt.trying.measured_run import MeasuredRun
+from traceopt.trying.measured_run import Failure, MeasuredRun
+from traceopt.trying.running.interruption import Interruption
 from traceopt.trying.session import Session
-from traceopt.trying.workspace import Command, Limits, Workspace
+from traceopt.trying.timed_runs import Limits, TimedRuns
+from traceopt.trying.workspace import Command, Workspace
 
 DATA = Path(__file__).with_suffix(".json")
 ROUNDS = 100
@@ -62,13 +63,14 @@ def record(path: Path, rounds: int) -> None:
         Interruption() as interruption,
         Workspace(Command(words, False, FOLDER), Path(logs), interruption) as workspace,
     ):
+        runs = TimedRuns(workspace, limits)
         while True:
             data = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"rounds": []}
             known: list[Round] = data["rounds"]
             if len(known) >= rounds:
                 return
             names = list(RUNS) if len(known) % 2 == 0 else list(RUNS)[::-1]
-            known.append({name: measured(workspace, changes[name], limits) for name in names})
+            known.append(measured(runs, {name: changes[name] for name in names}))
             data["environment"] = {**environment(), "threads": os.environ["OMP_NUM_THREADS"]}
             path.write_text(json.dumps(data) + "\n", encoding="utf-8")
 
@@ -77,17 +79,18 @@ def words_of(name: str) -> tuple[str, ...]:
     return ("--slower", str(RUNS[name]))
 
 
-def measured(workspace: Workspace, change: Change, limits: Limits) -> Run:
-    """Raises SystemExit if the script fails."""
+def measured(runs: TimedRuns, changes: Mapping[str, Change]) -> Round:
+    """`wall_s` is the time of a run in turns: a third of the round. Raises SystemExit if the script fails."""
     began = time.monotonic()
-    run = workspace.measure([change], limits)
-    if not isinstance(run, MeasuredRun):
-        sys.exit(f"{HEALTHY.name}: {run.reason}")
-    return {
-        "step_us": [round(us, 1) for us in run.steps_us],
-        "core_wait_share": run.core_wait_share,
-        "wall_s": round(time.monotonic() - began, 2),
-    }
+    round_: Round = {}
+    for name, run in zip(changes, runs([[change] for change in changes.values()]), strict=True):
+        if isinstance(run, Failure):
+            sys.exit(f"{HEALTHY.name}: {run.reason}")
+        if run is not None:
+            step_us = [round(us, 1) for us in run.steps_us]
+            round_[name] = {"step_us": step_us, "core_wait_share": run.core_wait_share}
+    wall_s = round((time.monotonic() - began) / len(changes), 2)
+    return {name: {**run, "wall_s": wall_s} for name, run in round_.items()}
 
 
 class Recorded:
@@ -98,7 +101,10 @@ class Recorded:
         self._next = dict.fromkeys(RUNS, first)
         self.now_s = 0.0
 
-    def run(self, changes: Sequence[Change], /) -> MeasuredRun:
+    def run(self, sides: Sequence[Sequence[Change]], /) -> list[MeasuredRun | Failure | None]:
+        return [self._run(changes) for changes in sides]
+
+    def _run(self, changes: Sequence[Change]) -> MeasuredRun:
         name = changes[0].name if changes else "base"
         run = self._rounds[self._next[name] % len(self._rounds)][name]
         self._next[name] += 1

@@ -87,11 +87,13 @@ def plan_cycles(
 class TimedRun:
     """A run of `traceopt try`: no profiler; it ends after `steps` steps, of which `settle` are not measured.
 
+    `turn_s`: how long it trains before it lets another run have the machine (recording/turns.py); None if it is alone.
     `switches` are the settings that are changed while the script starts (script/switches.py).
     """
 
     steps: int
     settle: int
+    turn_s: float | None = None
     switches: dict[str, Any] = field(default_factory=dict)
 
 

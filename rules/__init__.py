@@ -44,7 +44,15 @@ from traceopt.result.quantities import (
     size,
 )
 from traceopt.result.rounding import rate, us
-from traceopt.rules.bases.rank_rule import RunRule, on_rank, place_on, rank_name, ranks_saving
+from traceopt.rules.bases.rank_rule import (
+    RunRule,
+    on_rank,
+    place_on,
+    rank_name,
+    rank_names,
+    ranks_saving,
+    step_of_ranks,
+)
 from traceopt.rules.evidence import (
     RECORD_STACKS,
     SiteCost,
@@ -86,7 +94,10 @@ from traceopt.rules.savings.starvation import (
     dispatch_area,
     dispatch_ns,
     host_bounds,
+    launch_confidence,
     launched_ns,
+    passes_area,
+    passes_ns,
     saving,
     starved_ns,
     typical_ns,
@@ -217,8 +228,11 @@ __all__ += [
     "dispatch_ns",
     "fused_attention",
     "host_bounds",
+    "launch_confidence",
     "launched_ns",
     "mean_step_ns",
+    "passes_area",
+    "passes_ns",
     "peak_caveat",
     "priced",
     "priced_work",
@@ -229,4 +243,14 @@ __all__ += [
 ]
 
 # Rules that compare ranks
-__all__ += ["Ranks", "RunFacts", "RunRule", "on_rank", "place_on", "rank_name", "ranks_saving"]
+__all__ += [
+    "Ranks",
+    "RunFacts",
+    "RunRule",
+    "on_rank",
+    "place_on",
+    "rank_name",
+    "rank_names",
+    "ranks_saving",
+    "step_of_ranks",
+]

@@ -106,6 +106,7 @@ def frames_inside(facts: Facts, rows: npt.NDArray[np.integer], limit: int = 4) -
             round(len(one.rows) / count, 3),
             "inside",
             function_location(facts, int(one.rows[0])),
+            inside=True,
         )
         for one in functions[:limit]
     ]
@@ -193,9 +194,9 @@ def _at(facts: Facts, site: int) -> Location | None:
 
 
 def site_evidence(
-    facts: Facts, sites: list[SiteCost], what: Callable[[SiteCost], str], limit: int = 5
+    facts: Facts, sites: list[SiteCost], what: Callable[[SiteCost], str], limit: int = 5, *, inside: bool = False
 ) -> list[Evidence]:
-    """One row per call site, with times and calls per step."""
+    """One row per call site, with times and calls per step. `inside`: they are parts of the row above them."""
     count = facts.steps.count
     out = []
     for site in sites[:limit]:
@@ -207,13 +208,15 @@ def site_evidence(
                 calls_per_step=round(site.calls / count, 3),
                 detail=library if library and not name.startswith(library.rpartition(":")[0]) else None,
                 location=site.location,
+                inside=inside,
             )
         )
     return out
 
 
 def main_function_by_site(facts: Facts, stretches: PythonStretches, total_ns: float, limit: int = 5) -> list[Evidence]:
-    """One row per call site, named after the function that takes most of the time there, most expensive first.
+    """One row per call site, named after the function that takes most of the time there, most expensive first. If a
+    model library calls it, the detail says where.
 
     The rows of all sites add up to `total_ns`, a time per step.
     """
@@ -223,9 +226,12 @@ def main_function_by_site(facts: Facts, stretches: PythonStretches, total_ns: fl
     out = []
     for site in distinct_values(sites):
         mine = sites == site
-        function = facts.slices_by_name(rows[mine], time_ns[mine])[0].name
+        function = facts.slices_by_name(rows[mine], time_ns[mine])[0]
         cost_us = round(int(time_ns[mine].sum()) * share / 1e3, 3)
-        out.append(Evidence(function, cost_us, location=_at(facts, int(site))))
+        location = _at(facts, int(site))
+        library = library_around(facts, int(function.rows[0]), location)
+        detail = f"called by {library}" if library else None
+        out.append(Evidence(function.name, cost_us, detail=detail, location=location))
     return sorted(out, key=lambda row: -(row.us_per_step or 0.0))[:limit]
 
 

@@ -1,9 +1,8 @@
 """The plan: which fixes to make, in which order, and what each saves given the fixes above it.
 
 Savings overlap or depend on each other, so what fixes save on their own cannot be added up. The plan takes, again and
-again, the fix that shortens the replayed step most after those already taken; those of occasional costs come last. The
-savings of its rows add up, and the
-first row saves on its own what it states.
+again, the fix that shortens the replayed step most after those already taken; those of occasional costs, and searches
+for a cause, come last. The savings of its rows add up, and the first row saves on its own what it states.
 """
 
 from __future__ import annotations
@@ -15,12 +14,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import Change
 from traceopt.analyzer.replayed_parts import busy_names, clear_limit, labels_of, parts_of
-from traceopt.result.document import Combined
+from traceopt.result.document import BeforeAndAfter, Combined
 from traceopt.result.finding import Confidence, Finding, impact_of_share, value_order
 from traceopt.result.quantities import ms
 from traceopt.result.rows import BreakdownPart, PlanRow
+from traceopt.rules.advice.compilation import compiles_model
+from traceopt.rules.savings.in_turn import Savings
+from traceopt.rules.savings.known_error import MAX_SAVED_SHARE, known_range
 from traceopt.rules.savings.potential import potentials_ns
 from traceopt.rules.savings.price import Priced
 
@@ -30,18 +31,20 @@ MIN_ROW_SHARE = 0.01  # of the step: a fix that adds less after the others is no
 # Of the larger saving: predictions are not more exact than this (docs/accuracy.md), so of two fixes this close, the
 # surer, clearer, safer and simpler one goes first.
 CLOSE_SHARE = 0.25
+GUESS = 0.5  # of its saving: what a fix is worth that saves this or nothing
 LARGER = 2.0  # times what a fix saves alone: a fix of the same cause that saves so much goes before it
+SAME_RANGE = 0.01  # of a saving: a fix that saves as much in the plan as alone has the range that it has alone
 SAME_SHARE = 0.1  # of a saving: fixes without which the others save about as much are not needed
 NEEDS_SHARE = 0.5  # of its saving in the plan: a fix that saves less on its own needs the fixes above it
 UNLOCKED = 1.25  # times its saving alone: a fix that gives more after others says so
 NEGLIGIBLE_SHARE = 0.001  # of the step; no fix is worth it
-MAX_SAVED_SHARE = 0.95  # of the step; something always remains
 UNEXPLAINED_SHARE = 0.05  # of the step after the fixes: largest gap between the replay and the plan
 
 _CONFIDENCE: dict[Confidence, int] = {"high": 0, "medium": 1, "low": 2}
 _NO_RISK = "None known"
 _SIMPLE = ("One ", "An ", "Two ")  # how a rule's `effort` begins if the fix is a line or two
-_UNKNOWN_EFFORT = ("Depends ", "Some investigation")  # how it begins if the fix has yet to be found
+_SEARCH = "Some investigation"  # the effort if the cause has yet to be found, so that the saving is only what it may be
+_UNKNOWN_EFFORT = ("Depends ", _SEARCH)  # how it begins if the fix has yet to be found
 
 
 class Planned(Struct, frozen=True):
@@ -59,64 +62,19 @@ class Plan(Struct, frozen=True, dict=True):
     """The rows in order. Empty if no fix is worth it, or if the trace does not show the times of the run."""
 
     rows: list[Planned]
-    step_ns: float
+    savings: Savings
 
     @cached_property
     def saving_ns(self) -> float:
         return sum(row.saving_ns for row in self.rows)
 
     @property
-    def fixes(self) -> list[Priced]:
-        return [row.fix for row in self.rows]
-
-
-class _Savings:
-    """What fixes save given others, ns per step. Each set of fixes is replayed once."""
-
-    def __init__(self, facts: Facts) -> None:
-        self._facts = facts
-        self._shares: dict[frozenset[int], float] = {}
-
-    def _left_ns(self, fixes: Sequence[Priced]) -> float:
-        """The step after the changes of the fixes."""
-        key = frozenset(id(fix) for fix in fixes if fix.changes)
-        if key not in self._shares:
-            changes = [change for fix in fixes for change in fix.changes]
-            self._shares[key] = self._share_left(changes) if changes else 1.0
-        return max(self._facts.step_ns * self._shares[key], self._least_ns(fixes))
-
-    def _least_ns(self, fixes: Sequence[Priced]) -> float:
-        """The shortest step with these fixes."""
-        least_ns = max((fix.price.least_step_ns for fix in fixes if fix.price is not None), default=0.0)
-        return min(least_ns, self._facts.step_ns)
-
-    def _share_left(self, changes: Sequence[Change]) -> float:
-        return self._facts.replay(changes).step_ns / self._facts.replayed.step_ns
-
-    def of(self, fix: Priced, given: Sequence[Priced]) -> float:
-        """What a fix saves after others: at most what was measured of it."""
-        found = fix.finding.saving
-        if found is None or fix.price is None or not fix.changes or not self.replayed:
-            return found.est_us * 1e3 if found is not None else 0.0
-        gain = self._left_ns(given) - self._left_ns([*given, fix])
-        return max(0.0, min(gain, fix.price.bounds_ns[1]))
-
-    def together(self, fixes: Sequence[Priced], given: Sequence[Priced]) -> float:
-        """What replayed fixes save together after others."""
-        return self._left_ns(given) - self._left_ns([*given, *fixes])
-
-    def at_best(self, fix: Priced, given: Sequence[Priced]) -> float:
-        """What a fix saves at best after others."""
-        found = fix.finding.saving
-        if found is None or fix.price is None or not fix.changes or not self.replayed:
-            return found.high_us * 1e3 if found is not None else 0.0
-        changes = [change for one in given for change in one.changes]
-        left_ns = self._share_left([*changes, *fix.best]) * self._facts.step_ns
-        return min(self._left_ns(given) - max(left_ns, self._least_ns(given)), fix.price.bounds_ns[2])
+    def step_ns(self) -> float:
+        return self.savings.step_ns
 
     @property
-    def replayed(self) -> bool:
-        return self._facts.replay_error is not None
+    def fixes(self) -> list[Priced]:
+        return [row.fix for row in self.rows]
 
 
 def make_plan(priced: Iterable[Priced], facts: Facts) -> Plan:
@@ -124,39 +82,43 @@ def make_plan(priced: Iterable[Priced], facts: Facts) -> Plan:
 
     If the replay is not trusted, what several fixes save together is not known, so the plan has one row at most.
     """
+    savings, rows, wanted = Savings(facts), list[Planned](), list[Priced]()
     if facts.quality.sampled_share is not None:
-        return Plan([], facts.step_ns)
-    savings = _Savings(facts)
+        return Plan([], savings)
     left = [one for one in priced if one.finding.saving is not None]
     alone = {id(one): savings.of(one, []) for one in left}
-    step_ns, rows, wanted = facts.step_ns, list[Planned](), list[Priced]()
-    while left and len(rows) < (MAX_ROWS if facts.replay_trusted else 1):
+    most = MAX_ROWS if facts.replay_trusted else 1
+    while left and len(rows) < most:
         taken = [row.fix for row in rows]
-        remaining = MAX_SAVED_SHARE * step_ns - sum(row.saving_ns for row in rows)
-        least = (MIN_ROW_SHARE if rows else MIN_FIRST_SHARE) * step_ns
-        candidates = [one for one in left if not one.occasional] if not wanted else left
+        least = (MIN_ROW_SHARE if rows else MIN_FIRST_SHARE) * savings.step_ns
+        candidates = [one for one in left if not one.occasional and not _is_search(one)] if not wanted else left
         gains = _gains(candidates, taken, savings)
         if max(gains.values(), default=0.0) < least:
             candidates, gains = left, _gains(left, taken, savings)
-        if not wanted and min(max(gains.values()), remaining) < least:
+        if not wanted and max(gains.values()) < least:
             wanted = _only_together(left, taken, savings) if facts.replay_trusted else []
-            if savings.together(wanted, taken) < max(least, MIN_FIRST_SHARE * step_ns):
+            if savings.together(wanted, taken) < max(least, MIN_FIRST_SHARE * savings.step_ns):
                 break
         fix = next_fix(wanted or candidates, gains, alone)
-        gain = min(gains[id(fix)], remaining)
-        rows.append(_row(fix, gain, alone[id(fix)], taken, savings))
-        wanted = [one for one in wanted if one is not fix]
-        left = [one for one in left if one is not fix and not one.shares_cause_with(fix)]
-    return Plan(rows, step_ns)
+        if taken and not wanted:
+            fix = _easy_before(fix, candidates, taken, savings)
+        rows.append(_row(fix, alone[id(fix)], taken, savings))
+        wanted = [other for other in wanted if other is not fix]
+        left = [other for other in left if other is not fix and not other.shares_cause_with(fix)]
+    return Plan(rows, savings)
 
 
-def _gains(left: Sequence[Priced], taken: Sequence[Priced], savings: _Savings) -> dict[int, float]:
+def _is_search(one: Priced) -> bool:
+    return one.finding.effort == _SEARCH
+
+
+def _gains(left: Sequence[Priced], taken: Sequence[Priced], savings: Savings) -> dict[int, float]:
     """What each fix saves after those taken, by id. A fix that cannot come close to the best is not replayed."""
     gains: dict[int, float] = {}
     best = 0.0
     for one in sorted(left, key=_most_ns, reverse=True):
         gains[id(one)] = savings.of(one, taken) if _most_ns(one) >= (1 - CLOSE_SHARE) * best else 0.0
-        best = max(best, gains[id(one)])
+        best = max(best, _worth(one, gains[id(one)]))
     return gains
 
 
@@ -170,24 +132,55 @@ def _most_ns(one: Priced) -> float:
 def next_fix(candidates: Sequence[Priced], gains: Mapping[int, float], alone: Mapping[int, float]) -> Priced:
     """The fix that saves most; of those close to it, the surest, clearest, safest and simplest.
 
+    A guess, which may save nothing, counts half: so it comes first only if it saves twice as much as a sure fix.
+
     Fixes may be close only because the fixes taken hide what they save. So of two that treat the same cause, the one
     that alone saves far more stands for both.
     """
-    best = max(gains[id(one)] for one in candidates)
-    close = [one for one in candidates if gains[id(one)] >= (1 - CLOSE_SHARE) * best]
+    worth = {id(one): _worth(one, gains[id(one)]) for one in candidates}
+    best = max(worth.values())
+    close = [one for one in candidates if worth[id(one)] >= (1 - CLOSE_SHARE) * best]
 
-    def preference(one: Priced) -> tuple[int, bool, bool, bool, float, str]:
+    def preference(one: Priced) -> tuple[int, bool, bool, bool, float, float, str]:
         finding = one.finding
+        low_us = finding.saving.low_us if finding.saving is not None else 0.0
         risky, simple = finding.risk != _NO_RISK, finding.effort.startswith(_SIMPLE)
         vague = finding.effort.startswith(_UNKNOWN_EFFORT)
-        return _CONFIDENCE[finding.confidence], vague, risky, not simple, -gains[id(one)], finding.code
+        return _CONFIDENCE[finding.confidence], vague, risky, not simple, -worth[id(one)], -low_us, finding.code
 
     chosen = min(close, key=preference)
     larger = [one for one in close if one.shares_cause_with(chosen) and alone[id(one)] >= LARGER * alone[id(chosen)]]
     return max(larger, key=lambda one: alone[id(one)], default=chosen)
 
 
-def _only_together(left: Sequence[Priced], taken: Sequence[Priced], savings: _Savings) -> list[Priced]:
+def _worth(one: Priced, gain_ns: float) -> float:
+    """What counts of a saving when fixes are put in order."""
+    found = one.finding.saving
+    guess = one.finding.confidence == "low" and found is not None and found.low_us == 0
+    return (GUESS if guess else 1.0) * gain_ns
+
+
+def _easy_before(fix: Priced, left: Sequence[Priced], taken: Sequence[Priced], savings: Savings) -> Priced:
+    """A sure and simple fix that `fix` would hide, if `fix` saves about as much after it; else `fix`."""
+    gain_ns = savings.of(fix, taken)
+    for one in sorted((one for one in left if _is_easy(one) and not _is_easy(fix)), key=_most_ns, reverse=True):
+        own_ns = savings.of(one, taken)
+        if (
+            own_ns >= MIN_FIRST_SHARE * savings.step_ns
+            and savings.of(one, [*taken, fix]) < NEEDS_SHARE * own_ns
+            and savings.of(fix, [*taken, one]) >= (1 - SAME_SHARE) * gain_ns
+        ):
+            return one
+    return fix
+
+
+def _is_easy(one: Priced) -> bool:
+    """Whether the saving was measured, nothing can go wrong, and the fix is a line or two."""
+    finding = one.finding
+    return finding.confidence == "high" and finding.risk == _NO_RISK and finding.effort.startswith(_SIMPLE)
+
+
+def _only_together(left: Sequence[Priced], taken: Sequence[Priced], savings: Savings) -> list[Priced]:
     """Fixes of which each alone saves little, because host and device limit the step alike: the fewest that save about
     as much as all of them.
     """
@@ -203,14 +196,18 @@ def _only_together(left: Sequence[Priced], taken: Sequence[Priced], savings: _Sa
     return chosen
 
 
-def _row(fix: Priced, gain_ns: float, alone_ns: float, taken: Sequence[Priced], savings: _Savings) -> Planned:
-    found = fix.finding.saving
+def _row(fix: Priced, alone_ns: float, taken: Sequence[Priced], savings: Savings) -> Planned:
+    gain_ns = savings.of(fix, taken)
     needs: tuple[int, ...] = ()
     if taken and alone_ns < NEEDS_SHARE * gain_ns:
         enough = [i for i, other in enumerate(taken, 1) if savings.of(fix, [other]) >= NEEDS_SHARE * gain_ns]
         needs = (enough[0],) if enough else tuple(range(1, len(taken) + 1))
-    low_ns = min(found.low_us * 1e3, gain_ns) if found is not None else 0.0
-    return Planned(fix, alone_ns, gain_ns, low_ns, max(gain_ns, savings.at_best(fix, taken)), needs)
+    low_ns, high_ns = known_range(savings.at_worst(fix, taken), gain_ns, savings.at_best(fix, taken))
+    found = fix.finding.saving
+    if found is not None and abs(gain_ns - alone_ns) <= SAME_RANGE * alone_ns:
+        low_ns, high_ns = min(low_ns, found.low_us * 1e3), max(high_ns, found.high_us * 1e3)
+    most_ns = max(gain_ns, savings.most_of(fix, taken))
+    return Planned(fix, alone_ns, gain_ns, max(0.0, low_ns), min(high_ns, most_ns), needs)
 
 
 def in_order(priced: Sequence[Priced], plan: Plan, facts: Facts) -> list[Priced]:
@@ -224,9 +221,19 @@ def in_order(priced: Sequence[Priced], plan: Plan, facts: Facts) -> list[Priced]
         most[id(row.fix)] = max(most[id(row.fix)], row.saving_ns)
     planned = {id(row.fix) for row in plan.rows}
     others = [one for one in priced if id(one) not in planned and not _is_useless(one, most[id(one)], plan)]
-    rated = [_rated(one, most[id(one)], plan) for one in others]
+    rated = [_rated(_left_out(one, plan), most[id(one)], plan) for one in others]
     rated.sort(key=lambda one: value_order(one.finding))
     return [*(_rated(row.fix, most[id(row.fix)], plan) for row in plan.rows), *rated]
+
+
+def _left_out(one: Priced, plan: Plan) -> Priced:
+    """The finding with what it saves after the plan, if the replay tells."""
+    if not plan.rows or not one.changes or not plan.savings.replayed or one.finding.saving is None:
+        return one
+    if any(one.shares_cause_with(planned) for planned in plan.fixes):
+        return one  # the plan treats its cause in another way
+    after_us = round(plan.savings.of(one, plan.fixes) / 1e3, 3)
+    return replace(one, finding=replace(one.finding, after_plan_us=after_us))
 
 
 def _is_useless(one: Priced, most_ns: float, plan: Plan) -> bool:
@@ -252,7 +259,8 @@ def _rated(one: Priced, most_ns: float, plan: Plan) -> Priced:
 
 def document_rows(plan: Plan) -> list[PlanRow]:
     """The plan as the result document holds it. The finding of each row has the row's place in the list of findings."""
-    rows, step_us = [], plan.step_ns / 1e3
+    rows, step_us = list[PlanRow](), plan.step_ns / 1e3
+    compiling = [place for place, row in enumerate(plan.rows, 1) if compiles_model(row.fix.finding.fix)]
     for place, row in enumerate(plan.rows):
         saving_us = round(row.saving_ns / 1e3, 3)
         step_us -= saving_us
@@ -266,6 +274,7 @@ def document_rows(plan: Plan) -> list[PlanRow]:
                 high_us=round(row.high_ns / 1e3, 3),
                 step_us_after=round(step_us, 3),
                 needs=list(row.needs),
+                same_call=compiling[0] if place + 1 in compiling[1:] else None,
             )
         )
     return rows
@@ -290,7 +299,7 @@ def combine(plan: Plan, facts: Facts) -> Combined | None:
     saved_us, left_us = round(sum(row.saving_us for row in rows), 3), rows[-1].step_us_after
     error = limit = None
     parts: Mapping[str, float] = {}
-    changes: list[Change] = [change for fix in plan.fixes for change in fix.changes]
+    changes = plan.savings.after(plan.fixes).changes
     if changes and facts.replay_trusted:
         after = facts.replay(changes)
         parts = parts_of(facts, after)
@@ -309,7 +318,14 @@ def combine(plan: Plan, facts: Facts) -> Combined | None:
         breakdown_after=_breakdown(parts, labels_of(facts), busy_names(facts), left_us),
         low_us=round(sum(row.low_us for row in rows), 3),
         high_us=round(min(sum(row.high_us for row in rows), MAX_SAVED_SHARE * plan.step_ns / 1e3), 3),
+        unrecorded=_unrecorded(facts, left_us / (plan.step_ns / 1e3)),
     )
+
+
+def _unrecorded(facts: Facts, left_share: float) -> BeforeAndAfter | None:
+    """A step of the run without a profiler, of which the fixes leave the same share."""
+    step_ns = facts.captured.unrecorded_step_ns
+    return None if step_ns is None else BeforeAndAfter(round(step_ns / 1e3, 3), round(left_share * step_ns / 1e3, 3))
 
 
 def _breakdown(parts: Mapping[str, float], labels: Mapping[str, str], busy: Set[str], us: float) -> list[BreakdownPart]:

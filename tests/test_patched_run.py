@@ -37,6 +37,11 @@ def traceopt(*arguments: str, folder: Path) -> str:
     return execute(sys.executable, "-m", "traceopt", *arguments, folder=folder)
 
 
+of_two_cores = pytest.mark.skipif(
+    len(os.sched_getaffinity(0)) < 2, reason="on one core workers do not help, so there is no patch"
+)
+
+
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """The script lies below the current folder, as in a repository."""
@@ -46,6 +51,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     return Recorded(folder, traceopt("run", *options, SCRIPT, "--device", "cpu", folder=folder))
 
 
+@of_two_cores
 def test_the_patch_applies_and_the_script_still_runs(recorded: Recorded, tmp_path: Path) -> None:
     repository = tmp_path / "repository"
     shutil.copytree(recorded.folder, repository)
@@ -61,11 +67,13 @@ def test_the_patch_applies_and_the_script_still_runs(recorded: Recorded, tmp_pat
     assert "step" in execute(sys.executable, SCRIPT, "--device", "cpu", "--steps", "3", folder=repository)
 
 
+@of_two_cores
 def test_the_reports_have_it(recorded: Recorded) -> None:
     assert "With a patch: 1" in recorded.output
     assert "Copy patch" in (recorded.folder / "traceopt-report.html").read_text()
 
 
+@of_two_cores
 def test_later_from_the_traces(recorded: Recorded) -> None:
     """As another machine would, with the script's folder at hand; paths then count from there."""
     options = ("--no-html", "--json", "-", "--source", "train")

@@ -65,6 +65,7 @@ def faults_of(analysis: Analysis) -> list[str]:
     found = [*sums(analysis.document), *rows(analysis.document), *first_fix(analysis), *idle_share(analysis.document)]
     said = [
         *limit_left(analysis.document),
+        *no_larger_part(analysis),
         *named_limit(analysis),
         *named_fix(analysis.document),
         *later_fix(analysis.document),
@@ -133,13 +134,23 @@ def idle_share(document: Result) -> Iterator[str]:
         yield f"idle for {said[1]} in the verdict, {parts} in the parts"
 
 
+def no_larger_part(analysis: Analysis) -> Iterator[str]:
+    """Whether exposed communication or copies that are called the bottleneck take more than compute."""
+    said = re.search(
+        r"Exposed \(non-overlapped\) (\w+) takes? \S+ of .*(?:It is|They are) the bottleneck", analysis.document.verdict
+    )
+    shares = {part.name: part.share for part in analysis.document.breakdown}
+    if said is not None and shares.get(said[1], 0.0) <= shares.get("compute", 0.0):
+        yield f"{said[1]} are the bottleneck, but compute takes more"
+
+
 def named_limit(analysis: Analysis) -> Iterator[str]:
     """Whether the first fix treats the limit that the verdict names."""
     said = analysis.document.verdict
     named = {name for name, sentence in verdict._CAUSE.items() if sentence in said}
-    if "It is the bottleneck" in said:
+    if said.startswith("Exposed (non-overlapped) communication takes"):
         named.add("communication")
-    if "They are the bottleneck" in said:
+    if said.startswith("Exposed (non-overlapped) copies take"):
         named.add("copies")
     replayed = analysis.facts.replay_error is not None  # or else nothing shows what a fix treats
     if not named or not analysis.document.plan or not analysis.first.changes or not replayed:

@@ -79,12 +79,13 @@ def median_step_us(figures: dict[str, Any]) -> float | None:
 @cache
 def measured(file: str) -> tuple[float, int]:
     """The busy share of all steps, also of those that are left out because they are unusual, and the streams. A folder
-    holds the ranks of one run.
+    holds the ranks of one run. The expert's window includes the lead-in, as idle time.
     """
     path = min((TRACES / file).rglob("*.json.gz"), default=TRACES / file)
     with path.open("rb") as stream:
         facts = Facts(read_trace(stream, file)).of_every_step
-    return facts.gpu.busy.total / facts.steps.window_ns, len(np.unique(facts.gpu.work.stream))
+    window_ns = facts.steps.window_ns + facts.lead_in.total
+    return facts.gpu.busy.total / window_ns, len(np.unique(facts.gpu.work.stream))
 
 
 @dataclass

@@ -8,7 +8,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from msgspec.structs import replace
 
 from traceopt.analysis import Analysis
@@ -23,7 +22,7 @@ from traceopt.assembly.settled import with_settled_findings
 from traceopt.config import checked_devices
 from traceopt.errors import ConfigError, InputError, TraceoptError, one_line
 from traceopt.result.document import Result
-from traceopt.result.finding import value_order
+from traceopt.result.finding import Finding, impact_of_share, value_order
 from traceopt.result.rounding import us
 from traceopt.result.rows import RankRow, RankSteps
 from traceopt.rules.engine import RulesOutcome, run_rank_rules
@@ -177,7 +176,7 @@ def _rows(result: Result, run: RunFacts) -> list[RankRow]:
     run = run.without_engines
     if run.incomparable is not None or not run.step_names or not run.matched.count:
         return result.ranks
-    waits = iter(np.median(run.waits, axis=0))
+    waits = iter(run.waits_in_median_step)
     return [replace(row, waited_for_us=us(next(waits))) if row.engine is None else row for row in result.ranks]
 
 
@@ -217,12 +216,22 @@ def _workload(tokens: float | None, samples: float | None, reference: float | No
     return Workload(tokens, samples, reference)
 
 
+def _of_shown_step(finding: Finding, result: Result) -> Finding:
+    """The finding with its saving as a part of the step that the document shows, as all other shares in it."""
+    saving, step_us = finding.saving, result.step.typical_us
+    if saving is None or not step_us:
+        return finding
+    share = round(min(1.0, saving.est_us / step_us), 6)
+    return replace(finding, saving=replace(saving, share=share), impact=impact_of_share(share))
+
+
 def _with_ranks_compared(result: Result, outcome: RulesOutcome) -> Result:
     """The document with the findings of the rules that compare all ranks."""
     planned = [result.findings[row.finding] for row in result.plan]
     first_us = result.plan[0].saving_us if result.plan else 0.0
-    above = [f for f in outcome.findings if result.plan and f.saving is not None and f.saving.est_us > first_us]
-    others = [f for f in (*result.findings, *outcome.findings) if f not in planned and f not in above]
+    compared = [_of_shown_step(finding, result) for finding in outcome.findings]
+    above = [f for f in compared if result.plan and f.saving is not None and f.saving.est_us > first_us]
+    others = [f for f in (*result.findings, *compared) if f not in planned and f not in above]
     return replace(
         result,
         findings=[*above, *planned, *sorted(others, key=value_order)],

@@ -25,9 +25,10 @@ from traceopt.run_script import LOGDIR, remarks, remove_if_empty
 from traceopt.trying import history
 from traceopt.trying.changes import Change, NotTried, changes_of, with_unique_names
 from traceopt.trying.expectation import recording_of
-from traceopt.trying.interruption import Interruption, SignalError
+from traceopt.trying.running.interruption import Interruption, SignalError
 from traceopt.trying.session import Progress, Session, not_made
-from traceopt.trying.workspace import Command, Limits, Workspace
+from traceopt.trying.timed_runs import Limits, TimedRuns
+from traceopt.trying.workspace import Command, Workspace
 from traceopt.version import __version__
 
 RUN_S = 5.0  # a run measures steps for about this long: more runs tell more than longer ones
@@ -132,7 +133,7 @@ def _try(
     changes = with_unique_names([*changes, *wanted.own])
     limits = Limits(_steps(wanted, outcome.result), SETTLE_STEPS, wanted.time_limit_s)
     session = Session(
-        lambda made: workspace.measure(made, limits),
+        TimedRuns(workspace, limits),
         budget_s=max(1.0, wanted.budget_s - (time.monotonic() - began)),
         each=wanted.each,
         recording=recording_of(outcome.result) if outcome.result is not None else None,

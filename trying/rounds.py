@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,7 +22,15 @@ MORE_WAIT = 0.05  # of the run: a training thread that waited this much longer t
 LOWER_CLOCK = 0.05  # of the highest clock of a side's runs
 ALSO_BUSY = "too few undisturbed rounds: other programs used the machine"
 
-Run = Callable[[], "MeasuredRun | Failure"]
+Side = TypeVar("Side")
+AnySide = TypeVar("AnySide", contravariant=True)
+
+
+class Runner(Protocol[AnySide]):
+    """Runs each side once; the first one starts first."""
+
+    def __call__(self, sides: Sequence[AnySide], /) -> Sequence[MeasuredRun | Failure | None]:
+        """In the order of the sides. None: it was not measured, because another one failed. Raises SignalError."""
 
 
 class Rounds(Struct, frozen=True):
@@ -100,8 +109,9 @@ class Rounds(Struct, frozen=True):
 
 
 def measure(
-    before: Run,
-    after: Run,
+    run: Runner[Side],
+    before: Side,
+    after: Side,
     *,
     wanted_us: Callable[[Sequence[MeasuredRun]], float | None],
     time_left: Callable[[], float],
@@ -109,7 +119,7 @@ def measure(
     widest_share: float | None = None,
     finished_round: Callable[[Rounds], None] = lambda _: None,
 ) -> Rounds:
-    """Every second round begins with the other side, so that a machine that slows down favors neither.
+    """Every second round starts with the other side, so that a machine that slows down favors neither.
 
     `wanted_us` is the expected gain per step, given the runs without the change that count. `time_left` is the seconds
     left for these rounds. The first `least_rounds` are made in any case. No round is begun that would take longer than
@@ -121,14 +131,13 @@ def measure(
         left_s = time_left()
         if len(rounds.before) >= least_rounds and left_s < longest_s:
             break
-        runs: dict[str, MeasuredRun] = {}
-        sides = [("before", before), ("after", after)]
-        for side, run in sides if len(rounds.before) % 2 == 0 else sides[::-1]:
-            measured = run()
-            if isinstance(measured, Failure):
-                return replace(rounds, failed=(side, measured))
-            runs[side] = measured
-        rounds = replace(rounds, before=[*rounds.before, runs["before"]], after=[*rounds.after, runs["after"]])
+        order = 1 if len(rounds.before) % 2 == 0 else -1
+        measured = run([before, after][::order])[::order]
+        for side, one in zip(("before", "after"), measured, strict=True):
+            if isinstance(one, Failure):
+                return replace(rounds, failed=(side, one))
+        of_before, of_after = (one for one in measured if isinstance(one, MeasuredRun))
+        rounds = replace(rounds, before=[*rounds.before, of_before], after=[*rounds.after, of_after])
         rounds = replace(rounds, wanted_us=wanted_us(rounds.counted_before))
         longest_s = max(longest_s, left_s - time_left())
         finished_round(rounds)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,21 +14,14 @@ from traceopt.result.quantities import percent, signed_percent
 from traceopt.result.trial import ComparedLosses, PeakMemory, TrialVerdict, TriedChange
 from traceopt.trying.changes import Change, NotTried, Prediction
 from traceopt.trying.expectation import Expectation, Recording, expectation
-from traceopt.trying.interruption import SignalError
 from traceopt.trying.losses import compare_losses
 from traceopt.trying.measured_run import Failure, MeasuredRun
-from traceopt.trying.rounds import ALSO_BUSY, LEAST_GAIN, LEAST_ROUNDS, Rounds, measure
+from traceopt.trying.rounds import ALSO_BUSY, LEAST_GAIN, LEAST_ROUNDS, Rounds, Runner, measure
+from traceopt.trying.running.interruption import SignalError
 
 UNSEEN_SHARE = 0.05  # of the step: if the runs hide a gain of this size, "no gain" says so
 BUDGET_SPENT = "the time budget is spent"
 BASELINE_FAILED = "the script without the change failed"
-
-
-class Runner(Protocol):
-    """Runs the script with some changes."""
-
-    def __call__(self, changes: Sequence[Change], /) -> MeasuredRun | Failure:
-        """Raises SignalError."""
 
 
 class Progress(Struct, frozen=True):
@@ -47,7 +39,7 @@ class Session:
 
     def __init__(
         self,
-        run: Runner,
+        run: Runner[Sequence[Change]],
         *,
         budget_s: float,
         each: bool = False,
@@ -116,11 +108,16 @@ class Session:
             self._unchanged = self._unchanged if base else rounds.counted_before
             self._tell(Progress(change.name, number, count, len(rounds.before), max(0.0, self._left_s())))
 
+        def run(sides: Sequence[Sequence[Change]], /) -> list[MeasuredRun | Failure | None]:
+            measured = zip(sides, self._run(sides), strict=True)
+            return [_checked(one, change) if side is after else one for side, one in measured]
+
         self._tell(Progress(change.name, number, count, 0, max(0.0, self._left_s())))
         try:
             rounds = measure(
-                lambda: self._run(base),
-                lambda: _checked(self._run(after), change),
+                run,
+                base,
+                after,
                 wanted_us=lambda before: self._expected(change, base, before).us,
                 time_left=lambda: until - self._clock(),
                 finished_round=note,
@@ -239,7 +236,7 @@ def _row(
     )
 
 
-def _checked(run: MeasuredRun | Failure, change: Change) -> MeasuredRun | Failure:
+def _checked(run: MeasuredRun | Failure | None, change: Change) -> MeasuredRun | Failure | None:
     """A setting that no object of the script could take has not been tried."""
     unused = [name for name in change.switches if isinstance(run, MeasuredRun) and name not in run.switches_used]
     if change.switches and len(unused) == len(change.switches):

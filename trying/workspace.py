@@ -1,4 +1,4 @@
-"""Makes variants in copies of the source and runs them, one at a time."""
+"""Makes variants in copies of the source and starts them there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import Struct
@@ -15,18 +16,19 @@ from msgspec.structs import replace
 from traceopt.capture.launch import launcher
 from traceopt.capture.launch.cpu_peaks import add_cpu_peaks
 from traceopt.capture.launch.outcome import RecordingOutcome, read_outcome
-from traceopt.capture.settings import Settings, TimedRun
+from traceopt.capture.settings import Settings
 from traceopt.errors import InputError, OutputError, one_line
 from traceopt.rules.patches.patch import combined_patch
 from traceopt.trying import diffs
 from traceopt.trying.changes import Change
-from traceopt.trying.gpu_clocks import GpuClocks
-from traceopt.trying.interruption import Interruption
 from traceopt.trying.measured_run import Failure, MeasuredRun, read_run
-from traceopt.trying.processes import EndedError, run
+from traceopt.trying.running.gpu_clocks import GpuClocks
+from traceopt.trying.running.interruption import Interruption
+from traceopt.trying.running.processes import EndedError, Script
 from traceopt.trying.source_copy import Snapshot, repository_of, stand_in
 
 FOLDER = ".traceopt-try"
+OUTPUT = "output"  # what a script prints, in its control folder
 TAIL_LINES, TAIL_BYTES = 12, 16_384
 FULL_DISK_BYTES = 4 << 20  # less is too little for a trace
 SIGNAL_DELIVERY_S = 0.2  # within which a signal reaches all processes of a job
@@ -43,18 +45,19 @@ class Command(Struct, frozen=True):
     step_on: str | None = None
 
 
-class Limits(Struct, frozen=True):
-    """`steps` end a run, of which the first `settle` are not measured; `time_limit_s` kills it."""
+class Started(Struct):
+    """A script that was started, and the folder for its settings and for what it writes to traceopt."""
 
-    steps: int
-    settle: int
-    time_limit_s: float
+    control: Path
+    settings: Settings
+    script: Script
 
 
 class Workspace:
     """A folder for everything that `traceopt try` writes and removes; a context manager.
 
-    Every script starts in a fresh copy of the source, at the same place for all of them. `seconds_left` shows progress.
+    Every script starts in a fresh copy of the source, the n-th of those that take turns always at the same place.
+    `on_poll` shows progress.
     """
 
     def __init__(
@@ -65,8 +68,7 @@ class Workspace:
         self._interruption = interruption
         self._on_poll = on_poll
         self._folder = logs / FOLDER
-        self._copy = self._folder / "run"
-        self._elsewhere_copy = self._folder / "elsewhere"
+        self._places: list[tuple[Path, Path]] = []  # a copy, and the folder in which its script is started
         self._start_folder = command.folder.resolve()
         self.root, self._in_repository = project_of(command, self._start_folder)
         self._source = Snapshot(self.root, self._folder / "source", self._in_repository)
@@ -76,7 +78,7 @@ class Workspace:
             self._elsewhere = Snapshot(self._start_folder, self._folder / "start", False, deep=deep)
         self._revisions: dict[str, Snapshot] = {}
         self._clocks = GpuClocks()
-        self._runs = 0
+        self._starts = 0
 
     def __enter__(self) -> Workspace:
         """Raises OutputError or InputError."""
@@ -85,11 +87,10 @@ class Workspace:
         except OSError as error:
             raise OutputError(f"cannot write to the log folder {self.logs}: {error.strerror}") from error
         try:
-            self._copy = stand_in(self._copy, self.root)
             self._source.take()
             if self._elsewhere is not None:
-                self._elsewhere_copy = stand_in(self._elsewhere_copy, self._start_folder)
                 self._elsewhere.take()
+            self._place(0)
         except OSError as error:
             self.close()
             raise OutputError(f"cannot write to the log folder {self.logs}: {error.strerror}") from error
@@ -120,9 +121,11 @@ class Workspace:
         return [folder for folder in moved if folder.is_dir()]
 
     def as_of_the_user(self, text: bytes) -> bytes:
-        """The text with the user's folder in place of the copy's."""
-        moved = text.replace(os.fsencode(self._copy), os.fsencode(self.root))
-        return moved.replace(os.fsencode(self._start_copy), os.fsencode(self._start_folder))
+        """The text with the user's folders in place of the copies."""
+        for copy, start in self._places:
+            text = text.replace(os.fsencode(copy), os.fsencode(self.root))
+            text = text.replace(os.fsencode(start), os.fsencode(self._start_folder))
+        return text
 
     def add_revision(self, revision: str) -> None:
         """Checks out another commit, for later runs. Raises InputError."""
@@ -133,6 +136,12 @@ class Workspace:
         snapshot.take()
         self._revisions[revision] = snapshot
 
+    def patch_of(self, changes: Sequence[Change]) -> str:
+        """One diff of the user's source with all patches among the changes. Raises diffs.DiffError or OSError."""
+        fixes = [change.finding for change in changes if change.finding is not None]
+        patch, _ = combined_patch(fixes, self.source_folders) if fixes else ("", [])
+        return "".join([patch, *(_ended(change.diff) for change in changes if change.diff is not None)])
+
     def record(self, settings: Settings, time_limit_s: float) -> tuple[RecordingOutcome, Failure | None]:
         """Records the unchanged script in a copy, and then what the CPU reaches, as `traceopt run` does.
 
@@ -140,72 +149,101 @@ class Workspace:
 
         Raises SignalError, OutputError or InputError.
         """
-        failed, code = None, -signal.SIGKILL  # if it is ended here
+        failed = None
         try:
-            control = self._new_control()
-            self._prepare_copy([])
-            code, output = self._start(settings, control, [], time_limit_s)
-            if code:
-                failed = Failure(self._how_it_ended(code, output), output)
-        except EndedError as ended:
-            code = -signal.SIGTERM
-            failed = Failure(ended.why, self._last_lines())
+            with self.started([], settings, time_limit_s) as run:
+                try:
+                    while (code := self.advance(run)) is None:
+                        pass
+                    failed = self.failure(run, code) if code else None
+                except EndedError as ended:
+                    code = -signal.SIGTERM
+                    failed = Failure(ended.why, self.last_lines(run))
         except launcher.CommandError as error:
             raise InputError(str(error)) from error
         except (OSError, diffs.DiffError) as error:
             raise OutputError(f"cannot copy the source: {error}") from error
-        finally:
-            self._clear()
-        outcome = read_outcome(control, settings, code)
+        outcome = read_outcome(run.control, settings, code)
         add_cpu_peaks(outcome.traces)
         return outcome, failed
 
-    def measure(self, changes: Sequence[Change], limits: Limits) -> MeasuredRun | Failure:
-        """One timed run with these changes. Raises SignalError."""
-        switches = {name: value for change in changes for name, value in change.switches.items()}
-        timed = TimedRun(limits.steps, limits.settle, switches)
-        settings = Settings(self.logs, (), self.command.step_on, timed=timed)
+    @contextmanager
+    def started(
+        self, changes: Sequence[Change], settings: Settings, time_limit_s: float, number: int = 0
+    ) -> Iterator[Started]:
+        """Starts the script with these changes; no process and no copy is left. `number`: of those that take turns.
+
+        Raises SignalError, CommandError, DiffError or OSError.
+        """
+        self._interruption.check()
+        copy, start = self._place(number)
         try:
+            self._prepare(copy, start, changes)
             control = self._new_control()
-            self._prepare_copy(changes)
+            settings.save(control / "settings.json")
+            environment = launcher.child_environment(control)
+            environment.setdefault("PYTHONHASHSEED", "0")
+            environment |= {MOVED_FROM: str(self.root), MOVED_TO: str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+            for change in changes:
+                environment |= change.environment
+            words = [self._moved(word, copy) for word in self.command.words]
+            words += [word for change in changes for word in change.arguments]
+            command = _command_line(words, self.command.module, start)
             self._clocks.reset()
-            code, output = self._start(settings, control, changes, limits.time_limit_s)
-        except diffs.DiffError as error:
-            return Failure(f"the patch does not apply: {error}")
-        except OSError as error:
-            return Failure(f"cannot make a copy: {error.strerror or error}")
-        except launcher.CommandError as error:
-            return Failure(one_line(str(error)))
-        except EndedError as ended:
-            return Failure(ended.why, self._last_lines())
-        else:
-            measured = read_run(control)
-            if code:
-                return Failure(self._how_it_ended(code, output), output)
-            if isinstance(measured, str):
-                return Failure(f"nothing was measured: {self._why(control, settings, measured)}", output)
-            return replace(measured, clock_share=self._clocks.share, throttled=self._clocks.throttled)
+            with (control / OUTPUT).open("wb") as output:
+                script = Script(command, environment, start, output, time_limit_s)
+            with script:
+                yield Started(control, settings, script)
         finally:
-            self._clear()
+            for folder in (copy, start):
+                shutil.rmtree(folder, ignore_errors=True)
 
-    @property
-    def _start_copy(self) -> Path:
-        """The folder in which the script is started."""
-        if self._elsewhere is not None:
-            return self._elsewhere_copy
-        return self._copy / self._start_folder.relative_to(self.root)
+    def advance(self, run: Started) -> int | None:
+        """Lets the script go on until its turn is over (None), or it ends: its exit code, or minus the signal that
+        killed it. Raises EndedError or SignalError.
+        """
+        try:
+            code = run.script.advance(self._poll)
+        except EndedError:
+            self._interruption.check()
+            raise
+        if code:
+            self._check_shared_signal()
+        return code
 
-    def patch_of(self, changes: Sequence[Change]) -> str:
-        """One diff of the user's source with all patches among the changes. Raises diffs.DiffError or OSError."""
-        fixes = [change.finding for change in changes if change.finding is not None]
-        patch, _ = combined_patch(fixes, self.source_folders) if fixes else ("", [])
-        return "".join([patch, *(_ended(change.diff) for change in changes if change.diff is not None)])
+    def measured(self, run: Started, code: int) -> MeasuredRun | Failure:
+        """What a timed run measured that ended with this exit code."""
+        if code:
+            return self.failure(run, code)
+        measured = read_run(run.control)
+        if isinstance(measured, str):
+            return Failure(f"nothing was measured: {_why(run, measured)}", self.last_lines(run))
+        return replace(measured, clock_share=self._clocks.share, throttled=self._clocks.throttled)
 
-    def _why(self, control: Path, settings: Settings, measured: str) -> str:
-        marks = {name: (control / name).exists() for name in ("failed", "loaded", "torch")}
-        if not marks["torch"] or marks["failed"]:
-            return read_outcome(control, settings, 0).reason or measured
-        return measured
+    def failure(self, run: Started, code: int) -> Failure:
+        output = self.last_lines(run)
+        return Failure(self._how_it_ended(code, output), output)
+
+    def last_lines(self, run: Started) -> list[str]:
+        """Of what the script printed, with the user's folders in place of the copies."""
+        return _tail(run.control / OUTPUT, self.as_of_the_user)
+
+    def _place(self, number: int) -> tuple[Path, Path]:
+        """Where the copy of the source is made, and the folder in which its script is started. Raises OSError."""
+        while len(self._places) <= number:
+            count = len(self._places)
+            copy = stand_in(self._folder / f"run-{count}", self.root)
+            if self._elsewhere is not None:
+                start = stand_in(self._folder / f"elsewhere-{count}", self._start_folder)
+            else:
+                start = copy / self._start_folder.relative_to(self.root)
+            self._places.append((copy, start))
+        return self._places[number]
+
+    def _poll(self) -> str | None:
+        self._clocks.sample()
+        self._on_poll()
+        return "interrupted" if self._interruption.arrived else None
 
     def _how_it_ended(self, code: int, output: Sequence[str]) -> str:
         if any(words in line for line in output for words in _OUT_OF_MEMORY):
@@ -216,67 +254,26 @@ class Workspace:
         return ended
 
     def _new_control(self) -> Path:
-        self._runs += 1
-        control = self._folder / f"control-{self._runs}"
+        self._starts += 1
+        control = self._folder / f"control-{self._starts}"
         control.mkdir()
         return control
 
-    def _prepare_copy(self, changes: Sequence[Change]) -> None:
-        """Raises DiffError or OSError."""
+    def _prepare(self, copy: Path, start: Path, changes: Sequence[Change]) -> None:
+        """A fresh copy of the source with the changes. Raises DiffError or OSError."""
         revision = next((change.revision for change in changes if change.revision is not None), None)
         snapshot = self._revisions[revision] if revision is not None else self._source
-        snapshot.copy_to(self._copy)
+        snapshot.copy_to(copy)
         if self._elsewhere is not None:
-            self._elsewhere.copy_to(self._start_copy)
+            self._elsewhere.copy_to(start)
         fixes = [change for change in changes if change.finding is not None]
         for count in range(1, len(fixes) + 1):
             _check_patch(fixes[:count], self.source_folders)
         if fixes:
-            diffs.apply(self._copy, self.patch_of(fixes))
+            diffs.apply(copy, self.patch_of(fixes))
         for change in changes:
             if change.diff is not None:
-                diffs.apply(self._copy, change.diff)
-
-    def _start(
-        self, settings: Settings, control: Path, changes: Sequence[Change], time_limit_s: float | None
-    ) -> tuple[int, list[str]]:
-        """Runs the command in the copy; returns exit code and last lines. Raises EndedError, SignalError, OSError."""
-        settings.save(control / "settings.json")
-        environment = launcher.child_environment(control)
-        environment.setdefault("PYTHONHASHSEED", "0")
-        environment |= {MOVED_FROM: str(self.root), MOVED_TO: str(self._copy), "PYTHONDONTWRITEBYTECODE": "1"}
-        for change in changes:
-            environment |= change.environment
-        folder = self._start_copy
-        words = [self._moved(word) for word in self.command.words]
-        words += [word for change in changes for word in change.arguments]
-        command = _command_line(words, self.command.module, folder)
-        began = time.monotonic()
-
-        def poll() -> str | None:
-            self._clocks.sample()
-            self._on_poll()
-            if self._interruption.arrived:
-                return "interrupted"
-            if time_limit_s is not None and time.monotonic() - began > time_limit_s:
-                return f"it took longer than {time_limit_s:g} s"
-            return None
-
-        log = self._folder / "output"
-        self._interruption.check()
-        try:
-            with log.open("wb") as output:
-                code = run(command, environment, folder, output, poll)
-        except EndedError:
-            self._interruption.check()
-            raise
-        if code:
-            self._check_shared_signal()
-        return code, self._last_lines()
-
-    def _last_lines(self) -> list[str]:
-        """Of what the script printed, with the user's folders in place of the copies."""
-        return _tail(self._folder / "output", self.as_of_the_user)
+                diffs.apply(copy, change.diff)
 
     def _check_shared_signal(self) -> None:
         """The script may have failed because of a signal to all processes of a job, as scancel of Slurm sends it.
@@ -286,19 +283,22 @@ class Workspace:
         time.sleep(SIGNAL_DELIVERY_S)
         self._interruption.check()
 
-    def _moved(self, word: str) -> str:
+    def _moved(self, word: str, copy: Path) -> str:
         """The path of a script in the source, as a path in the copy. Relative ones are that already, in a copy of the
         current folder that is part of the source.
         """
         if not word.endswith((".py", ".pyz")) or (self._elsewhere is None and not os.path.isabs(word)):
             return word
         path = Path(os.path.realpath(self._start_folder / word))
-        moved = self._copy / path.relative_to(self.root) if path.is_relative_to(self.root) else None
+        moved = copy / path.relative_to(self.root) if path.is_relative_to(self.root) else None
         return str(moved) if moved is not None and moved.exists() else word
 
-    def _clear(self) -> None:
-        for folder in (self._copy, self._start_copy):
-            shutil.rmtree(folder, ignore_errors=True)
+
+def _why(run: Started, measured: str) -> str:
+    marks = {name: (run.control / name).exists() for name in ("failed", "loaded", "torch")}
+    if not marks["torch"] or marks["failed"]:
+        return read_outcome(run.control, run.settings, 0).reason or measured
+    return measured
 
 
 def _script_of(command: Command, start: Path) -> Path | None:

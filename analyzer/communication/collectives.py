@@ -63,7 +63,7 @@ class CollectiveCalls(Struct, frozen=True):
 
 def find_collectives(trace: Trace, slices: Slices, links: LaunchLinks, gpu: GpuWork) -> list[CollectiveCalls]:
     """The collectives by kind, most exposed first."""
-    rows = np.flatnonzero(gpu.is_communication & (gpu.in_window > 0))
+    rows = np.flatnonzero(gpu.is_communication & gpu.is_inside)
     if not len(rows):
         return []
     annotated = _annotation_of(trace, slices, links, gpu, rows)

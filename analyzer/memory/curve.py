@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.tables.schema import I8, MemoryTable
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, Slices
@@ -12,6 +14,8 @@ from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
 
 CPU_DEVICE = 0  # c10::DeviceType
+MIN_TENSORS = 20  # with fewer new tensors, all of them may be the first of their size
+UNCACHED_SHARE = 0.9  # of the new tensors; a few may be on the CPU
 
 
 class DeviceMemory(Struct, frozen=True):
@@ -102,6 +106,26 @@ def find_retries(trace: Trace, slices: Slices, calls: I8) -> I8:
     op = slices.ancestor(calls, slices.kind == OP)
     failed = ~freed[:-1] & freed[1:] & (op[:-1] == op[1:]) & (op[:-1] >= 0)
     return calls[np.flatnonzero(failed)]
+
+
+class Allocator(Struct, frozen=True):
+    """What the calls of the driver and the frames tell about PyTorch's caching allocator."""
+
+    is_off: bool  # next to every new tensor of the steps asks the driver for memory
+    is_emptied: bool | None  # torch.cuda.empty_cache() is called; None: no Python frames were recorded
+
+
+def find_allocator(trace: Trace, slices: Slices, calls: I8, window: Intervals) -> Allocator:
+    """`calls` are the driver allocation calls, rows of slices; `window` is the host's time in the steps.
+
+    An emptied cache still serves most tensors, so that it is told from one that is switched off.
+    """
+    allocates = np.array([op_names.is_tensor_allocation(name) for name in trace.names] or [False], bool)
+    tensors = (slices.kind == OP) & allocates[slices.name] & window.contains(slices.start)
+    asking, count = distinct_values(slices.ancestor(calls, tensors)), int(tensors.sum())
+    is_off = count >= MIN_TENSORS and int((asking >= 0).sum()) >= UNCACHED_SHARE * count
+    emptied = any(op_names.is_empty_cache_frame(trace.names[code]) for code in distinct_values(trace.python.name))
+    return Allocator(is_off, emptied if len(trace.python) else None)
 
 
 def _is_free(name: str) -> bool:

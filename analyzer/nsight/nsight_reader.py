@@ -51,6 +51,7 @@ CUDA_EVENTS = "CUPTI_ACTIVITY_KIND_CUDA_EVENT"
 OS_CALLS = "OSRT_API"
 _SPANS = (59, 60, 70, 71)  # NVTX: push to pop, start to end, and the same of NVTX text files
 _WORDS = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static", "Unknown")
+_LAUNCHED = ("registersPerThread", "staticSharedMemory", "dynamicSharedMemory")  # columns of kernels
 _UNIFIED = {11: "HtoD", 12: "DtoH", 13: "DtoD"}  # copies of unified memory
 _SYNC_NAMES = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 _OPERATOR_NUMBER = b", op_id = "
@@ -105,11 +106,12 @@ class _Reader:
         of_work = ("deviceId", "streamId", "correlationId", "graphNodeId")
         sides = ("gridX", "gridY", "gridZ"), ("blockX", "blockY", "blockZ")
         parts: list[dict[str, Any]] = []
-        found = self._numbers(KERNELS, *of_work, "demangledName", "shortName", *sides[0], *sides[1])
+        found = self._numbers(KERNELS, *of_work, "demangledName", "shortName", *sides[0], *sides[1], *_LAUNCHED)
         if found:
             name = np.where(found["demangledName"] >= 0, found["demangledName"], found["shortName"])
             grid, block = (np.stack([found[side] for side in three], 1) for three in sides)
-            parts.append(self._work(found, KERNEL, self._named(name, kernel_name), grid=grid, block=block))
+            launched = {"registers": found["registersPerThread"], "shared_memory": _shared(found)}
+            parts.append(self._work(found, KERNEL, self._named(name, kernel_name), grid=grid, block=block, **launched))
         if found := self._numbers(GRAPHS, *of_work):
             parts.append(self._work(found, KERNEL, self._names.of(_GRAPH_NAME)))
         if found := self._numbers(COPIES, *of_work, "bytes", "copyKind", "srcKind", "dstKind"):
@@ -266,6 +268,12 @@ class _Reader:
 
     def texts(self) -> list[str]:
         return self._texts.values()
+
+
+def _shared(found: dict[str, I8]) -> I8:
+    """Shared memory of a block, static and dynamic, in bytes; -1: not recorded."""
+    static, dynamic = found["staticSharedMemory"], found["dynamicSharedMemory"]
+    return np.where((static >= 0) & (dynamic >= 0), static + dynamic, -1)
 
 
 def _memory(kind: int) -> str:

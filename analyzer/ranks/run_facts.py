@@ -34,6 +34,7 @@ class Matched(Struct, frozen=True):
     end: F8
     exposed: I8
     symmetric: npt.NDArray[np.bool_]
+    group: I8  # number of the process group
     call: I8  # index into the rank's collectives
 
     def __len__(self) -> int:
@@ -45,13 +46,27 @@ class Matched(Struct, frozen=True):
 
 
 class Straggler(Struct, frozen=True):
-    """The straggler: the rank that others wait for most. `parts` is what it spends more time on than the others, ns per
-    step, most first.
+    """The rank that others wait for most, or several that come late together, as the ranks of one node. `parts` is what
+    they spend more time on than the others, ns per step, most first.
     """
 
-    rank: int  # index into RunFacts.ranks
+    ranks: list[int]  # indices into RunFacts.ranks
+    wait_ns: float  # that the others would save in the median step if these came no later than the last of them
     share: float  # of all time spent waiting for late ranks
     parts: list[tuple[str, float]]
+
+
+class Arrivals(Struct, frozen=True):
+    """Who comes late to the collectives that show it; arrays have shape (collectives,), times in ns.
+
+    The late ranks come after the largest gap between two starts; they are at most half of the ranks.
+    """
+
+    event: I8
+    step: I8
+    wait: F8  # from the last rank before that gap to the last rank
+    late: I8  # number of the set of late ranks
+    sets: list[I8]  # the sets: indices into RunFacts.ranks
 
 
 class RunFacts(Struct, frozen=True, dict=True):
@@ -111,7 +126,7 @@ class RunFacts(Struct, frozen=True, dict=True):
         def column(name: str) -> I8:  # concatenated on demand: a thousand ranks have millions of rows
             return _joined([getattr(of_rank, name) for of_rank in calls])
 
-        label, symmetric = self._labels()
+        label, symmetric, group = self._labels()
         number = column("number")
         event = _ids(label, number) if (number >= 0).all() else _ids(label, step, column("place"))
         rows = np.flatnonzero(step >= 0)
@@ -127,18 +142,24 @@ class RunFacts(Struct, frozen=True, dict=True):
             end=(column("end")[rows] - origin).astype(np.float64),
             exposed=column("exposed")[rows],
             symmetric=symmetric[label[rows]],
+            group=group[label[rows]],
             call=_joined([np.arange(len(of_rank)) for of_rank in calls])[rows],
         )
 
-    def _labels(self) -> tuple[I8, npt.NDArray[np.bool_]]:
-        """The label of each collective of all ranks, and for each label whether its kind is symmetric."""
+    def _labels(self) -> tuple[I8, npt.NDArray[np.bool_], I8]:
+        """The label of each collective of all ranks, and for each label whether its kind is symmetric and the number of
+        its process group.
+        """
         codes: dict[str, int] = {}
         found = []
         for rank in self.ranks:
             calls = rank.collectives
             of_rank = np.array([codes.setdefault(text, len(codes)) for text in calls.labels], np.int64)
             found.append(of_rank[calls.label])
-        return _joined(found), np.array([text.rpartition("|")[2] in SYMMETRIC for text in codes], np.bool_)
+        groups: dict[str, int] = {}
+        numbers = [groups.setdefault(text.rpartition("|")[0], len(groups)) for text in codes]
+        symmetric = np.array([text.rpartition("|")[2] in SYMMETRIC for text in codes], np.bool_)
+        return _joined(found), symmetric, np.array(numbers, np.int64)
 
     def _place_of_steps(self, rank: int) -> I8:
         """For each step of a rank, its index among the common steps; -1 for others."""
@@ -181,8 +202,29 @@ class RunFacts(Struct, frozen=True, dict=True):
             end=(raw.end - shift)[keep],
             exposed=raw.exposed[keep],
             symmetric=raw.symmetric[keep],
+            group=raw.group[keep],
             call=raw.call[keep],
         )
+
+    @cached_property
+    def _in_step(self) -> I8:
+        """Rows of `matched` whose collectives show who is late, by collective, in order of start.
+
+        The first symmetric collective of a process group and those before it do not: ranks enter them at different
+        times because their recordings start at different times.
+        """
+        found = self.matched
+        last = np.full(found.count, -np.inf)
+        np.maximum.at(last, found.event, found.start)
+        first = np.full(int(found.group.max(initial=0)) + 1, np.inf)
+        np.minimum.at(first, found.group[found.symmetric], last[found.event[found.symmetric]])
+        rows = np.flatnonzero(last[found.event] > first[found.group])
+        return rows[np.lexsort((found.start[rows], found.event[rows]))]
+
+    @cached_property
+    def compared_steps(self) -> I8:
+        """Indices of the common steps with a collective that shows who is late."""
+        return np.flatnonzero(np.bincount(self.matched.step[self._in_step], minlength=len(self.step_names)))
 
     @cached_property
     def waits(self) -> F8:
@@ -193,14 +235,56 @@ class RunFacts(Struct, frozen=True, dict=True):
         others' collectives in that step, because a late collective also delays the ones behind it.
         """
         found, shape = self.matched, (len(self.step_names), len(self.ranks))
-        exposed = _sums(found.step, found.rank, found.exposed, shape)
-        order = np.lexsort((found.start, found.event))
-        event = found.event[order]
+        rows = self._in_step
+        event = found.event[rows]
         last = np.flatnonzero(np.append(event[1:] != event[:-1], True)) if len(event) else np.empty(0, np.int64)
         last = last[np.append(False, event[1:] == event[:-1])[last]] if len(last) else last  # at least two ranks
-        latest, before = order[last], order[last - 1]
+        latest, before = rows[last], rows[last - 1]
         gaps = _sums(found.step[latest], found.rank[latest], found.start[latest] - found.start[before], shape)
-        return np.minimum(gaps, _medians_of_others(exposed))
+        return np.minimum(gaps, _medians_of_others(self._exposed))
+
+    @property
+    def waits_in_median_step(self) -> F8:
+        """The same in the median step. Shape (ranks,), ns."""
+        waits = self.waits[self.compared_steps]
+        return np.asarray(np.median(waits, axis=0)) if len(waits) else np.zeros(len(self.ranks))
+
+    @cached_property
+    def _exposed(self) -> F8:
+        """Exposed time of the collectives. Shape (steps, ranks), ns."""
+        found = self.matched
+        return _sums(found.step, found.rank, found.exposed, (len(self.step_names), len(self.ranks)))
+
+    @cached_property
+    def arrivals(self) -> Arrivals:
+        """Which ranks come late together to which collectives."""
+        found, rows = self.matched, self._in_step
+        event, start = found.event[rows], found.start[rows]
+        begin, end = np.searchsorted(event, event), np.searchsorted(event, event, side="right")
+        at = np.arange(len(rows))
+        cut = np.flatnonzero((at > begin) & (2 * (end - at) <= end - begin))
+        gap = start[cut] - start[cut - 1]
+        cut = cut[np.lexsort((gap, event[cut]))]
+        cut = cut[np.append(event[cut][1:] != event[cut][:-1], True)] if len(cut) else cut
+        sets: dict[bytes, int] = {}
+        members: list[I8] = []
+        late = np.empty(len(cut), np.int64)
+        for index, (first, last) in enumerate(zip(cut.tolist(), end[cut].tolist(), strict=True)):
+            ranks = np.sort(found.rank[rows[first:last]])
+            late[index] = number = sets.setdefault(ranks.tobytes(), len(sets))
+            if number == len(members):
+                members.append(ranks)
+        return Arrivals(event[cut], found.step[rows[cut]], start[end[cut] - 1] - start[cut - 1], late, members)
+
+    def _waits_for(self, ranks: I8) -> F8:
+        """For each of `arrivals`, what the others would save if these ranks came no later than the last of them, ns."""
+        found, rows, arrivals = self.matched, self._in_step, self.arrivals
+        mine = np.isin(found.rank[rows], ranks)
+        own, others = np.full(found.count, np.nan), np.full(found.count, np.nan)
+        np.fmax.at(own, found.event[rows[mine]], found.start[rows[mine]])
+        np.fmax.at(others, found.event[rows[~mine]], found.start[rows[~mine]])
+        saved = np.nan_to_num(own - others)[arrivals.event]
+        return np.asarray(np.clip(saved, 0, arrivals.wait))
 
     @cached_property
     def late_starts(self) -> F8:
@@ -255,18 +339,23 @@ class RunFacts(Struct, frozen=True, dict=True):
 
     @cached_property
     def straggler(self) -> Straggler | None:
-        """The straggler; None if no rank waits."""
-        total = self.waits.sum(axis=0)
-        if len(self.ranks) < 2 or not total.any():
+        """The rank, or the ranks together, that the others wait for most; None if no rank waits."""
+        arrivals, steps = self.arrivals, len(self.step_names)
+        if not arrivals.wait.any():
             return None
-        rank = int(total.argmax())
-        others = [index for index in range(len(self.ranks)) if index != rank]
+        ranks = arrivals.sets[int(np.bincount(arrivals.late, arrivals.wait).argmax())]
+        others = np.setdiff1d(np.arange(len(self.ranks)), ranks)
+        saved = self._waits_for(ranks)
+        exposed = np.median(self._exposed[:, others], axis=1)
+        waits = np.minimum(np.bincount(arrivals.step, saved, steps), exposed)[self.compared_steps]
+        if not waits.any():
+            return None
         more = []
         for name in dict.fromkeys(part for summary in self.ranks for part in summary.parts):
             times = self.part(name)
-            more.append((name, float(np.median(times[:, rank] - np.median(times[:, others], axis=1)))))
+            more.append((name, median(times[:, ranks].mean(axis=1) - np.median(times[:, others], axis=1))))
         parts = sorted((part for part in more if part[1] > 0), key=lambda part: -part[1])
-        return Straggler(rank, float(total[rank] / total.sum()), parts)
+        return Straggler(ranks.tolist(), median(waits), float(saved.sum() / arrivals.wait.sum()), parts)
 
     @cached_property
     def imbalance_ns(self) -> F8:

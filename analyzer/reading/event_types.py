@@ -38,6 +38,9 @@ class SliceArgs(Struct, gc=False, frozen=True):
     bytes: _NumberOrText = NONE
     grid: tuple[_Number, _Number, _Number] | str | None = NO_TRIPLE
     block: tuple[_Number, _Number, _Number] | str | None = NO_TRIPLE
+    registers: _NumberOrText = field(name="registers per thread", default=NONE)
+    shared_memory: _NumberOrText = field(name="shared memory", default=NONE)
+    occupancy: _NumberOrText = field(name="est. achieved occupancy %", default=NONE)
     collective: Raw = field(name="Collective name", default=NO_TEXT)
     collective_elements: _NumberOrText = field(name="In msg nelems", default=NONE)
     collective_dtype: Raw = field(name="dtype", default=NO_TEXT)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection
+from pathlib import PurePath
 
 import msgspec
 from msgspec import Struct
 
-CONVERT = (
-    "a report of Nsight Systems has to be converted first: nsys export --type sqlite --output report.sqlite "
-    "report.nsys-rep"
-)
 _RECORD = "Record one with traceopt run or torch.profiler."
 _START_BYTES = 1 << 20  # of a text are searched; the syntax of a larger one is not checked
 
 
 class Format(Struct, frozen=True):
-    """A file format that users mistake for a trace. `pattern` matches the start of its text, `suffixes` its name."""
+    """A file format that users mistake for a trace. `pattern` matches the start of its text, `suffixes` its name.
+    `{conversion}` in the advice stands for the command that converts the file.
+    """
 
     what: str
     advice: str = _RECORD
@@ -43,7 +43,12 @@ _FORMATS = (
     Format("a database of rocprof", pattern=r"SQLite format 3\x00.*rocpd_"),
     Format("a SQLite database", pattern=r"SQLite format 3\x00"),
     Format(_CHECKPOINT, pattern=_PICKLE + r"(\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19|.{0,64}ctorch)"),
-    Format("a Python pickle", pattern=_PICKLE + r"[\x00-\xff]"),
+    Format(
+        "a Python pickle",
+        "Of pickles, traceopt analyze reads memory snapshots (torch.cuda.memory._dump_snapshot) and dumps of the NCCL "
+        "flight recorder. This one is neither.",
+        pattern=_PICKLE + r"[\x00-\xff]",
+    ),
     Format(
         "an execution trace (Chakra)",
         f"It has operators and their inputs, but no times. {_RECORD}",
@@ -70,7 +75,7 @@ _FORMATS = (
     Format("a printed table (key_averages().table())", pattern=r"[- ]{20,}\n\s+Name  "),
     Format(
         "an Nsight Systems report",
-        "Convert it (nsys export --type sqlite --output report.sqlite report.nsys-rep) and pass the .sqlite file.",
+        "Convert it ({conversion}) and pass the .sqlite file.",
         suffixes=(".nsys-rep", ".qdrep"),
     ),
     Format("an Nsight Compute report of single kernels", suffixes=(".ncu-rep", ".ncu-repz")),
@@ -96,10 +101,18 @@ def told_apart(name: str, start: bytes) -> str:
     bare, searched = name.lower().removesuffix(".gz"), start[:_START_BYTES]
     found = next((one for one in _FORMATS if one.matches(bare, searched)), None)
     if found is not None:
-        return f"is {found.what}, not a PyTorch profiler trace. {found.advice}"
+        advice = found.advice.replace("{conversion}", conversion(name))
+        return f"is {found.what}, not a PyTorch profiler trace. {advice}"
     return (
         f"is not a PyTorch profiler trace: {_flaw(start)}. Pass a file written by torch.profiler's export_chrome_trace."
     )
+
+
+def conversion(report: str) -> str:
+    """The command that exports a report of Nsight Systems to a database beside it, in its folder."""
+    name = PurePath(report).name
+    database = f"{name.rpartition('.')[0]}.sqlite"
+    return f"nsys export --type sqlite --output {shlex.quote(database)} {shlex.quote(name)}"
 
 
 def of_archive(names: Collection[str]) -> str | None:

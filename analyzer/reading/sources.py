@@ -27,7 +27,7 @@ from traceopt.analyzer.reading.object_stores import (
     open_remote,
     without_secrets,
 )
-from traceopt.analyzer.reading.other_formats import CONVERT, of_archive
+from traceopt.analyzer.reading.other_formats import conversion, of_archive
 from traceopt.analyzer.vocabulary.companion_kinds import START_BYTES, KindName, kind_named, kind_of, what_is
 from traceopt.errors import InputError, one_line
 
@@ -40,6 +40,7 @@ _WORLD_SIZE = re.compile(
     r"(?:(?<![a-z])world[-_]?(?:size)?|(?<=[0-9])[-_]?of)[-_.=]?(?P<number>[0-9]{1,6})(?![0-9])",
     re.IGNORECASE,
 )
+_EXPECTED = "traces of torch.profiler (*.json, *.json.gz, *.zip) or of Nsight Systems (*.sqlite)"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _GZIP = b"\x1f\x8b"
 _UTF8_MARK = b"\xef\xbb\xbf"
@@ -174,7 +175,7 @@ class _SourceSearch:
             elif path.is_dir():
                 os.scandir(path).close()  # an unreadable folder is an error here, but only skipped further down
                 if not self._folder(path):
-                    raise InputError(f"no trace files in folder {text}; {self._why('*.json or *.json.gz')}")
+                    raise InputError(f"no trace files in folder {text}; {self._why_none(path)}")
             else:
                 self._named_file(path)
         except _UNREADABLE as error:
@@ -199,6 +200,14 @@ class _SourceSearch:
 
     def _why(self, expected: str) -> str:
         return f"skipped {self.skipped[-1]}" if self.skipped else f"expected {expected}"
+
+    def _why_none(self, folder: Path) -> str:
+        """Why a folder has no trace: a file that was skipped, or which formats are expected and how to record one."""
+        if self.skipped:
+            return self._why("")
+        other = _first_file(folder)
+        only = f"it holds other files, such as {other}; " if other is not None else ""
+        return f"{only}expected {_EXPECTED}; `traceopt run SCRIPT` records a trace"
 
     def _glob(self, pattern: Path) -> None:
         if not any(_is_magic(part) for part in pattern.parts):
@@ -230,7 +239,10 @@ class _SourceSearch:
                 if _DATABASE_NAME.search(name):
                     found |= self._database_in_folder(path)
                 elif _UNCONVERTED_NAME.search(name) and not path.with_suffix(".sqlite").exists():
-                    self.skipped.append(f"{_label(str(path))}: {CONVERT}")
+                    label = _label(str(path))
+                    self.skipped.append(
+                        f"{label}: a report of Nsight Systems has to be converted first: {conversion(label)}"
+                    )
                 elif _TRACE_NAME.search(name) or _is_companion(path):
                     found |= self._candidate(path)
         return found
@@ -409,6 +421,16 @@ def _source(place: str, member: str | None, named: bool, size_bytes: int) -> Tra
 def _hint(pattern: re.Pattern[str], parts: list[str]) -> int | None:
     """The number in the file name, otherwise in the nearest folder that has one."""
     return next((int(match["number"]) for part in parts if (match := pattern.search(part))), None)
+
+
+def _first_file(top: Path) -> str | None:
+    """The path in the folder of its first file that is not hidden."""
+    for folder, subfolders, names in os.walk(top):
+        subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
+        for name in sorted(names):
+            if not name.startswith("."):
+                return os.path.relpath(os.path.join(folder, name), top)
+    return None
 
 
 def _label(place: str, member: str | None = None) -> str:

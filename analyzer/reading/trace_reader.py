@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import IO, Any
 
-from traceopt.analyzer.reading.caller_lines import with_call_lines
 from traceopt.analyzer.reading.decompression import TextBlocks
 from traceopt.analyzer.reading.event_stream import EventStream, NotATraceError
 from traceopt.analyzer.reading.limits import TooLargeError, most_text_bytes
 from traceopt.analyzer.reading.other_formats import told_apart
+from traceopt.analyzer.reading.python_events import with_call_lines, without_addresses
 from traceopt.analyzer.reading.table_builder import TableBuilder
 from traceopt.analyzer.reading.two_processes import NotShareableError, read_shared, shareable
 from traceopt.analyzer.tables.json_values import whole
@@ -60,7 +60,8 @@ def read_trace(
     header = events.header
     rank, world_size = _rank(header)
     tables = builder.finish()
-    tables["python"] = with_call_lines(tables["python"], header)
+    names = [name if len(name) <= _NAME_LENGTH else name[:_NAME_LENGTH] + "…" for name in builder.names.values()]
+    tables["python"] = without_addresses(names, with_call_lines(tables["python"], header))
     return Trace(
         meta=TraceMeta(
             path=path,
@@ -77,7 +78,7 @@ def read_trace(
             categories=dict(builder.categories),
             start_ns=_clock_ns(builder.start_ns, header),
         ),
-        names=[name if len(name) <= _NAME_LENGTH else name[:_NAME_LENGTH] + "…" for name in builder.names.values()],
+        names=names,
         texts=[text.decode("utf-8", "replace") for text in builder.texts.values()],
         threads=builder.threads(),
         counter_ranges=builder.counter_ranges(),

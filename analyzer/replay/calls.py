@@ -47,7 +47,7 @@ def find_calls(trace: Trace, slices: Slices, links: LaunchLinks, steps: Steps) -
     kind[~steps.host_window.contains(runtime.start)] = 0
     rows = _outermost(slices, kind > 0)
     concurrent = np.isin(runtime.thread[rows], _concurrent(trace, slices, steps, rows))
-    marks = np.append(steps.host_start, steps.host_end[-1])
+    marks = np.append(steps.host_start, _host_end(trace, steps))
     start = np.concatenate((marks, runtime.start[rows]))
     end = np.concatenate((marks, runtime.start[rows] + np.where(concurrent, 0, runtime.duration[rows])))
     borders = len(marks)
@@ -59,6 +59,15 @@ def find_calls(trace: Trace, slices: Slices, links: LaunchLinks, steps: Steps) -
         end[order],
         np.concatenate((np.zeros(borders, bool), concurrent))[order],
     )
+
+
+def _host_end(trace: Trace, steps: Steps) -> int:
+    """When the host is done with the last step. Without marks, the window goes on until the device is done as well."""
+    end = int(steps.host_end[-1])
+    if steps.source != "window":
+        return end
+    tables = (trace.runtime, trace.ops, trace.annotations, trace.python)
+    return min(end, max((int(table.end.max()) for table in tables if len(table)), default=end))
 
 
 def _by_name(trace: Trace, codes: I4) -> U1:

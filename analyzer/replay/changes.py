@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.grouping import distinct_values
-from traceopt.analyzer.arrays.intervals import Intervals, merge, subtract
+from traceopt.analyzer.arrays.intervals import Intervals, intersect, merge, subtract
 from traceopt.analyzer.replay.graph import HOST, Graph, Rows
 from traceopt.analyzer.replay.queues import EARLY
 from traceopt.analyzer.tables.schema import I8, Mask
@@ -30,10 +30,14 @@ class Change(Protocol):
 
 
 class RemoveHost(Struct, frozen=True, eq=False):
-    """Removes a share of the host's time in an area (measured times). Waits stay."""
+    """Removes a share of the host's time in an area (measured times). Waits stay.
+
+    `faster`: the same work takes less time, whichever part of it is left. Otherwise a part of the work goes.
+    """
 
     area: Intervals
     share: float = 1.0
+    faster: bool = False
 
     def apply(self, graph: Graph, rows: Rows) -> Rows:
         removed = self.area.within(graph.host_start, graph.host_end)
@@ -160,11 +164,31 @@ def apply_all(graph: Graph, changes: Changes) -> Rows:
 
 
 def host_removals(graph: Graph, changes: Changes) -> list[RemoveHost]:
-    """The removals of host time, made disjoint: time in several removals is removed once, by the largest share. The
-    profiler's own time stays.
+    """The removals of host time, made disjoint: time in several removals is removed once, by the largest share. What is
+    left of work that is also faster then shrinks by the largest share of those. The profiler's own time stays.
     """
+    removals = [change for change in changes if isinstance(change, RemoveHost)]
+    less = _largest(graph, [change for change in removals if not change.faster])
+    faster = _largest(graph, [change for change in removals if change.faster])
+    out = []
+    for one in less:
+        rest = one.area
+        for two in faster:
+            out.append(RemoveHost(intersect(one.area, two.area), 1 - (1 - one.share) * (1 - two.share)))
+            rest = subtract(rest, two.area)
+        out.append(RemoveHost(rest, one.share))
+    for two in faster:
+        rest = two.area
+        for one in less:
+            rest = subtract(rest, one.area)
+        out.append(RemoveHost(rest, two.share))
+    return out
+
+
+def _largest(graph: Graph, removals: Sequence[RemoveHost]) -> list[RemoveHost]:
+    """Disjoint: each time belongs to the removal with the largest share."""
     taken, out = graph.profiler, []
-    for change in sorted((c for c in changes if isinstance(c, RemoveHost)), key=lambda c: -c.share):
+    for change in sorted(removals, key=lambda c: -c.share):
         out.append(RemoveHost(subtract(change.area, taken), change.share))
         taken = merge(taken, change.area)
     return out

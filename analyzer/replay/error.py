@@ -65,7 +65,7 @@ def replay_error(graph: Graph, steps: Steps, has_gpu: bool) -> ReplayError | Non
     """Error of a replay without a change; None if no launch of the device's work is in the file, so that nothing can be
     replayed.
     """
-    if has_gpu and graph.fixed == (graph.work >= 0).sum():
+    if has_gpu and not len(graph.changeable):
         return None
     measured = steps.duration[graph.typical]
     replayed = step_times(graph, graph.rows).per_step_ns[graph.typical]

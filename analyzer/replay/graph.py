@@ -127,11 +127,17 @@ def find_runs(rows: Rows, fixed: int) -> Runs:
 
 
 def build_graph(
-    trace: Trace, slices: Slices, links: LaunchLinks, gpu: GpuWork, steps: Steps, profiler: Intervals = EMPTY
+    trace: Trace,
+    slices: Slices,
+    links: LaunchLinks,
+    gpu: GpuWork,
+    steps: Steps,
+    profiler: Intervals = EMPTY,
+    lead_in: Intervals = EMPTY,
 ) -> Graph:
     """Builds the graph of the recorded steps."""
     calls = find_calls(trace, slices, links, steps)
-    queues = find_queues(gpu, links, calls)
+    queues = find_queues(gpu, links, calls, lead_in)
     waits = find_host_waits(trace, gpu, calls, queues)
     own = _own_cost(calls, queues, waits)
     host_start, host = _host_time(calls, queues, waits, own)

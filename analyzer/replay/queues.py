@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import numbered
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals
 from traceopt.analyzer.replay.calls import GRAPH_LAUNCH, LAUNCH, Calls
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.gpu_work import GpuWork
@@ -22,7 +23,7 @@ class Queues(Struct, frozen=True, dict=True):
     """By stream, then in order of issue, which is the order of start; arrays have shape (len,), times in ns."""
 
     ids: I8  # the ids of the streams, shape (streams,)
-    row: I8  # of the device's work
+    row: I8  # of the device's work; -1: work from before the recording, which is not in the file
     stream: I8  # index in ids
     call: I8  # row of Calls that issued it; BEFORE: issued before the window
     launched: I8  # the same if its launch is in the file, else BEFORE
@@ -99,8 +100,11 @@ def _choose(candidates: I8, score: I8) -> I8:
     return np.asarray(candidates[score.argmax(axis=0), np.arange(candidates.shape[1])])
 
 
-def find_queues(gpu: GpuWork, links: LaunchLinks, calls: Calls) -> Queues:
-    """What the calls issued, and earlier work that was still running or queued in the window."""
+def find_queues(gpu: GpuWork, links: LaunchLinks, calls: Calls, lead_in: Intervals = EMPTY) -> Queues:
+    """What the calls issued, and earlier work that was still running or queued in the window.
+
+    During `lead_in`, unrecorded work ran on the streams whose own work begins after it.
+    """
     launch = links.launch[gpu.rows]
     call_of_runtime = np.full(len(gpu.trace.runtime) + 1, BEFORE)
     mine = np.flatnonzero((calls.kind == LAUNCH) | (calls.kind == GRAPH_LAUNCH))
@@ -122,7 +126,24 @@ def find_queues(gpu: GpuWork, links: LaunchLinks, calls: Calls) -> Queues:
         call[rows] = _issued_with(launched[rows], len(calls) - 1)
     running = np.where(call == BEFORE, end > gpu.launch_window.start[0], True)
     keep = running & ((launched >= 0) | (start < gpu.window.end[-1]))
-    return Queues(ids, order[keep], stream[keep], call[keep], launched[keep], start[keep], end[keep])
+    queues = Queues(ids, order[keep], stream[keep], call[keep], launched[keep], start[keep], end[keep])
+    return _behind_unrecorded_work(queues, lead_in) if len(lead_in) else queues
+
+
+def _behind_unrecorded_work(queues: Queues, lead_in: Intervals) -> Queues:
+    """The queues, with one piece of work that fills the lead-in before the work that it held up."""
+    begin, end = int(lead_in.start[0]), int(lead_in.end[-1])
+    first = queues.first[:-1][np.diff(queues.first) > 0]
+    at = first[queues.start[first] >= end]
+    return Queues(
+        queues.ids,
+        np.insert(queues.row, at, -1),
+        np.insert(queues.stream, at, queues.stream[at]),
+        np.insert(queues.call, at, BEFORE),
+        np.insert(queues.launched, at, BEFORE),
+        np.insert(queues.start, at, begin),
+        np.insert(queues.end, at, end),
+    )
 
 
 def _numbered(streams: I8) -> tuple[I8, I8]:

@@ -6,6 +6,7 @@ capture/metadata/document.py describes the key. A trace is untrusted input: valu
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import PureWindowsPath
 from typing import Any
 
 from msgspec import Struct, field
@@ -26,6 +27,9 @@ from traceopt.analyzer.tables.compilation import Compilation
 from traceopt.analyzer.tables.json_values import amount, counts, flag, rows, table, time_ns, whole, word
 
 MOST_CORES = 65_536
+# Recorded steps as a multiple of unrecorded ones: from where on they are clearly longer, and from where on they differ
+# in more than the profiler's cost.
+LONGER, UNLIKE = 1.1, 2.0
 
 
 class Environment(Struct, frozen=True):
@@ -78,8 +82,19 @@ class Environment(Struct, frozen=True):
         return 1 if bound else self.local_world_size or 1
 
 
+class Gradients(Struct, frozen=True):
+    """The parameters of a model that have a gradient, and those whose gradient no optimizer uses. `weights` are the
+    elements of factors of matmuls, and of filters.
+    """
+
+    tensors: int
+    unused_tensors: int
+    weights: int
+    unused_weights: int
+
+
 class Model(Struct, frozen=True):
-    """A top-level module. `channels_last` is None without filters larger than 1 x 1."""
+    """A top-level module. `channels_last` is None without filters larger than 1 x 1, `gradients` if not recorded."""
 
     class_name: str | None
     wrapped: str | None  # the class inside a wrapper such as DistributedDataParallel
@@ -88,6 +103,7 @@ class Model(Struct, frozen=True):
     parameters: int | None
     trainable: int | None
     dtypes: Mapping[str, int]  # number of parameter elements by type
+    gradients: Gradients | None = None
 
 
 class Optimizer(Struct, frozen=True):
@@ -155,6 +171,7 @@ class Captured(Struct, frozen=True):
     """
 
     recorded: bool = False
+    script: str | None = None  # its file name, without folders
     cycle: str | None = None
     updates: int | None = None
     environment: Environment = Environment()
@@ -186,11 +203,29 @@ class Captured(Struct, frozen=True):
         return None if first is not None and first.updates == 0 and self.updates else first
 
     @property
+    def workers(self) -> int:
+        """Worker processes of the training loader."""
+        return (self.training_loader.num_workers or 0) if self.training_loader is not None else 0
+
+    @property
+    def threads(self) -> int:
+        """Threads that need a core: those of one operator, and one for each worker."""
+        return (self.environment.threads or 1) + self.workers
+
+    @property
     def stretch(self) -> float | None:
         """Slowdown by recording, in the cycle that the times come from: recorded steps as a multiple of unprofiled
         steps.
         """
         return self.ledger.stretch.get(self.cycle or "") if self.ledger is not None else None
+
+    @property
+    def unrecorded_step_ns(self) -> float | None:
+        """A step of the run without a profiler, if recording made the steps clearly longer but did not change what they
+        do; None otherwise, or if not known.
+        """
+        stretched = self.stretch is not None and LONGER <= self.stretch < UNLIKE
+        return self.ledger.usual_step_ns if self.ledger is not None and stretched else None
 
     @property
     def profiler_ns(self) -> float:
@@ -214,6 +249,7 @@ def captured(header: Mapping[str, Any]) -> Captured:
     wait_per_cpu = ledger.core_wait_per_cpu if ledger is not None else None
     return Captured(
         recorded=bool(table(own.get("environment"))),
+        script=_script(own.get("script")),
         cycle=word(table(own.get("cycle")).get("name")),
         updates=whole(own.get("updates")),
         environment=_environment(table(own.get("environment"))),
@@ -231,6 +267,12 @@ def captured(header: Mapping[str, Any]) -> Captured:
         start_up=start_up,
         step_memory=read_step_memory(own.get("step_memory")),
     )
+
+
+def _script(path: object) -> str | None:
+    """The file name of a path of any system; None for code that is no file, as of `python -c`."""
+    name = word(PureWindowsPath(path).name) if isinstance(path, str) else None
+    return None if not name or name in ("-c", "-m") else name
 
 
 def _failure(row: Mapping[str, Any]) -> Failure | None:
@@ -281,7 +323,17 @@ def _model(row: Mapping[str, Any]) -> Model:
         parameters=whole(row.get("parameters")),
         trainable=whole(row.get("trainable")),
         dtypes=counts(row.get("dtypes")),
+        gradients=_gradients(counts(row.get("gradients"))),
     )
+
+
+def _gradients(row: Mapping[str, int]) -> Gradients | None:
+    try:
+        found = Gradients(**{name: row[name] for name in Gradients.__struct_fields__})
+    except KeyError:
+        return None
+    fits = found.unused_tensors <= found.tensors and found.unused_weights <= found.weights
+    return found if fits else None
 
 
 def _optimizer(row: Mapping[str, Any]) -> Optimizer:

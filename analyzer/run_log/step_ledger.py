@@ -123,6 +123,11 @@ class Ledger(Struct, frozen=True, dict=True):
         return usual if usual > 0 else None
 
     @cached_property
+    def usual_step_ns(self) -> float | None:
+        """Median step without a profiler, with the wait for data; None if there are too few such steps."""
+        return median(self.step_ns[self.usual]) if len(self.usual) >= FEW else None
+
+    @cached_property
     def long_steps(self) -> I8:
         """Numbers of the steps without a profiler that take several times as long as the median one, excluding the wait
         for data, garbage collection, torch.save and evaluations. None if they are many: then no step is usual.

@@ -109,6 +109,10 @@ class Idle(Struct, frozen=True, dict=True):
         """Idle time of each gap due to a cause. Shape (len(gaps),), ns."""
         return self.amount[:, CAUSES.index(cause)]
 
+    def of_steps(self, cause: str) -> I8:
+        """Idle time in each step due to a cause. Shape (steps,), ns."""
+        return self.by_step[:, CAUSES.index(cause)]
+
     def total_ns(self, cause: str) -> int:
         return int(self.amount[:, CAUSES.index(cause)].sum())
 
@@ -117,12 +121,13 @@ class Idle(Struct, frozen=True, dict=True):
         return sum(self.total_ns(cause) for cause in causes) / self.steps.count
 
     def recurring_ns(self, cause: str) -> float:
-        """The same. A recording without step marks has one step for all: ten times the time in the median tenth of the
-        device's work counts, so that a cost at its start is no cost of every step.
+        """The same. A recording without step marks has one step for all: ten times the time in its median tenth counts,
+        so that a cost at its start is no cost of every step. A gap belongs to the tenth in which it begins.
         """
         if self.steps.source != "window" or not len(self.gaps):
             return self.typical_ns(cause)
-        tenth = self.gaps.next_row * _TENTHS // (int(self.gaps.next_row.max()) + 1)
+        start, end = self.steps.span
+        tenth = (self.gaps.start - start) * _TENTHS // (end - start)
         spent = np.bincount(tenth, weights=self.of_gaps(cause), minlength=_TENTHS)
         return float(min(spent.sum(), _TENTHS * np.median(spent)))
 

@@ -42,7 +42,7 @@ class PythonStretches(Struct, frozen=True):
         inside = step >= 0
         place = group[inside] * steps.count + step[inside]
         by_step = np.bincount(place, weights=self.length[inside], minlength=len(functions) * steps.count)
-        usual = np.sort(by_step.reshape(len(functions), steps.count), axis=1)[:, (steps.count - 1) // 4]
+        usual = np.sort(by_step.reshape(len(functions), steps.count), axis=1)[:, steps.count // 4]
         return float(usual.sum()), self.only(usual[group] > 0)
 
     def after_loading(self, slices: Slices, loading: Intervals) -> Mask:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values
-from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, union
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, subtract, union
 from traceopt.analyzer.stalls.idle import Gaps
 from traceopt.analyzer.tables.schema import I4, I8, MEMCPY
 from traceopt.analyzer.tables.trace import Trace
@@ -65,6 +65,7 @@ class Syncs(Struct, frozen=True, dict=True):
     slice: I8  # row of Slices
     start: I8
     end: I8
+    wait: I8  # of the host in the window, without the lead-in
     step: I8
     reason: npt.NDArray[np.str_]
     cause_slice: I8  # the operator that made the call, else the call itself: where to look for the call site
@@ -98,16 +99,19 @@ def find_syncs(
     gpu: GpuWork,
     gaps: Gaps,
     rows: npt.NDArray[np.int64],
+    lead_in: Intervals = EMPTY,
 ) -> Syncs:
     """The syncs among `rows`, the slices of blocking calls. Without GPU work they cause no stalls."""
-    rows = rows[steps.host_window.within(slices.start[rows], slices.end[rows]) > 0]
+    window = subtract(steps.host_window, lead_in)
+    rows = rows[window.within(slices.start[rows], slices.end[rows]) > 0]
     rows = rows[np.argsort(slices.start[rows], kind="stable")]
     start, end = slices.start[rows], slices.end[rows]
     idle = gaps.starved.within(start, end)
     reason, cause = _reasons(trace, slices, rows)
     refill_end = _refill_end(trace, links, gpu, gaps, start, end)
     refill = gaps.starved.within(end, refill_end)
-    return Syncs(rows, start, end, steps.host_step_of(start), reason, cause, idle, refill_end, refill)
+    wait, step = window.within(start, end), steps.host_step_of(start)
+    return Syncs(rows, start, end, wait, step, reason, cause, idle, refill_end, refill)
 
 
 def _reasons(

@@ -99,6 +99,9 @@ class GpuTable(Spans, frozen=True):
     bytes: I8  # of copies and fills
     grid: I4x3  # blocks
     block: I4x3  # threads per block
+    registers: I4  # per thread
+    shared_memory: I4  # bytes per block
+    occupancy: I4  # per cent of the warps of an SM, as the profiler estimates it from the launch
     collective: Text  # the collective's name in NCCL's metadata
     collective_elements: I8
     collective_dtype: Text

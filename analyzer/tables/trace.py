@@ -55,6 +55,12 @@ class TraceMeta(Struct, frozen=True):
         devices = self.header.get("deviceProperties")
         return [d for d in devices if isinstance(d, dict)] if isinstance(devices, list) else []
 
+    @property
+    def listed_gpu(self) -> str:
+        """The name of the first listed device; "GPU" if there is none."""
+        listed = self.device_properties()
+        return str(listed[0].get("name") or "GPU") if listed else "GPU"
+
 
 class Trace(Struct, frozen=True):
     """One file's events. `names` and `texts` are the dictionaries of the tables' codes."""

@@ -1,4 +1,4 @@
-"""What autograd records: the nodes of a step, and the forward passes that run without gradients."""
+"""What autograd records: nodes of a step, forward passes that train nothing, backward passes that repeat others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
-from traceopt.analyzer.vocabulary.gemm_ops import is_gemm
+from traceopt.analyzer.vocabulary.gemm_ops import factors_of, is_gemm
+
+ACCUMULATE = "torch::autograd::AccumulateGrad"
 
 
 def nodes_per_step(trace: Trace, steps: Steps) -> float:
@@ -88,6 +90,60 @@ def calls_without_backward(regions: Regions, steps: Steps) -> I8:
     return _calls_around(regions, heavy[~trains], regions.backward | (forward & np.isin(sequence, used)))
 
 
+def weight_products(regions: Regions, steps: Steps) -> I8:
+    """The operators of backward passes that multiply by activations or weights: matmuls of two matrices and
+    convolutions, inside the window.
+    """
+    slices = regions.slices
+    rows = np.flatnonzero(regions.named(_may_have_weights, OP))
+    rows = rows[steps.window.contains(slices.start[rows])]
+    return rows[slices.ancestor(rows, regions.backward) >= 0].astype(np.int64)
+
+
+def accumulations_per_step(regions: Regions, steps: Steps) -> float:
+    """How often a step adds to the gradient of a parameter."""
+    rows = np.flatnonzero(regions.named(ACCUMULATE.__eq__, OP))
+    return float(steps.window.contains(regions.slices.start[rows]).sum()) / steps.count
+
+
+def repeated_nodes(regions: Regions, steps: Steps) -> I8:
+    """The nodes of backward passes (slices, in order) that an earlier pass over the same forward pass has run too. One
+    backward pass of the summed losses gives the same gradients without them. Shape (nodes,).
+
+    A node has the sequence number and the thread of its forward operator. Between the two runs, no optimizer reads or
+    clears gradients; both add to the gradients of parameters, which torch.autograd.grad does not. Empty if a backward
+    pass records gradients itself, for a gradient penalty or activation checkpointing: it has other reasons.
+    """
+    slices, ops = regions.slices, regions.trace.ops
+    nodes = np.flatnonzero(regions.backward & (slices.kind == OP))
+    nodes = nodes[np.lexsort((slices.start[nodes], slices.thread[nodes]))]
+    number = ops.sequence[slices.row[nodes]]
+    numbered = np.flatnonzero(number >= 0)
+    if not len(numbered) or _records_gradients(regions):
+        return np.empty(0, np.int64)
+    phase = _updates_before(regions, slices.start[nodes])
+    thread = ops.forward_thread[slices.row[nodes]]
+    first, node = group_rows(number[numbered], thread[numbered], phase[numbered])
+    again = np.ones(len(numbered), bool)
+    again[first] = False
+    shared = np.bincount(node[again], minlength=len(first))[node] > 0
+
+    # Adding to a gradient has no number. It follows the node that computed the gradient.
+    owner = np.searchsorted(numbered, np.arange(len(nodes)), side="right") - 1
+    follows = np.maximum(owner, 0)
+    repeats = (owner >= 0) & again[follows]
+    accumulates = _encloses(regions, nodes, ACCUMULATE)
+    kept = phase[accumulates & (owner >= 0) & shared[follows] & ~again[follows]]
+    added = phase[accumulates & repeats & _encloses(regions, nodes, "aten::add_")]
+    rows = nodes[repeats & np.isin(phase, np.intersect1d(kept, added))]
+    return np.sort(rows[steps.window.contains(slices.start[rows])]).astype(np.int64)
+
+
+def _may_have_weights(name: str) -> bool:
+    factors = factors_of(name)
+    return (factors is not None and factors.rank == 2) or name == "aten::convolution_backward"
+
+
 def _calls_around(regions: Regions, heavy: npt.NDArray[np.integer], trains: npt.NDArray[np.bool_]) -> I8:
     """The outermost slices around some operators in which nothing trains."""
     free = np.zeros(len(regions.slices), bool)
@@ -97,3 +153,21 @@ def _calls_around(regions: Regions, heavy: npt.NDArray[np.integer], trains: npt.
 
 def _is_heavy(name: str) -> bool:
     return is_gemm(name) or name in op_names.CONVOLUTION_OPS or name == "aten::scaled_dot_product_attention"
+
+
+def _records_gradients(regions: Regions) -> bool:
+    """Whether operators inside a backward pass have numbers of nodes, as with gradients on."""
+    slices = regions.slices
+    op = np.flatnonzero(regions.named(lambda name: name.startswith("aten::"), OP))
+    op = op[regions.trace.ops.sequence[slices.row[op]] >= 0]
+    return bool((slices.ancestor(op, regions.backward) >= 0).any())
+
+
+def _updates_before(regions: Regions, times: I8) -> npt.NDArray[np.int64]:
+    """How many calls that use or clear gradients begin before each of some times."""
+    starts = np.sort(regions.slices.start[regions.optimizer | regions.zero_grad])
+    return np.searchsorted(starts, times).astype(np.int64)
+
+
+def _encloses(regions: Regions, rows: npt.NDArray[np.integer], name: str) -> npt.NDArray[np.bool_]:
+    return np.asarray(regions.slices.encloses(regions.named(name.__eq__, OP))[rows])

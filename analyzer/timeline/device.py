@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from traceopt.analyzer.tables.json_values import whole, word
-from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.tables.trace import CUT_OFF, Trace
 from traceopt.analyzer.vocabulary.accelerator import Accelerator
 from traceopt.analyzer.vocabulary.accelerator_lookup import find
 from traceopt.analyzer.vocabulary.architectures import Architecture, architecture
@@ -91,7 +91,8 @@ def _unsupported(trace: Trace) -> str | None:
 def _vendor(trace: Trace, unsupported: str | None) -> str:
     if unsupported:
         return "other"
-    if not len(trace.gpu) and COUNTER_RANGE_CATEGORY not in trace.meta.categories:
+    lost = CUT_OFF in (trace.meta.damage or "") and trace.meta.device_properties()
+    if not len(trace.gpu) and not lost and COUNTER_RANGE_CATEGORY not in trace.meta.categories:
         return "cpu"
     codes = set(trace.runtime.name[:1000].tolist())
     if any(trace.names[code].startswith("hip") for code in codes):

@@ -105,6 +105,12 @@ class GpuWork(Struct, frozen=True, dict=True):
         return self.window.within(self.work.start, self.work.end)
 
     @cached_property
+    def is_inside(self) -> Mask:
+        """Whether a part of the row is in the window. A file with whole microseconds has work that takes none."""
+        takes_none = self.work.duration == 0
+        return np.asarray((self.in_window > 0) | (takes_none & self.window.contains(self.work.start)))
+
+    @cached_property
     def is_kernel(self) -> Mask:
         return np.asarray(self.work.kind == KERNEL)
 

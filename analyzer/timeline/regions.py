@@ -121,6 +121,11 @@ class Regions(Struct, frozen=True, dict=True):
         return self.named(op_names.is_engine_frame, PYTHON)
 
     @cached_property
+    def deep_copy(self) -> Mask:
+        """`copy.deepcopy`, and its calls of itself for what an object holds."""
+        return self.named(op_names.is_deep_copy_frame, PYTHON)
+
+    @cached_property
     def compiled(self) -> dict[str, int]:
         """The highest compilation number seen of each region that torch.compile compiled, by the region's frame number.
         The first compilation is 0.

@@ -76,7 +76,7 @@ def serving_marks(trace: Trace) -> ServingMarks | None:
     ends = np.maximum.accumulate(table.end_of(rows))
     rows = rows[np.append(True, table.start[rows][1:] >= ends[:-1])]  # two engines' patterns may nest: the outer one
     start = table.start[rows]
-    last = max(int(table.end_of(rows[-1:])[0]), _completion(trace, int(start[-1])))
+    last = max(int(table.end_of(rows[-1:])[0]), _last_launch(trace, int(start[-1])))
     return ServingMarks([found[code] for code in table.name[rows].tolist()], start, np.append(start[1:], last), thread)
 
 
@@ -125,9 +125,8 @@ def _phase(phase: Phase, steps: list[ServingStep], duration: I8) -> ServingPhase
     )
 
 
-def _completion(trace: Trace, since: int) -> int:
-    """When the work that the host launched since a time is done; 0 if there is none, ns."""
-    calls = trace.runtime.correlation[trace.runtime.start >= since]
-    work = trace.gpu
-    launched = np.isin(work.correlation, calls[calls > 0])
-    return int(work.end[launched].max()) if launched.any() else 0
+def _last_launch(trace: Trace, since: int) -> int:
+    """When the host was done with its last launch of recorded work since a time, ns; 0 if there is none."""
+    runtime = trace.runtime
+    launches = (runtime.start >= since) & np.isin(runtime.correlation, trace.gpu.correlation[trace.gpu.correlation > 0])
+    return int(runtime.end[launches].max(initial=0))

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceopt.analyzer.arrays.intervals import Intervals, union
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.tables import json_values
 from traceopt.analyzer.tables.schema import I8, Mask
@@ -32,6 +32,8 @@ PROFILER_STEP = re.compile(r"ProfilerStep\s?#\d+")
 MIN_REPEATS = 3
 MIN_COVERAGE = 0.6
 MAX_SPREAD = 3.0
+
+MAX_UNLIKE = 0.1  # of the operators between two updates of the only optimizer: more or fewer are another kind of step
 
 # A step is unusual if it takes this many times longer (or shorter) than the median step, by more than this many robust
 # standard deviations.
@@ -243,7 +245,7 @@ def usual_interval(steps: I8) -> tuple[int, float]:
 
 def find_marks(trace: Trace) -> Marks:
     """The marks of the steps: a serving engine's annotations, else ProfilerStep annotations, else an annotation that
-    repeats over the trace, else DataLoader calls, else the whole trace as one step.
+    repeats over the trace, else DataLoader calls, else updates of the only optimizer, else the whole trace as one step.
     """
     table = trace.annotations
     marked = np.array([PROFILER_STEP.match(name) is not None for name in trace.names], bool)
@@ -267,6 +269,11 @@ def find_marks(trace: Trace) -> Marks:
         starts = table.start[rows]
         names = [f"DataLoader iteration {i}" for i in range(1, len(rows))]
         return Marks("annotation", names, starts[:-1], starts[1:], int(table.thread[rows[0]]))
+    rows = _optimizer_updates(trace)
+    if len(rows):
+        ends = table.end_of(rows)
+        names = [f"{trace.names[table.name[rows[0]]]} {i}" for i in range(2, len(rows) + 1)]
+        return Marks("annotation", names, ends[:-1], ends[1:], int(table.thread[rows[0]]))
     return whole_trace(trace)
 
 
@@ -284,15 +291,17 @@ def outlasted(marks: Marks, started: I8, ended: I8) -> bool:
     return bool(after.total > float((marks.end - marks.start).mean()))
 
 
-def find_steps(marks: Marks, launched: I8, ended: I8) -> Steps:
+def find_steps(marks: Marks, launched: I8, ended: I8, lead_in: Intervals = EMPTY) -> Steps:
     """The steps from completion to completion. `launched` and `ended`: when the host launched each piece of the
-    device's work, and when it ended; shape (pieces,), ns.
+    device's work, and when it ended; shape (pieces,), ns. In `lead_in`, the device completed work that was launched
+    before all marks.
 
     A mark is no step if its work completes no later than the work of the mark before. Its time belongs to that step.
     """
     border = np.append(marks.start, marks.end.max())
     order = np.argsort(launched, kind="stable")
-    latest = np.maximum.accumulate(np.append(border[0], ended[order]))
+    latest = np.maximum.accumulate(np.concatenate((border[:1], ended[order])))
+    latest = np.maximum(latest, lead_in.end.max(initial=border[0]))
     complete = np.maximum(border, latest[np.searchsorted(launched[order], border, side="left")])
     if complete[-1] == complete[0]:  # the device only completes what was launched before: the host is all there is
         complete = border
@@ -410,6 +419,29 @@ def _loader_calls(trace: Trace) -> I8:
     length = np.diff(table.start[rows])
     even = len(length) >= MIN_REPEATS and 0 < length.max() <= MAX_SPREAD * median(length)
     return np.asarray(rows if even else rows[:0])
+
+
+def _optimizer_updates(trace: Trace) -> I8:
+    """Rows of the optimizer's updates; a step goes from the end of one to the end of the next.
+
+    Empty unless all are of one optimizer, and the steps are even, run about the same number of operators, and cover
+    most of the trace: two models that train in turn would be half a step each. The time before the first update is left
+    out, because the recording may begin inside that step.
+    """
+    table = trace.annotations
+    named = np.array([op_names.is_optimizer_step(name) for name in trace.names] or [False], bool)
+    rows = np.flatnonzero(named[table.name] & (table.duration > 0))
+    inside = np.maximum.accumulate(table.end_of(rows))[:-1] > table.start[rows][1:]  # an optimizer that wraps another
+    rows = rows[np.append(True, ~inside)[: len(rows)]]
+    one = len({*table.name[rows].tolist()}) == len({*table.thread[rows].tolist()}) == 1
+    if len(rows) <= MIN_REPEATS or not one:
+        return np.empty(0, np.int64)
+    ends = table.end_of(rows)
+    length, work = np.diff(ends), np.diff(np.searchsorted(trace.ops.start, ends))
+    even = bool(length.max() <= MAX_SPREAD * median(length))
+    alike = np.abs(work - median(work)).max() <= MAX_UNLIKE * median(work)
+    covers = length.sum() >= MIN_COVERAGE * trace.duration_ns
+    return np.asarray(rows if even and alike and covers else rows[:0])
 
 
 def _is_of_the_loop(name: str) -> bool:

@@ -61,6 +61,10 @@ LOGGING_FRAME = _pattern(
     _LIBRARY + r"tqdm/(?!_monitor).*: (?!__iter__|__next__)",  # the iterator's frame contains the loop's own input
     _LIBRARY + r"torch/utils/tensorboard/",
     _LIBRARY + r"csv\.py\(",
+    _LIBRARY + r"json/(?:__init__|encoder)\.py\(\d+\): (?:dumps?|iterencode|encode)$",
+    _LIBRARY + r"numpy/lib/.*: _?save(?:z|z_compressed|txt)?$",
+    _LIBRARY + r"pandas/.*: to_(?:csv|excel|feather|json|parquet|pickle)$",
+    r"^<built-in function fsync>",
     r": add_(?:scalars?|histogram)$",  # TensorBoard's interface, which writers of a project's own imitate
     r"^<built-in function print>",
     r"^<built-in method (?:write|writerow|flush) of (?:_io|_csv)\.",

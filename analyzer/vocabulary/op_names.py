@@ -111,6 +111,14 @@ def is_backward(name: str) -> bool:
     return name.startswith("autograd::engine::evaluate_function")
 
 
+RECURRENT_CELLS = _words("aten::lstm_cell aten::gru_cell aten::rnn_tanh_cell aten::rnn_relu_cell")
+
+
+def is_index_backward(name: str) -> bool:
+    """The backward operator of ``x[i]`` or ``x[a:b]``: ``autograd::engine::evaluate_function: SelectBackward0``."""
+    return is_backward(name) and name.rpartition(" ")[2].startswith(("SelectBackward", "SliceBackward"))
+
+
 def is_recompute_frame(name: str) -> bool:
     """The Python frame that recomputes a checkpointed part: ``torch/utils/checkpoint.py(1500): recompute_fn``."""
     return name.endswith(": recompute_fn") and "torch/utils/checkpoint.py(" in name
@@ -142,6 +150,12 @@ CONVOLUTION_CALLS: frozenset[str] = _words("aten::conv1d aten::conv2d aten::conv
 CONVOLUTION_OPS: frozenset[str] = _words("aten::convolution aten::convolution_backward")
 """The operators behind all convolutions, forward and backward."""
 
+
+def is_convolution(name: str) -> bool:
+    """An operator of a convolution, forward or backward, also of one library: ``aten::cudnn_convolution_backward``."""
+    return name.startswith("aten::") and "conv" in name
+
+
 BATCH_NORMS: frozenset[str] = _words(
     "aten::batch_norm aten::_batch_norm_impl_index aten::cudnn_batch_norm aten::native_batch_norm"
 )
@@ -162,6 +176,11 @@ def is_gradient_bucket_copy(name: str) -> bool:
     ``torch.distributed.ddp.reducer::copy_bucket_to_grad``.
     """
     return "reducer::" in name and "distributed" in name
+
+
+def is_deep_copy_frame(name: str) -> bool:
+    """The Python frame of ``copy.deepcopy``: ``copy.py(128): deepcopy``."""
+    return name.endswith(": deepcopy") and "copy.py(" in name
 
 
 def is_engine_frame(name: str) -> bool:
@@ -357,6 +376,16 @@ def is_stream_wait(name: str) -> bool:
 def is_allocation(name: str) -> bool:
     """The call allocates or frees driver memory (device, pinned host, virtual mapping)."""
     return runtime_call(name) in _ALLOCATIONS
+
+
+def is_tensor_allocation(name: str) -> bool:
+    """The operator behind most new tensors."""
+    return name in ("aten::empty", "aten::empty_strided")
+
+
+def is_empty_cache_frame(name: str) -> bool:
+    """The Python frame of `torch.cuda.empty_cache()`, or of the builtin that it calls."""
+    return name.endswith(": empty_cache") or "_emptyCache" in name
 
 
 def is_module_load(name: str) -> bool:

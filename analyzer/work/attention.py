@@ -9,7 +9,7 @@ from msgspec import Struct
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.regions import Regions
-from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS
+from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS, says_batched
 
 SDPA = "aten::scaled_dot_product_attention"
 MATH_SDPA = "aten::_scaled_dot_product_attention_math"
@@ -29,29 +29,36 @@ class UnfusedAttention(Struct, frozen=True):
 
 def find_unfused_attention(gpu: GpuWork, regions: Regions) -> UnfusedAttention:
     """Finds each softmax whose nearest products before and after it are batched, on the same stream and with only
-    pointwise work between them. If operators were not recorded, any product counts.
+    pointwise work between them.
     """
     work = gpu.work
     mask = np.zeros(len(work), bool)
-    op = regions.op_of_work
-    names = gpu.trace.names
-    batched = np.array([*(name in _BATCHED for name in names), True])[op]  # -1: no operator
-    product = gpu.kind.among("gemm") & batched
+    product = gpu.kind.among("gemm") & _batched(gpu, regions)
     light = gpu.kind.among(*FUSIBLE_KINDS, "index", "reduction", "memset", "other")
     order = np.lexsort((work.start, work.stream))
     position = np.empty(len(work), np.int64)
     position[order] = np.arange(len(work))
     count = 0
-    for row in np.flatnonzero(gpu.kind.among("softmax") & (gpu.in_window > 0)).tolist():  # a few per layer
+    for row in np.flatnonzero(gpu.kind.among("softmax") & gpu.is_inside).tolist():  # a few per layer
         before = _product(order, position[row], -1, product, light, work.stream)
         after = _product(order, position[row], +1, product, light, work.stream)
         if before is not None and after is not None:
             first, last = _widened(order, before, after, product, work.stream)
             mask[order[first : last + 1]] = True
             count += 1
-    inside = mask & (gpu.in_window > 0)
+    inside = mask & gpu.is_inside
     product_ns = int(gpu.in_window[inside & gpu.kind.among("gemm")].sum())
     return UnfusedAttention(inside, count, product_ns, int(gpu.in_window[inside].sum()) - product_ns)
+
+
+def _batched(gpu: GpuWork, regions: Regions) -> npt.NDArray[np.bool_]:
+    """Whether each row multiplies a batch, by its operator. Without one, by its name or its grid: the third dimension
+    counts the matrices. A linear layer has one.
+    """
+    op, names = regions.op_of_work, gpu.trace.names
+    operator = np.array([name in _BATCHED for name in names] or [False])[np.maximum(op, 0)]
+    named = np.array([says_batched(name) for name in names] or [False])[gpu.work.name]
+    return np.asarray(np.where(op >= 0, operator, named | (gpu.work.grid[:, 2] > 1)))
 
 
 def _widened(
@@ -109,6 +116,6 @@ def find_math_attention(gpu: GpuWork, regions: Regions, unfused: UnfusedAttentio
     forward = unfused.mask & launched & ~regions.work_under(regions.backward)
     if (forward & mask).sum() >= MOST * max(1, forward.sum()):
         mask = mask | unfused.mask
-    inside = mask & (gpu.in_window > 0)
+    inside = mask & gpu.is_inside
     product_ns = int(gpu.in_window[inside & gpu.kind.among("gemm")].sum())
     return MathAttention(calls, inside, product_ns, int(gpu.in_window[inside].sum()) - product_ns)

@@ -44,7 +44,7 @@ def copy_kind(name: str) -> str:
 
 def find_copies(gpu: GpuWork) -> list[CopyCalls]:
     """The copies by kind, longest first."""
-    rows = np.flatnonzero((gpu.work.kind == MEMCPY) & gpu.is_copy & (gpu.in_window > 0))
+    rows = np.flatnonzero((gpu.work.kind == MEMCPY) & gpu.is_copy & gpu.is_inside)
     kinds = {code: copy_kind(gpu.trace.names[code]) for code in distinct_values(gpu.work.name[rows]).tolist()}
     out = []
     for kind in sorted(set(kinds.values())):

@@ -30,6 +30,7 @@ class CountedOperators(Struct, frozen=True):
     model: npt.NDArray[np.float64]  # FLOP that the model needs
     executed: npt.NDArray[np.float64]  # FLOP that the kernels execute
     products: npt.NDArray[np.int64]  # equally large products that `executed` consists of
+    elements: npt.NDArray[np.float64]  # numbers that they read and write at least; NaN: not known
 
 
 class Flops(Struct, frozen=True, dict=True):
@@ -72,7 +73,8 @@ class Flops(Struct, frozen=True, dict=True):
         executed = np.array([one.executed if one else 0.0 for one in found])[group[outer]]
         again = self.slices.ancestor(at[outer], self.regions.recompute) >= 0
         products = np.array([one.products if one else 0 for one in found], np.int64)[group[outer]]
-        return CountedOperators(at[outer], np.where(again, 0.0, model), executed, products)
+        elements = np.array([one.elements if one else 0.0 for one in found])[group[outer]]
+        return CountedOperators(at[outer], np.where(again, 0.0, model), executed, products, elements)
 
     def _convolution_outputs(self, names: list[int], dims: list[int]) -> dict[tuple[object, object], tuple[int, ...]]:
         """Output size of convolutions by input and weight, from their backward calls."""

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import group_rows
 from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.timeline.kernel_launches import KernelLaunches
 from traceopt.analyzer.work.gemms import Gemms, GemmShape
 
 BETWEEN = ("copy", "memset", "layout")  # kinds that may be between two calls that could be merged
@@ -87,7 +87,8 @@ class GemmCalls(Struct, frozen=True, dict=True):
     def blocks(self) -> I8:
         """Thread blocks of each call's largest kernel, -1: not recorded."""
         most = np.full(len(self.gemms.trace.ops), -1, np.int64)
-        np.maximum.at(most, self.gemms.owner[self._work], _blocks(self.gemms)[self._work])
+        launches = KernelLaunches(self.gemms.trace, self.gemms.gpu, self.gemms.links)
+        np.maximum.at(most, self.gemms.owner[self._work], launches.blocks[self._work])
         return most[self.row]
 
     @cached_property
@@ -127,15 +128,3 @@ class GemmCalls(Struct, frozen=True, dict=True):
         kinds: dict[tuple[str, str], int] = {}
         rows = [(s.m, s.n, s.k, s.batch, kinds.setdefault((s.op, s.dtype), len(kinds))) for s in self.gemms.shapes]
         return np.array(rows, np.int64).reshape(-1, 5)[self.shape]
-
-
-def _blocks(gemms: Gemms) -> I8:
-    """Thread blocks of every row of the device's work, -1: not recorded."""
-    work, runtime = gemms.gpu.work, gemms.trace.runtime
-    grid = np.where((work.grid > 0).all(axis=1), work.grid.prod(axis=1, dtype=np.int64), -1)
-    threads = np.where((work.block > 0).all(axis=1), work.block.prod(axis=1, dtype=np.int64), -1)
-    launch = gemms.links.launch[gemms.gpu.rows]
-    by_thread = np.array([op_names.counts_threads(name) for name in gemms.trace.names] or [False])
-    in_threads = (launch >= 0) & by_thread[runtime.name[np.maximum(launch, 0)]] if len(runtime) else launch > 0
-    whole = np.where((grid > 0) & (threads > 0), -(-grid // np.maximum(threads, 1)), -1)
-    return np.where(in_threads, whole, grid)

@@ -82,7 +82,7 @@ class Gemms(Struct, frozen=True, dict=True):
 
     @cached_property
     def shapes(self) -> list[GemmShape]:
-        work = np.flatnonzero((self.owner >= 0) & (self.gpu.in_window > 0))
+        work = np.flatnonzero((self.owner >= 0) & self.gpu.is_inside)
         owner = self.owner[work]
         signatures = self.signatures(owner)
         first, group = group_rows(*signatures)
@@ -154,9 +154,9 @@ class Gemms(Struct, frozen=True, dict=True):
     @cached_property
     def known_share(self) -> float | None:
         """Part of the time of matmul kernels that has a shape. Those of convolutions do not count; None: no others."""
-        convolutions = np.array([name in op_names.CONVOLUTION_OPS for name in self.trace.names] or [False])
+        convolutions = np.array([op_names.is_convolution(name) for name in self.trace.names] or [False])
         convolves = convolutions[self.slices.name] & (self.slices.kind == OP)
-        kernels = np.flatnonzero(self.gpu.is_kernel & self.gpu.kind.among("gemm") & (self.gpu.in_window > 0))
+        kernels = np.flatnonzero(self.gpu.is_kernel & self.gpu.kind.among("gemm") & self.gpu.is_inside)
         kernels = kernels[self.slices.ancestor(self.links.launch_slice[self.gpu.rows[kernels]], convolves) < 0]
         time = self.gpu.in_window[kernels]
         if not len(kernels):

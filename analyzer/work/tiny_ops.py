@@ -43,6 +43,10 @@ class CalledOps(Struct, frozen=True):
         """The operators among these slices."""
         return self._where(np.isin(self.rows, rows))
 
+    def outside(self, slices: Slices, calls: Mask) -> CalledOps:
+        """The operators that are not called by these slices."""
+        return self._where(slices.ancestor(self.rows, calls) < 0)
+
     def turns(self, group: npt.NDArray[np.integer], least: int) -> list[tuple[int, int]]:
         """Pairs of groups of which one follows the other at least this often. `group` is that of each slice, -1: none;
         shape (len(slices),).

@@ -42,5 +42,5 @@ def find_chains(gpu: GpuWork, fusible: npt.NDArray[np.bool_], step: npt.NDArray[
     gain = np.minimum(total - longest, MAX_GAIN * total)
     group = np.full(len(work), -1)
     group[order[in_chain]] = np.unique(chain[in_chain], return_inverse=True)[1]
-    mask = (group >= 0) & (gpu.in_window > 0)
+    mask = (group >= 0) & gpu.is_inside
     return Chains(mask, group, int((total > 0).sum()), int(mask.sum()), int(total.sum()), int(gain.sum()))

@@ -67,12 +67,12 @@ class Answers:
 def read_agent_text(text: str) -> Answers:
     limit = re.search(r"^.*Step: [\d.,]+ ms, (?P<limit>[^.]+)\.$", text, re.MULTILINE)
     planned = re.search(
-        r"^- (?P<id>(?P<code>[A-Z]+\d+)-\w+): .*?saves (?P<ms>[\d.,]+) ms, step then", text, re.MULTILINE
+        r"^\d+\. (?P<id>(?P<code>[A-Z]+\d+)-\w+): .*?saves (?P<ms>[\d.,]+) ms, step then.*$", text, re.MULTILINE
     )
     if planned is None:
         return Answers(_kind(limit["limit"] if limit else None))
-    details = re.search(rf"^## {planned['id']}: .*?^Lines: (?P<lines>.*?)$", text, re.MULTILINE | re.DOTALL)
-    lines = re.findall(r"`([^`]+)`", details["lines"]) if details else []
+    details = re.search(rf"^## {planned['id']}\n(?:(?!\n\n).)*?^Also: (?P<lines>.*?)$", text, re.MULTILINE | re.DOTALL)
+    lines = re.findall(r"`([^`]+)`", planned[0] + (details["lines"] if details else ""))
     return Answers(_kind(limit["limit"] if limit else None), planned["code"], lines, _number(planned["ms"]))
 
 

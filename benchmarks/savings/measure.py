@@ -38,9 +38,10 @@ from traceopt.result.comparison import StepChange
 from traceopt.result.document import Result
 from traceopt.trying.changes import Change, Prediction
 from traceopt.trying.expectation import expectation, recording_of
-from traceopt.trying.interruption import Interruption
 from traceopt.trying.rounds import measure
-from traceopt.trying.workspace import Command, Limits, Workspace
+from traceopt.trying.running.interruption import Interruption
+from traceopt.trying.timed_runs import Limits, TimedRuns
+from traceopt.trying.workspace import Command, Workspace
 
 ROUNDS = 5  # that count, for each pair
 TIME_LIMIT_S = 300.0  # of a run
@@ -71,8 +72,9 @@ def measured_pair(pair: Pair, minutes: float) -> Row:
         fixed = Change("fixed", "arguments", pair.planted, "arguments", arguments=("--fixed",))
         until = time.monotonic() + 60 * minutes
         rounds = measure(
-            lambda: workspace.measure([], LIMITS),
-            lambda: workspace.measure([fixed], LIMITS),
+            TimedRuns(workspace, LIMITS),
+            [],
+            [fixed],
             wanted_us=lambda before: expectation(predicted, recording, before).us,
             time_left=lambda: until - time.monotonic(),
             least_rounds=ROUNDS,

@@ -12,6 +12,7 @@ import json
 import mmap
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -25,7 +26,8 @@ ROUNDS = 12  # measured; the first is left out
 LEAST_ROUNDS = 4
 AHEAD = 2  # batches that the worker prepares, torch's default
 LIMIT_S = 0.2  # fewer rounds if they take longer than this
-TIMEOUT_S = 2.0  # including the start of two processes
+TIMEOUT_S = 2  # including the start of two processes
+LIFETIME_S = TIMEOUT_S + 1  # of each process
 MOST_BYTES = 32 << 20  # of a batch that is sent; larger ones are scaled up
 PAUSE_S = 0.001
 
@@ -51,6 +53,13 @@ def measure_hand_over(tensors: int, tensor_bytes: int, pickled_bytes: int) -> di
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
     return measured
+
+
+def _end_in_time() -> None:
+    """The system ends this process, whatever becomes of the others: one that is killed cannot end those it started, and
+    they hold both ends of their pipes.
+    """
+    signal.alarm(LIFETIME_S)
 
 
 def _main(tensors: int, tensor_bytes: int, pickled_bytes: int) -> dict[str, float]:
@@ -112,6 +121,7 @@ def _slowdown(context: Any) -> float | None:
 
 def _beside(parent: Any) -> None:
     """Computes until the parent sends something, and answers with the share of the time in which it had a core."""
+    _end_in_time()
     compute = _computing()
     parent.send(True)
     cpu_s, began = time.process_time(), time.perf_counter()
@@ -145,6 +155,7 @@ def _timed(compute: Callable[[], None]) -> tuple[float, float]:
 
 def _send(tasks: Any, batches: Any, sizes: list[int], rest: bytes) -> None:
     """Sends a batch for each task, and with it the time that the batch before it took."""
+    _end_in_time()
     took, content = 0.0, memoryview(bytes(max(sizes, default=0)))
     while tasks.get():
         began = time.perf_counter()
@@ -177,4 +188,5 @@ def _quarter(times: list[float]) -> float:
 
 
 if __name__ == "__main__":
+    _end_in_time()
     sys.stdout.write(json.dumps(_main(*map(int, sys.argv[1:]))))

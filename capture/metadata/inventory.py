@@ -27,20 +27,54 @@ def take_inventory(torch: Any) -> dict[str, list[dict[str, Any]]]:
             optimizers.append(thing)
         elif issubclass(kind, loader_class):
             loaders.append(thing)
+    roots = list(_roots(modules))
+    updated = Updated(optimizers, roots)
     return {
-        "models": _described(describe_model, torch, _roots(modules)),
+        "models": _described(lambda torch, module: describe_model(torch, module, updated), torch, roots),
         "optimizers": _described(describe_optimizer, torch, _unwrapped(optimizers)),
         "loaders": _described(describe_loader, torch, loaders),
     }
 
 
-def describe_model(torch: Any, module: Any) -> dict[str, Any]:
+class Updated:
+    """The tensors that optimizers update."""
+
+    def __init__(self, optimizers: Iterable[Any], modules: Iterable[Any]) -> None:
+        self._known, self._copies = set[int](), list[Any]()
+        with suppress(Exception):  # classes with unusual behavior
+            of_modules = {id(one) for module in modules for one in module.parameters()}
+            for optimizer in optimizers:
+                tensors = [one for group in optimizer.param_groups for one in group["params"]]
+                self._known |= {id(one) for one in tensors}
+                self._copies += [one for one in tensors if id(one) not in of_modules]
+
+    def missing(self, parameters: list[Any]) -> list[Any]:
+        """Those of the parameters that no optimizer updates. Optimizers for mixed precision and sharded ones update
+        copies, which have the same shapes or are flat: such parameters are not missing.
+        """
+        left = [one for one in parameters if id(one) not in self._known]
+        elements = sum(one.numel() for one in left)
+        if any(one.dim() == 1 and 2 * one.numel() >= elements for one in self._copies):
+            return []
+        shapes = {tuple(one.shape) for one in self._copies}
+        return [one for one in left if tuple(one.shape) not in shapes]
+
+
+def describe_model(torch: Any, module: Any, updated: Updated) -> dict[str, Any]:
     parameters = list(module.parameters())
+    gradients = [p for p in parameters if p.requires_grad and p.grad is not None]
+    unused = updated.missing(gradients)
     return {
         "class": class_name(module),
         "training": module.training,
         **_parameter_counts(parameters),
         "trainable": sum(p.numel() for p in parameters if p.requires_grad),
+        "gradients": {
+            "tensors": len(gradients),
+            "unused_tensors": len(unused),
+            "weights": _weight_elements(torch, module, gradients),
+            "unused_weights": _weight_elements(torch, module, unused),
+        },
         "module_count": sum(1 for _ in module.modules()),
         "wrapped": class_name(module.module) if isinstance(getattr(module, "module", None), torch.nn.Module) else None,
         "compiled": type(module).__name__ == "OptimizedModule" or module._compiled_call_impl is not None,
@@ -122,6 +156,13 @@ def _parameter_counts(parameters: list[Any]) -> dict[str, Any]:
         dtypes[dtype] = dtypes.get(dtype, 0) + parameter.numel()
         devices[device] = devices.get(device, 0) + 1
     return {"tensors": len(parameters), "parameters": sum(dtypes.values()), "dtypes": dtypes, "devices": devices}
+
+
+def _weight_elements(torch: Any, module: Any, parameters: list[Any]) -> int:
+    """Elements of the parameters that are factors of matmuls, or filters."""
+    tables = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+    rows = {id(one.weight) for one in module.modules() if isinstance(one, tables)}
+    return sum(one.numel() for one in parameters if one.dim() > 1 and id(one) not in rows)
 
 
 def _channels_last(torch: Any, parameters: list[Any]) -> bool | None:

@@ -193,9 +193,9 @@ class LedgerWriter:
     def _gc(self, phase: str, collection: dict[str, int]) -> None:
         if phase == "start":
             self._gc_range = self._new_gc_range()
-            if self._gc_range is not None:
-                self._gc_range.__enter__()
             self._gc_began = time.perf_counter()
+            if self._gc_range is not None:
+                self._gc_range.__enter__()  # last: a call inside the range would look like one of the user's function
             return
         took_us = (time.perf_counter() - self._gc_began) * 1e6
         if self._gc_range is not None:

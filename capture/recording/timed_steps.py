@@ -20,6 +20,7 @@ from ..metadata.losses import Losses
 from ..metadata.step_ledger import LedgerWriter
 from ..settings import TimedRun
 from ..status import Status
+from .turns import Turns
 
 SUFFIX = ".timed.json"
 
@@ -36,6 +37,7 @@ class TimedSteps:
         self.at_settled: list[Callable[[], None]] = []  # called once, when the first steps are over
         self._drained_us = 0.0
         self._written = False
+        self._turns = Turns(torch, settings.turn_s) if settings.turn_s is not None else None
 
     @property
     def switches(self) -> dict[str, Any]:
@@ -52,6 +54,8 @@ class TimedSteps:
                 action()
             self._drain()
         if step < self._settings.steps:
+            if self._turns is not None and step >= self._settings.settle:
+                self._turns.step_ended()
             return False
         began = time.perf_counter()
         self._drain()
@@ -71,7 +75,7 @@ class TimedSteps:
             "step_us": written["step_us"],
             "settled": self._settings.settle,
             "drained_us": round(self._drained_us, 1),
-            "core_wait": written["core_wait"],
+            "core_wait": self._without_stops(written["core_wait"]),
             "losses": self.losses.document(),
             "seeded_by_script": self.seeded_by_script,
             "switches_used": self.switches_used,
@@ -86,6 +90,12 @@ class TimedSteps:
             os.replace(path + ".tmp", path)
         except OSError:
             return
+
+    def _without_stops(self, core_wait: dict[str, float] | None) -> dict[str, float] | None:
+        """The wall time without the time in which this run was stopped."""
+        if core_wait is None or self._turns is None:
+            return core_wait
+        return {**core_wait, "wall_us": round(core_wait["wall_us"] - self._turns.stopped_s * 1e6, 1)}
 
     def _drain(self) -> None:
         if self._torch.cuda.is_initialized():

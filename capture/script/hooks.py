@@ -73,12 +73,7 @@ class Hooks:
         self.tracker = tracker
         self.dynamo = Dynamo(torch, lambda text: recorder.status.note(text))
         self._exclude = self.dynamo.exclude
-        called_directly = (
-            StepTracker.backward_begins,
-            LedgerWriter._gc,
-            Recorder._gc_range,
-            MemorySnapshots.out_of_memory,
-        )
+        called_directly = (LedgerWriter._gc, Recorder._gc_range, MemorySnapshots.out_of_memory)
         for function in (Hooks.tell, Hooks.note, *called_directly):
             self._exclude(function, with_callees=True)
 
@@ -159,7 +154,7 @@ class Hooks:
         def backward(*args: Any, **kwargs: Any) -> Any:
             if is_compiling():
                 return original(*args, **kwargs)
-            tracker.backward_begins()
+            tell(tracker.backward_begins)
             if recorder.timed is not None:
                 loss = args[0] if args else kwargs.get("tensors")
                 note(recorder.timed.losses.reached_backward, loss, recorder.step)

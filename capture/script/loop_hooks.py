@@ -56,7 +56,6 @@ def detected_steps(torch: Any, recorder: Recorder) -> Iterator[None]:
 
     tracker = LoopTracker(recorder)
     hooks = Hooks(torch, recorder, tracker)
-    hooks.dynamo.exclude(LoopTracker.backward_begins, with_callees=True)
     patched = (
         (dataloader.DataLoader, "__init__"),
         (dataloader._BaseDataLoaderIter, "__init__"),

@@ -1,14 +1,16 @@
-"""`--format agent`: verdict, plan, evidence, lines and how to verify, as Markdown that fits into a small budget."""
+"""`--format agent`: verdict, plan, evidence, lines and changes, as Markdown that fits into a small budget."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
 
+from msgspec import Struct
+
 from traceopt.reports.agent import words
 from traceopt.reports.agent.tokens import estimated_tokens
-from traceopt.reports.text.markdown_escaping import code, prose
-from traceopt.reports.words import headline, plan_numbers, safe_text, sentences
+from traceopt.reports.text.markdown_escaping import code, code_block, prose
+from traceopt.reports.words import headline, names, plan_numbers, safe_text, sentences
 from traceopt.reports.words.companions.lines import companion_lines
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.step_words import step_noun
@@ -22,16 +24,30 @@ NOTES, FIXES, DETAILED, EVIDENCE, PLACES = 4, 12, 5, 4, 3
 _CUT = "Cut to fit the budget; `traceopt analyze --format json` has everything."
 
 
+class _Detail(Struct, frozen=True):
+    """How many fixes have details, how many rows of evidence each, and how many of them their patch or example."""
+
+    fixes: int
+    evidence: int
+    changes: int
+
+
+# From most to least: rows of evidence go before code, and code before the details of a fix.
+_LEVELS = [
+    _Detail(fixes, evidence, changes)
+    for fixes in range(DETAILED, -1, -1)
+    for changes, evidence in product(range(fixes, -1, -1), range(EVIDENCE, 0, -1))
+]
+
+
 def render_agent(result: Result, max_tokens: int = MAX_TOKENS) -> str:
     """Markdown of at most `max_tokens` (from 200) estimated tokens. Details of the least valuable fixes go first."""
     document = for_display(result)
     cards = sentences.cards(document)
     ids = dict(zip((card.anchor for card in cards), finding_ids(result.findings), strict=True))
     text = ""
-    for detailed, evidence in product(range(DETAILED, -1, -1), range(EVIDENCE, 0, -1)):
-        text = _joined(
-            [*_summary(document, ids), *_details(document, cards[:detailed], evidence, ids), _verification(document)]
-        )
+    for level in _LEVELS:
+        text = _joined([*_summary(document, ids), *_details(document, cards, level, ids), _verification(document)])
         if estimated_tokens(text) <= max_tokens:
             return text
     return _cut(text, max_tokens)
@@ -47,13 +63,20 @@ def _summary(result: Result, ids: dict[str, str]) -> list[str]:
         _section(
             heading or "", [f"- {prose(_first(note.text))} ({note.code})" for note in result.quality.notes[:NOTES]]
         ),
+        _section("Warnings", _warnings(result)),
         _section("Where the time goes", _breakdown(result)),
         _section(
-            "Beside the trace" if words.has_trace(result) else "What the files say",
+            "Other files of the run" if words.has_trace(result) else "What the files say",
             [f"- {prose(line)}" for line in companion_lines(result)],
         ),
-        _section("Plan, in this order" if result.plan else "Findings", _fixes(result, ids)),
+        *_fixes(result, ids),
     ]
+
+
+def _warnings(result: Result) -> list[str]:
+    lines = [f"- {prose(warning)}" for warning in result.warnings[:NOTES]]
+    more = len(result.warnings) - NOTES
+    return [*lines, f"- and {quantities.counted(more, 'more warning')}"] if more > 0 else lines
 
 
 def _job(result: Result) -> str:
@@ -78,43 +101,64 @@ def _breakdown(result: Result) -> list[str]:
 
 
 def _fixes(result: Result, ids: dict[str, str]) -> list[str]:
-    """One line per finding: the plan first, with what each fix saves on top of those before it."""
+    """One line per finding, numbered as in the report: the plan, with what each fix saves on top of those before it,
+    then the findings that are not in it.
+    """
     groups = sentences.groups(result)
-    ordered = [*groups.above, *groups.plan, *groups.rest, *groups.noted]
-    lines = []
-    for card in ordered[:FIXES]:
-        finding, saving = card.finding, card.finding.saving
-        facts = [f"{finding.confidence} confidence"]
-        if card.row is not None:
-            numbers = plan_numbers.row_numbers(card.row, result)
-            facts = [f"saves {numbers.saves}, step then {numbers.step_after}", *facts]
-        elif saving is not None:
-            facts = [f"saves {quantities.estimated(saving.est_us)} alone, not in the plan", *facts]
-        else:
-            facts = ["saving not estimated", *facts]
-        place = sentences.place(finding)
-        facts += [need for need in [sentences.needs(card)] if need]
-        facts += [code(place)] if place else []
-        lines.append(f"- {ids[card.anchor]}: {prose(sentences.title(card, result))}; {', '.join(facts)}")
-    if len(ordered) > FIXES:
-        lines.append(f"- and {len(ordered) - FIXES} more")
-    return lines
+    sections = [
+        (f"{sentences.ACROSS_RANKS}", groups.above),
+        ("Plan, in this order", groups.plan),
+        (sentences.unplanned(result) if groups.plan else "Fixes", groups.rest),
+        ("Without an estimate", groups.noted),
+    ]
+    left, blocks = FIXES, []
+    for heading, cards in sections:
+        lines = [_fix(card, result, ids) for card in cards[:left]]
+        lines += [f"- and {len(cards) - left} more"] if len(cards) > left else []
+        blocks.append(_section(heading, lines))
+        left = max(0, left - len(cards))
+    return blocks
 
 
-def _details(result: Result, cards: Sequence[sentences.Card], evidence: int, ids: dict[str, str]) -> list[str]:
+def _fix(card: sentences.Card, result: Result, ids: dict[str, str]) -> str:
+    finding, saving, place = card.finding, card.finding.saving, sentences.place(card.finding)
+    saved = []
+    if card.row is not None:
+        numbers = plan_numbers.row_numbers(card.row, result)
+        saved = [f"saves {numbers.saves}, step then {numbers.step_after}"]
+    elif saving is not None:
+        saved = [f"saves {quantities.estimated(saving.est_us)} alone"]
+    facts = [*saved, f"{finding.confidence} confidence", sentences.needs(card), code(place) if place else ""]
+    bullet = "-" if card.number is None else f"{card.number}."
+    return f"{bullet} {ids[card.anchor]}: {prose(sentences.title(card, result))}; {', '.join(filter(None, facts))}"
+
+
+def _details(result: Result, cards: Sequence[sentences.Card], level: _Detail, ids: dict[str, str]) -> list[str]:
     sections = []
-    for card in cards:
+    for index, card in enumerate(cards[: level.fixes]):
         finding = card.finding
-        places = ", ".join(code(str(place)) for place in finding.locations[:PLACES])
+        places = [code(str(place)) for place in finding.locations[1:PLACES]]  # the first is in the plan
         lines = [
             prose(finding.why),
-            *(f"- {prose(words.evidence_row(row, result))}" for row in finding.evidence[:evidence]),
-            *([f"Lines: {places}"] if places else []),
+            *(f"- {words.evidence_row(row, result, _name)}" for row in finding.evidence[: level.evidence]),
+            *([f"Also: {', '.join(places)}"] if places else []),
             f"Fix: {prose(finding.fix.text)} Risk: {prose(finding.risk)}.",
-            f"How sure: {words.CONFIDENCE_WORDS[finding.confidence]}.",
+            *(_change(card) if index < level.changes else []),
         ]
-        sections.append(_section(f"{ids[card.anchor]}: {prose(finding.title)}", lines))
+        sections.append(_section(ids[card.anchor], lines))
     return sections
+
+
+def _name(text: str) -> str:
+    return code(text) if names.is_name(text) else prose(text)
+
+
+def _change(card: sentences.Card) -> list[str]:
+    """The patch, or an example."""
+    fix = card.finding.fix
+    if fix.patch:
+        return [code_block(fix.patch, "diff")]
+    return [code_block(fix.code, "python")] if fix.code else []
 
 
 def _verification(result: Result) -> str:

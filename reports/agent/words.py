@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from traceopt.analyzer.replayed_parts import IDLE_LIMIT_SHARE, limit_of
 from traceopt.reports.words import sentences
 from traceopt.reports.words.names import where
@@ -44,15 +46,16 @@ def saving(finding: Finding, result: Result) -> str:
     return f"Saves: {about}, likely {from_to(low, high, ' to ')}. {found.basis}"
 
 
-def evidence_row(row: Evidence, result: Result) -> str:
-    """One measured row on one line."""
-    parts = [row.what if not row.detail else f"{row.what}: {row.detail}"]
+def evidence_row(row: Evidence, result: Result, mark: Callable[[str], str] = str) -> str:
+    """One measured row on one line. `mark` formats its names."""
+    parts = [": ".join(map(mark, filter(None, (row.what, row.detail))))]
     if row.us_per_step is not None:
         parts.append(f"{ms_of_us(row.us_per_step)}{per_step(result)}")
     if row.calls_per_step is not None:
-        parts.append(f"{count(row.calls_per_step)} calls{per_step(result)}")
+        calls = count(row.calls_per_step)
+        parts.append(f"{calls} {'call' if calls == '1' else 'calls'}{per_step(result)}")
     if row.location is not None:
-        parts.append(where(row.location))
+        parts.append(mark(where(row.location)))
     return ", ".join(parts)
 
 

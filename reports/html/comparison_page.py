@@ -19,6 +19,7 @@ RUN_ROWS = 50  # per side
 def render_comparison_html(comparison: Comparison) -> str:
     """The page; it makes no network request and is complete without JavaScript."""
     document = safe_text.cleaned(comparison)
+    heading, more = safe_text.first_sentence(document.verdict)
     scripts = [report.asset_text("head.js"), report.asset_text("main.js")]
     head_script, main_script = (Markup(script) for script in scripts)  # noqa: S704 (our own files)
     return (
@@ -30,8 +31,10 @@ def render_comparison_html(comparison: Comparison) -> str:
             head_script=head_script,
             main_script=main_script,
             comparison=document,
+            heading=heading.replace(" → ", f"{quantities.NO_BREAK_SPACE}→{quantities.NO_BREAK_SPACE}"),
+            more=more,
             parts=comparison_words.shown_parts(document),
-            interval=comparison_words.interval(document.step),
+            change_line=comparison_words.change_line(document),
             basis=comparison_words.basis(document),
             tiles=_tiles(document),
             steps_compared=document.step.verdict != "not_measured",
@@ -60,11 +63,11 @@ def _tiles(comparison: Comparison) -> list[Tile]:
     }[step.verdict]
     share = quantities.signed_percent(step.change_share)
     known = step.change_share is not None
+    if every is not None:
+        noise += f"; mean of all steps {quantities.signed_percent(every.change_share)}"
     tiles.append(Tile("Change", share.rstrip("%"), "%" if known else None, noise))
-    counts = Counter(finding.status for finding in comparison.findings)
+    counts = Counter(finding.status for finding in (*comparison.findings, *comparison.unestimated))
     note = f"{counts['fixed']} no longer seen, {counts['kept']} in both"
-    unestimated = len(comparison_words.of_group(comparison.unestimated, "new"))
-    note += f", {unestimated} new without an estimate" if unestimated else ""
     return [*tiles, Tile("New findings", str(counts["new"]), "", note)]
 
 

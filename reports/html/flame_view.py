@@ -5,11 +5,22 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from traceopt.reports.words.part_styles import span_color, span_look
 from traceopt.reports.words.step_words import step_noun
 from traceopt.result.document import Result
 from traceopt.result.quantities import ms
+from traceopt.result.rows import FlameGraph
 
 US_PER_MS = 1_000
+_PYTHON = ("user", "library")
+_LOOKS = {
+    "user": (span_color("python"), "Your code"),
+    "library": (span_color("python"), "Library code"),
+    "annotation": span_look("annotation"),
+    "operator": span_look("cpu"),
+    "runtime": span_look("runtime"),
+    "kernel": span_look("compute"),
+}
 NS_PER_US = 1_000
 _FRAME = re.compile(r"(?P<folder>.*[/\\])?(?P<file>[^/\\]+)\((?P<line>\d+)\): (?P<function>.+)", re.DOTALL)
 
@@ -27,10 +38,31 @@ def flame_view(document: Result) -> dict[str, Any] | None:
         "parent": [node.parent for node in flame.nodes],
         "frame": [node.frame for node in flame.nodes],
         "kind": [node.kind for node in flame.nodes],
+        "color": [color for color, _ in _looks(flame)],
         "total": [node.total_us / US_PER_MS for node in flame.nodes],
         "self": [node.self_us / US_PER_MS for node in flame.nodes],
         "gpuTotal": [node.gpu_us / US_PER_MS for node in flame.nodes],
     }
+
+
+def _looks(flame: FlameGraph) -> list[tuple[str, str]]:
+    """Color and name of each node, as in the timeline. A Python frame inside data loading is part of it."""
+    looks: list[tuple[str, str]] = []
+    categories: list[str] = []  # callers come before callees
+    for node in flame.nodes:
+        of_caller = categories[node.parent] if node.parent >= 0 and node.kind in _PYTHON else ""
+        categories.append(node.category or of_caller)
+        looks.append(span_look(categories[-1]) if categories[-1] else _LOOKS[node.kind])
+    return looks
+
+
+def key(document: Result) -> list[tuple[str, str, bool]]:
+    """Color and name of each look that is drawn, and whether it is code of the user; Python frames come first."""
+    looks = [] if document.flame is None else _looks(document.flame)
+    return sorted(
+        {(*look, look == _LOOKS["user"]) for look in looks},
+        key=lambda look: (look[1] != "Your code", look[1] != "Library code", look[1]),
+    )
 
 
 def short_frame(name: str) -> str:

@@ -80,6 +80,7 @@ def key_help(document: Result) -> list[tuple[list[str], str]]:
         (["←", "→"], "Previous and next span of the row"),
         (["↑", "↓"], "Row above and below"),
         (["Enter"], "Choose a span, then go to its details"),
+        (["L"], "Go to the call that launched the chosen work, or to what the chosen call launched"),
         (["F"], "Fit the view to the chosen span. So does a double click"),
         (
             ["M"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from markupsafe import Markup, escape
@@ -9,12 +10,13 @@ from msgspec import Struct
 
 from traceopt.reports.words.sentences import Card
 from traceopt.result.document import Result
-from traceopt.result.quantities import NO_BREAK_SPACE, NOT_RECORDED, estimated, ms_of_us
+from traceopt.result.quantities import NOT_RECORDED
 from traceopt.result.rows import ModuleRow
 
 FEWEST_CARDS = 4  # with fewer, a filter only takes room
-PRINTED_ROWS = 10  # of a table, as the style sheet for print has it
+PRINTED_ROWS = 6  # of a table, as the style sheet for print has it
 _UNKNOWN = (NOT_RECORDED, "unknown")
+_PART_END = re.compile(r"(?:(?<=::)|(?<=[/_<,(]))(?=[A-Za-z0-9])")
 
 
 class ShownModule(Struct, frozen=True):
@@ -35,20 +37,20 @@ def cell(text: str) -> str:
     return "–" if text in _UNKNOWN else text
 
 
-def bar_time(us: float, estimate: bool = False) -> str:
-    """A time in a narrow bar: milliseconds without their unit, longer times with it."""
-    return (estimated(us) if estimate else ms_of_us(us)).removesuffix(f"{NO_BREAK_SPACE}ms")
-
-
 def breakable(text: str) -> Markup:
     """A title whose names, such as scaled_dot_product_attention, break after an underscore on a narrow screen."""
     return Markup("_<wbr>").join(escape(part) for part in text.split("_"))
 
 
+def breakable_name(name: str) -> Markup:
+    """The name of a kernel, operator or file, which breaks in a narrow cell where one of its parts ends."""
+    return Markup("<wbr>").join(escape(part) for part in _PART_END.split(name))
+
+
 def with_whole_line_number(place: str) -> Markup:
     """ "train.py:128", whose number does not break at the end of a line."""
     file, colon, line = place.rpartition(":")
-    return escape(place) if not colon else Markup("{}<i>:{}</i>").format(file, line)
+    return breakable_name(place) if not colon else Markup("{}<i>:{}</i>").format(breakable_name(file), line)
 
 
 def module_rows(modules: Sequence[ModuleRow]) -> list[ShownModule]:

@@ -53,8 +53,9 @@ def _fitting(blocks: list[str]) -> list[str]:
 
 def _bold_line(comparison: Comparison) -> str:
     share = comparison_words.interval(comparison.step)
+    step = "step" if comparison.all_steps is None else "typical step"
     sides = f"{code(comparison_words.side_name(comparison.base))} → {code(comparison_words.side_name(comparison.head))}"
-    return f"**{sides}: step {share}.**" if share is not None else f"**{sides}**"
+    return f"**{sides}: {step} {share}.**" if share is not None else f"**{sides}**"
 
 
 def _explanation(sentences: Sequence[str]) -> str:
@@ -67,25 +68,31 @@ def _gates(outcomes: Sequence[GateOutcome]) -> str:
 
 
 def _findings(comparison: Comparison) -> str:
-    line = f"Findings: {comparison_words.findings_line(comparison.findings)}."
+    line = f"Findings: {comparison_words.findings_line(comparison)}."
     rows = [
         row
         for group in comparison_words.GROUP_WORDS
         if group != "kept"
-        for row in map(_finding, comparison_words.of_group(comparison.findings, group)[:FINDINGS])
+        for row in map(_finding, comparison_words.of_group(comparison, group)[:FINDINGS])
     ]
-    changes = [table(["", "Finding", "Impact", "Saves per step", "Where"], "lllrl", rows)] if rows else []
-    unestimated = "\n".join(f"- {prose(text)}" for text in comparison_words.unestimated_lines(comparison))
-    return "\n\n".join([line, *changes, *([unestimated] if unestimated else [])])
+    heading = ["", "Finding", "Impact", comparison_words.saves_heading(comparison), "Where"]
+    return "\n\n".join([line, *([table(heading, "lllrl", rows)] if rows else [])])
 
 
 def _finding(finding: FindingChange) -> list[str]:
     return [
         comparison_words.GROUP_WORDS[comparison_words.group_of(finding)],
         f"{prose(finding.title)} ({prose(finding.code)})",
-        (finding.head_impact or finding.base_impact or "").capitalize(),
+        comparison_words.impact(finding).removesuffix(" impact") or "–",
         comparison_words.saving(finding),
-        code(names.short_path(finding.place)) if finding.place else "",
+        " ".join(
+            text
+            for text in (
+                code(names.short_path(finding.place)) if finding.place else "",
+                prose(comparison_words.other_place(finding)),
+            )
+            if text
+        ),
     ]
 
 
@@ -120,6 +127,7 @@ def _sections(comparison: Comparison) -> list[str]:
 
 
 def _parts(comparison: Comparison) -> str:
+    shown, rest = comparison_words.apart_from_noise(comparison_words.shown_parts(comparison))
     parts = [
         [
             prose(p.label),
@@ -128,9 +136,10 @@ def _parts(comparison: Comparison) -> str:
             comparison_words.part_change(p),
             _noise(p),
         ]
-        for p in comparison_words.shown_parts(comparison)
+        for p in shown
     ]
-    return table(["Part", "Base", "Head", "Change", ""], "lrrrl", parts) if parts else ""
+    changed = table(["Part", "Base", "Head", "Change", ""], "lrrrl", parts) if parts else ""
+    return "\n\n".join(block for block in (changed, prose(rest)) if block)
 
 
 def _parts_side_by_side(comparison: Comparison) -> str:
@@ -167,5 +176,6 @@ def _about(comparison: Comparison) -> str:
         f"{name} {comparison_words.steps_phrase(s)}"
         for name, s in (("base", comparison.base), ("head", comparison.head))
     )
-    items = [sides, *map(prose, comparison_words.environment(comparison)), f"traceopt {prose(comparison.tool.version)}"]
+    tool = prose(f"traceopt {comparison.tool.version}")
+    items = [sides, *map(prose, comparison_words.environment(comparison)), tool]
     return " · ".join(items)

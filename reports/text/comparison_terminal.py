@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from traceopt.reports.text.terminal_lines import MAX_WIDTH, MIN_WIDTH, Terminal, pad, width_of
-from traceopt.reports.words import comparison_words, safe_text
+from traceopt.reports.words import comparison_words, names, safe_text
 from traceopt.result import quantities
 from traceopt.result.comparison import Comparison, FindingChange, GateOutcome, RowChange, Side
 
@@ -22,8 +22,16 @@ _GATE_WORDS = {
     ("not_checked", "fail"): ("NOT CHECKED", "red"),
     ("not_checked", "warn"): ("NOT CHECKED", "yellow"),
 }
-_ROW_COLORS = {"new": "yellow", "gone": "cyan", "slower": "red", "faster": "green", "more": "red", "fewer": "green"}
-_FINDING_COLORS = {"new": "red", "only_head": "yellow", "only_base": "yellow", "fixed": "green", "kept": None}
+_ROW_COLORS = {
+    "new": "yellow",
+    "gone": "cyan",
+    "slower": "red",
+    "faster": "green",
+    "more": "red",
+    "fewer": "green",
+    "outlier": None,
+}
+_FINDING_COLORS = {"new": "red", "only_head": None, "only_base": None, "fixed": "green", "kept": None}
 
 
 def render_comparison(comparison: Comparison, *, width: int, color: bool, unicode: bool) -> str:
@@ -58,13 +66,11 @@ def render_against_baseline(comparison: Comparison, *, width: int, color: bool, 
     terminal = Terminal(min(max(width, MIN_WIDTH), MAX_WIDTH), color, unicode)
     verdict = " ".join(text for text in (document.verdict, comparison_words.unusual_steps(document)) if text)
     lines = terminal.wrap(f"Against {comparison_words.side_name(document.base)}: {verdict}", indent="  ")
-    lines += terminal.wrap(f"Findings: {comparison_words.findings_line(document.findings)}.", first="  ", indent="  ")
+    lines += terminal.wrap(f"Findings: {comparison_words.findings_line(document)}.", first="  ", indent="  ")
     groups: tuple[comparison_words.Group, ...] = ("new", "fixed")
     for group in groups:
-        lines += [
-            _finding(finding, terminal) for finding in comparison_words.of_group(document.findings, group)[:FINDINGS]
-        ]
-    lines += _unestimated(document, terminal)
+        for finding in comparison_words.of_group(document, group)[:FINDINGS]:
+            lines += _finding(finding, terminal)
     return safe_text.without_commands("".join(f"{line}\n" for line in lines))
 
 
@@ -74,8 +80,7 @@ def _headline(comparison: Comparison, terminal: Terminal) -> list[str]:
     lines = [f"{terminal.style(name, bold=True)}  {first}", *(f"{' ' * len(name)}  {line}" for line in rest), ""]
     lines += [terminal.style(line, bold=True) for line in _sentences(comparison.verdict, terminal)]
     lines += terminal.wrap(comparison_words.unusual_steps(comparison))
-    share = comparison_words.interval(comparison.step)
-    basis = comparison_words.basis(comparison)
+    share, basis = comparison_words.change_line(comparison), comparison_words.basis(comparison)
     if share is not None:
         basis = f"{share}. {basis}"
     metrics = comparison_words.metrics_line(comparison)
@@ -116,17 +121,20 @@ def _parts(comparison: Comparison, terminal: Terminal) -> list[str]:
     if not comparison.comparable:
         return _parts_side_by_side(comparison, room, terminal)
     lines = []
-    for part in comparison_words.shown_parts(comparison):
+    parts, rest = comparison_words.apart_from_noise(comparison_words.shown_parts(comparison))
+    for part in parts:
         noise = "  within noise" if part.beyond_noise is False else ""
         label = pad(terminal.fit(part.label, room - len(noise)) + noise, room)
         times = f"{_cell(quantities.ms_of_us(part.base_us))}{_cell(quantities.ms_of_us(part.head_us))}"
         lines.append(terminal.plain(f"  {label}{times}{_cell(comparison_words.part_change(part))}"))
+    lines += terminal.wrap(rest, first="  ", indent="  ") if rest else []
     return [_heading("part of the step", room, terminal), *lines] if lines else []
 
 
 def _parts_side_by_side(comparison: Comparison, room: int, terminal: Terminal) -> list[str]:
     half = NUMBERS // 2
-    lines = [terminal.style(f"  {'part of the step':<{room}}{'base':>{half}}{'head':>{half}}", dim=True)]
+    label = f"part of the {comparison_words.measured_noun(comparison)}"
+    lines = [terminal.style(f"  {label:<{room}}{'base':>{half}}{'head':>{half}}", dim=True)]
     for part in comparison_words.shown_parts(comparison):
         cells = "".join(f"{cell:>{half}}" for cell in comparison_words.part_of_sides(comparison, part))
         lines.append(terminal.plain(f"  {pad(terminal.fit(part.label, room), room)}{cells}"))
@@ -160,31 +168,27 @@ def _rows(noun: str, rows: Sequence[RowChange], terminal: Terminal) -> list[str]
 
 
 def _findings(comparison: Comparison, terminal: Terminal) -> list[str]:
-    lines = [f"Findings: {comparison_words.findings_line(comparison.findings)}."]
+    lines = [f"Findings: {comparison_words.findings_line(comparison)}."]
     for group, words in comparison_words.GROUP_WORDS.items():
-        found = comparison_words.of_group(comparison.findings, group) if group != "kept" else []
-        lines += [_finding(finding, terminal) for finding in found[:FINDINGS]]
+        found = comparison_words.of_group(comparison, group) if group != "kept" else []
+        lines += [line for finding in found[:FINDINGS] for line in _finding(finding, terminal)]
         if len(found) > FINDINGS:
             lines.append(f"  and {len(found) - FINDINGS} more {words[0].lower()}{words[1:]}")
-    return lines + _unestimated(comparison, terminal)
+    return lines
 
 
-def _unestimated(comparison: Comparison, terminal: Terminal) -> list[str]:
-    lines = comparison_words.unestimated_lines(comparison)
-    return [line for text in lines for line in terminal.wrap(text, first="  ", indent="    ")]
-
-
-def _finding(finding: FindingChange, terminal: Terminal) -> str:
+def _finding(finding: FindingChange, terminal: Terminal) -> list[str]:
+    """What became of a finding, its code and title; below, its impact, what it saves, and its place in the code."""
     group = comparison_words.group_of(finding)
-    word = comparison_words.SHORT_GROUP_WORDS[group]
-    impact = finding.head_impact or finding.base_impact or ""
-    saved = comparison_words.saving(finding)
-    tail = "  ".join(item for item in (impact, saved, finding.place or "") if item)
-    tail = terminal.fit(tail, terminal.width // 2)
-    room = terminal.width - 2 - 6 - len(tail) - 2
-    body = terminal.fit(f"{finding.code} {finding.title}", max(room - max(0, len(word) - 5), 10))
-    start = terminal.style(pad(word, 5), fg=_FINDING_COLORS[group])
-    return f"  {start} {pad(body, max(room - max(0, len(word) - 5), 10))}  {tail}".rstrip()
+    word = pad(comparison_words.SHORT_GROUP_WORDS[group], 5)
+    impact, saved = comparison_words.impact(finding).lower(), comparison_words.saving(finding)
+    about = ", ".join(item for item in (impact, saved, names.short_path(finding.place or "")) if item)
+    title = terminal.fit(f"{finding.code} {finding.title}", terminal.width - len(word) - 3)
+    return [
+        f"  {terminal.style(word, fg=_FINDING_COLORS[group])} {title}",
+        *terminal.wrap(about, first=" " * 8, indent=" " * 8),
+        *terminal.wrap(comparison_words.other_place(finding), first=" " * 8, indent=" " * 8),
+    ]
 
 
 def _settings(comparison: Comparison, terminal: Terminal) -> list[str]:

@@ -1,4 +1,5 @@
-"""The pull-request comment: what limits the step, what changed and the best fixes; the rest is folded.
+"""The pull-request comment, to be read in ten seconds: what limits the step, what changed, the best fixes with their
+lines and savings, and the first patch. The rest is folded, and small numbers are left to the report.
 
 The first line is a hidden tag, so that a later run finds the comment and replaces it.
 """
@@ -23,15 +24,21 @@ from traceopt.reports.words import (
 )
 from traceopt.reports.words.companions.lines import companion_lines
 from traceopt.reports.words.display import for_display
+from traceopt.reports.words.part_styles import small_parts_together
 from traceopt.result import quantities
 from traceopt.result.comparison import Comparison, GateOutcome
 from traceopt.result.document import Result
+from traceopt.result.finding import Saving
 
 LIMIT = 60_000  # characters; GitHub refuses comments over 65,536
 LABEL = "traceopt"
-FIXES = 5
-NOTES = 5  # quality notes shown, and warnings
+FIXES = 5  # in the table without a plan, and with their reasons
+PLANNED = 8  # rows of the plan
+NOTES = 3  # quality notes shown, and warnings
+PATCH_LINES = 16  # a longer patch is not shown before the details are opened
+SMALL_SHARE = 0.01  # smaller parts of the step share one row
 PLACES = 8
+REASONED = 2  # findings without an estimate: so many have their reasons and fixes, if there are no others
 TRIED = 12
 FINDINGS = 20  # of each status
 UNCHANGED = "<!-- nothing changed -->"  # such a comment only replaces an earlier one
@@ -64,24 +71,30 @@ def render_markdown(
     against = None if comparison is None else safe_text.cleaned(comparison)
     cards = sentences.cards(document)
     first, rest = safe_text.first_sentence(sentences.verdict(document))
-    priced = [card for card in cards if card.number is not None]
+    shown = _shown(document)
+    patched = next((card for card in shown if _is_short(card.finding.fix.patch)), None)
+    advised = [card for card in cards if card.number is not None][: max(FIXES, len(shown))]
+    reasoned = [] if advised or len(cards) > REASONED else cards
     head = [
         "\n".join([tag(label), *([UNCHANGED] if _unchanged(against, gates) else [])]),
         f"### traceopt: {prose(first)}",
         *([prose(rest)] if rest else []),
         *_quality(document),
         *_lead(document, against),
+        *([prose(unusual)] if (unusual := sentences.unusual_steps(document)) else []),
         *_gates(gates),
-        *_fixes(document, priced[:FIXES], len(cards)),
+        *_fixes(document, shown, len(cards)),
+        *(_patch(patched) if patched is not None else []),
+        *(_advice(card, document) for card in reasoned),
         *(prose(line) for line in companion_lines(document)),
         *_tried(document),
     ]
     sections = [
         _Section("What changed", _changes(against)),
-        _Section("What to change", [_advice(card, result) for card in priced[:FIXES]]),
+        _Section("Why, and how to change it", [_advice(card, result, card != patched) for card in advised]),
         _Section("Where the time goes", _breakdown(document)),
-        _Section("Also noted", _noted([card for card in cards if card not in priced[:FIXES]])),
-        _Section("What was checked", _checks(document)),
+        _Section("More findings", _noted([card for card in cards if card not in [*advised, *reasoned]], document)),
+        _Section("Warnings", _warnings(document)),
     ]
     foot = _about(document)
     room = LIMIT - sum(len(block) + 2 for block in [*head, _CUT, foot])
@@ -120,10 +133,10 @@ def _lead(result: Result, against: Comparison | None) -> list[str]:
     lead = prose("".join(headline.lead(result)))
     if against is None:
         return [f"**{lead}**"] if lead else []
-    share = comparison_words.interval(against.step)
+    share = comparison_words.change_line(against)
     details = [
-        f"Against the baseline: {share}." if share is not None else "",
-        f"Findings: {comparison_words.findings_line(against.findings)}.",
+        f"Against the baseline: {share[0].lower()}{share[1:]}." if share is not None else "",
+        f"Findings: {comparison_words.findings_line(against)}.",
         lead,
     ]
     unusual = comparison_words.unusual_steps(against)
@@ -144,39 +157,57 @@ def _gates(outcomes: Iterable[GateOutcome]) -> list[str]:
     return ["\n".join(lines)] if lines else []
 
 
+def _shown(result: Result) -> list[sentences.Card]:
+    """The fixes of the table: the plan, and what the comparison of ranks puts above it. Without a plan, all that save
+    something.
+    """
+    groups = sentences.groups(result)
+    return [*groups.above, *groups.plan][:PLANNED] if groups.plan else groups.rest[:FIXES]
+
+
 def _fixes(result: Result, cards: list[sentences.Card], findings: int) -> list[str]:
+    """The table of fixes. Those outside the plan have what they save alone, and no step after them."""
     if not cards:
         return []
+    planned = any(card.row is not None for card in cards)
+    placed = any(sentences.place(card.finding) for card in cards)
     rows = []
     for card in cards:
         place = sentences.place(card.finding)
         notes = [prose(note) for note in (card.finding.code, sentences.needs(card)) if note]
+        saves, step_after = _savings(card, result)
         rows.append([
             str(card.number),
             f"{prose(sentences.title(card, result))} ({', '.join(notes)})",
-            *_savings(card, result),
+            *([code(names.short_path(place)) if place else "–"] if placed else []),
+            saves,
+            *([step_after] if planned else []),
             card.finding.confidence.capitalize(),
-            code(names.short_path(place)) if place else "–",
         ])  # fmt: skip
+    has_row = {card.anchor for card in cards}
+    left_out = [card for card in sentences.groups(result).plan if card.anchor not in has_row]
+    if left_out and planned:
+        more, step_after = f"{len(left_out)} more of the plan", _savings(left_out[-1], result)[1]
+        rows.append(["", more, *([""] if placed else []), "", step_after, ""])
     below = []
     if sum(card.row is not None for card in cards) > 1:
         below.append("Each saving counts on the fixes above it, so they add up.")
     if findings > len(cards):
         below.append(f"{quantities.counted(findings - len(cards), 'more finding')} below.")
-    fixes = table(
-        [
-            "",
-            "Fix",
-            "Saves (in this order)",
-            "Alone",
-            f"{step_words.step_noun(result).capitalize()} after",
-            "Confidence",
-            "Where",
-        ],
-        "rlrrrll",
-        rows,
-    )
+    after = [f"{step_words.step_noun(result).capitalize()} after"] if planned else []
+    where = ["Where"] if placed else []
+    head = ["", "Fix", *where, "Saves" if planned else "Saves alone", *after, "Confidence"]
+    fixes = table(head, f"rl{'l' * len(where)}r{'r' * len(after)}l", rows)
     return [fixes, " ".join(below)] if below else [fixes]
+
+
+def _is_short(patch: str | None) -> bool:
+    return patch is not None and 0 < len(patch.strip().splitlines()) <= PATCH_LINES
+
+
+def _patch(card: sentences.Card) -> list[str]:
+    """The first short patch, which reviewers see without a click."""
+    return [f"Patch of fix {card.number}:", code_block(card.finding.fix.patch or "", "diff")]
 
 
 def _tried(result: Result) -> list[str]:
@@ -199,17 +230,13 @@ def _tried(result: Result) -> list[str]:
     return [f"#### {trial_words.HEADING}", table(head, "llrlll", rows), *(["\n".join(notes)] if notes else [])]
 
 
-def _savings(card: sentences.Card, result: Result) -> tuple[str, str, str]:
-    """What a fix saves in the plan and alone, and the step after it. Outside the plan it only saves alone."""
+def _savings(card: sentences.Card, result: Result) -> tuple[str, str]:
+    """What a fix saves, in the plan if it is in the plan, and the step after it."""
     if card.row is not None:
         numbers = plan_numbers.row_numbers(card.row, result)
-        return numbers.saves, numbers.alone, numbers.step_after
+        return numbers.saves, numbers.step_after
     saving = card.finding.saving
-    return (
-        "–",
-        "–" if saving is None else quantities.estimated(saving.est_us),
-        "–",
-    )
+    return "–" if saving is None else quantities.estimated(saving.est_us), "–"
 
 
 def _changes(against: Comparison | None) -> list[str]:
@@ -219,25 +246,24 @@ def _changes(against: Comparison | None) -> list[str]:
     metrics = comparison_words.metrics_line(against)
     lines = []
     for group in _CHANGED:
-        for finding in comparison_words.of_group(against.findings, group)[:FINDINGS]:
+        for finding in comparison_words.of_group(against, group)[:FINDINGS]:
             where = f", {code(names.short_path(finding.place))}" if finding.place else ""
             lines.append(
                 f"- {comparison_words.GROUP_WORDS[group]}: {prose(finding.title)} ({prose(finding.code)}){where}"
             )
-    lines += [f"- {prose(text)}" for text in comparison_words.unestimated_lines(against)]
     return [block for block in (prose(f"{metrics}.") if metrics else "", "\n".join(lines)) if block]
 
 
-def _advice(card: sentences.Card, result: Result) -> str:
+def _advice(card: sentences.Card, result: Result, with_patch: bool = True) -> str:
     """Why a fix pays off, and how to make it."""
     finding, saving = card.finding, card.finding.saving
-    blocks = [f"#### {card.number}. {prose(finding.title)} ({prose(finding.code)})", prose(finding.why)]
+    number = "" if card.number is None else f"{card.number}. "
+    blocks = [f"#### {number}{prose(finding.title)} ({prose(finding.code)})", prose(finding.why)]
     if saving is not None:
-        alone = f"{quantities.estimate_range(saving.low_us, saving.high_us)} {step_words.of_each_step(result)} alone"
-        blocks.append(f"Saves {alone}. {prose(saving.basis)}")
+        blocks.append(f"{_ranges(card, saving, result)} {prose(saving.basis)}")
     blocks.append(f"{prose(finding.fix.text)} Effort: {prose(finding.effort)}. Risk: {prose(finding.risk)}.")
     if finding.fix.patch:
-        blocks.append(code_block(finding.fix.patch, "diff"))
+        blocks.append(code_block(finding.fix.patch, "diff") if with_patch else "The patch is above.")
     elif finding.fix.code:
         blocks.append(code_block(finding.fix.code, "python"))
     places = [code(str(place)) for place in finding.locations[:PLACES]]
@@ -246,8 +272,21 @@ def _advice(card: sentences.Card, result: Result) -> str:
     return "\n\n".join(blocks)
 
 
+def _ranges(card: sentences.Card, saving: Saving, result: Result) -> str:
+    """What a fix saves at least and at most: in the plan, and alone if that differs, with the reason."""
+    per_step = step_words.of_each_step(result)
+    alone = quantities.estimate_range(saving.low_us, saving.high_us)
+    if card.row is None:
+        return f"Saves {alone} {per_step} alone."
+    planned = plan_numbers.row_range(card.row, result)
+    reason = plan_numbers.other_alone(card.row, result)
+    if not reason or planned == alone:
+        return f"Saves {planned} {per_step}."
+    return f"Saves {planned} {per_step} in the plan{reason}, and {alone} alone."
+
+
 def _breakdown(result: Result) -> list[str]:
-    parts = [part for part in result.breakdown if part.us_per_step > 0]
+    parts = small_parts_together([part for part in result.breakdown if part.us_per_step > 0], SMALL_SHARE)
     if not parts:
         return []
     words = sentences.sides(result)
@@ -261,39 +300,37 @@ def _breakdown(result: Result) -> list[str]:
         ]
         for part in parts
     ]
-    measured = [f"- {prose(fact)}" for fact in sentences.measured_facts(result)]
     scope = prose(f"{sentences.scope(result)}{sentences.typical_step(result)}. Every millisecond is counted once.")
-    blocks = [scope, table(["", "Part", f"ms{step_words.per_step(result)}", "Share"], "llrr", rows)]
-    return [*blocks, "\n".join(measured)] if measured else blocks
+    return [scope, table(["", "Part", f"ms{step_words.per_step(result)}", "Share"], "llrr", rows)]
 
 
-def _noted(cards: Iterable[sentences.Card]) -> list[str]:
+def _noted(cards: Iterable[sentences.Card], result: Result) -> list[str]:
     lines = []
     for card in cards:
         finding, saving, place = card.finding, card.finding.saving, sentences.place(card.finding)
-        saved = "" if saving is None else f", saves {quantities.estimated(saving.est_us)} alone"
+        alone = "in the plan" if card.row is not None else "alone"
+        saved = "" if saving is None else f", saves {_savings(card, result)[0]} {alone}"
         where = f", {code(names.short_path(place))}" if place else ""
         lines.append(f"- {prose(finding.title)} ({prose(finding.code)}){saved}{where}")
     return ["\n".join(lines)] if lines else []
 
 
-def _checks(result: Result) -> list[str]:
-    if not result.checks:
-        return []
-    missing = [f"- {prose(reason)} ({prose(', '.join(codes))})" for reason, codes in sentences.not_checked(result)]
-    warnings = [f"- {prose(warning)}" for warning in result.warnings[:NOTES]]
-    return [
-        sentences.checks_line(result),
-        *(["Not checked:\n\n" + "\n".join(missing)] if missing else []),
-        *(["Warnings:\n\n" + "\n".join(warnings)] if warnings else []),
-    ]
+def _warnings(result: Result) -> list[str]:
+    lines = [f"- {prose(warning)}" for warning in result.warnings[:NOTES]]
+    return ["\n".join(lines)] if lines else []
 
 
 def _about(result: Result) -> str:
-    """What was measured, and by which version."""
+    """What was measured, by which version, and how many rules looked at it."""
     tool = f"{result.tool.name} {result.tool.version}"
-    items = [*sentences.environment(result), sentences.rank_phrase(result), tool]
-    return " · ".join([code(sentences.identity(result)), *(prose(item) for item in items if item)])
+    torch = f"PyTorch {result.run.torch_version}" if result.run.torch_version else None
+    ran = (sentences.throughput(result), sentences.serving(result), sentences.rank_phrase(result))
+    items = [sentences.device_phrase(result), torch, sentences.steps_phrase(result), *ran, tool]
+    measured = " · ".join([f"Measured: {code(sentences.identity(result))}", *(prose(item) for item in items if item)])
+    estimated = any(finding.saving is not None for finding in result.findings)
+    checked = prose(sentences.checks_line(result)) if result.checks else ""
+    rest = " ".join(line for line in ("Savings are estimates." if estimated else "", checked) if line)
+    return f"{measured}. {rest}".rstrip() if rest else measured
 
 
 def _fitting(sections: list[_Section], room: int) -> list[str]:

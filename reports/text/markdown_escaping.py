@@ -17,7 +17,7 @@ _REFERENCE = re.compile(
     r"|\b(?=[a-f]*\d)[0-9a-f]{7,}\b",  # a commit
     re.IGNORECASE,
 )
-_MARKUP = re.compile(r"[\\`*_{}\[\]<>]")
+_MARKUP = re.compile(r"[\\`*{}\[\]<>]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")  # "_" inside a name marks nothing
 _STARTS_A_BLOCK = re.compile(r"^(\d*)(?=[-+=.)/])")  # lists, rules, and GitLab's /commands
 _PUNCTUATED = re.compile(r"(\(?)(.*?[^).,:;])([).,:;]*)", re.DOTALL)  # of the sentence, not of the name
 _BACKTICKS = re.compile("`+")

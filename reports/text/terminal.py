@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
-from traceopt.reports.text.terminal_lines import MAX_WIDTH, MIN_WIDTH, Terminal, pad, width_of
+from traceopt.reports.text.terminal_lines import MAX_WIDTH, MIN_WIDTH, Terminal, width_of
 from traceopt.reports.text.trial_terminal import trial_lines
 from traceopt.reports.words import headline, plan_numbers, safe_text, sentences
 from traceopt.reports.words.companions.lines import companion_lines
 from traceopt.reports.words.display import for_display
+from traceopt.reports.words.part_styles import small_parts_together
 from traceopt.reports.words.step_words import step_noun
 from traceopt.result import quantities
 from traceopt.result.document import Result
@@ -27,6 +28,7 @@ PLACE_COLUMNS = (14, 20, 32)  # on a narrow, a usual and a wide terminal
 LEAST_PLACE_COLUMNS = 10  # beside long numbers
 CODE_COLUMNS = 8
 ORDER_NOTE = "Saves: in this order, so the savings add up. Alone: without the other fixes."
+REASONED = 2  # findings without an estimate: so many have their reasons and fixes, if there are no others
 NOTES = 5  # quality notes shown, and warnings
 WIDE = 96  # from this width on, the confidence column has its full heading
 
@@ -57,6 +59,7 @@ def _headline(result: Result, terminal: Terminal) -> list[str]:
     lines += [terminal.style(line, bold=True) for line in _verdict_lines(sentences.verdict(result), terminal)]
     before, strong, after = headline.lead(result)
     lines += _emphasized(terminal.wrap(before + strong + after), terminal.plain(strong), terminal)
+    lines += terminal.wrap(sentences.unusual_steps(result))
     if (span := sentences.span_of_ranks(result)) is not None:
         lines += terminal.wrap(f"The ranks take {span} a step; these numbers are of {sentences.rank_phrase(result)}.")
     rate, serving = sentences.throughput(result), sentences.serving(result)
@@ -85,10 +88,10 @@ def _about(result: Result, terminal: Terminal, columns: int) -> list[str]:
 
 def _verdict_lines(verdict: str, terminal: Terminal) -> list[str]:
     """One sentence per line if two do not fit on one. The last sentences are left out if there are too many lines."""
-    sentences = safe_text.split_sentences(terminal.plain(verdict))
+    sentences = safe_text.split_sentences(verdict)
     short_enough = len(sentences) <= VERDICT_LINES and max(map(width_of, sentences)) <= terminal.width
     if short_enough and width_of(verdict) > terminal.width:
-        return sentences
+        return [terminal.plain(sentence) for sentence in sentences]
     while len(sentences) > 1 and len(terminal.wrap(" ".join(sentences))) > VERDICT_LINES:
         sentences.pop()
     return terminal.lines(" ".join(sentences), terminal.width, VERDICT_LINES)
@@ -115,7 +118,7 @@ def _quality(result: Result, terminal: Terminal) -> list[str]:
 
 def _breakdown(result: Result, terminal: Terminal) -> list[str]:
     measured = [part for part in result.breakdown if min(part.us_per_step, part.share) > 0]
-    parts = [part for busy in (False, True) for part in _small_ones_together([p for p in measured if p.busy is busy])]
+    parts = small_parts_together(measured, SMALL_SHARE)
     if not parts:
         return []
     words = sentences.sides(result)
@@ -134,16 +137,6 @@ def _breakdown(result: Result, terminal: Terminal) -> list[str]:
         label = terminal.fit(part.label, terminal.width - len(start) - bar_columns - 2)
         lines.append(f"{start}{_painted(bar, bar_columns, part.busy, terminal)}  {label}")
     return lines
-
-
-def _small_ones_together(parts: list[BreakdownPart]) -> list[BreakdownPart]:
-    """`parts` of one side, largest first. Two or more that are hardly visible become one."""
-    small = [part for part in parts if part.share < SMALL_SHARE]
-    if len(small) < 2:
-        return parts
-    us, share = sum(part.us_per_step for part in small), sum(part.share for part in small)
-    together = BreakdownPart("smaller", f"{len(small)} smaller parts", small[0].busy, us, share, None)
-    return [*parts[: -len(small)], together]
 
 
 def _bar_length(part: BreakdownPart, columns_of_step: float) -> int:
@@ -177,8 +170,18 @@ def _fixes(result: Result, terminal: Terminal) -> list[str]:
         place_columns = _place_columns(others, terminal)
         title_columns = terminal.width - 3 - place_columns - 2
         blocks.append([*([""] if priced else []), terminal.style(heading, dim=True)])
-        blocks += [_titled(card, " - ", title_columns, place_columns, result, terminal) for card in others]
+        blocks += [
+            [*_titled(card, " - ", title_columns, place_columns, result, terminal), *_reason(card, terminal)]
+            if not priced and len(others) <= REASONED
+            else _titled(card, " - ", title_columns, place_columns, result, terminal)
+            for card in others
+        ]
     return [line for block in blocks for line in block]
+
+
+def _reason(card: sentences.Card, terminal: Terminal) -> list[str]:
+    """Why, and what to do."""
+    return terminal.wrap(f"{card.finding.why} {card.finding.fix.text}", first="   ", indent="   ")
 
 
 def _table(result: Result, cards: list[sentences.Card], terminal: Terminal) -> list[str]:
@@ -237,18 +240,31 @@ def _place_columns(cards: list[sentences.Card], terminal: Terminal) -> int:
 def _titled(
     card: sentences.Card, start: str, title_columns: int, place_columns: int, result: Result, terminal: Terminal
 ) -> list[str]:
-    """A row: `start`, code and title, the place in the code. A long title continues on the next lines."""
+    """A row: `start`, code and title, the place in the code. A long title continues on the next lines. A file whose
+    name does not fit has its own line.
+    """
     finding = card.finding
     code = terminal.fit(finding.code, CODE_COLUMNS)
     room = title_columns - width_of(code) - 1
     needs = sentences.needs(card)
     title = f"({needs}) {sentences.title(card, result)}" if needs else sentences.title(card, result)
     most = TITLE_LINES if title_columns >= TITLE_COLUMNS else NARROW_TITLE_LINES
-    titles = terminal.lines(title, room, most, later=title_columns + 2 + place_columns)
-    place = terminal.fit_path(sentences.place(finding) or "", place_columns)
+    both = title_columns + 2 + place_columns
+    place = sentences.place(finding) or ""
+    fits = bool(place) and _fits(place, place_columns, terminal)
+    titles = terminal.lines(title, room if fits else both - width_of(code) - 1, most, later=both)
     painted = terminal.style(code, fg=_IMPACT_COLORS[finding.impact])
-    first = f"{start}{painted} {pad(titles[0], room)}  {place}".rstrip()
+    first = f"{start}{painted} {titles[0]}"
+    if fits:
+        first += f"{' ' * (room - width_of(titles[0]))}  {terminal.fit_path(place, place_columns)}"
+    elif place:
+        titles.append(terminal.fit_path(place, both))
     return [first, *(" " * len(start) + line for line in titles[1:])]
+
+
+def _fits(place: str, columns: int, terminal: Terminal) -> bool:
+    """Whether at least the name of the file and the line fit."""
+    return width_of(place) <= columns or width_of(place.rpartition("/")[2]) + 1 + len(terminal.mark) <= columns
 
 
 def _footer(result: Result, terminal: Terminal) -> list[str]:

@@ -68,21 +68,27 @@ class Terminal(Struct, frozen=True):
 
     def lines(self, value: str, columns: int, count: int, *, later: int | None = None) -> list[str]:
         """`value` broken into at most `count` lines; the rest is cut off. `later` is the width of all but the first."""
-        value = self.plain(value)
+        value = self._with_units(value)
         first = textwrap.wrap(value, columns, break_on_hyphens=False, break_long_words=False)[:1]
         if not first or count == 1 or width_of(first[0]) > columns:
             return [self.fit(value, columns)]
         rest = value[len(first[0]) :].strip()
-        return first + (self.lines(rest, later or columns, count - 1) if rest else [])
+        return [self.plain(first[0]), *(self.lines(rest, later or columns, count - 1) if rest else [])]
 
     def wrap(self, value: str, *, indent: str = "", first: str = "") -> list[str]:
-        return textwrap.wrap(
-            self.plain(value),
+        """`value` in lines of the terminal's width. A number and its unit stay on one line."""
+        lines = textwrap.wrap(
+            self._with_units(value),
             self.width,
             initial_indent=first,
             subsequent_indent=indent,
             break_on_hyphens=False,
         )
+        return [self.plain(line) for line in lines]
+
+    def _with_units(self, value: str) -> str:
+        """`value` as the terminal can show it, still with the no-break spaces, at which textwrap does not break."""
+        return quantities.NO_BREAK_SPACE.join(map(self.plain, value.split(quantities.NO_BREAK_SPACE)))
 
 
 def width_of(value: str) -> int:

@@ -9,7 +9,7 @@ from typing import Literal
 from traceopt.comparison import metrics
 from traceopt.comparison.noise import ASSUMED_SPREAD
 from traceopt.reports.words import safe_text
-from traceopt.reports.words.sentences import CPU_PATTERNED, GPU_PATTERNED
+from traceopt.reports.words.sentences import CPU_PATTERNED, GPU_PATTERNED, IMPACT_WORDS
 from traceopt.result import quantities
 from traceopt.result.comparison import (
     Comparison,
@@ -47,6 +47,7 @@ ROW_WORDS: dict[RowStatus, str] = {
     "faster": "faster",
     "more_calls": "more",
     "fewer_calls": "fewer",
+    "outlier": "outlier",
 }
 
 
@@ -68,6 +69,15 @@ def steps_phrase(side: Side) -> str:
     return f"{len(counts)} runs, {quantities.counted(sum(counts), 'step')}"
 
 
+def change_line(comparison: Comparison) -> str | None:
+    """ "Typical step: +5.2% (99% interval +3.1% to +7.3%)", without the first words if it is the mean of all steps.
+
+    None without a change.
+    """
+    share = interval(comparison.step)
+    return f"Typical step: {share}" if share is not None and comparison.all_steps is not None else share
+
+
 def interval(step: StepChange) -> str | None:
     """ "+5.2% (99% interval +3.1% to +7.3%)"; None without a change."""
     if step.change_share is None:
@@ -80,8 +90,14 @@ def interval(step: StepChange) -> str | None:
 
 
 def basis(comparison: Comparison) -> str:
-    """What the interval is based on, and the smallest change it can detect."""
+    """What the interval is based on, and the smallest change it can detect. Empty if the verdict says why there is no
+    change.
+    """
     step = comparison.step
+    if step.verdict == "not_measured":
+        return (
+            "" if step.reason is None or step.base_us is not None or step.reason in comparison.verdict else step.reason
+        )
     if step.change_share is None or step.reason is not None:
         return step.reason or ""
     unseen = "They vary too much for an interval of the change."
@@ -99,7 +115,10 @@ def basis(comparison: Comparison) -> str:
 
 
 def unusual_steps(comparison: Comparison) -> str:
-    """ "2 of 6 steps of HEAD are unusual and left out. All steps: 177.6 ms → 141.1 ms (−21%)."; "" without any."""
+    """ "2 of 6 steps of HEAD are unusual and left out. Mean of all steps: 177.6 → 141.1 ms (−21%)."; "" if none are.
+
+    Without the change in per cent if the verdict has it.
+    """
     found = comparison.all_steps
     if found is None:
         return ""
@@ -112,9 +131,10 @@ def unusual_steps(comparison: Comparison) -> str:
         if unusual
     ]
     verb = "is" if found.base_unusual + found.head_unusual == 1 else "are"
+    left_out = f"{' and '.join(counts)} {verb} unusual and left out of the typical step."
     times = f"{quantities.ms_of_us(found.base_us)} → {quantities.ms_of_us(found.head_us)}"
-    change = quantities.signed_percent(found.change_share)
-    return f"{' and '.join(counts)} {verb} unusual and left out. Mean of all steps: {times} ({change})."
+    change = "" if found.decisive else f" ({quantities.signed_percent(found.change_share)})"
+    return f"{left_out} Mean of all steps: {times}{change}."
 
 
 def shown_parts(comparison: Comparison) -> list[PartChange]:
@@ -122,6 +142,15 @@ def shown_parts(comparison: Comparison) -> list[PartChange]:
     whole_us = max((sum(getattr(p, side) for p in comparison.breakdown) for side in ("base_us", "head_us")), default=0)
     least = SMALL_SHARE * whole_us
     return [part for part in comparison.breakdown if max(part.base_us, part.head_us) >= least]
+
+
+def apart_from_noise(parts: Sequence[PartChange]) -> tuple[list[PartChange], str]:
+    """The parts that changed, and a sentence on those within noise. All parts and no sentence if none changed."""
+    noise = [part for part in parts if part.beyond_noise is False]
+    if len(noise) in (0, len(parts)):
+        return list(parts), ""
+    names = ", ".join(part.label for part in noise)
+    return [part for part in parts if part not in noise], f"Within noise: {names}."
 
 
 def part_change(part: PartChange) -> str:
@@ -173,9 +202,8 @@ def metrics_line(comparison: Comparison) -> str:
     """ "GPU idle 44% → 28%, peak memory 3.2 → 3.4 GiB": every other metric that both sides measured."""
     known = [m for m in comparison.metrics if m.name != metrics.STEP_TIME and m.base is not None and m.head is not None]
     between = " → " if comparison.comparable else " and "
-    return ", ".join(
-        f"{m.label} {metric_value(m, m.base)}{between}{metric_value(m, m.head)}" for m in known if m.base or m.head
-    )
+    pairs = [(m, metric_value(m, m.base), metric_value(m, m.head)) for m in known if m.base or m.head]
+    return ", ".join(f"{m.label} {base}{between}{head}" for m, base, head in pairs if base != head)
 
 
 def row_name(row: RowChange, *, of_kernels: bool) -> str:
@@ -195,25 +223,35 @@ def group_of(finding: FindingChange) -> Group:
     return "only_head" if finding.base_impact is None else "only_base"
 
 
-def of_group(findings: Sequence[FindingChange], group: Group) -> list[FindingChange]:
-    return [finding for finding in findings if group_of(finding) == group]
+def other_place(finding: FindingChange) -> str:
+    """What else to know of the other side: "BASE has it at common.py:23.", "HEAD did not check it."; "" if nothing."""
+    return finding.reason if finding.reason and not finding.reason.startswith("Only ") else ""
 
 
-def findings_line(findings: Sequence[FindingChange]) -> str:
+def measured_noun(comparison: Comparison) -> str:
+    """What the times are of: "step", or "recording" if no side has step marks."""
+    return "step" if any(run.steps for side in (comparison.base, comparison.head) for run in side.runs) else "recording"
+
+
+def saves_heading(comparison: Comparison) -> str:
+    return "Saves per step" if measured_noun(comparison) == "step" else "Saves"
+
+
+def of_group(comparison: Comparison, group: Group) -> list[FindingChange]:
+    """Its findings, those without an estimate last."""
+    return [one for one in (*comparison.findings, *comparison.unestimated) if group_of(one) == group]
+
+
+def findings_line(comparison: Comparison) -> str:
     """ "1 new, 3 no longer seen, 6 in both"."""
-    counts = [(len(of_group(findings, group)), words) for group, words in GROUP_WORDS.items()]
+    counts = [(len(of_group(comparison, group)), words) for group, words in GROUP_WORDS.items()]
     return ", ".join(f"{number} {words[0].lower()}{words[1:]}" for number, words in counts if number) or "none"
 
 
-def unestimated_lines(comparison: Comparison) -> list[str]:
-    """ "New, without an estimate: EF002 Find out why some steps are slow.", and the same for those no longer seen."""
-    groups: tuple[Group, ...] = ("new", "fixed")
-    found = {group: of_group(comparison.unestimated, group) for group in groups}
-    return [
-        f"{GROUP_WORDS[group]}, without an estimate: {', '.join(f'{one.code} {one.title}' for one in changes)}."
-        for group, changes in found.items()
-        if changes
-    ]
+def impact(finding: FindingChange) -> str:
+    """ "High impact", of HEAD if HEAD has the finding; "" if it is not known."""
+    known = finding.head_impact or finding.base_impact or "info"
+    return "" if known == "info" else IMPACT_WORDS[known]
 
 
 def saving(finding: FindingChange) -> str:
@@ -221,6 +259,10 @@ def saving(finding: FindingChange) -> str:
 
     One number if both are the same.
     """
+    return _savings(finding) or "not estimated"
+
+
+def _savings(finding: FindingChange) -> str:
     alone = _saved(finding.base_saving_us, finding.head_saving_us)
     planned = _saved(finding.base_plan_us, finding.head_plan_us)
     if not planned or planned == alone:
@@ -239,11 +281,11 @@ def _saved(before: float | None, after: float | None) -> str:
 
 
 def calls(row: RowChange) -> str:
-    """ "12 → 48 calls", or nothing if they are the same."""
+    """ "12 → 48 calls", "2 → 4 launches", or nothing if they are the same."""
     if row.base_calls is None or row.head_calls is None:
         return ""
     before, after = quantities.count(row.base_calls), quantities.count(row.head_calls)
-    return "" if before == after else f"{before} → {after} calls"
+    return "" if before == after else f"{before} → {after} {row.counted}"
 
 
 def environment(comparison: Comparison) -> list[str]:

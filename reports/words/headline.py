@@ -11,6 +11,7 @@ from traceopt.result.document import Combined, Result
 
 WORTH_FIXING_SHARE = 0.03  # the headline mentions fixes that save at least 3 % of the step
 UNSURE_SHARE = 0.5  # of the saving: if more of it has low confidence, it is one that "may" be
+LARGE_REPLAY_ERROR = 0.05  # share of the step: a larger error stands beside what the fixes save
 NOTHING_FOUND = "No fix above 3% found."
 NOT_RELIABLE = "not reliable"
 
@@ -48,7 +49,7 @@ def lead(result: Result) -> tuple[str, str, str]:
         return "", NOTHING_FOUND, found
     if result.combined is None:
         best = max(savings, key=lambda saving: saving.est_us)
-        saved = step_words.saved(result, best)
+        saved = step_words.saved_about(result, best)
         if all(finding.confidence == "low" for finding in result.findings):
             return "The largest single fix may save about ", saved, ", with low confidence."
         if len(savings) == 1:
@@ -67,9 +68,27 @@ def lead(result: Result) -> tuple[str, str, str]:
     then = f" The {measured} is then {limit}." if limit else ""
     sure = ", with low confidence" if unsure else ""
     change = quantities.from_to(quantities.ms_of_us(before_us), plan_numbers.step_after(result), " → about ")
-    rest = f"{sure}: {change}.{then}"
+    rest = f"{sure}: {change}.{then}{_unrecorded(combined)}{_replay_error(combined)}"
     start = above + fixes
     return start[0].upper() + start[1:] + verb, plan_numbers.saved_together(result), rest
+
+
+def _unrecorded(combined: Combined) -> str:
+    """What to expect of steps that no profiler makes longer."""
+    bare = combined.unrecorded
+    if bare is None:
+        return ""
+    change = quantities.from_to(
+        quantities.ms_of_us(bare.step_us), quantities.estimated(bare.step_us_after), " → about "
+    )
+    return f" Without the profiler: {change}."
+
+
+def _replay_error(combined: Combined) -> str:
+    error = combined.replay_error_share
+    if error is None or error <= LARGE_REPLAY_ERROR:
+        return ""
+    return f" The replay behind this number is off by up to {quantities.percent(error)}."
 
 
 def _above(result: Result) -> str:
@@ -96,7 +115,28 @@ def tiles(result: Result) -> list[Tile]:
     """The tiles of step time, busy share, time after the fixes and peak memory."""
     if result.step.source == "none":
         return []
-    return [_step_tile(result), _busy_tile(result), _after_tile(result), _memory_tile(result)]
+    found = [_step_tile(result), _busy_tile(result), _after_tile(result), _memory_tile(result)]
+    if found[-1].value == quantities.NOT_RECORDED:  # what was not checked says how to record it
+        found[-1:] = _rate_tiles(result)
+    return found
+
+
+def _rate_tiles(result: Result) -> list[Tile]:
+    """How fast the step computes, for a trace without memory: its throughput or its share of the peak, if known."""
+    throughput, reached = result.throughput, result.efficiency
+    if result.quality.verdict == "unusable":
+        return []
+    if throughput is not None and (throughput.tokens_per_s or throughput.samples_per_s):
+        unit = "tokens/s" if throughput.tokens_per_s else "samples/s"
+        value = throughput.tokens_per_s or throughput.samples_per_s or 0.0
+        share = throughput.reference_share
+        note = "per GPU" + (f", {quantities.percent(share)} of the reference" if share else "")
+        return [Tile("Throughput", quantities.count(value), unit, note)]
+    if reached.achieved_tflops is not None and reached.hfu is not None and reached.peak_dtype is not None:
+        rate = quantities.per_second(reached.achieved_tflops, "TFLOP")
+        note = f"{rate}, of the {reached.peak_dtype} peak"
+        return [Tile("Compute rate", quantities.percent(reached.hfu).rstrip("%"), "%", note)]
+    return []
 
 
 def _step_tile(result: Result) -> Tile:
@@ -110,13 +150,21 @@ def _step_tile(result: Result) -> Tile:
         return Tile(label, *quantities.time_parts(step.typical_us), "the trace has no usable step marks")
     typical = len(step.typical_steps)
     note = quantities.counted(step.count, "step")
-    note = f"mean of {typical} of {note}" if typical < step.count else note
+    note = f"mean of {typical} of {note}{_of_all(result)}" if typical < step.count else note
     if step.p10_us is not None and step.p90_us is not None and step.count > 1:
         spread = quantities.from_to(quantities.ms_of_us(step.p10_us), quantities.ms_of_us(step.p90_us), "–")
         note = f"{spread} (p10–p90), {note}"
     if (span := sentences.span_of_ranks(result)) is not None:
         note = f"{note}, {rank_phrase(result)}; the ranks take {span}"
     return Tile(label, *quantities.time_parts(step.typical_us), note)
+
+
+def _of_all(result: Result) -> str:
+    """ " (141.1 ms with the unusual ones)"; empty if the other steps are not unusual, but of another kind."""
+    mean_us = result.step.mean_us
+    if mean_us is None or not sentences.left_out(result):
+        return ""
+    return f" ({quantities.ms_of_us(mean_us)} with the unusual ones)"
 
 
 def _busy_tile(result: Result) -> Tile:
@@ -128,7 +176,7 @@ def _busy_tile(result: Result) -> Tile:
         share = quantities.percent(sum(part.share for part in busy))
         if result.quality.verdict == "unusable":
             return Tile("Model work", NOT_RELIABLE, None, f"in the trace: {share}")
-        labels = ", ".join(part.label.lower() for part in busy[:3]) or "no model work found"
+        labels = ", ".join(quantities.in_sentence(part.label) for part in busy[:3]) or "no model work found"
         return Tile("Model work", share.rstrip("%"), "%", labels)
     gpu = result.gpu
     if gpu.busy_share is None:
@@ -148,17 +196,9 @@ def _after_tile(result: Result) -> Tile:
         return _no_estimate_tile(result)
     after, _, unit = plan_numbers.step_after(result).rpartition(quantities.NO_BREAK_SPACE)
     label = f"After {fixes.removesuffix(' fixes')} (estimate)"
-    saved = f"{quantities.percent(combined.share)} less{_range(combined)}{speedup(result)}"
+    likely = plan_numbers.likely_share(result)
+    saved = f"{quantities.percent(combined.share)} less{f' ({likely})' if likely else ''}{speedup(result)}"
     return Tile(label, f"≈{quantities.NO_BREAK_SPACE}{after}", unit, saved)
-
-
-def _range(combined: Combined) -> str:
-    """ " (35–78%)": how much less the step takes, likely."""
-    if combined.low_us is None or combined.high_us is None:
-        return ""
-    step_us = combined.step_us_after + combined.saving_us
-    low, high = (quantities.percent(us / step_us) for us in (combined.low_us, combined.high_us))
-    return f" ({low.rstrip('%')}–{high})" if low != high else ""
 
 
 def _no_estimate_tile(result: Result) -> Tile:

@@ -35,6 +35,11 @@ VIA_GRAPH = {
 _GRAPHS_WORTH_A_WORD = 0.01  # of the GPU's time
 
 
+def no_breakdown(result: Result) -> str:
+    """Why the parts of the step are not known."""
+    return NO_STEP if result.step.typical_us is None else "Not available: the file does not hold what the GPU did."
+
+
 def graph_operators(result: Result) -> str | None:
     """What the table says about kernels of CUDA graphs, and how to record the rest; None if there are next to none."""
     share, known = result.gpu.graph_share, result.gpu.graph_known_share

@@ -5,9 +5,11 @@ Busy parts are plain and idle parts have a pattern, so that color is never the o
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 from msgspec import Struct
+
+from traceopt.result.rows import BreakdownPart
 
 
 class PartStyle(Struct, frozen=True):
@@ -30,28 +32,28 @@ PARTS: dict[str, PartStyle] = {
     "backward": PartStyle("backward", PLAIN, ""),
     "optimizer": PartStyle("copy", PLAIN, ""),
     "model": PartStyle("cpu", PLAIN, "operators outside known phases"),
-    # idle
+    # idle. Gray is for time of which nothing is known.
     "data_loading": PartStyle("loader", "diagonal", "in next(loader)"),
     "loader_startup": PartStyle("loader", "vertical", "worker processes and their first batch"),
     "input_work": PartStyle("input", "cross", "decoding, tokenizing, transforms"),
     "host_copy": PartStyle("loader", "horizontal", "in calls that copy to the GPU"),
     "post_processing": PartStyle("input", "dots", "results turned into boxes, text, files"),
-    "os_wait": PartStyle("cpu", "vertical", "poll, sem_wait, read"),
+    "os_wait": PartStyle("host", "vertical", "poll, sem_wait, read"),
     "host_sync": PartStyle("sync", "horizontal", "after .item(), .cpu()"),
     "logging": PartStyle("sync", "dots", "print, loggers, metric writers, images"),
     "checkpoint": PartStyle("sync", "vertical", ""),
     "launch": PartStyle("launch", "vertical", "the GPU waits for its next kernel"),
     "python": PartStyle("python", "horizontal", ""),
     "long_python": PartStyle("python", "cross", "for a millisecond or longer"),
-    "cpu_op": PartStyle("cpu", "diagonal", "operators that launch nothing"),
-    "small_ops": PartStyle("cpu", "dots", "such as views"),
+    "cpu_op": PartStyle("host", "diagonal", "operators that launch nothing"),
+    "small_ops": PartStyle("host", "dots", "such as views"),
     "compile": PartStyle("launch", "diagonal", "inside the step"),
     "hole": PartStyle("launch", "dots", "often garbage collection"),
-    "gc": PartStyle("other", "diagonal", ""),
-    "allocation": PartStyle("other", "horizontal", "calls of the driver's allocator"),
+    "gc": PartStyle("driver", "diagonal", ""),
+    "allocation": PartStyle("driver", "horizontal", "calls of the driver's allocator"),
     "startup": PartStyle("sync", "cross", "once, at the start of a process"),
-    "module_load": PartStyle("other", "vertical", "kernels loaded on first use"),
-    "queued": PartStyle("other", "cross", ""),
+    "module_load": PartStyle("driver", "vertical", "kernels loaded on first use"),
+    "queued": PartStyle("queue", "cross", ""),
     "unrecorded": PartStyle("cpu", "cross", ""),
     "untraced": PartStyle("other", "dots", ""),
 }
@@ -107,3 +109,20 @@ def span_words(categories: Set[str]) -> list[tuple[str, str]]:
     """Color and name of each category present, in the order of the table."""
     known = [look for category, look in SPANS.items() if category in categories]
     return known + ([_OTHER_SPAN] if categories - SPANS.keys() else [])
+
+
+def small_parts_together(parts: Sequence[BreakdownPart], small_share: float) -> list[BreakdownPart]:
+    """The idle parts, then the busy parts, each side with the largest first. Two or more of a side with less than
+    `small_share` of the step become one.
+    """
+    shown: list[BreakdownPart] = []
+    for busy in (False, True):
+        side = [part for part in parts if part.busy is busy]
+        small = [part for part in side if part.share < small_share]
+        if len(small) < 2:
+            shown += side
+            continue
+        us, share = sum(part.us_per_step for part in small), sum(part.share for part in small)
+        shown += [part for part in side if part.share >= small_share]
+        shown.append(BreakdownPart("smaller", f"{len(small)} smaller parts", busy, us, share, None))
+    return shown

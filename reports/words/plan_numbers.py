@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from traceopt.reports.words.step_words import of_each_step
+from traceopt.reports.words.step_words import of_each_step, share_range
 from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.rows import PlanRow
@@ -32,24 +32,46 @@ def row_range(row: PlanRow, result: Result) -> str:
     return high if low == high else quantities.from_to(low, high, "–")
 
 
+def other_alone(row: PlanRow, result: Result) -> str:
+    """Why a row saves another amount in the plan than alone, as the end of a clause; empty if both look the same."""
+    planned, alone = plan_time(row.saving_us, result), plan_time(row.alone_us, result)
+    if planned == alone:
+        return ""
+    if row.saving_us > row.alone_us:
+        return ", where the fixes above uncover it"
+    return ", where the fixes above save a part of it"
+
+
 def step_before(row: PlanRow, result: Result) -> str:
     """The step with the fixes above the row: "1,096 ms"."""
     return plan_time(row.step_us_after + row.saving_us, result)
 
 
 def plan_time(us: float, result: Result) -> str:
-    """Microseconds of the plan: "148 ms"."""
-    whole_us = result.combined.saving_us if result.combined is not None else sum(row.saving_us for row in result.plan)
-    return quantities.as_precise_as(us, whole_us / 10)
+    """Microseconds of the plan: "148 ms". All have the unit of the step."""
+    combined = result.combined
+    saving_us = combined.saving_us if combined is not None else sum(row.saving_us for row in result.plan)
+    step_us = combined.step_us_after + combined.saving_us if combined is not None else 0.0
+    return quantities.as_precise_as(us, saving_us / 10, step_us)
 
 
 def saved_together(result: Result) -> str:
-    """ "198 ms per step (48%)", "198 ms of the recording (48%)"; empty without a plan."""
+    """ "198 ms per step (48%, likely 35–78%)", "198 ms of the recording (48%)"; empty without a plan."""
     combined = result.combined
     if combined is None:
         return ""
-    unit = of_each_step(result)
-    return f"{plan_time(combined.saving_us, result)} {unit} ({quantities.percent(combined.share)})"
+    unit, likely = of_each_step(result), likely_share(result)
+    share = quantities.percent(combined.share) + (f", likely {likely}" if likely else "")
+    return f"{plan_time(combined.saving_us, result)} {unit} ({share})"
+
+
+def likely_share(result: Result) -> str:
+    """ "35–78%": how much less the step likely takes after the plan; empty if it is one number, or not known."""
+    combined = result.combined
+    if combined is None or combined.low_us is None or combined.high_us is None:
+        return ""
+    step_us = combined.step_us_after + combined.saving_us
+    return share_range(combined.low_us / step_us, combined.high_us / step_us) if step_us > 0 else ""
 
 
 def step_after(result: Result) -> str:

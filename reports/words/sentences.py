@@ -14,11 +14,12 @@ from traceopt.reports.words.step_words import per_step
 from traceopt.result import quantities
 from traceopt.result.document import CheckStatus, Result, ServingPhase, TensorCores
 from traceopt.result.finding import Finding
-from traceopt.result.rows import Gemm, PlanRow
+from traceopt.result.rows import Gemm, Kernel, PlanRow
 from traceopt.result.vendor_words import device_name, worded
 
 COMMAND_PATHS = 8
 RANKS_NAMED = 16
+MORE = 1.2  # times what the planned fix saves: a smaller difference is within the error of predictions
 RANKS_DIFFER_SHARE = 0.05  # of the step: with less, the ranks take the same time
 MOST_MATMULS = 0.9  # of the time of matmul kernels: if the table holds less, its caption says so
 
@@ -76,7 +77,9 @@ class Card(Struct, frozen=True):
     """A finding and its number in the list; None if its saving is not estimated.
 
     `row`: its row of the plan, None if it is not in the plan. `needs`: the numbers of the fixes without which it saves
-    little.
+    little. `instead_of`: the number of the fix in the plan that treats the same cause. `saves_more`: this one is
+    expected to save more than that fix does in the plan. `same_call`: the number of the fix above whose torch.compile
+    call also makes this fix.
     """
 
     finding: Finding
@@ -84,6 +87,9 @@ class Card(Struct, frozen=True):
     anchor: str
     row: PlanRow | None = None
     needs: list[int] = []
+    instead_of: int | None = None
+    saves_more: bool = False
+    same_call: int | None = None
 
 
 def on_cpu(result: Result) -> bool:
@@ -102,14 +108,17 @@ def sides(result: Result) -> Sides:
 
 
 def identity(result: Result) -> str:
-    """The trace's file name, or for several files their folder and number."""
-    paths = result.run.paths
+    """The script that was recorded and its trace file, or the number of several files. Without a script, several files
+    are named by their folder.
+    """
+    paths, name = result.run.paths, result.run.script or ""
     if len(paths) == 1:
-        return PurePath(paths[0]).name or paths[0]
-    folders = {PurePath(path).parent.name for path in paths}
-    folder = folders.pop() if len(folders) == 1 else ""
-    files = quantities.counted(len(paths), "file") if paths else "unnamed trace"
-    return f"{folder}: {files}" if folder else files
+        files = PurePath(paths[0]).name or paths[0]
+    else:
+        folders = {PurePath(path).parent.name for path in paths}
+        name = name or (folders.pop() if len(folders) == 1 else "")
+        files = quantities.counted(len(paths), "file") if paths else "unnamed trace"
+    return f"{name}: {files}" if name else files
 
 
 def command(result: Result) -> str:
@@ -128,7 +137,11 @@ def rank_phrase(result: Result) -> str | None:
 
 
 def span_of_ranks(result: Result) -> str | None:
-    """ "12.5–18.7 ms": the step of the fastest and of the slowest rank; None if all take about the same time."""
+    """ "12.5–18.7 ms": the step of the fastest and of the slowest rank; None if all take about the same time, or if
+    only one step was recorded, which begins on each rank when its recording begins.
+    """
+    if result.step.count < 2:
+        return None
     times = [row.step_us for row in result.ranks if row.step_us is not None and row.engine is None]
     if not times or max(times) <= (1 + RANKS_DIFFER_SHARE) * min(times):
         return None
@@ -242,6 +255,24 @@ def scope(result: Result) -> str:
     return f"{mean}, {rank}" if rank else mean
 
 
+def left_out(result: Result) -> int:
+    """How many steps are unusual and not part of the typical step. Steps of another serving phase are not unusual."""
+    if result.step.source == "window" or (result.serving is not None and len(result.serving.phases) > 1):
+        return 0
+    return max(0, result.step.count - len(result.step.typical_steps))
+
+
+def unusual_steps(result: Result) -> str:
+    """ "2 of 6 steps are unusual and left out of the typical step. Mean of all steps: 141.1 ms."; "" without any."""
+    number, mean_us = left_out(result), result.step.mean_us
+    if not number:
+        return ""
+    verb = "is" if number == 1 else "are"
+    of_all = f"{number:,} of {quantities.counted(result.step.count, 'step')}"
+    mean = "" if mean_us is None else f" Mean of all steps: {quantities.ms_of_us(mean_us)}."
+    return f"{of_all} {verb} unusual and left out of the typical step.{mean}"
+
+
 def typical_step(result: Result) -> str:
     """A reminder after the scope that unusual steps are left out, if there are any."""
     left_out = result.step.count - len(result.step.typical_steps)
@@ -273,8 +304,23 @@ def cards(result: Result) -> list[Card]:
         place_in_plan, row = rows.get(place, (0, None))
         number_of[place_in_plan] = number
         needs = [number_of[other] for other in row.needs if other in number_of] if row is not None else []
-        numbered.append(Card(finding, None if finding.saving is None else number, anchor, row, needs))
+        call = None if row is None or row.same_call is None else number_of.get(row.same_call)
+        card = Card(finding, None if finding.saving is None else number, anchor, row, needs, same_call=call)
+        other = _same_cause(finding, numbered) if row is None and finding.saving is not None else None
+        if other is not None and other.row is not None and finding.saving is not None:
+            more = finding.saving.est_us > MORE * other.row.saving_us
+            card = replace(card, instead_of=other.number, saves_more=more)
+        numbered.append(card)
     return numbered
+
+
+def _same_cause(finding: Finding, before: list[Card]) -> Card | None:
+    """The planned fix that treats the same cause."""
+    for card in before:
+        planned, either = card.finding, (card.finding.shares_cause_with, finding.shares_cause_with)
+        if card.row is not None and (finding.code in either[0] or planned.code in either[1]):
+            return card
+    return None
 
 
 class Groups(Struct, frozen=True):
@@ -306,9 +352,28 @@ def title(card: Card, result: Result) -> str:
 
 
 def needs(card: Card) -> str:
-    """ "needs fix 1", "needs fixes 1 and 2": without them this one saves little; empty if there are none."""
-    noun = "fix" if len(card.needs) == 1 else "fixes"
-    return f"needs {noun} {joined([str(number) for number in card.needs])}" if card.needs else ""
+    """How the fix depends on the plan; empty if it does not.
+
+    "needs fixes 1 and 2": without them this one saves little. "same torch.compile call as fix 2": one edit makes both.
+    "same cause as fix 2": both treat the same cause.
+    "saves 0.5 ms after the plan": why it is not in the plan.
+    """
+    if card.needs:
+        noun = "fix" if len(card.needs) == 1 else "fixes"
+        needed = f"needs {noun} {joined([str(number) for number in card.needs])}"
+        return f"{needed}; {_same_call(card)}" if card.same_call is not None else needed
+    if card.same_call is not None:
+        return _same_call(card)
+    if card.instead_of is not None:
+        return f"same cause as fix {card.instead_of}" + (", may save more" if card.saves_more else "")
+    after_us = card.finding.after_plan_us
+    if after_us is None:
+        return ""
+    return f"saves {quantities.estimated(after_us) if after_us > 0 else 'nothing'} after the plan"
+
+
+def _same_call(card: Card) -> str:
+    return f"same torch.compile call as fix {card.same_call}"
 
 
 ACROSS_RANKS = "From comparing the ranks"
@@ -341,7 +406,8 @@ def ranks_phrase(ranks: list[int]) -> str:
 def only_on(finding: Finding, result: Result) -> str | None:
     """The finding's ranks, if not all ranks have it and its title does not say which."""
     ranks = finding.ranks
-    if not ranks or len(ranks) >= len(result.run.ranks) or finding.title.endswith(f": {ranks_phrase(ranks)}"):
+    says_which = finding.title.rpartition(": ")[2].startswith(("rank ", "ranks "))
+    if not ranks or len(ranks) >= len(result.run.ranks) or says_which:
         return None
     return ranks_phrase(ranks)
 
@@ -453,8 +519,32 @@ def gemm_caption(result: Result) -> str:
     return " ".join([*sentences, *_other_peaks(result)])
 
 
+# By the bound of a kernel and the peak that it is nearer to.
+# What bounds a kernel, and what that means.
+_BOUND = {
+    ("memory", "memory"): ("memory-bound", "only moving fewer bytes helps (fusion, smaller types)"),
+    ("compute", "compute"): ("compute-bound", "only fewer operations or a faster type help"),
+    ("neither", "memory"): ("far below memory", "latency, uneven access or too little work"),
+    ("neither", "compute"): ("far below compute", "another shape, kernel or library may help"),
+}
+
+
+def kernel_rate(kernel: Kernel) -> tuple[str, str]:
+    """What a kernel reaches, and what bounds it: "783 GB/s", "memory-bound"; "" for what is not known."""
+    reached = [
+        quantities.per_second(value, unit)
+        for value, unit, limit in ((kernel.tflops, "TFLOP", "compute"), (kernel.gb_per_s, "GB", "memory"))
+        if value is not None and kernel.limit in (limit, None)
+    ]
+    return " and ".join(reached), _bound(kernel)[0]
+
+
+def _bound(kernel: Kernel) -> tuple[str, str]:
+    return _BOUND.get((kernel.bound or "", kernel.limit or ""), ("", ""))
+
+
 def kernel_caption(result: Result) -> str:
-    """What the shares of the peak are shares of; "" if no kernel has one."""
+    """What the shares of the peak are shares of, and what bounds a kernel; "" if no kernel has a share."""
     limits = {kernel.limit for kernel in result.kernels} - {None}
     if not limits:
         return ""
@@ -468,8 +558,14 @@ def kernel_caption(result: Result) -> str:
     above += " Above 100% (compute): a Winograd kernel does fewer operations." if "compute" in beyond else ""
     return (
         "Of peak: of the limit that the kernel is nearer to, the rate of its type (compute) or the memory's "
-        f"bandwidth{bandwidth}{caveat} (memory), if each tensor is read or written once.{above}"
+        f"bandwidth{bandwidth}{caveat} (memory), if each tensor is read or written once.{above}{_bounds(result)}"
     )
+
+
+def _bounds(result: Result) -> str:
+    """ " Memory-bound: only moving fewer bytes helps.", for what bounds kernels of the table."""
+    found = set(map(_bound, result.kernels))
+    return "".join(f" {word.capitalize()}: {meaning}." for word, meaning in _BOUND.values() if (word, meaning) in found)
 
 
 def cpu_caption(result: Result) -> str:
@@ -546,15 +642,6 @@ def checks_line(result: Result) -> str:
     counts = {status: sum(check.status == status for check in result.checks) for status, _ in CHECK_WORDS}
     parts = [f"{counts[status]} {words}" for status, words in CHECK_WORDS if status != "error" or counts[status]]
     return f"{quantities.counted(len(result.checks), 'rule')}: {', '.join(parts)}."
-
-
-def not_checked(result: Result) -> list[tuple[str, list[str]]]:
-    """Why rules were not checked, with the codes of the rules that lack the same."""
-    reasons: dict[str, list[str]] = {}
-    for check in result.checks:
-        if check.status == "not_checked":
-            reasons.setdefault(check.reason, []).append(check.code)
-    return list(reasons.items())
 
 
 def joined(words: list[str]) -> str:

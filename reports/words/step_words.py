@@ -22,6 +22,20 @@ def of_each_step(result: Result) -> str:
     return "of the recording" if result.step.source == "window" else "per step"
 
 
+def share_range(low: float, high: float) -> str:
+    """ "35–78%"; empty if both look the same."""
+    texts = percent(low), percent(high)
+    return "" if texts[0] == texts[1] else f"{texts[0].rstrip('%')}–{texts[1]}"
+
+
+def saved_about(result: Result, saving: Saving) -> str:
+    """ "150 ms per step (36%, likely 27–45%)"."""
+    step_us = saving.est_us / saving.share if saving.share > 0 else 0.0
+    likely = share_range(saving.low_us / step_us, saving.high_us / step_us) if step_us > 0 else ""
+    text = saved(result, saving)
+    return f"{text[:-1]}, likely {likely})" if likely else text
+
+
 def saved(result: Result, saving: Saving) -> str:
     """ "150 ms per step (36%)", "150 ms of the recording (36%)"."""
     return f"{estimated(saving.est_us)} {of_each_step(result)} ({percent(saving.share)})"

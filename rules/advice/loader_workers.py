@@ -200,6 +200,14 @@ class LoaderPlan(Struct, frozen=True):
         times = self._setting() + self._times()
         return f"{times[:1].upper()}{times[1:]}. {self._workers()}{self._build_time()}{self._keep()}"
 
+    def advice_without_workers(self, left: Left) -> str:
+        """For a loop that builds its own batches, if workers would not make it faster."""
+        times = self._setting() + self._times()
+        return (
+            f"{times[:1].upper()}{times[1:]}. Workers would not help: {ms(left.ns)} of the wait would remain, because "
+            f"{left.why}. Instead, {CHEAPER}{ON_GPU if self.gpu else ''}."
+        )
+
     @property
     def starts_often(self) -> bool:
         """Whether workers would be started for each epoch, which takes time that nobody measured."""
@@ -237,7 +245,7 @@ class LoaderPlan(Struct, frozen=True):
         return f"with {' and '.join(known)}, " if known else ""
 
     def _times(self) -> str:
-        rest = f"the rest of the step takes {ms(self.rest_ns)}"
+        rest = f"without the wait the step takes {ms(self.rest_ns)}"
         if self.build_ns is None:
             return f"the loop waits {ms(self.wait_ns)} per step for data, and {rest}"
         batches = "a batch" if self.fetches < 1.5 else f"the {self.fetches:.0f} batches of a step"

@@ -71,7 +71,10 @@ def peak_of_capacity(facts: Facts) -> str:
 def parts(composition: Composition | None) -> list[Evidence]:
     """One row per part of the peak."""
     held = composition.bytes if composition else {}
-    return [Evidence(f"At the peak: {name[:1].lower()}{name[1:]}", detail=size(count)) for name, count in held.items()]
+    return [
+        Evidence(f"At the peak: {name[:1].lower()}{name[1:]}", detail=size(count), inside=True)
+        for name, count in held.items()
+    ]
 
 
 def remedies(facts: Facts) -> list[Remedy]:

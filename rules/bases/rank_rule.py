@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from traceopt.result.finding import Location, Saving
 from traceopt.rules.evidence import to_location
 from traceopt.rules.rule import Findings, Rule
+from traceopt.rules.savings.known_error import saving_of_step
 from traceopt.rules.savings.price import Priced
+from traceopt.rules.step_words import each_step
 
 if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts
@@ -60,12 +62,8 @@ class RunRule(Rule):
 
 
 def ranks_saving(run: RunFacts, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
-    """A saving in time per step on every rank, capped at the step and ordered low <= est <= high."""
-    step = run.step_ns
-    est = min(max(0.0, est_ns), step)
-    low, high = min(max(0.0, low_ns), est), min(max(est, high_ns), step)
-    share = round(est / step, 6) if step else 0.0
-    return Saving(round(low / 1e3, 3), round(est / 1e3, 3), round(high / 1e3, 3), share, basis)
+    """A saving in time per step on every rank, capped at the step. Its range is at least as wide as the known error."""
+    return saving_of_step(run.step_ns, low_ns, est_ns, high_ns, basis)
 
 
 def rank_name(run: RunFacts, index: int) -> str:
@@ -74,10 +72,21 @@ def rank_name(run: RunFacts, index: int) -> str:
     return f"rank {rank.rank}" if rank.rank is not None else rank.engine or PurePath(rank.path).name
 
 
-def on_rank(one: Priced, run: RunFacts, index: int) -> Priced:
-    """The finding, attributed to that rank."""
-    rank = run.ranks[index].rank
-    return one if rank is None else replace(one, finding=replace(one.finding, ranks=[rank]))
+def rank_names(run: RunFacts, indices: Sequence[int]) -> str:
+    """ "rank 3", or "ranks 4, 5 and 6"."""
+    *before, last = (rank_name(run, index).removeprefix("rank ") for index in indices)
+    return f"ranks {', '.join(before)} and {last}" if before else rank_name(run, indices[0])
+
+
+def step_of_ranks(run: RunFacts) -> str:
+    """What times are of. A single step of each rank begins when its recording began, so it has no length in common."""
+    return each_step(run) if len(run.step_names) > 1 else "the recorded step"
+
+
+def on_rank(one: Priced, run: RunFacts, *indices: int) -> Priced:
+    """The finding, attributed to these ranks."""
+    ranks = [rank for index in indices if (rank := run.ranks[index].rank) is not None]
+    return replace(one, finding=replace(one.finding, ranks=ranks)) if ranks else one
 
 
 def place_on(run: RunFacts, index: int, part: str) -> Location | None:

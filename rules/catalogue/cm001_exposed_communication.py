@@ -210,7 +210,7 @@ def _overlapped(facts: Facts, share: float) -> Changes:
     overlap = facts.overlap
     if not facts.has_gpu:
         return [RemoveHost(facts.cpu_phases.areas["communication"], share * overlap.possible_share)]
-    rows = np.flatnonzero(facts.gpu.is_communication & (facts.gpu.in_window > 0))
+    rows = np.flatnonzero(facts.gpu.is_communication & facts.gpu.is_inside)
     work = facts.gpu.work
     exposed = facts.gpu.exposed_communication.within(work.start[rows], work.end_of(rows))
     return hide(facts, rows, share * overlap.possible_share * exposed)

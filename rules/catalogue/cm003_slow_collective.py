@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.communication.collectives import CollectiveCalls
 from traceopt.rules import (
+    I8,
     Evidence,
     Facts,
     Finding,
@@ -32,9 +33,12 @@ from traceopt.rules import (
 )
 
 SMALL_CALLS = "Most of it is in small calls, so this rank waits for a late one."
-BASIS = "Assumes 20%, 50% or 100% of the exposed excess goes away; one rank's trace does not show how much can."
+BASIS = "Expects half of the exposed excess to go away: one rank's trace does not show how much can, none or all."
 TRANSPORT = "P2P and InfiniBand in use, and the right network interface"
 EITHER = "Either this rank waits for a late one, or the link is slow."
+STEADY = "They take about as long in every step, so a slow link is more likely than a rank that is late now and then."
+STEADY_SHARE = 1.2  # times the shortest of the steps: if none takes longer, they take about as long in every step
+MIN_STEADY = 3  # steps
 POINT_TO_POINT = "send_recv"  # a pipeline stage waits for its neighbor by design
 UNEVEN = "all_to_all"  # each rank may put in another size; how much the others put in is not recorded
 
@@ -145,14 +149,14 @@ class SlowCollective(Rule):
                 f"In {each_step(facts)}, collectives take {ms(excess_ns)} longer than their "
                 f"{'size' if used is None else 'measured traffic'} needs at {self._fair(facts)}. "
                 + (f"Hardware counters measured {percent(used)} of NVLink's rate in them. " if used is not None else "")
-                + (SMALL_CALLS if of_small > 0.5 * late.sum() else EITHER)
+                + (SMALL_CALLS if of_small > 0.5 * late.sum() else STEADY if _is_steady(facts, rows) else EITHER)
             ),
             saving=priced(
                 facts,
-                (0.2 * excess_ns, 0.5 * excess_ns, excess_ns),
+                (0.0, 0.5 * excess_ns, excess_ns),
                 hide(facts, rows, 0.5 * late[rows]),
                 BASIS,
-                low=hide(facts, rows, 0.2 * late[rows]),
+                low=hide(facts, rows, 0.0 * late[rows]),
                 high=hide(facts, rows, late[rows]),
             ),
             evidence=evidence,
@@ -173,7 +177,7 @@ class SlowCollective(Rule):
         if late_ns is None:
             return finding
         excess_ns = sum(row.us_per_step or 0.0 for row in finding.evidence) * 1e3
-        measured = finding.why.removesuffix(SMALL_CALLS).removesuffix(EITHER).rstrip()
+        measured = finding.why.removesuffix(SMALL_CALLS).removesuffix(STEADY).removesuffix(EITHER).rstrip()
         if late_ns >= self.late_share * excess_ns:
             return replace(
                 finding,
@@ -189,12 +193,12 @@ class SlowCollective(Rule):
                     "work (CM005), or their data, hosts and clocks."
                 ),
             )
-        basis = "Assumes 20%, 50% or 100% of the exposed excess goes away."
+        basis, saving = "Expects half of the exposed excess to go away, 20% to 100%.", finding.saving
         return replace(
             finding,
             title="Find the slow link",
             confidence="medium",
-            saving=finding.saving and replace(finding.saving, basis=finding.saving.basis.replace(BASIS, basis)),
+            saving=saving and replace(saving, low_us=0.4 * saving.est_us, basis=saving.basis.replace(BASIS, basis)),
             why=f"{measured} The ranks enter them at about the same time: rank {rank} waits {ms(late_ns)} for later "
             "ones. So the link or its settings are slow.",
             fix=Fix(f"Check the transport with NCCL_DEBUG=INFO: {TRANSPORT}.", finding.fix.code),
@@ -234,6 +238,13 @@ class SlowCollective(Rule):
         if not rates:
             return "No large collective is slow."
         return f"Collectives of known size reach {rate_number(min(rates))} to {rate_number(max(rates))} GB/s."
+
+
+def _is_steady(facts: Facts, rows: I8) -> bool:
+    """Whether these rows of the GPU's work take about as long in every step."""
+    work, steps = facts.gpu.work, facts.steps
+    spent = steps.per_step(steps.step_of(work.start[rows]), work.duration[rows])
+    return len(spent) >= MIN_STEADY and bool(spent.max() <= STEADY_SHARE * spent.min())
 
 
 def _sizes(calls: CollectiveCalls) -> npt.NDArray[np.int64]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from traceopt.analyzer.ranks.rank_summary import COMPUTE, PART_LABELS
 from traceopt.analyzer.ranks.run_facts import Straggler
 from traceopt.rules import (
@@ -13,21 +11,24 @@ from traceopt.rules import (
     Evidence,
     Findings,
     Fix,
+    Location,
     Ranks,
     RemoveHost,
     RunFacts,
     RunRule,
-    each_step,
-    median,
     ms,
     on_rank,
     percent,
     place_on,
     rank_name,
+    rank_names,
     ranks_saving,
+    step_of_ranks,
     threshold,
 )
 
+BETWEEN, BETWEEN_GROUPS = "between the last two ranks", "from the last other rank to the last of these"
+DIFFERENCE = "what this rank does that the others do not"
 # What to check on the straggler, by the part of its step that takes longer.
 ADVICE = {
     "data_loading": "its data loader: workers, shards of unequal cost, a slow disk or mount",
@@ -45,7 +46,11 @@ ADVICE = {
 
 class StragglerRank(RunRule):
     """Compares when the ranks enter the same collectives, on clocks aligned at the collectives' ends. If one rank comes
-    last in most of them, the rule measures how long the others wait and names what this rank spends more time on.
+    last in most of them, or several ranks come late together (those of one node, or of one pipeline stage), the rule
+    measures how long the others wait and names what these ranks spend more time on.
+
+    The first collective of each process group does not count: ranks enter it at different times because their
+    recordings start at different times.
 
     Why it costs: a collective ends when the last rank has arrived. One late rank sets the pace for all of them, and on
     the others the wait looks like slow communication.
@@ -71,36 +76,38 @@ class StragglerRank(RunRule):
     effort = "Depends on the cause"
 
     min_share: float = threshold(0.03, "smallest wait for the straggler, as a share of the step, to report")
-    min_blame: float = threshold(0.6, "share of all waiting for late ranks that one rank must cause")
+    min_blame: float = threshold(0.6, "share of all waiting for late ranks that the same ranks must cause")
 
     def check_run(self, run: RunFacts) -> Findings:
         late = run.straggler
         if late is None or late.share < self.min_blame:
             return
-        recording = run.recording_ns(late.rank)
-        wait = median(run.waits[:, late.rank]) - recording
+        recording = _recording_ns(run, late)
+        wait = late.wait_ns - recording
         if wait < self.min_share * run.step_ns or (late.parts and late.parts[0][0] == COMPUTE):
             return  # CM005 reports a rank with more to compute
-        name = rank_name(run, late.rank)
+        names, one = rank_names(run, late.ranks), len(late.ranks) == 1
         cause, more = late.parts[0] if late.parts else ("", 0.0)
         known = more >= 0.3 * wait
-        does = f" It spends {ms(more)} more than the other ranks on this: {_inside(cause)}." if known else ""
-        place = place_on(run, late.rank, cause) if known else None
+        spends = "It spends" if one else "They spend"
+        does = f" {spends} {ms(more)} more than the other ranks on this: {_inside(cause)}." if known else ""
+        place = _place(run, late, cause) if known else None
         longer = sum(part for name, part in late.parts if name != COMPUTE) - recording
         gain = min(0.95 * wait, max(0.0, longer)) if known else 0.95 * wait
         finding = self.finding(
-            title=f"Fix the straggler: {name}",
+            title=f"Fix the straggler{'' if one else 's'}: {names}",
             why=(
-                f"The other ranks wait {ms(wait)} of {each_step(run)} for {name}. It is the last to enter "
-                f"the collectives that cause {percent(late.share)} of all waiting.{does}"
+                f"The other ranks wait {ms(wait)} of {step_of_ranks(run)} for {names}. "
+                f"{'It is' if one else 'They are'} the last to enter the collectives that cause {percent(late.share)} "
+                f"of all waiting. The first one is left out: recordings do not start together.{does}"
             ),
             saving=ranks_saving(
                 run,
                 0.7 * min(gain, more) if known else 0.5 * wait,
                 gain,
                 1.1 * wait,
-                "The time between the last two ranks to enter each collective in the median step, without the time in "
-                "which the other ranks compute and without the straggler's recording overhead."
+                f"The time {BETWEEN if one else BETWEEN_GROUPS} to enter each collective in the median step, without "
+                "the time in which the other ranks compute and without the straggler's recording overhead."
                 + (
                     f" At most the {ms(longer)} that the straggler spends more than the others outside of compute."
                     if gain < 0.95 * wait
@@ -110,7 +117,7 @@ class StragglerRank(RunRule):
             evidence=_evidence(run, late),
             locations=[place] if place else [],
             fix=Fix(
-                f"Look at {ADVICE.get(cause, 'what this rank does that the others do not')}."
+                f"{'Look' if one else 'On each of them, look'} at {ADVICE.get(cause, DIFFERENCE)}."
                 if known
                 else "Compare this rank's host, clocks and data with the others'.",
                 "numactl --cpunodebind=$NODE --membind=$NODE python train.py"
@@ -120,29 +127,31 @@ class StragglerRank(RunRule):
             confidence="high" if known and len(run.step_names) > 1 else "medium",
             shares_cause_with=["CM001", "CM003"],
         )
-        yield on_rank(finding, run, late.rank)
+        yield on_rank(finding, run, *late.ranks)
 
     def remedy(self, ranks: Ranks) -> list[Sequence[Change]] | None:
-        """The straggler no longer spends more than the others on the part that makes it late."""
+        """The stragglers no longer spend more than the others on the part that makes them late."""
         late = ranks.run.straggler
         if late is None or not late.parts:
             return None
         cause, more = late.parts[0]
-        facts = ranks.facts[late.rank]
-        areas = facts.flow_areas
-        spent = facts.recorded_steps.host_mean_ns(areas[cause]) if cause in areas else 0.0
-        if not spent:
-            return None
         changes: list[Sequence[Change]] = [[] for _ in ranks.facts]
-        changes[late.rank] = [RemoveHost(areas[cause], min(1.0, more / spent))]
-        return changes
+        for rank in late.ranks:
+            facts = ranks.facts[rank]
+            area = facts.flow_areas.get(cause)
+            spent = facts.recorded_steps.host_mean_ns(area) if area is not None else 0.0
+            if area is not None and spent:
+                changes[rank] = [RemoveHost(area, min(1.0, more / spent))]
+        return changes if any(changes) else None
 
     def passed_run(self, run: RunFacts) -> str:
         late = run.straggler
         if late is None:
             return f"None of the {len(run.ranks)} ranks is late to the {run.matched.count} collectives that they share."
-        wait = max(0.0, median(run.waits[:, late.rank]) - run.recording_ns(late.rank)) / run.step_ns
-        return f"{rank_name(run, late.rank).capitalize()} makes the others wait longest: {percent(wait)} of the step."
+        wait = max(0.0, late.wait_ns - _recording_ns(run, late)) / run.step_ns
+        makes = "makes" if len(late.ranks) == 1 else "make"
+        names = rank_names(run, late.ranks).capitalize()
+        return f"{names} {makes} the others wait longest: {percent(wait)} of the step."
 
 
 def _evidence(run: RunFacts, late: Straggler) -> list[Evidence]:
@@ -150,19 +159,32 @@ def _evidence(run: RunFacts, late: Straggler) -> list[Evidence]:
         Evidence(
             f"{PART_LABELS.get(part, part)}: more than on the other ranks",
             round(more / 1e3, 3),
-            location=place_on(run, late.rank, part),
+            location=_place(run, late, part),
         )
         for part, more in late.parts[:3]
     ]
-    waits = np.median(run.waits, axis=0)
+    waits = run.waits_in_median_step
+    together = [Evidence(f"Waiting for {rank_names(run, late.ranks)}", round(late.wait_ns / 1e3, 3))]
     return [
         *rows,
+        *(together if len(late.ranks) > 1 else []),
         *(
             Evidence(f"Waiting for {rank_name(run, i)}", round(float(waits[i]) / 1e3, 3))
             for i in run.longest_first(waits)[:3]
-            if waits[i]
+            if waits[i] and (i not in late.ranks or len(late.ranks) == 1)
         ),
     ]
+
+
+def _recording_ns(run: RunFacts, late: Straggler) -> float:
+    """Extra cost of the profiler on the straggler."""
+    return max(run.recording_ns(rank) for rank in late.ranks)
+
+
+def _place(run: RunFacts, late: Straggler, part: str) -> Location | None:
+    """The line behind a part of the straggler's step; None if it is unknown, or not the same on all late ranks."""
+    first, *others = (place_on(run, rank, part) for rank in late.ranks)
+    return first if all(one == first for one in others) else None
 
 
 def _inside(part: str) -> str:

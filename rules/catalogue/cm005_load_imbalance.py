@@ -16,13 +16,13 @@ from traceopt.rules import (
     RunFacts,
     RunRule,
     ScaleWork,
-    each_step,
     median,
     ms,
     on_rank,
     percent,
     rank_name,
     ranks_saving,
+    step_of_ranks,
     threshold,
 )
 
@@ -70,7 +70,7 @@ class LoadImbalance(RunRule):
         free_cores = all(rank.free_cores for rank in run.ranks)
         finding = self.finding(
             why=(
-                f"In {each_step(run)}, the rank with the most compute ({who}) takes {ms(excess)} longer "
+                f"In {step_of_ranks(run)}, the rank with the most compute ({who}) takes {ms(excess)} longer "
                 f"than the mean of all {len(run.ranks)} ranks. The others wait for it in collectives."
             ),
             saving=ranks_saving(

@@ -118,11 +118,11 @@ class CpuBfloat16(Rule):
         return priced(
             facts,
             (low_ns, expected_ns, gain_ns),
-            [RemoveHost(area, expected_ns / time_ns)],
+            [RemoveHost(area, expected_ns / time_ns, faster=True)],
             f"Assumes {percent(self.expected)} of the gain from the measured speedup of {speedup:.1f} times "
             f"({percent(self.low)} to 100%), less {ms(casts_ns)} for casts.",
-            low=[RemoveHost(area, low_ns / time_ns)],
-            high=[RemoveHost(area, gain_ns / time_ns)],
+            low=[RemoveHost(area, low_ns / time_ns, faster=True)],
+            high=[RemoveHost(area, gain_ns / time_ns, faster=True)],
         )
 
     def passed(self, facts: Facts) -> str:

@@ -50,7 +50,7 @@ class LayoutConversion(Rule):
         return None if facts.gpu.kind.among("conv").any() else "No convolutions in this trace."
 
     def check(self, facts: Facts) -> Findings:
-        work = facts.gpu.kind.among("layout") & (facts.gpu.in_window > 0)
+        work = facts.gpu.kind.among("layout") & facts.gpu.is_inside
         count = facts.steps.count
         time = facts.gpu.area(work).total / count
         if time < self.min_share * facts.step_ns:

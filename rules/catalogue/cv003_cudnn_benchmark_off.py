@@ -57,7 +57,7 @@ class CudnnBenchmarkOff(Rule):
         return "The cudnn.benchmark setting was not recorded." if environment.cudnn_benchmark is None else None
 
     def check(self, facts: Facts) -> Findings:
-        work = facts.gpu.kind.among("conv") & (facts.gpu.in_window > 0)
+        work = facts.gpu.kind.among("conv") & facts.gpu.is_inside
         time_ns = facts.gpu.area(work).total / facts.steps.count
         shapes = facts.convolutions.repeated_shapes
         if facts.captured.environment.cudnn_benchmark or time_ns < self.min_share * facts.step_ns or not shapes:

@@ -40,6 +40,9 @@ from traceopt.rules.advice.loader_workers import (
     loader_rows,
     plan_loader,
 )
+from traceopt.rules.savings.pricing import over_all_steps
+
+CHEAPER_BATCHES = "Make batches cheaper to load"  # the title where more workers would not help
 
 
 class DataloaderStall(Rule):
@@ -61,12 +64,15 @@ class DataloaderStall(Rule):
 
     The saving assumes as many workers as the cores can run. It excludes the time to receive a batch from a worker:
     `traceopt run` measures that time on your machine for a batch of the same size. If workers would not save more than
-    that, there is no finding. On a CPU, workers also slow the model down, because they share caches, memory bandwidth
-    and often cores. At worst, all computing beside the model takes 1.5 times as long, as two threads on one core do.
-    `traceopt run` measures how much slower two processes compute side by side on your machine; without that measure,
-    half of the worst is assumed. The range covers both ends. The first batch of each epoch is not ready when the epoch
-    begins: that wait is spread over its steps. If the script constructs a new DataLoader for each epoch, workers would
-    be started each time. How long that takes is unknown, so the range begins at 0 and the confidence is low.
+    that, there is no finding. If they would not help because too few cores are free, or because an epoch has few
+    batches, the finding has no saving and the advice is to make batches cheaper. On a CPU, workers also slow the model
+    down, because they share caches, memory bandwidth and often cores. At worst, all computing beside the model takes
+    1.5 times as long, as two threads on one core do. `traceopt run` measures how much slower two processes compute side
+    by side on your machine; without that measure, half of the worst is assumed. The range covers both ends. The
+    estimate is of the typical step. If unusual steps wait longer or less, the range also covers the mean of all
+    recorded steps. The first batch of each epoch is not ready when the epoch begins: that wait is spread over its
+    steps. If the script constructs a new DataLoader for each epoch, workers would be started each time. How long that
+    takes is unknown, so the range begins at 0 and the confidence is low.
 
     If more workers do not help, make batches cheaper: decode once and cache, store packed data on a fast local disk, or
     move augmentation to the GPU.
@@ -116,16 +122,6 @@ class DataloaderStall(Rule):
         stall -= min(ready_ns, hand_over_ns)
         if stall - (_core_wait_ns(facts) if plan.multiprocess else 0.0) < self.min_share * facts.step_ns:
             return
-        if not plan.multiprocess:
-            title, cause = None, "Batches are built inside the main process"
-        elif plan.keeps_up:
-            title, cause = "Prefetch more batches in the data loader", "Batches arrive late from the worker processes"
-        elif plan.exhausted:
-            title, cause = "Make batches cheaper to load", "The worker processes already use all free cores"
-        else:
-            title, cause = "Use more data loader workers", "The worker processes build batches too slowly"
-        if plan.multiprocess and plan.core_wait_share >= CROWDED_SHARE:
-            cause += f"; they waited for a free core for {percent(plan.core_wait_share)} of the time"
         receiving_ns = _exposed_ns(ready_ns or (0.0 if plan.multiprocess else hand_over_ns), loading - stall)
         worst, expected, best = (
             Left(min(stall, receiving_ns), RECEIVING) if plan.keeps_up else plan.left(receiving_ns, contention)
@@ -134,26 +130,44 @@ class DataloaderStall(Rule):
         left = min(stall, expected.ns)
         saved = stall - left
         helps = saved >= max(self.min_share * facts.step_ns, receiving_ns)  # the cost of receiving is uncertain
-        if not plan.multiprocess and not helps:
+        if not plan.multiprocess and not helps and expected.why == RECEIVING:
             return
+        cheaper = plan.exhausted if plan.multiprocess else not helps  # batches should be cheaper, not workers more
+        if not plan.multiprocess:
+            title, cause = CHEAPER_BATCHES if cheaper else None, "Batches are built inside the main process"
+        elif plan.keeps_up:
+            title, cause = "Prefetch more batches in the data loader", "Batches arrive late from the worker processes"
+        elif cheaper:
+            title, cause = CHEAPER_BATCHES, "The worker processes already use all free cores"
+        else:
+            title, cause = "Use more data loader workers", "The worker processes build batches too slowly"
+        if plan.multiprocess and plan.core_wait_share >= CROWDED_SHARE:
+            cause += f"; they waited for a free core for {percent(plan.core_wait_share)} of the time"
         low, high = (max(0.0, stall - one.ns) / stall for one in (worst, best))
         if plan.starts_often:
             low = 0.0
         share = saved / stall
         yield self.finding(
             title=title,
+            effort="A few lines" if title == CHEAPER_BATCHES else None,
+            risk=Rule.risk if title == CHEAPER_BATCHES else None,
             why=f"{who} waits {ms(stall)} of {each_step(facts)} for the next batch. {cause}."
             + _slow_place(line, function, int((end - start).sum())),
-            saving=None  # cheaper batches help, not more workers
-            if plan.exhausted
-            else priced(
+            saving=None
+            if cheaper
+            else over_all_steps(
                 facts,
-                (0.8 * low * stall, saved, high * stall),
-                [RemoveHost(area_of(facts, rows), share)],
-                "Assumes the wait goes away, or 80% of it if receiving batches costs more time."
-                + (f" {ms(left)} of it remains, because {expected.why}." if left else ""),
-                low=[RemoveHost(area_of(facts, rows), 0.8 * low)],
-                high=[RemoveHost(area_of(facts, rows), high)],
+                priced(
+                    facts,
+                    (0.8 * low * stall, saved, high * stall),
+                    [RemoveHost(area_of(facts, rows), share)],
+                    "Assumes the wait goes away, or 80% of it if receiving batches costs more time."
+                    + (f" {ms(left)} of it remains, because {expected.why}." if left else ""),
+                    low=[RemoveHost(area_of(facts, rows), 0.8 * low)],
+                    high=[RemoveHost(area_of(facts, rows), high)],
+                ),
+                facts.stalls.typical_ns("data_loading"),
+                facts.of_every_step.stalls.typical_ns("data_loading"),
             ),
             confidence=_confidence(plan, uncertain=left > hand_over_ns),
             evidence=[
@@ -163,15 +177,20 @@ class DataloaderStall(Rule):
                     inside,
                     lambda s: s.location.function or "" if s.location else "",
                     3,
+                    inside=True,
                 ),
-                *site_evidence(facts, lines, lambda site: _calls(facts, site), 3),
+                *site_evidence(facts, lines, lambda site: _calls(facts, site), 3, inside=True),
             ],
             locations=[
                 *loader_places(facts),
                 *site_locations(sites, 2),
                 *site_locations([one for one in (line, function) if one is not None] or lines or inside, 1),
             ],
-            fix=Fix(plan.advice + _by_item(facts, lines), plan.code if helps else None),
+            fix=Fix(
+                (plan.advice if helps or plan.multiprocess else plan.advice_without_workers(expected))
+                + _by_item(facts, lines),
+                plan.code if helps else None,
+            ),
             shares_cause_with=["DL006"] if plan.keeps_up and _restarted(facts) else None,
         )
 
@@ -191,9 +210,6 @@ class DataloaderStall(Rule):
             note = f", and the main thread waits for a free core for {percent(waited)}, which may be in it"
             return f"{text}{note if waited else ': the batches are ready'}."
         receiving_ns = _exposed_ns(self._hand_over_ns(plan), loading - stall)
-        left = plan.left(receiving_ns, EXPECTED)
-        if left.why != RECEIVING:
-            return f"{text}. With workers, {ms(left.ns)} of it would remain, because {left.why}."
         return f"{text}. Receiving batches from workers would take about as long ({ms(receiving_ns)})."
 
 

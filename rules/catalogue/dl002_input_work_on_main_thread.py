@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from traceopt.rules import (
+    Evidence,
     Facts,
     Findings,
     Fix,
     RemoveHost,
     Rule,
+    SiteCost,
     area_of,
     by_calling_site,
     by_site,
@@ -82,11 +84,15 @@ class InputWorkOnMainThread(Rule):
         inside = frames_inside(facts, rows)
         who, on = ("The GPU waits", "for") if facts.has_gpu else ("The main thread spends", "on")
         worst, expected = plan.left(0.0, WORST), plan.left(0.0, EXPECTED)
-        least_ns = 0.0 if _reads_ahead(facts) else preparing_ns  # in one thread beside the main one
-        if least_ns:
+        ahead, least_ns, alone = _ahead(facts, plan), 0.0, ""
+        if ahead is not None:
             more_ns = preparing_ns - (facts.step_ns - stall)
             one = Left(min(stall, more_ns), f"one thread takes {ms(preparing_ns)} to prepare an input")
-            worst, expected = (max(left, one, key=lambda left: left.ns) for left in (worst, expected))
+            worst, least_ns = max(worst, one, key=_left_ns), preparing_ns / ahead
+            if ahead == 1:
+                expected = max(expected, one, key=_left_ns)
+            else:
+                alone = f" If only one input is prepared at a time, {ms(one.ns)} remains."
         low, share = (moved * max(0.0, 1 - left.ns / stall) for moved, left in ((MOVED_LOW, worst), (MOVED, expected)))
         remains = f" {ms(expected.ns)} of it remains, because {expected.why}." if expected.ns else ""
         work = area_of(facts, rows)
@@ -97,7 +103,8 @@ class InputWorkOnMainThread(Rule):
                 (low * stall, share * stall, stall),
                 [RemoveHost(work, share)],
                 "Assumes 70%, 95% or 100% of the wait goes away; receiving the prepared batch takes the rest."
-                + remains,
+                + remains
+                + alone,
                 low=[RemoveHost(work, low)],
                 high=[RemoveHost(work)],
                 least_step_ns=least_ns,
@@ -105,7 +112,7 @@ class InputWorkOnMainThread(Rule):
             if share * stall >= self.min_share * facts.step_ns
             else None,
             evidence=[
-                *site_evidence(facts, by_site(facts, rows, cost), lambda site: name_of(facts, int(site.rows[0]))),
+                *_functions(facts, by_site(facts, rows, cost)),
                 *inside,
             ],
             locations=[*places(inside, 1), *site_locations(sites)],
@@ -122,6 +129,30 @@ def _reads_ahead(facts: Facts) -> bool:
     return facts.trains or len(facts.host.rows_of("data_loading")) > 0
 
 
+def _ahead(facts: Facts, plan: LoaderPlan) -> int | None:
+    """How many inputs threads or processes prepare at a time, so that one is ready for each step; None if DataLoader
+    workers can do it.
+    """
+    if _reads_ahead(facts):
+        return None
+    return 1 if plan.wait_ns <= plan.rest_ns else max(1, plan.wanted or 1)
+
+
+def _left_ns(left: Left) -> float:
+    return left.ns
+
+
+def _functions(facts: Facts, sites: list[SiteCost]) -> list[Evidence]:
+    """For each line, the function that takes most of the time there, with its own calls."""
+    out = []
+    for site in sites[:5]:
+        start, end = facts.slices.start[site.rows], facts.slices.end[site.rows]
+        longest = facts.slices_by_name(site.rows, facts.stalled_within(start, end))[0]
+        one = SiteCost(site.location, longest.total, len(longest.rows), longest.rows)
+        out += site_evidence(facts, [one], lambda site: name_of(facts, int(site.rows[0])))
+    return out
+
+
 def _fix(facts: Facts, plan: LoaderPlan) -> Fix:
     if _reads_ahead(facts):
         loader = facts.captured.training_loader
@@ -131,8 +162,18 @@ def _fix(facts: Facts, plan: LoaderPlan) -> Fix:
             "Or prepare the data once and store it.",
             f"loader = DataLoader(dataset, collate_fn=prepare, num_workers={workers}, persistent_workers=True)",
         )
+    ahead = _ahead(facts, plan) or 1
+    if ahead == 1:
+        return Fix(
+            "Prepare the next input, and convert finished outputs, in another thread or process while the GPU works. "
+            "Resizing and normalizing can run on the GPU.",
+            "with ThreadPoolExecutor() as pool:\n    following = pool.submit(processor, images[i + 1])",
+        )
     return Fix(
-        "Prepare the next input, and convert finished outputs, in another thread or process while the GPU works; in "
-        "several, if one takes longer than the GPU. Resizing and normalizing can run on the GPU.",
-        "with ThreadPoolExecutor() as pool:\n    following = pool.submit(processor, images[i + 1])",
+        f"Prepare {ahead} inputs at a time in other processes while the GPU works, because one takes "
+        f"{ms(plan.wait_ns)} and the step {ms(plan.rest_ns)} without it. Convert finished outputs there, too. "
+        "Resizing and normalizing can run on the GPU.",
+        f"with ProcessPoolExecutor({ahead}) as pool:\n"
+        "    for inputs in pool.map(processor, images):  # prepared ahead\n"
+        "        outputs = model(inputs)",
     )

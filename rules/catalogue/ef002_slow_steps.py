@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from traceopt.analyzer.run_log.step_ledger import LONG
 from traceopt.analyzer.stalls.idle import CAUSES
@@ -52,6 +53,7 @@ ADVICE = {
     "compile": "Mark varying dimensions as dynamic, so that nothing is recompiled.",
     "module_load": "Warm up all shapes before the loop: the first call of a kernel loads its code.",
     "os_wait": "Find what the thread waits for: another thread or process, a lock, a file or the network.",
+    "host_copy": "Copy from pinned memory without blocking: pin_memory=True and .to(device, non_blocking=True).",
     "host_sync": "Read results from the GPU less often.",
     "communication": "Find the rank that is late in these steps.",
     "compute": "Compare the inputs: longer sequences or other shapes take longer. Bucket or pad them.",
@@ -61,19 +63,27 @@ SAME_CAUSE = {
     "checkpoint": ["LG003"],
     "gc": ["PY001"],
 }  # rules that report this cause themselves
+HOST_SLOW = (
+    "The host launches the same GPU work more slowly in these steps. See if other threads or processes take its core: "
+    "traceopt run records how long the main thread waits for one."
+)
+SAME_WORK = 0.1  # of the excess: with less growth of the compute kernels, slow steps do the same GPU work
+ONE_CAUSE = 0.8  # of the growth: what the other causes add is then no second cause
 OTHERWISE = (
     "Record these steps with stacks and look for what runs only in them: evaluation, logging, checkpoints, garbage "
     "collection."
 )
 
 COSTLY = 0.25  # of the mean excess of slow steps: what adds less is noise, not the cost
+CAUSES_TOLD = 3
+STEPS_NAMED = 4
 ENDS = " The long steps end at the line named here."
 
 
 class SlowSteps(Rule):
     """Compares each step with the median step. A step is slow if it takes far longer, by more than the usual spread.
-    The rule then compares slow steps with usual ones: GPU busy time, and idle time by cause (on a CPU-only run, the
-    phases of the main thread). If `traceopt run` recorded the run and the trace has no slow step, the rule looks at
+    The rule then compares each slow step with the usual ones: GPU busy time, and idle time by cause (on a CPU-only run,
+    the phases of the main thread). If `traceopt run` recorded the run and the trace has no slow step, the rule looks at
     all steps of the run and reports steps that are slow at a regular interval.
 
     Why it costs: a single slow step is no part of the typical step, but the run pays for it. A regular interval points
@@ -126,24 +136,33 @@ class SlowSteps(Rule):
             yield from self._of_the_run(facts)
             return
         period = _period(slow)
-        grown = _what_grew(facts, slow)
-        cause, label, _ = grown[0]
-        sites = _sites(facts, cause, slow)
-        ends = [] if sites else _ends(facts, slow)
-        wait = 0.0 if cause in ADVICE or facts.captured.ledger is None else facts.captured.ledger.core_wait_share or 0.0
+        parts = _what_grew(facts, slow)
+        causes = _causes(parts, slow)
+        known = {cause.name for cause in causes} <= ADVICE.keys()
+        sites = [(cause, _sites(facts, cause)) for cause in causes]
+        places = [location for _, of_cause in sites for location in site_locations(of_cause)]
+        ends = [] if places else _ends(facts, slow)
+        wait = 0.0 if known or facts.captured.ledger is None else facts.captured.ledger.core_wait_share or 0.0
         contended = wait >= self.min_core_wait
+        computes = any(cause.name == "compute" for cause in causes)
         yield self.finding(
-            why=_why(facts, slow, period) + _cause_sentence(grown) + (_wait_sentence(wait) if contended else ""),
-            saving=None if cause == "compute" or contended else _saving(facts, slow, cause),
+            why=_why(facts, slow, period)
+            + _cause_sentence(facts, causes)
+            + (_wait_sentence(wait) if contended else ""),
+            saving=None if computes or contended else _saving(facts, slow, causes),
             evidence=[
                 *(Evidence(names[i], us(duration[i]), detail=_times(duration[i] / median(duration))) for i in slow[:5]),
-                *(Evidence(f"{what}: more than in a usual step", us(ns)) for _, what, ns in grown[:3] if ns > 0),
-                *site_evidence(facts, sites, lambda _: label, 3),
+                *(
+                    Evidence(f"{part.label}: more than in a usual step", us(part.mean_ns))
+                    for part in parts[:3]
+                    if part.mean_ns > 0
+                ),
+                *(row for cause, of_cause in sites for row in _site_rows(facts, cause, of_cause)),
             ],
-            locations=site_locations(sites) or ends,
-            fix=Fix(ADVICE.get(cause, OTHERWISE) + (ENDS if ends else "")),
-            confidence="high" if cause in ADVICE and cause not in BUSY_LABELS else "low",
-            shares_cause_with=["PY002"] if contended else SAME_CAUSE.get(cause),
+            locations=places or ends,
+            fix=Fix(_advice(causes, parts) + (ENDS if ends else "")),
+            confidence="high" if known and not any(cause.name in BUSY_LABELS for cause in causes) else "low",
+            shares_cause_with=["PY002"] if contended else [code for c in causes for code in SAME_CAUSE.get(c.name, [])],
             occasional=True,
         )
 
@@ -212,16 +231,43 @@ def _costly(slow: I8, excess_ns: F8) -> I8:
 
 def _why(facts: Facts, slow: I8, period: int | None) -> str:
     steps = facts.recorded_steps
-    names = ", ".join(steps.names[i] for i in slow[:4]) + (", ..." if len(slow) > 4 else "")
     regular = f"; every {period} steps" if period else ""
     took, usual = ms(float(np.mean(steps.duration[slow]))), ms(median(steps.duration))
     verb = "takes" if len(slow) == 1 else "take"
-    return f"{len(slow)} of {steps.count} steps {verb} {took} instead of {usual} ({names}{regular})."
+    return f"{len(slow)} of {steps.count} steps {verb} {took} instead of {usual} ({_some(steps.names, slow)}{regular})."
 
 
-def _cause_sentence(grown: list[tuple[str, str, float]]) -> str:
-    _, label, more = grown[0]
-    return f" The part that grew most is {label[:1].lower()}{label[1:]}, by {ms(more)}." if more > 0 else ""
+def _cause_sentence(facts: Facts, causes: list[_Growth]) -> str:
+    """The part that grew most; if the steps have several causes, each with its steps."""
+    if len(causes) == 1:
+        (one,) = causes
+        return f" The part that grew most is {_lower(one.label)}, by {ms(one.mean_ns)}." if one.mean_ns > 0 else ""
+    names = facts.recorded_steps.names
+    told = [
+        f"{_lower(one.label)} grew by {ms(one.mean_ns)} in {_some(names, one.steps)}" for one in causes[:CAUSES_TOLD]
+    ]
+    others = ["others in the rest"] if len(causes) > CAUSES_TOLD else []
+    return f" They have different causes: {'; '.join([*told, *others])}."
+
+
+def _advice(causes: list[_Growth], parts: list[_Growth]) -> str:
+    """What to change for each cause; where to look if none is known."""
+    compute_ns = next((part.mean_ns for part in parts if part.name == "compute"), 0.0)
+    same_work = compute_ns <= SAME_WORK * sum(max(part.mean_ns, 0.0) for part in parts)
+    known = ADVICE | ({"launch": HOST_SLOW} if same_work else {})
+    advised = [cause for cause in causes if cause.name in known]
+    if len(causes) == 1 or not advised:
+        return known[advised[0].name] if advised else OTHERWISE
+    return " ".join(f"{cause.label}: {_lower(known[cause.name])}" for cause in advised)
+
+
+def _lower(label: str) -> str:
+    """The label within a sentence: "CPU operators" stays."""
+    return f"{label[:1].lower()}{label[1:]}" if label[1:2].islower() else label
+
+
+def _some(names: list[str], rows: I8) -> str:
+    return ", ".join(names[row] for row in rows[:STEPS_NAMED]) + (", ..." if len(rows) > STEPS_NAMED else "")
 
 
 def _wait_sentence(share: float) -> str:
@@ -234,7 +280,7 @@ def _period(slow: I8) -> int | None:
     return period if len(slow) > 2 and regular == 1.0 and period > 1 else None
 
 
-def _saving(facts: Facts, slow: I8, cause: str) -> Price | Saving | None:
+def _saving(facts: Facts, slow: I8, causes: list[_Growth]) -> Price | Saving | None:
     """Spread over the typical steps; None if slow steps do not recur. The low end drops the slowest as a one-off."""
     recurring = np.intersect1d(slow, facts.recorded_steps.typical_rows)
     if not len(recurring):
@@ -244,14 +290,27 @@ def _saving(facts: Facts, slow: I8, cause: str) -> Price | Saving | None:
     total, count = float(excess.sum()), facts.steps.count
     bounds = (total - float(excess.max())) / count, total / count, total / count
     basis = "The time above the median step, spread over all steps; the slowest step may be a one-off."
-    rows = _rows(facts, cause, slow)
+    rows = np.concatenate([_rows(facts, cause) for cause in causes])
     if not len(rows):
         return saving(facts, *bounds, basis)
     return priced(facts, bounds, without_calls(facts, rows), basis)
 
 
-def _what_grew(facts: Facts, slow: I8) -> list[tuple[str, str, float]]:
-    """Name, label and mean increase (ns) of each part in slow steps over usual ones, largest first."""
+class _Growth(Struct, frozen=True):
+    """A part of the step, and how much more of it the `steps` (indices of recorded steps) have than a usual one."""
+
+    name: str
+    label: str
+    steps: I8
+    more_ns: F8  # in each of these steps
+
+    @property
+    def mean_ns(self) -> float:
+        return float(self.more_ns.mean())
+
+
+def _what_grew(facts: Facts, slow: I8) -> list[_Growth]:
+    """The parts and their growth in the slow steps over the median of the usual ones, largest mean first."""
     facts = facts.of_every_step
     if facts.has_gpu:
         gpu = facts.gpu
@@ -261,23 +320,47 @@ def _what_grew(facts: Facts, slow: I8) -> list[tuple[str, str, float]]:
     else:
         parts = [(name, label, facts.cpu_phases.by_step[:, i]) for i, (name, label, _) in enumerate(PHASES)]
     usual = np.setdiff1d(np.arange(facts.steps.count), slow)
-    grown = [(name, label, float(ns[slow].mean() - median(ns[usual]))) for name, label, ns in parts]
-    return sorted(grown, key=lambda part: -part[2])
+    grown = [
+        _Growth(name, label, slow, np.asarray(ns[slow] - median(ns[usual]), np.float64)) for name, label, ns in parts
+    ]
+    return sorted(grown, key=lambda part: -part.mean_ns)
 
 
-def _rows(facts: Facts, cause: str, slow: I8) -> I8:
-    """Slices of the cause in the slow steps; empty if the cause has no place in the code."""
-    if cause not in ACTIVITY_NAMES or cause in DISPATCH:
+def _causes(parts: list[_Growth], slow: I8) -> list[_Growth]:
+    """The part that grew most in each slow step, with the steps in which it did, largest growth first.
+
+    One part with all slow steps if the others add little.
+    """
+    most = np.argmax([part.more_ns for part in parts], axis=0)  # by slow step
+    causes = [
+        _Growth(part.name, part.label, slow[most == i], part.more_ns[most == i])
+        for i, part in enumerate(parts)
+        if (most == i).any()
+    ]
+    causes.sort(key=lambda cause: -cause.more_ns.sum())
+    growth_ns = sum(cause.more_ns.sum() for cause in causes)
+    if causes[0].more_ns.sum() >= ONE_CAUSE * growth_ns:
+        return [next(part for part in parts if part.name == causes[0].name)]
+    return causes
+
+
+def _rows(facts: Facts, cause: _Growth) -> I8:
+    """Slices of the cause in its steps; empty if the cause has no place in the code."""
+    if cause.name not in ACTIVITY_NAMES or cause.name in DISPATCH:
         return np.empty(0, np.int64)
-    rows = facts.of_every_step.host.rows_of(cause)
-    return rows[facts.recorded_steps.host_in(slow, facts.slices.start[rows])]
+    rows = facts.of_every_step.host.rows_of(cause.name)
+    return rows[facts.recorded_steps.host_in(cause.steps, facts.slices.start[rows])]
 
 
-def _sites(facts: Facts, cause: str, slow: I8) -> list[SiteCost]:
-    """Call sites of the cause in the slow steps; empty if the cause has no place in the code."""
-    rows = _rows(facts, cause, slow)
+def _sites(facts: Facts, cause: _Growth) -> list[SiteCost]:
+    """Call sites of the cause in its steps; empty if the cause has no place in the code."""
+    rows = _rows(facts, cause)
     cost = facts.of_every_step.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
     return by_site(facts, rows, cost)
+
+
+def _site_rows(facts: Facts, cause: _Growth, sites: list[SiteCost]) -> list[Evidence]:
+    return site_evidence(facts, sites, lambda _: cause.label, 3)
 
 
 def _ends(facts: Facts, slow: I8) -> list[Location]:

@@ -111,7 +111,7 @@ class MisalignedGemm(Rule):
         owned = np.zeros(len(facts.trace.ops) + 1, bool)
         for shape in facts.gemms.shapes:
             owned[shape.rows] = True
-        mask = facts.tensor_core_work.used & narrow & (gpu.in_window > 0) & ~owned[facts.links.op[gpu.rows]]
+        mask = facts.tensor_core_work.used & narrow & gpu.is_inside & ~owned[facts.links.op[gpu.rows]]
         return mask, [
             Evidence(short_name(one.name), round(one.total / facts.steps.count / 1e3, 3), detail="shape not recorded")
             for one in facts.work_by_name(mask)[:3]
@@ -173,15 +173,20 @@ _ROLES = {
     "vocabulary": "vocab_size = {padded}  # was {now}; nothing predicts the extra tokens",
     "head size": "head_dim = {padded}  # was {now}; change the number of heads with it",
     "tokens or samples of the batch": "x = F.pad(x, (0, 0, 0, {padded} - {now}))  # mask the padding in the result",
-    "sequence length": "tokens = F.pad(tokens, (0, {padded} - {now}), value=pad_id)  # mask the padding in attention",
+    "sequence length": "x = F.pad(x, (0, 0, 0, {padded} - {now}))  # (batch, sequence, width); mask it in attention",
+    "dimension": "x = F.pad(x, (0, {padded} - {now}))  # zeros; drop the extra part of the result",
     "SwiGLU width": "ffn_hidden = {padded}  # was {now}: 8/3 of the hidden size, rounded up",
     "width": "width = {padded}  # was {now}; the extra columns are masked or ignored",
 }
 
 
 def _role(facts: Facts, shape: GemmShape, now: int) -> str:
-    """What a size most likely is in the model, judged by its matmul."""
+    """What a size most likely is in the model, judged by its matmul. Only a softmax between batched matmuls proves that
+    they are attention.
+    """
     if shape.batch > 1:
+        if not (work_of(facts, [shape]) & facts.unfused_attention.mask).any():
+            return "dimension"
         return "head size" if _is_head_size(shape, now) else "sequence length"
     if now == facts.gemms.batch_rows(shape):
         return "tokens or samples of the batch"
@@ -204,13 +209,13 @@ def _is_head_size(shape: GemmShape, size: int) -> bool:
 
 
 def _fix_text(facts: Facts, shapes: list[GemmShape]) -> str:
-    sizes: dict[tuple[str, int, int], None] = {}
+    sizes: dict[int, tuple[str, int]] = {}
     for shape in shapes[:5]:
         for _, now, padded in _padded(facts, shape):
-            sizes[_role(facts, shape, now), now, padded] = None
+            sizes.setdefault(now, (_role(facts, shape, now), padded))
     if not sizes:
         return "Pad the dimensions of the layers behind these kernels to multiples of 64 elements."
-    listed = ", ".join(f"{role} {now} to {padded}" for role, now, padded in list(sizes)[:4])
+    listed = ", ".join(f"{role} {now} to {padded}" for now, (role, padded) in list(sizes.items())[:4])
     return f"Pad the size at its source: {listed}."
 
 

@@ -121,7 +121,7 @@ def _waiting(facts: Facts) -> tuple[int, float]:
     """How many long kernels have a launch, and the share of their time in kernels whose launch outlasts them."""
     gpu = facts.gpu
     launch = facts.links.launch[gpu.rows]
-    long = gpu.is_kernel & (gpu.in_window > 0) & (gpu.work.duration >= LONG_NS) & (launch >= 0)
+    long = gpu.is_kernel & gpu.is_inside & (gpu.work.duration >= LONG_NS) & (launch >= 0)
     time = gpu.work.duration[long]
     if not len(time):
         return 0, 0.0

@@ -14,6 +14,7 @@ from traceopt.rules import (
     dispatch_area,
     dispatch_ns,
     each_step,
+    launch_confidence,
     ms,
     per_step,
     percent,
@@ -90,6 +91,7 @@ class DecodeLaunchBound(Rule):
                 low=[RemoveHost(dispatch, 0.5 * self.removable)],
                 high=[RemoveHost(dispatch)],
             ),
+            confidence=launch_confidence(facts),
             evidence=[
                 Evidence("Matmuls with few rows", calls_per_step=round(few * products, 3), location=location),
                 Evidence("Kernels", calls_per_step=round(facts.repetition.kernels, 3)),

@@ -9,6 +9,7 @@ from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.host_activities import LONG_WORK, UNTRACED_PYTHON
 from traceopt.analyzer.work.tiny_ops import CalledOps
 from traceopt.rules import (
+    I8,
     OP,
     RECORD_STACKS,
     Evidence,
@@ -20,15 +21,19 @@ from traceopt.rules import (
     RemoveHost,
     Rule,
     SiteCost,
+    area_of,
     by_site,
     dispatch_area,
     dispatch_ns,
     each_step,
+    launch_confidence,
     location_of,
     median,
     merge,
     microseconds,
     ms,
+    passes_area,
+    passes_ns,
     per_step,
     percent,
     priced,
@@ -40,7 +45,8 @@ from traceopt.rules import (
 )
 from traceopt.rules.advice.batch_size import larger_batch_risk
 from traceopt.rules.advice.compilation import compiled, engine_graphs, replayed
-from traceopt.rules.savings.starvation import dispatch_amount
+from traceopt.rules.advice.graph_capture import blockers
+from traceopt.rules.savings.starvation import dispatch_amount, passes_amount
 
 GRAPHS = 'model = torch.compile(model, mode="reduce-overhead")'
 TITLE = "Batch many small operations into one"
@@ -87,6 +93,13 @@ class LaunchBound(Rule):
     autograd's accumulation, zero_grad, the optimizer. If a function of a training step mostly calls such operators
     without a backward, as for averages of the weights or metrics, all of its time counts.
 
+    On a GPU, the estimate replays the step with 70 % less launch time, and no more than this wait counts. A kernel that
+    takes longer than its faster launch is not waited for at all, so the whole wait may go. LB002 does the same with
+    85 %: a graph replaces nearly all launches, while the remedies here keep a part of them.
+
+    In training, the waits in the optimizer and in `zero_grad` do not count: compiling the model does not change them.
+    OP001, OP002 and OP003 price them.
+
     If torch.compile made most kernels, graphs launch most of them, or a serving engine runs, the finding says what is
     left to do.
 
@@ -106,7 +119,7 @@ class LaunchBound(Rule):
     risk = "A larger batch may change convergence"
     requires = ("work", "whole", "launches")
 
-    min_share: float = threshold(0.05, "smallest GPU wait for launches, as a share of the step, to report")
+    min_share: float = threshold(0.04, "smallest GPU wait for launches, as a share of the step, to report")
     min_gaps: int = threshold(10, "fewest waits for launches in the recording: a few have causes of their own")
     removable_low: float = threshold(0.3, "share of the launch time that the fix removes, low")
     removable: float = threshold(0.7, "share of the launch time that the fix removes, expected")
@@ -131,45 +144,57 @@ class LaunchBound(Rule):
         return self._on_gpu(facts) if facts.has_gpu else self._on_cpu(facts)
 
     def _on_gpu(self, facts: Facts) -> Findings:
-        starved = dispatch_ns(facts)
-        if facts.steps.count == 1 and starved < starved_ns(facts, *LONG_WORK, UNTRACED_PYTHON):
-            return  # a few long gaps hold most of the host's time, and one step cannot show whether they recur
-        if starved < self.min_share * facts.step_ns or np.count_nonzero(dispatch_amount(facts)) < self.min_gaps:
+        if _waits_long_in_its_only_step(facts):
             return
-        kernels = facts.gpu.is_kernel & (facts.gpu.in_window > 0)
+        starved = dispatch_ns(facts)
+        whole = _fix_covers_updates(facts)
+        waits = dispatch_amount(facts) if whole else passes_amount(facts)
+        area = dispatch_area(facts) if whole else passes_area(facts)
+        covered = float(waits.sum()) / facts.steps.count
+        if covered < self.min_share * facts.step_ns or np.count_nonzero(waits) < self.min_gaps:
+            return
+        kernels = facts.gpu.is_kernel & facts.gpu.is_inside
         count = int(kernels.sum()) / facts.steps.count
         usual = median(facts.gpu.work.duration[kernels]) if kernels.any() else 0.0
-        evidence, locations = self._evidence(facts)
-        dispatch = dispatch_area(facts)
+        evidence, locations = self._evidence(facts, waits)
         title, fix = _remedy(facts)
+        blocks = blockers(facts)[0] if fix.code == GRAPHS else []
+        if blocks:
+            fix = Fix(f"{fix.text} One CUDA graph cannot hold all of it: the step {' and '.join(blocks)}.", fix.code)
+        in_passes = f", {ms(covered)} of it in the forward and backward passes" if covered < starved else ""
         yield self.finding(
             title=title,
             risk=larger_batch_risk(facts),
             why=(
                 f"The GPU waits {ms(starved)} of {each_step(facts)} for kernels that the host has not "
-                f"launched yet. {count:,.0f} kernels run {per_step(facts)}, with a median of {microseconds(usual)}."
+                f"launched yet{in_passes}. {count:,.0f} kernels run {per_step(facts)}, with a median of "
+                f"{microseconds(usual)}."
             ),
             saving=priced(
                 facts,
-                (self.removable_low * starved, self.removable * starved, starved),
-                [RemoveHost(dispatch, self.removable)],
+                (self.removable_low * covered, covered, covered),
+                [RemoveHost(area, self.removable)],
                 f"Assumes launch time drops by {percent(self.removable_low)}, {percent(self.removable)} or 100%, "
-                "capped at the GPU's wait for launches.",
-                low=[RemoveHost(dispatch, self.removable_low)],
-                high=[RemoveHost(dispatch)],
+                "capped at the GPU's wait for launches"
+                f"{' outside the optimizer and zero_grad' if covered < starved else ''}.",
+                low=[RemoveHost(area, self.removable_low)],
+                high=[RemoveHost(area)],
+                without_replay_ns=self.removable * covered,
             ),
+            confidence="medium" if blocks and launch_confidence(facts) == "high" else launch_confidence(facts),
             evidence=evidence,
             locations=locations,
             fix=fix,
         )
 
-    def _evidence(self, facts: Facts) -> tuple[list[Evidence], list[Location]]:
-        """The operators whose first kernel the GPU waited for, longest wait first, with their source lines."""
-        cost = dispatch_amount(facts)
+    def _evidence(self, facts: Facts, waits: I8) -> tuple[list[Evidence], list[Location]]:
+        """The operators whose first kernel the GPU waited for, longest wait first, with their source lines. `waits`: ns
+        of each idle gap.
+        """
         gaps = facts.gaps
         out, places = [], []
-        for group in facts.gaps_by_operator(cost)[:5]:
-            longest = int(group.rows[cost[group.rows].argmax()])
+        for group in facts.gaps_by_operator(waits)[:5]:
+            longest = int(group.rows[waits[group.rows].argmax()])
             place = location_of(facts, int(facts.links.launch_slice[facts.gpu.rows[gaps.next_row[longest]]]))
             out.append(
                 Evidence(
@@ -184,6 +209,7 @@ class LaunchBound(Rule):
 
     def _on_cpu(self, facts: Facts) -> Findings:
         ops, count = facts.called_ops.only_tiny, facts.steps.count
+        ops = ops.outside(facts.slices, facts.regions.deep_copy)  # PY003
         loops = self._loops(facts)
         for lines in self._of_functions(facts, self._lines_in_turn(facts, ops)):
             places = [line.location for line in lines if line.location is not None]
@@ -276,7 +302,7 @@ class LaunchBound(Rule):
         calls = facts.called_ops.functions_of(ops, slices, facts.call_sites.code_frames, self.update_share)
         if not len(calls) or not facts.steps.host_window.contains(slices.start[calls]).all():
             return None
-        return union(slices.start[calls], slices.end[calls])
+        return subtract(union(slices.start[calls], slices.end[calls]), area_of(facts, facts.deep_copies))
 
     def _lines_in_turn(self, facts: Facts, ops: CalledOps) -> list[list[SiteCost]]:
         """The lines that call many operators per step, most expensive first. Lines that a loop runs in turn are one."""
@@ -312,7 +338,13 @@ class LaunchBound(Rule):
     def passed(self, facts: Facts) -> str:
         if not facts.has_gpu:
             return "No line calls many tiny operators."
-        return f"The GPU waits for launches for {percent(dispatch_ns(facts) / facts.step_ns)} of {the_step(facts)}."
+        starved = dispatch_ns(facts)
+        covered = starved if _fix_covers_updates(facts) else passes_ns(facts)
+        where = " in the forward and backward passes" if covered < starved else ""
+        waits = f"The GPU waits for launches{where} for {percent(covered / facts.step_ns)} of {the_step(facts)}."
+        if not _waits_long_in_its_only_step(facts):
+            return waits
+        return f"{waits} It waits longer in a few long gaps, and one step does not show whether it is a usual one."
 
 
 def _lines_call(lines: int) -> str:
@@ -326,6 +358,17 @@ def _function(location: Location) -> tuple[str, str | None]:
 def _operator(name: str) -> str:
     """ "MulBackward0" for the node of the autograd engine that runs it."""
     return name.removeprefix("autograd::engine::evaluate_function: ")
+
+
+def _waits_long_in_its_only_step(facts: Facts) -> bool:
+    """Whether a few long gaps hold most of the host's time. One step cannot show whether they recur."""
+    long_ns = starved_ns(facts, *LONG_WORK, UNTRACED_PYTHON)
+    return facts.steps.count == 1 and dispatch_ns(facts) < long_ns
+
+
+def _fix_covers_updates(facts: Facts) -> bool:
+    """Whether the fix also covers the optimizer and `zero_grad`. Compiling the model does not."""
+    return replayed(facts) is not None
 
 
 def _remedy(facts: Facts) -> tuple[str | None, Fix]:

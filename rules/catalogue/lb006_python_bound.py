@@ -9,6 +9,8 @@ from traceopt.analyzer.stalls.python_stretches import PythonStretches
 from traceopt.analyzer.stalls.silent_work import LONG_NS
 from traceopt.analyzer.vocabulary.host_activities import LONG_PYTHON
 from traceopt.rules import (
+    PYTHON,
+    Evidence,
     Facts,
     Findings,
     Fix,
@@ -31,6 +33,11 @@ from traceopt.rules import (
 # Share of the stall that a fix saves, low and expected: some of the work remains in another form.
 UNPROFILED = 0.5, 0.95, "Assumes the fix removes 50%, 95% or 100% of the measured stall."
 PROFILED = 0.3, 0.8, "Assumes the fix removes 30%, 80% or 100% of the measured stall; the profiler slows Python."
+# In a CPU-only run, Python between two operators is a stretch of its own from this share of the step on, but not as
+# short as the code around each operator.
+LONG_SHARE, DISPATCH_NS = 0.02, 100_000
+BUILDS_TENSOR = "built-in method tensor of type"  # torch.tensor
+WALKS_MODULES, MODULES = ": named_", "modules = dict(model.named_modules())  # once, outside the loop"
 NAMED_SHARE = 0.01  # of the stall: lines that run for less are not named
 
 
@@ -76,8 +83,10 @@ class PythonBound(Rule):
         rows = main_function_by_site(facts, stretches, held.typical_ns)
         evidence = [row for row in rows if (row.us_per_step or 0.0) * 1e3 >= NAMED_SHARE * held.typical_ns]
         stall, idle = held.typical_ns, "the GPU is idle" if facts.has_gpu else "no operator runs"
+        why = f"Python blocks the main thread for {ms(stall)} of {each_step(facts)} while {idle}."
         yield self.finding(
-            why=f"Python blocks the main thread for {ms(stall)} of {each_step(facts)} while {idle}.",
+            title="Build tensors from one array, not from a list" if _builds_tensors(evidence) else None,
+            why=why + (_recorded_calls(facts, area) if facts.frames_recorded_with_times else ""),
             saving=priced(
                 facts,
                 (low * stall, expected * stall, stall),
@@ -88,18 +97,44 @@ class PythonBound(Rule):
             ),
             evidence=evidence,
             locations=places(evidence),
-            fix=Fix(
-                "Do this work once, vectorize it, or move it into the loader workers."
-                if facts.trains
-                else "Do this work once, vectorize it, or do it ahead in another thread or process.",
-                "modules = dict(model.named_modules())  # once, outside the loop",
-            ),
+            fix=_fix(facts, evidence),
         )
 
     def passed(self, facts: Facts) -> str:
         share = percent(_held(facts).typical_ns / facts.step_ns)
         effect = "leave the GPU idle for" if facts.has_gpu else "take"
         return f"Long stretches of Python {effect} {share} of {the_step(facts)}."
+
+
+def _recorded_calls(facts: Facts, area: Intervals) -> str:
+    slices = facts.slices
+    mine = (slices.kind == PYTHON) & (slices.thread == facts.steps.thread)
+    calls = np.count_nonzero(area.contains(slices.start[mine])) / facts.steps.count
+    return f" {calls:,.0f} calls of Python functions were recorded in it, which makes it longer." if calls >= 1 else ""
+
+
+def _builds_tensors(evidence: list[Evidence]) -> bool:
+    return bool(evidence) and BUILDS_TENSOR in evidence[0].what
+
+
+def _fix(facts: Facts, evidence: list[Evidence]) -> Fix:
+    """What a library does inside cannot be moved by its user."""
+    if evidence and evidence[0].detail is not None:
+        return Fix(
+            "A library does this work inside the call at this line. Look for a setting that avoids it or keeps its "
+            "result, or make fewer such calls."
+        )
+    if _builds_tensors(evidence):
+        return Fix(
+            "torch.tensor reads a list item by item. Stack the items to one NumPy array first, or keep them in one.",
+            "states = torch.from_numpy(np.stack(states))",
+        )
+    return Fix(
+        "Do this work once, vectorize it, or move it into the loader workers."
+        if facts.trains
+        else "Do this work once, vectorize it, or do it ahead in another thread or process.",
+        MODULES if evidence and WALKS_MODULES in evidence[0].what else None,
+    )
 
 
 class _Held(Struct, frozen=True):
@@ -119,7 +154,8 @@ def _held(facts: Facts) -> _Held:
         return _Held(float(amount.sum()) / facts.steps.count, stretches)
     python = facts.cpu_phases.areas["python"]
     whole = merge(python, facts.cpu_phases.areas["gc"])  # a collection does not end the function that it interrupts
-    long = python.within(whole.start, whole.end) >= LONG_NS
+    least_ns = min(LONG_NS, max(DISPATCH_NS, LONG_SHARE * facts.step_ns))
+    long = python.within(whole.start, whole.end) >= least_ns
     area = intersect(python, Intervals(whole.start[long], whole.end[long]))
     return _Held(*_python_work(facts, area).recurring(facts.steps))
 

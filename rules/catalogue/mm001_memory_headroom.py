@@ -21,7 +21,7 @@ from traceopt.rules.advice.batch_size import larger_batch_risk
 from traceopt.rules.advice.constructed import loader_places
 from traceopt.rules.advice.memory import parts, peak_of_capacity, peak_share
 
-MANY = 100.0  # times the batch: above this, only the order of magnitude matters
+MANY = 100.0  # times the batch: if so many fit, memory is not what limits it
 
 
 class MemoryHeadroom(Rule):
@@ -51,6 +51,7 @@ class MemoryHeadroom(Rule):
     family = "memory"
     effort = "One number, then tuning"
     risk = "May change convergence"
+    confidence = "medium"
     requires = ("gpu", "whole", "launches", "memory")
 
     max_share: float = threshold(0.60, "largest peak, as a share of device memory, to report")
@@ -68,21 +69,21 @@ class MemoryHeadroom(Rule):
         if held is None or starved < self.min_starved * facts.step_ns or peak_share(facts) > self.max_share:
             return
         factor = self._factor(facts, held)
-        if factor < self.min_factor:
+        if factor is not None and factor < self.min_factor:
             return
-        times = f"{factor:.2g} times" if factor < MANY else f"{MANY:.0f} times and more"
         yield self.finding(
             risk=larger_batch_risk(facts),
             why=(
                 f"Memory peaks at {peak_of_capacity(facts)}. The GPU waits {ms(starved)} of {each_step(facts)} for "
-                f"launches, and a larger batch needs no more of them. {size(held.of_the_batch)} of the peak "
-                f"grow with the batch: {times} the batch fits."
+                f"launches, and a larger batch needs no more of them. {_growth(held, factor)}"
             ),
             saving=None,
             locations=loader_places(facts) if facts.trains else [],
             evidence=[Evidence("Peak allocated", detail=size(held.total)), *parts(held)],
             fix=Fix(
-                f"Raise the batch size; {times} the batch fills {percent(self.usable)} of the memory.",
+                "Raise the batch size in steps, as long as the time per sample falls."
+                if factor is None or factor >= MANY
+                else f"Raise the batch size; about {factor:.2g} times fills {percent(self.usable)} of the memory.",
                 "DataLoader(..., batch_size=2 * batch_size)  # repeat while the time per sample falls"
                 if facts.trains
                 else None,
@@ -90,8 +91,12 @@ class MemoryHeadroom(Rule):
             shares_cause_with=["LB001"],
         )
 
-    def _factor(self, facts: Facts, held: Composition) -> float:
-        """How many times the batch fits, given resident memory and the allocator's reserved but unused memory."""
+    def _factor(self, facts: Facts, held: Composition) -> float | None:
+        """How many times the batch fits, given resident memory and the allocator's reserved but unused memory. None if
+        unknown: graphs keep the memory of what they replay.
+        """
+        if facts.repetition.replayed_share > 0:
+            return None
         free = self.usable * (facts.device.memory_bytes or 0) - held.resident
         spread = peak_share(facts) * (facts.device.memory_bytes or 0) / max(1, held.total)
         return free / max(1.0, held.of_the_batch * max(1.0, spread))
@@ -101,3 +106,13 @@ class MemoryHeadroom(Rule):
         return (
             f"Memory peaks at {peak_of_capacity(facts)}; the GPU waits for launches for {starved} of {the_step(facts)}."
         )
+
+
+def _growth(held: Composition, factor: float | None) -> str:
+    """How much of the peak was measured to come and go with the batch, and what follows."""
+    if factor is None:
+        return "CUDA graphs keep the memory of a batch, so how much of the peak grows with it is unknown."
+    grows = f"{size(held.of_the_batch)} of the peak grow with the batch"
+    return (
+        f"{grows}{', so memory does not limit it' if factor >= MANY else f': about {factor:.2g} times the batch fits'}."
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from traceopt.analyzer.memory.curve import find_retries
 from traceopt.rules import (
     I8,
@@ -25,6 +27,8 @@ from traceopt.rules import (
     without_calls,
 )
 
+SAME_CALLS = 1.1  # times the fewest calls of a step: with at most as many, all steps make the same calls
+FAR_LONGER = 3.0  # times the shortest wait of a step
 BASIS = "Assumes these calls and the waits in them are gone."
 RECURRING = (
     "Counts ten times the wait in the median tenth of the recording, so that allocations at its start are left out."
@@ -33,14 +37,16 @@ RECURRING = (
 
 class AllocatorChurn(Rule):
     """Measures how long the GPU is idle while the host calls `cudaMalloc`, `cudaFree`, `cudaHostAlloc` or similar, in
-    the typical step. A recording without step marks is cut into ten parts with the same number of kernels. The median
-    part counts, so that allocations at its start do not.
+    the typical step. A recording without step marks is cut into ten parts of the same length. Ten times the median part
+    counts, so that allocations at its start do not.
 
     Why it costs: PyTorch's caching allocator keeps blocks so that a steady-state step asks the driver for nothing. Each
     call takes 0.1 to 1 ms, and cudaFree also waits until the GPU is done.
 
-    How to fix: remove `torch.cuda.empty_cache()` from the loop, keep shapes the same from step to step (pad to a few
-    sizes), and let segments expand.
+    How to fix: if every new tensor asks the driver, the caching allocator is switched off. Remove
+    `PYTORCH_NO_CUDA_MEMORY_CACHING` (on ROCm also `PYTORCH_NO_HIP_MEMORY_CACHING`) from the environment. Otherwise
+    remove `torch.cuda.empty_cache()` from the loop, keep shapes the same from step to step (pad to a few sizes), and
+    let segments expand.
 
         # in the environment, before CUDA is initialized
         PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
@@ -70,7 +76,7 @@ class AllocatorChurn(Rule):
         rows = _calls(facts)
         cost = facts.gaps.starved.within(facts.slices.start[rows], facts.slices.end[rows])
         sites = by_site(facts, rows[cost > 0], cost[cost > 0])
-        retries = find_retries(facts.trace, facts.slices, rows)
+        retried = len(find_retries(facts.trace, facts.slices, rows)) >= facts.steps.count and not facts.allocator.is_off
         one = facts.steps.count == 1 and facts.has_step_marks
         where = "the one recorded step, so it may be a start-up cost" if one else each_step(facts)
         often = f"{f'{len(rows) / facts.steps.count:,.1f}'.removesuffix('.0')} times a step"
@@ -78,10 +84,13 @@ class AllocatorChurn(Rule):
             often, where = f"{len(rows):,} times, from the first to the last kernel", "the recording"
         uneven = every - stall >= self.min_share * facts.step_ns
         yield self.finding(
+            title="Switch the caching allocator on" if facts.allocator.is_off else None,
             why=(
                 f"The host allocates or frees driver memory {often}, and the GPU waits {ms(every)} for it "
                 f"in {where}."
                 + (f" The saving counts the {ms(stall)} that recur." if uneven else "")
+                + _slower_calls(facts)
+                + (OFF if facts.allocator.is_off else "")
                 + ("" if facts.call_sites.recorded else f" {RECORD_STACKS}")
             ),
             saving=priced(
@@ -98,7 +107,7 @@ class AllocatorChurn(Rule):
             locations=site_locations(sites),
             fix=_fix(facts),
             confidence="low" if one else "high",
-            shares_cause_with=["MM002"] if len(retries) >= facts.steps.count else None,
+            shares_cause_with=["MM002"] if retried else None,
         )
 
     def passed(self, facts: Facts) -> str:
@@ -108,19 +117,43 @@ class AllocatorChurn(Rule):
         )
 
 
-_CAUSES = (
-    "Find what gives memory back to the driver, and stop it: torch.cuda.empty_cache() in the loop, "
-    "a caching allocator that is switched off, or shapes that change from step to step while memory is nearly full"
+OFF = " Almost every new tensor asks the driver for memory, so PyTorch's caching allocator is switched off."
+_VARIABLES = "PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTORCH_NO_HIP_MEMORY_CACHING"
+_EMPTIED = "torch.cuda.empty_cache() in the loop"
+_OTHERS = (
+    "a caching allocator that is switched off",
+    "shapes that change from step to step while memory is nearly full",
 )
 
 
 def _fix(facts: Facts) -> Fix:
     """Growing segments need CUDA's virtual memory."""
-    if facts.device.vendor == "amd":
-        return Fix(f"{_CAUSES}.")
+    amd = facts.device.vendor == "amd"
+    if facts.allocator.is_off:
+        text = f"Switch the caching allocator on: unset {_VARIABLES[0]}{f' and {_VARIABLES[1]}' if amd else ''}."
+        return Fix(text, f"env {' '.join(f'-u {name}' for name in _VARIABLES[: 1 + amd])} python script.py")
+    causes = _OTHERS if facts.allocator.is_emptied is False else (_EMPTIED, *_OTHERS)
+    text = f"Find what gives memory back to the driver, and stop it: {', '.join(causes[:-1])}, or {causes[-1]}."
+    if amd:
+        return Fix(text)
     return Fix(
-        f"{_CAUSES}. Set expandable_segments.",
+        f"{text} Set expandable_segments.",
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python script.py",
+    )
+
+
+def _slower_calls(facts: Facts) -> str:
+    """Says so if all recorded steps make as many calls, but the driver takes far longer for them in some."""
+    every = facts.of_every_step
+    steps, rows = every.steps, every.host.rows_of("allocation")
+    calls = steps.per_step(steps.host_step_of(every.slices.start[rows]), np.ones(len(rows), np.int64))
+    waits = every.idle.of_steps("allocation")
+    least, most = int(waits.argmin()), int(waits.argmax())
+    if calls.max() > SAME_CALLS * calls.min() or waits[most] < FAR_LONGER * waits[least]:
+        return ""
+    return (
+        f" All recorded steps make as many calls, but the GPU waits {ms(waits[least])} for them in "
+        f"{steps.names[least]} and {ms(waits[most])} in {steps.names[most]}: the calls themselves take longer."
     )
 
 

@@ -77,7 +77,7 @@ class SingleTensorOptimizer(Rule):
         return self._on_gpu(facts) if facts.has_gpu else self._on_cpu(facts)
 
     def _on_gpu(self, facts: Facts) -> Findings:
-        kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & (facts.gpu.in_window > 0)
+        kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & facts.gpu.is_inside
         count = int(kernels.sum()) / facts.steps.count
         if count < self.min_kernels or median(facts.gpu.work.duration[kernels]) > self.max_median_us * 1e3:
             return
@@ -150,7 +150,7 @@ class SingleTensorOptimizer(Rule):
     def passed(self, facts: Facts) -> str:
         if not facts.has_gpu:
             return "The optimizer is fused, takes little of the step, or has no fused version on a CPU."
-        kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & (facts.gpu.in_window > 0)
+        kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & facts.gpu.is_inside
         count = kernels.sum() / facts.steps.count
         return f"Optimizer.step launches {count:,.0f} kernels {per_step(facts)}, which do not lengthen the step."
 

@@ -75,7 +75,7 @@ class ForeachNotFused(Rule):
         rows = rows[facts.slices.thread[rows] == facts.steps.thread]
         area = union(facts.slices.start[rows], facts.slices.end[rows])
         count = len(rows) / facts.steps.count
-        kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & (facts.gpu.in_window > 0)
+        kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & facts.gpu.is_inside
         gpu_ns = float(facts.gpu.in_window[kernels].sum()) / facts.steps.count
         share = 1 - 1 / max(1.0, count)
         more_ns = max(0.0, gpu_ns - _fused_ns(facts, kind or ""))

@@ -63,7 +63,7 @@ class ZeroGradKernels(Rule):
         return None if facts.regions.zero_grad.any() else "The trace shows no zero_grad."
 
     def check(self, facts: Facts) -> Findings:
-        fills = facts.regions.work_under(facts.regions.zero_grad) & (facts.gpu.in_window > 0)
+        fills = facts.regions.work_under(facts.regions.zero_grad) & facts.gpu.is_inside
         count = int(fills.sum()) / facts.steps.count
         if count < self.min_kernels:
             return
@@ -98,7 +98,7 @@ class ZeroGradKernels(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        fills = facts.regions.work_under(facts.regions.zero_grad) & (facts.gpu.in_window > 0)
+        fills = facts.regions.work_under(facts.regions.zero_grad) & facts.gpu.is_inside
         return f"zero_grad launches {fills.sum() / facts.steps.count:,.0f} fills {per_step(facts)}."
 
 
@@ -107,7 +107,7 @@ def _additions(facts: Facts, fills: npt.NDArray[np.bool_]) -> npt.NDArray[np.boo
     two cannot be told apart, so none counts then.
     """
     added = facts.regions.work_under(facts.regions.named(lambda name: name == ACCUMULATE, OP))
-    added &= facts.gpu.in_window > 0
+    added &= facts.gpu.is_inside
     return added if added.sum() <= 1.2 * fills.sum() else np.zeros(len(added), bool)
 
 

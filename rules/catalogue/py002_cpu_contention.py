@@ -35,9 +35,11 @@ class CpuContention(Rule):
     On a machine with several NUMA nodes, bind each rank to the node of its GPU (`numactl --cpunodebind`, or torchrun's
     `--numa-binding`).
 
-    When it is wrong: other programs on the machine also take cores. If the job itself has no more threads than cores,
-    the finding says so and has no saving. Each worker counts as one thread, as torch sets it; libraries that start
-    their own threads in workers (OpenCV, MKL under NumPy) add to that.
+    When it is wrong: other programs on the machine also take cores. If the job itself has no more threads than
+    cores, the finding says so and has no saving. It has none either if the workers alone make the difference in a
+    run without a GPU: they and the operators have to do the same work on the same cores, whoever waits. Each worker
+    counts as one thread, as torch sets it; libraries that start their own threads in workers (OpenCV, MKL under
+    NumPy) add to that.
 
     Sources: Linux kernel documentation, "Scheduler statistics" (run_delay); PyTorch performance tuning guide.
     """
@@ -62,11 +64,12 @@ class CpuContention(Rule):
         cores = environment.cores
         if ledger is None or cores is None or (ledger.core_wait_share or 0.0) < self.min_share:
             return
-        threads = _threads(facts)
+        threads = facts.captured.threads
         share = ledger.core_wait_share or 0.0
         wait_ns = share * mean_step_ns(ledger)
         own_ns = min(share, max(0.0, 1 - cores / threads)) * mean_step_ns(ledger)  # caused by the job's own threads
         crowded = threads > cores
+        wasted = facts.has_gpu or threads - facts.captured.workers > cores
         yield self.finding(
             title=None if crowded else "Find out what else runs on these cores",
             why=(
@@ -82,10 +85,10 @@ class CpuContention(Rule):
                 wait_ns,
                 "The measured wait, capped at the time that the job's own threads can block each other.",
             )
-            if crowded
+            if crowded and wasted
             else None,
             evidence=[Evidence("Ready to run, no core free", us(wait_ns), detail=_sum(facts))],
-            fix=Fix(_advice(facts), f"OMP_NUM_THREADS={_fair_threads(facts, cores)}" if crowded else None),
+            fix=Fix(_advice(facts, wasted), f"OMP_NUM_THREADS={_fair_threads(facts, cores)}" if crowded else None),
         )
 
     def passed(self, facts: Facts) -> str:
@@ -94,18 +97,8 @@ class CpuContention(Rule):
         return f"The main thread waits for a free core for {percent(share)} of the run."
 
 
-def _workers(facts: Facts) -> int:
-    loader = facts.captured.training_loader
-    return (loader.num_workers or 0) if loader is not None else 0
-
-
-def _threads(facts: Facts) -> int:
-    """The threads of a rank: those of one operator, plus the workers."""
-    return (facts.captured.environment.threads or 1) + _workers(facts)
-
-
 def _sum(facts: Facts) -> str:
-    threads, workers = facts.captured.environment.threads or 1, _workers(facts)
+    threads, workers = facts.captured.environment.threads or 1, facts.captured.workers
     ranks = facts.captured.environment.ranks_on_cores
     text = f"{threads} for operators and {counted(workers, 'worker')}"
     return text + (f"; {ranks} ranks share {facts.captured.environment.cpu_affinity} cores" if ranks > 1 else "")
@@ -113,19 +106,21 @@ def _sum(facts: Facts) -> str:
 
 def _fair_threads(facts: Facts, cores: int) -> int:
     """Operator threads that leave each worker a core."""
-    return max(1, cores - _workers(facts))
+    return max(1, cores - facts.captured.workers)
 
 
-def _advice(facts: Facts) -> str:
+def _advice(facts: Facts, wasted: bool) -> str:
     environment = facts.captured.environment
     cores = environment.cores or 1
-    if _threads(facts) <= cores:
+    if facts.captured.threads <= cores:
         return "Check what else runs on the machine, or reserve cores for the job."
-    if _workers(facts) >= cores:
+    if facts.captured.workers >= cores:
         text = f"Use fewer workers than cores ({cores}), and one operator thread (OMP_NUM_THREADS=1)."
     else:
         threads = _fair_threads(facts, cores)
         text = f"Leave the workers their cores: set OMP_NUM_THREADS to {threads}."
+        if not wasted:
+            text += f" traceopt try --env OMP_NUM_THREADS={threads} measures whether that helps."
     nodes = environment.numa_nodes
     if nodes is not None and nodes[0] > 1 and nodes[1] > 1:
         text += f" The process runs on {nodes[1]} NUMA nodes. Bind each rank to the node of its GPU."

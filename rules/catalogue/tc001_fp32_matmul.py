@@ -78,7 +78,7 @@ class Fp32Matmul(Rule):
             saving=fp32_saving(facts, work, dtype, self.low_speedup, self.speedup, self.high_speedup, pointwise=0.5),
             evidence=evidence,
             locations=places(evidence),
-            fix=_autocast(bf16) if facts.trains else _narrow_weights("bfloat16" if bf16 else "float16"),
+            fix=_fix(facts, bf16),
         )
 
     def passed(self, facts: Facts) -> str:
@@ -87,6 +87,22 @@ class Fp32Matmul(Rule):
             return f"Tensor Cores run {percent(mixed)} of the matmul time in mixed precision."
         share = facts.tensor_core_work.time_ns(fp32_work(facts)) / facts.steps.window_ns
         return f"FP32 matmuls without Tensor Cores take {percent(share)} of {the_step(facts)}."
+
+
+def _fix(facts: Facts, bf16: bool) -> Fix:
+    """Only known inference needs no master weights in FP32."""
+    if facts.trains:
+        return _autocast(bf16)
+    dtype = "bfloat16" if bf16 else "float16"
+    return _narrow_weights(dtype) if facts.infers else _forward_pass(dtype)
+
+
+def _forward_pass(dtype: str) -> Fix:
+    scaler = " If it trains, use a GradScaler." if dtype == "float16" else ""
+    return Fix(
+        f"Run the forward pass under autocast in {dtype}.{scaler} For convolutions also use channels_last.",
+        f'with torch.autocast("cuda", dtype=torch.{dtype}):\n    outputs = model(inputs)',
+    )
 
 
 def _autocast(bf16: bool) -> Fix:
@@ -102,7 +118,7 @@ def _autocast(bf16: bool) -> Fix:
 
 
 def _narrow_weights(dtype: str) -> Fix:
-    """Inference needs no master weights in FP32, so the weights themselves can be narrow."""
+    """In inference the weights themselves can be narrow."""
     return Fix(
         f"Load the weights in {dtype}, or run the model under autocast. For convolutions also use channels_last.",
         f"model = model.to(torch.{dtype})",

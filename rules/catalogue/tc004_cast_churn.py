@@ -86,7 +86,7 @@ class CastChurn(Rule):
             fix=Fix(
                 "Keep the weights in 16 bits with a master copy in the optimizer, or put one autocast block around "
                 "all micro-batches of a step."
-                if facts.trains
+                if not facts.infers
                 else "Load the weights in 16 bits instead of casting them in every step.",
                 "model = model.to(torch.bfloat16)",
             ),

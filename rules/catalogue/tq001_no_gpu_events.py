@@ -69,17 +69,21 @@ def _what_is_missing(facts: Facts) -> str:
             f"All {len(facts.gpu.work):,} recorded GPU events lie outside the measured steps, so nothing can be said "
             "about the GPU. Record several complete steps, with CPU and GPU in one profiler."
         )
+    if quality.lost_all_gpu_events:
+        return (
+            "The file is cut off before its first GPU event, so nothing can be said about the "
+            f"{trace.meta.listed_gpu}. Write the trace again and let the writer finish."
+        )
     if quality.damaged:
         return (
             "The part of the file that could be read shows no GPU work, so it is unknown whether the run used a GPU. "
             "Write the trace again and let the writer finish."
         )
     if not quality.gpu_expected:
-        if listed := trace.meta.device_properties():
-            name = listed[0].get("name") or "GPU"
+        if trace.meta.device_properties():
             return (
-                f"The run launched no work on the machine's {name}, so it is analyzed as a CPU run. If it should run "
-                "on the GPU, move the model and each batch there."
+                f"The run launched no work on the machine's {trace.meta.listed_gpu}, so it is analyzed as a CPU run. "
+                "If it should run on the GPU, move the model and each batch there."
             )
         return "This trace shows no GPU use, so it is analyzed as a CPU-only run, based on its main thread."
     names = [trace.names[code] for code in trace.runtime.name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from traceopt.analyzer.vocabulary import op_names
 from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule, percent, threshold
 
 SCHEDULE = """with profile(schedule=schedule(wait=1, warmup=2, active=6)) as prof:
@@ -15,9 +16,9 @@ class NoSteps(Rule):
     engine (vLLM, SGLang).
 
     Why it matters: a saving is time saved in every step, judged by the mean of several. Without steps, traceopt uses
-    an annotation that repeats over the trace, or else the whole file as one window. Start-up, evaluation and the end of
-    the run then count as part of a step. With only one step, a stall that happens once looks like one that always
-    happens.
+    an annotation that repeats over the trace, or else the updates of the only optimizer, or else the whole file as one
+    window. Start-up, evaluation and the end of the run then count as part of a step. With only one step, a stall that
+    happens once looks like one that always happens.
 
     The note is omitted if the GPU is busy for almost the whole window. Its work is then the cost, wherever the steps
     begin and end.
@@ -111,6 +112,11 @@ def _what_is_known(facts: Facts) -> str:
         return f"Only one step was recorded, so a one-off looks like a cost of every step. {advice}"
     if steps.source == "annotation":
         name = steps.names[0].rpartition(" ")[0]
+        if op_names.is_optimizer_step(name):
+            return (
+                f"No profiler step was recorded; as a guess, a step ends with each {name}. The recording before the "
+                f"first of them is in no step. {advice}"
+            )
         return (
             f"No profiler step was recorded. As a guess, the {steps.count} ranges named {name!r} are used as steps. "
             f"{advice}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule, percent, threshold
+from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule, ms, percent, threshold
 
 _SIGNS = ("few_events", "hidden_work", "untraced")  # states of a recording that is only a part, or of a test
 
@@ -14,8 +14,8 @@ class CroppedOrSampled(Rule):
     - Starts in the middle: the file starts inside a step, or much of the GPU's work was launched before it starts. That
       work belongs to earlier steps, and its operators, shapes and source lines are unknown. A job that runs far ahead
       of its GPU shows the same.
-    - Cropped: the first GPU work was launched in the file but started long afterwards, on a GPU that seems idle. It
-      waited for earlier work that the file does not hold.
+    - Lead-in: at the start of the file, launched work does not begin, or the host waits for the GPU, while no GPU work
+      is recorded. Work from before the recording still ran. The first step starts after it.
     - Too little: a handful of GPU events, no CPU operators, long waits for GPU work that the file does not show, or no
       event at all for most of the time in which the GPU is idle.
 
@@ -39,7 +39,7 @@ class CroppedOrSampled(Rule):
 
     max_earlier_share: float = threshold(0.25, "largest accepted share of GPU time launched before the file starts")
     max_lead_steps: float = threshold(0.25, "most steps accepted between the file's start and the first measured step")
-    max_leading_share: float = threshold(0.10, "largest accepted wait of the first GPU work, as a share of the window")
+    max_leading_share: float = threshold(0.10, "longest accepted lead-in, as a share of the time until the steps end")
 
     def check(self, facts: Facts) -> Findings:
         quality = facts.quality
@@ -57,11 +57,12 @@ class CroppedOrSampled(Rule):
                 "belongs to earlier steps, is not measured, and its operators and code are unknown. Call "
                 "torch.cuda.synchronize() before the recording starts, or record more steps."
             )
-        if quality.leading_queued_share >= self.max_leading_share:
+        if quality.lead_in_share >= self.max_leading_share:
             signs.append(
-                f"For {percent(quality.leading_queued_share)} of the window the first GPU work was launched but did "
-                "not start. It waited for earlier work that is not in the file. Do not read that time as idle; start "
-                "the recording before the step."
+                f"The first {ms(quality.lead_in.total)} of the recording are before the step: the GPU very likely "
+                "still ran work from before the recording. Launched work or the host waited, and the file holds no GPU "
+                "work of that time. It counts neither as busy nor as idle. Call torch.cuda.synchronize() before the "
+                "recording starts."
             )
         if facts.state is not None and facts.state.name in _SIGNS:
             signs.append(facts.state.sentence)

@@ -18,8 +18,8 @@ class QueuedIdle(Rule):
         traceopt analyze traces/                    # all ranks: do they wait for each other?
         nsys profile --cuda-graph-trace=node ...    # kernels inside graphs, if CUPTI did not report them
 
-    When it is wrong: a stream waits for an event of another stream by design. TQ003 covers a gap before the first GPU
-    work of the file. Sampled files are not judged at all.
+    When it is wrong: a stream waits for an event of another stream by design. TQ003 covers a gap at the start
+    of the file. Sampled files are not judged at all.
 
     Sources: HTA issue 290, Kineto issue 1062, TraceLens issues 591 and 827.
     """
@@ -36,7 +36,7 @@ class QueuedIdle(Rule):
         return "The file is sampled, so its gaps are not real." if facts.quality.sampled_share is not None else None
 
     def check(self, facts: Facts) -> Findings:
-        share = _share(facts)
+        share = facts.quality.long_queued_share
         if share < self.min_share:
             return
         yield self.finding(
@@ -56,8 +56,5 @@ class QueuedIdle(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        return f"The GPU is idle for {percent(_share(facts))} of the window in long gaps before queued work."
-
-
-def _share(facts: Facts) -> float:
-    return facts.quality.long_queued_share - facts.quality.leading_queued_share
+        share = percent(facts.quality.long_queued_share)
+        return f"The GPU is idle for {share} of the window in long gaps before queued work."

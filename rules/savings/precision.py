@@ -8,7 +8,7 @@ from traceopt.analyzer.vocabulary.architectures import geforce_ratio
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS
 from traceopt.result.finding import Evidence
-from traceopt.result.quantities import count, percent
+from traceopt.result.quantities import count, ms, percent
 from traceopt.rules.evidence import library_around, operator_of_work, place_of_work
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import priced, shorter
@@ -64,6 +64,7 @@ def fp32_saving(
         gain = 1 - 1 / max(1.0, min(speedup, ratio))
         gains.append(rest * gain + max(0.0, shaped_ns - after / facts.steps.count))
     light = facts.gpu.is_kernel & facts.gpu.kind.among(*FUSIBLE_KINDS)
+    light &= ~facts.regions.work_under(facts.regions.optimizer | facts.regions.zero_grad)  # the weights stay FP32
     light_ns = facts.gpu.area(light).total / facts.steps.count * pointwise
     light_gains = (0.0, 0.5 * light_ns, light_ns)
     peak = "a higher peak rate" if known is None else f"{known:.0f} times the peak rate"
@@ -75,6 +76,11 @@ def fp32_saving(
     bounds = gains[0], gains[1] + light_gains[1], gains[2] + light_gains[2]
     caveat = peak_caveat(facts, "fp32", dtype, "hbm_gb_per_s") if narrow else ""
     basis = f"Assumes that these kernels run at {speed}; {dtype} has {peak}{caveat}."
+    if light_ns:
+        whole = ms(light_ns / pointwise)
+        basis += (
+            f" Narrower tensors also save up to {ms(light_ns)} of the {whole} in memory-bound kernels, half expected."
+        )
     return priced(facts, bounds, variants[1], basis, low=variants[0], high=variants[2])
 
 

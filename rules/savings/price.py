@@ -11,13 +11,15 @@ from traceopt.result.finding import Finding, Saving
 class Price(Struct, frozen=True):
     """A saving and where it comes from.
 
-    `changes`: what the fix is expected to change in a replay, so that fixes can be replayed together. `best`: what it
-    changes at best. `bounds_ns`: the measured cost, ns per step: low, expected, at most. `least_step_ns`: the step
-    cannot become shorter with this fix, whatever else is fixed, because the fix itself takes so long beside it.
+    `changes`: what the fix is expected to change in a replay, so that fixes can be replayed together. `worst`, `best`:
+    what it changes at worst and at best. `bounds_ns`: the measured cost, ns per step: low, expected, at most.
+    `least_step_ns`: the step cannot become shorter with this fix, whatever else is fixed, because the fix itself takes
+    so long in parallel.
     """
 
     saving: Saving
     changes: tuple[Change, ...]
+    worst: tuple[Change, ...]
     best: tuple[Change, ...]
     bounds_ns: tuple[float, float, float]
     least_step_ns: float = 0.0

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.grouping import distinct
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, union
@@ -20,6 +21,8 @@ from traceopt.rules.savings.starvation import launched_ns, saving
 
 Changes = Sequence[Change]
 
+UNLIKE = 0.1  # of the cost in the typical step: a mean of all steps that differs more is mentioned
+ALIKE = 0.99  # of the high saving: a low one of this size is the same
 MENTIONED_SHARE = 0.05  # of the time that a fix removes: a smaller profiler cost is not mentioned
 
 
@@ -42,15 +45,31 @@ def priced(
 
     `low`, `high`: what the fix changes at worst and at best; None: as expected. `least_step_ns`: see `Price`.
     """
-    best = expected if high is None else high
+    worst, best = (expected if end is None else end for end in (low, high))
     gains = bounds_ns if without_replay_ns is None else (bounds_ns[0], without_replay_ns, bounds_ns[2])
     if facts.replay_error is not None and facts.quality.sampled_share is None:
         est = gain_ns(facts, expected)
         least = est if low is None else gain_ns(facts, low)
         most = est if high is None else gain_ns(facts, high)
         gains = min(least, bounds_ns[0]), min(est, bounds_ns[1]), min(max(est, most), bounds_ns[2])
+        if low is not None and high is not None and gains[0] > ALIKE * gains[2]:
+            basis += " Each of these saves the same, because another part of the step is the limit then."
         basis += _without_profiler(facts, expected)
-    return Price(saving(facts, *gains, basis), tuple(expected), tuple(best), bounds_ns, least_step_ns)
+    return Price(saving(facts, *gains, basis), tuple(expected), tuple(worst), tuple(best), bounds_ns, least_step_ns)
+
+
+def over_all_steps(facts: Facts, price: Price, typical_ns: float, mean_ns: float) -> Price:
+    """The price with a range that also covers the mean of all recorded steps. `typical_ns`, `mean_ns`: the cost in the
+    typical step, and on average in all of them.
+    """
+    found, scale = price.saving, mean_ns / typical_ns
+    basis = found.basis
+    if abs(scale - 1) > UNLIKE:
+        count = f"{facts.recorded_steps.count:,}"
+        basis += f" The range also covers the mean of all {count} steps, unusual ones included: {ms(mean_ns)}."
+    low, est, high = (us * 1e3 for us in (found.low_us, found.est_us, found.high_us))
+    wider = saving(facts, min(low, scale * est), est, max(high, scale * est), basis)
+    return replace(price, saving=wider)
 
 
 def _without_profiler(facts: Facts, changes: Changes) -> str:
@@ -102,7 +121,7 @@ def priced_work(facts: Facts, work: Mask, gains_ns: tuple[float, float, float], 
 def work_of(facts: Facts, shapes: Sequence[GemmShape]) -> Mask:
     """The GPU work in the window of matmuls with these shapes."""
     rows = np.concatenate([shape.rows for shape in shapes]) if shapes else np.empty(0, np.int64)
-    return np.asarray(np.isin(facts.gemms.owner, rows) & (facts.gpu.in_window > 0))
+    return np.asarray(np.isin(facts.gemms.owner, rows) & facts.gpu.is_inside)
 
 
 def shorter(facts: Facts, work: Mask, gain_ns: float) -> Changes:
@@ -139,7 +158,7 @@ def scaled(facts: Facts, work: Mask, factor: float | npt.NDArray[np.float64]) ->
     A mask limited to the typical steps misses the work of the others, behind which that of typical steps may wait. So
     it is scaled like work of the same name in the typical steps.
     """
-    inside = facts.gpu.in_window > 0
+    inside = facts.gpu.is_inside
     if inside.all() or _goes_beyond(facts, work):
         return [ScaleWork(work, factor)]
     factors = np.where(work, factor, 1.0)
@@ -152,4 +171,4 @@ def scaled(facts: Facts, work: Mask, factor: float | npt.NDArray[np.float64]) ->
 
 def _goes_beyond(facts: Facts, work: Mask) -> bool:
     """Whether a mask includes work that ran outside the window."""
-    return bool((work & (facts.gpu.in_window == 0)).any())
+    return bool((work & ~facts.gpu.is_inside).any())

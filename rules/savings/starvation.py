@@ -5,26 +5,20 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.arrays.intervals import Intervals, complement, intersect, merge
+from traceopt.analyzer.arrays.intervals import Intervals, complement, intersect, merge, subtract
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.vocabulary.host_activities import DISPATCH
-from traceopt.result.finding import Saving
+from traceopt.result.finding import Confidence, Saving
+from traceopt.rules.savings.known_error import saving_of_step
+
+FEW_STEPS = 5  # with fewer steps, a longer one shifts their mean
+UNEVEN = 0.25  # of the mean step: a larger range of few steps makes their mean unsure
 
 
 def saving(facts: Facts, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
-    """A saving in time per step, capped at the step and ordered low <= est <= high."""
-    step = facts.step_ns
-    est = min(max(0.0, est_ns), step)
-    low = min(max(0.0, low_ns), est)
-    high = min(max(est, high_ns), step)
-    return Saving(
-        round(low / 1e3, 3),
-        round(est / 1e3, 3),
-        round(high / 1e3, 3),
-        round(est / step, 6) if step else 0.0,
-        basis,
-    )
+    """A saving in time per step, capped at the step. Its range is at least as wide as the known error."""
+    return saving_of_step(facts.step_ns, low_ns, est_ns, high_ns, basis)
 
 
 def starved_ns(facts: Facts, *causes: str) -> float:
@@ -52,6 +46,37 @@ def dispatch_area(facts: Facts) -> Intervals:
 def dispatch_ns(facts: Facts) -> float:
     """Dispatch starvation in the typical step."""
     return float(dispatch_amount(facts).sum()) / facts.steps.count
+
+
+def passes_area(facts: Facts) -> Intervals:
+    """When the host does the ordinary work of the forward and backward passes, which compiling or capturing the model
+    can cover: not the optimizer's and not that of `zero_grad`.
+    """
+    regions, thread = facts.regions, facts.steps.thread
+    updates = merge(regions.own_time(regions.optimizer, thread), regions.area(regions.zero_grad, thread))
+    return subtract(dispatch_area(facts), updates)
+
+
+def passes_amount(facts: Facts) -> npt.NDArray[np.int64]:
+    """How much of each idle gap is due to dispatch in the forward and backward passes. Shape (len(gaps),), ns."""
+    gaps, amount = facts.gaps, dispatch_amount(facts)
+    passes, whole = (area.within(gaps.start, gaps.starved_end) for area in (passes_area(facts), dispatch_area(facts)))
+    return np.where(passes < whole, amount * passes // np.maximum(whole, 1), amount)
+
+
+def passes_ns(facts: Facts) -> float:
+    """Dispatch starvation of the forward and backward passes in the typical step."""
+    return float(passes_amount(facts).sum()) / facts.steps.count
+
+
+def launch_confidence(facts: Facts) -> Confidence:
+    """How sure the GPU's wait for launches is: less if recording Python frames slowed the host by an unknown amount, or
+    if the few steps differ.
+    """
+    inflated = facts.frames_recorded_with_times and not len(facts.profiler_cost)
+    duration = facts.steps.duration
+    uneven = 1 < len(duration) < FEW_STEPS and np.ptp(duration) > UNEVEN * duration.mean()
+    return "low" if inflated and uneven else "medium" if inflated or uneven else "high"
 
 
 def host_bounds(

@@ -52,6 +52,17 @@ def test_equal_calls_are_one_node(graph: FlameGraph) -> None:
     assert (stack.kind, stack.total_us, stack.self_us) == ("operator", 1_500, 1_500)
 
 
+def test_nodes_have_the_categories_of_the_timeline() -> None:
+    found = flame_graph(facts_of(machine()))
+    assert found is not None
+    kernels = [one.category for one in found.nodes if one.kind == "kernel"]
+    assert kernels
+    assert set(kernels) == {"compute"}
+    syncs = {one.category for one in found.nodes if "Synchronize" in found.frames[one.frame]}
+    assert syncs == {"wait"}
+    assert {one.category for one in found.nodes if one.kind == "user"} == {""}
+
+
 def test_gpu_time_belongs_to_the_frame_that_launched_it(graph: FlameGraph) -> None:
     assert node(graph, TORCH).gpu_us == 1_000
     assert node(graph, TORCH).kind == "library"

@@ -58,8 +58,24 @@ def test_the_plan_goes_on_without_it(example: GetExample) -> None:
     assert settled.combined.low_us == pytest.approx(sum(row.low_us for row in settled.plan))
     assert settled.combined.saving_us <= settled.combined.high_us
     assert settled.combined.breakdown_after == []
+    assert all(one.after_plan_us is None for one in settled.findings), "they were replayed after another plan"
     (check,) = [check for check in settled.checks if check.code == gone.code]
     assert (check.status, check.reason) == ("found", "It is not.")
+
+
+def test_a_finding_without_a_saving_saves_nothing_after_the_plan(example: GetExample) -> None:
+    result = example("five_faults").result
+    planned = {row.finding for row in result.plan}
+    place = next(number for number in range(len(result.findings)) if number not in planned)
+    before = [
+        replace(one, after_plan_us=5.0) if number not in planned else one for number, one in enumerate(result.findings)
+    ]
+    code = before[place].code
+    settled = with_settled_findings(
+        replace(result, findings=before), [settling(code, saving=None)], NO_RANKS, debug=True
+    )
+    assert settled.plan == result.plan
+    assert [one.after_plan_us for one in settled.findings if one.code == code] == [None]
 
 
 def test_without_a_fix_there_is_no_plan(example: GetExample) -> None:

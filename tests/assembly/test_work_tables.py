@@ -6,10 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.vocabulary.formulas.flop_formulas import argument_sizes
 from traceopt.assembly import tables
+from traceopt.assembly.kernel_rates import Rate
 from traceopt.assembly.module_times import module_times
 from traceopt.assembly.sections import breakdown
 from traceopt.assembly.shaped_operators import shaped_operators
@@ -80,6 +82,20 @@ def test_the_peak_is_that_of_the_nearer_limit() -> None:
     assert square.tflops == pytest.approx(2 * 4096**3 / 200e-6 / 1e12)
     assert vector.limit == "memory"
     assert vector.gb_per_s == pytest.approx((4096 * 4096 + 2 * 4096) * 2 / 20e-6 / 1e9)
+
+
+@pytest.mark.parametrize(("duration", "bound"), [(12, "memory"), (20, "neither"), (5, None)])
+def test_a_kernel_is_bound_by_a_peak_that_it_nearly_reaches(duration: int, bound: str | None) -> None:
+    """84% and 50% of the bandwidth; 200%: the data came from the cache."""
+    thin = {"Input Dims": [[1, 4096], [4096, 4096]], "Input type": HALF}
+    (kernel,) = tables.kernels(facts_of_steps(lambda machine: run(machine, "aten::mm", duration, GEMM, **thin)))
+    assert kernel.bound == bound
+
+
+def test_what_may_be_bound_by_bytes_that_are_not_known_has_no_bound() -> None:
+    known = Rate(tflops=300.0, gb_per_s=None, peak_share=0.3, limit="compute")
+    assert known.bound is None
+    assert replace(known, peak_share=0.7).bound == "compute"
 
 
 def test_attention_has_its_shape(example: GetExample) -> None:
@@ -162,3 +178,28 @@ def test_modules_of_a_cpu_run_have_the_time_of_their_operators(example: GetExamp
 
 def test_a_trace_without_modules_has_no_tree() -> None:
     assert module_times(facts_of_steps(lambda machine: run(machine, "aten::add", 50, "add"))) is None
+
+
+def test_one_long_call_does_not_change_the_median_step_of_a_kernel() -> None:
+    durations = iter([6.0, 181.0, 7.0])
+
+    def work(machine: Machine) -> None:
+        machine.launch(next(durations), name="sgemm", grid=[32, 2, 4], block=[128, 1, 1])
+        machine.launch(10, name="gelu", grid=[8, 1, 1], block=[128, 1, 1])
+        machine.launch(10, name="gelu", grid=[16, 1, 1], block=[128, 1, 1])
+        machine.launch(1_000, name="add")  # so that no step is unusual
+
+    rows = {kernel.name: kernel for kernel in tables.kernels(facts_of_steps(work))}
+    assert rows["sgemm"].us_per_step == pytest.approx(194 / 3, abs=0.001)
+    assert rows["sgemm"].median_us_per_step == 7.0
+    assert rows["gelu"].median_us_per_step == 20.0
+    assert [rows[name].blocks_per_call for name in ("sgemm", "gelu", "add")] == [256.0, 12.0, None]
+
+
+def test_two_steps_have_no_median() -> None:
+    machine = Machine(H100)
+    for _ in range(2):
+        with machine.step():
+            machine.launch(6, name="sgemm")
+            machine.synchronize()
+    assert tables.kernels(machine.facts())[0].median_us_per_step is None

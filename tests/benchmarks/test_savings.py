@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
@@ -9,10 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from benchmarks.savings.measure import ROUNDS, able, found_of, noise, saving_row
-from benchmarks.savings.page import Proof, page, row
+from benchmarks.savings.page import FOLDER, Proof, known_error, page, proofs_of, row
 from fixtures.workloads.pairs import PAIRS
 from traceopt.comparison.noise import step_change
 from traceopt.result.document import Combined
+from traceopt.rules.savings.known_error import GAIN_ERROR
 from traceopt.trying.changes import Prediction
 from traceopt.trying.measured_run import MeasuredRun
 from traceopt.trying.rounds import measure
@@ -40,8 +43,15 @@ def test_a_prediction_is_taken_off_the_step_without_a_profiler() -> None:
 def test_the_measured_gain_lies_in_the_stated_range() -> None:
     stated = [{**one, "low_ms": 20.0, "high_ms": 50.0} for one in rounds(30.0)]
     assert Proof("slow", stated, 0, 0.01).in_range is True
+    exact = [one | {"low_ms": 36.0, "high_ms": 36.0} for one in rounds(36.0)]
+    assert Proof("slow", exact, 0, 0.01).in_range is True  # within the known error
     assert Proof("slow", [one | {"fixed_ms": 40.0} for one in stated], 0, 0.01).in_range is False
     assert Proof("slow", rounds(30.0), 0, 0.01).in_range is None
+
+
+def test_the_known_error_is_that_of_four_of_five_measured_pairs() -> None:
+    measured = json.loads((FOLDER / "cpu.json").read_text(encoding="utf-8"))
+    assert round(known_error([proof for proof in proofs_of(measured) if proof.published]), 2) == GAIN_ERROR
 
 
 def test_noise_is_half_the_interval_and_shrinks_with_more_rounds() -> None:
@@ -55,9 +65,13 @@ def test_noise_is_half_the_interval_and_shrinks_with_more_rounds() -> None:
 
 def test_rounds_go_on_until_the_noise_is_small() -> None:
     plain, fixed = (cycle(times) for times in ([100.0, 104.0, 97.0], [60.0, 59.0, 61.0]))
-    sides = (lambda: MeasuredRun([next(plain)] * 40), lambda: MeasuredRun([next(fixed)] * 40))
+
+    def run(sides: Sequence[Iterator[float]], /) -> list[MeasuredRun]:
+        return [MeasuredRun([next(side)] * 40) for side in sides]
+
     wide, narrow = (
-        measure(*sides, wanted_us=lambda _: 40.0, time_left=lambda: 1.0, widest_share=share) for share in (None, 0.03)
+        measure(run, plain, fixed, wanted_us=lambda _: 40.0, time_left=lambda: 1.0, widest_share=share)
+        for share in (None, 0.03)
     )
     assert len(wide.counted) < len(narrow.counted)
     assert 2 * (noise(narrow.change()) or 1.0) <= 0.03
@@ -78,7 +92,9 @@ def test_the_page_has_the_errors_and_what_is_not_measured() -> None:
     pairs["no_gain"] = {"rounds": rounds(*[1.0] * ROUNDS, fixed_ms=99.0), "discarded": 0, "noise": 0.02}
     text = page([{"environment": environment, "pairs": pairs}], "precision 100 %")
     assert "predicted step is 7%, the largest 33%." in text
-    assert "predicted gain is 10%, the largest 50%.\n0 of 0 measured gains lie in the range" in text
+    assert "predicted gain is 10%, the largest 50%.\n" in text
+    assert "differ from the prediction by 100% of it or less" in text
+    assert "\n0 of 0 measured gains lie in the range" in text
     assert "3 of 4 pairs have a prediction" in text
     assert "Measured too imprecisely to publish: noisy, few, no_gain." in text
     assert "not counted: 7." in text

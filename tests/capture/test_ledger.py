@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections import UserDict
 from collections.abc import Iterator
 from math import prod
@@ -26,6 +27,21 @@ def ledger() -> Iterator[LedgerWriter]:
     yield ledger
     gc.enable()
     ledger.unwatch_gc()
+
+
+def test_nothing_is_called_inside_the_range_of_a_collection() -> None:
+    """Such a call would look like one of the function that the collector interrupts, with a line of this program."""
+    inside = list[str]()
+    marks = SimpleNamespace(__enter__=lambda: sys.setprofile(note), __exit__=lambda *_: sys.setprofile(None))
+
+    def note(_: Any, event: str, called: Any) -> None:
+        if event == "c_call" and inside[-1:] != ["end"]:
+            inside.append("end" if called is sys.setprofile else called.__name__)
+
+    ledger = LedgerWriter(lambda: marks)
+    ledger._gc("start", {})
+    sys.setprofile(None)
+    assert inside == ["end"]
 
 
 def end_step(ledger: LedgerWriter) -> None:

@@ -36,7 +36,7 @@ def reason(result: Result, code: str) -> str:
 def test_the_number_of_workers_follows_from_what_was_measured(run: Run) -> None:
     fix = the(result_of(run, "no_workers"), "DL001").fix
     cores = len(os.sched_getaffinity(0))
-    times = r"building a batch takes \d+\.\d ms, and the rest of the step takes \d+(\.\d)? (ms|µs)\. \d+ workers "
+    times = r"building a batch takes \d+\.\d ms, and without the wait the step takes \d+(\.\d)? (ms|µs)\. \d+ workers "
     assert re.match(rf"With num_workers=0 and {cores} cores?, {times}", fix.text)
     assert re.search(r"Of the build time, \S+ is computing, .*the rest is waiting for data\. ", fix.text)
     assert "read from faster storage" in fix.text

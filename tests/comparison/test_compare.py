@@ -17,7 +17,7 @@ from traceopt.reports.html.page import render_html
 from traceopt.result.comparison import AllSteps, Comparison, FindingChange
 from traceopt.result.document import Check, Device, Note, Quality, Result, Setting
 from traceopt.result.finding import Location
-from traceopt.result.rows import Kernel
+from traceopt.result.rows import Kernel, Op
 from traceopt.run_comparison import runs_of
 
 GetExample = Callable[..., object]
@@ -282,11 +282,67 @@ def test_unusual_steps_are_counted_and_compared_with_the_others() -> None:
     slow = replace(usual, per_step_us=[100.0, 100.0, 100.0, 100.0, 190.0, 170.0], typical_steps=[0, 1, 2, 3])
     base, head = replace(rich(), step=usual), replace(rich(), step=slow)
     assert compared(base, head).step.change_share == 0
-    assert compared(base, head).all_steps == AllSteps(6, 6, 0, 2, 100.0, 126.667, 0.266667)
+    assert compared(base, head).all_steps == AllSteps(6, 6, 0, 2, 100.0, 126.667, 0.266667, decisive=True)
     assert compared(base, base).all_steps is None
     several = compared([base, base], [head, base]).all_steps
     assert several is not None
     assert (several.head_steps, several.head_unusual) == (12, 2)
+
+
+def test_the_verdict_names_the_mean_of_all_steps_if_many_are_left_out() -> None:
+    """The typical step of HEAD takes 30 % less time, the run only 20 % less: that is what throughput shows."""
+
+    def side(us: list[float], typical: list[int]) -> Result:
+        return replace(rich(), step=replace(rich().step, count=len(us), per_step_us=us, typical_steps=typical))
+
+    base = side([177_600.0] * 6, [*range(6)])
+    many = compared(base, side([125_000.0, 182_000.0, 125_100.0, 163_000.0, 125_200.0, 125_100.0], [0, 2, 4, 5]))
+    assert many.verdict.startswith(
+        "The typical step takes 30% less time (177.6 ms → 125.1 ms), the mean of all steps 21% less."
+    )
+    one = compared(base, side([177_600.0] * 39 + [190_000.0], [*range(39)]))
+    assert one.all_steps is not None
+    assert one.verdict.startswith("Within noise: 177.6 ms"), "one step of 40 does not change the answer"
+    spike = compared(base, side([177_600.0] * 39 + [900_000.0], [*range(39)]))
+    assert spike.verdict.startswith(
+        "The typical step is within noise (177.6 ms → 177.6 ms), but the mean of all steps takes 10% more time"
+    )
+
+
+def test_a_kernel_that_varies_as_runs_of_the_same_code_is_not_slower() -> None:
+    """One run per side: the assumed noise, which also decides on the step. Another number of calls is no noise."""
+
+    def side(us: float, calls: float = 100.0) -> Result:
+        return replace(rich(), kernels=[kernel("k", us, calls)])
+
+    assert compared(side(90_000), side(95_000)).kernels == []
+    assert [row.status for row in compared(side(90_000), side(99_000)).kernels] == ["slower"]
+    assert [row.status for row in compared(side(90_000), side(95_000, 106)).kernels] == ["more_calls"]
+
+
+def test_copies_on_the_host_are_no_launches_of_an_operator() -> None:
+    """aten::copy_ of resnet50: 98 calls, of which 2 launch a copy, against 2 calls, of which both do."""
+
+    def side(calls: float, us: float, launches: float | None) -> Result:
+        return replace(rich(), ops=[Op("aten::copy_", calls, us, 10.0, 0.1, None, launches)])
+
+    comparison = compared(side(98, 9_000, 2), side(2, 19_000, 2))
+    [row] = comparison.ops
+    assert (row.status, row.base_calls, row.head_calls, row.counted) == ("slower", 2, 2, "launches")
+    assert not any("copy_" in text for text in comparison.explanation)
+    [unknown] = compared(side(98, 9_000, None), side(2, 19_000, 2)).ops
+    assert (unknown.status, unknown.base_calls) == ("slower", None)
+
+
+def test_a_kernel_with_one_long_call_is_not_slower() -> None:
+    def side(us: float, median_us: float | None) -> Result:
+        return replace(rich(), kernels=[replace(kernel("k", us), median_us_per_step=median_us)])
+
+    steady, odd = side(6_000, 6_000), side(25_000, 6_010)
+    assert [row.status for row in compared(steady, odd).kernels] == ["outlier"]
+    assert [row.status for row in compared(odd, steady).kernels] == ["outlier"]
+    assert [row.status for row in compared(steady, side(25_000, 24_000)).kernels] == ["slower"]
+    assert [row.status for row in compared(steady, side(25_000, None)).kernels] == ["slower"], "not known"
 
 
 def test_what_a_finding_saves_in_the_plan_is_compared_too() -> None:

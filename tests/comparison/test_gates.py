@@ -139,8 +139,8 @@ def test_step_time_that_cannot_be_compared_has_not_passed(head: Result) -> None:
 def test_other_metrics_against_a_baseline() -> None:
     more = replace(rich(), memory=replace(rich().memory, peak_allocated_bytes=26 * GIB))
     idle = replace(rich(), gpu=replace(rich().gpu, idle_share=0.66))
-    slow = replace(rich(), throughput=Throughput(900.0, None, None, None))
-    fast = replace(rich(), throughput=Throughput(1000.0, None, None, None))
+    slow = replace(stepping(100_000), throughput=Throughput(900.0, None, None, None))
+    fast = replace(stepping(90_000), throughput=Throughput(1000.0, None, None, None))
     assert against("peak_memory=+10%", [rich()], [more]).status == "failed"
     assert against("peak_memory=+3GiB", [rich()], [more]).status == "passed"
     assert against("gpu_idle=+5%", [rich()], [idle]).text == (
@@ -153,6 +153,14 @@ def test_other_metrics_against_a_baseline() -> None:
     assert against("peak_memory=+10%", [rich()], [rich()]).text.startswith(
         "peak_memory is 23.4 GiB, as in the baseline"
     )
+
+
+def test_a_larger_batch_can_be_judged_by_its_throughput() -> None:
+    small = replace(stepping(100_000), throughput=Throughput(None, 320.0, None, None))
+    large = replace(stepping(160_000), throughput=Throughput(None, 400.0, None, None))
+    assert against("samples_per_s=-5%", [small], [large]).status == "passed"
+    assert against("samples_per_s=-5%", [large], [small]).status == "failed"
+    assert against("step_time=+5%", [small], [large]).status == "not_checked"
 
 
 def test_new_findings() -> None:

@@ -9,6 +9,8 @@ import pytest
 from msgspec.structs import replace
 from sample import cpu_only, rich
 
+import traceopt
+from fixtures.real_traces import TRACES
 from traceopt.comparison.compare import compare_runs
 from traceopt.comparison.gates import Gate
 from traceopt.comparison.noise import step_change
@@ -17,8 +19,8 @@ from traceopt.reports.text.comparison_markdown import render_comparison_markdown
 from traceopt.reports.text.comparison_terminal import render_comparison
 from traceopt.reports.words import comparison_words
 from traceopt.result.comparison import Comparison, StepChange
-from traceopt.result.document import Device, Quality, Result, Setting
-from traceopt.result.rows import Gemm, Kernel, Op, StepPart, StepSeries
+from traceopt.result.document import Device, Quality, Result, Serving, ServingPhase, Setting, Throughput
+from traceopt.result.rows import Copy, Gemm, Kernel, Op, StepPart, StepSeries
 from traceopt.run_comparison import runs_of
 
 
@@ -82,6 +84,7 @@ def test_nothing_is_concluded_from_sides_that_are_not_alike(name: str) -> None:
     assert not comparison.comparable
     assert (comparison.step.change_share, comparison.kernels, comparison.ops) == (None, [], [])
     assert {part.change_us for part in comparison.breakdown} == {None}
+    assert {metric.beyond_noise for metric in comparison.metrics} == {None}
     assert {finding.status for finding in comparison.findings} <= {"kept", "unknown"}
     assert {gate.status for gate in comparison.gates} == {"not_checked"}
     texts = [render_comparison_html(comparison), render_comparison_markdown(comparison)]
@@ -89,6 +92,7 @@ def test_nothing_is_concluded_from_sides_that_are_not_alike(name: str) -> None:
     for text in (text.replace("\N{NO-BREAK SPACE}", " ") for text in texts):
         assert not re.search(r">Change|\| Change|head +change|Largest change|step time not recorded", text)
         assert re.search(r"187\.0 ms \(\d\d%\)", text), "what the part takes of its side"
+        assert '<div class="bars">' not in text, "two bars invite a comparison"
 
 
 def test_what_only_one_side_has_is_said_to_be_only_there() -> None:
@@ -130,6 +134,143 @@ def test_a_change_of_an_unknown_amount_of_work_is_no_measurement_of_the_change_a
     assert notes(taking(1.0, None), taking(1.0, None)) == [], "nothing has to be explained"
 
 
+def launching(*kernels: tuple[str, float, float, float], flops: float | None = None) -> Result:
+    """A side with kernels of these names, blocks per call, calls and µs per step."""
+    rows = [
+        Kernel(name, kind_of(name), calls, us, us / calls, 0.1, None, None, None, blocks_per_call=blocks)
+        for name, blocks, calls, us in kernels
+    ]
+    return replace(rich(), kernels=rows, copies=[], efficiency=replace(rich().efficiency, flops_per_step=flops))
+
+
+def kind_of(name: str) -> str:
+    return "optimizer" if name.startswith("multi_tensor") else "elementwise"
+
+
+USUAL = [("fmha", 128.0, 4.0, 4_000.0), ("softmax", 1_024.0, 1.0, 300.0), ("gelu", 64.0, 4.0, 900.0)]
+SGEMM = ("sgemm", 384.0, 12.0, 1_500.0)
+ADAM = ("multi_tensor_adam", 137.0, 2.0, 9_000.0)
+
+
+def times(factor: float, kernels: list[tuple[str, float, float, float]]) -> list[tuple[str, float, float, float]]:
+    return [(name, blocks * factor, calls, us * factor) for name, blocks, calls, us in kernels]
+
+
+def test_grids_show_a_larger_batch_if_flop_are_not_known() -> None:
+    """The optimizer does not depend on the batch, and a matmul library chooses other tiles and splits."""
+    base = launching(*USUAL, SGEMM, ADAM)
+    head = launching(*times(8, USUAL), ("sgemm", 4_096.0, 12.0, 13_000.0), ADAM, flops=1e12)
+    comparison = compared(base, head)
+    assert comparison.differences == [
+        "amounts of work per step (the same kernels launch 8 times as many thread blocks in HEAD)"
+    ]
+    assert not comparison.comparable
+    assert comparison.work is not None
+    assert (comparison.work.unit, comparison.work.ratio) == ("unit", 8.0)
+    assert "Per unit of work, HEAD takes about 88% less time." in comparison.verdict
+    assert "8 times as many thread blocks in BASE" in compared(head, base).differences[0]
+
+
+@pytest.mark.parametrize(
+    ("head", "why"),
+    [
+        (launching(*USUAL, SGEMM, ADAM), "the same grids"),
+        (launching(*times(8, USUAL[:2]), *times(2, USUAL[2:]), ("sgemm", 96.0, 12.0, 30_000.0)), "they disagree"),
+        (launching(*times(2, USUAL[:2]), SGEMM), "too few agree"),
+        (launching(*((n, 8 * blocks, 2 * calls, us) for n, blocks, calls, us in USUAL)), "other numbers of calls"),
+        (launching(*((f"triton_{n}", 2 * blocks, calls, us) for n, blocks, calls, us in USUAL)), "tiles are free"),
+        (launching(*times(8, USUAL), ("other", 1.0, 1.0, 900_000.0)), "most of the time is elsewhere"),
+    ],
+)
+def test_grids_that_show_no_other_amount_of_work(head: Result, why: str) -> None:
+    tiles = launching(*((f"triton_{n}", blocks, calls, us) for n, blocks, calls, us in USUAL))
+    big = launching(*USUAL, ("other", 1.0, 1.0, 900_000.0), SGEMM)
+    base = {"tiles are free": tiles, "most of the time is elsewhere": big}.get(why, launching(*USUAL, SGEMM, ADAM))
+    assert compared(base, head).differences == [], why
+
+
+def test_known_flop_come_before_grids() -> None:
+    same = compared(launching(*USUAL, SGEMM, flops=1e12), launching(*times(8, USUAL), SGEMM, flops=1e12))
+    assert same.differences == []
+    other = compared(launching(*USUAL, SGEMM, flops=1e12), launching(*USUAL, SGEMM, flops=2e12))
+    assert other.differences == ["FLOP per step (1.0 T and 2.0 T)"]
+    assert other.verdict.endswith("Per FLOP, HEAD takes 50% less time.")
+
+
+def test_the_same_grids_leave_no_doubt_about_the_work() -> None:
+    def taking(times: float, result: Result) -> Result:
+        return replace(result, step=replace(result.step, per_step_us=[us * times for us in result.step.per_step_us]))
+
+    base = launching(*USUAL, SGEMM)
+    assert not [note for note in compared(base, taking(3.0, base)).notes if note.startswith("The amount of work")]
+    unlike = launching(*times(3, USUAL[:1]), *USUAL[1:], ("new", 8.0, 1.0, 90_000.0))
+    assert [note for note in compared(base, taking(3.0, unlike)).notes if note.startswith("The amount of work")]
+
+
+def test_copies_of_the_same_size_leave_no_doubt_about_the_work() -> None:
+    """Pinned or pageable, the batch is as large as before."""
+
+    def copying(kind: str, us: float, size: float) -> Result:
+        rows = [Kernel("Memcpy HtoD", "copy", 2.0, us, us / 2, 0.9, None, None, None)]
+        step = replace(rich().step, per_step_us=[us + 1_000] * 12)
+        unknown = replace(rich().efficiency, flops_per_step=None)
+        return replace(
+            rich(), kernels=rows, step=step, efficiency=unknown, copies=[Copy(f"HtoD {kind}", 2.0, us, us, size, None)]
+        )
+
+    def doubts(base: Result, head: Result) -> list[str]:
+        return [note for note in compared(base, head).notes if note.startswith("The amount of work")]
+
+    assert doubts(copying("pinned", 30_000, 154e6), copying("pageable", 67_000, 154e6)) == []
+    assert doubts(copying("pinned", 30_000, 154e6), copying("pinned", 67_000, 308e6)), "copies alone show no batch"
+
+
+def test_tokens_of_a_serving_step_show_another_batch() -> None:
+    def serving(phase: str, tokens: float) -> Result:
+        unknown = replace(rich().efficiency, flops_per_step=None)
+        rows = [ServingPhase(phase, 12, 412_000.0, 1.0, tokens, None)]
+        return replace(rich(), kernels=[], copies=[], efficiency=unknown, serving=Serving("vLLM", rows))
+
+    assert compared(serving("decode", 32), serving("decode", 64)).differences == ["tokens per decode step (32 and 64)"]
+    assert compared(serving("decode", 32), serving("prefill", 64)).differences == []
+
+
+def test_samples_and_tokens_per_step_show_another_batch() -> None:
+    def running(per_s: float, step_us: float) -> Result:
+        step = replace(rich().step, typical_us=step_us, per_step_us=[step_us] * 12)
+        unknown = replace(rich().efficiency, flops_per_step=None)
+        return replace(rich(), step=step, efficiency=unknown, throughput=Throughput(None, per_s, None, None))
+
+    comparison = compared(running(320.0, 100_000.0), running(400.0, 160_000.0))
+    assert comparison.differences == ["samples per step (32 and 64)"]
+    assert comparison.verdict.endswith("Per sample, HEAD takes 20% less time.")
+
+
+@pytest.mark.parametrize("part", ["sample", "whole recording"])
+def test_amounts_of_a_sample_or_of_a_whole_recording_are_no_amounts_of_a_step(part: str) -> None:
+    quality = Quality("limited", [], sampled_share=0.01)
+    window = replace(rich().step, source="window")
+    head = replace(working(1e9), quality=quality) if part == "sample" else replace(working(1e14), step=window)
+    comparison = compared(working(1e12), head)
+    assert (comparison.differences, comparison.work) == ([], None)
+    assert comparison.verdict.startswith("Step times cannot be compared.")
+
+
+def test_no_time_per_unit_of_work_on_other_machines() -> None:
+    head = replace(working(2e12), run=on("H100").run)
+    assert compared(replace(working(1e12), run=on("A100").run), head).work is None
+
+
+def test_ranks_that_only_one_side_names_are_a_note() -> None:
+    def slow(result: Result) -> Result:
+        return replace(result, step=replace(result.step, per_step_us=[us * 3 for us in result.step.per_step_us]))
+
+    unnamed = replace(rich(), run=replace(rich().run, world_size=None))
+    assert "The number of ranks of HEAD is not known." in compared(rich(), slow(unnamed)).notes
+    assert "The number of ranks of BASE is not known." in compared(unnamed, slow(rich())).notes
+    assert not [note for note in compared(unnamed, slow(unnamed)).notes if "number of ranks" in note]
+
+
 def test_a_copy_replaces_no_copy_of_another_direction() -> None:
     def side(*copies: str) -> Result:
         rows = [Kernel(name, "copy", 1.0, 9_000.0, 9_000.0, 0.1, None, "aten::copy_", None) for name in copies]
@@ -160,14 +301,14 @@ def test_what_runs_otherwise() -> None:
     def side(calls: float, kernel: str, n: int, us: float) -> Result:
         return replace(
             rich(),
-            ops=[Op("aten::copy_", calls, 1_000 * calls, 10.0, 0.1, None)],
+            ops=[Op("aten::copy_", calls, 1_000 * calls, 10.0, 0.1, None, calls)],
             kernels=[Kernel(kernel, "gemm", 1.0, us, us, 0.1, None, "aten::mm", None)],
             gemms=[Gemm("aten::mm", 8, n, 16, 1, "bf16", 1.0, us, None, None, None, None, None)],
         )
 
     head = side(40, "void ns::hgemm_new<int>(int)", 50304, 9_000.0)
     assert compared(side(2, "sgemm_old", 50257, 30_000.0), head).explanation == [
-        "aten::copy_ runs 40 instead of 2 times per step (+38.0 ms).",
+        "aten::copy_ launches GPU work 40 instead of 2 times per step (+38.0 ms).",
         "aten::mm: M=8, N=50304, K=16 in bf16 instead of M=8, N=50257, K=16 in bf16 (−21.0 ms).",
         "aten::mm runs hgemm_new<int> instead of sgemm_old (−21.0 ms).",
     ]
@@ -271,3 +412,15 @@ def test_the_smallest_change_that_can_be_seen_is_of_the_same_kind_as_the_change(
     comparison = replace(compared(rich(), rich()), step=change)
     assert "A change below 25% could not be detected." in comparison_words.basis(comparison)
     assert "A change below 33%" in comparison_words.basis(replace(comparison, step=replace(change, change_share=0.3)))
+
+
+@pytest.mark.real_traces
+def test_grids_of_real_traces() -> None:
+    """The third trace has 8 times the batch, the second has the same. FLOP in graphs are not known."""
+    base, same, larger = (TRACES / "public" / f"luatil_3060_0{number}.json.gz" for number in (4, 5, 6))
+    comparison = traceopt.compare(base, larger)
+    assert comparison.work is not None
+    assert comparison.work.ratio == pytest.approx(8.0)
+    assert "the same kernels launch 8 times as many thread blocks in HEAD" in comparison.verdict
+    unchanged = traceopt.compare(base, same)
+    assert (unchanged.differences, unchanged.comparable) == ([], True)

@@ -192,12 +192,12 @@ def hostile() -> Result:
     """The rich document with an attacker's string instead of, or after, every string of the trace."""
     poisoned = _poisoned(rich(), iter(range(10**9)))
     files = [replace(file, sha256=HOSTILE[index]) for index, file in enumerate(poisoned.run.files)]
-    return replace(poisoned, run=replace(poisoned.run, files=files, gpu_runtime=HOSTILE[2]))
+    return replace(poisoned, run=replace(poisoned.run, files=files, gpu_runtime=HOSTILE[2], script=HOSTILE[0]))
 
 
 # Strings that come from the program, not from the trace.
 _FIXED = {"source", "status", "impact", "confidence", "category", "cause", "categories", "columns", "kind"}
-_LAST = {"sha256", "gpu_runtime"}  # hostile() handles these last, so that the other strings keep theirs
+_LAST = {"sha256", "gpu_runtime", "script"}  # hostile() handles these last, so that the other strings keep theirs
 
 
 def _poisoned(value: Any, counter: Any, field: str = "") -> Any:

@@ -145,7 +145,8 @@ def test_the_terminal_says_what_changed() -> None:
     assert "+15% (99% interval" in text
     assert re.search(r"Waiting for data +187\.0 ms +247\.0 ms +\+60\.0 ms", text)
     assert re.search(r"new +new_kernel<float> +– +5\.0 ms +\+5\.0 ms", text)
-    assert "Findings: 1 no longer seen, 4 in both." in text
+    assert "Findings: 2 no longer seen, 4 in both." in text
+    assert re.search(r"gone  CM004 .*\n {8}\w+ impact, ≈ .* ms", text), "a low impact is no low confidence"
     lines = text.splitlines()
     assert lines[-5].startswith("ok    no new findings of high impact (--fail-on finding=new-high)")
     assert lines[-3].startswith("FAIL  step_time is 15% worse than the baseline: 412.0 ms → 472.0 ms")
@@ -241,17 +242,54 @@ def with_unusual_steps() -> Comparison:
 )
 def test_unusual_steps_and_findings_without_an_estimate_are_told(render: Callable[[Comparison], str]) -> None:
     text = re.sub(r"\s+", " ", render(with_unusual_steps()))
-    said = "2 of 6 steps of HEAD are unusual and left out. Mean of all steps: 412.0 ms → 520.0 ms (+26%)."
+    said = "2 of 6 steps of HEAD are unusual and left out of the typical step. Mean of all steps: 412.0 ms → 520.0 ms"
     assert said in text
     assert text.index(said) < text.index("Findings:")
-    assert "New, without an estimate: EF002 Find out why some steps are slow." in text
+    assert "Findings: 1 new, 1 no longer seen, 4 in both" in text, "those without an estimate count too"
+    assert "EF002" in text
+    assert "Find out why some steps are slow" in text
+
+
+@pytest.mark.parametrize("render", [shown, render_comparison_markdown, render_comparison_html])
+def test_a_finding_that_moved_says_where_it_was(render: Callable[[Comparison], str]) -> None:
+    [first, *rest] = worse().findings
+    moved = replace(first, status="new", reason="BASE has it at common.py:23.")
+    text = re.sub(r"[\s\\]+", " ", render(replace(worse(), findings=[moved, *rest])))
+    assert "BASE has it at common.py:23." in text
+
+
+@pytest.mark.parametrize("render", [shown, render_comparison_markdown, render_comparison_html])
+def test_means_of_all_steps_are_told_once(render: Callable[[Comparison], str]) -> None:
+    comparison = with_unusual_steps()
+    assert comparison.all_steps is not None
+    decisive = replace(comparison, all_steps=replace(comparison.all_steps, decisive=True))
+    text = re.sub(r"\s+", " ", render(decisive))
+    assert "2 of 6 steps of HEAD are unusual and left out of the typical step." in text
+    assert text.count("Mean of all steps") == 1
+    assert re.search(r"[Tt]ypical step:?(</b>)? [+−]\d", text), "the interval belongs to the typical step"
+
+
+@pytest.mark.parametrize("render", [shown, render_comparison_markdown])
+def test_the_change_of_all_steps_is_in_the_verdict_or_below(render: Callable[[Comparison], str]) -> None:
+    comparison = with_unusual_steps()
+    assert comparison.all_steps is not None
+    decisive = replace(comparison, all_steps=replace(comparison.all_steps, decisive=True), verdict="It changed by 26%.")
+    assert render(decisive).count("26%") == 1
+
+
+def test_the_heading_of_the_page_is_one_sentence() -> None:
+    page = render_comparison_html(worse())
+    heading = page.split("<h1>")[1].split("</h1>")[0]
+    assert heading.replace("\N{NO-BREAK SPACE}", " ") == "The step takes 15% more time: 412.0 ms → 472.0 ms."
+    assert "412.0\N{NO-BREAK SPACE}ms\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}472.0" in heading, "both times in one line"
+    assert "<b>Most of it: waiting for data grew by" in page
 
 
 def test_the_tile_of_a_side_says_how_many_steps_it_leaves_out() -> None:
     page = render_comparison_html(with_unusual_steps())
     assert '<div class="note num">12 steps, 2 left out</div>' in page
     assert '<div class="note num">12 steps</div>' in page
-    assert "1 no longer seen, 4 in both, 1 new without an estimate</div>" in page
+    assert "1 no longer seen, 4 in both</div>" in page
 
 
 def test_unusual_steps_of_both_sides_are_told() -> None:
@@ -270,7 +308,7 @@ def test_unusual_steps_of_both_sides_are_told() -> None:
         ((1_800.0, None), (48_000.0, None), "≈ 1.8 ms alone, ≈ 48 ms in the plan"),
         ((None, 58_000.0), (None, 58_400.0), "≈ 58 ms"),
         ((None, 15_000.0), (None, None), "≈ 15 ms alone"),
-        ((None, None), (None, None), ""),
+        ((None, None), (None, None), "not estimated"),
     ],
 )
 def test_a_saving_says_which_number_it_is(
@@ -306,6 +344,7 @@ def test_markdown_says_what_changed() -> None:
     heading = "\n### traceopt: The step takes 15% more time: 412.0 ms → 472.0 ms.\n\nMost of it: waiting for data grew"
     assert heading in markdown.replace("\N{NO-BREAK SPACE}", " ")
     assert "step +15% (99% interval" in markdown
+    assert "traceopt 0\\." not in markdown
     assert "| **failed** | `--fail-on step_time=+5%` |" in markdown
     assert "| **not checked** | `--fail-on tokens_per_s=1000` |" in markdown
     assert "| Waiting for data | 187.0\N{NO-BREAK SPACE}ms | 247.0\N{NO-BREAK SPACE}ms | +60.0 ms |" in markdown
@@ -345,6 +384,8 @@ def test_html_in_a_browser(browser: Any, tmp_path: Path, build: Build, width: in
     page.evaluate(OPEN_ALL)
     assert page.evaluate(OVERFLOW_PX) <= 0
     assert build is hostile or page.evaluate(HIDDEN_CHANGES) == []
+    findings = "boxes => boxes.filter(box => box.scrollWidth > box.clientWidth + 1).length"
+    assert page.locator(".scroll:has(.found)").evaluate_all(findings) == 0, "impact, saving and line are seen"
     assert page.evaluate("window.__xss || 0") == 0
     assert page.evaluate("document.querySelectorAll('img, iframe, [onerror], [onload]').length") == 0
     assert page.evaluate("document.querySelectorAll('h1').length") == 1
@@ -366,7 +407,27 @@ def test_html_is_complete_without_javascript(browser: Any, tmp_path: Path) -> No
         "takes 15% more time",
         "Waiting for data",
         "new_kernel<float>",
-        "No longer seen (1)",
+        "No longer seen (2)",
         "--fail-on high",
     ):
         assert phrase in words
+
+
+@pytest.mark.parametrize("render", [shown, render_comparison_markdown])
+def test_parts_within_noise_share_a_line(render: Callable[[Comparison], str]) -> None:
+    comparison = with_unusual_steps()
+    first, second, *rest = comparison.breakdown
+    mixed = [replace(first, beyond_noise=True), *(replace(part, beyond_noise=False) for part in (second, *rest))]
+    text = re.sub(r"\s+", " ", render(replace(comparison, breakdown=mixed)))
+    assert f"Within noise: {second.label}" in text
+    same = [replace(part, beyond_noise=False) for part in mixed]
+    assert "Within noise: " + second.label not in render(replace(comparison, breakdown=same)), "then all have a row"
+
+
+def test_metrics_that_look_the_same_are_left_out() -> None:
+    comparison = with_unusual_steps()
+    metric = next(one for one in comparison.metrics if one.unit == "share" and one.base is not None)
+    same = replace(comparison, metrics=[replace(metric, label="Host sync", base=0.0004, head=0.0006)])
+    assert comparison_words.metrics_line(same) == ""
+    other = replace(comparison, metrics=[replace(metric, label="Host sync", base=0.0004, head=0.02)])
+    assert comparison_words.metrics_line(other) == "Host sync <0.1% → 2.0%"

@@ -204,17 +204,19 @@ class TestLinkOfTheNode:
         assert finding.saving is not None
         assert finding.saving.high_us == pytest.approx(10_000 - 50 - 175e6 / 150e3, rel=0.02)
 
-    def test_leads_where_there_is_no_compute_to_hide_it(self) -> None:
+    def test_comes_after_what_little_compute_can_hide(self) -> None:
         facts = after_compute(2_000, 10_000, megabytes=100).facts()
         first, *others = run_rules(prepare(load_rules(None)), facts).findings
-        assert first.code == "CM003"
-        assert "CM001" in [one.code for one in others]
+        assert first.code == "CM001"
+        assert "CM003" in [one.code for one in others]
 
     def test_a_small_collective_that_takes_milliseconds_waits_for_a_rank(self) -> None:
         finding = assert_finds(RULES["CM003"], after_compute(20_000, 5_000, megabytes=0.01))
         assert finding.why.endswith("so this rank waits for a late one.")
         finding = assert_finds(RULES["CM003"], after_compute(20_000, 10_000, megabytes=100))
-        assert finding.why.endswith("or the link is slow.")
+        assert finding.why.endswith("so a slow link is more likely than a rank that is late now and then.")
+        assert finding.saving is not None
+        assert finding.saving.low_us == 0  # it may be a rank that is always late
 
     @pytest.mark.parametrize(
         "job",
@@ -358,9 +360,13 @@ def test_no_communication_finding_saves_more_than_is_there(path: str) -> None:
 
 
 @pytest.mark.real_traces
-def test_an_all_reduce_far_below_the_fabric_comes_first() -> None:
+def test_a_search_for_the_cause_does_not_come_before_fixes() -> None:
     """8 x MI300X: 17.6 MB at 3 GB/s on links of 448 GB/s a direction, and little compute to hide anything."""
     read = findings_of("tracelens/mi300/resnet_act_checkpoint.json.gz")
     assert read is not None
-    first: Finding = read[1][0].finding
-    assert first.code == "CM003"
+    found: dict[str, Finding] = {one.finding.code: one.finding for one in read[1]}
+    assert next(iter(found)) == "CM001"
+    assert (found["CM003"].confidence, found["CM003"].impact) == ("low", "high")
+    assert found["CM003"].saving is not None
+    assert found["CM003"].saving.low_us == 0
+    assert "They take about as long in every step" in found["CM003"].why

@@ -84,12 +84,12 @@ class TestPythonBound:
         """It happens when the loop's variable is assigned, directly after the batch was loaded."""
 
         def step(t: float, _: int) -> Events:
-            yield build.python("train.py(9): epoch", t, 9_900)
+            yield build.python("train.py(9): epoch", t, 9_990)
             yield build.python("hooks.py(3): next_batch", t + 100, 1_000)
             yield build.python("torch/utils/data/dataloader.py(720): __next__", t + 150, 850)
             if calls_between:
                 yield build.python("<built-in function len>", t + 1_200, 10)
-            yield build.op("aten::mm", t + 4_500, 5_000)
+            yield build.op("aten::mm", t + 4_500, 5_490)
 
         assert silent("LB006", step) != found
 
@@ -97,7 +97,7 @@ class TestPythonBound:
         def step(t: float, _: int) -> Events:
             yield build.op("aten::mm", t, 1_000)
             yield build.python("batch.py(9): to_lists", t + 1_000, 4_000)
-            yield build.op("traceopt: gc", t + 1_100, 3_700)
+            yield build.op("traceopt: gc", t + 1_050, 3_900)
             yield build.op("aten::mm", t + 5_000, 5_000)
 
         assert silent("LB006", step)
@@ -117,6 +117,22 @@ class TestPythonBound:
         calls = {"count": 4 * STEPS, "rows": rows, "lines": [lines[row % 4] for row in rows]}
         _, [finding] = answer("LB006", step, traceopt={"call_lines": calls})
         assert str(finding.locations[0]) == "masks.py:14-16"
+
+    def test_tensors_from_lists_in_a_short_step(self) -> None:
+        """A fifth of a millisecond is long in a step of 10 ms. What surrounds each operator is not."""
+
+        def step(t: float, _: int) -> Events:
+            for number in range(5):
+                yield build.op("aten::mm", t + 1_000 * number, 750)
+                yield build.python("<built-in method tensor of type object at 0x7f>", t + 1_000 * number + 750, 250)
+            for number in range(50):
+                yield build.op("aten::mm", t + 5_000 + 100 * number, 60)
+                yield build.python("model.py(7): forward", t + 5_060 + 100 * number, 40)
+
+        finding, saved_us, _ = the("LB006", step)
+        assert finding.title == "Build tensors from one array, not from a list"
+        assert "np.stack" in (finding.fix.code or "")
+        assert saved_us == pytest.approx(0.8 * 5 * 250, rel=0.05)
 
     def test_the_engine_is_no_python(self) -> None:
         def step(t: float, _: int) -> Events:

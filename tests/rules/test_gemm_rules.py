@@ -119,13 +119,30 @@ class TestFp8:
     ],
 )
 def test_gm001_tells_head_sizes_from_tokens(m: int, n: int, k: int, says: str) -> None:
+    (finding,) = found("GM001", batched_products(m, n, k, between="softmax_warp_forward<float>"))
+    assert finding.fix.text == f"Pad the size at its source: {says}."
+
+
+def test_gm001_names_attention_only_around_a_softmax() -> None:
+    """The products of a recommender's features are batched, too."""
+    (finding,) = found("GM001", batched_products(647, 30, 96, between="void at::native::elementwise_kernel<4>"))
+    assert finding.fix.text == "Pad the size at its source: dimension 30 to 32."
+    assert "attention" not in (finding.fix.code or "")
+
+
+PRODUCT = "ampere_fp16_s16816gemm_fp16_64x64_ldg8_f2f_nn"
+
+
+def batched_products(m: int, n: int, k: int, between: str) -> Facts:
+    """Two batched matmuls per step with another kernel between them."""
     machine = Machine(A100)
     for _ in range(3):
         with machine.step():
             sizes = {"Input Dims": [[16, m, k], [16, k, n]], "Input type": ["c10::Half", "c10::Half"]}
-            start = machine.now
-            machine.launch(900, name="ampere_fp16_s16816gemm_fp16_64x64_ldg8_f2f_nn")
-            machine.events.append(build.op("aten::bmm", start, machine.now - start, **sizes))
+            for name in (PRODUCT, between, PRODUCT):
+                start = machine.now
+                machine.launch(30 if name == between else 900, name=name)
+                operator = ("aten::add", {}) if name == between else ("aten::bmm", sizes)
+                machine.events.append(build.op(operator[0], start, machine.now - start, **operator[1]))
             machine.synchronize()
-    (finding,) = found("GM001", machine.facts())
-    assert finding.fix.text == f"Pad the size at its source: {says}."
+    return machine.facts()

@@ -14,23 +14,52 @@ from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.errors import InputError
 from traceopt.result.finding import Finding
 from traceopt.rules.advice.batch_size import larger_batch_risk
+from traceopt.rules.catalogue.dl002_input_work_on_main_thread import InputWorkOnMainThread
 from traceopt.rules.catalogue.in002_decode_launch_bound import DecodeLaunchBound
 from traceopt.rules.catalogue.lb001_launch_bound import LaunchBound
 from traceopt.rules.catalogue.lb002_cuda_graph_candidate import CudaGraphCandidate
 from traceopt.rules.catalogue.lb003_unfused_elementwise import UnfusedElementwise
+from traceopt.rules.catalogue.tc001_fp32_matmul import Fp32Matmul
 from traceopt.rules.catalogue.tc003_low_tensor_core_use import LowTensorCoreUse
 from traceopt.rules.catalogue.tq002_no_steps import NoSteps
 from traceopt.rules.engine import run_rules
 from traceopt.rules.registry import builtin_rules
 from traceopt.rules.rule import Rule
 from traceopt.testing import A100, Machine, answer, assert_finds, facts_of
-from traceopt.testing.events import kernel, op
+from traceopt.testing.events import kernel, op, read
 
 SIMT = "maxwell_fp16_hgemm_128x64_nn"
 EAGER = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
 FUSED_ADAM = "void at::native::multi_tensor_apply_kernel<at::native::FusedAdamMathFunctor<float, 4>>"
 COMPILED_REGION = "## Call CompiledFxGraph fabc ##"
 SHAPES = {"Input Dims": [[4, 4096], [4096, 4096]], "Input type": ["c10::Half", "c10::Half"]}
+
+
+def preparing(us: float) -> Facts:
+    """Each step prepares its input on the main thread, and then the GPU works for 2 ms."""
+    machine = Machine(A100, with_stack=1)
+    for _ in range(5):
+        with machine.step(), machine.python("serve.py(3): loop"):
+            with machine.python("processor.py(9): preprocess"):
+                machine.idle(us)
+            with machine.python("processor.py(20): decode_image"):
+                machine.idle(1)
+            machine.launch(2_000)
+            machine.synchronize()
+    return machine.facts()
+
+
+@pytest.mark.parametrize(("us", "processes", "expected"), [(1_500, None, 1_500), (3_000, 3, 3_000)])
+def test_input_work_is_priced_as_its_code_prepares_it(us: float, processes: int | None, expected: float) -> None:
+    (one,) = InputWorkOnMainThread().check(preparing(us))
+    finding, price = one.finding, one.price
+    assert finding.saving is not None
+    assert price is not None
+    assert finding.saving.est_us == pytest.approx(0.95 * expected, rel=0.02)
+    assert price.least_step_ns == pytest.approx(us * 1e3 / (processes or 1), rel=0.02)
+    assert (f"ProcessPoolExecutor({processes})" in (finding.fix.code or "")) == (processes is not None)
+    assert finding.evidence[0].what.endswith("preprocess")
+    assert finding.evidence[0].calls_per_step == 1  # not those of the other function on the same line
 
 
 def test_tc003_does_not_apply_to_decode_steps() -> None:
@@ -137,6 +166,41 @@ def test_a_fused_optimizer_kernel_is_training() -> None:
     """A CUDA graph of the whole step replays the optimizer without its annotation."""
     assert launching(FUSED_ADAM).facts().trains
     assert not launching().facts().trains
+
+
+GELU_BACKWARD = "void at::native::vectorized_elementwise_kernel<4, at::native::GeluBackwardCUDAKernelImpl>"
+SGEMM = "ampere_sgemm_128x64_tn"
+
+
+def products_with(other: str, *operators: dict[str, object]) -> Facts:
+    """Matmuls in FP32 and one other kernel; no steps."""
+    kernels = [kernel(SGEMM if start else other, start, 80, start + 1) for start in range(0, 900, 90)]
+    return Facts(read([*kernels, *operators], deviceProperties=[A100]))
+
+
+@pytest.mark.parametrize(
+    ("name", "trains"),
+    [
+        (GELU_BACKWARD, True),
+        ("void at::native::(anonymous namespace)::layer_norm_grad_input_kernel<float, float>(float const*)", True),
+        ("dgrad_engine<float>", False),  # also a transposed convolution
+        ("cutlass__5x_cudnn::Kernel<cutlass_tensorop_wgrad_optimized>", True),
+        (SGEMM, False),
+    ],
+)
+def test_a_gradient_kernel_is_training(name: str, trains: bool) -> None:
+    assert products_with(name).trains == trains
+
+
+def test_only_known_inference_is_told_to_narrow_its_weights() -> None:
+    def code(facts: Facts) -> str:
+        (finding,) = Fp32Matmul().check(facts)
+        return finding.finding.fix.code or ""
+
+    assert "loss = model(inputs, labels)" in code(products_with(GELU_BACKWARD))
+    assert "loss = " not in code(products_with(SGEMM))
+    assert "autocast" in code(products_with(SGEMM))
+    assert "model.to(torch.bfloat16)" in code(products_with(SGEMM, op("aten::mm", 0, 5)))
 
 
 def test_kernels_alone_do_not_tell_whether_a_run_trains() -> None:

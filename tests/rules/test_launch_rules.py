@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from contextlib import nullcontext
 from functools import cache
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from fixtures.generate import generate
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.rules.savings.starvation import dispatch_ns
+from traceopt.testing import Machine
 
 if TYPE_CHECKING:
     from conftest import GetExample
@@ -36,6 +38,9 @@ class TestGraphCandidate:
         assert blocked.confidence == "medium"
         assert saving_of(blocked).share < saving_of(free).share
         assert "train.py:88" in [str(row.location) for row in blocked.evidence]
+        (launches,) = found("LB001", facts_with(**SMALL, item="forward"))
+        assert "One CUDA graph cannot hold all of it: the step reads single values from the GPU" in launches.fix.text
+        assert launches.confidence == "medium"
 
     def test_a_host_that_launches_fast_enough_leaves_no_wait(self, example: GetExample) -> None:
         """With 85% less launch time the GPU is the limit, so all of its wait goes and not 85% of it."""
@@ -43,6 +48,20 @@ class TestGraphCandidate:
         planted = example("launch_bound").planted
         gain_us = median(planted.step_us) - median(planted.fixed_step_us)
         assert saving_of(finding).est_us == pytest.approx(gain_us, rel=0.03)
+
+    def test_both_prices_of_one_wait_are_alike(self) -> None:
+        """Without 70 or 85% of the launch time, kernels take longer than launches: the whole wait goes in both."""
+        machine = Machine()
+        for _ in range(5):
+            with machine.step():
+                for _ in range(40):
+                    machine.idle(20)
+                    machine.launch(15)
+                machine.synchronize()
+        facts = machine.facts()
+        one, other = (saving_of(finding).est_us for code in ("LB001", "LB002") for finding in found(code, facts))
+        assert one == pytest.approx(other, rel=0.02)
+        assert one > 0.85 * dispatch_ns(facts) / 1e3
 
     def test_a_graph_of_the_passes_leaves_the_optimizer_out(self, example: GetExample) -> None:
         facts = example("single_tensor_optimizer").facts
@@ -111,6 +130,47 @@ class TestInference:
 
     def test_a_prompt_is_no_decoding(self) -> None:
         assert found("IN002", facts_with("decode", tokens=64)) == []
+
+
+def test_compiling_the_model_does_not_speed_up_the_optimizer(example: GetExample) -> None:
+    facts = example("single_tensor_optimizer").facts
+    assert dispatch_ns(facts) > 0.2 * facts.step_ns
+    assert found("LB001", facts) == []
+    assert "launches in the forward and backward passes for 0.3% " in RULES["LB001"].passed(facts)
+
+
+@pytest.mark.parametrize(
+    ("frames", "uneven", "confidence"),
+    [(False, False, "high"), (True, False, "medium"), (False, True, "medium"), (True, True, "low")],
+)
+def test_frames_and_uneven_steps_make_launch_waits_less_sure(frames: bool, uneven: bool, confidence: str) -> None:
+    machine = Machine(**({"with_stack": 1} if frames else {}))
+    for us in (15, 10, 8.8) if uneven else (10, 10, 10):
+        with machine.step(), machine.python("train.py(3): loop") if frames else nullcontext():
+            for _ in range(40):
+                machine.idle(us)
+                machine.launch(2)
+            machine.synchronize()
+    (finding,) = found("LB001", machine.facts())
+    assert finding.confidence == confidence
+
+
+@pytest.mark.parametrize("caller", ["diffusers/hooks/offloading.py(9): find_device", "model.py(9): find_device"])
+def test_python_inside_a_library_is_not_told_to_move(caller: str) -> None:
+    machine = Machine(with_stack=1)
+    for _ in range(5):
+        with machine.step(), machine.python("train.py(3): loop"):
+            with machine.python(caller):
+                for _ in range(100):
+                    with machine.python("torch/nn/modules/module.py(2868): named_modules"):
+                        machine.idle(100)
+            machine.launch(5_000)
+            machine.synchronize()
+    (finding,) = found("LB006", machine.facts())
+    assert "102 calls of Python functions were recorded in it" in finding.why
+    library = caller.startswith("diffusers")
+    assert finding.evidence[0].detail == ("called by diffusers/hooks/offloading.py:9" if library else None)
+    assert (finding.fix.code is None) == library
 
 
 def test_a_larger_batch_has_a_risk(example: GetExample) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from statistics import mean, median
 from typing import TYPE_CHECKING
 
@@ -12,10 +13,11 @@ from test_tq import REAL, facts_of, launched, real
 from fixtures.generate import Planted
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Finding, Saving
-from traceopt.result.quantities import ms
 from traceopt.rules.registry import builtin_rules
 from traceopt.rules.savings.price import Priced
+from traceopt.testing import Machine
 from traceopt.testing import events as small_traces
+from traceopt.testing.machine import A100
 
 if TYPE_CHECKING:
     from conftest import GetExample
@@ -110,14 +112,59 @@ class TestAllocatorChurn:
 
     @pytest.mark.real_traces
     def test_without_step_marks_allocations_have_to_recur(self) -> None:
-        facts = real("public/tl_ddp_resnet18_mi300.json.gz")
-        (finding,) = found("MM003", facts)
-        assert finding.impact == "high"
-        assert "2,821 times, from the first to the last kernel" in finding.why
-        assert f"the GPU waits {ms(facts.idle.typical_ns('allocation'))} for it" in finding.why  # as the breakdown says
-        assert f"The saving counts the {ms(facts.idle.recurring_ns('allocation'))} that recur." in finding.why
         assert found("MM003", real("public/param_linear_2080ti.json.gz")) == []
         assert found("MM003", real(ALEXNET)) == []
+
+    @staticmethod
+    def uncached(frees_us: Sequence[float], marked: bool = True, emptied: bool = False) -> Facts:
+        """Every tensor asks the driver; `frees_us`: what each of its 30 frees takes, by step."""
+        machine = Machine(A100, with_stack=1)
+        for us in frees_us:
+            with machine.step() if marked else nullcontext(), machine.python("train.py(5): step"):
+                for _ in range(30):
+                    start = machine.now
+                    machine.call("cudaMalloc", 2)
+                    machine.events.append(small_traces.op("aten::empty", start, 3))
+                    machine.launch(40)
+                    if emptied:
+                        with machine.python("torch/cuda/memory.py(40): empty_cache"):
+                            machine.call("cudaFree", us)
+                    else:
+                        machine.call("cudaFree", us)
+        return machine.facts()
+
+    def test_an_allocator_that_is_switched_off(self) -> None:
+        (finding,) = found("MM003", self.uncached([500.0] * 4))
+        assert finding.title == "Switch the caching allocator on"
+        assert "PYTORCH_NO_CUDA_MEMORY_CACHING" in finding.fix.text
+        assert "HIP" not in finding.fix.text
+        assert "take longer" not in finding.why
+
+    def test_the_driver_takes_longer_for_the_same_calls(self) -> None:
+        (finding,) = found("MM003", self.uncached([100.0, 100.0, *[1_000.0] * 4]))
+        assert "All recorded steps make as many calls, but the GPU waits" in finding.why
+        assert saving_of(finding).est_us == pytest.approx(30 * 960, rel=0.1)
+
+    def test_without_marks_the_calls_of_the_whole_recording_recur(self) -> None:
+        """The first two of five iterations have 40% of the work, and 8% of the time."""
+        facts = self.uncached([100.0, 100.0, *[1_000.0] * 3], marked=False)
+        assert not facts.has_step_marks
+        assert facts.idle.recurring_ns("allocation") >= 0.95 * facts.idle.total_ns("allocation")
+
+    def test_frames_without_empty_cache_rule_it_out(self, example: GetExample) -> None:
+        assert self.uncached([500.0] * 4, emptied=True).allocator.is_emptied
+        facts = example("cuda_malloc").facts
+        assert facts.allocator.is_emptied == any("empty_cache" in name for name in facts.trace.names)
+        assert not facts.allocator.is_off
+
+    @pytest.mark.real_traces
+    def test_an_allocator_that_is_switched_off_for_real(self) -> None:
+        facts = real("public/tl_ddp_resnet18_mi300.json.gz")
+        (finding,) = found("MM003", facts)
+        assert (finding.impact, finding.title) == ("high", "Switch the caching allocator on")
+        assert "PYTORCH_NO_HIP_MEMORY_CACHING" in finding.fix.text
+        assert "the GPU waits 38.9 ms for them" in finding.why
+        assert saving_of(finding).est_us == pytest.approx(976_000, rel=0.01)  # of 1,053 ms
 
     def test_retries_point_at_the_full_memory(self, example: GetExample) -> None:
         (finding,) = found("MM003", example("memory_pressure").facts)
@@ -190,6 +237,42 @@ class TestSlowSteps:
         (finding,) = found("EF002", steps_of([10_000.0] * 5 + [long_us], traceopt={"ledger": ledger}))
         assert [str(location) for location in finding.locations] == places
         assert finding.fix.text.endswith("The long steps end at the line named here.") == bool(places)
+
+    def test_steps_with_different_causes_are_told_apart(self) -> None:
+        """The mean of both would blame one cause, and advise on neither."""
+        machine = Machine({"id": 0, "name": "NVIDIA A100-SXM4-40GB"})
+        for index in range(8):
+            with machine.step():
+                if index == 3:
+                    with machine.annotate("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"):
+                        machine.idle(20_000)
+                if index == 5:
+                    with machine.python("train.py(9): train"), machine.python("<built-in function collect>"):
+                        machine.idle(14_000)
+                machine.launch(9_000)
+                machine.synchronize()
+        (finding,) = found("EF002", machine.facts())
+        assert "They have different causes: waiting for data grew by 20." in finding.why
+        assert " in ProfilerStep#3; garbage collection grew by 14." in finding.why
+        assert finding.fix.text.startswith("Waiting for data: use more loader workers")
+        assert "Garbage collection: freeze long-lived objects" in finding.fix.text
+        assert set(finding.shares_cause_with) == {"DL005", "PY001"}
+
+    def test_a_host_that_launches_the_same_work_later_is_not_told_to_look_for_other_work(self) -> None:
+        machine = Machine({"id": 0, "name": "NVIDIA A100-SXM4-40GB"})
+        for index in range(8):
+            with machine.step():
+                for _ in range(100):
+                    start = machine.now
+                    machine.idle(250 if index == 4 else 20)
+                    machine.launch(90)
+                    machine.events.append(small_traces.op("aten::mm", start, machine.now - start))
+                machine.synchronize()
+        (finding,) = found("EF002", machine.facts())
+        assert "The part that grew most is launching GPU work" in finding.why
+        assert "launches the same GPU work more slowly" in finding.fix.text
+        assert "evaluation" not in finding.fix.text
+        assert finding.confidence == "low"
 
     def test_more_work_is_no_waste(self) -> None:
         (finding,) = found("EF002", steps_of([10_000.0, 20_000.0, 10_000.0, 10_000.0, 20_000.0, 10_000.0], work=0.95))

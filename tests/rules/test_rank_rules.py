@@ -111,7 +111,9 @@ class TestSlowCollective:
         assert finding.why.endswith("So the link or its settings are slow.")
         assert finding.saving is not None
         assert "one rank" not in finding.saving.basis
-        assert "CM003" in [row.code for row in result.plan]
+        assert (finding.impact, finding.confidence) == ("high", "medium")
+        assert finding.saving.low_us == pytest.approx(0.4 * finding.saving.est_us)
+        assert [row.code for row in result.plan] == ["CM001"]  # a search for the cause comes after fixes
         assert check_of(result, "CM003").reason == finding.why
 
     def test_one_of_two_ranks_does_not_tell(self, run: Callable[..., Run], tmp_path: Path) -> None:
@@ -132,11 +134,26 @@ class TestSlowCollective:
         (finding,) = of_code(result, "CM003")
         assert (finding.saving, finding.impact) == (None, "info")
         assert "Rank 0 waits 5.4 ms for ranks that enter its collectives later" in finding.why
-        assert [row.code for row in result.plan] == ["LB001"]
+        (straggler,) = of_code(result, "CM004")
+        assert straggler.saving is not None
+        assert result.step.typical_us is not None
+        assert straggler.saving.share == pytest.approx(straggler.saving.est_us / result.step.typical_us, abs=1e-5)
+        (launches,) = of_code(result, "LB001")
+        assert "exchanges tensors whose sizes may vary (all_to_all)" in launches.fix.text
+        codes = ["LB001", "OP001", "CM001"]
+        assert [row.code for row in result.plan] == codes
         assert result.combined is not None
-        assert (result.combined.codes, result.combined.step_us_after) == (["LB001"], result.plan[0].step_us_after)
-        assert [result.findings[row.finding].code for row in result.plan] == ["LB001"]
-        assert "The ranks take 12.5–18.7 ms a step" in terminal(result)
+        assert (result.combined.codes, result.combined.step_us_after) == (codes, result.plan[-1].step_us_after)
+        assert [result.findings[row.finding].code for row in result.plan] == codes
+        assert "The ranks take" not in terminal(result)  # the only step begins with the recording of each rank
+
+    @pytest.mark.real_traces
+    def test_two_ranks_are_late_together(self) -> None:
+        """Rank 7 is last at the first collective, because its recording starts last."""
+        (finding,) = of_code(analyze(str(TRACES / "public" / "dlrm_v100x8")), "CM004")
+        assert (finding.title, finding.ranks) == ("Fix the stragglers: ranks 4 and 5", [4, 5])
+        assert finding.saving is not None
+        assert 1_200 < finding.saving.est_us < 1_600
 
 
 class TestImbalance:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -89,8 +90,8 @@ REAL = {
     "hta/amd_trace/mi250_minitoy_train_ROCm6_2_kineto.json.gz": {"TQ002", "TQ004"},
     "tracelens/perf_model/normalization/normalization_layer_test.json.gz": {"TQ002", "TQ004"},
     "hta/negative_queue_length_values_check/rank0.json.gz": {"TQ010"},
-    "tracelens/inference/sglang_prefilldecode/sglang_Qwen3-8B_prefilldecode.json.gz": {"TQ002", "TQ010"},
-    "tracelens/inference/vllm_decode_full/graph_execution.json.gz": {"TQ002", "TQ003"},
+    "tracelens/inference/sglang_prefilldecode/sglang_Qwen3-8B_prefilldecode.json.gz": {"TQ003"},
+    "tracelens/inference/vllm_decode_full/graph_execution.json.gz": {"TQ003"},
     "tracelens/mi300/resnet_act_checkpoint.json.gz": {"TQ003"},
     "tracelens/torch_compile_triton/trace.json.gz": set(),
     "hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz": set(),
@@ -195,7 +196,10 @@ class TestCroppedOrSampled:
     def test_the_first_work_waits_for_some_that_is_not_there(self) -> None:
         late = [small_traces.annotation("ProfilerStep#0", 0, STEP_US), *launched(20, 900, 90, wait_us=8_000)]
         found = notes(facts_of([*late, small_traces.annotation("ProfilerStep#1", STEP_US, STEP_US)]))
-        assert "did not start" in found["TQ003"]
+        assert (
+            "The first 8.0 ms of the recording are before the step: the GPU very likely still ran work"
+            in found["TQ003"]
+        )
         assert "TQ010" not in found
 
 
@@ -382,6 +386,20 @@ class TestPartsOfAFile:
         assert "CPU" not in (document.verdict or "")
         assert "unknown whether the run used a GPU" in notes(cut)["TQ001"]
 
+    def test_a_file_cut_off_before_its_gpu_events_does_not_look_like_a_cpu_run(self) -> None:
+        """Its header names a GPU: what the host did meanwhile is no breakdown of the step."""
+        whole = self.whole()
+        cut = Facts(small_traces.read(whole[: whole.index(b'"kernel"') - 20]))
+        assert not len(cut.gpu.work)
+        document = rank_document(cut, outcome(cut))
+        assert (document.verdict or "").startswith("This file is cut off before its first GPU event")
+        assert "A100" in (document.verdict or "")
+        assert "cut off before its first GPU event" in notes(cut)["TQ001"]
+        assert (document.breakdown, document.step.series, document.memory.curve) == ([], None, [])
+        assert document.run.device is not None
+        assert document.run.device.vendor == "nvidia"
+        assert document.quality.verdict == "unusable"
+
     @staticmethod
     def whole() -> bytes:
         machine = Machine(A100)
@@ -400,6 +418,15 @@ class TestPartsOfAFile:
             assert (document.verdict or "").startswith("This file is cut off")
             assert document.quality.verdict == "unusable"
             assert (document.plan, [one.code for one in document.findings if one.saving]) == ([], [])
+            assert {one.confidence for one in document.findings} <= {"low"}
+
+    @pytest.mark.real_traces
+    def test_a_damaged_file_in_an_unusual_state_says_that_it_is_damaged(self) -> None:
+        with gzip.open(TRACES / "public" / "part_a100_bs2.json.gz") as stream:
+            whole = stream.read()
+        facts = Facts(small_traces.read(whole[: whole.rindex(b"},", 0, len(whole) * 7 // 10) + 2]))
+        assert facts.state is not None
+        assert (rank_document(facts, outcome(facts)).verdict or "").startswith("Part of the file is lost. In the rest:")
 
     @pytest.mark.real_traces
     def test_a_sample_has_no_savings(self) -> None:

@@ -80,7 +80,7 @@ def test_a_change_on_top_of_another_is_scaled_by_the_unchanged_script() -> None:
     changes = [
         Change(name, "fix", name, "runtime", alone=Prediction(us, us, us)) for name, us in (("a", 1000.0), ("b", 100.0))
     ]
-    session = Session(run, budget_s=600.0, recording=Recording(2000.0, 2.0))
+    session = Session(lambda sides: list(map(run, sides)), budget_s=600.0, recording=Recording(2000.0, 2.0))
     session.try_all(changes)
     assert [(row.name, row.predicted_us) for row in session.tried[:2]] == [("a", 500.0), ("b", 50.0)]
     assert "b: the profiler slowed the recorded steps; the recorded step took 2.0" in " ".join(
@@ -96,7 +96,7 @@ def test_only_rounds_that_count_say_how_long_the_unchanged_step_is() -> None:
         wait = next(waits)
         return MeasuredRun([2000.0 if wait else 1000.0] * 20, core_wait_share=wait)
 
-    session = Session(run, budget_s=600.0, recording=Recording(1600.0, 1.6))
+    session = Session(lambda sides: list(map(run, sides)), budget_s=600.0, recording=Recording(1600.0, 1.6))
     session.try_all([Change("a", "fix", "a", "runtime", alone=Prediction(800.0, 800.0, 800.0))])
     assert session.tried[0].predicted_us == pytest.approx(500.0)
 

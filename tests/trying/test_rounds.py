@@ -36,7 +36,10 @@ class Machine:
         self._noise = noise
         self._random = random.Random(seed)  # noqa: S311
 
-    def run(self, changes: Sequence[Change]) -> MeasuredRun | Failure:
+    def run(self, sides: Sequence[Sequence[Change]], /) -> list[MeasuredRun | Failure | None]:
+        return [self._run(changes) for changes in sides]
+
+    def _run(self, changes: Sequence[Change]) -> MeasuredRun:
         self.now_s += 1.0
         step_us = 1000.0 * self._random.gauss(1.0, self._noise)
         for change in changes:
@@ -93,11 +96,11 @@ def test_a_machine_that_slows_down_favors_neither_side() -> None:
     """Each run takes 1 % longer than the one before. If the same side always came first, it would seem faster."""
     order, slowed_us = [], count(1000.0, 10.0)
 
-    def side(name: str) -> MeasuredRun:
-        order.append(name)
-        return a_run(next(slowed_us))
+    def run(sides: Sequence[str], /) -> list[MeasuredRun]:
+        order.extend(sides)
+        return [a_run(next(slowed_us)) for _ in sides]
 
-    measured = measure(lambda: side("A"), lambda: side("B"), wanted_us=lambda _: 1.0, time_left=lambda: 12 - len(order))
+    measured = measure(run, "A", "B", wanted_us=lambda _: 1.0, time_left=lambda: 12 - len(order))
     assert "".join(order) == "ABBAABBAABBA"
     assert measured.change().change_share == pytest.approx(0.0, abs=1e-3)
 
@@ -105,11 +108,11 @@ def test_a_machine_that_slows_down_favors_neither_side() -> None:
 def test_a_round_in_which_others_held_the_cores_is_repeated() -> None:
     waits = iter([0.30, 0.01] + [0.01] * 20)
 
-    def run() -> MeasuredRun:
-        wait = next(waits)
-        return a_run(2000.0 if wait > 0.1 else 1000.0, wait)
+    def run(sides: Sequence[str], /) -> list[MeasuredRun]:
+        found = [next(waits) for _ in sides]
+        return [a_run(2000.0 if wait > 0.1 else 1000.0, wait) for wait in found]
 
-    rounds = measure(run, run, wanted_us=lambda _: 500.0, time_left=lambda: 100.0)
+    rounds = measure(run, "A", "B", wanted_us=lambda _: 500.0, time_left=lambda: 100.0)
     assert rounds.disturbed[0] == "other programs held the cores"
     assert rounds.counted == [1, 2]
     assert rounds.change().base_us == pytest.approx(1000.0)
@@ -117,8 +120,8 @@ def test_a_round_in_which_others_held_the_cores_is_repeated() -> None:
 
 def test_a_script_that_crowds_its_own_cores_is_not_disturbed() -> None:
     wanted = 0.5
-    sides = (lambda: a_run(1.0, 0.4), lambda: a_run(1.0, 0.41))
-    rounds = measure(*sides, wanted_us=lambda _: wanted, time_left=lambda: 100.0)
+    sides = a_run(1.0, 0.4), a_run(1.0, 0.41)
+    rounds = measure(list, *sides, wanted_us=lambda _: wanted, time_left=lambda: 100.0)
     assert rounds.disturbed == [None, None]
 
 
@@ -132,14 +135,15 @@ def test_throttled_gpus() -> None:
 
 def test_a_setting_that_nothing_takes_has_not_been_tried() -> None:
     change = Change("DL006", "fix", "Keep workers", "runtime", switches={"persistent_workers": True})
-    session = Session(lambda _: a_run(1000.0), budget_s=100.0)
+    session = Session(lambda sides: [a_run(1000.0)] * len(sides), budget_s=100.0)
     session.try_all([change])
     assert session.tried[0].verdict == "fails"
     assert "no effect" in (session.tried[0].reason or "")
 
 
 def test_a_script_that_fails_without_the_change() -> None:
-    session = Session(lambda _: Failure("it ended with exit code 1", ["boom"]), budget_s=100.0)
+    failure = Failure("it ended with exit code 1", ["boom"])
+    session = Session(lambda _: [failure, None], budget_s=100.0)
     session.try_all([a_change("a")])
     [row] = session.tried
     assert (row.verdict, row.output) == ("not_tried", ["boom"])

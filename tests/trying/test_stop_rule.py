@@ -26,7 +26,7 @@ def verdicts(noise: float, gain_share: float) -> Counter[str]:
 
     found: Counter[str] = Counter()
     for _ in range(TRIALS):
-        session = Session(run, budget_s=60.0, clock=lambda: 0.0)
+        session = Session(lambda sides: list(map(run, sides)), budget_s=60.0, clock=lambda: 0.0)
         session.try_all([Change("a", "environment", "a", "environment", alone=PREDICTED)])
         found[session.tried[0].verdict] += 1
     return found

@@ -12,10 +12,11 @@ from projects import Project
 
 from traceopt.rules.patches.unified import unified_diff
 from traceopt.trying.changes import Change
-from traceopt.trying.interruption import Interruption
 from traceopt.trying.losses import compare_losses
 from traceopt.trying.measured_run import Failure, MeasuredRun
-from traceopt.trying.workspace import Command, Limits, Workspace
+from traceopt.trying.running.interruption import Interruption
+from traceopt.trying.timed_runs import Limits, TimedRuns
+from traceopt.trying.workspace import Command, Workspace
 
 pytestmark = pytest.mark.torch
 
@@ -53,7 +54,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
 
 
 def measured(workspace: Workspace, *changes: Change) -> MeasuredRun:
-    run = workspace.measure(changes, Limits(SETTLE + STEPS, SETTLE, 120.0))
+    [run] = TimedRuns(workspace, Limits(SETTLE + STEPS, SETTLE, 120.0))([changes])
     assert isinstance(run, MeasuredRun), run
     return run
 
@@ -87,6 +88,6 @@ def test_a_patched_module_is_imported_from_the_copy(workspace: Workspace, plain:
 
 
 def test_too_few_steps(workspace: Workspace) -> None:
-    run = workspace.measure([], Limits(2, 1, 120.0))
+    [run] = TimedRuns(workspace, Limits(2, 1, 120.0))([[]])
     assert isinstance(run, Failure)
     assert run.reason == "nothing was measured: it ended after 2 steps, which are too few"

@@ -17,9 +17,10 @@ from projects import SCRIPT, Project, process_numbers_in, processes_in
 from traceopt.capture.settings import Settings, plan_cycles
 from traceopt.rules.patches.unified import unified_diff
 from traceopt.trying import workspace as workspace_module
-from traceopt.trying.interruption import Interruption
 from traceopt.trying.measured_run import Failure
-from traceopt.trying.workspace import Command, Limits, Workspace
+from traceopt.trying.running.interruption import Interruption
+from traceopt.trying.timed_runs import Limits, TimedRuns
+from traceopt.trying.workspace import Command, Workspace
 
 FASTER = ("STEP_US = 1000.0", "STEP_US = 700.0")
 
@@ -140,7 +141,7 @@ def test_a_signal_before_anything_is_measured_says_so(project: Project) -> None:
 def wait_for_the_hanging_run(project: Project) -> None:
     until = time.monotonic() + 60
     while time.monotonic() < until:
-        for path in (project.folder / "traceopt-logs").glob("*/.traceopt-try/output"):
+        for path in (project.folder / "traceopt-logs").glob("*/.traceopt-try/control-*/output"):
             if path.read_bytes() == b"started\n" and processes_in(project.folder):
                 return
         time.sleep(0.05)
@@ -176,7 +177,7 @@ def test_a_script_that_fails_on_a_full_disk(project: Project, tmp_path: Path, mo
     logs = tmp_path / "logs"
     command = Command((SCRIPT, "--crash"), False, project.folder)
     with Interruption() as interruption, Workspace(command, logs, interruption) as workspace:
-        failed = workspace.measure([], Limits(10, 5, 60.0))
+        [failed] = TimedRuns(workspace, Limits(10, 5, 60.0))([[]])
     assert isinstance(failed, Failure)
     assert failed.reason == f"it ended with exit code 3; the disk of {logs} is almost full"
 

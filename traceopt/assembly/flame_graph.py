@@ -12,6 +12,7 @@ from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
 from traceopt.analyzer.timeline.steps import PROFILER_STEP
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.python_frames import is_library, shown_frame
+from traceopt.assembly.spans import CATEGORY_CODE, SPECIFIC_CATEGORY
 from traceopt.result.rounding import us
 from traceopt.result.rows import FlameGraph, FlameKind, FlameNode
 
@@ -19,6 +20,7 @@ MOST_NODES = 1_500
 SMALLEST_SHARE = 0.0005  # of the step, or of its GPU time: smaller nodes are narrower than a pixel
 MOST_DEPTH = 200
 _KINDS: dict[int, FlameKind] = {ANNOTATION: "annotation", OP: "operator", RUNTIME: "runtime"}
+_CATEGORIES = list(CATEGORY_CODE)
 _KERNEL = RUNTIME + 1
 _NONE = -1
 
@@ -74,6 +76,15 @@ class _Tree:
         self.total = np.concatenate(totals).astype(np.int64)
         self.self_time = self._minus_children()
         self.gpu = np.zeros(count, np.int64)
+        self.category = self._categories(rows, length)
+
+    def _categories(self, rows: npt.NDArray[np.integer], length: I8) -> I8:
+        """For each node, the code of its category in the timeline: the activity of its longest slice."""
+        order = rows[np.argsort(length, kind="stable")]
+        order = order[self._node_of[order] >= 0]
+        longest = np.zeros(len(self.total), np.int64)
+        longest[self._node_of[order]] = order  # the last one counts
+        return SPECIFIC_CATEGORY[self._facts.host.activity[longest]] if len(longest) else longest
 
     def _minus_children(self) -> I8:
         child = self.parent >= 0
@@ -106,10 +117,19 @@ class _Tree:
         self.kind = np.concatenate((self.kind, np.full(len(first), _KERNEL)))
         self.total, self.self_time = np.concatenate((self.total, zeros)), np.concatenate((self.self_time, zeros))
         self.gpu = np.concatenate((self.gpu, time))
+        self.category = np.concatenate((self.category, self._category_of_work()[rows[first]]))
         for index in range(len(self.parent) - 1, -1, -1):  # children come after their parents
             if self.parent[index] >= 0:
                 self.gpu[self.parent[index]] += self.gpu[index]
         return everything, int(gpu.duration[rows].sum()), backward
+
+    def _category_of_work(self) -> I8:
+        """The code of the category of each row of `trace.gpu`."""
+        work, everything = self._facts.gpu, self._facts.trace.gpu
+        out = np.full(len(everything), CATEGORY_CODE["copy"])
+        out[work.rows[work.is_kernel]] = CATEGORY_CODE["compute"]
+        out[work.rows[work.is_communication]] = CATEGORY_CODE["comm"]
+        return out
 
     def _below_captures(self, rows: npt.NDArray[np.intp], node: I8) -> I8:
         """The nodes for rows of `trace.gpu`, given those of their launches. Work of a CUDA graph whose capture is known
@@ -138,6 +158,7 @@ class _Tree:
         self.parent, self.name = np.concatenate((self.parent, parents)), np.concatenate((self.name, names))
         self.kind, self.gpu = np.concatenate((self.kind, kinds)), np.concatenate((self.gpu, zeros))
         self.total, self.self_time = np.concatenate((self.total, zeros)), np.concatenate((self.self_time, zeros))
+        self.category = np.concatenate((self.category, zeros - 1))
         return out
 
     def graph(self, step: str, begin: int, end: int, launched: tuple[int, int, int]) -> FlameGraph:
@@ -160,6 +181,7 @@ class _Tree:
                     total_us=us(int(self.total[node])),
                     self_us=us(int(self.self_time[node])),
                     gpu_us=us(int(self.gpu[node])),
+                    category=_CATEGORIES[self.category[node]] if self.category[node] >= 0 else "",
                 )
             )
         return FlameGraph(

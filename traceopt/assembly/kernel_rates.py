@@ -17,9 +17,15 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.grouping import group_rows
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import KERNEL, MEMCPY
+from traceopt.analyzer.vocabulary.accelerator import Accelerator
+from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES
 from traceopt.analyzer.vocabulary.formulas.byte_formulas import least_bytes
+from traceopt.result.rows import KernelBound
 
 ENOUGH = 0.9  # of a kernel's time must have known FLOP or bytes
+# Of the peak, as in the section "GPU Speed Of Light Throughput" of Nsight Compute: below it on both sides, neither peak
+# holds a kernel up.
+NEAR_PEAK = 0.6
 F8 = npt.NDArray[np.float64]
 
 
@@ -32,6 +38,40 @@ class Rate(Struct, frozen=True):
     limit: Literal["compute", "memory"] | None
     dram_share: float | None = None  # the next two: measured by hardware counters
     tensor_share: float | None = None
+
+    @property
+    def bound(self) -> KernelBound | None:
+        """The peak that holds the kernel up. None if a rate is unknown that could be the limit, or above its peak."""
+        if self.peak_share is None or self.limit is None or self.peak_share > 1:
+            return None
+        if self.peak_share >= NEAR_PEAK:
+            return self.limit
+        return "neither" if self.gb_per_s is not None else None
+
+
+class RoofPoint(Struct, frozen=True):
+    """Where work with known FLOP and bytes is in the roofline (Williams et al., "Roofline", 2009). None: unknown."""
+
+    gb_per_s: float | None = None  # if each tensor is read or written once
+    intensity: float | None = None  # FLOP per byte
+    roof: Literal["compute", "memory"] | None = None  # the peak that is lower at this intensity
+    roof_share: float | None = None  # part of it that the work reaches
+
+
+def roof_point(
+    tflops: float | None, elements: float, flops: float, dtype: str | None, on: Accelerator | None
+) -> RoofPoint:
+    """The point of work that reaches `tflops`, does `flops` and moves at least so many numbers of a type."""
+    width = DTYPE_BYTES.get(dtype or "")
+    if tflops is None or width is None or not elements > 0 or not flops > 0:
+        return RoofPoint()
+    intensity = flops / (elements * width)
+    gb_per_s = tflops * 1e3 / intensity
+    peak, bandwidth = (on.peak(dtype or ""), on.hbm_gb_per_s) if on is not None else (None, None)
+    if not peak or not bandwidth:
+        return RoofPoint(gb_per_s, intensity)
+    by_memory = intensity * bandwidth / 1e3
+    return RoofPoint(gb_per_s, intensity, "memory" if by_memory < peak else "compute", tflops / min(by_memory, peak))
 
 
 class KernelRates(Struct, frozen=True, dict=True):

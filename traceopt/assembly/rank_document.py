@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.run_log.run_settings import UNLIKE
 from traceopt.assembly import sections, tables
 from traceopt.assembly.companions.sections import companion_ending, companion_sections
 from traceopt.assembly.flame_graph import flame_graph
@@ -28,7 +29,6 @@ _UNSURE = ("TQ002", "TQ005")  # notes on a single step or none, and on dropped e
 _HARMLESS = ("TQ006",)  # notes about single findings, not about the trace
 _COVERED = "The report covers the steps that were recorded before."
 _LOST_SHARE = 0.2  # of the kernel launches: if so many kernels are lost, shares of time are not real
-_UNLIKE = 2.0  # times longer or shorter than the other steps of the run: then the note is about the trace
 
 
 def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
@@ -43,12 +43,12 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
         findings, plan = [replace(f, saving=None, impact="info") if f.saving else f for f in findings], None
     elif facts.quality.sampled_share is not None:  # a sample shows what it holds, but not how much
         findings, plan = [_of_a_sample(f) for f in findings], None
-    elif _is_partial(facts):  # shares of a part are not shares of the run
-        findings = [replace(f, confidence="low") for f in findings]
     elif facts.has_gpu and facts.replay_error is None:  # without launches, what the step gains is not known
         findings = [replace(f, confidence="low") if f.saving else f for f in findings]
     elif not facts.replay_complete or not noted.isdisjoint(_UNSURE):  # a part of the step is unknown, or may not recur
         findings = [replace(f, confidence=LESS_SURE[f.confidence]) if f.saving else f for f in findings]
+    if _is_partial(facts):  # shares of a part are not shares of the run
+        findings = [replace(f, confidence="low") for f in findings]
     step, gpu, loader = sections.step(facts), sections.gpu(facts), sections.dataloader(facts)
     communication = sections.communication(facts)
     run_time, modules = whole_run(facts), module_times(facts)
@@ -67,6 +67,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
             settings=sections.settings(facts),
             torch_version=_torch_version(meta.header),
             gpu_runtime=sections.gpu_runtime(facts),
+            script=facts.captured.script,
             recorded=Recorded(
                 nsight=facts.from_nsight,
                 gpu=facts.gpu.busy.total > 0,
@@ -156,7 +157,7 @@ def _quality(facts: Facts, outcome: RulesOutcome) -> Quality:
     if unusable or facts.quality.cut_off:
         return Quality("unusable", outcome.notes, facts.quality.sampled_share)
     stretch = facts.captured.stretch or 1.0
-    if 1 / _UNLIKE < stretch < _UNLIKE:
+    if 1 / UNLIKE < stretch < UNLIKE:
         codes -= set(_HARMLESS)
     return Quality("limited" if codes else "good", outcome.notes, facts.quality.sampled_share)
 

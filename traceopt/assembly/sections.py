@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from traceopt.analyzer.arrays.intervals import intersect, merge
+from traceopt.analyzer.arrays.intervals import intersect, merge, subtract
 from traceopt.analyzer.arrays.percentiles import median, percentiles
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.run_facts import RunFacts
@@ -133,11 +133,16 @@ def step(facts: Facts) -> Step:
         stretch=None if stretch is None else rate(stretch),
         profiler_us=None if stretch is None or facts.has_gpu else us(facts.steps.host_mean_ns(facts.profiler_cost)),
         series=step_series(facts),
+        mean_us=us(float(duration.mean())),
     )
 
 
 def breakdown(facts: Facts) -> list[BreakdownPart]:
-    """Exclusive parts that sum to the typical step, busy parts first. Parts that take no time are left out."""
+    """Exclusive parts that sum to the typical step, busy parts first. Parts that take no time are left out. None if the
+    file lost the GPU's events: the rest of it would look like a CPU run.
+    """
+    if facts.quality.lost_all_gpu_events:
+        return []
     parts = _gpu_parts(facts) if facts.has_gpu else _cpu_parts(facts)
     return [part for part in parts if part.us_per_step > 0 or (part.raw_us_per_step or 0) > 0]
 
@@ -164,10 +169,11 @@ def _gpu_parts(facts: Facts) -> list[BreakdownPart]:
     threads = {facts.steps.thread, *facts.gaps.thread.tolist()} - {-1}
     host = [facts.host_flow.of(thread) for thread in sorted(threads)]
     labels = idle_labels(facts)
+    # Of the host's own step: the measured one may begin later, and end with the profiler's wait for the GPU.
+    own_step = subtract(facts.steps.host_window, facts.lead_in)
     for cause in CAUSES:
         areas, exposed = [areas[cause] for areas in host if cause in areas], facts.idle.total_ns(cause)
-        # Of the host's own step: the measured one may begin later, and end with the profiler's wait for the GPU.
-        raw = max(exposed, intersect(merge(*areas), facts.steps.host_window).total) if areas else None
+        raw = max(exposed, intersect(merge(*areas), own_step).total) if areas else None
         parts.append(part(cause, labels[cause], False, exposed, raw))
     return parts
 
@@ -217,8 +223,7 @@ def sync(facts: Facts) -> Sync:
     if not facts.has_gpu or facts.lacks("launches"):
         return Sync(None, None, None)
     syncs, count = facts.syncs, facts.steps.count
-    inside = facts.steps.host_window.within(syncs.start, syncs.end)
-    return Sync(rate(len(syncs) / count), us(inside.sum() / count), us(syncs.stall.sum() / count))
+    return Sync(rate(len(syncs) / count), us(syncs.wait.sum() / count), us(syncs.stall.sum() / count))
 
 
 def dataloader(facts: Facts) -> DataLoader:
@@ -358,7 +363,7 @@ def phases_of_run(run: RunFacts, step_us: float | None) -> list[RlPhaseRow]:
 def memory(facts: Facts) -> Memory:
     capacity = facts.device.memory_bytes if facts.has_gpu else None
     found = facts.memory
-    if found is None:
+    if found is None or facts.quality.lost_all_gpu_events:
         return Memory(None, None, capacity, [], [])
     steps, index = facts.steps, facts.steps.example
     start = int(steps.host_start[index])

@@ -12,8 +12,9 @@ from traceopt.result.document import Combined, Result
 from traceopt.result.finding import Finding, value_order
 from traceopt.result.rows import PlanRow
 from traceopt.rules.engine import settle
-from traceopt.rules.plan import MAX_SAVED_SHARE, MIN_ROW_SHARE
+from traceopt.rules.plan import MIN_ROW_SHARE
 from traceopt.rules.rule import Rule
+from traceopt.rules.savings.known_error import MAX_SAVED_SHARE
 
 _NEXT_SENTENCE = re.compile(r"(?<=[.:]) (?=[A-Z])")
 
@@ -29,6 +30,8 @@ def with_settled_findings(result: Result, rules: Sequence[Rule], run: RunFacts, 
     if not lost:
         return replace(result, findings=findings)
     plan = _plan_without(result.plan, lost, result.step.typical_us or 0.0)
+    stale = lost if len(plan) == len(result.plan) else range(len(findings))  # what they save after the plan
+    findings = [replace(one, after_plan_us=None) if place in stale else one for place, one in enumerate(findings)]
     planned = [findings[row.finding] for row in plan]
     others = [one for place, one in enumerate(findings) if place not in {row.finding for row in plan}]
     combined = None if result.combined is None else _combined(result.combined, plan)
@@ -53,8 +56,16 @@ def _plan_without(plan: Sequence[PlanRow], lost: Collection[int], step_us: float
         if row.finding in lost or (changed and saving_us < MIN_ROW_SHARE * step_us):
             continue
         step_after_us = round((kept[-1].step_us_after if kept else step_us) - saving_us, 3)
-        low_us, needs = min(row.low_us, saving_us), [numbers[number] for number in row.needs if number in numbers]
-        kept.append(replace(row, saving_us=saving_us, low_us=low_us, step_us_after=step_after_us, needs=needs))
+        kept.append(
+            replace(
+                row,
+                saving_us=saving_us,
+                low_us=min(row.low_us, saving_us),
+                step_us_after=step_after_us,
+                needs=[numbers[number] for number in row.needs if number in numbers],
+                same_call=numbers.get(row.same_call) if row.same_call is not None else None,
+            )
+        )
         numbers[before] = len(kept)
     return kept
 
@@ -65,16 +76,18 @@ def _combined(combined: Combined, plan: Sequence[PlanRow]) -> Combined | None:
         return None
     saving_us, after_us = round(sum(row.saving_us for row in plan), 3), plan[-1].step_us_after
     most_us = MAX_SAVED_SHARE * (saving_us + after_us)
+    share, bare = round(saving_us / (saving_us + after_us), 6), combined.unrecorded
     return replace(
         combined,
         codes=[row.code for row in plan],
         saving_us=saving_us,
-        share=round(saving_us / (saving_us + after_us), 6),
+        share=share,
         step_us_after=after_us,
         limit_after=None,
         breakdown_after=[],
         low_us=round(sum(row.low_us for row in plan), 3),
         high_us=round(max(saving_us, min(sum(row.high_us for row in plan), most_us)), 3),
+        unrecorded=None if bare is None else replace(bare, step_us_after=round((1 - share) * bare.step_us, 3)),
     )
 
 

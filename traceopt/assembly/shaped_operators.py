@@ -9,7 +9,8 @@ from traceopt.analyzer.arrays.grouping import group_rows, split
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.vocabulary.formulas.flop_formulas import argument_sizes
 from traceopt.analyzer.vocabulary.gemm_ops import is_gemm
-from traceopt.result.rounding import rate, us
+from traceopt.assembly.kernel_rates import roof_point
+from traceopt.result.rounding import rate, rounded, us
 from traceopt.result.rows import ShapedOperator
 from traceopt.rules.evidence import locations_of
 
@@ -23,7 +24,7 @@ def shaped_operators(facts: Facts) -> list[ShapedOperator]:
     if not facts.has_gpu or not len(counted.slices):
         return []
     others = np.array([not is_gemm(name) for name in trace.names])[facts.slices.name[counted.slices]]
-    work = np.flatnonzero((flops.owner >= 0) & (gpu.in_window > 0))
+    work = np.flatnonzero((flops.owner >= 0) & gpu.is_inside)
     work = work[others[flops.owner[work]]]
     if not len(work):
         return []
@@ -45,6 +46,8 @@ def shaped_operators(facts: Facts) -> list[ShapedOperator]:
         dtype = flops.dtype_of(longest)
         tflops = float(counted.executed[mine].sum() / total[index]) / 1e3
         peak = accelerator.peak(dtype) if accelerator and dtype else None
+        elements, flop = float(counted.elements[mine].sum()), float(counted.executed[mine].sum())
+        point = roof_point(tflops, elements, flop, dtype, accelerator)
         used = gpu.tensor_core[kernels[facts.tensor_core_work.eligible[kernels]]]
         op_row = int(row[first[index]])
         name = trace.names[ops.name[op_row]]
@@ -59,6 +62,10 @@ def shaped_operators(facts: Facts) -> list[ShapedOperator]:
                 peak_share=None if not peak else round(tflops / peak, 6),
                 tensor_core=True if (used == 1).any() else False if len(used) and (used == 0).all() else None,
                 location=place,
+                gb_per_s=rounded(point.gb_per_s),
+                intensity=rounded(point.intensity),
+                roof=point.roof,
+                roof_share=rounded(point.roof_share),
             )
         )
     return out

@@ -17,6 +17,7 @@ from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.tables.schema import I8, KERNEL
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
 from traceopt.analyzer.timeline.cpu_phases import PHASES
+from traceopt.analyzer.vocabulary.formulas.argument_text import argument_text
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES, HOST_COPY, LONG_PYTHON
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.python_frames import shown_frame
@@ -62,12 +63,14 @@ ACTIVITY_CATEGORIES = CATEGORIES | {
     LONG_PYTHON: "python",
 }
 _OF_KIND = {PYTHON: "python", ANNOTATION: "annotation", OP: "cpu", RUNTIME: "runtime"}
-_CATEGORY_CODE = {
+CATEGORY_CODE = {
     name: code
     for code, name in enumerate(dict.fromkeys([*CATEGORIES.values(), *_OF_KIND.values(), *STREAM_TITLES, *CAUSES]))
 }
 # The category of each activity that says more than the kind of its event; the last one stands for no activity.
-_SPECIFIC = np.array([_CATEGORY_CODE.get(CATEGORIES.get(activity.name, ""), -1) for activity in ACTIVITIES] + [-1])
+SPECIFIC_CATEGORY = np.array(
+    [CATEGORY_CODE.get(CATEGORIES.get(activity.name, ""), -1) for activity in ACTIVITIES] + [-1]
+)
 _NONE = np.empty(0, np.int64)
 
 
@@ -188,7 +191,7 @@ class _LaneMaker:
             starts.append(inside.start)
             ends.append(inside.end)
             labels.append(np.full(len(inside), len(self.facts.trace.names) + self.labels.code(label)))
-            categories.append(np.full(len(inside), _CATEGORY_CODE[ACTIVITY_CATEGORIES.get(part, "cpu")]))
+            categories.append(np.full(len(inside), CATEGORY_CODE[ACTIVITY_CATEGORIES.get(part, "cpu")]))
         start, end = np.concatenate(starts), np.concatenate(ends)
         unknown = np.full(len(start), -1)
         columns = {
@@ -220,7 +223,7 @@ class _LaneMaker:
             "start": every.gaps.start[rows],
             "duration": every.gaps.end[rows] - every.gaps.start[rows],
             "name": name,
-            "category": np.array([_CATEGORY_CODE[CAUSES[one]] for one in cause], np.int64),
+            "category": np.array([CATEGORY_CODE[CAUSES[one]] for one in cause], np.int64),
             "place": unknown,
             "detail": unknown,
         }
@@ -230,12 +233,12 @@ class _LaneMaker:
         """The events of a thread, outermost first: annotations, operators, calls of the runtime, Python frames."""
         facts, slices = self.facts, self.facts.slices
         activity = facts.host.activity[rows]
-        kind = np.array([_CATEGORY_CODE[_OF_KIND[kind]] for kind in range(RUNTIME + 1)])[slices.kind[rows]]
+        kind = np.array([CATEGORY_CODE[_OF_KIND[kind]] for kind in range(RUNTIME + 1)])[slices.kind[rows]]
         columns = {
             "start": slices.start[rows],
             "duration": slices.end[rows] - slices.start[rows],
             "name": slices.name[rows],
-            "category": np.where(_SPECIFIC[activity] >= 0, _SPECIFIC[activity], kind),
+            "category": np.where(SPECIFIC_CATEGORY[activity] >= 0, SPECIFIC_CATEGORY[activity], kind),
             "place": facts.call_sites.of(rows),
             "detail": self._shapes(np.where(slices.kind[rows] == OP, slices.row[rows], -1)),
         }
@@ -250,7 +253,7 @@ class _LaneMaker:
         known, dims, types = known[dims >= 0], dims[dims >= 0], types[dims >= 0]
         first, group = group_rows(dims, types)
         codes = [
-            self.details.code(" ".join(texts[code] for code in pair if code >= 0))
+            self.details.code(argument_text(*(texts[code] if code >= 0 else "" for code in pair)))
             for pair in zip(dims[first].tolist(), types[first].tolist(), strict=True)
         ]
         out[known] = np.array(codes, np.int64)[group] if codes else -1
@@ -288,7 +291,7 @@ class _LaneMaker:
             "start": work.start[rows],
             "duration": work.duration[rows],
             "name": work.name[rows],
-            "category": np.array([_CATEGORY_CODE[kind] for kind in STREAM_TITLES])[kinds],
+            "category": np.array([CATEGORY_CODE[kind] for kind in STREAM_TITLES])[kinds],
             "place": facts.call_sites.of(facts.source_slices[of_trace]),
             "detail": self._sizes(rows),
             "operator": np.where(op_slice >= 0, facts.slices.name[op_slice] if len(facts.slices) else -1, -1),
@@ -348,7 +351,7 @@ class _LaneMaker:
         lists = {
             "names": used,
             "labels": ["" if label == text else label for label, text in zip(labels, used, strict=True)],
-            "categories": [list(_CATEGORY_CODE)[code] for code in categories],
+            "categories": [list(CATEGORY_CODE)[code] for code in categories],
             "places": [to_location(sites[site]) for site in places[1:]],
             "details": self.details.texts,
         }

@@ -15,9 +15,11 @@ MOST_STEPS = 400
 
 
 def step_series(facts: Facts) -> StepSeries | None:
-    """At most MOST_STEPS consecutive steps with the example step among them; None if there is only one step."""
+    """At most MOST_STEPS consecutive steps with the example step among them; None if there is only one step, or no part
+    of a step is known.
+    """
     steps = facts.recorded_steps
-    if steps.count < 2:
+    if steps.count < 2 or facts.quality.lost_all_gpu_events:
         return None
     shown = int(steps.typical_rows[facts.steps.example])
     first = max(0, min(shown - MOST_STEPS // 2, steps.count - MOST_STEPS))

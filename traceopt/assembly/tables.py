@@ -10,15 +10,17 @@ import numpy.typing as npt
 
 from traceopt.analyzer.arrays.grouping import distinct, longest_of_group, split
 from traceopt.analyzer.arrays.intervals import Intervals
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.cpu import CpuPeaks
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP, Slices
+from traceopt.analyzer.timeline.steps import MIN_COMPARED, Steps
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.kernels.kernel_names import KernelClass, classify
-from traceopt.assembly.kernel_rates import KernelRates
+from traceopt.assembly.kernel_rates import KernelRates, roof_point
 from traceopt.result.document import Cpu, CpuRate
-from traceopt.result.rounding import rate, share, us
+from traceopt.result.rounding import rate, rounded, share, us
 from traceopt.result.rows import CounterRangeRow, CpuOperator, Gemm, Kernel, Op
 from traceopt.rules.evidence import locations_of, operator_of_work, places_of_work
 
@@ -32,7 +34,7 @@ def kernels(facts: Facts) -> list[Kernel]:
     gpu, count = facts.gpu, facts.steps.count
     if not facts.has_gpu:
         return []
-    inside = np.flatnonzero(gpu.in_window > 0)
+    inside = np.flatnonzero(gpu.is_inside)
     codes, group = distinct(gpu.work.name[inside])
     total = np.bincount(group, weights=gpu.in_window[inside])
     calls = np.bincount(group)
@@ -42,12 +44,16 @@ def kernels(facts: Facts) -> list[Kernel]:
     rows = inside[longest[shown]]
     places = places_of_work(facts, rows)
     rates, of_name = KernelRates(facts), split(inside, group, len(codes))
+    step_of = facts.steps.step_of(gpu.work.start)
     out = []
     for index, row, place in zip(shown, rows.tolist(), places, strict=True):
-        reached = rates.of(of_name[index])
+        calls_of_name = of_name[index]
+        reached = rates.of(calls_of_name)
         name = facts.trace.names[codes[index]]
         kind: KernelClass = classify(name)
         op, via = operator_of_work(facts, row)
+        launched = facts.kernel_launches.of(calls_of_name)
+        of_steps = _of_steps(facts.steps, step_of[calls_of_name], gpu.in_window[calls_of_name])
         out.append(
             Kernel(
                 name=name,
@@ -60,21 +66,35 @@ def kernels(facts: Facts) -> list[Kernel]:
                 op=op,
                 location=place,
                 via_graph=via,
-                tflops=_rounded(reached.tflops),
-                gb_per_s=_rounded(reached.gb_per_s),
-                peak_share=_rounded(reached.peak_share),
+                tflops=rounded(reached.tflops),
+                gb_per_s=rounded(reached.gb_per_s),
+                peak_share=rounded(reached.peak_share),
                 label=short_name(name),
                 limit=reached.limit,
-                dram_share=_rounded(reached.dram_share),
-                tensor_share=_rounded(reached.tensor_share),
+                bound=reached.bound,
+                dram_share=rounded(reached.dram_share),
+                tensor_share=rounded(reached.tensor_share),
+                median_us_per_step=None if of_steps is None else us(median(of_steps)),
+                blocks_per_call=None if launched.blocks is None else round(launched.blocks, 3),
+                threads_per_block=launched.threads,
+                registers_per_thread=launched.registers,
+                shared_bytes_per_block=launched.shared_bytes,
+                occupancy=rounded(launched.occupancy),
+                streams=", ".join(map(str, launched.streams)),
+                queued_us=None if launched.queued_ns is None else us(launched.queued_ns),
+                shortest_us=us(launched.shortest_ns),
+                median_us=us(launched.median_ns),
+                longest_us=us(launched.longest_ns),
+                least_us_per_step=None if of_steps is None else us(of_steps.min()),
+                most_us_per_step=None if of_steps is None else us(of_steps.max()),
             )
         )
     return out
 
 
-def _rounded(value: float | None) -> float | None:
-    """A rate with six decimals, so that a tiny kernel does not get 0."""
-    return None if value is None else round(value, 6)
+def _of_steps(steps: Steps, step: I8, duration: I8) -> I8 | None:
+    """The time of some work in each step, ns; one odd step does not change its median. None: too few steps."""
+    return steps.per_step(step, duration) if steps.count >= MIN_COMPARED else None
 
 
 def ops(facts: Facts) -> list[Op]:
@@ -85,10 +105,12 @@ def ops(facts: Facts) -> list[Op]:
     if not calls.any():
         return []
     gpu_ns: npt.NDArray[Any] = np.zeros(names)
+    launches = np.zeros(names, np.int64)
     if facts.has_gpu:
         op = facts.regions.op_of_work
         known = op >= 0
         gpu_ns = np.bincount(op[known], weights=facts.gpu.in_window[known], minlength=names)
+        launches = np.bincount(op[known & facts.gpu.is_inside], minlength=names)
     shown = gpu_ns if facts.has_gpu else cpu_ns
     codes = np.flatnonzero((calls > 0) | (gpu_ns > 0))
     codes = codes[np.lexsort((-cpu_ns[codes], -shown[codes]))][:MAX_ROWS]
@@ -104,6 +126,7 @@ def ops(facts: Facts) -> list[Op]:
                 cpu_self_us_per_step=us(cpu_ns[code] / steps.count),
                 share=share(shown[code] / total),
                 location=place,
+                launches_per_step=rate(launches[code] / steps.count) if facts.has_gpu else None,
             )
         )
     return out
@@ -192,6 +215,8 @@ def gemms(facts: Facts) -> list[Gemm]:
     out = []
     for shape, place in zip(shapes, places, strict=True):
         peak = found.peak_share(shape)
+        elements = shape.least_bytes(1)
+        point = roof_point(shape.tflops, elements, shape.flops, shape.dtype, facts.device.accelerator)
         out.append(
             Gemm(
                 op=shape.op,
@@ -202,11 +227,15 @@ def gemms(facts: Facts) -> list[Gemm]:
                 dtype=shape.dtype,
                 calls=rate(shape.calls / facts.steps.count),
                 us_per_step=us(shape.duration_ns / facts.steps.count),
-                tflops=_rounded(shape.tflops),
-                peak_share=_rounded(peak),
+                tflops=rounded(shape.tflops),
+                peak_share=rounded(peak),
                 aligned=found.aligned(shape),
                 tensor_core=shape.tensor_core,
                 location=place,
+                gb_per_s=rounded(point.gb_per_s),
+                intensity=rounded(point.intensity),
+                roof=point.roof,
+                roof_share=rounded(point.roof_share),
             )
         )
     return out

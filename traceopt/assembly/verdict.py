@@ -11,17 +11,21 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replayed_parts import grouped, labels_of, treated_part
 from traceopt.analyzer.vocabulary.host_activities import CPU_OP, DISPATCH, LONG_PYTHON, SMALL_OPS
 from traceopt.result.document import Quality
-from traceopt.result.quantities import ms, percent
+from traceopt.result.quantities import in_sentence, ms, percent
 from traceopt.result.rows import BreakdownPart
 from traceopt.rules.evidence import location_of
 from traceopt.rules.savings.cpu_operators import operators_ns
 from traceopt.rules.savings.potential import side_of
 from traceopt.rules.savings.price import Priced
+from traceopt.rules.savings.roofline import matmul_rate, peak_caveat
 
 HEALTHY_IDLE_SHARE = 0.10
-MOSTLY_IDLE_SHARE = 0.20  # from here on idle time is the headline, however much faster the GPU's own work could be
+# From here on idle time is the headline, however much faster the GPU's own work could be. A cause that takes less is
+# named as the largest, not as the bottleneck.
+MOSTLY_IDLE_SHARE = 0.20
 NAMED_OPERATOR_SHARE = 0.25  # of the step: an operator that takes more is named
 LARGER = 1.2  # times the limit that the first fix treats: a limit that much larger is named as well
+WELL_BELOW_PEAK = 0.5  # of the peak: matmuls that reach less may have a faster kernel
 NAMED_SHARE = 0.5  # of the largest limit: the limit that the first fix treats is named if it is not far smaller
 RECURS_SHARE = 0.5  # of the time of a cause: with less of it all through the recording, the cause may pass
 UNUSABLE = ("TQ001", "TQ007")  # notes that make the trace unusable
@@ -55,10 +59,11 @@ _CAUSE = {
     "hole": "Python records no events for long stretches, as it does during garbage collection.",
     "queued": "But its next work was already queued; the trace does not show what held it back.",
 }
-_BOTTLENECK = {
-    "communication": "Exposed (non-overlapped) communication takes {share} of {unit}. It is the bottleneck.",
-    "copies": "Exposed (non-overlapped) copies take {share} of {unit}. They are the bottleneck.",
+_EXPOSED = {
+    "communication": "Exposed (non-overlapped) communication takes {share} of {unit}.",
+    "copies": "Exposed (non-overlapped) copies take {share} of {unit}.",
 }
+_MORE_THAN_COMPUTE = {"communication": " It is the bottleneck.", "copies": " They are the bottleneck."}
 # Causes that a run also has once, for example as it starts.
 _MAY_PASS = ("allocation", "gc", "host_copy", "host_sync", "input_work", "logging", "checkpoint", "cpu_op")
 _PASSING = "in a part of the recording. Without step marks, it is unknown whether it recurs."
@@ -86,15 +91,19 @@ def _of_the_step(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPa
         return (
             f"This file has only {percent(facts.quality.sampled_share)} of the events: its shares of time are not real."
         )
+    if facts.quality.lost_all_gpu_events:
+        gpu = facts.trace.meta.listed_gpu
+        return f"This file is cut off before its first GPU event: it does not show what the {gpu} did."
     if facts.quality.cut_off:
         return "This file is cut off: whole kinds of events may be missing, so its times are not those of the run."
     if quality.verdict == "unusable":
         reason = next((note.text for note in quality.notes if note.code in UNUSABLE), "")
         return f"This trace cannot be judged. {reason}".strip()
     if facts.state is not None:
-        return facts.state.sentence
-    text = _GpuVerdict(facts, breakdown, priced).text if facts.has_gpu else _cpu_verdict(facts, breakdown, priced)
-    text += _without_gradients(facts, priced) + _without_free_cores(priced)
+        text = facts.state.sentence
+    else:
+        text = _GpuVerdict(facts, breakdown, priced).text if facts.has_gpu else _cpu_verdict(facts, breakdown, priced)
+        text += _without_gradients(facts, priced) + _where_workers_do_not_help(priced)
     return f"Part of the file is lost. In the rest: {text}" if facts.quality.damaged else text
 
 
@@ -106,7 +115,7 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
     @property
     def text(self) -> str:
         first, largest, limits = self.first, self.largest, self.limits
-        exceeds = largest in _BOTTLENECK and limits[largest] > self.compute
+        exceeds = largest in _EXPOSED and limits[largest] > self.compute
         if exceeds and (first is None or self.treated in (None, largest)):
             return self._bottleneck(largest) + ("" if first is not None else f" {NO_FIX}")
         waits = exceeds or max(self.idle, limits["communication"]) >= MOSTLY_IDLE_SHARE
@@ -116,18 +125,18 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
             return self._bottleneck(treated) + (f" {self._why_later(largest)}" if larger else "")
         if first is None:
             if self.idle < MOSTLY_IDLE_SHARE and limits[largest] < MOSTLY_IDLE_SHARE:
-                return f"{self._busy} {NO_FIX}{self._unpriced(largest)}"
+                return f"{self._busy} {NO_FIX}{self._unpriced(largest)}{_rate_of_matmuls(self.facts)}"
             return f"{self._bottleneck(largest)} {NO_FIX}"
         if not waits:
-            return f"{self._busy} Biggest lever: {_lower(first.finding.title)}."
-        start = f"First fix: {_lower(first.finding.title)}."
+            return f"{self._busy} Biggest lever: {in_sentence(first.finding.title)}."
+        start = f"First fix: {in_sentence(first.finding.title)}."
         return f"{self._state(largest)} {start} {self._why_later(largest)}"
 
     @cached_property
     def limits(self) -> dict[str, float]:
         """What holds the compute up, as shares of the step: idle causes, exposed communication and copies."""
         groups = grouped({part.name: part.share for part in self.breakdown})
-        wanted = (*_CAUSE, *_BOTTLENECK)
+        wanted = (*_CAUSE, *_EXPOSED)
         return {name: groups.get(name, 0.0) for name in wanted if name not in DISPATCH or name == "launch"}
 
     @property
@@ -156,22 +165,24 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
 
     @property
     def _busy(self) -> str:
-        return f"GPU-bound: the GPU is busy for {percent(1 - self.idle)} of {self.unit}."
+        bound = "GPU-bound" if self.idle < HEALTHY_IDLE_SHARE else "Mostly GPU-bound"
+        return f"{bound}: the GPU is busy for {percent(1 - self.idle)} of {self.unit}."
 
     def _state(self, limit: str) -> str:
-        if limit in _BOTTLENECK:
+        if limit in _EXPOSED:
             return f"{labels_of(self.facts)[limit]}: {percent(self.limits[limit])} of {self.unit}."
         return f"The GPU {'seems' if limit == 'queued' else 'is'} idle for {percent(self.idle)} of {self.unit}."
 
     def _bottleneck(self, limit: str) -> str:
-        if limit in _BOTTLENECK:
-            return _BOTTLENECK[limit].format(share=percent(self.limits[limit]), unit=self.unit)
+        if limit in _EXPOSED:
+            most = _MORE_THAN_COMPUTE[limit] if self.limits[limit] > self.compute else ""
+            return _EXPOSED[limit].format(share=percent(self.limits[limit]), unit=self.unit) + most
         if limit in _BY_LAUNCHES and self.facts.replay_error is None:
             return f"{self._state(limit)} {_NO_LAUNCHES}"
-        if limit != "queued" and self.idle < MOSTLY_IDLE_SHARE:
-            return f"{self._state(limit)} Largest cause: {_lower(labels_of(self.facts)[limit])}."
+        if limit != "queued" and self.limits[limit] < MOSTLY_IDLE_SHARE:
+            return f"{self._state(limit)} Largest cause: {in_sentence(labels_of(self.facts)[limit])}."
         if limit in _MAY_PASS and self._passes(limit):
-            return f"{self._state(limit)} Largest cause: {_lower(labels_of(self.facts)[limit])}, {_PASSING}"
+            return f"{self._state(limit)} Largest cause: {in_sentence(labels_of(self.facts)[limit])}, {_PASSING}"
         return f"{self._state(limit)} {_CAUSE[limit]}"
 
     def _passes(self, cause: str) -> bool:
@@ -187,7 +198,7 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
 
     def _why_later(self, limit: str) -> str:
         """Why the largest limit is not treated first."""
-        name, share = _lower(labels_of(self.facts)[limit]), percent(self.limits[limit])
+        name, share = in_sentence(labels_of(self.facts)[limit]), percent(self.limits[limit])
         fixes = [one for one in self.priced[1:] if self._is_for(limit, one)]
         fix = max(fixes, key=lambda one: one.finding.saving.est_us if one.finding.saving else 0.0, default=None)
         if fix is None or fix.finding.saving is None:
@@ -201,6 +212,21 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         """
         another = limit == "communication" and side_of(one, self.facts) != limit
         return not another and treated_part(self.facts, one.changes) == limit
+
+
+def _rate_of_matmuls(facts: Facts) -> str:
+    """What limits a busy GPU that nothing is found for: the matmuls, and how close they come to the device."""
+    rate = matmul_rate(facts)
+    if rate is None or rate.duration_ns / facts.steps.count < NAMED_OPERATOR_SHARE * facts.step_ns:
+        return ""
+    share = percent(rate.duration_ns / facts.steps.count / facts.step_ns)
+    if rate.memory_bound:
+        caveat = peak_caveat(facts, "hbm_gb_per_s")
+        limit = f"at {percent(rate.peak_share)} of the memory's bandwidth{caveat}, which limits them"
+    else:
+        limit = f"at {percent(rate.peak_share)} of the {rate.dtype} peak{peak_caveat(facts, rate.dtype)}"
+    hint = " Another shape, kernel or library may be faster." if rate.peak_share < WELL_BELOW_PEAK else ""
+    return f" Matmuls take {share} of {_unit(facts)}, {limit}.{hint}"
 
 
 def _first_fix(priced: Sequence[Priced]) -> Priced | None:
@@ -228,21 +254,17 @@ def _without_gradients(facts: Facts, priced: Sequence[Priced]) -> str:
     return f" Forward passes {kind} take {percent(ns / facts.step_ns)} of {_unit(facts)}{where}."
 
 
-def _without_free_cores(priced: Sequence[Priced]) -> str:
-    """What helps if the loader's workers cannot keep up and have no free cores: no saving follows from the trace."""
+def _where_workers_do_not_help(priced: Sequence[Priced]) -> str:
+    """What helps if the loop waits for data and more workers would not change it: no saving follows from the trace."""
     found = next((one.finding for one in priced if one.finding.code == "DL001" and one.finding.saving is None), None)
     if found is None:
         return ""
     where = f" ({found.locations[0]})" if found.locations else ""
-    return f" The loader's workers use all free cores: {_lower(found.title)}{where}."
+    return f" More workers would not help: {in_sentence(found.title)}{where}."
 
 
 def _unit(facts: Facts) -> str:
     return "the step" if facts.has_step_marks else "the trace"
-
-
-def _lower(text: str) -> str:
-    return text[0].lower() + text[1:] if text[1:2].islower() else text
 
 
 def _cpu_verdict(facts: Facts, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced]) -> str:
@@ -251,9 +273,9 @@ def _cpu_verdict(facts: Facts, breakdown: Sequence[BreakdownPart], priced: Seque
         limit = f"No GPU work was recorded. {limit}"
     else:
         machine = facts.trace.meta.device_properties()
-        limit = f"{'CPU run on a machine with a GPU' if machine else 'CPU-only run'}: {_lower(limit)}"
+        limit = f"{'CPU run on a machine with a GPU' if machine else 'CPU-only run'}: {in_sentence(limit)}"
     first = _first_fix(priced)
-    return f"{limit} {NO_FIX if first is None else f'First fix: {_lower(first.finding.title)}.'}"
+    return f"{limit} {NO_FIX if first is None else f'First fix: {in_sentence(first.finding.title)}.'}"
 
 
 def _cpu_limit(facts: Facts, breakdown: Sequence[BreakdownPart]) -> str:

@@ -28,8 +28,9 @@ def compared(comparison: Comparison) -> CompareAnswer:
         basis=comparison_words.basis(document),
         explanation=document.explanation,
         findings=[
-            *(_finding(finding) for finding in document.findings if finding.status in ("new", "fixed")),
-            *comparison_words.unestimated_lines(document),
+            _finding(finding)
+            for finding in (*document.findings, *document.unestimated)
+            if finding.status in ("new", "fixed")
         ],
         breakdown=[_part(part.label, part.base_us, part.head_us) for part in parts],
         notes=[*document.differences, *document.notes],

@@ -11,17 +11,27 @@ from traceopt.comparison.likeness import (
     other_graphs,
     other_machines,
     other_types,
-    other_work,
+    unknown_ranks,
     unknown_work,
 )
 from traceopt.comparison.noise import step_change
 from traceopt.comparison.rows import kernel_changes, metric_changes, op_changes, part_changes
 from traceopt.comparison.runs import RunOfSide
 from traceopt.comparison.unusual_steps import all_steps, typical_steps_us
+from traceopt.comparison.work import Work, work_change, work_of
 from traceopt.errors import InputError
-from traceopt.result.comparison import ComparedRun, Comparison, PartChange, SettingChange, Side, StepChange
+from traceopt.result.comparison import (
+    AllSteps,
+    ComparedRun,
+    Comparison,
+    PartChange,
+    SettingChange,
+    Side,
+    StepChange,
+    WorkChange,
+)
 from traceopt.result.document import Result, Tool
-from traceopt.result.quantities import ms, percent
+from traceopt.result.quantities import in_sentence, ms, percent
 from traceopt.result.vendor_words import device_name
 from traceopt.rules.catalogue.tq006_profiler_overhead import STACKS_RECORDED
 from traceopt.version import __version__
@@ -37,23 +47,26 @@ def compare_runs(
     if in_turn and len(base) != len(head):
         raise InputError(f"--in-turn needs as many runs of BASE as of HEAD, but there are {len(base)} and {len(head)}")
     before, after = ([run.result for run in side] for side in (base, head))
-    machines, work = other_machines(before[0], after[0]), other_work(before[0], after[0])
+    machines, work = other_machines(before[0], after[0]), work_of(before[0], after[0])
+    other_work = [one.told for one in work if one.told]
     judged = all(result.quality.verdict != "unusable" for result in (*before, *after))
-    unlike = [*machines, *other_types(before[0], after[0]), *work] if judged else []
+    unlike = [*machines, *other_types(before[0], after[0]), *other_work] if judged else []
     step = _step(before, after, in_turn)
-    if machines or work:
+    if machines or other_work:
         step = StepChange("not_measured", step.base_us, step.head_us, reason=step.reason or NOT_ALIKE)
     comparable = step.verdict != "not_measured"
+    per_work = None if machines else work_change(work, step)
     parts = part_changes(before, after, step)
+    every = all_steps(before, after, step)
     kernels = kernel_changes(before, after)
     ops = [] if other_graphs(before[0], after[0]) else op_changes(before, after)
     comparison = Comparison(
         tool=Tool("traceopt", __version__),
-        verdict=f"{_unlike(unlike)}{_verdict(step, parts)}",
+        verdict=f"{_unlike(unlike)}{_verdict(step, parts, every)}{_per_work(per_work)}",
         base=_side(base),
         head=_side(head),
         step=step,
-        all_steps=all_steps(before, after, step),
+        all_steps=every,
         breakdown=parts,
         metrics=metric_changes(before, after, step),
         kernels=kernels if comparable else [],
@@ -61,10 +74,11 @@ def compare_runs(
         findings=finding_changes(before, after, comparable=comparable),
         unestimated=note_changes(before, after) if comparable else [],
         settings=_settings(before[0], after[0]),
-        notes=[*_same_trace(before, after), *_unknown_work(before[0], after[0], step), *_notes(base, head)],
+        notes=[*_same_trace(before, after), *_unknown(before[0], after[0], step, work), *_notes(base, head)],
         differences=unlike,
         explanation=explanation(before[0], after[0], ops, kernels) if comparable else [],
         comparable=comparable,
+        work=per_work,
     )
     comparison.gates.extend(judge(gate, after, comparison) for gate in gates)
     return comparison
@@ -126,35 +140,81 @@ def _listed(items: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(items[:-1]), items[-1]) if part)
 
 
-def _verdict(step: StepChange, parts: Sequence[PartChange]) -> str:
+def _per_work(work: WorkChange | None) -> str:
+    """ " Per sample, HEAD takes 12% less time."."""
+    if work is None:
+        return ""
+    unit = "unit of work" if work.unit == "unit" else work.unit
+    about = "about " if work.unit == "unit" else ""
+    return f" Per {unit}, HEAD takes {about}{_changed(work.time_change_share)}."
+
+
+def _verdict(step: StepChange, parts: Sequence[PartChange], every: AllSteps | None) -> str:
     """How the step changed, and the part that accounts for most of the change."""
     if step.base_us is None or step.head_us is None:
         return f"Step times cannot be compared. {step.reason}"
     if step.change_share is None:
         return f"A step takes {ms(step.base_us * 1e3)} in BASE and {ms(step.head_us * 1e3)} in HEAD."
-    times = f"{ms(step.base_us * 1e3)} → {ms(step.head_us * 1e3)}"
+    times = _times(step.base_us, step.head_us)
+    if every is not None and every.decisive:
+        sentence = f"{_typical(step)}{_of_all(step, every)}."
+    elif step.verdict == "within_noise":
+        sentence = f"Within noise: {times} per step."
+    elif step.verdict == "unclear":
+        sentence = f"It is unclear whether the step changed: {times} per step."
+    else:
+        sentence = f"The step takes {_changed(step.change_share)}: {times}."
+    return f"{sentence}{_largest_part(step, parts)}"
+
+
+def _typical(step: StepChange) -> str:
+    """The start of a sentence on the typical step, which goes on with the mean of all steps."""
+    times = _times(step.base_us or 0.0, step.head_us or 0.0)
     if step.verdict == "within_noise":
-        return f"Within noise: {times} per step."
+        return f"The typical step is within noise ({times})"
     if step.verdict == "unclear":
-        return f"It is unclear whether the step changed: {times} per step."
-    ratio = 1 + step.change_share
-    direction = "more" if step.change_share > 0 else "less"
-    change = f"{percent(abs(step.change_share))} {direction} time" if ratio < 2 else f"{ratio:.1f} times as long"
-    sentence = f"The step takes {change}: {times}."
-    sign = 1 if step.change_share > 0 else -1
+        return f"It is unclear whether the typical step changed ({times})"
+    return f"The typical step takes {_changed(step.change_share or 0.0)} ({times})"
+
+
+def _of_all(step: StepChange, every: AllSteps) -> str:
+    change = _changed(every.change_share)
+    if step.verdict in ("slower", "faster") and (step.change_share or 0.0) * every.change_share > 0:
+        return f", the mean of all steps {change.removesuffix(' time')}"
+    return f", but the mean of all steps takes {change}"
+
+
+def _changed(share: float) -> str:
+    """ "30% less time", "7.5 times as long"."""
+    ratio = 1 + share
+    return (
+        f"{percent(abs(share))} {'more' if share > 0 else 'less'} time" if ratio < 2 else f"{ratio:.1f} times as long"
+    )
+
+
+def _times(base_us: float, head_us: float) -> str:
+    return f"{ms(base_us * 1e3)} → {ms(head_us * 1e3)}"
+
+
+def _largest_part(step: StepChange, parts: Sequence[PartChange]) -> str:
+    """ " Waiting for data alone shrank by 58.4 ms."; empty if the step did not change, or no part holds a third."""
+    if step.verdict not in ("slower", "faster"):
+        return ""
+    whole_us = (step.head_us or 0.0) - (step.base_us or 0.0)
+    sign = 1 if whole_us > 0 else -1
     most = max(parts, key=lambda part: sign * (part.change_us or 0.0), default=None)
     changed_us = sign * (most.change_us or 0.0) if most is not None else 0.0
-    if most is None or changed_us < abs(step.head_us - step.base_us) / 3:
-        return sentence
+    if most is None or changed_us < abs(whole_us) / 3:
+        return ""
     verb = "grew" if sign > 0 else "shrank"
-    label = f"{most.label[0].lower()}{most.label[1:]}" if most.label[1:2].islower() else most.label
-    share = changed_us / abs(step.head_us - step.base_us)
+    label = in_sentence(most.label)
+    share = changed_us / abs(whole_us)
     what = (
         f"{label[0].upper()}{label[1:]} alone"
         if share > 1.01
         else f"{'Most' if share > 0.5 else 'The largest part'} of it: {label}"
     )
-    return f"{sentence} {what} {verb} by {ms(changed_us * 1e3)}."
+    return f" {what} {verb} by {ms(changed_us * 1e3)}."
 
 
 def _settings(base: Result, head: Result) -> list[SettingChange]:
@@ -172,10 +232,11 @@ def _same_trace(base: Sequence[Result], head: Sequence[Result]) -> list[str]:
     return ["BASE and HEAD hold the same trace."] if any(one in traces[1] for one in traces[0] if one[0]) else []
 
 
-def _unknown_work(base: Result, head: Result, step: StepChange) -> list[str]:
-    """Only a step that changed raises the question."""
-    unknown = unknown_work(base, head) if step.verdict in ("slower", "faster") else None
-    return [unknown] if unknown else []
+def _unknown(base: Result, head: Result, step: StepChange, work: Sequence[Work]) -> list[str]:
+    """What is not known of the jobs. Only a step that changed raises the question."""
+    if step.verdict not in ("slower", "faster"):
+        return []
+    return [*([] if work else [unknown_work(base, head)]), *unknown_ranks(base, head)]
 
 
 def _notes(base: Sequence[RunOfSide], head: Sequence[RunOfSide]) -> list[str]:

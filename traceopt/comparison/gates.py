@@ -66,7 +66,7 @@ def judge(gate: Gate, head: Sequence[Result], comparison: Comparison | None) -> 
     """The outcome of a gate for the runs of a side and, if there is a baseline, their comparison with it."""
     if gate.needs_baseline and comparison is None:
         status, text = _not_checked("no baseline to compare with; pass --baseline FILE")
-    elif gate.needs_baseline and comparison is not None and not comparison.comparable:
+    elif gate.needs_baseline and comparison is not None and not (comparison.comparable or _is_rate(gate, comparison)):
         status, text = _not_checked(_sentence(comparison.verdict))
     elif gate.impact is not None:
         status, text = _findings(gate.impact, head, comparison if gate.needs_baseline else None)
@@ -76,6 +76,11 @@ def judge(gate: Gate, head: Sequence[Result], comparison: Comparison | None) -> 
         else:
             status, text = _level(gate, gate.metric, head)
     return GateOutcome(gate.text, gate.level, status, text)
+
+
+def _is_rate(gate: Gate, comparison: Comparison) -> bool:
+    """Whether the gate is on a throughput, of sides that only differ in the amount of work."""
+    return gate.metric is not None and gate.metric.unit == "per_s" and comparison.work is not None
 
 
 def _metric_gate(text: str, level: GateLevel, metric: Metric, limit: str) -> Gate:

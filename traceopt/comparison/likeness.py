@@ -1,4 +1,4 @@
-"""Whether both sides did the same work in the same way, and what changed in the work."""
+"""Whether both sides ran in the same way, and what runs differently."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from traceopt.assembly.sections import LOADER_WORKERS
 from traceopt.result.comparison import RowChange
 from traceopt.result.document import Result
 from traceopt.result.kernel_names import short_kernel_name
-from traceopt.result.quantities import count, ms, percent, rate_number
+from traceopt.result.quantities import count, ms, percent
 from traceopt.result.rows import Gemm
 from traceopt.result.vendor_words import device_name
 
-SAME_WORK = 0.05  # smallest difference in FLOP per step that makes it another work, as a share of the larger
 SAME_CALLS = 0.02  # smallest change in the number of calls to name, as a share of the larger
 NOTABLE_SHARE = 0.005  # of the step: smaller changes are not explained
 EXPLAINED = 4  # sentences
@@ -41,26 +40,25 @@ def _worked_on(result: Result) -> str | None:
     return "the CPU" if result.gpu.busy_share is None else "a GPU"
 
 
-def other_work(base: Result, head: Result) -> list[str]:
-    """How the amount of work differs, for example "FLOP per step (1.2 T and 2.4 T)"."""
-    marked = "window" not in (base.step.source, head.step.source)
-    return _differ("FLOP per step" if marked else "FLOP", *_work(base, head))
-
-
 def other_types(base: Result, head: Result) -> list[str]:
     """How the precision differs. It is a change that people make to save time, so the times are still compared."""
     return _differ("types of most matmuls", base.efficiency.peak_dtype, head.efficiency.peak_dtype)
 
 
-def unknown_work(base: Result, head: Result) -> str | None:
-    """Says that nothing shows whether both sides did the same amount of work; None if both know their FLOP."""
+def unknown_work(base: Result, head: Result) -> str:
+    """Says that nothing shows whether both sides did the same amount of work."""
     unknown = [name for name, side in (("BASE", base), ("HEAD", head)) if not side.efficiency.flops_per_step]
-    if not unknown:
-        return None
+    sides = " and of ".join(unknown or ("BASE", "HEAD"))
     return (
-        f"The amount of work per step of {' and of '.join(unknown)} is not known, so a larger batch or model would not "
-        "be noticed. Record shapes to check it."
+        f"The amount of work per step of {sides} is not known, so a larger batch or model would not be noticed. "
+        "Record shapes to check it."
     )
+
+
+def unknown_ranks(base: Result, head: Result) -> list[str]:
+    """Says that only one side names the ranks of its job."""
+    unknown = [name for name, side in (("BASE", base), ("HEAD", head)) if side.breakdown and _ranks(side) is None]
+    return [f"The number of ranks of {unknown[0]} is not known."] if len(unknown) == 1 else []
 
 
 def _differ(what: str, one: str | None, other: str | None) -> list[str]:
@@ -101,15 +99,6 @@ def device_of(result: Result) -> str | None:
     return None if device is None else device_name(device.name, device.vendor)
 
 
-def _work(base: Result, head: Result) -> tuple[str | None, str | None]:
-    """The FLOP of a step of each side, None if they agree or a side does not know them."""
-    before, after = base.efficiency.flops_per_step, head.efficiency.flops_per_step
-    if not before or not after or abs(after - before) <= SAME_WORK * max(before, after):
-        return None, None
-    unit, scale = ("T", 1e12) if max(before, after) >= 1e12 else ("G", 1e9)
-    return f"{rate_number(before / scale)} {unit}", f"{rate_number(after / scale)} {unit}"
-
-
 def _new_workers(base: Result, head: Result) -> list[tuple[float, str]]:
     """Another number of loader workers, and how the wait for data changed."""
     sides = ({setting.name: setting.value for setting in result.run.settings} for result in (base, head))
@@ -128,7 +117,8 @@ def _new_calls(ops: Sequence[RowChange]) -> list[tuple[float, str]]:
         explains = (after - before) * row.change_us > 0  # fewer calls that take longer are no reason
         if explains and abs(after - before) > SAME_CALLS * max(before, after):
             calls = f"{count(after)} instead of {count(before)} times per step"
-            found.append((abs(row.change_us), f"{row.name} runs {calls} ({_signed(row.change_us)})."))
+            verb = "launches GPU work" if row.counted == "launches" else "runs"
+            found.append((abs(row.change_us), f"{row.name} {verb} {calls} ({_signed(row.change_us)})."))
     return found
 
 

@@ -99,6 +99,17 @@ def differ(base: Sequence[float], head: Sequence[float]) -> bool | None:
     return abs(fmean(head) - fmean(base)) > t99(freedom) * error
 
 
+def times_differ(base: Sequence[float], head: Sequence[float]) -> bool:
+    """Whether the time of the same work differs beyond run-to-run noise: with one run per side, the assumed one."""
+    several = differ(base, head)
+    if several is not None:
+        return several
+    before, after = fmean(base), fmean(head)
+    if min(before, after) <= 0:
+        return before != after
+    return abs(math.log(after / before)) > t99(ASSUMED_FREEDOM) * ASSUMED_SPREAD * math.sqrt(2)
+
+
 def steps_differ(base: Sequence[float], head: Sequence[float]) -> bool | None:
     """Whether a part of the steps of one run differs from that of another beyond noise; None without two steps each.
 

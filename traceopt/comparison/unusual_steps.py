@@ -9,6 +9,10 @@ from traceopt.comparison.noise import sound
 from traceopt.result.comparison import AllSteps, StepChange
 from traceopt.result.document import Result
 
+MANY_SHARE = 0.25  # of the steps of a side: an answer without so many is not about the run
+OTHER_ANSWER = 0.02  # of the step of BASE: all steps change by so much more or less than typical ones,
+OTHER_SHARE = 0.1  # and by this share of the larger change
+
 
 def typical_steps_us(result: Result) -> list[float]:
     """The durations of the typical steps; indices that do not fit are ignored, because documents are untrusted."""
@@ -26,6 +30,8 @@ def all_steps(base: Sequence[Result], head: Sequence[Result], step: StepChange) 
         return None
     before_us, after_us = map(geometric_mean, means)
     counts = [sum(len(result.step.per_step_us) for result in side) for side in (base, head)]
+    change = after_us / before_us - 1
+    many = any(left_out >= MANY_SHARE * steps for left_out, steps in zip(unusual, counts, strict=True) if steps)
     return AllSteps(
         counts[0],
         counts[1],
@@ -33,11 +39,19 @@ def all_steps(base: Sequence[Result], head: Sequence[Result], step: StepChange) 
         unusual[1],
         round(before_us, 3),
         round(after_us, 3),
-        round(after_us / before_us - 1, 6),
+        round(change, 6),
+        decisive=many or _another_answer(change, step.change_share),
     )
 
 
+def _another_answer(change: float, typical: float) -> bool:
+    return abs(change - typical) >= max(OTHER_ANSWER, OTHER_SHARE * max(abs(change), abs(typical)))
+
+
 def _unusual(result: Result) -> int:
+    """How many steps are unusual. Steps of another serving phase are not."""
+    if result.serving is not None and len(result.serving.phases) > 1:
+        return 0
     return max(0, len(result.step.per_step_us) - len(typical_steps_us(result)))
 
 

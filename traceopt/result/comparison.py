@@ -17,10 +17,11 @@ from traceopt.result.finding import Impact
 from traceopt.result.serialization import to_indented_json
 
 StepVerdict = Literal["within_noise", "slower", "faster", "unclear", "not_measured"]
-RowStatus = Literal["appeared", "vanished", "slower", "faster", "more_calls", "fewer_calls"]
+RowStatus = Literal["appeared", "vanished", "slower", "faster", "more_calls", "fewer_calls", "outlier"]
 FindingStatus = Literal["new", "fixed", "kept", "unknown"]
 GateLevel = Literal["fail", "warn"]
 GateStatus = Literal["passed", "failed", "not_checked"]
+WorkUnit = Literal["FLOP", "token", "sample", "unit"]
 MetricUnit = Literal["us", "share", "bytes", "per_s"]
 
 
@@ -70,7 +71,8 @@ class StepChange(Struct, frozen=True):
 class AllSteps(Struct, frozen=True):
     """All steps of both sides, with the unusual ones that the typical step leaves out, added up over the runs.
 
-    `base_us` and `head_us` are means of all steps of a run, or the geometric mean over several runs.
+    `base_us` and `head_us` are means of all steps of a run, or the geometric mean over several runs. `decisive`: the
+    verdict names these means too, because many steps are left out, or they change the answer.
     """
 
     base_steps: int
@@ -80,6 +82,18 @@ class AllSteps(Struct, frozen=True):
     base_us: float
     head_us: float
     change_share: float
+    decisive: bool = False
+
+
+class WorkChange(Struct, frozen=True):
+    """The work of a step of HEAD as a multiple of BASE's, and the change of the time for each `unit` of it.
+
+    "unit": by the thread blocks of the same kernels, because neither FLOP nor tokens nor samples are known.
+    """
+
+    unit: WorkUnit
+    ratio: float
+    time_change_share: float
 
 
 class PartChange(Struct, frozen=True):
@@ -112,7 +126,9 @@ class MetricChange(Struct, frozen=True):
 class RowChange(Struct, frozen=True):
     """A kernel or operator whose time changed notably; None on a side that does not have it.
 
-    `status`: "more_calls" or "fewer_calls" if the number of calls changed the time more than the time of a call did.
+    `status`: "more_calls" or "fewer_calls" if the number of calls changed the time more than the time of a call did;
+    "outlier" if only a few steps changed it, and the median step did not. `counted`: what `base_calls` and `head_calls`
+    count. Of an operator whose GPU time is compared, the GPU work that it launched: its calls on the CPU launch none.
     """
 
     name: str
@@ -122,6 +138,7 @@ class RowChange(Struct, frozen=True):
     base_calls: float | None
     head_calls: float | None
     change_us: float
+    counted: Literal["calls", "launches"] = "calls"
 
 
 class FindingChange(Struct, frozen=True):
@@ -166,7 +183,8 @@ class Comparison(Struct, frozen=True):
     `unestimated`: findings without a saving and of unknown impact that only one side has. They count for no verdict and
     no gate.
 
-    `all_steps` is None if no side has unusual steps, or the steps are not compared.
+    `all_steps` is None if no side has unusual steps, or the steps are not compared. `work` is None unless only the
+    amount of work per step differs.
 
     `differences`: why they are no measurements of the same job, as in the verdict. `explanation`: what runs differently
     than before, the largest change of time first.
@@ -194,6 +212,7 @@ class Comparison(Struct, frozen=True):
     comparable: bool = True
     all_steps: AllSteps | None = None
     unestimated: list[FindingChange] = field(default_factory=list)
+    work: WorkChange | None = None
     schema_version: int = 1
 
     def to_json(self) -> bytes:

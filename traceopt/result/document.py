@@ -135,6 +135,9 @@ class Run(Struct, frozen=True):
         default_factory=list
     )
     gpu_runtime: Annotated[str | None, note('"CUDA 12.4"')] = None
+    script: Annotated[
+        str | None, note("file name of the script that `traceopt run` recorded; null for other traces")
+    ] = None
 
 
 class RunPart(Struct, frozen=True):
@@ -245,6 +248,7 @@ class Step(Struct, frozen=True):
             "us",
         ),
     ] = None
+    mean_us: Annotated[float | None, note("mean of all recorded steps", "us")] = None
 
 
 class Gpu(Struct, frozen=True):
@@ -400,6 +404,13 @@ class Cpu(Struct, frozen=True):
     rates: Annotated[list[CpuRate], note("what the CPU reaches; empty where it was not measured")]
 
 
+class BeforeAndAfter(Struct, frozen=True):
+    """A step without and with the top fixes."""
+
+    step_us: Annotated[float, note("step without the fixes", "us")]
+    step_us_after: Annotated[float, note("step after the fixes", "us")]
+
+
 class Combined(Struct, frozen=True):
     """The top fixes together."""
 
@@ -424,6 +435,13 @@ class Combined(Struct, frozen=True):
     ] = field(default_factory=list)
     low_us: Annotated[float | None, note("saving per step if each fix saves the least that is likely", "us")] = None
     high_us: Annotated[float | None, note("saving per step if each fix saves the most that is likely", "us")] = None
+    unrecorded: Annotated[
+        BeforeAndAfter | None,
+        note(
+            "the same share of a step of the run without a profiler; null if the recorded steps are less than 10% or "
+            "more than 100% longer, or if that is not known"
+        ),
+    ] = None
 
 
 class Check(Struct, frozen=True):

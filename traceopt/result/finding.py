@@ -45,6 +45,7 @@ class Evidence(Struct, frozen=True):
     calls_per_step: Annotated[float | None, note("calls; null where they do not apply", "per step")] = None
     detail: Annotated[str | None, note("more about the row")] = None
     location: Annotated[Location | None, note("place in the user's or a model's code")] = None
+    inside: Annotated[bool, note("a part of the last row above that is not inside another")] = False
 
 
 class Fix(Struct, frozen=True):
@@ -86,6 +87,9 @@ class Finding(Struct, frozen=True):
     )
     ranks: Annotated[list[int], note("ranks that have it")] = field(default_factory=list)
     family: Annotated[str, note("family of the rule")] = ""
+    after_plan_us: Annotated[
+        float | None, note("saving per step after the fixes of the plan; null if it is one of them or unknown", "us")
+    ] = None
 
 
 HIGH_IMPACT_PERCENT = 10

@@ -8,6 +8,7 @@ All of them spell the same digits, so a number in a sentence is the number in th
     estimated time  milliseconds: two significant digits                             ≈ 190 ms
     long time       seconds from 10 s on, except where a heading has the unit        43.4 s, ≈ 42 s
     plan            as many decimals as three digits of its whole saving have        26 ms of 198 ms
+                    in seconds if the step is                                        4.72 s of 16.2 s
     share           per cent: one decimal below 10%, and where it would read 100%    34%, 1.2%, <0.1%, 99.8%
     memory          GiB, or MiB below 0.1 GiB; rounded like a measured time          23.4 GiB, 5.0 MiB
     data moved      MB, because rates are in GB/s; rounded like a measured time      33.6 MB
@@ -104,6 +105,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def in_sentence(label: str) -> str:
+    """A label inside a sentence: "waiting for data"; "CPU operators" and "Python without launches" stay."""
+    lowered = label[1:2].islower() and not label.startswith("Python")
+    return f"{label[:1].lower()}{label[1:]}" if lowered else label
+
+
 def peak_caveat(source: str | None, verified: bool | None) -> str:
     """What to add to a share of a peak: "peak unverified", "peak from your settings", or nothing."""
     if verified is False:
@@ -182,8 +189,11 @@ def estimate_range(low_us: float, high_us: float) -> str:
     return high if low == high else from_to(low, high, "–")
 
 
-def as_precise_as(us: float, reference_us: float) -> str:
-    """A time, rounded where the two digits of `reference_us` end: after a saving of 198 ms, 214 ms is "210 ms"."""
+def as_precise_as(us: float, reference_us: float, whole_us: float = 0.0) -> str:
+    """A time, rounded where the two digits of `reference_us` end: after a saving of 198 ms, 214 ms is "210 ms".
+
+    In seconds also if it is a part of `whole_us`, which is: 4.72 s of 16.2 s.
+    """
     value, reference = us / 1_000, reference_us / 1_000
     if value <= 0 or reference <= 0:
         return estimated(us)
@@ -191,7 +201,7 @@ def as_precise_as(us: float, reference_us: float) -> str:
     rounded = round(value, decimals)
     if rounded <= 0:
         return estimated(us)
-    if rounded >= LONG_MS:
+    if max(rounded, round(whole_us / 1e3, 1)) >= LONG_MS:
         return f"{_grouped(rounded / 1e3, decimals + 3)}{NO_BREAK_SPACE}s"
     return f"{_grouped(rounded, decimals)}{NO_BREAK_SPACE}ms"
 
@@ -204,6 +214,13 @@ def size_parts(number: float) -> tuple[str, str]:
 def size_text(number: float | None) -> str:
     """Bytes of memory, the unit behind a no-break space."""
     return NOT_RECORDED if number is None else NO_BREAK_SPACE.join(size_parts(number))
+
+
+def size_like(number: float, largest: float) -> str:
+    """Bytes of memory in the unit that suits the largest of a table, so that all rows have the same: "0.04 GiB"."""
+    divisor, unit = (_GIB, "GiB") if largest >= _GIB else (_MIB, "MiB")
+    value = number / divisor
+    return f"{'<0.01' if 0 < value < 0.01 else measured(value)} {unit}"
 
 
 def mebibytes_number(number: float | None) -> str:

@@ -26,3 +26,8 @@ def shown_percent(share: float) -> float:
     """A share in per cent, with the digits that reports print: one decimal below 10."""
     value = round(share, SHARE_DECIMALS) * 100
     return float(round(value)) if abs(value) >= 9.95 else round(value, 1)
+
+
+def rounded(value: float | None) -> float | None:
+    """A rate with six decimals, so that a tiny kernel does not get 0; None stays None."""
+    return None if value is None else round(value, 6)

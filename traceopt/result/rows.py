@@ -122,6 +122,10 @@ class MemoryPart(Struct, frozen=True):
     bytes: Annotated[int, note("size", "bytes")]
 
 
+KernelBound = Literal["memory", "compute", "neither"]
+Roof = Literal["compute", "memory"]
+
+
 class Kernel(Struct, frozen=True):
     """GPU work of one kernel name."""
 
@@ -162,6 +166,12 @@ class Kernel(Struct, frozen=True):
             'the peak that it is nearer to: "compute", the rate of its type; "memory", the bandwidth; null: not known'
         ),
     ] = None
+    bound: Annotated[
+        KernelBound | None,
+        note(
+            "the peak that holds it up, because it reaches most of it; neither: it is well below both; null: not known"
+        ),
+    ] = None
     dram_share: Annotated[
         float | None,
         note("part of the memory's bandwidth, measured by hardware counters; null: not sampled often enough", "share"),
@@ -169,6 +179,34 @@ class Kernel(Struct, frozen=True):
     tensor_share: Annotated[
         float | None,
         note("part of the time with Tensor Cores active, measured by hardware counters; null: as above", "share"),
+    ] = None
+    median_us_per_step: Annotated[
+        float | None, note("time per step, as the median over the steps; null: fewer than three steps", "us")
+    ] = None
+    blocks_per_call: Annotated[
+        float | None, note("mean thread blocks (workgroups) of a call; null: not recorded, or no kernel")
+    ] = None
+    threads_per_block: Annotated[int | None, note("threads of a block in the longest call; null: not recorded")] = None
+    registers_per_thread: Annotated[int | None, note("registers in the longest call; null: not recorded")] = None
+    shared_bytes_per_block: Annotated[
+        int | None, note("shared memory of a block in the longest call; null: not recorded", "bytes")
+    ] = None
+    occupancy: Annotated[
+        float | None,
+        note("warps that run at a time, as the profiler estimates it from the launch; null: not recorded", "share"),
+    ] = None
+    streams: Annotated[str, note('streams on which it ran, "7, 20"; "" if not recorded')] = ""
+    queued_us: Annotated[
+        float | None, note("median time from the start of the launching call to its start; null: not known", "us")
+    ] = None
+    shortest_us: Annotated[float | None, note("shortest call", "us")] = None
+    median_us: Annotated[float | None, note("median call", "us")] = None
+    longest_us: Annotated[float | None, note("longest call", "us")] = None
+    least_us_per_step: Annotated[
+        float | None, note("time per step, in the step with least of it; null: fewer than three steps", "us")
+    ] = None
+    most_us_per_step: Annotated[
+        float | None, note("time per step, in the step with most of it; null: as above", "us")
     ] = None
 
 
@@ -181,6 +219,9 @@ class Op(Struct, frozen=True):
     cpu_self_us_per_step: Annotated[float, note("time per step on the CPU, callees excluded", "us")]
     share: Annotated[float, note("part of the GPU's busy time; without a GPU, part of the step", "share")]
     location: Annotated[Location | None, note("line of the user's code that calls it")]
+    launches_per_step: Annotated[
+        float | None, note("GPU work that it launched, per step; null: no GPU, or an older version")
+    ] = None
 
 
 class CpuOperator(Struct, frozen=True):
@@ -214,6 +255,17 @@ class Gemm(Struct, frozen=True):
     aligned: Annotated[bool | None, note("whether N and K are the multiples that Tensor Cores need")]
     tensor_core: Annotated[bool | None, note("whether it runs on Tensor Cores; null: unknown")]
     location: Annotated[Location | None, note("line of the user's code that calls it")]
+    gb_per_s: Annotated[
+        float | None, note("achieved rate if each tensor is read or written once; null: not known", "GB/s")
+    ] = None
+    intensity: Annotated[float | None, note("arithmetic intensity with these bytes; null: not known", "FLOP/B")] = None
+    roof: Annotated[
+        Roof | None,
+        note('the peak that is lower at this intensity: "compute" or "memory", the bandwidth; null: peaks not known'),
+    ] = None
+    roof_share: Annotated[
+        float | None, note("achieved rate as a part of the roofline at this intensity; null: as above", "share")
+    ] = None
 
 
 class ShapedOperator(Struct, frozen=True):
@@ -228,6 +280,17 @@ class ShapedOperator(Struct, frozen=True):
     peak_share: Annotated[float | None, note("part of the hardware's peak for the type; null: peak not known", "share")]
     tensor_core: Annotated[bool | None, note("whether it runs on Tensor Cores; null: unknown")]
     location: Annotated[Location | None, note("line of the user's code that calls it")]
+    gb_per_s: Annotated[
+        float | None, note("achieved rate if each tensor is read or written once; null: not known", "GB/s")
+    ] = None
+    intensity: Annotated[float | None, note("arithmetic intensity with these bytes; null: not known", "FLOP/B")] = None
+    roof: Annotated[
+        Roof | None,
+        note('the peak that is lower at this intensity: "compute" or "memory", the bandwidth; null: peaks not known'),
+    ] = None
+    roof_share: Annotated[
+        float | None, note("achieved rate as a part of the roofline at this intensity; null: as above", "share")
+    ] = None
 
 
 class ModuleRow(Struct, frozen=True):
@@ -411,6 +474,7 @@ class FlameNode(Struct, frozen=True):
     gpu_us: Annotated[
         float, note("time of the GPU work that it and its callees launched, in forward and backward", "us")
     ]
+    category: Annotated[str, note('what the timeline calls it, if that says more than `kind`: "loader", "wait"')] = ""
 
 
 class FlameGraph(Struct, frozen=True):
@@ -440,3 +504,4 @@ class PlanRow(Struct, frozen=True):
     high_us: Annotated[float, note("saving per step, at most", "us")]
     step_us_after: Annotated[float, note("step after this fix and those above", "us")]
     needs: Annotated[list[int], note("rows of the plan, from 1, without which it saves little")]
+    same_call: Annotated[int | None, note("row of the plan, from 1, that makes the same torch.compile call")] = None

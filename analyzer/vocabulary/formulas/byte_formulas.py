@@ -30,6 +30,8 @@ _BACKWARD = frozenset(
     {
         "threshold_backward", "gelu_backward", "silu_backward", "sigmoid_backward", "tanh_backward",
         "leaky_relu_backward", "hardtanh_backward", "_softmax_backward_data", "_log_softmax_backward_data",
+        "native_layer_norm_backward", "native_batch_norm_backward", "cudnn_batch_norm_backward",
+        "miopen_batch_norm_backward",
     }
 )  # fmt: skip
 _BROADCAST_INPUTS = {

@@ -7,6 +7,7 @@ forward, four backward, and a fifth if a fused kernel recomputes the scores.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -36,11 +37,12 @@ _COUNTED = frozenset({*_ATTENTION, *_ATTENTION_BY_TOKEN, *_CONVOLUTION, *_CONVOL
 
 class OpFlops(Struct, frozen=True):
     """FLOP of one call: `model` is what the mathematics needs, `executed` what the kernels do for it in `products`
-    products of the same size.
+    products of the same size. `elements`: numbers that these products read and write at least, each tensor once.
     """
 
     model: float
     executed: float
+    elements: float
     products: int = 1
 
 
@@ -60,7 +62,10 @@ def op_flops(
     values = concrete if isinstance(concrete, list) else []
     if is_gemm(op):
         shape = gemm_shape(op, dims, types)
-        return None if shape is None else _same(2.0 * prod(shape))
+        if shape is None:
+            return None
+        m, n, k, batch = shape
+        return _same(2.0 * prod(shape), (m * k + k * n + m * n) * batch)
     if op in _ATTENTION or op in _ATTENTION_BY_TOKEN:
         return _attention(op, dims, values)
     if op in _CONVOLUTION:
@@ -114,8 +119,8 @@ def convolution_output(op: str, dims: Any) -> tuple[tuple[int, ...], tuple[int, 
     return (x, weight, grad) if grad and x and weight else None
 
 
-def _same(flops: float) -> OpFlops:
-    return OpFlops(flops, flops)
+def _same(flops: float, elements: float) -> OpFlops:
+    return OpFlops(flops, flops, elements)
 
 
 def _size(dims: list[Any], position: int) -> tuple[int, ...] | None:
@@ -136,7 +141,11 @@ def _attention(op: str, dims: list[Any], values: list[Any]) -> OpFlops | None:
     forward = 2.0 * batch * heads * tokens * keys * (query[3] + value[3])
     if causal_at < len(values) and str(values[causal_at]) == "True":
         forward /= 2
-    return OpFlops(2 * forward, 2.5 * forward) if backward else _same(forward)
+    result = prod(query[:3]) * value[3]
+    elements = prod(query) + prod(key) + prod(value) + result
+    if backward:  # reads these and the result's gradient, and writes the gradients of query, key and value
+        return OpFlops(2 * forward, 2.5 * forward, 2.0 * elements)
+    return _same(forward, elements)
 
 
 def _convolution(dims: list[Any], values: list[Any], outputs: Sequence[int] | None) -> OpFlops | None:
@@ -146,9 +155,12 @@ def _convolution(dims: list[Any], values: list[Any], outputs: Sequence[int] | No
         return None
     transposed = len(values) > 6 and str(values[6]) == "True"
     if transposed:
-        return _same(2.0 * prod(x) * prod(weight[1:]))
+        return _same(2.0 * prod(x) * prod(weight[1:]), math.nan)  # its output size does not follow from its arguments
     size = _output_size(x, weight, values) if outputs is None else tuple(outputs[2:])
-    return None if size is None else _same(2.0 * x[0] * prod(size) * prod(weight))
+    if size is None:
+        return None
+    elements = prod(x) + prod(weight) + x[0] * weight[0] * prod(size)
+    return _same(2.0 * x[0] * prod(size) * prod(weight), elements)
 
 
 def _output_size(x: tuple[int, ...], weight: tuple[int, ...], values: list[Any]) -> tuple[int, ...] | None:
@@ -186,4 +198,5 @@ def _convolution_backward(op: str, dims: list[Any], values: list[Any]) -> OpFlop
     mask = str(values[-1]) if values and str(values[-1]).count(",") == 2 else "[True, True, True]"
     wanted = mask.strip("[] ").split(",")[:2]
     products = sum(part.strip() == "True" for part in wanted)
-    return OpFlops(once * products, once * products, products)
+    elements = prod(x) + prod(weight) + prod(grad)  # a product reads two of them and writes the third
+    return OpFlops(once * products, once * products, elements * products, products)

@@ -73,6 +73,25 @@ def is_inductor(name: str) -> bool:
     return _INDUCTOR.match(name) is not None
 
 
+def is_gradient(name: str) -> bool:
+    """A kernel that only a backward pass launches. The kernels that compute the gradient of a convolution's input also
+    compute a transposed convolution, so that those of convolutions count only for the gradient of the weight.
+    """
+    pattern = _WEIGHT_GRADIENT if classify(name).kind == "conv" else _GRADIENT
+    return pattern.search(name[:MAX_NAME_CHARS]) is not None
+
+
+# GeluBackwardCUDAKernelImpl, softmax_warp_backward, layer_norm_grad_input_kernel: A4000; flash_bwd_dq_dk_dv: H100
+_GRADIENT = re.compile(r"[bB]ackward|grad_input|wgrad|(?:flash|attn|fmha|ln|norm|ce|loss)_bwd")
+_WEIGHT_GRADIENT = re.compile(r"wgrad|bwd_weight|_wrw")
+
+
+def says_batched(name: str) -> bool:
+    """A matmul kernel whose name says that it computes a batch: ``gemmSN_NN_kernel..BatchedParams``."""
+    return _BATCHED.search(name[:MAX_NAME_CHARS]) is not None
+
+
+_BATCHED = re.compile(r"(?i:batched|batch_?gemm|bmm)")
 _INDUCTOR = re.compile(r"triton_(?:poi|per|red|mix|spl|tem|tpl|for)_")
 _ATTENTION = r"(?:flex_)?attention|sdpa|scaled_dot_product|flash"
 

@@ -40,7 +40,7 @@
       } else {
         var key = view.kind[node] + view.frame[node];
         merged[node] = parent.children[key] = parent.children[key] || {
-          name: view.frame[node], kind: view.kind[node], parent: parent, children: {}, nodes: [], total: 0, gpuTotal: 0,
+          name: view.frame[node], kind: view.kind[node], color: view.color[node], parent: parent, children: {}, nodes: [], total: 0, gpuTotal: 0,
         };
         merged[node].nodes.push(node);
         merged[node].total += view.total[node];
@@ -75,7 +75,9 @@
     var box = document.createElement("div");
     var label = view.labels[node.name];
     var times = time(node.total) + (view.gpu ? ", GPU " + time(node.gpuTotal) : "");
-    box.className = "flame-box flame-" + node.kind + (matches(node) ? " match" : "");
+    box.className = "flame-box flame-look flame-" + node.kind + (matches(node) ? " match" : "");
+    box.dataset.color = node.color;
+    box.style.setProperty("--c", "var(--" + node.color + ")");
     box.style.left = left * 100 + "%";
     box.style.width = width * 100 + "%";
     box.style.top = (level - 1) * ROW + "px";

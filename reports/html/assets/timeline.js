@@ -13,6 +13,7 @@
   var details = document.getElementById("span-details");
   var search = document.getElementById("span-search");
   var found = document.getElementById("span-found");
+  var scope = document.getElementById("span-scope");
   var pythonBox = document.getElementById("span-python");
   var stepName = document.getElementById("span-step");
   var note = document.getElementById("span-note");
@@ -33,6 +34,8 @@
   var SMALLEST_VIEW = 2e-5; /* ms */
   var SPAN_VIEW = 0.05; /* ms; nearer than this, the view only goes by hand */
   var WIDE = 700;
+  var NAMED = 30; /* height of a lane's name beside its rows */
+  var MOST_PINNED = 0.6; /* of the height: the lanes that stay while the threads scroll */
   var SHADES = 4; /* of a color, so that neighbors of one kind differ */
   var MOST_LINKS = 6;
   var MOST_ARROWS = 200;
@@ -42,7 +45,7 @@
   var start, duration, end, name, category, place, detail; /* of every span; stalls come last */
   var operator, operatorDetail, launchLane, launchDelay; /* of spans of streams */
   var laneOf, rowOf, streamFirst;
-  var lanes = []; /* {kind, name, detail, first, count, rows, top} */
+  var lanes = []; /* {kind, name, detail, first, count, top, bottom, pinned} */
   var rows = []; /* {lane, spans, y, height} from top to bottom */
   var spanCount, firstStall;
   var from = 0, to = 1, least = 0, most = 1; /* ms */
@@ -51,10 +54,11 @@
   var range = null; /* {from, to} in ms, whose sums are shown */
   var atEdge = 0; /* the direction in which the next key leaves the step */
   var matches = null; /* by name, while there is something to find */
-  var hits = []; /* the spans found, in order of time */
+  var hits = []; /* the spans found: GPU work first, Python frames last, each in order of time */
   var colors = {};
   var shades = {}; /* of each color: SHADES from it towards the color of text */
   var width = 0, height = 0, gutter = 0, axis = TICKS;
+  var pinnedBottom = TICKS; /* where the part of the canvas begins that scrolls */
   var asked = false;
 
   /* Reading the data */
@@ -197,11 +201,12 @@
     rows = [];
     gutter = width > WIDE ? 158 : 0;
     var y = axis + 2;
-    var kinds = ["stalls", "idle", "activity", "stream", "thread"]; /* the overview comes before the nested events */
+    var kinds = ["stalls", "idle", "stream", "activity", "thread"]; /* the overview comes before the nested events */
     var ordered = kinds.map(function (kind) {
       return lanes.filter(function (lane) { return lane.kind === kind; });
     });
-    [].concat.apply([], ordered).forEach(function (lane) {
+    ordered = [].concat.apply([], ordered);
+    ordered.forEach(function (lane) {
       var made = rowsOf(lane);
       if (!made.length) {
         lane.top = -1;
@@ -217,12 +222,31 @@
         rows.push({ lane: lane, spans: Int32Array.from(spans), reach: reachOf(spans), y: y, height: tall });
         y += tall + 1;
       });
-      y = Math.max(y, gutter ? lane.top + 30 : 0) + LANE_GAP;
+      y = Math.max(y, gutter ? lane.top + NAMED : 0) + LANE_GAP;
+      lane.bottom = y;
     });
-    height = Math.max(120, Math.min(y, Math.round(innerHeight * 0.7)));
+    height = Math.max(120, Math.min(y, Math.round(innerHeight * (gutter ? 0.7 : 0.55))));
+    pin(ordered, y > height);
     extent.style.height = y + "px";
     scroller.style.height = height + "px";
     resize();
+  }
+  /* While the threads scroll, the lanes above them stay in view: all that fit, the GPU's first. */
+  function pin(ordered, scrolls) {
+    pinnedBottom = axis;
+    var room = scrolls;
+    ordered.forEach(function (lane) {
+      room = room && lane.kind !== "thread" && (lane.top < 0 || lane.bottom <= axis + (height - axis) * MOST_PINNED);
+      lane.pinned = room;
+      pinnedBottom = room && lane.top >= 0 ? lane.bottom : pinnedBottom;
+    });
+  }
+  function screenY(row) {
+    return row.lane.pinned ? row.y : row.y - scroller.scrollTop;
+  }
+  function isSeen(row) {
+    var y = screenY(row);
+    return row.lane.pinned || (y + row.height > pinnedBottom && y < height);
   }
   function resize() {
     var ratio = window.devicePixelRatio || 1;
@@ -314,20 +338,36 @@
     }
     return low;
   }
+  /* Draws what scrolls: nothing of it covers the lanes that stay. */
+  function below(drawing) {
+    pen.save();
+    pen.beginPath();
+    pen.rect(0, pinnedBottom, width, height);
+    pen.clip();
+    drawing();
+    pen.restore();
+  }
   function draw() {
-    var top = scroller.scrollTop;
     pen.clearRect(0, 0, width, height);
     pen.font = "11px system-ui, sans-serif";
     pen.textBaseline = "middle";
     drawBands();
     drawRange();
-    rows.forEach(function (row) {
-      if (row.y + row.height >= top + axis && row.y <= top + height) {
-        drawRow(row, row.y - top);
-      }
-    });
-    drawSelection(top);
-    drawLaneNames(top);
+    function drawRows(pinned) {
+      rows.forEach(function (row) {
+        if (Boolean(row.lane.pinned) === pinned && isSeen(row)) {
+          drawRow(row, screenY(row));
+        }
+      });
+    }
+    below(function () { drawRows(false); });
+    drawRows(true);
+    if (pinnedBottom > axis) {
+      pen.fillStyle = colors.line2;
+      pen.fillRect(0, pinnedBottom - LANE_GAP / 2, width, 1);
+    }
+    drawSelection();
+    drawLaneNames();
     drawAxis();
     canvas.dataset.from = from;
     canvas.dataset.to = to;
@@ -454,23 +494,60 @@
     if (open.room <= LEAST_LABEL) {
       return;
     }
-    pen.globalAlpha = matches && !matches[name[open.index]] ? 0.18 : 1;
-    pen.fillStyle = colorOf(open.index) === "wait" ? colors.ink : colors.card;
+    var dimmed = matches && !matches[name[open.index]]; /* its bar is pale, so the text is dark */
+    pen.globalAlpha = 1;
+    pen.fillStyle = dimmed ? colors.mute : colorOf(open.index) === "wait" ? colors.ink : colors.card;
     pen.fillText(cut(shortName(open.index), Math.floor((open.room - 8) / LETTER)), open.at + 4, y + tall / 2 + 0.5);
   }
-  function drawSelection(top) {
+  function drawSelection() {
+    delete canvas.dataset.hint;
     if (selected < 0 || rowOf[selected] < 0) {
       return;
     }
     var row = rows[rowOf[selected]];
     var left = Math.max(gutter, x(start[selected]));
     var wide = Math.max(3, Math.min(width, x(end[selected])) - left);
-    arrowsOf(selected).forEach(function (arrow) { drawArrow(arrow, top); });
-    if (left <= width && x(end[selected]) >= gutter) {
+    var arrows = arrowsOf(selected);
+    arrows.forEach(drawArrow);
+    function frame() {
       pen.strokeStyle = colors.ink;
       pen.lineWidth = 2;
-      pen.strokeRect(left - 1, row.y - top - 1, wide + 1, row.height + 2);
+      pen.strokeRect(left - 1, screenY(row) - 1, wide + 1, row.height + 2);
     }
+    if (left <= width && x(end[selected]) >= gutter) {
+      if (row.lane.pinned) {
+        frame();
+      } else {
+        below(frame);
+      }
+    }
+    if (arrows.length) {
+      hintAt(arrows[0]);
+    }
+  }
+  /* Where the other end of an arrow is that leaves the view, at the edge behind which it lies. */
+  function hintAt(arrow) {
+    var toCall = isStream(selected);
+    var at = x(toCall ? arrow.time : start[arrow.to]);
+    var row = toCall ? arrow.row : rows[rowOf[arrow.to]];
+    var sign = at < gutter ? "◂" : at > width ? "▸" : isSeen(row) ? "" : screenY(row) < pinnedBottom ? "▴" : "▾";
+    if (!sign) {
+      return;
+    }
+    var apart = time(Math.abs(start[arrow.to] - arrow.time));
+    var text = sign + " " + (toCall ? "launched " + apart + " earlier" : "runs " + apart + " later") + (gutter ? ": press L" : "");
+    pen.font = "600 11px system-ui, sans-serif";
+    var wide = pen.measureText(text).width + 12;
+    var left = Math.max(gutter + 3, Math.min(width - wide - 3, at - wide / 2));
+    var top = Math.max(axis + 3, Math.min(height - 21, arrowY(row) - 9));
+    pen.fillStyle = colors.ink;
+    pen.fillRect(left, top, wide, 18);
+    pen.fillStyle = colors.card;
+    pen.fillText(text, left + 6, top + 9.5);
+    canvas.dataset.hint = text;
+  }
+  function arrowY(row) {
+    return Math.max(row.lane.pinned ? axis : pinnedBottom, Math.min(height, screenY(row) + row.height / 2));
   }
   /* From the call to the work on a stream: of the chosen work, or of all that the chosen span launched. */
   function arrowsOf(index) {
@@ -480,10 +557,9 @@
       return launch && launch.row >= 0 && rowOf[to] >= 0 ? { time: launch.time, row: rows[launch.row], to: to } : null;
     }).filter(Boolean);
   }
-  function drawArrow(arrow, top) {
-    var here = rows[rowOf[arrow.to]];
-    var x1 = x(arrow.time), y1 = arrow.row.y - top + arrow.row.height / 2;
-    var x2 = x(start[arrow.to]), y2 = here.y - top + here.height / 2;
+  function drawArrow(arrow) {
+    var x1 = x(arrow.time), y1 = arrowY(arrow.row);
+    var x2 = x(start[arrow.to]), y2 = arrowY(rows[rowOf[arrow.to]]);
     pen.save();
     pen.beginPath();
     pen.rect(gutter, axis, width, height);
@@ -502,28 +578,43 @@
     pen.fill();
     pen.restore();
   }
-  function drawLaneNames(top) {
+  function drawLaneNames() {
     if (gutter) {
       pen.clearRect(0, axis, gutter - 6, height);
     }
     lanes.forEach(function (lane) {
-      if (lane.top < 0) {
-        return;
-      }
-      pen.fillStyle = colors.ink;
-      pen.font = "600 12px system-ui, sans-serif";
-      var y = lane.top - top + (gutter ? TALL / 2 : HEADER / 2);
-      var text = fitted(lane.name, gutter ? gutter - 14 : width / 2);
-      pen.fillText(text, 4, y);
-      var wide = pen.measureText(text).width;
-      pen.font = "11px system-ui, sans-serif";
-      pen.fillStyle = colors.mute;
-      if (gutter) {
-        pen.fillText(fitted(lane.kind === "activity" ? "activities" : lane.detail, gutter - 14), 4, y + 14);
-      } else {
-        pen.fillText(lane.kind === "activity" ? "activities" : cut(lane.detail, 20), wide + 12, y);
+      if (lane.top >= 0 && lane.pinned) {
+        drawLaneName(lane, lane.top);
+      } else if (lane.top >= 0) {
+        below(function () { drawScrolledName(lane); });
       }
     });
+  }
+  /* The name of a lane that has scrolled up stays as long as one of its rows is in view. */
+  function drawScrolledName(lane) {
+    var above = lane.top - scroller.scrollTop;
+    var last = lane.bottom - scroller.scrollTop - LANE_GAP - (gutter ? NAMED : HEADER);
+    var top = Math.max(above, Math.min(pinnedBottom, last));
+    if (top > above && !gutter) {
+      pen.fillStyle = colors.card;
+      pen.fillRect(0, top, width, HEADER);
+    }
+    drawLaneName(lane, top);
+  }
+  function drawLaneName(lane, top) {
+    pen.fillStyle = colors.ink;
+    pen.font = "600 12px system-ui, sans-serif";
+    var y = top + (gutter ? TALL / 2 : HEADER / 2);
+    var text = fitted(lane.name, gutter ? gutter - 14 : width / 2);
+    pen.fillText(text, 4, y);
+    var wide = pen.measureText(text).width;
+    pen.font = "11px system-ui, sans-serif";
+    pen.fillStyle = colors.mute;
+    if (gutter) {
+      pen.fillText(fitted(lane.kind === "activity" ? "activities" : lane.detail, gutter - 14), 4, y + 14);
+    } else {
+      pen.fillText(lane.kind === "activity" ? "activities" : cut(lane.detail, 20), wide + 12, y);
+    }
   }
   function cut(text, letters) {
     return text.length <= letters ? text : text.slice(0, Math.max(1, letters - 1)) + "…";
@@ -650,8 +741,8 @@
       zoom(Math.min(1, Math.max(duration[selected] * 400, SPAN_VIEW) / (to - from)), start[selected]);
     }
     var row = rows[rowOf[selected]];
-    if (row.y - axis < scroller.scrollTop || row.y + row.height > scroller.scrollTop + height) {
-      scroller.scrollTop = row.y - height / 2;
+    if (!row.lane.pinned && (screenY(row) < pinnedBottom || screenY(row) + row.height > height)) {
+      scroller.scrollTop = row.y - (pinnedBottom + height) / 2;
     }
     ask();
   }
@@ -664,6 +755,16 @@
       return (long ? value / 1000 : value).toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 }) + (long ? "\u00a0s" : "\u00a0ms");
     }
     return (value * 1000).toLocaleString("en-US", { maximumFractionDigits: value < 0.01 ? 2 : 1 }) + "\u00a0µs";
+  }
+  /* Moments of the chosen step, in the unit of the axis and exact enough to tell apart what is `apart` ms apart. */
+  function moments(values, apart) {
+    var long = Math.max.apply(null, values.map(Math.abs)) >= LONG;
+    var unit = long ? 1000 : 1;
+    var digits = Math.max(1, Math.min(long ? 9 : 6, Math.ceil(-Math.log10(apart / unit / 100))));
+    return values.map(function (value) {
+      var text = (Math.abs(value) / unit).toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+      return (value < 0 ? "−" : "") + text + (long ? "\u00a0s" : "\u00a0ms");
+    });
   }
   function isStream(index) {
     return index >= streamFirst && index < firstStall;
@@ -761,6 +862,19 @@
     };
     return made;
   }
+  /* A phone has no Escape key. */
+  function closeButton() {
+    var made = document.createElement("button");
+    made.type = "button";
+    made.className = "btn close";
+    made.textContent = "×";
+    made.setAttribute("aria-label", "Close the details");
+    made.onclick = function () {
+      select(-1);
+      canvas.focus({ preventScroll: true });
+    };
+    return made;
+  }
   function fixLinks(numbers) {
     return numbers.slice(0, 3).map(function (number) {
       var link = document.createElement("a");
@@ -835,12 +949,14 @@
       return;
     }
     details.hidden = false;
+    details.appendChild(closeButton());
     var title = document.createElement("h3");
     var lane = lanes[laneOf[selected]];
     title.textContent = (isGap(lane) ? view.idle + ": " : "") + view.names[name[selected]];
     var list = document.createElement("dl");
     var since = start[selected] - view.steps[chosenStep].start;
-    var when = since < 0 ? ", starts " + time(-since) + " before the " + noun : ", starts at " + time(since) + " of the " + noun;
+    var moment = moments([Math.abs(since)], Math.max(duration[selected], 1e-6))[0];
+    var when = since < 0 ? ", starts " + moment + " before the " + noun : ", starts at " + moment + " of the " + noun;
     add(list, "Time", time(duration[selected]) + when);
     if (selected >= firstStall) {
       var stall = view.stalls[selected - firstStall];
@@ -913,10 +1029,11 @@
   function describeRange() {
     var whole = range.to - range.from;
     var zero = view.steps[chosenStep].start;
+    details.appendChild(closeButton());
     var title = document.createElement("h3");
     title.textContent = "Range of " + time(whole);
     var list = document.createElement("dl");
-    add(list, "From, to", signed(range.from - zero) + " to " + signed(range.to - zero) + " of the " + noun);
+    add(list, "From, to", moments([range.from - zero, range.to - zero], Math.max(whole, 1e-6)).join(" to ") + " of the " + noun);
     if (firstStall > streamFirst) {
       var busy = busyTime();
       add(list, "GPU busy", time(busy) + " (" + percent(busy / whole) + " of the range)");
@@ -935,9 +1052,6 @@
     addSums("GPU work", function (lane) { return lane.kind === "stream"; });
     addSums("Threads, self time", function (lane) { return lane.kind === "thread"; });
     details.appendChild(tables);
-  }
-  function signed(value) {
-    return (value < 0 ? "−" : "") + time(Math.abs(value));
   }
   function sumTable(caption, sums, whole) {
     var table = document.createElement("table");
@@ -1033,13 +1147,13 @@
 
   function rowAt(y) {
     return rows.find(function (row) {
-      return y >= row.y - 1 && y < row.y + row.height + 1;
+      return Boolean(row.lane.pinned) === y < pinnedBottom && y >= screenY(row) - 1 && y < screenY(row) + row.height + 1;
     });
   }
   /* The span under the pointer; among narrow ones the closest within three pixels. */
   function hit(event) {
     var area = canvas.getBoundingClientRect();
-    var row = event.clientY - area.top < axis ? null : rowAt(event.clientY - area.top + scroller.scrollTop);
+    var row = event.clientY - area.top < axis ? null : rowAt(event.clientY - area.top);
     if (!row || event.clientX - area.left < gutter) {
       return -1;
     }
@@ -1228,6 +1342,7 @@
       PageDown: function () { tellStep(chosenStep + 1); },
       m: function () { sumUp(); },
       "?": function () { keyHelp.showModal(); },
+      l: goToOtherEnd,
       f: function () { if (selected >= 0) { showSelected(true); } },
       n: function () { find(1); },
       N: function () { find(-1); },
@@ -1241,6 +1356,16 @@
       action();
     }
   };
+  /* From work of the GPU to the call that launched it, from a call to the first work that it launched. */
+  function goToOtherEnd() {
+    var launch = selected < 0 ? null : launchOf(selected);
+    var end = launch ? launch.span : launchedBy(selected).sort(function (a, b) { return start[a] - start[b]; })[0];
+    if (end === undefined || end < 0) {
+      note.textContent = selected < 0 ? "" : "The file shows no launch between this span and the GPU.";
+    } else {
+      select(end);
+    }
+  }
   /* The sums of the chosen span, or of everything that is shown. */
   function sumUp() {
     if (selected >= 0) {
@@ -1253,7 +1378,7 @@
     if (event.key === "Escape") {
       canvas.focus({ preventScroll: true });
       canvas.scrollIntoView({ block: "nearest" });
-    } else if (event.target === details && /^([wasdfmn?+/-]|Home|ArrowLeft|ArrowRight)$/i.test(event.key)) {
+    } else if (event.target === details && /^([wasdflmn?+/-]|Home|ArrowLeft|ArrowRight)$/i.test(event.key)) {
       canvas.onkeydown(event); /* up and down scroll the details */
     }
   };
@@ -1298,6 +1423,14 @@
 
   /* Search */
 
+  /* Work of the GPU is found first, then its idle times and what threads did, then operators and calls, then Python. */
+  var FOUND_FIRST = { stream: 0, idle: 1, stalls: 1, activity: 1, thread: 2 };
+  function isPython(index) {
+    return category[index] >= 0 && view.categories[category[index]][0] === "python" && lanes[laneOf[index]].kind === "thread";
+  }
+  function groupOf(index) {
+    return isPython(index) ? 3 : FOUND_FIRST[lanes[laneOf[index]].kind];
+  }
   function find(direction) {
     if (!hits.length) {
       return;
@@ -1305,7 +1438,8 @@
     var after = selected < 0 ? from : start[selected];
     var at = hits.indexOf(selected);
     if (at < 0) {
-      at = hits.findIndex(function (index) { return start[index] >= after; });
+      var first = groupOf(hits[0]);
+      at = hits.findIndex(function (index) { return start[index] >= after && groupOf(index) === first; });
       at = at < 0 ? 0 : at;
     } else {
       at = (at + direction + hits.length) % hits.length;
@@ -1313,8 +1447,10 @@
     select(hits[at]);
     found.textContent = (at + 1).toLocaleString("en-US") + " of " + hits.length.toLocaleString("en-US");
   }
+  /* Python frames that are not shown are only found where nothing else is, or if they are asked for. */
   search.oninput = function () {
     var wanted = search.value.toLowerCase();
+    var frames = [];
     matches = null;
     hits = [];
     if (wanted) {
@@ -1324,17 +1460,29 @@
       });
       for (var index = 0; index < start.length; index++) {
         if (matches[name[index]]) {
-          hits.push(index);
+          (isPython(index) ? frames : hits).push(index);
         }
       }
-      hits.sort(function (a, b) { return start[a] - start[b]; });
+      hits = hits.filter(isInScope);
+      var hidden = scope.value === "" && !pythonBox.checked && hits.length > 0;
+      if (scope.value === "python" || (scope.value === "" && !hidden)) {
+        hits = hits.concat(frames);
+        frames = [];
+      }
+      hits.sort(function (a, b) { return groupOf(a) - groupOf(b) || start[a] - start[b]; });
     }
     if (wanted && !hits.length) {
       select(-1);
     }
-    found.textContent = wanted ? counted(hits.length, "span") : "";
+    var more = frames.length && scope.value === "" ? ", and " + counted(frames.length, "Python frame") : "";
+    found.textContent = wanted ? counted(hits.length, "span") + more : "";
     ask();
   };
+  function isInScope(index) {
+    var lane = lanes[laneOf[index]].kind;
+    return scope.value === "" || (scope.value === "gpu" && lane === "stream") || (scope.value === "cpu" && (lane === "thread" || lane === "activity"));
+  }
+  scope.onchange = search.oninput;
   search.onkeydown = function (event) {
     if (event.key === "Enter") {
       event.preventDefault();
@@ -1343,6 +1491,7 @@
   };
   pythonBox.onchange = function () {
     layOut();
+    search.oninput();
     if (selected >= 0 && rowOf[selected] < 0) {
       select(-1);
     }

@@ -126,7 +126,7 @@ def band(timeline: Timeline, idle_word: str | None) -> StallBar | None:
     if largest is None or largest.duration_us < BAND_SHARE * timeline.duration_us:
         return None
     opening = f"{idle_word} " if idle_word else ""
-    label = f"{opening}{quantities.ms_of_us(largest.duration_us)}: {largest.label[:1].lower()}{largest.label[1:]}"
+    label = f"{opening}{quantities.ms_of_us(largest.duration_us)}: {quantities.in_sentence(largest.label)}"
     return _stall_bar(largest, timeline.duration_us, label)
 
 

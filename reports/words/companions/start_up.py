@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceopt.result.companions.start_up import StartUpPartRow, StartUpSection
 from traceopt.result.document import Result
-from traceopt.result.quantities import percent, seconds_of_us
+from traceopt.result.quantities import in_sentence, percent, seconds_of_us
 
 MAX_PARTS = 3
 NAMED_SHARE = 0.05  # of the start-up; smaller parts are only in the table
@@ -34,7 +34,7 @@ def _start(known: StartUpSection, result: Result) -> str:
 
 
 def _part(part: StartUpPartRow) -> str:
-    text = f"{part.label[0].lower()}{part.label[1:]} {seconds_of_us(part.us)}"
+    text = f"{in_sentence(part.label)} {seconds_of_us(part.us)}"
     if not part.lines:
         return text
     first = part.lines[0]

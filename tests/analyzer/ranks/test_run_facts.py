@@ -18,17 +18,19 @@ STEPS = 4
 CALLS = 6  # per step and group
 
 
-def rank(number: int, groups: list[str], *, ahead_ns: int = 0, late_ns: int = 0, numbered: bool = True) -> RankSummary:
-    """A rank whose groups reduce something `CALLS` times in each step, all of a group at once."""
-    calls = np.arange(STEPS * CALLS * len(groups))
-    label, nth = calls % len(groups), calls // len(groups)
+def rank(
+    number: int, groups: list[str], *, ahead_ns: int = 0, late_ns: int = 0, numbered: bool = True, calls: int = CALLS
+) -> RankSummary:
+    """A rank whose groups reduce something `calls` times in each step, all of a group at once."""
+    rows = np.arange(STEPS * calls * len(groups))
+    label, nth = rows % len(groups), rows // len(groups)
     end = 1_000_000 * (nth + 1)
-    empty = np.zeros(len(calls), np.int64)
+    empty = np.zeros(len(rows), np.int64)
     columns = {
         "label": label,
-        "step": nth // CALLS,
+        "step": nth // calls,
         "number": nth if numbered else empty - 1,
-        "place": nth % CALLS,
+        "place": nth % calls,
         "start": end - 500_000 + late_ns + ahead_ns,
         "end": end + ahead_ns,
         "exposed": empty + 500_000,
@@ -71,8 +73,41 @@ class TestManyRanks:
         run = RunFacts(ranks)
         assert run.matched.count == STEPS * CALLS * (1 + 128)
         assert run.straggler is not None
-        assert (run.straggler.rank, run.straggler.share) == (900, 1.0)
-        assert np.unique(run.waits[:, 900]).tolist() == [2 * CALLS * 3000]
+        assert (run.straggler.ranks, run.straggler.share) == ([900], 1.0)
+        assert run.straggler.wait_ns == 2 * CALLS * 3000
+        assert run.waits[:, 900].tolist() == [2 * (CALLS - 1) * 3000, *[2 * CALLS * 3000] * (STEPS - 1)]
+
+    def test_ranks_that_are_late_together(self) -> None:
+        """Two ranks of one node come late; between the last two ranks there is next to no time."""
+        late = {4: 3_000, 5: 3_010}
+        run = RunFacts([rank(n, ["world"], late_ns=late.get(n, 10 * n)) for n in range(8)])
+        assert run.straggler is not None
+        assert (run.straggler.ranks, run.straggler.share) == ([4, 5], 1.0)
+        assert run.straggler.wait_ns == CALLS * (3_010 - 70)
+
+    def test_most_ranks_are_no_late_group(self) -> None:
+        """One rank comes early, and the others at about the same time."""
+        run = RunFacts([rank(n, ["world"], late_ns=10 * n if n else -3_000) for n in range(8)])
+        assert run.straggler is not None
+        assert run.straggler.wait_ns == CALLS * 10
+
+    def test_the_first_collective_of_a_group_shows_only_when_recordings_started(self) -> None:
+        ranks = [rank(n, ["world"]) for n in range(4)]
+        start = ranks[3].collectives.start.copy()
+        ranks[3] = replace(ranks[3], collectives=replace(ranks[3].collectives, start=start))
+        start[0] += 400_000
+        assert RunFacts(ranks).straggler is None
+        start[1:] += 400_000
+        run = RunFacts(ranks)
+        assert run.straggler is not None
+        assert run.straggler.ranks == [3]
+        assert run.compared_steps.tolist() == list(range(STEPS))
+
+    def test_a_step_that_only_has_the_first_collective_is_not_compared(self) -> None:
+        run = RunFacts([rank(n, ["world"], late_ns=3_000 * (n == 1), calls=1) for n in range(4)])
+        assert run.compared_steps.tolist() == list(range(1, STEPS))
+        assert run.straggler is not None
+        assert run.straggler.wait_ns == 3_000
 
     def test_the_others_wait_until_the_last_rank_enters(self) -> None:
         run = RunFacts([rank(n, ["world"], late_ns=late) for n, late in enumerate([0, 3_000, 1_000])])

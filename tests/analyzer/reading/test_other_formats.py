@@ -67,6 +67,16 @@ def test_files_of_other_tools(name: str, tmp_path: Path) -> None:
     assert says in refused(tmp_path / name)
 
 
+def test_the_command_that_converts_a_report_has_its_name(tmp_path: Path) -> None:
+    (tmp_path / "my run.nsys-rep").write_bytes(b"\0\1\2" * 300)
+    assert "--output 'my run.sqlite' 'my run.nsys-rep')" in refused(tmp_path / "my run.nsys-rep")
+
+
+def test_a_pickle_that_is_no_snapshot_is_told_that_snapshots_are_read(tmp_path: Path) -> None:
+    (tmp_path / "other.pickle").write_bytes(pickle.dumps({"a": [1, 2]}))
+    assert "reads memory snapshots (torch.cuda.memory._dump_snapshot)" in refused(tmp_path / "other.pickle")
+
+
 @pytest.mark.parametrize(
     ("table", "says"),
     [

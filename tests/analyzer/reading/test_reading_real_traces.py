@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cached_property
@@ -89,6 +90,11 @@ def test_every_event_is_counted(pair: tuple[Trace, Plain]) -> None:
     assert (trace.meta.lost_events, trace.meta.repaired_events, trace.meta.damage) == (0, 0, None)
 
 
+def _name(event: Json) -> str:
+    """Methods of built-in objects have one name for all objects."""
+    return re.sub(r" object at 0x[0-9a-f]+>", " object>", event["name"])
+
+
 def test_tables_hold_the_events(pair: tuple[Trace, Plain]) -> None:
     trace, plain = pair
     kept = [e for events in plain.tables.values() for e in events]
@@ -99,12 +105,12 @@ def test_tables_hold_the_events(pair: tuple[Trace, Plain]) -> None:
         columns = getattr(trace, table)
         events = plain.tables[table]
         names = Counter(trace.names[code] for code in columns.name.tolist())
-        assert names == Counter(e["name"] for e in events), table
+        assert names == Counter(_name(e) for e in events), table
         expected = sorted((float(e["ts"]) - origin) * 1000 for e in events)
         assert np.allclose(columns.start, expected, rtol=0, atol=1), table  # decimals of epoch times are not exact
         durations = defaultdict(float)
         for event in events:
-            durations[event["name"]] += float(event.get("dur", 0)) * 1000
+            durations[_name(event)] += float(event.get("dur", 0)) * 1000
         found = np.bincount(columns.name, weights=columns.duration, minlength=len(trace.names))
         assert durations == pytest.approx({name: found[trace.names.index(name)] for name in durations}, abs=1), table
     assert len(trace.memory) == len(points)

@@ -202,7 +202,13 @@ def test_folders_above_the_current_one_give_no_hint(here: Path, monkeypatch: pyt
         ("bad\x1b[31m", "no trace file matches bad\\x1b[31m"),
         ("logs/*.json.gz", "no trace file matches logs/*.json.gz"),
         ("empty.json", "empty.json is empty; record the trace again"),
-        ("folder", "no trace files in folder folder; expected *.json or *.json.gz"),
+        ("folder", "no trace files in folder folder; it holds other files, such as notes.txt; expected traces of"),
+        (
+            "bare",
+            "no trace files in folder bare; expected traces of torch.profiler (*.json, *.json.gz, *.zip) or of Nsight "
+            "Systems (*.sqlite); `traceopt run SCRIPT` records a trace",
+        ),
+        ("odd", "such as sub/a\\x1b[31m.txt; expected"),
         ("folder2", "no trace files in folder folder2; skipped folder2/a.json: empty"),
         ("none.zip", "no trace files in none.zip; expected JSON, plain or gzipped"),
         ("broken.zip", "cannot read broken.zip: File is not a zip file"),
@@ -217,6 +223,8 @@ def test_folders_above_the_current_one_give_no_hint(here: Path, monkeypatch: pyt
 def test_errors_are_one_line(path: str, message: str) -> None:
     put("empty.json", b"")
     put("folder/notes.txt")
+    put("bare/.hidden/a.txt")
+    put("odd/sub/a\x1b[31m.txt")
     put("folder2/a.json", b"")
     put("broken.zip", b"PK\x03\x04")
     put_zip("none.zip", {"a.txt": b"hello"})

@@ -16,7 +16,7 @@ from small_trace import META, SMALL, TABLES, names, well_formed
 
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.tables.schema import KERNEL, MEMCPY, MEMSET
-from traceopt.testing.events import PID, Json, document, kernel, op, read, span
+from traceopt.testing.events import PID, Json, document, kernel, op, python, read, span
 
 
 def test_a_small_trace() -> None:
@@ -481,3 +481,11 @@ def test_a_long_text_among_many_is_held_once() -> None:
         tracemalloc.stop()
     assert len(trace.ops) == 2000
     assert peak < 30e6
+
+
+def test_a_method_of_built_in_objects_has_one_name() -> None:
+    names = [f"<built-in method append of list object at 0x7f12{n:02x}>" for n in range(3)]
+    trace = read([python(name, 100 * n, 50) for n, name in enumerate(names)])
+    assert [trace.names[code] for code in trace.python.name] == ["<built-in method append of list object>"] * 3
+    assert len(set(trace.python.name.tolist())) == 1
+    assert len(set(trace.names)) == len(trace.names)  # other code numbers names by their text

@@ -15,8 +15,6 @@ BOUND, GOAL = 0.05, 0.02
 INCOMPLETE = {
     "sampled_rank-0": "a sample of the events",
     "sampled_rank-1": "a sample of the events",
-    "sglang_Qwen3-8B_prefilldecode": "cut out of a longer trace: 0.5 s of hidden work",
-    "graph_execution": "cut out of a longer trace: work before the graph is hidden",
 }
 
 pytestmark = pytest.mark.real_traces

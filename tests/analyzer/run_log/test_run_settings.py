@@ -88,6 +88,22 @@ def test_all_of_it_is_read() -> None:
     assert found.ledger is not None
 
 
+@pytest.mark.parametrize(
+    ("recorded", "script"),
+    [
+        ("/home/me/secret/train.py", "train.py"),
+        ("C:\\me\\train.py", "train.py"),
+        ("/" + "a" * 400 + "/train.py", "train.py"),
+        ("-c", None),
+        ("", None),
+        (None, None),
+        (["train.py"], None),
+    ],
+)
+def test_a_script_has_no_folders(recorded: object, script: str | None) -> None:
+    assert captured({"traceopt": {"script": recorded}}).script == script
+
+
 def test_the_training_s_loader_is_the_one_that_was_read_most() -> None:
     loader = captured({"traceopt": DOCUMENT}).training_loader
     assert loader is not None

@@ -24,6 +24,17 @@ def test_functions_that_recur() -> None:
     assert recurring.area.total == 8_000_000
 
 
+def test_a_function_recurs_if_one_step_of_four_does_not_show_it() -> None:
+    """A step that is unlike the others borrows no frames from them, and its Python is the loop's."""
+    steps = [annotation(f"ProfilerStep#{i}", 10_000 * i, 10_000) for i in range(4)]
+    frames = [python("train.py(3): metric", 10_000 * i + 1_000, 2_000) for i in (0, 1, 3)]
+    facts = Facts(read([*steps, *frames, python("train.py(9): main", 21_000, 2_000)]))
+    starts = np.array([1_000, 11_000, 21_000, 31_000]) * 1_000
+    per_step_ns, recurring = facts.python_stretches(Intervals(starts, starts + 2_000_000)).recurring(facts.steps)
+    assert per_step_ns == 2_000_000
+    assert {facts.trace.names[code] for code in recurring.function} == {"train.py(3): metric"}
+
+
 def test_time_is_the_innermost_functions_and_adds_up() -> None:
     """100 short calls take 5 us each, and `load` around them the rest; the area ends inside the last of them."""
     calls = [python("<built-in method append of list object>", 1_000 + 20 * i, 5) for i in range(100)]

@@ -69,6 +69,13 @@ def test_clipped_to_the_window() -> None:
     assert gpu.in_window.tolist() == [50_000, 50_000]
 
 
+def test_work_that_takes_no_whole_microsecond_is_inside() -> None:
+    """Files with whole microseconds have kernels of 0: they take no time, but they are launched."""
+    gpu = work_of(kernel("a", 100, 0, 1), kernel("b", 100, 2, 2), kernel("c", 2_000, 0, 3), kernel("d", 2_000, 2, 4))
+    assert gpu.is_inside.tolist() == [True, True, False, False]
+    assert gpu.in_window.tolist() == [0, 2_000, 0, 0]
+
+
 def test_the_device_with_the_most_work_is_judged() -> None:
     gpu = work_of(kernel("a", 100, 100, 1, device=0), kernel("b", 100, 300, 2, device=1))
     assert gpu.device == 1

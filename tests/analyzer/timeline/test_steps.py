@@ -148,7 +148,7 @@ def test_what_the_loop_does_between_two_annotations_belongs_to_the_step() -> Non
         [annotation("train_step", 100 * i, 95 if i else 10) for i in range(4)] + [annotation("train_step", 400, 399)],
         [annotation("train_step", 100 * i, 150) for i in range(4)],  # overlap
         [annotation("nccl:all_reduce", 100 * i, 90) for i in range(5)],  # part of a step
-        [annotation("Optimizer.step#SGD.step", 100 * i, 90) for i in range(5)],
+        [annotation("Optimizer.zero_grad#SGD.zero_grad", 100 * i, 90) for i in range(5)],
         [annotation(f"block {i}", 100 * i, 90) for i in range(5)],
         [],
     ],
@@ -164,6 +164,54 @@ def test_without_marks_an_iteration_reaches_from_one_loader_call_to_the_next() -
     assert (steps.source, steps.names) == ("annotation", [f"DataLoader iteration {i}" for i in range(1, 5)])
     assert steps.start.tolist() == [0, 100_000, 200_000, 300_000]
     assert steps.duration.tolist() == [100_000] * 4
+
+
+UPDATE = "Optimizer.step#SGD.step"
+
+
+def updates(*durations: float, name: str = UPDATE) -> list[Json]:
+    """An update at the end of each iteration, us."""
+    return [annotation(name, end - 5, 5) for end in np.cumsum(durations).tolist()]
+
+
+def iterations(*durations: float, ops: int = 9) -> list[Json]:
+    """What each iteration does before its update: `ops` operators, however long it takes."""
+    starts = np.cumsum([0, *durations[:-1]]).tolist()
+    return [
+        op("aten::mm", start + i * (duration - 10) / ops, 1)
+        for start, duration in zip(starts, durations, strict=True)
+        for i in range(ops)
+    ]
+
+
+def test_without_other_marks_a_step_ends_with_each_update_of_the_only_optimizer() -> None:
+    durations = (118, 116, 1_014, 1_069, 1_076)
+    steps = steps_in(*updates(*durations), *iterations(*durations))
+    assert (steps.source, steps.names) == ("annotation", [f"{UPDATE} {i}" for i in range(2, 6)])
+    assert (steps.duration / 1e3).tolist() == [116, 1_014, 1_069, 1_076]
+    assert steps.typical.names == [f"{UPDATE} {i}" for i in range(3, 6)]
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [*updates(100, 100, 100), *iterations(100, 100, 100)],  # too few
+        [*updates(*[100] * 6, 900), *iterations(*[100] * 6, 900)],  # uneven
+        # two optimizers in turn, of one kind or of two
+        [*updates(*[100] * 8), *iterations(*[200] * 4), *iterations(*[200] * 4, ops=3)],
+        [*updates(*[100] * 8), *updates(150, *[200] * 3, name="Optimizer.step#Adam.step"), *iterations(*[100] * 8)],
+        [*updates(*[100] * 6), *iterations(*[100] * 6), op("aten::mm", 1_500, 500)],  # a small part of the recording
+    ],
+    ids=["few", "uneven", "in turn", "two", "part"],
+)
+def test_updates_that_mark_no_steps(events: list[Json]) -> None:
+    assert steps_in(*events).source == "window"
+
+
+def test_an_optimizer_inside_another_one_is_no_second() -> None:
+    inner = [annotation("Optimizer.step#Inner.step", 100 * i + 96, 3) for i in range(6)]
+    steps = steps_in(*updates(*[100] * 6), *inner, *iterations(*[100] * 6))
+    assert (steps.source, steps.count) == ("annotation", 5)
 
 
 def test_steps_without_length_are_none() -> None:

@@ -79,10 +79,18 @@ def test_unfused_attention() -> None:
     assert facts.chains.mask.tolist() == [False] * 5 + [True, True]  # its kernels are in no other finding
 
 
-def test_without_operators_any_product_counts() -> None:
-    events = [annotation("ProfilerStep#0", 0, 1000)]
-    events += [kernel(name, 100 + 60 * i, 50, 0) for i, name in enumerate((GEMM, SOFTMAX, GEMM))]
-    assert Facts(read(events)).unfused_attention.count == 1
+def test_without_operators_the_grid_tells_products_of_heads_from_linear_layers() -> None:
+    def mask(*grids: list[int], name: str = GEMM) -> list[bool]:
+        names = [SOFTMAX if grid == [9, 1, 1] else name for grid in grids]
+        events = [annotation("ProfilerStep#0", 0, 1000)]
+        kernels = enumerate(zip(names, grids, strict=True))
+        events += [kernel(name, 100 + 60 * i, 50, 0, grid=grid) for i, (name, grid) in kernels]
+        return Facts(read(events)).unfused_attention.mask.tolist()
+
+    linear, heads, softmax = [2, 200, 1], [1, 1, 256], [9, 1, 1]
+    assert mask(linear, heads, softmax, heads, linear) == [False, True, True, True, False]
+    assert not any(mask(linear, softmax, linear))
+    assert all(mask(linear, softmax, linear, name="void gemmSN_NN_kernel<float, cublasGemvTensorStridedBatched>"))
 
 
 @pytest.mark.parametrize(

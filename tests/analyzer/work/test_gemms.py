@@ -185,3 +185,5 @@ class TestKnownShare:
         known = call("aten::mm", [[128, 256], [256, 512]], "c10::BFloat16", BF16, 100, 1)
         assert facts_of(known, self.without_shapes("aten::convolution", 1_000, 2)).gemms.known_share == 1
         assert facts_of(self.without_shapes("aten::convolution", 1_000, 2)).gemms.known_share is None
+        old = self.without_shapes("aten::cudnn_convolution_backward", 1_000, 2)  # in traces of 2021
+        assert facts_of(known, old).gemms.known_share == 1

@@ -65,7 +65,7 @@ TRAININGS = (
     Training("semi-supervised", ("research.py", "semi_supervised"), "loader", ("DL001",)),
     Training("GAN", ("adversarial.py", "pictures"), "loader", ("DL001",), agent_calls=300, quick=True),
     Training("GAN, critic first", ("adversarial.py", "critic_first"), "update", uncounted=-4, agent_calls=500),
-    Training("GAN, unpaired", ("adversarial.py", "unpaired"), "loader", ("DL001",), agent_calls=300),
+    Training("GAN, unpaired", ("adversarial.py", "unpaired"), "loader", ("DL001",), agent_calls=340),
     Training("PPO", ("reinforcement.py", "rollouts"), "update"),
     Training("DQN", ("reinforcement.py", "replay_buffer"), "update", ("LB006",)),
     Training("SAC", ("reinforcement.py", "soft_actor_critic"), "update", agent_calls=500),
@@ -74,7 +74,7 @@ TRAININGS = (
     ),
     Training("typed options", ("entry_points.py", "typed", "--optimization.lr", "0.01"), "loader", code=3),
     Training("click", ("entry_points.py", "commands", "--fail"), "loader", ("DL001",), code=1),
-    Training("Lightning", ("frameworks.py", "lightning"), "loader", ("DL001",), agent_calls=260, needs="lightning"),
+    Training("Lightning", ("frameworks.py", "lightning"), "loader", ("DL001",), agent_calls=300, needs="lightning"),
     Training(
         "Hugging Face", ("frameworks.py", "huggingface"), "loader", ("DL001",), agent_calls=260, needs="transformers",
     ),

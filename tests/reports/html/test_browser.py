@@ -249,7 +249,7 @@ def test_sort_and_filter_act_on_folded_rows(open_report) -> None:
     assert visible.count() == 15
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert visible.count() == 10
+    assert visible.count() == 8
 
 
 def test_copy_buttons_copy_the_code(open_report) -> None:
@@ -282,7 +282,13 @@ def test_print_opens_the_plan(open_report) -> None:
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.evaluate("document.querySelectorAll('details.fix.planned').length") == 3
     assert page.evaluate("document.querySelectorAll('details.fix.planned:not([open])').length") == 0
-    assert not page.locator("#ops").is_visible()
+    cards = page.locator("details.fix").count()
+    for part in (".fix-body .why", ".fix-body .fix-text"):
+        assert page.locator(f"{part}:visible").count() == cards, "the fixes outside the plan are short, but there"
+    assert page.locator(".estimate:visible").count() == 3
+    assert page.locator("#ops-table tbody tr:visible").count() > 0
+    assert "The HTML report lists each check with its reason." in page.inner_text("section[aria-labelledby=checks]")
+    assert not page.locator("section[aria-labelledby=checks] .sec").first.is_visible()
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate("document.querySelectorAll('details.fix[open]').length") == 1
 
@@ -293,7 +299,7 @@ TEXT_PAIRS = [
     ("high", "high-bg"), ("medium", "medium-bg"), ("low", "low-bg"), ("ink", "add"), ("ink", "del"),
     ("ink", "medium-bg"), ("ink", "high-bg"), ("ink", "wait"),
     *(("card", bar) for bar in ("cpu", "compute", "backward", "comm", "copy", "loader", "input", "sync", "other")),
-    *(("card", bar) for bar in ("launch", "python", "range")),
+    *(("card", bar) for bar in ("launch", "python", "range", "host", "driver", "queue")),
 ]  # fmt: skip
 GRAPHICS = [
     "compute",
@@ -308,6 +314,9 @@ GRAPHICS = [
     "other",
     "python",
     "range",
+    "host",
+    "driver",
+    "queue",
     "ok",
 ]
 

@@ -7,7 +7,7 @@ import sample
 from msgspec.structs import replace
 
 from fixtures.hostile import HOSTILE
-from traceopt.reports.html.flame_view import caption, short_frame
+from traceopt.reports.html.flame_view import caption, flame_view, key, short_frame
 from traceopt.reports.html.page import render_html
 from traceopt.result.document import Result
 from traceopt.result.rows import FlameGraph, FlameNode
@@ -55,6 +55,19 @@ def test_an_inference_has_no_backward_work() -> None:
 
 def test_absent_without_frames() -> None:
     assert 'id="flame-graph"' not in render_html(sample.rich())
+
+
+def test_colors_are_those_of_the_timeline() -> None:
+    """Python frames inside data loading have its color; a kernel has that of GPU compute."""
+    result = with_flame()
+    assert result.flame is not None
+    nodes = [replace(node, category="loader") if node.frame == 1 else node for node in result.flame.nodes]
+    view = flame_view(replace(result, flame=replace(result.flame, nodes=nodes)))
+    assert view is not None
+    assert view["color"][:5] == ["python", "loader", "loader", "cpu", "compute"]
+    words = [word for _, word, _ in key(replace(result, flame=replace(result.flame, nodes=nodes)))]
+    assert words[0] == "Your code"
+    assert {"Waiting for data", "CPU working", "GPU compute"} <= set(words)
 
 
 def test_widths_are_shares_of_the_step(page) -> None:

@@ -6,13 +6,31 @@ import csv
 import io
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import sample
 from msgspec.structs import replace
 
+from fixtures.real_traces import TRACES
+from traceopt.api import analyze
+from traceopt.reports.html.table_rows import PRINTED_ROWS
+from traceopt.result.document import Result
+from traceopt.result.finding import Location
+from traceopt.result.packing import embedded_result
+
 CLIPBOARD = ["clipboard-read", "clipboard-write"]
 ROWS = "#kernels-table tbody tr:visible"
+PAPER_PIXELS = 703  # A4 without its margins
+LONG_EXAMPLES = sorted((Path(__file__).resolve().parents[3] / "examples").glob("*/report-before.html"))
+LONG_REPORTS = [
+    "kineto/resnet50_num_workers_4/worker0.1623212756351.pt.trace.json.gz",
+    "tracelens/mi300/resnet_act_checkpoint.json.gz",
+    "hta/trace_diff/control/control.json.gz",
+]
+CUT_TABLES = """() => [...document.querySelectorAll("main .scroll")]
+    .filter(box => box.scrollWidth > box.clientWidth + 1)
+    .map(box => box.querySelector("table").id)"""
 
 
 def copied(page, table: str, kind: str) -> str:
@@ -128,11 +146,41 @@ def test_kind_and_tensor_cores_are_seen_without_scrolling(open_report) -> None:
         assert box["x"] + box["width"] <= edge
 
 
+def pages_on_paper(page) -> int:
+    return len(re.findall(rb"/Type\s*/Page\b(?!s)", page.pdf(format="A4", prefer_css_page_size=True)))
+
+
 @pytest.mark.parametrize("build", [sample.rich, sample.cpu_only, sample.limited, sample.stress])
 def test_print_fits_six_pages(open_report, build) -> None:
-    page = open_report(build(), static=True)
-    pages = re.findall(rb"/Type\s*/Page\b(?!s)", page.pdf(format="A4", prefer_css_page_size=True))
-    assert 1 <= len(pages) <= 6
+    assert 1 <= pages_on_paper(open_report(build(), static=True)) <= 6
+
+
+@pytest.mark.parametrize("report", LONG_EXAMPLES, ids=lambda path: path.parent.name)
+def test_the_longest_examples_fit_six_pages(open_report, report: Path) -> None:
+    document = Result.from_json(embedded_result(report.read_text(encoding="utf-8")))
+    assert pages_on_paper(open_report(document)) <= 6
+
+
+@pytest.mark.real_traces
+@pytest.mark.parametrize("file", LONG_REPORTS)
+def test_the_longest_reports_of_real_traces_fit_six_pages(open_report, file: str) -> None:
+    page = open_report(analyze(str(TRACES / file)))
+    assert pages_on_paper(page) <= 6
+    page.set_viewport_size({"width": PAPER_PIXELS, "height": 1000})
+    page.emulate_media(media="print")
+    assert page.evaluate(CUT_TABLES) == []
+
+
+def test_paper_says_how_many_rows_it_has(open_report) -> None:
+    """The number is in the sentence and in the style sheet."""
+    page = open_report(sample.stress(), static=True)
+    page.emulate_media(media="print")
+    boxes = page.locator(".table-box:has(> .print-only):has(tr:visible)")
+    assert boxes.count() > 2
+    for box in boxes.all():
+        rows = box.locator("tbody tr:visible").count()
+        assert rows == PRINTED_ROWS
+        assert box.locator("> .print-only").inner_text().startswith(f"The first {rows} of ")
 
 
 def test_charts_stand_two_in_a_row_on_paper(open_report) -> None:
@@ -145,17 +193,63 @@ def test_charts_stand_two_in_a_row_on_paper(open_report) -> None:
     assert steps["x"] + steps["width"] <= timeline["x"]
 
 
-def test_labels_stay_inside_their_bars_on_paper(open_report) -> None:
-    page = open_report(sample.rich(), static=True)
+@pytest.mark.parametrize("share", [0.05, 0.06, 0.07, 0.08, 0.1, 0.2])
+def test_labels_stay_inside_their_bars_on_paper(open_report, share: float) -> None:
+    """A label that does not fit is left out, not cut: "13.7 r"."""
+    rich = sample.rich()
+    first, *rest = rich.breakdown
+    whole_us = 412_000.0
+    parts = [replace(first, us_per_step=share * whole_us, share=share), replace(rest[-1], us_per_step=whole_us * 0.6)]
+    page = open_report(replace(rich, breakdown=parts), static=True)
     page.set_viewport_size({"width": 690, "height": 1000})
     page.emulate_media(media="print")
-    beyond = page.evaluate(
-        """() => [...document.querySelectorAll(".bar > span > .tag, .bar .parts > span > .tag")].filter(tag =>
-            tag.getBoundingClientRect().right > tag.parentElement.getBoundingClientRect().right + 1
-        ).map(tag => tag.textContent)"""
+    assert cut_labels(page) == []
+
+
+@pytest.mark.parametrize("width", [740, 860, 1280])
+def test_labels_and_parts_have_room_at_every_width(open_report, width: int) -> None:
+    """Between a phone and a wide screen, the parts were in columns of one word."""
+    rich = sample.rich()
+    first, *_ = rich.breakdown
+    shares = [0.05, 0.08, 0.11, 0.16, 0.24, 0.36]
+    parts = [
+        replace(first, name=f"p{share}", label="Copying pageable memory", us_per_step=share * 412_000.0, share=share)
+        for share in shares
+    ]
+    page = open_report(replace(rich, breakdown=parts), static=True, width=width)
+    assert cut_labels(page) == []
+    widths = page.locator(".two td:first-child").evaluate_all("cells => cells.map(cell => cell.offsetWidth)")
+    assert min(widths) >= 180
+
+
+def cut_labels(page) -> list[str]:
+    """Labels in bars that are seen, but not whole. A shortened name counts as whole."""
+    seen = page.evaluate(
+        """() => [...document.querySelectorAll(".bar > span > .tag, .bar .parts > span > .tag")].map(tag => {
+            const [inner, outer] = [tag, tag.parentElement].map(box => box.getBoundingClientRect());
+            return {text: tag.textContent, shown: inner.height && inner.top < outer.bottom - 1,
+                cut: inner.right > outer.right + 1 || tag.scrollWidth > tag.clientWidth};
+        })"""
     )
-    assert beyond == []
-    assert page.locator(".bar .tag").first.is_visible()
+    assert any(label["shown"] for label in seen)
+    return [label["text"] for label in seen if label["shown"] and label["cut"]]
+
+
+def test_no_table_is_cut_on_paper(open_report) -> None:
+    """Nothing scrolls there: what is beyond the edge is lost."""
+    rich = sample.rich()
+    sizes = "32x1024x14x14, weight 2048x1024x1x1"
+    far = Location("torchvision/models/resnet.py", 1282)
+    shaped = [
+        replace(op, name="aten::cudnn_convolution_backward", sizes=sizes, location=far, intensity=99.2, gb_per_s=85.0)
+        for op in rich.shaped_ops
+    ]
+    gemms = [replace(gemm, location=far, intensity=15.3, gb_per_s=456.0) for gemm in rich.gemms]
+    page = open_report(replace(rich, shaped_ops=shaped, gemms=gemms), static=True)
+    page.set_viewport_size({"width": PAPER_PIXELS, "height": 1000})
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(CUT_TABLES) == []
 
 
 def test_a_fix_above_the_plan_is_open_on_paper(open_report) -> None:
@@ -163,7 +257,7 @@ def test_a_fix_above_the_plan_is_open_on_paper(open_report) -> None:
     page = open_report(replace(rich, combined=None, plan=[]), static=True)
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.locator(".fix-body:visible").count() == 1
+    assert page.locator(".fix-body .estimate:visible").count() == 1
 
 
 def test_modules_of_an_inference_have_no_backward(open_report) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import sample
 from msgspec.structs import replace
+from rich_sample import span_table
 
 from traceopt.reports.html.page import render_html
 from traceopt.reports.html.span_view import left_out, span_view
@@ -405,3 +406,115 @@ def test_a_stall_has_the_command_that_opens_its_step(timeline) -> None:
     assert timeline.locator("#span-details h3").inner_text().startswith("GPU idle")
     assert "traceopt cut" in told(timeline)
     assert "--step" in timeline.locator("#span-details code").last.inner_text()
+
+
+def deep() -> Result:
+    """One step of 412 ms: a thread with 40 levels of Python frames, an operator and a launch at the bottom; a kernel of
+    20 µs, launched 3 ms earlier.
+    """
+    names = ["softmax.py(1): softmax", "aten::softmax", "cudaLaunchKernel", "softmax_warp_forward", "optimizer"]
+    frames = [(1 + level * 0.1, 300 - level, 0, 0, 0, 0) for level in range(40)]
+    thread = [*frames, (100, 5, 1, 1, 0, 1), (101, 0.01, 2, 2, 0, 0), (390, 4, 4, 1, 0, 0)]
+    table = span_table(
+        [
+            (SpanLane("thread", "CPU main thread", "thread 41", 0, 0), thread),
+            (SpanLane("stream", "GPU compute", "stream 7", 0, 0), [(104, 0.0278, 3, 3, 0, 0, 1, 1, 1, 3)]),
+        ],
+        steps=[StepWindow(0, "ProfilerStep#1", 0.0, 412_000.0)],
+        names=names,
+        labels=[""] * len(names),
+        categories=["python", "cpu", "runtime", "compute"],
+        places=[],
+        details=["[128, 3, 224, 224] float"],
+        stalls=[],
+    )
+    rich = sample.rich()
+    return replace(rich, timeline=replace(rich.timeline, table=table))
+
+
+@pytest.fixture
+def deep_timeline(open_report):
+    page = open_report(deep())
+    page.locator("#timeline-box").scroll_into_view_if_needed()
+    page.wait_for_selector(f"{CANVAS}[data-ready]")
+    return page
+
+
+def test_a_search_finds_the_work_of_the_gpu_first_and_opens_no_python_frames(deep_timeline) -> None:
+    page = deep_timeline
+    page.fill("#span-search", "softmax")
+    assert page.inner_text("#span-found") == "2 spans, and 40 Python frames"
+    found = []
+    for _ in range(2):
+        page.keyboard.press("Enter")
+        found.append(title(page))
+    assert found == ["softmax_warp_forward", "aten::softmax"]
+    assert not page.is_checked("#span-python")
+    page.select_option("#span-scope", "gpu")
+    assert page.inner_text("#span-found") == "1 span"
+    page.select_option("#span-scope", "python")
+    page.focus("#span-search")
+    page.keyboard.press("Enter")
+    assert page.is_checked("#span-python")
+    assert title(page) == "softmax.py(1): softmax"
+
+
+def test_a_search_goes_to_python_frames_if_nothing_else_has_the_name(deep_timeline) -> None:
+    page = deep_timeline
+    page.fill("#span-search", "softmax.py")
+    assert page.inner_text("#span-found") == "40 spans"
+    page.keyboard.press("Enter")
+    assert page.is_checked("#span-python")
+
+
+def test_a_moment_is_as_exact_as_the_range_around_it(deep_timeline) -> None:
+    page = deep_timeline
+    page.fill("#span-search", "softmax_warp")
+    page.keyboard.press("Enter")
+    assert "27.8 µs, starts at 104.0000 ms of the step" in told(page)
+    assert "Shapes\n[128, 3, 224, 224] float" in told(page)
+    page.focus(CANVAS)
+    press(page, "m")
+    assert title(page) == "Range of 27.8 µs"
+    assert "104.0000 ms to 104.0278 ms of the step" in told(page)
+
+
+def test_the_other_end_of_an_arrow_is_named_at_the_edge_and_a_key_goes_there(deep_timeline) -> None:
+    page = deep_timeline
+    page.check("#span-python")
+    page.fill("#span-search", "softmax_warp")
+    page.keyboard.press("Enter")
+    page.focus(CANVAS)
+    page.evaluate("document.querySelector('.spans').scrollTop = 0")
+    press(page, "f")
+    seen(page)
+    hint = page.get_attribute(CANVAS, "data-hint").replace("\u00a0", " ")
+    assert hint == "◂ launched 3.0 ms earlier: press L"
+    press(page, "l")
+    assert title(page) == "cudaLaunchKernel"
+    press(page, "l")
+    assert title(page) == "softmax_warp_forward"
+
+
+def test_the_rows_of_the_gpu_stay_while_the_threads_scroll(deep_timeline) -> None:
+    page = deep_timeline
+    page.check("#span-python")
+    page.evaluate("document.querySelector('.spans').scrollTop = 100")
+    box = page.locator(CANVAS).bounding_box()
+    low, high = seen(page)
+    page.mouse.click(box["x"] + GUTTER + (box["width"] - GUTTER) * (104 - low) / (high - low), box["y"] + 37)
+    assert title(page) == "softmax_warp_forward"
+    assert page.evaluate("document.querySelector('.spans').scrollTop") == 100
+
+
+def test_details_can_be_closed_without_a_key_and_stay_on_the_screen_of_a_phone(open_report) -> None:
+    page = open_report(sample.rich(), width=390)
+    page.locator("#timeline-box").scroll_into_view_if_needed()
+    page.wait_for_selector(f"{CANVAS}[data-ready]")
+    page.evaluate("document.getElementById('timeline').scrollIntoView()")
+    page.focus(CANVAS)
+    press(page, "Enter")
+    shown = page.locator("#span-details").bounding_box()
+    assert 0 < shown["y"] < shown["y"] + shown["height"] <= 900
+    page.get_by_role("button", name="Close the details").click()
+    assert page.is_hidden("#span-details")

@@ -55,7 +55,7 @@ def test_says_what_the_report_says() -> None:
     output = shown(sample.rich(), width=100)
     assert output.startswith("traceopt  logs: 4 files · 4 × NVIDIA H100 80GB HBM3 · 12 steps")
     assert "The GPU is idle for 61% of each step. The data loader is the bottleneck." in output
-    assert "The top 3 fixes save about 198 ms per step (48%): 412.0 → about 214 ms." in output
+    assert "The top 3 fixes save about 198 ms per step (48%, likely 35–59%): 412.0 → about 214 ms." in output
     assert re.search(r"idle +187\.0 ms +45%  █+ +Waiting for data", output)
     assert re.search(r"busy +124\.0 ms +30%  █+ +Compute kernels", output)
     assert re.search(r"^ +saves +alone +step after +confidence fix +where$", output, re.M)
@@ -94,9 +94,11 @@ def test_a_recording_without_steps_saves_of_the_recording() -> None:
     rich = sample.rich()
     assert rich.combined is not None
     limited = replace(rich, combined=replace(rich.combined, limit_after="launch"))
-    assert "198 ms per step (48%): 412.0 → about 214 ms. The step is then launch-bound." in on_one_line(limited)
+    assert "198 ms per step (48%, likely 35–59%): 412.0 → about 214 ms. The step is then launch-bound." in on_one_line(
+        limited
+    )
     window = replace(limited, step=replace(rich.step, source="window"))
-    saved = "198 ms of the recording (48%): 412.0 → about 214 ms. The recording is then launch-bound."
+    saved = "198 ms of the recording (48%, likely 35–59%): 412.0 → about 214 ms. The recording is then launch-bound."
     assert saved in on_one_line(window)
 
 
@@ -178,6 +180,24 @@ def test_titles_wrap_and_places_keep_their_end(width: int, lines_of_title: int) 
     assert lines[start + lines_of_title] == ""
 
 
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_the_name_of_a_file_is_never_cut(width: int) -> None:
+    """ "…_profiler_api.py:42" may be one of several files."""
+    rich = sample.rich()
+    place = Location("examples/resnet50_with_a_long_profiler_api.py", 42, None)
+    long = replace(rich, findings=[replace(finding, locations=[place]) for finding in rich.findings])
+    lines = shown(long, width=width).splitlines()
+    assert sum(line.endswith("resnet50_with_a_long_profiler_api.py:42") for line in lines) == len(rich.findings)
+    assert "…_" not in "".join(lines)
+
+
+def test_a_title_without_a_place_takes_its_room() -> None:
+    rich = sample.rich()
+    long = replace(rich.findings[0], title="Replay the forward and backward passes as CUDA graphs", locations=[])
+    output = shown(replace(rich, findings=[replace(long, evidence=[]), *rich.findings[1:]]))
+    assert re.search(r"DL001 Replay the forward and backward\b", output)
+
+
 @pytest.mark.parametrize("scale", [1e-4, 0.01, 1, 10, 24, 240, 1e4])
 @pytest.mark.parametrize("marks", ["profiler_step", "window"])
 def test_the_columns_are_the_same_whatever_the_numbers_are(scale: float, marks: str) -> None:
@@ -238,3 +258,11 @@ def test_parts_without_a_share_are_left_out() -> None:
     rich = sample.rich()
     parts = [replace(part, share=0.0) for part in rich.breakdown]
     assert "Waiting for data" not in shown(replace(rich, breakdown=parts))
+
+
+@pytest.mark.parametrize("unicode", [True, False])
+def test_a_number_and_its_unit_stay_on_one_line(unicode: bool) -> None:
+    for build in SAMPLES:
+        for width in range(60, 111, 5):
+            output = shown(build(), width=width, unicode=unicode)
+            assert not re.search(r"\d\n *(?:ms|s|µs|us|MiB|GiB)\b", output), (build.__name__, width)

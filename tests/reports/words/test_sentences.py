@@ -8,11 +8,19 @@ import pytest
 import sample
 from msgspec.structs import replace
 
-from traceopt.reports.words.sentences import gemm_caption
-from traceopt.result.document import PeakRate, Result
+from traceopt.reports.html.page import render_html
+from traceopt.reports.text.markdown import render_markdown
+from traceopt.reports.text.terminal import render_terminal
+from traceopt.reports.words.headline import lead
+from traceopt.reports.words.sentences import cards, gemm_caption, identity, needs
+from traceopt.result.document import BeforeAndAfter, PeakRate, Result
 
 NB = "\u00a0"
 REACHED = f"The step reaches 30.8{NB}TFLOP/s, 3.1% of the bf16 peak of 989{NB}TFLOP/s"
+
+
+def in_terminal(result: Result) -> str:
+    return render_terminal(result, width=100, color=False, unicode=True)
 
 
 def with_peaks(*peaks: PeakRate) -> Result:
@@ -58,3 +66,72 @@ def test_the_gemm_caption_says_how_much_the_table_lacks() -> None:
     assert gemm_caption(replace(sample.rich(), gemm_known_share=0.11)).startswith("The table holds 11% of the time")
     for share in (None, 0.95):
         assert "The table holds" not in gemm_caption(replace(sample.rich(), gemm_known_share=share))
+
+
+def test_a_fix_outside_the_plan_says_why() -> None:
+    result = sample.rich()
+    planned = [row.code for row in result.plan]
+
+    def reasons(after_plan_us: float, *same_cause: str) -> set[str]:
+        findings = [
+            replace(one, after_plan_us=after_plan_us, shares_cause_with=[] if one.code in planned else [*same_cause])
+            for one in result.findings
+        ]
+        others = cards(replace(result, findings=findings))
+        return {needs(card) for card in others if card.number is not None and card.row is None}
+
+    assert reasons(500.0) == {f"saves 0.50{NB}ms after the plan"}
+    assert reasons(0.0) == {"saves nothing after the plan"}
+    assert reasons(0.0, planned[0]) == {"same cause as fix 1"}
+    result = replace(result, plan=[replace(row, saving_us=1.0) for row in result.plan])
+    assert reasons(0.0, planned[0]) == {"same cause as fix 1, may save more"}
+
+
+def test_one_call_that_makes_two_fixes_is_named() -> None:
+    result = sample.rich()
+    plan = [replace(row, needs=[], same_call=1 if place else None) for place, row in enumerate(result.plan)]
+    shown = [needs(card) for card in cards(replace(result, plan=plan)) if card.row is not None]
+    assert shown[:2] == ["", "same torch.compile call as fix 1"]
+
+
+@pytest.mark.parametrize(("share", "says"), [(0.39, "off by up to 39%."), (0.01, ""), (None, "")])
+def test_a_large_replay_error_stands_beside_the_number(share: float | None, says: str) -> None:
+    result = sample.rich()
+    assert result.combined is not None
+    text = "".join(lead(replace(result, combined=replace(result.combined, replay_error_share=share))))
+    assert says in text
+    assert ("off by" in text) == bool(says)
+
+
+def test_what_to_expect_without_the_profiler_stands_beside_the_recorded_step() -> None:
+    result = sample.rich()
+    assert result.combined is not None
+    bare = replace(result.combined, unrecorded=BeforeAndAfter(102_000.0, 48_400.0))
+    assert f"Without the profiler: 102.0 → about 48{NB}ms." in "".join(lead(replace(result, combined=bare)))
+    assert "Without the profiler" not in "".join(lead(result))
+
+
+@pytest.mark.parametrize(
+    ("paths", "script", "title"),
+    [
+        (["logs/a.json", "logs/b.json"], "train.py", "train.py: 2 files"),
+        (["logs/a.json", "logs/b.json"], None, "logs: 2 files"),
+        (["logs/a.json"], "train.py", "train.py: a.json"),
+        (["logs/a.json"], None, "a.json"),
+    ],
+)
+def test_a_recording_is_titled_with_its_script(paths: list[str], script: str | None, title: str) -> None:
+    rich = sample.rich()
+    result = replace(rich, run=replace(rich.run, paths=paths, script=script))
+    assert identity(result) == title
+    assert f"<b>{title}</b>" in render_html(result, static=True)
+    assert title in in_terminal(result)
+    assert title in render_markdown(result)
+
+
+def test_the_name_of_a_script_is_escaped() -> None:
+    rich = sample.rich()
+    result = replace(rich, run=replace(rich.run, script="<b>\x1b[31m.py"))
+    page = render_html(result, static=True)
+    assert "<b>&lt;b&gt;" in page
+    assert not any("\x1b" in text for text in (page, in_terminal(result), render_markdown(result)))

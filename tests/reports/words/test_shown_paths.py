@@ -10,7 +10,7 @@ import sample
 from msgspec.structs import replace
 
 from traceopt.reports.html.page import render_html
-from traceopt.reports.words.shown_paths import shown_path
+from traceopt.reports.words.shown_paths import shown_path, shown_paths
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,20 @@ from traceopt.reports.words.shown_paths import shown_path
 )
 def test_only_the_working_folder_is_known(path: str, shown: str) -> None:
     assert shown_path(path, "/home/ann/job") == shown
+
+
+@pytest.mark.parametrize(
+    ("folder", "shown"),
+    [
+        ("/data/secret/resnet50", ["resnet50/rank0.json", "resnet50/rank1.json"]),
+        ("/home/ann/job", ["rank0.json", "rank1.json"]),
+        ("/home/ann", ["rank0.json", "rank1.json"]),
+        ("/", ["rank0.json", "rank1.json"]),
+    ],
+)
+def test_several_files_have_the_name_of_their_folder(folder: str, shown: list[str]) -> None:
+    """ "8 files" says nothing; "resnet50: 8 files" does."""
+    assert shown_paths([f"{folder}/rank{rank}.json" for rank in (0, 1)], "/home/ann/job") == shown
 
 
 def test_a_report_shows_no_folder_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

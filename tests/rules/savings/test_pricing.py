@@ -13,6 +13,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost, ScaleWork
 from traceopt.api import analyze
 from traceopt.result.finding import Finding, Fix
+from traceopt.rules.savings.known_error import GAIN_ERROR
 from traceopt.rules.savings.potential import potentials_ns
 from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.pricing import gain_ns, hide, priced, scaled, shorter
@@ -77,6 +78,14 @@ def test_never_more_than_was_measured() -> None:
     assert (saving.low_us, saving.est_us, saving.high_us) == (100, 200, 300)
 
 
+def test_a_range_is_never_narrower_than_predictions_are_known_to_be_exact() -> None:
+    facts = facts_of(600, 400, wait=True)
+    exact = priced(facts, (200 * US, 200 * US, 200 * US), [load_area(facts)], "").saving
+    assert (exact.low_us, exact.est_us, exact.high_us) == pytest.approx((166, 200, 234))
+    wide = priced(facts, (100 * US, 200 * US, 210 * US), [load_area(facts)], "").saving
+    assert (wide.low_us, wide.est_us, wide.high_us) == pytest.approx((100, 200, 234))
+
+
 def test_fixing_hidden_work_saves_nothing() -> None:
     facts = facts_of(300, 400, wait=False)
     assert priced(facts, (0, 300 * US, 300 * US), [load_area(facts)], "").saving.est_us == 0
@@ -97,6 +106,24 @@ def test_then_the_confidence_falls_too(tmp_path: Path) -> None:
         return found.confidence
 
     assert (confidence(0), confidence(2_000)) == ("high", "medium")
+
+
+def test_the_range_covers_the_mean_of_steps_that_are_unlike(tmp_path: Path) -> None:
+    """One of twelve steps waits far longer for its batch, and is no typical step."""
+    machine = Machine()
+    for step in range(12):
+        with machine.step():
+            loading(machine, 30_000 if step == 5 else 6_000)
+            machine.launch(6_000)
+            machine.synchronize()
+    facts = machine.facts()
+    assert facts.steps.count == 11
+    path = tmp_path / "trace.json"
+    path.write_bytes(document(machine.events))
+    (found,) = analyze(str(path), select=["DL001"]).findings
+    assert found.saving is not None
+    assert found.saving.high_us == pytest.approx(found.saving.est_us * 8_000 / 6_000, rel=0.02)
+    assert "The range also covers the mean of all 12 steps, unusual ones included: 8.0 ms." in found.saving.basis
 
 
 class TestEachOthersLimit:
@@ -161,3 +188,14 @@ def test_work_outside_the_typical_steps_changes_as_that_of_its_name_in_them() ->
     assert change.factor[change.work].tolist() == np.where(gemm, 0.5, 1)[change.work].tolist()
     assert change.work[gemm].all()
     assert gain_ns(facts, [change]) == pytest.approx(150 * US, rel=0.01)
+
+
+@pytest.mark.parametrize(("kernel_us", "same"), [(590, True), (100, False)])
+def test_one_saving_of_several_assumptions_says_why(kernel_us: float, same: bool) -> None:
+    """The kernel of the step before takes as long as loading but for 10 us: to load faster than that saves no more."""
+    facts = facts_of(600, kernel_us, wait=False)
+    low, expected, high = ([replace(load_area(facts), share=share)] for share in (0.2, 0.5, 1.0))
+    saving = priced(facts, (600e3, 600e3, 600e3), expected, "Assumes.", low=low, high=high).saving
+    ends = (1 - GAIN_ERROR) * saving.est_us, (1 + GAIN_ERROR) * saving.est_us
+    assert ((saving.low_us, saving.high_us) == pytest.approx(ends, rel=0.02)) == same
+    assert ("Each of these saves the same" in saving.basis) == same

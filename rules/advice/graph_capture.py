@@ -1,0 +1,54 @@
+"""What keeps a step from being captured as one CUDA graph."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.stalls.syncs import BLOCKING_COPY, DATA_DEPENDENT, EXPLICIT, SCALAR_READ
+from traceopt.analyzer.tables.schema import I8
+from traceopt.result.finding import Evidence
+from traceopt.result.rounding import rate
+from traceopt.rules.evidence import by_site
+from traceopt.rules.step_words import times
+
+EDGE = 0.05  # of a step's kernels: earlier and later events are at the step's edge, outside a capture
+BLOCKERS = {
+    SCALAR_READ: "reads single values from the GPU",
+    DATA_DEPENDENT: "has operators whose size depends on the data",
+    BLOCKING_COPY: "copies tensors to the host",
+    EXPLICIT: "synchronizes",
+}
+UNEVEN = "all_to_all"  # each rank may put in another size in each step
+
+
+def blockers(facts: Facts) -> tuple[list[str], list[Evidence]]:
+    """What blocks a capture, in words and with its locations. Events at a step's edge stay outside the capture."""
+    syncs, count = facts.syncs, facts.steps.count
+    amid = _amid_launches(facts, syncs.start)
+    words, evidence = [], []
+    for reason, text in BLOCKERS.items():
+        rows = np.flatnonzero((syncs.reason == reason) & amid)
+        if len(rows) < count:  # not in every step
+            continue
+        words.append(text)
+        sites = by_site(facts, syncs.cause_slice[rows], (syncs.end - syncs.start)[rows])
+        what = f"Blocks capture: the step {text}"
+        evidence += [Evidence(what, calls_per_step=rate(s.calls / count), location=s.location) for s in sites[:2]]
+    calls = facts.host.rows_of("allocation")
+    calls = calls[_amid_launches(facts, facts.slices.start[calls])]
+    if len(calls) >= count:
+        words.append(f"allocates driver memory {times(facts, len(calls) / count)}")
+        evidence.append(Evidence("Blocks capture: driver allocations", calls_per_step=rate(len(calls) / count)))
+    uneven = sum(one.calls for one in facts.collectives if one.name == UNEVEN)
+    if uneven >= count:
+        words.append("exchanges tensors whose sizes may vary (all_to_all)")
+        evidence.append(Evidence("May block capture: all_to_all", calls_per_step=rate(uneven / count)))
+    return words, evidence
+
+
+def _amid_launches(facts: Facts, at: I8) -> npt.NDArray[np.bool_]:
+    """Whether more than `EDGE` of the step's kernels are launched before, and more than `EDGE` after, each time."""
+    share = facts.launch_calls.share_before(at)
+    return np.asarray((share > EDGE) & (share < 1 - EDGE))

@@ -1,0 +1,119 @@
+"""PY003: the training loop copies objects with copy.deepcopy."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.rules import (
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Price,
+    RemoveHost,
+    Rule,
+    area_of,
+    by_calling_site,
+    counted,
+    each_step,
+    host_bounds,
+    ms,
+    per_step,
+    places,
+    priced,
+    rate,
+    the_step,
+    threshold,
+    us,
+)
+
+# Of the time of the copies, at worst and expected: tensors that are needed twice are still copied, in place.
+SAVED = 0.6, 0.9
+
+
+class DeepCopy(Rule):
+    """Measures `copy.deepcopy` in the steps: of a model for an average of its weights, of a state_dict, of a
+    configuration or a batch.
+
+    Why it costs: deepcopy walks every Python object below the one that it copies, and allocates all tensors anew. For a
+    module that is dozens of objects for each parameter. The objects also make the garbage collector run more often.
+
+    How to fix: read the original if the copy is only read. Otherwise create the copy once and update its tensors in
+    place.
+
+        kept = copy.deepcopy(model)          # once, before the loop
+        with torch.no_grad():                # in the loop
+            torch._foreach_copy_(list(kept.parameters()), list(model.parameters()))
+
+    When it is wrong: a search that changes the copies may need a new one for each candidate. A copy that is made every
+    few hundred steps counts only if it falls into the recorded steps.
+
+    Sources: Python documentation of the copy module.
+    """
+
+    code = "PY003"
+    name = "deep-copy"
+    title = "Update a copy in place instead of deepcopy"
+    family = "Python runtime"
+    effort = "A few lines"
+    risk = "Buffers and other state need the same update"
+    confidence = "medium"
+    requires = ("whole", "stacks")
+
+    min_share: float = threshold(0.02, "smallest time in deepcopy, as a share of the step, to report")
+
+    def check(self, facts: Facts) -> Findings:
+        copies = facts.deep_copies
+        time_ns = _time_ns(facts)
+        cost_ns = facts.slices.end[copies] - facts.slices.start[copies]
+        per_step_ns = facts.steps.per_step(facts.steps.host_step_of(facts.slices.start[copies]), cost_ns)
+        if time_ns < self.min_share * facts.step_ns or not np.all(per_step_ns):
+            return
+        evidence = [
+            Evidence(
+                "copy.deepcopy",
+                us(site.cost_ns / facts.steps.count),
+                rate(site.calls / facts.steps.count),
+                location=site.location,
+            )
+            for site in by_calling_site(facts, copies, cost_ns)[:4]
+        ]
+        calls = round(len(copies) / facts.steps.count)
+        yield self.finding(
+            why=(
+                f"copy.deepcopy takes {ms(time_ns)} of {each_step(facts)}, in {counted(calls, 'call')} "
+                f"{per_step(facts)}."
+            ),
+            saving=_price(facts, copies),
+            evidence=evidence,
+            locations=places(evidence),
+            fix=Fix(
+                "If the copy is only read, use the original. Otherwise make the copy once, before the loop, and update "
+                "its tensors in place.",
+                "torch._foreach_copy_(list(kept.parameters()), list(model.parameters()))  # under torch.no_grad()",
+            ),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        if not len(facts.deep_copies):
+            return "The steps do not call copy.deepcopy."
+        return f"copy.deepcopy takes {ms(_time_ns(facts))} of {the_step(facts)}."
+
+
+def _time_ns(facts: Facts) -> float:
+    return facts.steps.host_mean_ns(area_of(facts, facts.deep_copies))
+
+
+def _price(facts: Facts, copies: npt.NDArray[np.int64]) -> Price:
+    area = area_of(facts, copies)
+    low, expected = SAVED
+    _, most, _ = host_bounds(facts, area, 1.0)
+    return priced(
+        facts,
+        (low * most, expected * most, most),
+        [RemoveHost(area, expected)],
+        "Assumes the fix removes 60%, 90% or 100% of the time in deepcopy.",
+        low=[RemoveHost(area, low)],
+        high=[RemoveHost(area)],
+    )

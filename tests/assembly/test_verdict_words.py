@@ -1,0 +1,50 @@
+"""The words of the verdict are no stronger than its numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from traceopt.analyzer.replayed_parts import labels_of
+from traceopt.assembly.rank_document import rank_document
+from traceopt.assembly.verdict import NO_FIX, _GpuVerdict
+from traceopt.result.rows import BreakdownPart
+from traceopt.rules.engine import prepare, run_rules
+from traceopt.rules.registry import load_rules
+from traceopt.testing import Machine
+
+if TYPE_CHECKING:
+    from conftest import GetExample
+
+
+def verdict_of(**shares: float) -> str:
+    machine = Machine()
+    for _ in range(6):
+        with machine.step():
+            machine.launch(1_000)
+            machine.synchronize()
+    facts = machine.facts()
+    labels = labels_of(facts)
+    parts = [BreakdownPart(n, labels[n], n == "compute", s * 1_000, s, None) for n, s in shares.items()]
+    return _GpuVerdict(facts, parts, []).text
+
+
+@pytest.mark.parametrize(("idle", "bound"), [(0.05, "GPU-bound"), (0.18, "Mostly GPU-bound")])
+def test_a_gpu_that_idles_for_a_tenth_is_mostly_the_limit(idle: float, bound: str) -> None:
+    assert verdict_of(compute=1 - idle, launch=idle).startswith(f"{bound}: the GPU is busy for {1 - idle:.0%} of")
+
+
+@pytest.mark.parametrize(
+    ("launch", "says"), [(0.18, "Largest cause: launching GPU work."), (0.28, "Launch-bound: the host launches")]
+)
+def test_a_cause_of_less_than_a_fifth_of_the_step_is_no_bottleneck(launch: float, says: str) -> None:
+    """Idle time with several causes."""
+    text = verdict_of(compute=0.67, launch=launch, queued=0.33 - launch)
+    assert text.startswith(f"The GPU is idle for 33% of the step. {says}")
+
+
+def test_busy_matmuls_without_a_fix_say_how_close_they_come_to_the_peak(example: GetExample) -> None:
+    facts = example("healthy").facts
+    said = rank_document(facts, run_rules(prepare(load_rules()), facts, debug=True)).verdict
+    assert f"{NO_FIX} Matmuls take 75% of the step, at 62% of the bf16 peak." in said

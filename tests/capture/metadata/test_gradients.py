@@ -1,0 +1,61 @@
+"""Which parameters have gradients, and which of them no optimizer updates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.torch
+
+
+def gradients(optimized: Callable[[Any], list[Any]], frozen: bool = False) -> dict[str, int]:
+    """Of a model with two layers, after a backward pass. `optimized`: the tensors of the optimizer."""
+    import torch
+
+    from traceopt.capture.metadata.inventory import take_inventory
+
+    class Marked(torch.nn.Sequential):
+        """Found among the objects of the whole process."""
+
+    model = Marked(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2)).requires_grad_(not frozen)
+    optimizer = torch.optim.SGD(optimized(model), lr=0.1)
+    image = torch.ones(1, 3, requires_grad=True)
+    model(image).sum().backward()
+    [found] = [one for one in take_inventory(torch)["models"] if one["class"].endswith("Marked")]
+    assert optimizer is not None
+    counts: dict[str, int] = found["gradients"]
+    return counts
+
+
+def test_all_are_updated() -> None:
+    found = gradients(lambda model: list(model.parameters()))
+    assert found == {"tensors": 4, "unused_tensors": 0, "weights": 20, "unused_weights": 0}
+
+
+def test_only_the_input_is_updated() -> None:
+    import torch
+
+    image = torch.ones(1, 3, requires_grad=True)
+    assert gradients(lambda _: [image]) == {"tensors": 4, "unused_tensors": 4, "weights": 20, "unused_weights": 20}
+    assert gradients(lambda _: [image], frozen=True) == dict.fromkeys(
+        ("tensors", "unused_tensors", "weights", "unused_weights"), 0
+    )
+
+
+def test_only_the_last_layer_is_updated() -> None:
+    found = gradients(lambda model: list(model[1].parameters()))
+    assert found == {"tensors": 4, "unused_tensors": 2, "weights": 20, "unused_weights": 12}
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_copies_that_an_optimizer_updates(flat: bool) -> None:
+    """As those for mixed precision, and of sharded optimizers."""
+    import torch
+
+    def copies(model: Any) -> list[Any]:
+        copied = [parameter.detach().double().clone() for parameter in model.parameters()]
+        return [torch.cat([one.flatten() for one in copied])] if flat else copied
+
+    assert gradients(copies)["unused_tensors"] == 0

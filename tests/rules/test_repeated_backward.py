@@ -1,0 +1,98 @@
+"""EF009: backward nodes that an earlier pass over the same forward pass has run too."""
+
+from __future__ import annotations
+
+import pytest
+
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.catalogue.ef009_repeated_backward import RepeatedBackward
+from traceopt.testing import A100, answer
+from traceopt.testing import events as build
+
+STEP_US, STEPS = 20_000, 4
+ENGINE = "<built-in method run_backward of torch._C._EngineBase object at 0x7f>"
+
+
+def backward_pass(start: float, number: int, *, adds: bool = True, keeps: bool = True) -> list[build.Json]:
+    """3 ms of the shared layer, then 1 ms that adds to the gradient of its weights."""
+    ran = {"Sequence number": number, "Fwd thread id": 1}
+    accumulation = [
+        build.op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", start + 3_000, 1_000),
+        build.op("torch::autograd::AccumulateGrad", start + 3_010, 900),
+        build.op("aten::add_" if adds else "aten::detach", start + 3_020, 800),
+    ]
+    return [
+        build.python(f"train.py({20 + round(start / 5_000)}): <module>", start - 200, 4_400),
+        build.python(ENGINE, start - 100, 4_200),
+        build.op("autograd::engine::evaluate_function: AddmmBackward0", start, 3_000, **ran),
+        build.op("AddmmBackward0", start + 10, 2_900, **ran),
+        build.op("aten::mm", start + 20, 2_800),
+        *accumulation[: 3 if keeps else 1],
+    ]
+
+
+def facts(*parts: list[build.Json], gpu: bool = False) -> Facts:
+    """Four steps of these events, whose times count from the start of a step. On a GPU, each product launches a kernel
+    that runs for its time. Each step has its own sequence numbers.
+    """
+    events: list[build.Json] = []
+    for step in range(STEPS):
+        start = step * STEP_US
+        events.append(build.annotation(f"ProfilerStep#{step}", start, STEP_US))
+        events.append(build.annotation("Optimizer.step#SGD.step", start + 19_000, 500))
+        for one in (event for part in parts for event in part):
+            args = dict(one.get("args", {}))
+            if "Sequence number" in args:
+                args["Sequence number"] += 100 * step
+            events.append(one | {"ts": one["ts"] + start, "args": args})
+    products = [one for one in events if one["name"] == "aten::mm"] if gpu else []
+    for number, one in enumerate(products, 1):
+        events.append(build.runtime("cudaLaunchKernel", one["ts"] + 1, 2, number))
+        events.append(build.kernel("ampere_sgemm_128x64_nn", one["ts"] + 5, one["dur"], number))
+    return Facts(build.read(build.document(events, **({"deviceProperties": [A100]} if gpu else {}))))
+
+
+FIRST = backward_pass(5_000, 7, adds=False)
+SECOND = backward_pass(10_000, 7)
+
+
+def test_the_repeated_nodes_are_saved_and_placed_at_the_call_of_backward() -> None:
+    check, findings = answer(RepeatedBackward, facts(FIRST, SECOND))
+    [found] = findings or pytest.fail(check.reason or "")
+    assert "take 4.0 ms of each 20.0 ms step" in found.why
+    assert found.saving is not None
+    assert found.saving.est_us == pytest.approx(4_000, rel=0.1)
+    assert [(one.file, one.line) for one in found.locations] == [("train.py", 22)]
+
+
+def test_on_a_gpu_that_is_busy_the_time_of_the_kernels_is_saved() -> None:
+    busy = [build.op("aten::mm", 100, 4_700), build.op("aten::mm", 14_500, 4_400)]
+    check, findings = answer(RepeatedBackward, facts(busy, FIRST, SECOND, gpu=True))
+    [found] = findings or pytest.fail(check.reason or "")
+    assert "take 2.8 ms of each 20.0 ms step" in found.why
+    assert found.saving is not None
+    assert found.saving.low_us <= 2_800 <= found.saving.high_us
+
+
+CLEARED = [build.annotation("Optimizer.zero_grad#SGD.zero_grad", 9_500, 100)]
+READ = backward_pass(5_000, 7, keeps=False)  # torch.autograd.grad(): the gradients are returned
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (FIRST, backward_pass(10_000, 8)),  # another forward pass: gradient accumulation
+        (FIRST, CLEARED, SECOND),
+        (FIRST, backward_pass(10_000, 7, adds=False)),  # the gradients were taken away in between
+        (READ, SECOND),
+        (FIRST, backward_pass(10_000, 7, keeps=False)),
+        (  # a gradient penalty: gradients are on in the first pass
+            [*FIRST, build.op("aten::t", 5_100, 10, **{"Sequence number": 9, "Fwd thread id": 1})],
+            SECOND,
+        ),
+    ],
+)
+def test_passes_that_are_needed_are_silent(parts: tuple[list[build.Json], ...]) -> None:
+    check, findings = answer(RepeatedBackward, facts(*parts))
+    assert findings == []
+    assert check.reason == "No backward pass repeats the nodes of another."

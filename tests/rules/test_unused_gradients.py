@@ -1,0 +1,79 @@
+"""EF008: gradients that no optimizer uses, by what capture recorded of the models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.catalogue.ef008_unused_gradients import UnusedGradients
+from traceopt.testing import A100, answer
+from traceopt.testing import events as build
+
+STEP_US, STEPS = 10_000, 4
+UNUSED = {"tensors": 4, "unused_tensors": 4, "weights": 2, "unused_weights": 2}
+
+
+def facts(gradients: dict[str, int] | None, accumulations: int = 4, gpu: bool = False) -> Facts:
+    """Four steps of 10 ms. In each, two products of the backward pass take 2 ms each, one below attention 1 ms."""
+    events: list[build.Json] = []
+    for step in range(STEPS):
+        start = step * STEP_US
+        products = [
+            build.op("aten::convolution_backward", start + 2_100, 2_000),
+            build.op("aten::mm", start + 4_600, 2_000),
+        ]
+        events += [
+            build.annotation(f"ProfilerStep#{step}", start, STEP_US),
+            build.op("aten::mm", start + 100, 1_000),
+            build.op("autograd::engine::evaluate_function: ConvolutionBackward0", start + 2_000, 2_200),
+            build.op("autograd::engine::evaluate_function: AddmmBackward0", start + 4_500, 2_200),
+            build.op("autograd::engine::evaluate_function: BmmBackward0", start + 6_800, 1_100),
+            build.op("aten::bmm", start + 6_850, 1_000),
+            *products,
+            *(build.op("torch::autograd::AccumulateGrad", start + 8_000 + 10 * n, 5) for n in range(accumulations)),
+            build.annotation("Optimizer.step#Adam.step", start + 9_000, 500),
+        ]
+        for number, one in enumerate(products if gpu else [], 2 * step + 1):
+            events.append(build.runtime("cudaLaunchKernel", one["ts"] + 1, 2, number))
+            events.append(build.kernel("ampere_sgemm_128x64_nn", one["ts"] + 5, one["dur"] - 5, number))
+    model: dict[str, Any] = {"class": "vgg.Features", "gradients": gradients}
+    metadata: dict[str, Any] = {"traceopt": {"schema": 1, "cycle": {"name": "timing"}, "models": [model]}}
+    return Facts(build.read(build.document(events, **metadata, **({"deviceProperties": [A100]} if gpu else {}))))
+
+
+def test_half_of_the_backward_products_is_saved() -> None:
+    check, [found] = answer(UnusedGradients, facts(UNUSED))
+    assert check.status == "found"
+    assert "the gradients of 4 parameters of Features" in found.why
+    assert "take 4.0 ms of each 10.0 ms step" in found.why
+    assert found.saving is not None
+    assert [found.saving.low_us, found.saving.est_us, found.saving.high_us] == [1_000, 2_000, 4_000]
+
+
+def test_on_a_gpu_that_waits_for_the_host_nothing_is_saved() -> None:
+    check, findings = answer(UnusedGradients, facts(UNUSED, gpu=True))
+    assert findings == []
+    assert "hidden behind other work" in (check.reason or "")
+
+
+def test_a_part_of_the_weights_saves_their_part_or_nothing() -> None:
+    _, [found] = answer(UnusedGradients, facts({**UNUSED, "weights": 4, "tensors": 4, "unused_tensors": 2}))
+    assert found.saving is not None
+    assert [found.saving.low_us, found.saving.est_us, found.saving.high_us] == [0, 1_000, 2_000]
+
+
+@pytest.mark.parametrize(
+    ("gradients", "accumulations", "reason"),
+    [
+        (None, 4, "Which parameters have gradients was not recorded; traceopt run does."),
+        ({**UNUSED, "unused_tensors": 0, "unused_weights": 0}, 4, "Optimizers use the gradients of all 4 parameters"),
+        (UNUSED, 3, "whose gradients are not used take 40%"),  # left from an earlier phase: no step adds to them
+        ({**UNUSED, "weights": 1}, 4, "not recorded"),  # a file that contradicts itself
+    ],
+)
+def test_silent(gradients: dict[str, int] | None, accumulations: int, reason: str) -> None:
+    check, findings = answer(UnusedGradients, facts(gradients, accumulations))
+    assert findings == []
+    assert reason in (check.reason or "")
