@@ -98,10 +98,12 @@ def sums(document: Result) -> Iterator[str]:
 
 
 def rows(document: Result) -> Iterator[str]:
-    """Rows that name another finding, need a later row, or share their cause with another row."""
+    """Rows that name another finding or one twice, need a later row, or share their cause with another row."""
     for number, row in enumerate(document.plan, 1):
         if document.findings[row.finding].code != row.code:
             yield f"row {number} names another finding"
+        if row.finding in [earlier.finding for earlier in document.plan[: number - 1]]:
+            yield f"row {number} names the finding of an earlier row"
         if any(not 1 <= needed < number for needed in row.needs):
             yield f"row {number} needs {row.needs}"
         if row.needs and row.alone_us >= row.saving_us:

@@ -8,6 +8,7 @@ import pytest
 import sample
 
 from traceopt.reports.agent.prompt import prompt
+from traceopt.reports.html.table_rows import PRINTED_ROWS
 from traceopt.reports.words.display import for_display
 
 OVERFLOW_PX = "document.documentElement.scrollWidth - innerWidth"
@@ -249,7 +250,7 @@ def test_sort_and_filter_act_on_folded_rows(open_report) -> None:
     assert visible.count() == 15
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert visible.count() == 8
+    assert visible.count() == PRINTED_ROWS
 
 
 def test_copy_buttons_copy_the_code(open_report) -> None:
