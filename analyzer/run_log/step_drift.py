@@ -89,13 +89,40 @@ class Period(Struct, frozen=True):
     count: int
 
 
+Cause = Literal["data", "gc", "sample size", "samples", "memory"]
+
+
 class Drift(Struct, frozen=True):
-    """At most one of `change` and `growth` is known. `steps` is the number of steps that were judged."""
+    """At most one of `change` and `growth` is known. `steps` is the number of judged steps, `slower_share` the
+    share of their time that they would not take if all were like those before.
+    """
 
     steps: int
     change: Change | None
     growth: Growth | None
     period: Period | None
+    slower_share: float = 0.0
+
+    @property
+    def lasting(self) -> Change | Growth | None:
+        return self.change or self.growth
+
+
+def main_cause(lasting: Change | Growth) -> Cause | None:
+    """What makes up at least half of the difference, or what grew in the batches by at least half as much as the steps,
+    else memory if it grew at all; None if it is none of these.
+    """
+    half_ns = (lasting.after_ns - lasting.before_ns) / 2
+    enough = 1 + half_ns / lasting.before_ns
+    if lasting.data_ns >= half_ns:
+        return "data"
+    if lasting.gc_ns >= half_ns:
+        return "gc"
+    if lasting.sample_size >= enough:
+        return "sample size"
+    if lasting.samples >= enough:
+        return "samples"
+    return "memory" if lasting.memory is not None else None
 
 
 def find_drift(ledger: Ledger, memory: StepMemory | None = None) -> Drift | None:
@@ -119,7 +146,9 @@ def find_drift(ledger: Ledger, memory: StepMemory | None = None) -> Drift | None
     elif trend is not None:
         quarter = len(steps) // 4
         growth = Growth(*_difference(ledger, memory, steps[:quarter], steps[-quarter:]))
-    return Drift(len(steps), change, growth, _period(own_ns, steps))
+    lasting = change or growth
+    slower_share = 0.0 if lasting is None else max(0.0, 1 - lasting.before_ns / float(own_ns.mean()))
+    return Drift(len(steps), change, growth, _period(own_ns, steps), slower_share)
 
 
 def _edges(count: int) -> I8:

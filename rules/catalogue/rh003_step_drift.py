@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from traceopt.analyzer.run_log.step_drift import Change, Growth, Period
+from traceopt.analyzer.run_log.step_drift import Change, Growth, Period, main_cause
 from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, ms, percent, size, threshold, us
 
 
@@ -51,7 +49,7 @@ class StepDrift(Rule):
         drift = facts.step_drift
         if drift is None:
             return
-        lasting = drift.change or drift.growth
+        lasting = drift.lasting
         if lasting is not None and lasting.after_ns - lasting.before_ns >= self.min_share * lasting.before_ns:
             yield self.finding(
                 why=_why(lasting),
@@ -88,7 +86,7 @@ def _why(lasting: Change | Growth) -> str:
 
 
 def _part(lasting: Change | Growth) -> str:
-    match _main_part(lasting):
+    match main_cause(lasting):
         case "data":
             return f"The wait for data grows by {ms(lasting.data_ns)}."
         case "gc":
@@ -110,7 +108,7 @@ def _part(lasting: Change | Growth) -> str:
 
 
 def _fix(lasting: Change | Growth) -> str:
-    match _main_part(lasting):
+    match main_cause(lasting):
         case "data":
             return "Look at what the data loader reads from then on, and at the storage."
         case "gc":
@@ -129,23 +127,6 @@ def _memory(lasting: Change | Growth) -> list[Evidence]:
         return []
     sizes = f"{size(memory.before_bytes)} before, {size(memory.after_bytes)} after"
     return [Evidence(f"Median memory of {memory.of}", detail=sizes)]
-
-
-def _main_part(lasting: Change | Growth) -> Literal["data", "gc", "sample size", "samples", "memory"] | None:
-    """What makes up at least half of the difference, or what grew in the batches by at least half as much as the steps,
-    else memory if it grew at all; None if it is none of these.
-    """
-    half_ns = (lasting.after_ns - lasting.before_ns) / 2
-    enough = 1 + half_ns / lasting.before_ns
-    if lasting.data_ns >= half_ns:
-        return "data"
-    if lasting.gc_ns >= half_ns:
-        return "gc"
-    if lasting.sample_size >= enough:
-        return "sample size"
-    if lasting.samples >= enough:
-        return "samples"
-    return "memory" if lasting.memory is not None else None
 
 
 def _why_periodic(period: Period) -> str:

@@ -123,12 +123,20 @@ class TestEvaluation:
         assert sum(part.share for part in document.whole_run.parts) == pytest.approx(1, abs=1e-5)
 
     @pytest.mark.parametrize(("eval_us", "said"), [(40_000.0, True), (10_000.0, False)])
-    def test_otherwise_the_verdict_is_about_the_step_and_a_large_part_follows(self, eval_us: float, said: bool) -> None:
+    def test_a_large_part_is_said_first_if_fixes_save_less(self, eval_us: float, said: bool) -> None:
         verdict = document_of(generated("healthy", change=evaluated(every=5, eval_us=eval_us))).verdict
-        assert verdict.startswith("GPU-bound: ")
-        sentence = " Evaluation takes 42% of the run after its first step (train.py:7), the steps 58%."
-        assert verdict.endswith(sentence) is said
+        sentence = "Evaluation takes 42% of the run after its first step (train.py:7), the steps 58%. GPU-bound: "
+        assert verdict.startswith(sentence) is said
         assert ("the run" in verdict) is said
+
+    def test_a_large_part_is_said_last_if_fixes_save_more(self) -> None:
+        document = document_of(generated("launch_bound", change=evaluated(every=5, eval_us=20_000.0)))
+        assert document.combined is not None
+        assert document.combined.share > 0.5
+        assert document.verdict.startswith("The GPU is idle")
+        assert document.verdict.endswith(
+            " Evaluation takes 26% of the run after its first step (train.py:7), the steps 74%."
+        )
 
     def test_a_single_evaluation_says_nothing(self) -> None:
         verdict = document_of(generated("healthy", change=evaluated(every=39, eval_us=9e6))).verdict
@@ -162,6 +170,31 @@ class TestEvaluation:
         }
         verdict = document_of(generated("healthy", warmup=20, change=change)).verdict
         assert verdict.startswith("Saving checkpoints takes 56% of the run after its first step (train.py:9), ")
+
+
+class TestSlowerSteps:
+    """A trace shows a few steps. If later ones are much slower, the verdict says so first."""
+
+    def verdict(self, scenario: str, step_us: Sequence[float], **ledger: Any) -> str:
+        change = {"ledger.step_us": list(step_us), "ledger.windows": [], "ledger.fetch_us": None}
+        return document_of(generated(scenario, change=change | ledger)).verdict
+
+    def test_growth_and_a_change_are_said_first(self) -> None:
+        growth = self.verdict("healthy", [10_000.0 + 100 * step for step in range(400)])
+        assert growth.startswith("Steps become slower during the run, from 15.2 ms to 45.0 ms. GPU-bound: ")
+        change = self.verdict("healthy", [10_000.0] * 200 + [30_000.0] * 200)
+        assert change.startswith("Steps become slower at about step 200, from 10.0 ms to 30.0 ms. GPU-bound: ")
+
+    def test_less_than_what_fixes_save_is_not(self) -> None:
+        assert self.verdict("slow_loader", [10_000.0] * 200 + [20_000.0] * 200).startswith("The GPU is idle")
+
+    def test_a_slow_end_of_the_run_is_not(self) -> None:
+        assert self.verdict("healthy", [10_000.0] * 380 + [20_000.0] * 20).startswith("GPU-bound: ")
+
+    def test_faster_steps_and_larger_batches_are_not(self) -> None:
+        assert self.verdict("healthy", [30_000.0] * 200 + [10_000.0] * 200).startswith("GPU-bound: ")
+        larger = {"ledger.samples": [16] * 200 + [48] * 200}
+        assert self.verdict("healthy", [10_000.0] * 200 + [30_000.0] * 200, **larger).startswith("GPU-bound: ")
 
 
 class TestOccasionalCosts:

@@ -16,7 +16,7 @@ from traceopt.assembly.module_times import module_times
 from traceopt.assembly.shaped_operators import shaped_operators
 from traceopt.assembly.timeline import timeline
 from traceopt.assembly.verdict import UNUSABLE, verdict
-from traceopt.assembly.whole_run import beside_the_steps, whole_run
+from traceopt.assembly.whole_run import of_the_run, whole_run
 from traceopt.result.document import Quality, Recorded, Result, Run, Tool, TraceFile
 from traceopt.result.finding import Confidence, Finding
 from traceopt.result.rows import RankRow
@@ -52,7 +52,9 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
     step, gpu, loader = sections.step(facts), sections.gpu(facts), sections.dataloader(facts)
     communication = sections.communication(facts)
     run_time, modules = whole_run(facts), module_times(facts)
-    headline = verdict(facts, quality, breakdown, outcome.priced, beside_the_steps(facts, run_time))
+    combined = combine(plan, facts) if plan else None
+    beside = of_the_run(facts, run_time, combined.share if combined is not None else 0.0)
+    headline = verdict(facts, quality, breakdown, outcome.priced, beside)
     failure = facts.captured.failure
     ending = failure.sentence if failure is not None else companion_ending(facts)
     return Result(
@@ -122,7 +124,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
         module_classes=modules.classes() if modules is not None else [],
         flame=flame_graph(facts),
         findings=findings,
-        combined=combine(plan, facts) if plan else None,
+        combined=combined,
         plan=document_rows(plan) if plan else [],
         checks=outcome.checks,
         throughput=sections.throughput(facts),

@@ -10,12 +10,13 @@ import numpy as np
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.start_up import StartUpLine
+from traceopt.analyzer.run_log.step_drift import Change, main_cause
 from traceopt.analyzer.run_log.step_ledger import Ledger, Place
 from traceopt.analyzer.run_log.step_memory import UNKNOWN, StepMemory
 from traceopt.analyzer.tables.schema import I8
 from traceopt.result.document import RunMemory, RunPart, RunPartName, StepHistory, WholeRun
 from traceopt.result.finding import Location
-from traceopt.result.quantities import counted, percent
+from traceopt.result.quantities import counted, ms, percent
 from traceopt.result.rounding import share, us
 
 MIN_LONG_STEPS = 3  # fewer may be one-off pauses: the sentence then leaves open what they are
@@ -121,9 +122,31 @@ def _locations(places: Sequence[Place | StartUpLine]) -> list[Location]:
     return [Location(place.file, place.line, place.function) for place in places[:MOST_LINES]]
 
 
-def beside_the_steps(facts: Facts, run: WholeRun | None) -> tuple[str, str]:
-    """A sentence on the largest part of the run beside its steps, twice: to say before the step's verdict if the part
-    takes more than the steps, and to say after it if it takes less, but much. "" if there is nothing to say.
+def of_the_run(facts: Facts, run: WholeRun | None, saved_share: float) -> tuple[str, str]:
+    """What is said of the whole run before the step's verdict, and what after it; "" if it is nothing. What costs more
+    than the fixes save comes before. `saved_share`: of the step, by all fixes of the plan.
+    """
+    before, after = _beside_the_steps(facts, run, saved_share)
+    slower = _slower_steps(facts, saved_share)
+    return f"{before} {slower}".strip(), after
+
+
+def _slower_steps(facts: Facts, saved_share: float) -> str:
+    """Says that the steps become slower, if that is not planned and costs much, and more than the fixes save."""
+    drift = facts.step_drift
+    if drift is None or drift.lasting is None or drift.slower_share < max(LARGE_SHARE, saved_share):
+        return ""
+    lasting = drift.lasting
+    if main_cause(lasting) in ("samples", "sample size"):
+        return ""
+    when = f"at about step {lasting.step:,}" if isinstance(lasting, Change) else "during the run"
+    grows = ", and memory grows with them" if lasting.memory is not None else ""
+    return f"Steps become slower {when}, from {ms(lasting.before_ns)} to {ms(lasting.after_ns)}{grows}."
+
+
+def _beside_the_steps(facts: Facts, run: WholeRun | None, saved_share: float) -> tuple[str, str]:
+    """A sentence on the largest part of the run beside its steps, if it takes much: to say before the step's verdict
+    or after it.
     """
     ledger = facts.captured.ledger
     if run is None or ledger is None:
@@ -144,9 +167,10 @@ def beside_the_steps(facts: Facts, run: WholeRun | None) -> tuple[str, str]:
             long=counted(len(ledger.long_steps), "long step"),
             evaluation=ledger.evaluation_name(bool(facts.captured.loaders)),
         )
-        if part.us > steps_us:
+        large = part.us >= LARGE_SHARE * of_us and not few
+        if part.us > steps_us or (large and part.us > saved_share * steps_us):
             return sentence, ""
-        return "", sentence if part.us >= LARGE_SHARE * of_us and not few else ""
+        return "", sentence if large else ""
     return "", ""
 
 
