@@ -61,6 +61,7 @@ from traceopt.analyzer.timeline.autograd import (
 )
 from traceopt.analyzer.timeline.call_sites import CallSites
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON, RUNTIME, Slices, build_slices
+from traceopt.analyzer.timeline.cleared_nodes import ClearedNodes, find_cleared_nodes
 from traceopt.analyzer.timeline.cpu_phases import CpuPhases
 from traceopt.analyzer.timeline.device import TraceDevice, find_device
 from traceopt.analyzer.timeline.gpu_work import GpuWork
@@ -504,6 +505,12 @@ class Facts(Struct, frozen=True, dict=True):
     def repeated_backward(self) -> I8:
         """The nodes of backward passes that an earlier pass over the same forward pass has run too. Slices."""
         return repeated_nodes(self.regions, self.steps)
+
+    @cached_property
+    def cleared_nodes(self) -> tuple[ClearedNodes, ...]:
+        """The backward nodes that compute gradients which the script clears before an optimizer reads them."""
+        found = (find_cleared_nodes(self.regions, self.steps, one) for one in self.captured.cleared_gradients)
+        return tuple(one for one in found if one is not None)
 
     def _in_window(self, wanted: Mask) -> I8:
         rows = np.flatnonzero(wanted)

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from traceopt.analyzer.run_log.cleared_gradients import ClearedGradients, read_cleared_gradients
 from traceopt.analyzer.run_log.compilations import read_compilations
 from traceopt.analyzer.run_log.constructions import (
     Construction,
@@ -188,6 +189,7 @@ class Captured(Struct, frozen=True):
     failure: Failure | None = None
     start_up: StartUp | None = None
     step_memory: StepMemory | None = None
+    cleared_gradients: tuple[ClearedGradients, ...] = ()
 
     @property
     def cut_short(self) -> bool:
@@ -266,6 +268,7 @@ def captured(header: Mapping[str, Any]) -> Captured:
         failure=_failure(table(own.get("failure"))),
         start_up=start_up,
         step_memory=read_step_memory(own.get("step_memory")),
+        cleared_gradients=read_cleared_gradients(own.get("cleared_gradients")),
     )
 
 

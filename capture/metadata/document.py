@@ -7,6 +7,7 @@
   "environment": {...}, "memory": {"before": {...}, "after": {...}},
   "models": [...], "optimizers": [...], "loaders": [...], "loader_workers": [...], "updates",
   "frameworks": [{"framework", "class", "built"}],
+  "cleared_gradients": [{"backward", "of", "runs", "cleared", "shapes": [[...], ...], "built"}],
   "call_lines": {"count", "rows": [...], "lines": [...]},
   "dynamo": {"stats", "frames", "graph_break", "unimplemented", "inductor": counters,
              "breaks": [{"reason", "stack": [[file, line, function]], "count"}],
@@ -41,6 +42,10 @@ training thread during `wall_us`: `us` is how long it was ready but had no free 
 
 `step_memory` has the memory at the end of some steps, recorded or not: as many as cost 0.1 % of the run, and at most
 4,096. A value is null if it is not known, as for a process that does not use its GPU.
+
+Each row of `cleared_gradients` is about one optimizer and the backward pass number `backward`, from 0, of the `of` that
+a step usually has. In `runs` of the run, `cleared` gradients were set to None before the optimizer read them, while
+another optimizer reads those of the same pass.
 
 The launcher adds `failure` after a command that failed: `steps` is how many it completed.
 

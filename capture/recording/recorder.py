@@ -16,6 +16,7 @@ from typing import Any
 
 from ..metadata.batch_size import samples_and_elements
 from ..metadata.caller_lines import call_lines
+from ..metadata.cleared_gradients import ClearedGradients
 from ..metadata.constructions import Constructions
 from ..metadata.document import of_cycle, of_run
 from ..metadata.environment import describe_environment, describe_memory, rank, world_size
@@ -64,6 +65,7 @@ class Recorder:
         self.ledger = LedgerWriter(self._gc_range)
         self.loaders = LoaderNotes()
         self.constructions = Constructions()
+        self.cleared_gradients = ClearedGradients()
         self._step_memory = StepMemory(torch)
         self.status = Status()
         self.step = 0
@@ -484,9 +486,10 @@ class Recorder:
         """What grows during the run: written with the trace, and again when the process ends."""
         loaders = self._described(self.loaders.document, self._control) or {}
         frameworks = {"frameworks": self._described(self.constructions.document) or []}
+        cleared = {"cleared_gradients": self._described(self.cleared_gradients.document) or []}
         start_up = self._described(self._start_up.document) if self._start_up is not None else None
         followed = {"start_up": start_up, "step_memory": self._step_memory.document()}
-        return of_run(self.ledger, self.status.notes) | loaders | frameworks | followed
+        return of_run(self.ledger, self.status.notes) | loaders | frameworks | cleared | followed
 
     def _described(self, describe: Callable[..., Any], *arguments: Any) -> Any:
         """A part of the description, or None if it fails: the recording is worth more than what describes it."""

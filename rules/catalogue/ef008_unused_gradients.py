@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from msgspec.structs import astuple
 
 from traceopt.analyzer.run_log.run_settings import Gradients, Model
@@ -11,25 +10,20 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
-    Mask,
     Price,
-    RemoveHost,
     Rule,
-    area_of,
     by_calling_site,
     counted,
     each_step,
-    launched_ns,
     ms,
     percent,
     places,
-    priced,
-    priced_work,
     rate,
     the_step,
     threshold,
     us,
 )
+from traceopt.rules.savings.backward_nodes import products_ns, without_part_of
 
 WEIGHT_SHARE = 0.5  # of a backward pass: as many FLOP for the gradients of weights as for those of activations
 
@@ -69,18 +63,18 @@ class UnusedGradients(Rule):
         return None
 
     def check(self, facts: Facts) -> Findings:
-        known, products_ns = _gradients(facts), _products_ns(facts)
+        known = _gradients(facts)
         if facts.accumulations < known.tensors or self._share(facts) < self.min_share:
             return
-        evidence = _evidence(facts)
+        evidence, products = _evidence(facts), ms(products_ns(facts, facts.backward_products))
         names = ", ".join(dict.fromkeys(map(_name, filter(_has_unused, facts.captured.models))))
         count = counted(known.unused_tensors, "parameter")
         yield self.finding(
             why=(
                 f"No optimizer uses the gradients of {count} of {names}. They are part of the matmuls and convolutions "
-                f"of the backward pass, which take {ms(products_ns)} of {each_step(facts)}."
+                f"of the backward pass, which take {products} of {each_step(facts)}."
             ),
-            saving=_price(facts, known.unused_weights / known.weights, products_ns),
+            saving=_price(facts, known.unused_weights / known.weights),
             evidence=evidence,
             locations=places(evidence),
             fix=Fix(
@@ -100,7 +94,8 @@ class UnusedGradients(Rule):
     def _share(self, facts: Facts) -> float:
         """Of the step: the backward products of weights whose gradients are not used."""
         known = _gradients(facts)
-        return known.unused_weights / max(1, known.weights) * _products_ns(facts) / facts.step_ns
+        share_of_step = products_ns(facts, facts.backward_products) / facts.step_ns
+        return known.unused_weights / max(1, known.weights) * share_of_step
 
 
 def _gradients(facts: Facts) -> Gradients:
@@ -117,33 +112,15 @@ def _name(model: Model) -> str:
     return (model.wrapped or model.class_name or "a model").rpartition(".")[2]
 
 
-def _products_ns(facts: Facts) -> float:
-    """Per step: of the GPU's work, or of the operators in a CPU-only run."""
-    if facts.has_gpu:
-        return launched_ns(facts, _work(facts))
-    return facts.steps.mean_ns(area_of(facts, facts.backward_products))
-
-
-def _work(facts: Facts) -> Mask:
-    products = np.zeros(len(facts.slices), bool)
-    products[facts.backward_products] = True
-    return facts.regions.work_under(products)
-
-
-def _price(facts: Facts, share: float, products_ns: float) -> Price:
+def _price(facts: Facts, share: float) -> Price:
     """`share`: of the weights with gradients."""
     parts = (share * WEIGHT_SHARE / 2 if share == 1 else 0.0, share * WEIGHT_SHARE, share)
-    low, expected, high = (part * products_ns for part in parts)
     basis = (
         f"Assumes {percent(parts[0])}, {percent(parts[1])} or {percent(parts[2])} of these operators' time is saved: "
         f"{percent(share)} of the weights are not trained, and their gradients are half of a backward pass. All of it "
         "is saved if nothing before them is trained."
     )
-    if facts.has_gpu:
-        return priced_work(facts, _work(facts), (low, expected, high), basis)
-    area = area_of(facts, facts.backward_products)
-    removed = [[RemoveHost(area, part)] for part in parts]
-    return priced(facts, (low, expected, high), removed[1], basis, low=removed[0], high=removed[2])
+    return without_part_of(facts, facts.backward_products, parts, basis)
 
 
 def _evidence(facts: Facts) -> list[Evidence]:

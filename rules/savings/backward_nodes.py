@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import RemoveHost, RemoveLaunches
-from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.replay.changes import Change, RemoveHost, RemoveLaunches
+from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.rules.savings.price import Price
-from traceopt.rules.savings.pricing import Changes, area_of, priced
-from traceopt.rules.savings.starvation import host_bounds
+from traceopt.rules.savings.pricing import area_of, priced, priced_work
+from traceopt.rules.savings.starvation import host_bounds, launched_ns
+
+Shares = tuple[float, float, float]  # low, expected, high
 
 
 def node_ns(facts: Facts, nodes: I8) -> I8:
@@ -24,23 +25,49 @@ def nodes_per_step_ns(facts: Facts, nodes: I8) -> float:
     return float(node_ns(facts, nodes).sum()) / facts.steps.count
 
 
-def without_nodes(facts: Facts, nodes: npt.NDArray[np.int64], low: float, expected: float, basis: str) -> Price:
-    """`low` and `expected`: the share of the nodes' time that the fix removes; at best it is all."""
-    area = area_of(facts, nodes)
-    work = np.zeros(len(facts.slices), bool)
-    work[nodes] = True
-    launched = facts.regions.work_under(work)
+def without_nodes(
+    facts: Facts, nodes: I8, low: float, expected: float, basis: str, partly: tuple[I8, Shares] | None = None
+) -> Price:
+    """`low` and `expected`: the share of the nodes' time that the fix removes; at best it is all. `partly`: the same of
+    other nodes, with the share at best.
+    """
+    parts = [(nodes, (low, expected, 1.0)), *([partly] if partly is not None else [])]
+    bounds = np.zeros(3)
+    removed: tuple[list[Change], ...] = ([], [], [])
+    for rows, shares in parts:
+        area = area_of(facts, rows)
+        launched = facts.regions.work_under(_marked(facts, rows))
+        gpu_ns = nodes_per_step_ns(facts, rows) if facts.has_gpu else 0.0
+        bounds += np.multiply(shares, host_bounds(facts, area, 1.0, (gpu_ns, gpu_ns)))
+        for changes, share in zip(removed, shares, strict=True):
+            changes += [RemoveHost(area, share), *([RemoveLaunches(launched, share)] if facts.has_gpu else [])]
+    least, usual, most = bounds.tolist()
+    return priced(facts, (least, usual, most), removed[1], basis, low=removed[0], high=removed[2])
 
-    def removal(share: float) -> Changes:
-        return [RemoveHost(area, share), *([RemoveLaunches(launched, share)] if facts.has_gpu else [])]
 
-    gpu_ns = nodes_per_step_ns(facts, nodes) if facts.has_gpu else 0.0
-    least, usual, most = host_bounds(facts, area, 1.0, (gpu_ns, gpu_ns))
-    return priced(
-        facts,
-        (low * least, expected * usual, most),
-        removal(expected),
-        basis,
-        low=removal(low),
-        high=removal(1.0),
-    )
+def products_ns(facts: Facts, products: I8) -> float:
+    """Per step: what matmuls and convolutions of backward passes take, on the device or in a CPU-only run."""
+    if facts.has_gpu:
+        return launched_ns(facts, _work_of(facts, products))
+    return facts.steps.mean_ns(area_of(facts, products))
+
+
+def without_part_of(facts: Facts, products: I8, shares: Shares, basis: str) -> Price:
+    """Without a share of the time of such products, as of those for the gradients of weights."""
+    low, expected, high = (share * products_ns(facts, products) for share in shares)
+    if facts.has_gpu:
+        return priced_work(facts, _work_of(facts, products), (low, expected, high), basis)
+    area = area_of(facts, products)
+    removed = [[RemoveHost(area, share)] for share in shares]
+    return priced(facts, (low, expected, high), removed[1], basis, low=removed[0], high=removed[2])
+
+
+def _work_of(facts: Facts, rows: I8) -> Mask:
+    """The device's work."""
+    return facts.regions.work_under(_marked(facts, rows))
+
+
+def _marked(facts: Facts, rows: I8) -> Mask:
+    marked = np.zeros(len(facts.slices), bool)
+    marked[rows] = True
+    return marked

@@ -1,0 +1,173 @@
+"""EF013: a backward pass computes gradients of a network that the script clears before its optimizer reads them."""
+
+from __future__ import annotations
+
+from traceopt.analyzer.timeline.cleared_nodes import ClearedNodes
+from traceopt.rules import (
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Location,
+    Rule,
+    by_calling_site,
+    counted,
+    each_step,
+    location_of,
+    ms,
+    percent,
+    places,
+    rate,
+    the_step,
+    threshold,
+    to_location,
+    us,
+)
+from traceopt.rules.savings.backward_nodes import (
+    Shares,
+    node_ns,
+    nodes_per_step_ns,
+    products_ns,
+    without_nodes,
+    without_part_of,
+)
+
+NODES_LOW, NODES_ALL = 0.8, 1.0  # of the nodes that serve nothing else
+OF_INPUT: Shares = (0.0, 0.5, 0.8)  # of the node before them: as many FLOP for its input as for its weights
+OF_WEIGHTS: Shares = (0.1, 0.4, 0.6)  # of products; convolutions of few channels need little time for their weights
+
+
+class ClearedGradient(Rule):
+    """Measures backward nodes whose gradients are set to None before an optimizer reads them, in scripts with several
+    optimizers. `traceopt run` follows which optimizer reads the gradients of which backward pass.
+
+    Why it costs: in a GAN, the loss of the discriminator runs the backward pass of the generator as well if the images
+    are not detached. The loss of the generator needs the gradients that flow through the discriminator, but not those
+    of the discriminator's weights, which are half of its backward pass. The actor's loss through a critic (SAC, DDPG)
+    is the same case.
+
+    How to fix: detach what comes from a network that this loss does not train, and turn off the gradients of the
+    weights that it only passes through.
+
+        loss = criterion(discriminator(images.detach()), labels)  # the discriminator's step
+
+        discriminator.requires_grad_(False)                       # the generator's step
+        loss = criterion(discriminator(generator(noise)), ones)
+        loss.backward()
+        discriminator.requires_grad_(True)
+
+    When it is wrong: the script may read the gradients itself before it clears them.
+
+    Sources: PyTorch documentation, "Autograd mechanics: setting requires_grad", and "torch.Tensor.detach".
+    """
+
+    code = "EF013"
+    name = "cleared-gradients"
+    title = "Do not compute gradients that are cleared unread"
+    family = "efficiency"
+    effort = "A few lines"
+    risk = "Wrong if the script reads these gradients itself"
+    confidence = "medium"
+    requires = ("whole", "ops", "shapes", "stacks", "settings")
+
+    min_share: float = threshold(0.03, "smallest time of nodes that can go, as a share of the step, to report")
+
+    def applies(self, facts: Facts) -> str | None:
+        if len(facts.captured.optimizers) < 2:
+            return "The script has fewer than two optimizers."
+        return None if facts.captured.cleared_gradients else "No gradients are cleared before an optimizer reads them."
+
+    def check(self, facts: Facts) -> Findings:
+        for found in facts.cleared_nodes:
+            if _time_ns(facts, found) < self.min_share * facts.step_ns:
+                continue
+            yield from self._before(facts, found) if len(found.nodes) else self._through(facts, found)
+
+    def _before(self, facts: Facts, found: ClearedNodes) -> Findings:
+        """The network comes before what is trained: the pass can end there."""
+        evidence = _evidence(facts, found, "Backward nodes that serve nothing else")
+        yield self.finding(
+            title="Detach what comes from a network that this loss does not train",
+            why=(
+                f"A backward pass goes on into a network that it does not train: its {_parameters(found)} get "
+                f"gradients that are cleared before their optimizer reads them. These nodes take "
+                f"{ms(_time_ns(facts, found))} of {each_step(facts)}."
+            ),
+            saving=without_nodes(
+                facts,
+                found.nodes,
+                NODES_LOW,
+                NODES_ALL,
+                "Assumes the nodes of that network are gone from this pass, and up to 80% of the node before them, "
+                "which computes the gradient of its input.",
+                (found.border, OF_INPUT),
+            ),
+            evidence=evidence,
+            locations=_lines(facts, found) or places(evidence),
+            fix=Fix(
+                "Detach the output of that network before it enters this loss, or compute it under torch.no_grad().",
+                "loss = criterion(discriminator(images.detach()), labels)",
+            ),
+        )
+
+    def _through(self, facts: Facts, found: ClearedNodes) -> Findings:
+        """The network comes after what is trained: gradients pass through it, but not into its weights."""
+        evidence = _evidence(facts, found, "Matmuls and convolutions of that pass")
+        shares = " or ".join(map(percent, OF_WEIGHTS))
+        yield self.finding(
+            title="Turn off gradients of weights that this loss only passes through",
+            why=(
+                f"A backward pass goes through a network that it does not train: its {_parameters(found)} get "
+                f"gradients that are cleared before their optimizer reads them. They are a part of these matmuls "
+                f"and convolutions, which take {ms(products_ns(facts, found.products))} of {each_step(facts)}."
+            ),
+            saving=without_part_of(
+                facts,
+                found.products,
+                OF_WEIGHTS,
+                f"Assumes {shares} of these operators' time is for the gradients of weights.",
+            ),
+            evidence=evidence,
+            locations=_lines(facts, found) or places(evidence),
+            confidence="low",
+            fix=Fix(
+                "Turn off the gradients of that network's parameters before its forward pass for this loss, and on "
+                "again after backward().",
+                "discriminator.requires_grad_(False)\nloss = criterion(discriminator(generator(noise)), ones)\n"
+                "loss.backward()\ndiscriminator.requires_grad_(True)",
+            ),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        total_ns = sum(_time_ns(facts, found) for found in facts.cleared_nodes)
+        if not facts.cleared_nodes:
+            return "Which nodes compute the gradients that are cleared unread is not known."
+        return f"Gradients that are cleared unread take {ms(total_ns)} of {the_step(facts)}."
+
+
+def _time_ns(facts: Facts, found: ClearedNodes) -> float:
+    """What can go, per step."""
+    if len(found.nodes):
+        return nodes_per_step_ns(facts, found.nodes)
+    return OF_WEIGHTS[1] * products_ns(facts, found.products)
+
+
+def _parameters(found: ClearedNodes) -> str:
+    built = found.gradients.built
+    of = f" (of the optimizer from {to_location(built.site)})" if built is not None else ""
+    return counted(len(found.gradients.shapes), "parameter") + of
+
+
+def _lines(facts: Facts, found: ClearedNodes) -> list[Location]:
+    """Where the pass begins."""
+    location = location_of(facts, int(found.passes[0]))
+    return [location] if location is not None else []
+
+
+def _evidence(facts: Facts, found: ClearedNodes, label: str) -> list[Evidence]:
+    rows = found.nodes if len(found.nodes) else found.products
+    count = facts.steps.count
+    return [
+        Evidence(label, us(site.cost_ns / count), rate(site.calls / count), location=site.location)
+        for site in by_calling_site(facts, rows, node_ns(facts, rows))[:4]
+    ]

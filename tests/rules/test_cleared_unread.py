@@ -1,0 +1,151 @@
+"""EF013: backward nodes of a network whose gradients the script clears before an optimizer reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.run_log.cleared_gradients import read_cleared_gradients
+from traceopt.rules.catalogue.ef013_cleared_gradients import ClearedGradient
+from traceopt.testing import A100, answer
+from traceopt.testing import events as build
+
+STEP_US, STEPS = 20_000, 4
+ENGINE = "<built-in method run_backward of torch._C._EngineBase object at 0x7f>"
+GENERATOR, DISCRIMINATOR = [[64, 32], [32]], [[32, 16], [16]]
+
+
+def layer(start: float, shapes: list[list[int]]) -> list[build.Json]:
+    """2 ms of a layer's backward pass, 1.6 ms of it matmuls, then its gradients are added."""
+    nodes = [
+        build.op("autograd::engine::evaluate_function: AddmmBackward0", start, 1_800),
+        build.op("AddmmBackward0", start + 10, 1_700),
+        build.op("aten::mm", start + 20, 800),
+        build.op("aten::mm", start + 830, 800),
+    ]
+    for number, shape in enumerate(shapes):
+        at = start + 1_810 + 90 * number
+        nodes += [
+            build.op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", at, 80),
+            build.op("torch::autograd::AccumulateGrad", at + 10, 60, **{"Input Dims": [shape]}),
+        ]
+    return nodes
+
+
+def backward_pass(line: int, start: float, *shapes: list[list[int]]) -> list[build.Json]:
+    """Layers in the order of the backward pass."""
+    nodes = [node for number, one in enumerate(shapes) for node in layer(start + 2_000 * number, one)]
+    taken = 2_000 * len(shapes) + 200
+    return [
+        build.python(f"gan.py({line}): train", start - 200, taken + 100),
+        build.python(ENGINE, start - 100, taken),
+        *nodes,
+    ]
+
+
+# Other products, so that a GPU is busy most of the time.
+BUSY = [build.op("aten::mm", start, us) for start, us in ((100, 4_500), (9_200, 2_500), (16_200, 2_600))]
+FIRST = backward_pass(16, 5_000, DISCRIMINATOR, GENERATOR)
+SECOND = backward_pass(20, 12_000, DISCRIMINATOR, GENERATOR)
+
+
+def cleared(backward: int, shapes: list[list[int]], **other: Any) -> dict[str, Any]:
+    row = {"backward": backward, "of": 2, "runs": 100, "cleared": 99, "shapes": shapes, "built": [["gan.py(9): main"]]}
+    return row | other
+
+
+def facts(*rows: Any, gpu: bool = False, parts: Any = (FIRST, SECOND), optimizers: int = 2) -> Facts:
+    events: list[build.Json] = []
+    for step in range(STEPS):
+        start = step * STEP_US
+        events.append(build.annotation(f"ProfilerStep#{step}", start, STEP_US))
+        events.append(build.annotation("Optimizer.step#Adam.step", start + 19_000, 500))
+        events += [event | {"ts": event["ts"] + start} for part in (*parts, BUSY if gpu else []) for event in part]
+    for number, one in enumerate([event for event in events if event["name"] == "aten::mm"] if gpu else [], 1):
+        events.append(build.runtime("cudaLaunchKernel", one["ts"] + 1, 2, number))
+        events.append(build.kernel("ampere_sgemm_128x64_nn", one["ts"] + 5, one["dur"], number))
+    recorded = {
+        "cycle": {"name": "timing"},
+        "environment": {"torch": "2"},
+        "optimizers": [{"class": "torch.optim.adam.Adam"}] * optimizers,
+        "cleared_gradients": list(rows),
+    }
+    device = {"deviceProperties": [A100]} if gpu else {}
+    return Facts(build.read(build.document(events, traceopt=recorded, **device)))
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_a_network_before_the_trained_one_is_to_be_detached(gpu: bool) -> None:
+    check, findings = answer(ClearedGradient, facts(cleared(0, GENERATOR), gpu=gpu))
+    [found] = findings or pytest.fail(check.reason or "")
+    assert found.title.startswith("Detach")
+    assert "its 2 parameters (of the optimizer from gan.py:9) get gradients that are cleared" in found.why
+    assert f"take {'1.6' if gpu else '2.0'} ms of each 20.0 ms step" in found.why
+    assert [(one.file, one.line) for one in found.locations] == [("gan.py", 16)]
+    assert found.saving is not None
+    if gpu:
+        assert found.saving.low_us <= 1_600 <= found.saving.high_us
+    else:
+        assert found.saving.low_us < 1_960 < found.saving.est_us < found.saving.high_us < 4_000, "and of the border"
+
+
+def test_a_network_after_the_trained_one_needs_no_gradients_of_weights() -> None:
+    check, findings = answer(ClearedGradient, facts(cleared(1, DISCRIMINATOR)))
+    [found] = findings or pytest.fail(check.reason or "")
+    assert found.title.startswith("Turn off gradients")
+    assert "which take 1.6 ms of each 20.0 ms step" in found.why
+    assert [(one.file, one.line) for one in found.locations] == [("gan.py", 20)]
+    assert found.saving is not None
+    assert found.saving.low_us < 800 < found.saving.high_us < 1_300
+    assert found.confidence == "low"
+
+
+def test_both_in_one_script() -> None:
+    _, findings = answer(ClearedGradient, facts(cleared(0, GENERATOR), cleared(1, DISCRIMINATOR)))
+    assert [one.title.split()[0] for one in findings] == ["Detach", "Turn"]
+
+
+@pytest.mark.parametrize(
+    ("row", "parts"),
+    [
+        (cleared(0, [[64, 32], [33]]), (FIRST, SECOND)),
+        (cleared(0, [*GENERATOR, *DISCRIMINATOR]), (FIRST, SECOND)),
+        (cleared(0, GENERATOR, of=3), (FIRST, SECOND)),
+        (cleared(0, GENERATOR), (FIRST,)),
+        (cleared(0, GENERATOR), (backward_pass(16, 5_000, GENERATOR, DISCRIMINATOR, GENERATOR), SECOND)),
+    ],
+    ids=["other shapes", "all of them", "other passes", "a pass less", "an unknown network"],
+)
+def test_what_does_not_fit_the_trace_is_silent(row: dict[str, Any], parts: Any) -> None:
+    check, findings = answer(ClearedGradient, facts(row, parts=parts))
+    assert findings == []
+    assert check.reason
+
+
+def test_reasons() -> None:
+    assert answer(ClearedGradient, facts(optimizers=1))[0].reason == "The script has fewer than two optimizers."
+    reason = answer(ClearedGradient, facts())[0].reason
+    assert reason == "No gradients are cleared before an optimizer reads them."
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        None,
+        "rows",
+        [3],
+        [{}],
+        [cleared(0, GENERATOR, runs=0)],
+        [cleared(0, GENERATOR, cleared=50)],
+        [cleared(0, GENERATOR, cleared=101)],
+        [cleared(2, GENERATOR)],
+        [cleared(0, [])],
+        [cleared(0, [[64, "32"]])],
+        [cleared(0, [64])],
+        [cleared(0, [[-1]])],
+    ],
+)
+def test_odd_rows_are_none(odd: Any) -> None:
+    assert read_cleared_gradients(odd) == ()
