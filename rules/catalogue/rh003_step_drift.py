@@ -41,6 +41,7 @@ class StepDrift(Rule):
     requires = ("ledger",)
 
     min_share: float = threshold(0.05, "smallest difference as a share of the median step")
+    crowded_share: float = threshold(0.1, "wait for a free core, as a share of the run, that may explain slower steps")
 
     def applies(self, facts: Facts) -> str | None:
         return "Too few steps without a profiler to judge a drift." if facts.step_drift is None else None
@@ -52,7 +53,7 @@ class StepDrift(Rule):
         lasting = drift.lasting
         if lasting is not None and lasting.after_ns - lasting.before_ns >= self.min_share * lasting.before_ns:
             yield self.finding(
-                why=_why(lasting),
+                why=_why(lasting, self._crowded(facts)),
                 fix=Fix(_fix(lasting)),
                 saving=None,
                 evidence=[
@@ -72,20 +73,24 @@ class StepDrift(Rule):
                 occasional=True,
             )
 
+    def _crowded(self, facts: Facts) -> bool:
+        ledger = facts.captured.ledger
+        return ledger is not None and (ledger.core_wait_share or 0.0) >= self.crowded_share
+
     def passed(self, facts: Facts) -> str:
         drift = facts.step_drift
         return f"{drift.steps if drift else 0:,} steps without a profiler show no lasting change."
 
 
-def _why(lasting: Change | Growth) -> str:
+def _why(lasting: Change | Growth, crowded: bool) -> str:
     times = f"from {ms(lasting.before_ns)} to {ms(lasting.after_ns)}"
     share = percent(lasting.after_ns / lasting.before_ns - 1)
     if isinstance(lasting, Change):
-        return f"From about step {lasting.step:,} on, the median step takes {share} longer: {times}. {_part(lasting)}"
-    return f"The steps become longer during the run, by {share}: {times}. {_part(lasting)}"
+        return f"From about step {lasting.step:,} on, the median step takes {share} longer: {times}. {_part(lasting, crowded)}"
+    return f"The steps become longer during the run, by {share}: {times}. {_part(lasting, crowded)}"
 
 
-def _part(lasting: Change | Growth) -> str:
+def _part(lasting: Change | Growth, crowded: bool) -> str:
     match main_cause(lasting):
         case "data":
             return f"The wait for data grows by {ms(lasting.data_ns)}."
@@ -103,6 +108,8 @@ def _part(lasting: Change | Growth) -> str:
             return (
                 f"Memory grows with them: {memory.of}, from {size(memory.before_bytes)} to {size(memory.after_bytes)}."
             )
+        case _ if crowded:
+            return "Other programs used the cores during the run, which may explain it."
         case _:
             return "Neither the wait for data nor garbage collection explains it."
 

@@ -191,6 +191,13 @@ class TestSlowerSteps:
     def test_a_slow_end_of_the_run_is_not(self) -> None:
         assert self.verdict("healthy", [10_000.0] * 380 + [20_000.0] * 20).startswith("GPU-bound: ")
 
+    def test_what_other_programs_may_explain_is_not(self) -> None:
+        steps, run_us = [10_000.0] * 200 + [30_000.0] * 200, 8e6
+        crowded = {"ledger.core_wait": {"us": 0.2 * run_us, "cpu_us": 0.8 * run_us, "wall_us": run_us}}
+        assert self.verdict("healthy", steps, **crowded).startswith("GPU-bound: ")
+        change = {"ledger.step_us": steps, "ledger.windows": [], "ledger.fetch_us": None} | crowded
+        assert "Other programs used the cores" in finding(generated("healthy", change=change), "RH003").why
+
     def test_faster_steps_and_larger_batches_are_not(self) -> None:
         assert self.verdict("healthy", [30_000.0] * 200 + [10_000.0] * 200).startswith("GPU-bound: ")
         larger = {"ledger.samples": [16] * 200 + [48] * 200}

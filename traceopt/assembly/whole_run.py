@@ -22,6 +22,7 @@ from traceopt.result.rounding import share, us
 MIN_LONG_STEPS = 3  # fewer may be one-off pauses: the sentence then leaves open what they are
 MIN_OCCURRENCES = 2  # of an evaluation or a save: a single one says nothing about the run
 LARGE_SHARE = 0.25  # of the run after its first step: what takes less is left to the table of the run's parts
+CROWDED_SHARE = 0.1  # of the run: with a longer wait for cores, other programs may explain slower steps
 LONG_RUN_NS = 60e9  # in a shorter one, start-up and the end say nothing about the training
 MOST_LINES = 3
 MOST_STRETCHES = 240  # of the charts of all steps
@@ -132,9 +133,13 @@ def of_the_run(facts: Facts, run: WholeRun | None, saved_share: float) -> tuple[
 
 
 def _slower_steps(facts: Facts, saved_share: float) -> str:
-    """Says that the steps become slower, if that is not planned and costs much, and more than the fixes save."""
-    drift = facts.step_drift
+    """Says that the steps become slower, if that is not planned, nor the work of other programs, and costs much, and
+    more than the fixes save.
+    """
+    drift, ledger = facts.step_drift, facts.captured.ledger
     if drift is None or drift.lasting is None or drift.slower_share < max(LARGE_SHARE, saved_share):
+        return ""
+    if ledger is not None and (ledger.core_wait_share or 0.0) >= CROWDED_SHARE:
         return ""
     lasting = drift.lasting
     if main_cause(lasting) in ("samples", "sample size"):
