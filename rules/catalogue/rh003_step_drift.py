@@ -83,11 +83,11 @@ class StepDrift(Rule):
 
 
 def _why(lasting: Change | Growth, crowded: bool) -> str:
-    times = f"from {ms(lasting.before_ns)} to {ms(lasting.after_ns)}"
+    times, part = f"from {ms(lasting.before_ns)} to {ms(lasting.after_ns)}", _part(lasting, crowded)
     share = percent(lasting.after_ns / lasting.before_ns - 1)
     if isinstance(lasting, Change):
-        return f"From about step {lasting.step:,} on, the median step takes {share} longer: {times}. {_part(lasting, crowded)}"
-    return f"The steps become longer during the run, by {share}: {times}. {_part(lasting, crowded)}"
+        return f"From about step {lasting.step:,} on, the median step takes {share} longer: {times}. {part}"
+    return f"The steps become longer during the run, by {share}: {times}. {part}"
 
 
 def _part(lasting: Change | Growth, crowded: bool) -> str:
