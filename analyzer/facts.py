@@ -42,6 +42,7 @@ from traceopt.analyzer.stalls.idle import Gaps, Idle, attribute, find_gaps, slow
 from traceopt.analyzer.stalls.lead_in import find_lead_in
 from traceopt.analyzer.stalls.profiler_cost import find_profiler_cost
 from traceopt.analyzer.stalls.python_stretches import PythonStretches, python_stretches
+from traceopt.analyzer.stalls.read_values import computed_to_be_read
 from traceopt.analyzer.stalls.rl_phases import PhaseMarks, RlPhase, find_phase_marks, find_rl_phases
 from traceopt.analyzer.stalls.start_up import first_fetches, startup_calls
 from traceopt.analyzer.stalls.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
@@ -505,6 +506,11 @@ class Facts(Struct, frozen=True, dict=True):
     def repeated_backward(self) -> I8:
         """The nodes of backward passes that an earlier pass over the same forward pass has run too. Slices."""
         return repeated_nodes(self.regions, self.steps)
+
+    @cached_property
+    def computed_to_be_read(self) -> I8:
+        """Operators of the window that only compute values which the host reads on the same line. Slices, in order."""
+        return computed_to_be_read(self.regions, self.steps, self.call_sites)
 
     @cached_property
     def cleared_nodes(self) -> tuple[ClearedNodes, ...]:

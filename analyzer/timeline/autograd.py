@@ -57,7 +57,7 @@ def calls_without_gradients(regions: Regions, steps: Steps) -> I8 | None:
     if not tracked.any():
         return None
     trains = tracked | regions.backward
-    heavy = np.flatnonzero(regions.named(_is_heavy, OP) & (slices.thread == steps.thread))
+    heavy = np.flatnonzero(regions.named(is_heavy, OP) & (slices.thread == steps.thread))
     heavy = heavy[steps.host_window.contains(slices.start[heavy])]
     heavy = heavy[slices.ancestor(heavy, trains) < 0]
     heavy = heavy[~regions.own_time(regions.optimizer, steps.thread).contains(slices.start[heavy])]
@@ -79,7 +79,7 @@ def calls_without_backward(regions: Regions, steps: Steps) -> I8:
     sequence[is_op] = ops.sequence[slices.row[is_op]]
     used = np.unique(sequence[regions.backward & (sequence >= 0)])
     forward = (sequence >= 0) & ~regions.backward
-    heavy = np.flatnonzero(regions.named(_is_heavy, OP) & (slices.thread == steps.thread))
+    heavy = np.flatnonzero(regions.named(is_heavy, OP) & (slices.thread == steps.thread))
     heavy = heavy[steps.host_window.contains(slices.start[heavy])]
     heavy = heavy[slices.ancestor(heavy, regions.backward | regions.optimizer) < 0]
     node = slices.ancestor(heavy, forward)
@@ -151,7 +151,8 @@ def _calls_around(regions: Regions, heavy: npt.NDArray[np.integer], trains: npt.
     return np.unique(regions.slices.ancestor(heavy, free)).astype(np.int64) if len(heavy) else heavy.astype(np.int64)
 
 
-def _is_heavy(name: str) -> bool:
+def is_heavy(name: str) -> bool:
+    """Whether an operator runs a layer: a matmul, a convolution or attention."""
     return is_gemm(name) or name in op_names.CONVOLUTION_OPS or name == "aten::scaled_dot_product_attention"
 
 

@@ -1,0 +1,35 @@
+"""Operators that only compute values which the host reads at once, such as statistics for a log."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.autograd import is_heavy
+from traceopt.analyzer.timeline.call_sites import CallSites
+from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.timeline.regions import Regions
+from traceopt.analyzer.timeline.steps import Steps
+
+READS = frozenset(("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal"))
+
+
+def computed_to_be_read(regions: Regions, steps: Steps, sites: CallSites) -> I8:
+    """The outermost operators of the training thread on lines that read a value, if nothing on the line runs a layer or
+    needs a gradient. Slices in order of time, without the reads.
+
+    An operator with a node of its own raises the sequence number, so the next operator has a larger one.
+    """
+    slices, ops = regions.slices, regions.trace.ops
+    outer = slices.outermost((slices.kind == OP) & (slices.thread == steps.thread))
+    outer = outer[slices.ancestor(outer, regions.backward | regions.optimizer) < 0]
+    outer = outer[np.argsort(slices.start[outer], kind="stable")].astype(np.int64)
+    number = ops.sequence[slices.row[outer]]
+    has_node = np.append(number[1:] > number[:-1], True)[: len(outer)]
+    runs_layer = slices.encloses(regions.named(is_heavy, OP))[outer]
+    reads = regions.named(READS.__contains__, OP)[outer]
+    site = sites.of(outer)
+    other = np.unique(site[runs_layer | (has_node & ~reads)])
+    only_read = (site >= 0) & np.isin(site, site[reads]) & ~np.isin(site, other)
+    inside = steps.host_window.contains(slices.start[outer])
+    return outer[only_read & ~reads & inside]

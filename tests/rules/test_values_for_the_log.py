@@ -1,0 +1,93 @@
+"""EF014: operators that only compute values which the host reads on the same line."""
+
+from __future__ import annotations
+
+import pytest
+
+from traceopt.analyzer.facts import Facts
+from traceopt.rules.catalogue.ef014_values_for_the_log import ValuesForTheLog
+from traceopt.testing import A100, answer
+from traceopt.testing import events as build
+
+STEP_US, STEPS = 20_000, 4
+
+
+def line(number: int, start: float, *ops: build.Json) -> list[build.Json]:
+    """A function of the user that runs some operators."""
+    end = max(op["ts"] + op["dur"] for op in ops)
+    return [build.python(f"train.py({number}): part_{number}", start, end - start + 20), *ops]
+
+
+def op(name: str, start: float, duration: float, node: int) -> build.Json:
+    """`node`: the next free sequence number of autograd when the operator begins."""
+    return build.op(f"aten::{name}", start, duration, **{"Sequence number": node, "Fwd thread id": 0})
+
+
+STATISTICS = line(5, 1_000, op("std", 1_010, 2_000, 7), op("item", 3_020, 10, 7), op("quantile", 3_040, 3_000, 7))
+FORWARD = line(9, 8_000, op("mul", 8_010, 1_000, 7), op("relu", 9_020, 1_000, 8), op("mm", 10_100, 1_000, 9))
+BACKWARD = [
+    build.op("autograd::engine::evaluate_function: MulBackward0", 12_000, 3_000, **{"Sequence number": 7}),
+    build.annotation("Optimizer.step#SGD.step", 16_000, 2_000),
+]
+
+
+def facts(*parts: list[build.Json], gpu: bool = False) -> Facts:
+    events: list[build.Json] = []
+    for step in range(STEPS):
+        start = step * STEP_US
+        events.append(build.annotation(f"ProfilerStep#{step}", start, STEP_US))
+        for one in (event for part in (*parts, BACKWARD) for event in part):
+            args = dict(one.get("args", {}))
+            if "Sequence number" in args:
+                args["Sequence number"] += 10 * step
+            events.append(one | {"ts": one["ts"] + start, "args": args})
+    launching = [one for one in events if one["name"] in ("aten::std", "aten::quantile", "aten::mm")] if gpu else []
+    for number, one in enumerate(launching, 1):
+        events.append(build.runtime("cudaLaunchKernel", one["ts"] + 1, 2, number))
+        events.append(build.kernel("reduce_kernel", one["ts"] + 5, one["dur"], number))
+    return Facts(build.read(build.document(events, **({"deviceProperties": [A100]} if gpu else {}))))
+
+
+def silent(*parts: list[build.Json]) -> str:
+    check, findings = answer(ValuesForTheLog, facts(*parts))
+    assert findings == []
+    return check.reason or ""
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_statistics_of_a_line(gpu: bool) -> None:
+    check, findings = answer(ValuesForTheLog, facts(STATISTICS, FORWARD, gpu=gpu))
+    [found] = findings or pytest.fail(check.reason or "")
+    assert "take 5.0 ms of each 20.0 ms step: quantile, std." in found.why
+    assert [(one.file, one.line) for one in found.locations] == [("train.py", 5)]
+    assert found.saving is not None
+    assert found.saving.low_us == 0
+    assert found.saving.est_us <= found.saving.high_us
+    if not gpu:
+        assert found.saving.est_us == pytest.approx(4_500, rel=0.01)
+    assert found.confidence == "low"
+
+
+def test_a_line_with_a_gradient_or_a_layer_is_silent() -> None:
+    """A loss that is also printed, and a model that is evaluated."""
+    loss = line(5, 1_000, op("mul", 1_010, 4_000, 7), op("mean", 5_020, 1_000, 8), op("item", 6_100, 10, 9))
+    assert silent(
+        loss, [event | {"args": {"Sequence number": 10}} if event["ph"] == "X" else event for event in FORWARD]
+    )
+    layer = line(5, 1_000, op("mm", 1_010, 4_000, 7), op("argmax", 5_020, 1_000, 7), op("item", 6_100, 10, 7))
+    assert silent(layer, FORWARD) == "Operators whose values are only read take 0 ms of the step."
+
+
+def test_a_line_that_reads_nothing_is_silent() -> None:
+    noise = line(5, 1_000, op("randn", 1_010, 4_000, 7), op("clamp", 5_020, 1_000, 7))
+    assert silent(noise, FORWARD) == "Operators whose values are only read take 0 ms of the step."
+
+
+def test_the_optimizers_own_reads_are_silent() -> None:
+    inside = line(5, 16_100, op("sqrt", 16_110, 1_500, 7), op("item", 17_650, 10, 7))
+    assert silent(FORWARD, inside) == "Operators whose values are only read take 0 ms of the step."
+
+
+def test_little_time_is_silent() -> None:
+    little = line(5, 1_000, op("std", 1_010, 300, 7), op("item", 1_320, 10, 7))
+    assert silent(little, FORWARD) == "Operators whose values are only read take 0.30 ms of the step."
