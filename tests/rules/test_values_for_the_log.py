@@ -71,9 +71,7 @@ def test_statistics_of_a_line(gpu: bool) -> None:
 def test_a_line_with_a_gradient_or_a_layer_is_silent() -> None:
     """A loss that is also printed, and a model that is evaluated."""
     loss = line(5, 1_000, op("mul", 1_010, 4_000, 7), op("mean", 5_020, 1_000, 8), op("item", 6_100, 10, 9))
-    assert silent(
-        loss, [event | {"args": {"Sequence number": 10}} if event["ph"] == "X" else event for event in FORWARD]
-    )
+    assert silent(loss, FORWARD) == "Operators whose values are only read take 0 ms of the step."
     layer = line(5, 1_000, op("mm", 1_010, 4_000, 7), op("argmax", 5_020, 1_000, 7), op("item", 6_100, 10, 7))
     assert silent(layer, FORWARD) == "Operators whose values are only read take 0 ms of the step."
 
