@@ -204,6 +204,27 @@ class TestSlowerSteps:
         assert self.verdict("healthy", [10_000.0] * 200 + [30_000.0] * 200, **larger).startswith("GPU-bound: ")
 
 
+class TestTooFewCores:
+    """Threads of the job that wait for each other make all steps longer, so no step shows it."""
+
+    def verdict(self, scenario: str, waited_us: float, cores: int = 2) -> str:
+        """Of a job with two threads for operators and four workers."""
+        wait = {"ledger.core_wait": {"us": waited_us, "cpu_us": 8e5, "wall_us": 1e6}}
+        machine = {"environment.threads": 2, "environment.cpu_affinity": cores, "environment.cpu_count": cores}
+        return document_of(generated(scenario, fixed=True, change=wait | machine)).verdict
+
+    def test_it_is_said_first(self) -> None:
+        said = (
+            "The main thread waits for a free core for 30% of the run: the job has 6 threads on 2 cores. CPU-only run: "
+        )
+        assert self.verdict("cpu_only", 3e5).startswith(said)
+
+    def test_short_waits_those_for_other_programs_and_those_that_a_gpu_hides_are_not_said(self) -> None:
+        assert "free core" not in self.verdict("cpu_only", 2e5)
+        assert "free core" not in self.verdict("cpu_only", 3e5, cores=8)
+        assert "free core" not in self.verdict("healthy", 3e5)
+
+
 class TestOccasionalCosts:
     """What happens in some steps of the run: compared with the run's mean step, and last in the plan."""
 

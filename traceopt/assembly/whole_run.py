@@ -128,8 +128,23 @@ def of_the_run(facts: Facts, run: WholeRun | None, saved_share: float) -> tuple[
     than the fixes save comes before. `saved_share`: of the step, by all fixes of the plan.
     """
     before, after = _beside_the_steps(facts, run, saved_share)
-    slower = _slower_steps(facts, saved_share)
-    return f"{before} {slower}".strip(), after
+    said = (before, _slower_steps(facts, saved_share), _too_few_cores(facts, saved_share))
+    return " ".join(filter(None, said)), after
+
+
+def _too_few_cores(facts: Facts, saved_share: float) -> str:
+    """Says that the threads of the job wait for each other, if that costs more than the fixes save. Not if there is a
+    GPU, which may hide the wait.
+    """
+    captured = facts.captured
+    share = (captured.ledger.core_wait_share or 0.0) if captured.ledger is not None else 0.0
+    cores = captured.environment.cores
+    if facts.has_gpu or cores is None or captured.threads <= cores or share < max(LARGE_SHARE, saved_share):
+        return ""
+    return (
+        f"The main thread waits for a free core for {percent(share)} of the run: the job has "
+        f"{counted(captured.threads, 'thread')} on {counted(cores, 'core')}."
+    )
 
 
 def _slower_steps(facts: Facts, saved_share: float) -> str:
