@@ -66,7 +66,7 @@ from traceopt.analyzer.timeline.cleared_nodes import ClearedNodes, find_cleared_
 from traceopt.analyzer.timeline.cpu_phases import CpuPhases
 from traceopt.analyzer.timeline.device import TraceDevice, find_device
 from traceopt.analyzer.timeline.gpu_work import GpuWork
-from traceopt.analyzer.timeline.host_activity import Host, written_images
+from traceopt.analyzer.timeline.host_activity import Host, training_functions, written_images
 from traceopt.analyzer.timeline.kernel_launches import KernelLaunches
 from traceopt.analyzer.timeline.launch_calls import LaunchCalls
 from traceopt.analyzer.timeline.launch_links import LaunchLinks, launch_times, link
@@ -279,6 +279,7 @@ class Facts(Struct, frozen=True, dict=True):
             self.trace,
             self.slices,
             {
+                "python": training_functions(self.regions),
                 "host_sync": calls[blocking_copies(self.trace, self.links)],
                 "module_load": calls[slow],
                 "startup": calls[startup],

@@ -87,6 +87,13 @@ def written_images(regions: Regions) -> npt.NDArray[np.int64]:
     return np.flatnonzero(draws & np.isin(function, np.setdiff1d(function[writes], function[opens])))
 
 
+def training_functions(regions: Regions) -> npt.NDArray[np.int64]:
+    """Python frames around a backward pass or an optimizer step: whatever their names, they do not prepare input."""
+    slices = regions.slices
+    trains = slices.encloses(regions.engine | regions.backward | regions.optimizer)
+    return np.flatnonzero((slices.kind == PYTHON) & trains)
+
+
 _INDEX = {activity.name: index for index, activity in enumerate(ACTIVITIES)}
 
 

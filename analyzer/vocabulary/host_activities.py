@@ -18,6 +18,8 @@ from traceopt.analyzer.vocabulary.os_calls import is_os_wait
 # A module's path as the profiler writes it: bare, or absolute below a library folder.
 _LIBRARY = r"^(?:.*/(?:python3[\d.]*|site-packages|dist-packages)/)?"
 
+_NO_MODEL = r"\d+\): (?!forward$)"  # a tokenizer may be a network
+
 _Matcher = Callable[[str], bool]
 
 
@@ -159,7 +161,7 @@ ACTIVITIES: tuple[Activity, ...] = (
             r": _?(?:tokeni[sz]e|collate|augment)(?:_\w+|r)?$",
             r": _?(?:decode|read|load)_(?:image|jpeg|video|audio|batch|sample|frame)s?(?:_\w+)?$",
             r": \w*collate_fn$",
-            r"(?:^|/)(?:tokeni[sz]er|tokeni[sz]ation|pre_?process\w*|augment\w*|collat\w+)\.py\(",
+            r"(?:^|/)(?:tokeni[sz]er|tokeni[sz]ation|pre_?process\w*|augment\w*|collat\w+)\.py\(" + _NO_MODEL,
         ),
         annotation=_pattern(r"(?i)\b(?:preprocess\w*|tokeni[sz]\w*|collate|augment\w*|decode_(?:image|video|audio))\b"),
     ),

@@ -48,6 +48,8 @@ def times(host: Host, tid: int = MAIN) -> dict[str, int]:
         ("python_function", "torch/utils/tensorboard/writer.py(3): add_scalar", "logging"),
         ("python_function", "my_writers.py(8): add_histogram", "logging"),
         ("python_function", "figure.py(8): add_scalar_field", "python"),
+        ("python_function", "data/tokenizer.py(20): encode", "input_work"),
+        ("python_function", "models/tokenizer.py(20): forward", "python"),  # a network
         ("python_function", "json/encoder.py(205): iterencode", "logging"),
         ("python_function", "json/decoder.py(332): decode", "python"),
         ("python_function", "/x/site-packages/numpy/lib/npyio.py(660): savez_compressed", "logging"),
@@ -158,3 +160,16 @@ def test_slices_that_cross_count_once() -> None:
     host = host_of(*twice, python(frame, 200, 60), annotation(LOADER, 255, 145))
     rows = host.rows_of("data_loading")
     assert host.slices.start[rows].tolist() == [5_000, 200_000, 255_000], "the last two hardly meet"
+
+
+def test_a_function_that_trains_prepares_no_input() -> None:
+    """A script named collate.py has its training loop in it."""
+    events = [
+        python("collate.py(30): main", 0, 1_000),
+        python("collate.py(12): clean", 10, 100),
+        op("aten::mm", 200, 300),
+        op("autograd::engine::evaluate_function: AddmmBackward0", 510, 300),
+        annotation("Optimizer.step#SGD.step", 820, 100),
+    ]
+    host = Facts(read([annotation("ProfilerStep#1", 0, 1_000), *events])).host
+    assert times(host)["input_work"] == 100_000
