@@ -40,6 +40,7 @@ from traceopt.analyzer.stalls.compiled_pieces import CompiledPieces, breaks_in_s
 from traceopt.analyzer.stalls.host_flow import CpuOperators, HostFlow
 from traceopt.analyzer.stalls.idle import Gaps, Idle, attribute, find_gaps, slow_calls
 from traceopt.analyzer.stalls.lead_in import find_lead_in
+from traceopt.analyzer.stalls.main_thread_calls import MainThreadCalls, main_thread_calls, waits_for_others
 from traceopt.analyzer.stalls.profiler_cost import find_profiler_cost
 from traceopt.analyzer.stalls.python_stretches import PythonStretches, python_stretches
 from traceopt.analyzer.stalls.read_values import computed_to_be_read
@@ -387,6 +388,21 @@ class Facts(Struct, frozen=True, dict=True):
         if self.has_gpu:
             return self.gaps.starved.within(start, end)
         return self.steps.window.within(start, end)
+
+    def main_thread_calls(self, activity: str) -> MainThreadCalls:
+        """The calls of one activity ("sleep", "program") on the main thread, and for how long the device waits in each:
+        GPU starvation due to this activity, or all of its time in a CPU-only run.
+        """
+        if not self.has_gpu:
+            waits = self.cpu_phases.areas[activity]
+        else:
+            gaps, mine = self.gaps, self.idle.of_gaps(activity) > 0
+            waits = union(gaps.start[mine], gaps.starved_end[mine])
+        return main_thread_calls(self.host, self.steps.thread, activity, waits)
+
+    def sleeps_that_wait(self, calls: MainThreadCalls) -> Mask:
+        """Which sleeps of the main thread poll for something, or are made by a library. Shape (len(calls),)."""
+        return waits_for_others(self.slices, calls.rows, self.call_sites.code_frames)
 
     @cached_property
     def repetition(self) -> Repetition:

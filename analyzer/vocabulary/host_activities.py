@@ -67,6 +67,7 @@ LOGGING_FRAME = _pattern(
     _LIBRARY + r"numpy/lib/.*: _?save(?:z|z_compressed|txt)?$",
     _LIBRARY + r"pandas/.*: to_(?:csv|excel|feather|json|parquet|pickle)$",
     r"^<built-in function fsync>",
+    r"^<built-in method (?:commit|executemany|__exit__) of sqlite3\.",  # execute may also read data
     r": add_(?:scalars?|histogram)$",  # TensorBoard's interface, which writers of a project's own imitate
     r"^<built-in function print>",
     r"^<built-in method (?:write|writerow|flush) of (?:_io|_csv)\.",
@@ -164,6 +165,13 @@ ACTIVITIES: tuple[Activity, ...] = (
             r"(?:^|/)(?:tokeni[sz]er|tokeni[sz]ation|pre_?process\w*|augment\w*|collat\w+)\.py\(" + _NO_MODEL,
         ),
         annotation=_pattern(r"(?i)\b(?:preprocess\w*|tokeni[sz]\w*|collate|augment\w*|decode_(?:image|video|audio))\b"),
+    ),
+    # What the activities above do by sleeping or by other programs is theirs.
+    Activity("sleep", "Sleeping", frame=_pattern(r"^<built-in function sleep>")),
+    Activity(
+        "program",
+        "Running other programs",
+        frame=_pattern(_LIBRARY + r"subprocess\.py\(", r"^<built-in function (?:system|fork_exec|posix_spawnp?)>"),
     ),
     Activity("os_wait", "Waiting in the operating system", runtime=is_os_wait),
     Activity("launch", "Launching GPU work", op=lambda _: True, runtime=lambda _: True),

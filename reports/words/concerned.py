@@ -17,6 +17,8 @@ _RULES_OF_CAUSE = {
     "host_sync": ("HS001", "HS002", "HS003", "HS004", "HS005", "HS006", "LG002"),
     "logging": ("LG001", "LG002"),
     "checkpoint": ("LG003",),
+    "sleep": ("PY004",),
+    "program": ("PY005",),
     "gc": ("PY001",),
     "hole": ("PY001",),
     "launch": ("LB001", "LB002", "IN002"),

@@ -38,6 +38,8 @@ PARTS: dict[str, PartStyle] = {
     "input_work": PartStyle("input", "cross", "decoding, tokenizing, transforms"),
     "host_copy": PartStyle("loader", "horizontal", "in calls that copy to the GPU"),
     "post_processing": PartStyle("input", "dots", "results turned into boxes, text, files"),
+    "sleep": PartStyle("host", "horizontal", "in time.sleep"),
+    "program": PartStyle("host", "cross", "started with subprocess or os.system"),
     "os_wait": PartStyle("host", "vertical", "poll, sem_wait, read"),
     "host_sync": PartStyle("sync", "horizontal", "after .item(), .cpu()"),
     "logging": PartStyle("sync", "dots", "print, loggers, metric writers, images"),

@@ -35,6 +35,8 @@ LIMITS = {
     "input_work": "input-bound",
     "host_copy": "copy-bound",
     "post_processing": "bound by post-processing",
+    "sleep": "bound by time.sleep",
+    "program": "bound by other programs",
     "os_wait": "bound by waits in the operating system",
     "launch": "launch-bound",
     "host_sync": "sync-bound",

@@ -35,6 +35,7 @@ ADVICE = {
     "input_work": "its input work outside the data loader",
     "logging": "what only that rank logs or prints",
     "checkpoint": "what only that rank saves",
+    "sleep": "where only that rank calls time.sleep",
     "gc": "Python's garbage collector: freeze objects and collect at the same step on all ranks",
     "host_sync": "what only that rank reads from the GPU",
     "allocation": "its memory, which may be fuller than on the other ranks",

@@ -44,6 +44,7 @@ CATEGORIES = {
     "input_work": "input",
     "host_sync": "wait",
     "os_wait": "wait",
+    "sleep": "wait",
     "backward_wait": "wait",
     "communication": "comm",
     "logging": "logging",

@@ -39,6 +39,8 @@ _CAUSE = {
     "loader_startup": "The data loader is starting its workers.",
     "input_work": "Preprocessing outside the data loader is the bottleneck.",
     "post_processing": "Post-processing on the host is the bottleneck.",
+    "sleep": "The host sleeps in time.sleep: that is the bottleneck.",
+    "program": "Other programs that the steps start are the bottleneck.",
     "os_wait": "Waits in the operating system (other threads, processes, files) are the bottleneck.",
     "host_sync": "Host syncs are the bottleneck: each one drains the GPU's queue.",
     "logging": "Logging in the step is the bottleneck.",
@@ -65,7 +67,18 @@ _EXPOSED = {
 }
 _MORE_THAN_COMPUTE = {"communication": " It is the bottleneck.", "copies": " They are the bottleneck."}
 # Causes that a run also has once, for example as it starts.
-_MAY_PASS = ("allocation", "gc", "host_copy", "host_sync", "input_work", "logging", "checkpoint", "cpu_op")
+_MAY_PASS = (
+    "allocation",
+    "gc",
+    "host_copy",
+    "host_sync",
+    "input_work",
+    "logging",
+    "checkpoint",
+    "sleep",
+    "program",
+    "cpu_op",
+)
 _PASSING = "in a part of the recording. Without step marks, it is unknown whether it recurs."
 NAMED_LIMIT_SHARE = 0.10  # of the step: a larger limit is named even if no fix for it has a price
 NO_FIX = "No fix above 3% found."

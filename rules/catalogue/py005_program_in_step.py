@@ -1,0 +1,92 @@
+"""PY005: the steps start other programs."""
+
+from __future__ import annotations
+
+from traceopt.rules import (
+    Facts,
+    Findings,
+    Fix,
+    RemoveHost,
+    Rule,
+    area_of,
+    by_site,
+    each_step,
+    ms,
+    name_of,
+    percent,
+    priced,
+    site_evidence,
+    site_locations,
+    the_step,
+    threshold,
+    times,
+)
+
+
+class ProgramInStep(Rule):
+    """Measures `subprocess` and `os.system` on the main thread in the steps, while the GPU has nothing to do; on a
+    CPU-only run, all of their time. Programs that data loading, compilation or logging starts count there.
+
+    Why it costs: starting a process takes one to several milliseconds, more in a process with much memory. Then the
+    step waits for the result.
+
+    How to fix: ask every N steps, or read the value in the process itself.
+
+        if step % 100 == 0:
+            free = memory()
+        psutil.virtual_memory().available       # instead of `cat /proc/meminfo` or `free`
+        torch.cuda.utilization()                # instead of `nvidia-smi`
+
+    When it is wrong: the program may do the work of the step, such as tests that reward generated code. Then start the
+    programs of a batch together (`concurrent.futures`), and wait for them only after other work was launched.
+
+    Sources: Python documentation of the subprocess module.
+    """
+
+    code = "PY005"
+    name = "program-in-step"
+    title = "Do not start other programs in every step"
+    family = "Python runtime"
+    effort = "A few lines"
+    confidence = "high"
+    requires = ("work", "whole", "stacks")
+
+    min_share: float = threshold(0.01, "smallest stall, as a share of the step, to report")
+
+    def applies(self, facts: Facts) -> str | None:
+        """One program at the start of a recording without steps is no program of every step."""
+        return None if facts.has_step_marks else "The trace marks no steps, so a program may start only once."
+
+    def check(self, facts: Facts) -> Findings:
+        calls = facts.main_thread_calls("program")
+        stall = calls.typical_ns(facts.steps)
+        if stall < self.min_share * facts.step_ns or not calls.recur(facts.steps):
+            return
+        sites = by_site(facts, calls.rows, calls.cost_ns)
+        effect = "leaves the GPU idle for" if facts.has_gpu else "takes"
+        yield self.finding(
+            why=(
+                f"The step runs another program {times(facts, calls.count_per_step(facts.steps))}, which {effect} "
+                f"{ms(stall)} of {each_step(facts)}."
+            ),
+            saving=priced(
+                facts,
+                (0.8 * stall, stall, stall),
+                [RemoveHost(area_of(facts, calls.rows))],
+                "Assumes a program every N steps, which leaves 1/N of the measured stall, or none.",
+            ),
+            evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+            locations=site_locations(sites),
+            fix=Fix(
+                "Ask every N steps, in another thread, or without a program: psutil, torch.cuda and pynvml read memory "
+                "and utilization in the process itself.",
+                "psutil.virtual_memory().available  # instead of subprocess.run",
+            ),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        calls = facts.main_thread_calls("program")
+        if not len(calls.rows):
+            return "The steps start no other programs."
+        effect = "leave the GPU idle for" if facts.has_gpu else "take"
+        return f"Other programs {effect} {percent(calls.typical_ns(facts.steps) / facts.step_ns)} of {the_step(facts)}."

@@ -1,0 +1,156 @@
+"""PY004 and PY005: steps in which the main thread sleeps, or runs other programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from traceopt.result.finding import Finding, Saving
+from traceopt.rules.catalogue.lb001_launch_bound import LaunchBound
+from traceopt.rules.catalogue.lb006_python_bound import PythonBound
+from traceopt.rules.catalogue.py004_sleep import Sleep
+from traceopt.rules.catalogue.py005_program_in_step import ProgramInStep
+from traceopt.testing import A100, Machine, answer, assert_finds, assert_silent
+
+STEPS = 5
+SLEEP = "<built-in function sleep>"
+HELPER = 2  # a thread that is not the training thread
+
+
+def call(machine: Machine, name: str, us: float) -> None:
+    machine.idle(1)  # in the caller
+    with machine.python(name):
+        machine.idle(us)
+
+
+def poll(machine: Machine) -> None:
+    """`while queue.empty(): time.sleep(0.001)`, five times."""
+    with machine.python("train.py(9): next_batch"):
+        for _ in range(5):
+            call(machine, "queue.py(97): empty", 5)
+            call(machine, SLEEP, 1_000)
+
+
+def retry(machine: Machine) -> None:
+    with machine.python("train.py(9): upload"):
+        machine.idle(1)
+        with machine.python("tenacity/nap.py(20): sleep"):
+            call(machine, SLEEP, 5_000)
+
+
+def cpu_steps(name: str, us: float = 20_000, steps: range = range(STEPS)) -> Machine:
+    """A CPU-only run of 8 ms of work and one such call, in some of the steps."""
+    machine = Machine(with_stack=1)
+    for step in range(STEPS):
+        with machine.step(), machine.python("train.py(30): train"):
+            machine.work(8_000, "aten::mm")
+            if step in steps:
+                with machine.python("train.py(5): cool_down"):
+                    call(machine, name, us)
+    return machine
+
+
+def gpu_steps(gpu_us: float, sleep_us: float = 5_000) -> Machine:
+    """The GPU works for `gpu_us` after its launch; then the host sleeps."""
+    machine = Machine(A100, with_stack=1)
+    for _ in range(STEPS):
+        with machine.step(), machine.python("train.py(30): train"):
+            with machine.annotate("forward"):
+                machine.work(50, "aten::mm")
+                machine.launch(gpu_us)
+            with machine.python("train.py(5): cool_down"):
+                call(machine, SLEEP, sleep_us)
+    return machine
+
+
+def saving_of(finding: Finding) -> Saving:
+    assert finding.saving is not None
+    return finding.saving
+
+
+def test_a_sleep_is_promised_whole_at_its_line() -> None:
+    found = assert_finds(Sleep, cpu_steps(SLEEP), saving_us=20_000, tolerance=0.01, location="train.py:5")
+    assert found.why == "The step sleeps: time.sleep takes 20.0 ms of each 28.0 ms step."
+    assert found.confidence == "high"
+    assert saving_of(found).low_us > 15_000
+
+
+@pytest.mark.parametrize("name", [SLEEP, "subprocess.py(506): run"])
+def test_its_time_is_no_python_work(name: str) -> None:
+    assert_silent(PythonBound, cpu_steps(name))
+
+
+def test_a_sleep_of_now_and_then_is_silent() -> None:
+    assert_silent(Sleep, cpu_steps(SLEEP, steps=range(2)))
+    assert_silent(Sleep, cpu_steps(SLEEP, steps=range(0)))
+
+
+def test_only_the_time_counts_in_which_the_gpu_starves() -> None:
+    found = assert_finds(Sleep, gpu_steps(2_000), saving_us=3_000)
+    assert "time.sleep leaves the GPU idle for 3.0 ms of each 5.1 ms step" in found.why
+    assert answer(LaunchBound, gpu_steps(2_000))[1] == []
+    assert_silent(Sleep, gpu_steps(6_000))
+
+
+def test_a_sleep_of_another_thread_is_silent() -> None:
+    machine = gpu_steps(2_000, sleep_us=10)
+    start = machine.events[0]["ts"]
+    with machine.python(SLEEP, HELPER):
+        machine.now, now = start, machine.now
+    machine.events[-1] |= {"ts": start, "dur": now - start}
+    assert_silent(Sleep, machine)
+
+
+def test_a_sleep_inside_the_loader_is_the_loaders() -> None:
+    machine = Machine(with_stack=1)
+    for _ in range(STEPS):
+        with machine.step(), machine.python("train.py(30): train"):
+            with machine.python("torch/utils/data/dataloader.py(733): __next__"):
+                call(machine, SLEEP, 5_000)
+            machine.work(8_000, "aten::mm")
+    assert_silent(Sleep, machine)
+
+
+@pytest.mark.parametrize("wait", [poll, retry])
+def test_what_a_poll_waits_for_counts(wait: Callable[[Machine], None]) -> None:
+    machine = Machine(with_stack=1)
+    for _ in range(STEPS):
+        with machine.step(), machine.python("train.py(30): train"):
+            wait(machine)
+            machine.work(8_000, "aten::mm")
+    found = assert_finds(Sleep, machine, location="train.py:9")
+    assert found.title == "Shorten what the step polls for with time.sleep"
+    assert found.confidence == "low"
+    assert saving_of(found).low_us == 0
+
+
+def test_sleeps_between_operators_are_pauses() -> None:
+    """As after each micro batch."""
+    machine = Machine(with_stack=1)
+    for _ in range(STEPS):
+        with machine.step(), machine.python("train.py(30): train"):
+            for _ in range(4):
+                machine.work(2_000, "aten::mm")
+                call(machine, SLEEP, 1_000)
+    found = assert_finds(Sleep, machine, saving_us=4_000, tolerance=0.01)
+    assert found.confidence == "high"
+
+
+def test_a_program_in_the_step() -> None:
+    found = assert_finds(ProgramInStep, cpu_steps("subprocess.py(506): run", 4_000), saving_us=4_000, tolerance=0.01)
+    assert found.why == "The step runs another program once per step, which takes 4.0 ms of each 12.0 ms step."
+    assert [str(place) for place in found.locations] == ["train.py:5"]
+    assert_silent(ProgramInStep, cpu_steps("subprocess.py(506): run", 4_000, steps=range(1)))
+
+
+def test_a_recording_without_steps() -> None:
+    """The only sleep may be one before the loop."""
+    machine = Machine(with_stack=1)
+    with machine.python("train.py(30): train"):
+        call(machine, SLEEP, 5_000)
+        call(machine, "subprocess.py(506): run", 5_000)
+        machine.work(8_000, "aten::mm")
+    for rule in (Sleep, ProgramInStep):
+        check, findings = answer(rule, machine)
+        assert (check.status, findings) == ("not_applicable", [])
