@@ -22,6 +22,7 @@ from msgspec import Struct
 
 MODULE_FRAME = "nn.Module: "  # before the class and number of a module: the call of an nn.Module
 FRAME = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)$", re.S)
+_BUILT_IN = re.compile(r"^<built-in (?:function|method) (?P<name>\w+)(?: of (?P<type>\S+))?")
 _INSTALLED = re.compile(
     r"(?:^|/)(?:site-packages|dist-packages|python3[\d.]*)/"
     r"|/(?:Python3\d+|(?:ana|mini)conda3?|miniforge3)/(?:envs/[^/]+/)?[Ll]ib/"  # Windows
@@ -117,6 +118,20 @@ def shown_frame(name: str) -> str:
     """A frame without the folders of the machine that recorded it: of installed packages, of traceopt, and home."""
     match = FRAME.match(name)
     return name if match is None else f"{_shown_file(match['file'])}{name[match.end('file') :]}"
+
+
+def call_name(name: str) -> str:
+    """What is called, in a word: "train.py(12): smooth" -> "smooth", "<built-in method append of list object>" ->
+    "list.append". Functions of libraries keep their module: "copy.deepcopy".
+    """
+    if (built_in := _BUILT_IN.match(name)) is not None:
+        owner = built_in["type"]
+        return built_in["name"] if owner in (None, "type") else f"{owner}.{built_in['name']}"
+    frame = FRAME.match(name)
+    if frame is None:
+        return name
+    module = _slashed(frame["file"]).removesuffix("/__init__.py").removesuffix(".py").rpartition("/")[2]
+    return f"{module}.{frame['function']}" if is_library(name) else frame["function"]
 
 
 @lru_cache(maxsize=4096)  # of a name; a trace asks for each several times

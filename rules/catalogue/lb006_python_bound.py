@@ -8,6 +8,7 @@ from msgspec import Struct
 from traceopt.analyzer.stalls.python_stretches import PythonStretches
 from traceopt.analyzer.stalls.silent_work import LONG_NS
 from traceopt.analyzer.vocabulary.host_activities import LONG_PYTHON
+from traceopt.analyzer.vocabulary.python_frames import call_name
 from traceopt.rules import (
     PYTHON,
     Evidence,
@@ -15,6 +16,7 @@ from traceopt.rules import (
     Findings,
     Fix,
     Intervals,
+    Location,
     RemoveHost,
     Rule,
     each_step,
@@ -39,6 +41,7 @@ LONG_SHARE, DISPATCH_NS = 0.02, 100_000
 BUILDS_TENSOR = "built-in method tensor of type"  # torch.tensor
 WALKS_MODULES, MODULES = ": named_", "modules = dict(model.named_modules())  # once, outside the loop"
 NAMED_SHARE = 0.01  # of the stall: lines that run for less are not named
+MAIN_SHARE, MAIN_LINES = 0.1, 3  # of the stall: lines that the sentence names, the most expensive first
 
 
 class PythonBound(Rule):
@@ -55,11 +58,11 @@ class PythonBound(Rule):
         modules = dict(model.named_modules())       # once, outside the loop
         mask = torch.arange(n, device="cuda") < k   # instead of a Python loop over n
 
-    When it is wrong: a thread that waits in Python (`sleep`, a queue, a lock) looks the same; the evidence names the
-    call. On a CPU-only run a thread that waits for a core also looks the same, so only functions that take time in
-    three of four steps count. Time directly after a batch was loaded does not count, because the loop then frees the
-    batch before. The profiler slows Python calls more than anything else. The true cost is therefore
-    smaller, by half in code that makes many small calls.
+    When it is wrong: a thread that waits in Python (a queue, a lock) looks the same; the finding names the call. PY004
+    covers `time.sleep`, and PY005 other programs. On a CPU-only run a thread that waits for a core also looks the same,
+    so only functions that take time in three of four steps count. Time directly after a batch was loaded does not
+    count, because the loop then frees the batch before. The profiler slows Python calls more than anything else. The
+    true cost is therefore smaller, by half in code that makes many small calls.
 
     Sources: Python documentation, "The Python Profilers" (overhead of tracing calls).
     """
@@ -83,7 +86,8 @@ class PythonBound(Rule):
         rows = main_function_by_site(facts, stretches, held.typical_ns)
         evidence = [row for row in rows if (row.us_per_step or 0.0) * 1e3 >= NAMED_SHARE * held.typical_ns]
         stall, idle = held.typical_ns, "the GPU is idle" if facts.has_gpu else "no operator runs"
-        why = f"Python blocks the main thread for {ms(stall)} of {each_step(facts)} while {idle}."
+        why = f"Python blocks the main thread for {ms(stall)} of {each_step(facts)} while {idle}"
+        why += f"{_main_lines(evidence, stall)}."
         yield self.finding(
             title="Build tensors from one array, not from a list" if _builds_tensors(evidence) else None,
             why=why + (_recorded_calls(facts, area) if facts.frames_recorded_with_times else ""),
@@ -111,6 +115,20 @@ def _recorded_calls(facts: Facts, area: Intervals) -> str:
     mine = (slices.kind == PYTHON) & (slices.thread == facts.steps.thread)
     calls = np.count_nonzero(area.contains(slices.start[mine])) / facts.steps.count
     return f" {calls:,.0f} calls of Python functions were recorded in it, which makes it longer." if calls >= 1 else ""
+
+
+def _main_lines(evidence: list[Evidence], stall_ns: float) -> str:
+    """What the Python work is: the functions that take most of the stall, with their lines."""
+    main = [row for row in evidence if (row.us_per_step or 0.0) * 1e3 >= MAIN_SHARE * stall_ns][:MAIN_LINES]
+    lines = [f"{call_name(row.what)}{_at(row.location)} for {ms((row.us_per_step or 0.0) * 1e3)}" for row in main]
+    return f": {', '.join(lines)}" if lines else ""
+
+
+def _at(location: Location | None) -> str:
+    if location is None:
+        return ""
+    file = location.file.rpartition("/")[2]
+    return f" ({file})" if location.line is None else f" ({file}:{location.line})"
 
 
 def _builds_tensors(evidence: list[Evidence]) -> bool:

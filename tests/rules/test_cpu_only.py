@@ -54,9 +54,10 @@ class TestPythonBound:
             yield build.python("masks.py(9): build_mask", t + 1_000, 3_000)
             yield build.op("aten::mm", t + 4_000, 6_000)
 
-        _, saved_us, places = the("LB006", step)
+        finding, saved_us, places = the("LB006", step)
         assert saved_us == pytest.approx(0.8 * 3_000, rel=0.05)
         assert places == ["masks.py:9"]
+        assert " while no operator runs: build_mask (masks.py:9) for 3.0 ms." in finding.why
 
     def test_each_time_another_function_is_a_thread_without_a_core(self) -> None:
         def step(t: float, index: int) -> Events:
