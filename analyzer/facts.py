@@ -67,7 +67,7 @@ from traceopt.analyzer.timeline.cleared_nodes import ClearedNodes, find_cleared_
 from traceopt.analyzer.timeline.cpu_phases import CpuPhases
 from traceopt.analyzer.timeline.device import TraceDevice, find_device
 from traceopt.analyzer.timeline.gpu_work import GpuWork
-from traceopt.analyzer.timeline.host_activity import Host, training_functions, written_images
+from traceopt.analyzer.timeline.host_activity import Host, prepared_output, training_functions
 from traceopt.analyzer.timeline.kernel_launches import KernelLaunches
 from traceopt.analyzer.timeline.launch_calls import LaunchCalls
 from traceopt.analyzer.timeline.launch_links import LaunchLinks, launch_times, link
@@ -285,7 +285,7 @@ class Facts(Struct, frozen=True, dict=True):
                 "module_load": calls[slow],
                 "startup": calls[startup],
                 "loader_startup": first_fetches(self.regions),
-                "logging": written_images(self.regions),
+                "logging": prepared_output(self.regions),
             },
         )
 

@@ -13,7 +13,16 @@ from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, merge, subtract
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME, Slices
 from traceopt.analyzer.timeline.regions import Regions
-from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES, IMAGE_OPENER, IMAGE_WORK, IMAGE_WRITER, Activity
+from traceopt.analyzer.vocabulary.host_activities import (
+    ACTIVITIES,
+    IMAGE_OPENER,
+    IMAGE_WORK,
+    IMAGE_WRITER,
+    SQL_COMMIT,
+    SQL_EXECUTE,
+    SQL_FETCH,
+    Activity,
+)
 
 
 class Host(Struct, frozen=True, dict=True):
@@ -77,14 +86,17 @@ class Host(Struct, frozen=True, dict=True):
         return np.delete(rows, np.where(inside[twice] < inside[twice + 1], twice, twice + 1))
 
 
-def written_images(regions: Regions) -> npt.NDArray[np.int64]:
-    """Calls of image libraries in a function that writes an image and opens none: they draw what it writes."""
+def prepared_output(regions: Regions) -> npt.NDArray[np.int64]:
+    """Calls that prepare what their function writes: those of image libraries in a function that writes an image and
+    opens none, and SQL statements in one that commits and fetches nothing.
+    """
     slices = regions.slices
-    writes, opens, draws = (
-        regions.named(matcher, PYTHON) & (slices.parent >= 0) for matcher in (IMAGE_WRITER, IMAGE_OPENER, IMAGE_WORK)
-    )
+    wanted = np.zeros(len(slices), bool)
     function = slices.name[slices.parent]
-    return np.flatnonzero(draws & np.isin(function, np.setdiff1d(function[writes], function[opens])))
+    for matchers in ((IMAGE_WORK, IMAGE_WRITER, IMAGE_OPENER), (SQL_EXECUTE, SQL_COMMIT, SQL_FETCH)):
+        prepares, writes, reads = (regions.named(matcher, PYTHON) & (slices.parent >= 0) for matcher in matchers)
+        wanted |= prepares & np.isin(function, np.setdiff1d(function[writes], function[reads]))
+    return np.flatnonzero(wanted)
 
 
 def training_functions(regions: Regions) -> npt.NDArray[np.int64]:

@@ -57,6 +57,10 @@ _IMAGE_WRITERS = (
 IMAGE_WRITER = _pattern(*_IMAGE_WRITERS)
 IMAGE_OPENER = _pattern(_LIBRARY + r"PIL/Image\.py\(\d+\): open$", r"^<built-in function im(?:read|decode)>")
 IMAGE_WORK = _pattern(_LIBRARY + r"(?:PIL|cv2|torchvision/transforms)/")
+# A function that executes statements and commits them writes rows, unless it also fetches some.
+SQL_EXECUTE = _pattern(r"^<built-in method execute of sqlite3\.")
+SQL_COMMIT = _pattern(r"^<built-in method commit of sqlite3\.")
+SQL_FETCH = _pattern(r"^<built-in method fetch(?:one|many|all) of sqlite3\.")
 LOGGING_FRAME = _pattern(
     *_IMAGE_WRITERS,
     _LIBRARY + r"(?:logging|loguru|tensorboardX|tensorboard|wandb|mlflow|comet_ml|neptune|aim|clearml|rich)/",
@@ -67,7 +71,7 @@ LOGGING_FRAME = _pattern(
     _LIBRARY + r"numpy/lib/.*: _?save(?:z|z_compressed|txt)?$",
     _LIBRARY + r"pandas/.*: to_(?:csv|excel|feather|json|parquet|pickle)$",
     r"^<built-in function fsync>",
-    r"^<built-in method (?:commit|executemany|__exit__) of sqlite3\.",  # execute may also read data
+    r"^<built-in method (?:commit|executemany|__exit__) of sqlite3\.",
     r": add_(?:scalars?|histogram)$",  # TensorBoard's interface, which writers of a project's own imitate
     r"^<built-in function print>",
     r"^<built-in method (?:write|writerow|flush) of (?:_io|_csv)\.",
@@ -171,7 +175,10 @@ ACTIVITIES: tuple[Activity, ...] = (
     Activity(
         "program",
         "Running other programs",
-        frame=_pattern(_LIBRARY + r"subprocess\.py\(", r"^<built-in function (?:system|fork_exec|posix_spawnp?)>"),
+        frame=_pattern(
+            _LIBRARY + r"subprocess\.py\(\d+\): (?!__del__)",  # which runs when the program is long over
+            r"^<built-in function (?:system|fork_exec|posix_spawnp?)>",
+        ),
     ),
     Activity("os_wait", "Waiting in the operating system", runtime=is_os_wait),
     Activity("launch", "Launching GPU work", op=lambda _: True, runtime=lambda _: True),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from traceopt.analyzer.stalls.main_thread_calls import MainThreadCalls
 from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    Price,
     RemoveHost,
     Rule,
     area_of,
@@ -19,8 +21,8 @@ from traceopt.rules import (
     site_locations,
     the_step,
     threshold,
-    times,
 )
+from traceopt.rules.savings.pricing import over_all_steps
 
 
 class ProgramInStep(Rule):
@@ -63,18 +65,10 @@ class ProgramInStep(Rule):
         if stall < self.min_share * facts.step_ns or not calls.recur(facts.steps):
             return
         sites = by_site(facts, calls.rows, calls.cost_ns)
-        effect = "leaves the GPU idle for" if facts.has_gpu else "takes"
+        effect = "leave the GPU idle for" if facts.has_gpu else "take"
         yield self.finding(
-            why=(
-                f"The step runs another program {times(facts, calls.count_per_step(facts.steps))}, which {effect} "
-                f"{ms(stall)} of {each_step(facts)}."
-            ),
-            saving=priced(
-                facts,
-                (0.8 * stall, stall, stall),
-                [RemoveHost(area_of(facts, calls.rows))],
-                "Assumes a program every N steps, which leaves 1/N of the measured stall, or none.",
-            ),
+            why=f"The step runs other programs, which {effect} {ms(stall)} of {each_step(facts)}.",
+            saving=_price(facts, calls),
             evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
             locations=site_locations(sites),
             fix=Fix(
@@ -90,3 +84,15 @@ class ProgramInStep(Rule):
             return "The steps start no other programs."
         effect = "leave the GPU idle for" if facts.has_gpu else "take"
         return f"Other programs {effect} {percent(calls.typical_ns(facts.steps) / facts.step_ns)} of {the_step(facts)}."
+
+
+def _price(facts: Facts, calls: MainThreadCalls) -> Price:
+    """How long a program takes depends on the machine, so the range covers the mean of all steps."""
+    stall, every = calls.typical_ns(facts.steps), facts.of_every_step
+    price = priced(
+        facts,
+        (0.8 * stall, stall, stall),
+        [RemoveHost(area_of(facts, calls.rows))],
+        "Assumes a program every N steps, which leaves 1/N of the measured stall, or none.",
+    )
+    return over_all_steps(facts, price, stall, every.main_thread_calls("program").typical_ns(every.steps))

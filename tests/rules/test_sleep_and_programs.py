@@ -139,7 +139,7 @@ def test_sleeps_between_operators_are_pauses() -> None:
 
 def test_a_program_in_the_step() -> None:
     found = assert_finds(ProgramInStep, cpu_steps("subprocess.py(506): run", 4_000), saving_us=4_000, tolerance=0.01)
-    assert found.why == "The step runs another program once per step, which takes 4.0 ms of each 12.0 ms step."
+    assert found.why == "The step runs other programs, which take 4.0 ms of each 12.0 ms step."
     assert [str(place) for place in found.locations] == ["train.py:5"]
     assert_silent(ProgramInStep, cpu_steps("subprocess.py(506): run", 4_000, steps=range(1)))
 

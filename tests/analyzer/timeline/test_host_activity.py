@@ -64,6 +64,7 @@ def times(host: Host, tid: int = MAIN) -> dict[str, int]:
         ("python_function", "train.py(9): sleep", "python"),
         ("python_function", "subprocess.py(506): run", "program"),
         ("python_function", "/usr/lib/python3.11/subprocess.py(1024): __init__", "program"),
+        ("python_function", "subprocess.py(1120): __del__", "python"),
         ("python_function", "tools/subprocess.py(7): run", "python"),
         ("python_function", "<built-in function system>", "program"),
         ("python_function", "<built-in function collect>", "gc"),
@@ -117,6 +118,19 @@ def test_images_that_a_function_draws_and_writes_are_no_input(opens: bool, activ
     facts = Facts(read([*more, *grid, python("PIL/Image.py(8): save", 60, 30), *elsewhere]))
     resized = [row for row in range(len(facts.slices)) if "resize" in facts.trace.names[facts.slices.name[row]]]
     assert [ACTIVITY_NAMES[facts.host.activity[row]] for row in resized] == [activity, "input_work"]
+
+
+@pytest.mark.parametrize(("beside", "activity"), [("commit", "logging"), ("fetchone", "python"), (None, "python")])
+def test_statements_that_a_function_commits_write_rows(beside: str | None, activity: str) -> None:
+    """Statements of a function that fetches rows, or does not commit, may read data."""
+    calls = [python("<built-in method execute of sqlite3.Connection object>", 10, 40)]
+    if beside is not None:
+        calls += [python("<built-in method commit of sqlite3.Connection object>", 60, 30)]
+    if beside == "fetchone":
+        calls += [python("<built-in method fetchone of sqlite3.Cursor object>", 92, 5)]
+    facts = Facts(read([python("tracker.py(3): log", 0, 100), *calls]))
+    [executed] = [row for row in range(len(facts.slices)) if "execute" in facts.trace.names[facts.slices.name[row]]]
+    assert ACTIVITY_NAMES[facts.host.activity[executed]] == activity
 
 
 def test_threads_are_apart() -> None:
