@@ -176,7 +176,7 @@ ACTIVITIES: tuple[Activity, ...] = (
         "program",
         "Running other programs",
         frame=_pattern(
-            _LIBRARY + r"subprocess\.py\(\d+\): (?!__del__)",  # which runs when the program is long over
+            _LIBRARY + r"subprocess\.py\(\d+\): (?:__init__|run|(?:check_)?call|\w+output|communicate|wait)$",
             r"^<built-in function (?:system|fork_exec|posix_spawnp?)>",
         ),
     ),

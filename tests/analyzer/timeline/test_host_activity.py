@@ -64,7 +64,8 @@ def times(host: Host, tid: int = MAIN) -> dict[str, int]:
         ("python_function", "train.py(9): sleep", "python"),
         ("python_function", "subprocess.py(506): run", "program"),
         ("python_function", "/usr/lib/python3.11/subprocess.py(1024): __init__", "program"),
-        ("python_function", "subprocess.py(1120): __del__", "python"),
+        ("python_function", "subprocess.py(420): check_output", "program"),
+        ("python_function", "subprocess.py(1966): _internal_poll", "python"),  # of __del__: the program is long over
         ("python_function", "tools/subprocess.py(7): run", "python"),
         ("python_function", "<built-in function system>", "program"),
         ("python_function", "<built-in function collect>", "gc"),
