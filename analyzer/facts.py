@@ -93,6 +93,7 @@ from traceopt.analyzer.vocabulary.host_activities import (
 )
 from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS, is_gradient
 from traceopt.analyzer.vocabulary.phases.serving_steps import Engine
+from traceopt.analyzer.vocabulary.python_frames import is_recorder
 from traceopt.analyzer.vocabulary.training_frameworks import TrainingFramework
 from traceopt.analyzer.work.attention import (
     MathAttention,
@@ -359,11 +360,14 @@ class Facts(Struct, frozen=True, dict=True):
         return find_untraced_python(self.slices, self.gaps, self.trace.names)
 
     def python_stretches(self, area: Intervals) -> PythonStretches:
-        """What the main thread runs in an area: the innermost slice at every time. Without the profiler's own
-        functions, and without its waits for the threads of autograd.
+        """What the main thread runs in an area: the innermost slice at every time. Without the functions of the
+        profiler and of `traceopt run`, and without its waits for the threads of autograd.
         """
-        found = python_stretches(self.slices, self.steps.thread, area, self.steps)
-        profiler = self.slices.ancestor(found.rows, self.regions.named(PROFILER_FRAME, PYTHON)) >= 0
+        slices = self.slices
+        found = python_stretches(slices, self.steps.thread, area, self.steps)
+        profiler = slices.ancestor(found.rows, self.regions.named(PROFILER_FRAME, PYTHON)) >= 0
+        recorder = slices.ancestor(found.rows, self.regions.named(is_recorder, PYTHON))
+        profiler |= recorder > slices.ancestor(found.rows, self.call_sites.code_frames)  # hooks also call the program
         return found.only(~profiler & ~self.regions.named(op_names.is_engine_frame, PYTHON)[found.rows])
 
     @cached_property

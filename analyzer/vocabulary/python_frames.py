@@ -120,6 +120,11 @@ def shown_frame(name: str) -> str:
     return name if match is None else f"{_shown_file(match['file'])}{name[match.end('file') :]}"
 
 
+def is_recorder(name: str) -> bool:
+    """Whether a frame belongs to `traceopt run`, which works inside the recorded process."""
+    return "capture/" in name and shown_frame(name).startswith("traceopt/capture/")
+
+
 def call_name(name: str) -> str:
     """What is called, in a word: "train.py(12): smooth" -> "smooth", "<built-in method append of list object>" ->
     "list.append". Functions of libraries keep their module: "copy.deepcopy".

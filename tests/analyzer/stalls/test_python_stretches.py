@@ -52,3 +52,17 @@ def test_an_empty_area() -> None:
     facts = Facts(read([annotation("ProfilerStep#0", 0, 100), python("train.py(3): load", 0, 50)]))
     none = np.empty(0, np.int64)
     assert facts.python_stretches(Intervals(none, none)).recurring(facts.steps)[0] == 0.0
+
+
+def test_what_traceopt_run_does_in_the_process_is_not_the_programs_work() -> None:
+    """Its hooks also call functions of the program, which count."""
+    frames = [
+        python("train.py(30): main", 0, 10_000),
+        python("/x/site-packages/traceopt/capture/recording/event_memory.py(49): _in_use_bytes", 1_000, 2_000),
+        python("<built-in function open>", 1_500, 1_000),
+        python("/x/site-packages/traceopt/capture/script/hooks.py(9): hooked", 4_000, 3_000),
+        python("train.py(3): metric", 4_100, 2_900),
+    ]
+    facts = Facts(read([annotation("ProfilerStep#0", 0, 10_000), *frames]))
+    stretches = facts.python_stretches(Intervals(np.array([1_000_000, 4_000_000]), np.array([3_000_000, 7_000_000])))
+    assert {facts.trace.names[code] for code in stretches.function} == {"train.py(3): metric"}
