@@ -20,7 +20,14 @@ from traceopt.rules.savings.starvation import typical_ns
 from traceopt.rules.step_words import the_step, times
 
 SURE_SHARE = 0.7  # of the stall, saved at least: some reads remain
-OTHER_RULES = {"data_loading": "DL001", "input_work": "DL002", "logging": "LG001", "checkpoint": "LG003"}
+OTHER_RULES = {
+    "data_loading": "DL001",
+    "input_work": "DL002",
+    "logging": "LG001",
+    "checkpoint": "LG003",
+    "sleep": "PY004",
+    "program": "PY005",
+}
 
 
 class SyncRule(Rule):

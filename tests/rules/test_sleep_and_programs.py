@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from traceopt.result.finding import Finding, Saving
+from traceopt.rules.catalogue.hs003_explicit_synchronize import ExplicitSynchronize
 from traceopt.rules.catalogue.lb001_launch_bound import LaunchBound
 from traceopt.rules.catalogue.lb006_python_bound import PythonBound
 from traceopt.rules.catalogue.py004_sleep import Sleep
@@ -51,14 +52,17 @@ def cpu_steps(name: str, us: float = 20_000, steps: range = range(STEPS)) -> Mac
     return machine
 
 
-def gpu_steps(gpu_us: float, sleep_us: float = 5_000) -> Machine:
-    """The GPU works for `gpu_us` after its launch; then the host sleeps."""
+def gpu_steps(gpu_us: float, sleep_us: float = 5_000, *, synchronize: bool = False) -> Machine:
+    """The GPU works for `gpu_us` after the launches; then the host sleeps, or waits for the GPU and then sleeps."""
     machine = Machine(A100, with_stack=1)
     for _ in range(STEPS):
         with machine.step(), machine.python("train.py(30): train"):
             with machine.annotate("forward"):
-                machine.work(50, "aten::mm")
-                machine.launch(gpu_us)
+                for _ in range(4):
+                    machine.work(50, "aten::mm")
+                    machine.launch(gpu_us / 4)
+            if synchronize:
+                machine.synchronize()
             with machine.python("train.py(5): cool_down"):
                 call(machine, SLEEP, sleep_us)
     return machine
@@ -87,10 +91,16 @@ def test_a_sleep_of_now_and_then_is_silent() -> None:
 
 
 def test_only_the_time_counts_in_which_the_gpu_starves() -> None:
-    found = assert_finds(Sleep, gpu_steps(2_000), saving_us=3_000)
-    assert "time.sleep leaves the GPU idle for 3.0 ms of each 5.1 ms step" in found.why
+    found = assert_finds(Sleep, gpu_steps(2_000), saving_us=3_150)
+    assert "time.sleep leaves the GPU idle for 3.2 ms of each 5.2 ms step" in found.why
     assert answer(LaunchBound, gpu_steps(2_000))[1] == []
     assert_silent(Sleep, gpu_steps(6_000))
+
+
+def test_the_sleep_after_a_sync_is_not_saved_twice() -> None:
+    machine = gpu_steps(2_000, synchronize=True)
+    assert_finds(Sleep, machine, saving_us=5_000)
+    assert assert_finds(ExplicitSynchronize, machine).shares_cause_with == ["PY004"]
 
 
 def test_a_sleep_of_another_thread_is_silent() -> None:
