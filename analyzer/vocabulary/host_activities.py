@@ -170,8 +170,7 @@ ACTIVITIES: tuple[Activity, ...] = (
         ),
         annotation=_pattern(r"(?i)\b(?:preprocess\w*|tokeni[sz]\w*|collate|augment\w*|decode_(?:image|video|audio))\b"),
     ),
-    # What the activities above do by sleeping or by other programs is theirs.
-    Activity("sleep", "Sleeping", frame=_pattern(r"^<built-in function sleep>")),
+    # Programs and sleeps of the activities above are theirs.
     Activity(
         "program",
         "Running other programs",
@@ -180,6 +179,7 @@ ACTIVITIES: tuple[Activity, ...] = (
             r"^<built-in function (?:system|fork_exec|posix_spawnp?)>",
         ),
     ),
+    Activity("sleep", "Sleeping", frame=_pattern(r"^<built-in function sleep>")),
     Activity("os_wait", "Waiting in the operating system", runtime=is_os_wait),
     Activity("launch", "Launching GPU work", op=lambda _: True, runtime=lambda _: True),
     Activity("python", "Running Python between launches", frame=lambda _: True),

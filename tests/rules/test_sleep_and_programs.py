@@ -154,6 +154,18 @@ def test_a_program_in_the_step() -> None:
     assert_silent(ProgramInStep, cpu_steps("subprocess.py(506): run", 4_000, steps=range(1)))
 
 
+def test_a_program_with_a_timeout_sleeps_until_it_ends() -> None:
+    machine = Machine(with_stack=1)
+    for _ in range(STEPS):
+        with machine.step(), machine.python("train.py(30): train"):
+            machine.work(8_000, "aten::mm")
+            machine.idle(1)
+            with machine.python("subprocess.py(506): run"):
+                call(machine, SLEEP, 4_000)
+    assert_silent(Sleep, machine)
+    assert_finds(ProgramInStep, machine, saving_us=4_000, tolerance=0.01)
+
+
 def test_a_recording_without_steps() -> None:
     """The only sleep may be one before the loop."""
     machine = Machine(with_stack=1)
