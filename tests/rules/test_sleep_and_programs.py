@@ -151,6 +151,7 @@ def test_a_program_in_the_step() -> None:
     found = assert_finds(ProgramInStep, cpu_steps("subprocess.py(506): run", 4_000), saving_us=4_000, tolerance=0.01)
     assert found.why == "The step runs other programs, which take 4.0 ms of each 12.0 ms step."
     assert [str(place) for place in found.locations] == ["train.py:5"]
+    assert (saving_of(found).low_us, saving_of(found).high_us) == pytest.approx((2_000, 8_000), rel=0.01)
     assert_silent(ProgramInStep, cpu_steps("subprocess.py(506): run", 4_000, steps=range(1)))
 
 
