@@ -46,6 +46,7 @@ class Environment(Struct, frozen=True):
     cpu_affinity_of_parent: int | None = None
     cpu_quota: float | None = None
     numa_nodes: tuple[int, int] | None = None
+    available_memory_bytes: int | None = None  # that programs could still get, between two steps
     threads: int | None = None  # intra-op threads on the CPU
     local_world_size: int | None = None
     matmul_precision: str | None = None
@@ -296,6 +297,7 @@ def _environment(row: Mapping[str, Any]) -> Environment:
         cpu_affinity_of_parent=_cores(row, "cpu_affinity_of_parent"),
         cpu_quota=amount(row.get("cpu_quota"), MOST_CORES) or None,
         numa_nodes=(all_nodes, used_nodes) if all_nodes and used_nodes and used_nodes <= all_nodes else None,
+        available_memory_bytes=whole(row.get("available_memory_bytes")),
         threads=_cores(row, "threads"),
         local_world_size=_cores(row, "local_world_size"),
         matmul_precision=word(row.get("matmul_precision")),

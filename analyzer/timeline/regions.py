@@ -108,12 +108,25 @@ class Regions(Struct, frozen=True, dict=True):
     def recompute(self) -> Mask:
         """Forward work that the backward pass repeats for activation checkpointing.
 
-        All of it if Python stacks were recorded, else the operators that only a forward pass calls.
+        The frames that do it, if Python stacks were recorded. Else, and for `use_reentrant=True`, the operators that
+        only a forward pass calls, and those in the same backward node that record gradients.
         """
-        frames = self.named(op_names.is_recompute_frame, PYTHON)
+        slices, ops = self.slices, self.trace.ops
+        again = self.named(op_names.is_recompute_frame, PYTHON)
         forward = np.flatnonzero(self.named(op_names.FORWARD_ONLY.__contains__, OP))
-        frames[forward[self.slices.ancestor(forward, self.backward) >= 0]] = True
-        return frames
+        node = slices.ancestor(forward, self.backward)
+        again[forward[node >= 0]] = True
+        if (node >= 0).any():
+            op = np.flatnonzero((slices.kind == OP) & ~self.backward)
+            records = (ops.sequence[slices.row[op]] >= 0) & (ops.forward_thread[slices.row[op]] <= 0)
+            op = op[records]
+            again[op[np.isin(slices.ancestor(op, self.backward), node[node >= 0])]] = True
+        return again
+
+    @cached_property
+    def checkpoint(self) -> Mask:
+        """Calls of torch.utils.checkpoint.checkpoint."""
+        return self.named(op_names.is_checkpoint_frame, PYTHON)
 
     @cached_property
     def engine(self) -> Mask:

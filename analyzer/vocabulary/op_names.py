@@ -120,8 +120,13 @@ def is_index_backward(name: str) -> bool:
 
 
 def is_recompute_frame(name: str) -> bool:
-    """The Python frame that recomputes a checkpointed part: ``torch/utils/checkpoint.py(1500): recompute_fn``."""
-    return name.endswith(": recompute_fn") and "torch/utils/checkpoint.py(" in name
+    """A frame that recomputes a checkpointed part, or its hook: ``torch/utils/checkpoint.py(1500): recompute_fn``."""
+    return name.endswith((": recompute_fn", ": unpack_hook")) and "torch/utils/checkpoint.py(" in name
+
+
+def is_checkpoint_frame(name: str) -> bool:
+    """The Python frame of the call that checkpoints: ``torch/utils/checkpoint.py(355): checkpoint``."""
+    return name.endswith(": checkpoint") and "torch/utils/checkpoint.py(" in name
 
 
 FORWARD_ONLY: frozenset[str] = _words(

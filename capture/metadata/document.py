@@ -30,6 +30,7 @@ Times are microseconds of wall time; step N of the ledger is ProfilerStep#N; `un
 if the collector ran, `eval_us` only if the script evaluated; `step_us` includes both. `fetch_us` and `gc_us` leave out
 what happens in evaluations. `evaluations` and `saved_at` are the lines of the script at which evaluations began and
 torch.save was called, `long_steps` those at which a step ended that took several times as long as the one before.
+`environment.available_memory_bytes` is the memory of the machine or container that programs could still get.
 `page_faults` counts the pages of memory that the system provided to the process, without traceopt's own.
 `samples` and `elements` (of the largest tensor) are those of the batches that each step fetched, only there if they
 differ from step to step.

@@ -28,6 +28,11 @@ VARIABLES = (
 LOCAL_RANKS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE")
 NODES = Path("/sys/devices/system/node")
 CGROUP = Path("/sys/fs/cgroup")
+CGROUP_MEMORY = (
+    ("memory.max", "memory.current", "."),
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory"),
+)
+MEMINFO = Path("/proc/meminfo")
 
 MEMORY_FIELDS = {
     "allocated_bytes": "allocated_bytes.all.current",
@@ -69,6 +74,7 @@ def describe_environment(torch: Any) -> dict[str, Any]:
         "cpu_affinity_of_parent": _read(lambda: len(os.sched_getaffinity(os.getppid()))),
         "cpu_quota": _cpu_quota(),
         "numa_nodes": _numa_nodes(),
+        "available_memory_bytes": _available_memory_bytes(),
         "local_world_size": _local_world_size(),
         "threads": torch.get_num_threads(),
         "interop_threads": torch.get_num_interop_threads(),
@@ -115,6 +121,25 @@ def _cpu_quota() -> float | None:
         quota, period = ((CGROUP / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
         return round(int(quota) / int(period), 3) if int(quota) > 0 else None
     return None
+
+
+def _available_memory_bytes() -> int | None:
+    """Memory that programs can still get, of the machine or of the container (cgroup 2, then 1). Not on macOS."""
+    available = []
+    with suppress(OSError, ValueError, StopIteration), MEMINFO.open() as lines:
+        available.append(1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]))
+    for limit, usage, folder in CGROUP_MEMORY:
+        with suppress(OSError, ValueError):  # ValueError: the limit is "max"
+            bytes_limit, bytes_used = (int((CGROUP / folder / name).read_text()) for name in (limit, usage))
+            cached = _inactive_file_bytes(CGROUP / folder / "memory.stat")
+            available.append(max(0, bytes_limit - bytes_used + cached))
+    return min(available, default=None)
+
+
+def _inactive_file_bytes(path: Path) -> int:
+    """Cached files that the container gives up when it needs memory."""
+    rows = (line.split() for line in path.read_text().splitlines())
+    return next((int(row[1]) for row in rows if row[0] in ("inactive_file", "total_inactive_file")), 0)
 
 
 def _numa_nodes() -> dict[str, int] | None:

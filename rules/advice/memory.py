@@ -9,6 +9,7 @@ from math import sqrt
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.blocks import AFTER
 from traceopt.analyzer.memory.composition import (
@@ -56,6 +57,18 @@ def peak_bytes(facts: Facts) -> int:
     """Peak reserved memory, which the device cannot use otherwise; peak allocated if reserved was not recorded."""
     memory = facts.memory
     return (memory.peak_reserved or memory.peak_allocated or 0) if memory else 0
+
+
+def recomputed_bytes(facts: Facts) -> float:
+    """Bytes that the recomputations of a step allocate and hold past their own end; 0 if it was not recorded. Only the
+    steps with recorded memory count: with `traceopt run` it may be one.
+    """
+    memory, blocks, every = facts.memory, facts.blocks, facts.recorded_steps
+    if memory is None or blocks is None:
+        return 0.0
+    held = blocks.outlive(facts.regions.area(facts.regions.recompute))
+    stored = every.per_step(every.host_step_of(blocks.start[held]), blocks.bytes[held])
+    return median(stored[memory.peak_by_step(every) >= 0])
 
 
 def peak_share(facts: Facts) -> float:

@@ -11,7 +11,6 @@ from traceopt.rules import (
     each_step,
     kernel_evidence,
     launched_ns,
-    median,
     ms,
     percent,
     places,
@@ -20,7 +19,7 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.advice.memory import peak_bytes, peak_of_capacity
+from traceopt.rules.advice.memory import peak_bytes, peak_of_capacity, recomputed_bytes
 
 
 class CheckpointingWithHeadroom(Rule):
@@ -69,7 +68,7 @@ class CheckpointingWithHeadroom(Rule):
         free = self.usable * (facts.device.memory_bytes or 0) - peak_bytes(facts)
         if time < self.min_share * facts.step_ns or free <= 0:
             return
-        needed = self._stored_bytes(facts)
+        needed = recomputed_bytes(facts)
         part = min(1.0, free / needed) if needed else 1.0
         if part * time < self.min_share * facts.step_ns:
             return
@@ -93,15 +92,6 @@ class CheckpointingWithHeadroom(Rule):
                 "model.gradient_checkpointing_disable()" if part >= 1 else "if index % 2: x = checkpoint(block, x)",
             ),
         )
-
-    def _stored_bytes(self, facts: Facts) -> float:
-        """Bytes that the recomputations of a step allocate and hold past their own end."""
-        blocks = facts.blocks
-        if blocks is None:
-            return 0.0
-        held = blocks.outlive(facts.regions.area(facts.regions.recompute))
-        per_step = facts.steps.per_step(facts.steps.host_step_of(blocks.start[held]), blocks.bytes[held])
-        return median(per_step)
 
     def passed(self, facts: Facts) -> str:
         work = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.recompute)

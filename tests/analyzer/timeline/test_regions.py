@@ -20,3 +20,24 @@ def test_autograd_nodes_of_the_median_step() -> None:
         events += [op("aten::mm", 100 * i + 10 * k, 5, **{"Sequence number": n}) for k, n in enumerate(sequences)]
         events += [op("Mm", 100 * i + 80, 5, **{"Sequence number": 99, "Fwd thread id": 1})]
     assert Facts(read(events)).autograd_nodes == 2.0
+
+
+def test_recomputation_without_python_stacks() -> None:
+    """The operators that record gradients in the node of a checkpoint, but not those of its own backward pass."""
+    node, inner = {"Sequence number": 5, "Fwd thread id": 1}, {"Sequence number": 9, "Fwd thread id": 1}
+    records = {"Sequence number": 8, "Fwd thread id": 0}
+    events = [
+        op("autograd::engine::evaluate_function: CheckpointFunctionBackward", 0, 100, **node),
+        op("CheckpointFunctionBackward", 1, 98, **node),
+        op("aten::linear", 10, 20, **records),
+        op("aten::gelu", 30, 10, **records),
+        op("aten::detach", 41, 1),
+        op("autograd::engine::evaluate_function: GeluBackward0", 50, 40, **inner),
+        op("GeluBackward0", 51, 38, **inner),
+        op("aten::gelu_backward", 52, 30),
+        op("autograd::engine::evaluate_function: MulBackward0", 110, 20, **node),  # of gradients of gradients
+        op("aten::mul", 112, 10, **records),
+    ]
+    regions = Facts(read(events)).regions
+    names = [regions.trace.names[code] for code in regions.slices.name[regions.recompute]]
+    assert names == ["aten::linear", "aten::gelu"]
