@@ -61,8 +61,9 @@ class PythonBound(Rule):
     When it is wrong: a thread that waits in Python (a queue, a lock) looks the same; the finding names the call. PY004
     covers `time.sleep`, and PY005 other programs. On a CPU-only run a thread that waits for a core also looks the same,
     so only functions that take time in three of four steps count. Time directly after a batch was loaded does not
-    count, because the loop then frees the batch before. The profiler slows Python calls more than anything else. The
-    true cost is therefore smaller, by half in code that makes many small calls.
+    count, because the loop then frees the batch before. Neither do lines of a CPU-only run that free large tensors: the
+    system takes their memory back. The profiler slows Python calls more than anything else. The true cost is therefore
+    smaller, by half in code that makes many small calls.
 
     Sources: Python documentation, "The Python Profilers" (overhead of tracing calls).
     """
@@ -181,4 +182,11 @@ def _held(facts: Facts) -> _Held:
 def _python_work(facts: Facts, area: Intervals) -> PythonStretches:
     stretches = facts.python_stretches(area)
     loading = facts.host.of_thread(facts.steps.thread)["data_loading"]
-    return stretches.only(~stretches.after_loading(facts.slices, loading))
+    stretches = stretches.only(~stretches.after_loading(facts.slices, loading))
+    memory, blocks, steps = facts.memory, facts.blocks, facts.recorded_steps
+    if facts.has_gpu or memory is None or blocks is None or not len(stretches):
+        return stretches
+    known = memory.peak_by_step(steps) >= 0
+    recorded = Intervals(steps.host_start[known], steps.host_end[known])
+    sites = facts.call_sites.of_own_time(stretches.rows, stretches.start)
+    return stretches.only(~stretches.free_memory(sites, blocks, recorded))

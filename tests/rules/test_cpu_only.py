@@ -94,6 +94,21 @@ class TestPythonBound:
 
         assert silent("LB006", step) != found
 
+    @pytest.mark.parametrize(("megabytes", "found"), [(40, False), (8, True)])
+    def test_freeing_a_large_tensor_is_no_python_work(self, megabytes: int, found: bool) -> None:
+        """Memory may be recorded in a single step. Freeing 8 MB does not take 3 ms."""
+
+        def step(t: float, index: int) -> Events:
+            yield build.python("model.py(9): forward", t, 9_990)
+            yield build.op("aten::to", t + 100, 900)
+            for at, sign in ((200, 1), (1_050, -1)) if index == 1 else ():
+                size = {"Bytes": sign * megabytes * 1_000_000, "Addr": 64, "Total Allocated": 50_000_000}
+                mark = {"name": "[memory]", "pid": build.PID, "tid": build.MAIN, "ts": t + at}
+                yield mark | {"ph": "i", "s": "t", "args": size | {"Device Type": 0, "Device Id": -1}}
+            yield build.op("aten::mm", t + 4_000, 5_990)
+
+        assert silent("LB006", step) != found
+
     def test_collections_are_no_python(self) -> None:
         def step(t: float, _: int) -> Events:
             yield build.op("aten::mm", t, 1_000)
