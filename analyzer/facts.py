@@ -111,6 +111,7 @@ from traceopt.analyzer.work.gemm_calls import GemmCalls
 from traceopt.analyzer.work.gemms import Gemms
 from traceopt.analyzer.work.hardware_counters import MeasuredCounters, find_measured_counters
 from traceopt.analyzer.work.launch_repetition import Repetition, find_repetition
+from traceopt.analyzer.work.one_hot_products import OneHotProducts, find_one_hot_products
 from traceopt.analyzer.work.tensor_core_work import TensorCoreWork
 from traceopt.analyzer.work.throughput import MeasuredThroughput, Workload, measure
 from traceopt.analyzer.work.tiny_ops import CalledOps, ParameterWork, find_called_ops, find_parameter_work
@@ -515,6 +516,11 @@ class Facts(Struct, frozen=True, dict=True):
     def indexing_backward(self) -> I8:
         """The backward nodes of `x[i]` and `x[a:b]` in the window. Slices, in order."""
         return self._in_window(self.regions.named(op_names.is_index_backward, OP))
+
+    @cached_property
+    def one_hot_products(self) -> OneHotProducts:
+        """Matmuls of a one-hot matrix and a parameter, in the window, with their backward pass."""
+        return find_one_hot_products(self.regions, self.steps)
 
     @cached_property
     def deep_copies(self) -> I8:

@@ -136,6 +136,21 @@ FORWARD_ONLY: frozenset[str] = _words(
 """Operators that models call but backward formulas do not: below a backward node they are recomputation."""
 
 
+MOVES: frozenset[str] = _words(
+    "aten::to aten::_to_copy aten::copy_ aten::type_as aten::clone aten::contiguous aten::detach detach aten::detach_ "
+    "aten::alias aten::lift_fresh aten::view aten::reshape aten::_reshape_alias aten::_unsafe_view aten::flatten "
+    "aten::unflatten aten::squeeze aten::unsqueeze aten::expand aten::expand_as aten::as_strided aten::t "
+    "aten::transpose aten::permute aten::pin_memory aten::_pin_memory aten::is_pinned aten::empty aten::empty_like "
+    "aten::empty_strided aten::zeros aten::zeros_like aten::ones aten::ones_like aten::full aten::arange"
+)
+"""Operators that compute nothing of a tensor: casts, copies, views, and new tensors."""
+
+PRODUCT_CALLS: frozenset[str] = _words(
+    "aten::linear aten::matmul aten::mm aten::addmm aten::bmm aten::einsum aten::tensordot"
+)
+"""Matmuls as a script calls them. Recurrent layers are not among them: an embedding cannot replace their product."""
+
+
 _ARITHMETIC: frozenset[str] = _words(
     "aten::add aten::sub aten::rsub aten::mul aten::div aten::pow aten::neg aten::abs aten::exp aten::log aten::sqrt "
     "aten::rsqrt aten::sin aten::cos aten::sigmoid aten::tanh aten::relu aten::leaky_relu aten::elu aten::gelu "

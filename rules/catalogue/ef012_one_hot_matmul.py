@@ -1,0 +1,118 @@
+"""EF012: a one-hot matrix is multiplied by a parameter, instead of picking rows of the parameter."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceopt.rules import (
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Price,
+    Rule,
+    by_calling_site,
+    each_step,
+    launched_ns,
+    ms,
+    percent,
+    priced_work,
+    rate,
+    site_locations,
+    the_step,
+    threshold,
+    us,
+)
+from traceopt.rules.savings.backward_nodes import node_ns, nodes_per_step_ns, without_nodes
+
+LOW, EXPECTED = 0.8, 0.95  # of the time: the embedding reads its rows, and writes their gradients
+
+
+class OneHotMatmul(Rule):
+    """Measures `F.one_hot(ids, classes)` whose result goes into a linear layer or a matmul with a parameter: creating
+    the matrix, casting it, multiplying it, and the matmul of the backward pass for the gradient of the parameter.
+
+    Why it costs: each row of the matrix has a single 1, so the product is one row of the parameter. All other
+    multiplications are by zero, and the matrix takes `classes` numbers for each id, first in int64.
+
+    How to fix: use an embedding, which picks the same rows.
+
+        self.table = nn.Embedding(classes, width)   # instead of nn.Linear(classes, width)
+        x = self.table(ids) + self.bias             # instead of self.linear(F.one_hot(ids, classes).float())
+
+    To start from the same values or to load a checkpoint, copy the transposed weight of the linear layer. The
+    initialization of nn.Embedding is a different one. For a plain parameter use `F.embedding(ids, weight)`.
+
+    When it is wrong: the script also needs the one-hot matrix for something else. One-hot targets of a loss, masks, and
+    products with activations (dispatch to experts) do not count. Neither do recurrent layers that are fed with one-hot
+    vectors. If an operator of the forward pass takes two tensors of the size of the matrix, the match is not sure and
+    nothing is reported.
+
+    Sources: PyTorch documentation, "torch.nn.Embedding" and "torch.nn.functional.one_hot".
+    """
+
+    code = "EF012"
+    name = "one-hot-matmul"
+    title = "Use nn.Embedding instead of multiplying one-hot vectors"
+    family = "efficiency"
+    effort = "A few lines"
+    risk = "A checkpoint of the linear layer has to be transposed"
+    confidence = "high"
+    requires = ("whole", "ops", "shapes")
+
+    min_share: float = threshold(0.02, "smallest time of these operators, as a share of the step, to report")
+    min_classes: int = threshold(64, "fewest columns of the one-hot matrix to count: narrow products take no time")
+
+    def applies(self, facts: Facts) -> str | None:
+        return None if len(facts.one_hot_products) else "No one-hot matrix is multiplied by a parameter."
+
+    def check(self, facts: Facts) -> Findings:
+        found = facts.one_hot_products
+        time_ns = nodes_per_step_ns(facts, found.rows)
+        classes = int(found.classes.max())
+        if classes < self.min_classes or time_ns < self.min_share * facts.step_ns:
+            return
+        count = facts.steps.count
+        sites = by_calling_site(facts, found.one_hot, node_ns(facts, found.one_hot))
+        products = by_calling_site(facts, found.product, node_ns(facts, found.product))
+        yield self.finding(
+            why=(
+                f"A one-hot matrix with {classes:,} columns is multiplied by a parameter. With the casts and the "
+                f"gradient of the parameter, this takes {ms(time_ns)} of {each_step(facts)}. An embedding picks the "
+                "same rows without multiplying."
+            ),
+            saving=_price(facts),
+            evidence=[
+                Evidence(name, us(site.cost_ns / count), rate(site.calls / count), location=site.location)
+                for name, group in (("aten::one_hot", sites), ("Its product", products))
+                for site in group
+            ]
+            + [Evidence("Casts of it, and the gradient of the parameter", us(_rest_ns(facts)))],
+            locations=site_locations([*products, *sites]),
+            fix=Fix(
+                "Use nn.Embedding(classes, width) instead of the linear layer, and give it the ids. Its weight is the "
+                "transposed weight of the layer; a bias is added to its result.",
+                "x = self.table(ids) + self.bias  # self.table = nn.Embedding(classes, width)",
+            ),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        share = percent(nodes_per_step_ns(facts, facts.one_hot_products.rows) / facts.step_ns)
+        return f"Products of one-hot matrices take {share} of {the_step(facts)}."
+
+
+def _rest_ns(facts: Facts) -> float:
+    found = facts.one_hot_products
+    return nodes_per_step_ns(facts, np.setdiff1d(found.rows, np.concatenate([found.one_hot, found.product])))
+
+
+def _price(facts: Facts) -> Price:
+    rows = facts.one_hot_products.rows
+    basis = f"Assumes the fix removes {percent(LOW)}, {percent(EXPECTED)} or 100% of these operators' time."
+    if not facts.has_gpu:
+        return without_nodes(facts, rows, LOW, EXPECTED, basis)
+    mine = np.zeros(len(facts.slices), bool)
+    mine[rows] = True
+    work = facts.regions.work_under(mine)
+    time_ns = launched_ns(facts, work)
+    return priced_work(facts, work, (LOW * time_ns, EXPECTED * time_ns, time_ns), basis)
