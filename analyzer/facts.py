@@ -72,6 +72,7 @@ from traceopt.analyzer.timeline.kernel_launches import KernelLaunches
 from traceopt.analyzer.timeline.launch_calls import LaunchCalls
 from traceopt.analyzer.timeline.launch_links import LaunchLinks, launch_times, link
 from traceopt.analyzer.timeline.name_totals import NameTotal, totals_by_name
+from traceopt.analyzer.timeline.one_hot_products import OneHotProducts, find_one_hot_products
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.serving import Serving, find_engine, find_serving
 from traceopt.analyzer.timeline.steps import (
@@ -111,7 +112,6 @@ from traceopt.analyzer.work.gemm_calls import GemmCalls
 from traceopt.analyzer.work.gemms import Gemms
 from traceopt.analyzer.work.hardware_counters import MeasuredCounters, find_measured_counters
 from traceopt.analyzer.work.launch_repetition import Repetition, find_repetition
-from traceopt.analyzer.work.one_hot_products import OneHotProducts, find_one_hot_products
 from traceopt.analyzer.work.tensor_core_work import TensorCoreWork
 from traceopt.analyzer.work.throughput import MeasuredThroughput, Workload, measure
 from traceopt.analyzer.work.tiny_ops import CalledOps, ParameterWork, find_called_ops, find_parameter_work
