@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import group_rows, numbered
 from traceopt.analyzer.arrays.intervals import Intervals, union
-from traceopt.analyzer.memory.blocks import MemoryBlocks
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import Slices
 from traceopt.analyzer.timeline.steps import Steps
@@ -65,15 +64,15 @@ class PythonStretches(Struct, frozen=True):
         loaded[loaded] = loading.within(slices.start[call[loaded]], slices.end[call[loaded]]) > 0
         return loaded
 
-    def free_memory(self, sites: Rows, blocks: MemoryBlocks, recorded: Intervals) -> Mask:
+    def free_memory(self, sites: Rows, freed_bytes: I8, freed_at: I8, recorded: Intervals) -> Mask:
         """Which stretches are of a line and function that returns large tensors on the CPU to the system, which takes
-        milliseconds and looks like Python work. `sites`: the line of each. `recorded`: when memory was recorded; the
-        other stretches of the line do the same. Shape (len,).
+        milliseconds and looks like Python work. `sites`: the line of each. `freed_bytes`, `freed_at`: of each block
+        of memory. `recorded`: when they were recorded; the other stretches of a line do the same. Shape (len,).
         """
-        large = np.flatnonzero(blocks.bytes >= LARGE_BYTES)
-        large = large[np.argsort(blocks.end[large], kind="stable")]
-        freed = np.append(0, np.cumsum(blocks.bytes[large]))
-        first, last = (np.searchsorted(blocks.end[large], times) for times in (self.start, self.end))
+        large = np.flatnonzero(freed_bytes >= LARGE_BYTES)
+        large = large[np.argsort(freed_at[large], kind="stable")]
+        freed = np.append(0, np.cumsum(freed_bytes[large]))
+        first, last = (np.searchsorted(freed_at[large], times) for times in (self.start, self.end))
         seen = recorded.contains(self.start)
         _, line = group_rows(sites, self.function)
         bytes_freed = np.bincount(line, weights=(freed[last] - freed[first]) * seen)

@@ -189,4 +189,4 @@ def _python_work(facts: Facts, area: Intervals) -> PythonStretches:
     known = memory.peak_by_step(steps) >= 0
     recorded = Intervals(steps.host_start[known], steps.host_end[known])
     sites = facts.call_sites.of_own_time(stretches.rows, stretches.start)
-    return stretches.only(~stretches.free_memory(sites, blocks, recorded))
+    return stretches.only(~stretches.free_memory(sites, blocks.bytes, blocks.end, recorded))
