@@ -14,6 +14,12 @@ from msgspec import Struct, field
 
 from traceopt.analyzer.arrays.grouping import distinct_values, numbered, split
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, merge, union
+from traceopt.analyzer.autograd.cleared_nodes import ClearedNodes, find_cleared_nodes
+from traceopt.analyzer.autograd.nodes import accumulations_per_step, nodes_per_step, weight_products
+from traceopt.analyzer.autograd.one_hot_products import OneHotProducts, find_one_hot_products
+from traceopt.analyzer.autograd.read_values import computed_to_be_read
+from traceopt.analyzer.autograd.repeated_nodes import repeated_nodes
+from traceopt.analyzer.autograd.untrained_calls import UntrainedCalls, calls_without_backward, calls_without_gradients
 from traceopt.analyzer.communication.collectives import CollectiveCalls, find_collectives, find_cpu_collectives
 from traceopt.analyzer.communication.copy_collectives import copy_collectives
 from traceopt.analyzer.communication.gradient_reductions import GradientReductions, find_gradient_reductions
@@ -43,7 +49,6 @@ from traceopt.analyzer.stalls.lead_in import find_lead_in
 from traceopt.analyzer.stalls.main_thread_calls import MainThreadCalls, main_thread_calls, waits_for_others
 from traceopt.analyzer.stalls.profiler_cost import find_profiler_cost
 from traceopt.analyzer.stalls.python_stretches import PythonStretches, python_stretches
-from traceopt.analyzer.stalls.read_values import computed_to_be_read
 from traceopt.analyzer.stalls.rl_phases import PhaseMarks, RlPhase, find_phase_marks, find_rl_phases
 from traceopt.analyzer.stalls.start_up import first_fetches, startup_calls
 from traceopt.analyzer.stalls.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
@@ -52,18 +57,8 @@ from traceopt.analyzer.tables.compilation import Compilation, GraphBreak
 from traceopt.analyzer.tables.counter_ranges import CounterRanges
 from traceopt.analyzer.tables.schema import I4, I8, Mask
 from traceopt.analyzer.tables.trace import Trace
-from traceopt.analyzer.timeline.autograd import (
-    UntrainedCalls,
-    accumulations_per_step,
-    calls_without_backward,
-    calls_without_gradients,
-    nodes_per_step,
-    repeated_nodes,
-    weight_products,
-)
 from traceopt.analyzer.timeline.call_sites import CallSites
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON, RUNTIME, Slices, build_slices
-from traceopt.analyzer.timeline.cleared_nodes import ClearedNodes, find_cleared_nodes
 from traceopt.analyzer.timeline.cpu_phases import CpuPhases
 from traceopt.analyzer.timeline.device import TraceDevice, find_device
 from traceopt.analyzer.timeline.gpu_work import GpuWork
@@ -72,7 +67,6 @@ from traceopt.analyzer.timeline.kernel_launches import KernelLaunches
 from traceopt.analyzer.timeline.launch_calls import LaunchCalls
 from traceopt.analyzer.timeline.launch_links import LaunchLinks, launch_times, link
 from traceopt.analyzer.timeline.name_totals import NameTotal, totals_by_name
-from traceopt.analyzer.timeline.one_hot_products import OneHotProducts, find_one_hot_products
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.serving import Serving, find_engine, find_serving
 from traceopt.analyzer.timeline.steps import (

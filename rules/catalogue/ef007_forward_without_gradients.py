@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.timeline.autograd import UntrainedCalls
+from traceopt.analyzer.autograd.untrained_calls import UntrainedCalls
 from traceopt.rules import (
     Evidence,
     Facts,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.timeline.cleared_nodes import ClearedNodes
+from traceopt.analyzer.autograd.cleared_nodes import ClearedNodes
 from traceopt.rules import (
     Evidence,
     Facts,

@@ -115,9 +115,13 @@ def _of_the_step(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPa
     if facts.state is not None:
         text = facts.state.sentence
     else:
-        text = _GpuVerdict(facts, breakdown, priced).text if facts.has_gpu else _cpu_verdict(facts, breakdown, priced)
-        text += _without_gradients(facts, priced) + _where_workers_do_not_help(priced)
+        text = _gpu_verdict(facts, breakdown, priced) if facts.has_gpu else _cpu_verdict(facts, breakdown, priced)
+        text += _where_workers_do_not_help(priced)
     return f"Part of the file is lost. In the rest: {text}" if facts.quality.damaged else text
+
+
+def _gpu_verdict(facts: Facts, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced]) -> str:
+    return _GpuVerdict(facts, breakdown, priced).text + _without_gradients(facts, priced)
 
 
 class _GpuVerdict(Struct, frozen=True, dict=True):
@@ -287,6 +291,7 @@ def _cpu_verdict(facts: Facts, breakdown: Sequence[BreakdownPart], priced: Seque
     else:
         machine = facts.trace.meta.device_properties()
         limit = f"{'CPU run on a machine with a GPU' if machine else 'CPU-only run'}: {in_sentence(limit)}"
+    limit += _without_gradients(facts, priced)
     first = _first_fix(priced)
     return f"{limit} {NO_FIX if first is None else f'First fix: {in_sentence(first.finding.title)}.'}"
 

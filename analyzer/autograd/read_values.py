@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceopt.analyzer.autograd.nodes import is_heavy
 from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.timeline.autograd import is_heavy
 from traceopt.analyzer.timeline.call_sites import CallSites
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.timeline.regions import Regions

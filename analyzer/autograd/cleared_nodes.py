@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceopt.analyzer.autograd.nodes import ACCUMULATE, weight_products
 from traceopt.analyzer.run_log.cleared_gradients import ClearedGradients
 from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.timeline.autograd import ACCUMULATE, weight_products
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values, group_rows
+from traceopt.analyzer.autograd.nodes import ACCUMULATE
 from traceopt.analyzer.tables.schema import I8, Mask
-from traceopt.analyzer.timeline.autograd import ACCUMULATE
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps

@@ -1,0 +1,1 @@
+"""What autograd records, and what of it is for nothing."""
