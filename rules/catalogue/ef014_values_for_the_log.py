@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.tables.schema import I8
 from traceopt.rules import (
+    I8,
     Evidence,
     Facts,
     Findings,
