@@ -6,7 +6,7 @@ import numpy as np
 
 from traceopt.analyzer.arrays.grouping import group_rows
 from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.timeline.regions import Regions
@@ -28,6 +28,24 @@ def nodes_per_step(trace: Trace, steps: Steps) -> float:
     nodes, _ = group_rows(step[inside], ops.sequence[rows[inside]])
     counts = np.bincount(step[inside][nodes], minlength=steps.count)
     return float(max(0.0, median(counts) - 1))
+
+
+def forward_operators(regions: Regions, steps: Steps) -> tuple[I8, Mask]:
+    """The outermost operators of the training thread outside of backward passes, as slices in order of time, and which
+    of them create a node.
+
+    Every operator reports the next free sequence number, so one with a node is followed by a larger number. Without
+    gradients, an operator has none.
+    """
+    slices, ops = regions.slices, regions.trace.ops
+    outer = slices.outermost((slices.kind == OP) & (slices.thread == steps.thread))
+    outer = outer[slices.ancestor(outer, regions.backward) < 0]
+    outer = outer[np.argsort(slices.start[outer], kind="stable")].astype(np.int64)
+    number = ops.sequence[slices.row[outer]]
+    numbered = np.flatnonzero(number >= 0)
+    has_node = np.zeros(len(outer), bool)
+    has_node[numbered] = np.append(np.diff(number[numbered]) > 0, True)[: len(numbered)]
+    return outer, has_node
 
 
 def accumulations_per_step(regions: Regions, steps: Steps) -> float:

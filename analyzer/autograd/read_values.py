@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceopt.analyzer.autograd.nodes import is_heavy
+from traceopt.analyzer.autograd.nodes import forward_operators, is_heavy
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_sites import CallSites
 from traceopt.analyzer.timeline.call_tree import OP
@@ -17,19 +17,13 @@ READS = frozenset(("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"
 def computed_to_be_read(regions: Regions, steps: Steps, sites: CallSites) -> I8:
     """The outermost operators of the training thread on lines that read a value, if nothing on the line runs a layer or
     needs a gradient. Slices in order of time, without the reads.
-
-    An operator with a node of its own raises the sequence number, so the next operator has a larger one.
     """
-    slices, ops = regions.slices, regions.trace.ops
-    outer = slices.outermost((slices.kind == OP) & (slices.thread == steps.thread))
-    outer = outer[slices.ancestor(outer, regions.backward | regions.optimizer) < 0]
-    outer = outer[np.argsort(slices.start[outer], kind="stable")].astype(np.int64)
-    number = ops.sequence[slices.row[outer]]
-    has_node = np.append(number[1:] > number[:-1], True)[: len(outer)]
+    outer, has_node = forward_operators(regions, steps)
+    slices = regions.slices
     runs_layer = slices.encloses(regions.named(is_heavy, OP))[outer]
     reads = regions.named(READS.__contains__, OP)[outer]
     site = sites.of(outer)
     other = np.unique(site[runs_layer | (has_node & ~reads)])
     only_read = (site >= 0) & np.isin(site, site[reads]) & ~np.isin(site, other)
-    inside = steps.host_window.contains(slices.start[outer])
+    inside = steps.host_window.contains(slices.start[outer]) & (slices.ancestor(outer, regions.optimizer) < 0)
     return outer[only_read & ~reads & inside]

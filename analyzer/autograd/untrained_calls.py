@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.autograd.nodes import is_heavy
+from traceopt.analyzer.autograd.nodes import forward_operators, is_heavy
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.timeline.regions import Regions
@@ -29,15 +29,17 @@ def calls_without_gradients(regions: Regions, steps: Steps) -> I8 | None:
     off: the model, a function that calls it, or the operator itself. None if autograd's sequence numbers, which show
     whether gradients are on, were not recorded.
 
-    An operator has such a number unless it runs in `torch.no_grad`, or inside another operator or autograd.Function.
+    Numbered layers count as trained, even frozen ones, which create no node. Other operators only do with a node:
+    a metric may compare what a layer returned after gradients are on again.
     """
     slices, ops = regions.slices, regions.trace.ops
-    is_op = slices.kind == OP
-    tracked = np.zeros(len(slices), bool)
-    tracked[is_op] = ops.sequence[slices.row[is_op]] >= 0
-    if not tracked.any():
+    operators, has_node = forward_operators(regions, steps)
+    numbered = ops.sequence[slices.row[operators]] >= 0
+    if not numbered.any():
         return None
-    trains = tracked | regions.backward
+    layer = slices.encloses(regions.named(is_heavy, OP))[operators]
+    trains = regions.backward.copy()
+    trains[operators[numbered & (has_node | layer)]] = True
     heavy = np.flatnonzero(regions.named(is_heavy, OP) & (slices.thread == steps.thread))
     heavy = heavy[steps.host_window.contains(slices.start[heavy])]
     heavy = heavy[slices.ancestor(heavy, trains) < 0]

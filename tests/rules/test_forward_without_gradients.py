@@ -102,6 +102,21 @@ def test_the_verdict_names_it_if_no_fix_saves_more() -> None:
     assert sentence in " ".join(render_terminal(document, width=80, color=False, unicode=True).split())
 
 
+def test_a_metric_that_ends_with_gradients_on_counts_whole() -> None:
+    """Only its matmul and its sort run under torch.no_grad. The comparison creates no node."""
+    compared = [build.op("aten::eq", 3_250, 100, **NUMBER), build.op("aten::item", 3_370, 10, **NUMBER)]
+    sorts = [*TARGETS[:3], build.op("aten::argsort", 2_700, 500), *compared]
+    found = only(facts(sorts + TRAINING))
+    assert "take 2.6 ms in each 10.0 ms step" in found.why
+    assert [(one.file, one.line) for one in found.locations] == [("train.py", 30)]
+
+
+def test_a_part_that_creates_a_node_is_trained() -> None:
+    later = [one | {"args": {"Sequence number": 8}} if one["name"] == "aten::mm" else one for one in TRAINING[:1]]
+    scaled = [*TARGETS[:3], build.op("aten::mul", 2_700, 500, **NUMBER)]
+    assert "take 2.0 ms in each 10.0 ms step" in only(facts(scaled + later + TRAINING[1:])).why
+
+
 def numbered(number: int) -> dict[str, int]:
     return {"Sequence number": number}
 
