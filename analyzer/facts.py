@@ -57,6 +57,7 @@ from traceopt.analyzer.tables.compilation import Compilation, GraphBreak
 from traceopt.analyzer.tables.counter_ranges import CounterRanges
 from traceopt.analyzer.tables.schema import I4, I8, Mask
 from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline import recurrent_layers
 from traceopt.analyzer.timeline.call_sites import CallSites
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON, RUNTIME, Slices, build_slices
 from traceopt.analyzer.timeline.cpu_phases import CpuPhases
@@ -502,9 +503,13 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def recurrent_cells(self) -> I8:
-        """Calls of nn.LSTMCell and its like in the window, not those that a backward pass repeats. Slices, in order."""
-        cells = self._in_window(self.regions.named(op_names.RECURRENT_CELLS.__contains__, OP))
-        return cells[self.slices.ancestor(cells, self.regions.backward) < 0]
+        """Calls of nn.LSTMCell and its like in the window. Slices, in order."""
+        return recurrent_layers.cells(self.regions, self.steps)
+
+    @cached_property
+    def single_sequences(self) -> I8:
+        """Calls of nn.LSTM and its like in the window with a batch of one sequence. Slices, in order."""
+        return recurrent_layers.single_sequences(self.regions, self.steps)
 
     @cached_property
     def indexing_backward(self) -> I8:

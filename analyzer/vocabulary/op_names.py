@@ -111,6 +111,7 @@ def is_backward(name: str) -> bool:
     return name.startswith("autograd::engine::evaluate_function")
 
 
+RECURRENT_LAYERS = _words("aten::lstm aten::gru aten::rnn_tanh aten::rnn_relu")
 RECURRENT_CELLS = _words("aten::lstm_cell aten::gru_cell aten::rnn_tanh_cell aten::rnn_relu_cell")
 
 
