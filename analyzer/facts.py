@@ -512,6 +512,12 @@ class Facts(Struct, frozen=True, dict=True):
         return recurrent_layers.single_sequences(self.regions, self.steps)
 
     @cached_property
+    def sampler_calls(self) -> I8:
+        """Calls of the samplers of DataLoaders in the window, on the main thread. Slices, in order."""
+        calls = self.slices.outermost(self.regions.sampler & (self.slices.thread == self.steps.thread))
+        return calls[self.steps.host_window.contains(self.slices.start[calls])].astype(np.int64)
+
+    @cached_property
     def indexing_backward(self) -> I8:
         """The backward nodes of `x[i]` and `x[a:b]` in the window. Slices, in order."""
         return self._in_window(self.regions.named(op_names.is_index_backward, OP))

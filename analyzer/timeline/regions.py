@@ -134,6 +134,11 @@ class Regions(Struct, frozen=True, dict=True):
         return self.named(op_names.is_engine_frame, PYTHON)
 
     @cached_property
+    def sampler(self) -> Mask:
+        """Calls of a DataLoader's sampler."""
+        return self.named(op_names.is_sampler_frame, PYTHON)
+
+    @cached_property
     def deep_copy(self) -> Mask:
         """`copy.deepcopy`, and its calls of itself for what an object holds."""
         return self.named(op_names.is_deep_copy_frame, PYTHON)

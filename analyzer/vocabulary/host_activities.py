@@ -67,6 +67,7 @@ LOGGING_FRAME = _pattern(
     _LIBRARY + r"tqdm/(?!_monitor).*: (?!__iter__|__next__)",  # the iterator's frame contains the loop's own input
     _LIBRARY + r"torch/utils/tensorboard/",
     _LIBRARY + r"csv\.py\(",
+    _LIBRARY + r"torch/_tensor_str\.py\(",  # a tensor as text, for print() or a log
     _LIBRARY + r"json/(?:__init__|encoder)\.py\(\d+\): (?:dumps?|iterencode|encode)$",
     _LIBRARY + r"numpy/lib/.*: _?save(?:z|z_compressed|txt)?$",
     _LIBRARY + r"pandas/.*: to_(?:csv|excel|feather|json|parquet|pickle)$",

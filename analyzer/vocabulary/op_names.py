@@ -204,6 +204,11 @@ def is_deep_copy_frame(name: str) -> bool:
     return name.endswith(": deepcopy") and "copy.py(" in name
 
 
+def is_sampler_frame(name: str) -> bool:
+    """A DataLoader asks its sampler what to read next: ``torch/utils/data/dataloader.py(714): _next_index``."""
+    return name.endswith(": _next_index") and "torch/utils/data/dataloader.py(" in name
+
+
 def is_engine_frame(name: str) -> bool:
     """The Python frame in which the autograd engine works: ``<built-in method run_backward of torch._C...>``."""
     return name.startswith("<built-in method run_backward")

@@ -14,6 +14,7 @@ from traceopt.analyzer.run_log.loaders import Loader
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.result.quantities import ms, percent
+from traceopt.rules.savings.pricing import area_of
 
 WAITING_SHARE = 0.5  # of a batch's build time: a worker that computes for less of it mostly waits
 LEAST_SHARE = 0.02  # of a core: each worker counts for at least this much, however little it computes
@@ -25,6 +26,7 @@ WORTH_SHARE = 0.1  # of the step: a worker that has only part of a core to itsel
 SHARED_CORE = 2 / 1.3
 # How much model and workers slow each other down on a CPU. The middle is assumed if the slowdown was not measured.
 WORST, EXPECTED, BEST = 1.0, 0.5, 0.0
+SAMPLING = "the sampler stays in the main process"
 RECEIVING = "receiving a ready batch takes that long"
 CHEAPER = "make items cheaper: decode once and cache, use packed formats"
 ON_GPU = ", move augmentation to the GPU"
@@ -53,12 +55,13 @@ class LoaderPlan(Struct, frozen=True):
     threads: int  # that an operator of the model uses
     gpu: bool
     slowdown: float | None = None  # of computing while another process computes, as measured; None: not measured
+    sampling_ns: float = 0.0  # of the wait: the sampler chooses the next batch, also for workers
 
     @property
     def build_ns(self) -> float | None:
         """Time that one process takes to build the batches of a step."""
         if not self.multiprocess:
-            return self.wait_ns
+            return self.wait_ns - self.sampling_ns
         build = self.settings.build
         if build is not None:
             return build.batch_ns * self.fetches
@@ -134,7 +137,8 @@ class LoaderPlan(Struct, frozen=True):
         `receive_ns`: the wait of a step to receive batches that are ready. `contention`: BEST to WORST, how much model
         and workers slow each other down while they compute side by side on a CPU.
         """
-        parts = [Left(receive_ns, RECEIVING)]
+        sampling_ns = receive_ns + self.sampling_ns
+        parts = [Left(receive_ns, RECEIVING), *([Left(sampling_ns, SAMPLING)] if self.sampling_ns else [])]
         if self.build_ns is not None and self.wanted is not None:
             slower_ns = self._slower_ns(contention)
             delivery_ns = (self.build_ns + self._send_ns + slower_ns) / max(1, self.wanted) - self.rest_ns
@@ -324,7 +328,16 @@ def plan_loader(facts: Facts, wait_ns: float, rest_ns: float) -> LoaderPlan:
         facts.captured.environment.threads or 1,
         facts.has_gpu,
         _measured_slowdown(facts),
+        sampling_share(facts) * wait_ns,
     )
+
+
+def sampling_share(facts: Facts) -> float:
+    """Of the main thread's time in the loader: what its sampler takes. 0 if no Python frames were recorded."""
+    loading, sampling = (
+        facts.steps.host_mean_ns(area_of(facts, rows)) for rows in (loader_rows(facts), facts.sampler_calls)
+    )
+    return min(1.0, sampling / loading) if loading else 0.0
 
 
 def _measured_slowdown(facts: Facts) -> float | None:

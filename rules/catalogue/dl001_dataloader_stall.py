@@ -34,6 +34,7 @@ from traceopt.rules.advice.loader_workers import (
     CROWDED_SHARE,
     EXPECTED,
     RECEIVING,
+    SAMPLING,
     WORST,
     Left,
     LoaderPlan,
@@ -76,6 +77,8 @@ class DataloaderStall(Rule):
 
     If more workers do not help, make batches cheaper: decode once and cache, store packed data on a fast local disk, or
     move augmentation to the GPU.
+
+    The sampler runs in the main process even with workers, so its time remains; DL007 covers it.
 
     With workers, there is no finding if the time in which the main thread was ready but no core was free may explain
     the wait: batches may have been ready. If the workers waited for cores, the finding says so, and its confidence is
@@ -130,7 +133,7 @@ class DataloaderStall(Rule):
         left = min(stall, expected.ns)
         saved = stall - left
         helps = saved >= max(self.min_share * facts.step_ns, receiving_ns)  # the cost of receiving is uncertain
-        if not plan.multiprocess and not helps and expected.why == RECEIVING:
+        if not plan.multiprocess and not helps and expected.why in (RECEIVING, SAMPLING):
             return
         cheaper = plan.exhausted if plan.multiprocess else not helps  # batches should be cheaper, not workers more
         if not plan.multiprocess:
@@ -209,6 +212,8 @@ class DataloaderStall(Rule):
             waited = _core_wait_ns(facts) / facts.step_ns
             note = f", and the main thread waits for a free core for {percent(waited)}, which may be in it"
             return f"{text}{note if waited else ': the batches are ready'}."
+        if plan.sampling_ns > 0.5 * loading:
+            return f"{text}, but {percent(plan.sampling_ns / loading)} of it is the sampler (DL007)."
         receiving_ns = _exposed_ns(self._hand_over_ns(plan), loading - stall)
         return f"{text}. Receiving batches from workers would take about as long ({ms(receiving_ns)})."
 
