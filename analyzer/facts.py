@@ -40,6 +40,7 @@ from traceopt.analyzer.replay.graph import Graph, build_graph
 from traceopt.analyzer.replay.replayed import Replayed, replay
 from traceopt.analyzer.run_log.constructions import find_framework
 from traceopt.analyzer.run_log.memory_growth import MemoryOverRun, find_memory_over_run
+from traceopt.analyzer.run_log.regular_steps import RegularSteps, find_regular_steps
 from traceopt.analyzer.run_log.run_settings import Captured, captured
 from traceopt.analyzer.run_log.step_drift import Drift, find_drift
 from traceopt.analyzer.stalls.compiled_pieces import CompiledPieces, breaks_in_steps, find_compiled_pieces
@@ -261,6 +262,12 @@ class Facts(Struct, frozen=True, dict=True):
         """Whether the steps of the whole run became slower; None without a ledger, or with too few steps."""
         ledger = self.captured.ledger
         return find_drift(ledger, self.captured.step_memory) if ledger is not None else None
+
+    @cached_property
+    def regular_steps(self) -> RegularSteps | None:
+        """Steps of the whole run that are long at a regular interval; None if there are none, or no ledger."""
+        ledger = self.captured.ledger
+        return find_regular_steps(ledger) if ledger is not None else None
 
     @cached_property
     def memory_over_run(self) -> MemoryOverRun | None:

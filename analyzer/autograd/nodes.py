@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import group_rows
 from traceopt.analyzer.arrays.percentiles import median
@@ -15,6 +16,7 @@ from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.gemm_ops import factors_of, is_gemm
 
 ACCUMULATE = "torch::autograd::AccumulateGrad"
+UNTRACKED = np.iinfo(np.int64).max
 
 
 def nodes_per_step(trace: Trace, steps: Steps) -> float:
@@ -30,22 +32,36 @@ def nodes_per_step(trace: Trace, steps: Steps) -> float:
     return float(max(0.0, median(counts) - 1))
 
 
-def forward_operators(regions: Regions, steps: Steps) -> tuple[I8, Mask]:
-    """The outermost operators of the training thread outside of backward passes, as slices in order of time, and which
-    of them create a node.
+class ForwardOperators(Struct, frozen=True):
+    """The outermost operators of the training thread outside of backward passes. Arrays have shape (operators,)."""
 
-    Every operator reports the next free sequence number, so one with a node is followed by a larger number. Without
+    rows: I8  # slices, in order of time
+    tracked: Mask  # gradients are on: the operator, or one inside it, has a sequence number
+    has_node: Mask  # it creates a node
+
+
+def forward_operators(regions: Regions, steps: Steps) -> ForwardOperators:
+    """Every operator reports the next free sequence number, so one with a node is followed by a larger number. Without
     gradients, an operator has none.
     """
     slices, ops = regions.slices, regions.trace.ops
     outer = slices.outermost((slices.kind == OP) & (slices.thread == steps.thread))
     outer = outer[slices.ancestor(outer, regions.backward) < 0]
     outer = outer[np.argsort(slices.start[outer], kind="stable")].astype(np.int64)
-    number = ops.sequence[slices.row[outer]]
-    numbered = np.flatnonzero(number >= 0)
+
+    is_outer = np.zeros(len(slices), bool)
+    is_outer[outer] = True
+    op = np.flatnonzero(slices.kind == OP)
+    op = op[ops.sequence[slices.row[op]] >= 0]
+    around = slices.ancestor(op, is_outer)
+    first = np.full(len(slices), UNTRACKED, np.int64)
+    np.minimum.at(first, around[around >= 0], ops.sequence[slices.row[op[around >= 0]]])
+
+    number = first[outer]
+    tracked = number < UNTRACKED
     has_node = np.zeros(len(outer), bool)
-    has_node[numbered] = np.append(np.diff(number[numbered]) > 0, True)[: len(numbered)]
-    return outer, has_node
+    has_node[tracked] = np.append(np.diff(number[tracked]) > 0, True)[: np.count_nonzero(tracked)]
+    return ForwardOperators(outer, tracked, has_node)
 
 
 def accumulations_per_step(regions: Regions, steps: Steps) -> float:

@@ -18,12 +18,12 @@ def computed_to_be_read(regions: Regions, steps: Steps, sites: CallSites) -> I8:
     """The outermost operators of the training thread on lines that read a value, if nothing on the line runs a layer or
     needs a gradient. Slices in order of time, without the reads.
     """
-    outer, has_node = forward_operators(regions, steps)
-    slices = regions.slices
+    slices, operators = regions.slices, forward_operators(regions, steps)
+    outer = operators.rows
     runs_layer = slices.encloses(regions.named(is_heavy, OP))[outer]
     reads = regions.named(READS.__contains__, OP)[outer]
     site = sites.of(outer)
-    other = np.unique(site[runs_layer | (has_node & ~reads)])
+    other = np.unique(site[runs_layer | (operators.has_node & ~reads)])
     only_read = (site >= 0) & np.isin(site, site[reads]) & ~np.isin(site, other)
     inside = steps.host_window.contains(slices.start[outer]) & (slices.ancestor(outer, regions.optimizer) < 0)
     return outer[only_read & ~reads & inside]

@@ -29,17 +29,15 @@ def calls_without_gradients(regions: Regions, steps: Steps) -> I8 | None:
     off: the model, a function that calls it, or the operator itself. None if autograd's sequence numbers, which show
     whether gradients are on, were not recorded.
 
-    Numbered layers count as trained, even frozen ones, which create no node. Other operators only do with a node:
-    a metric may compare what a layer returned after gradients are on again.
+    Layers with gradients on count as trained, even frozen ones, which create no node. Other operators only do with a
+    node: a metric may compare what a layer returned after gradients are on again.
     """
-    slices, ops = regions.slices, regions.trace.ops
-    operators, has_node = forward_operators(regions, steps)
-    numbered = ops.sequence[slices.row[operators]] >= 0
-    if not numbered.any():
+    slices, operators = regions.slices, forward_operators(regions, steps)
+    if not operators.tracked.any():
         return None
-    layer = slices.encloses(regions.named(is_heavy, OP))[operators]
+    layer = slices.encloses(regions.named(is_heavy, OP))[operators.rows]
     trains = regions.backward.copy()
-    trains[operators[numbered & (has_node | layer)]] = True
+    trains[operators.rows[operators.has_node | (operators.tracked & layer)]] = True
     heavy = np.flatnonzero(regions.named(is_heavy, OP) & (slices.thread == steps.thread))
     heavy = heavy[steps.host_window.contains(slices.start[heavy])]
     heavy = heavy[slices.ancestor(heavy, trains) < 0]

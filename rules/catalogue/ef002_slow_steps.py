@@ -149,6 +149,7 @@ class SlowSteps(Rule):
         computes = any(cause.name == "compute" for cause in causes)
         yield self.finding(
             why=_why(facts, slow, period)
+            + _in_the_run(facts)
             + _cause_sentence(facts, causes)
             + (_wait_sentence(wait) if contended else ""),
             saving=None if computes or contended else _saving(facts, slow, causes),
@@ -237,6 +238,14 @@ def _why(facts: Facts, slow: I8, period: int | None) -> str:
     took, usual = ms(float(np.mean(steps.duration[slow]))), ms(median(steps.duration))
     verb = "takes" if len(slow) == 1 else "take"
     return f"{len(slow)} of {steps.count} steps {verb} {took} instead of {usual} ({_some(steps.names, slow)}{regular})."
+
+
+def _in_the_run(facts: Facts) -> str:
+    """What the few recorded steps cannot show: whether it recurs."""
+    found = facts.regular_steps
+    if found is None:
+        return ""
+    return f" In the whole run, one step in {found.every} takes {ms(found.long_ns)} instead of {ms(found.usual_ns)}."
 
 
 def _cause_sentence(facts: Facts, causes: list[_Growth]) -> str:

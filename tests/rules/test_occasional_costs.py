@@ -185,6 +185,14 @@ class TestSlowerSteps:
         change = self.verdict("healthy", [10_000.0] * 200 + [30_000.0] * 200)
         assert change.startswith("Steps become slower at about step 200, from 10.0 ms to 30.0 ms. GPU-bound: ")
 
+    def test_long_steps_at_a_regular_interval_are_said_first(self) -> None:
+        steps = [34_000.0 if step % 4 == 3 else 10_000.0 for step in range(80)]
+        said = "Every 4 steps, one takes 34.0 ms instead of 10.0 ms: 38% of the time of all steps. GPU-bound: "
+        assert self.verdict("healthy", steps).startswith(said)
+        assert self.verdict("launch_bound", steps).startswith("The GPU is idle")
+        rare = [34_000.0 if step % 12 == 11 else 10_000.0 for step in range(96)]
+        assert self.verdict("healthy", rare).startswith("GPU-bound: ")
+
     def test_less_than_what_fixes_save_is_not(self) -> None:
         assert self.verdict("slow_loader", [10_000.0] * 200 + [20_000.0] * 200).startswith("The GPU is idle")
 

@@ -128,8 +128,22 @@ def of_the_run(facts: Facts, run: WholeRun | None, saved_share: float) -> tuple[
     than the fixes save comes before. `saved_share`: of the step, by all fixes of the plan.
     """
     before, after = _beside_the_steps(facts, run, saved_share)
-    said = (before, _slower_steps(facts, saved_share), _too_few_cores(facts, saved_share))
+    steps = (tell(facts, saved_share) for tell in (_slower_steps, _regular_steps, _too_few_cores))
+    said = (before, *steps)
     return " ".join(filter(None, said)), after
+
+
+def _regular_steps(facts: Facts, saved_share: float) -> str:
+    """Says that one step in several does more, if that costs much, and more than the fixes save."""
+    found, ledger = facts.regular_steps, facts.captured.ledger
+    if found is None or ledger is None or found.excess_share < max(LARGE_SHARE, saved_share) or len(ledger.long_steps):
+        return ""
+    ends = _locations(ledger.long_ends)[:1]
+    where = f" ({_BEFORE['long_steps']}{ends[0]})" if ends else ""
+    return (
+        f"Every {found.every} steps, one takes {ms(found.long_ns)} instead of {ms(found.usual_ns)}{where}: "
+        f"{percent(found.excess_share)} of the time of all steps."
+    )
 
 
 def _too_few_cores(facts: Facts, saved_share: float) -> str:
