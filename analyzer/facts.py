@@ -554,7 +554,7 @@ class Facts(Struct, frozen=True, dict=True):
     @cached_property
     def cleared_nodes(self) -> tuple[ClearedNodes, ...]:
         """The backward nodes that compute gradients which the script clears before an optimizer reads them."""
-        found = (find_cleared_nodes(self.regions, self.steps, one) for one in self.captured.cleared_gradients)
+        found = (find_cleared_nodes(self.regions, self.steps, one) for one in self.captured.cleared_gradients or ())
         return tuple(one for one in found if one is not None)
 
     def _in_window(self, wanted: Mask) -> I8:
