@@ -20,7 +20,7 @@ from fixtures.real_traces import TRACES, expected, public, require
 from traceopt.api import analyze
 from traceopt.errors import InputError
 from traceopt.reports.words.names import short_path
-from traceopt.reports.words.sentences import device_phrase
+from traceopt.reports.words.run_words import device_phrase
 from traceopt.result.document import Result
 from traceopt.result.quantities import estimated
 

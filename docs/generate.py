@@ -7,7 +7,8 @@ import re
 from functools import cached_property
 from pathlib import Path
 
-from traceopt.analyzer.facts import REQUIREMENTS, Facts
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.requirements import REQUIREMENTS
 from traceopt.analyzer.vocabulary.accelerator import FIGURES, Accelerator
 from traceopt.analyzer.vocabulary.accelerators import ACCELERATORS
 from traceopt.result.document import Result

@@ -22,6 +22,7 @@ from traceopt.analyzer.replay.changes import (
     RemoveLaunches,
     ScaleWork,
 )
+from traceopt.analyzer.requirements import lacks
 from traceopt.analyzer.run_log.step_ledger import Ledger
 from traceopt.analyzer.stalls.syncs import BLOCKING_COPY, DATA_DEPENDENT, EXPLICIT, SCALAR_READ
 from traceopt.analyzer.tables.compilation import Fallback, GraphBreak, GraphSkip, Recompiled
@@ -146,6 +147,7 @@ __all__ += [
     "Mask",  # an array of truth values
     "Recompiled",  # `facts.compilation.recompilations`
     "intersect",
+    "lacks",  # lacks(facts, "stacks"): how to record what a trace lacks; None if it has it
     "median",
     "merge",
     "subtract",

@@ -11,6 +11,7 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from traceopt.analyzer.requirements import rules_out
 from traceopt.analyzer.tables.json_values import MOST_US
 from traceopt.config import typed_settings
 from traceopt.errors import ConfigError, error_text, one_line
@@ -156,7 +157,7 @@ def _ask(rule: Rule, facts: Facts) -> _Answer:
     if rule.needs_trace and not facts.has_trace:
         return "not_applicable", "There is no trace.", []
     for requirement in rule.requires:
-        if (why := facts.rules_out(requirement)) is not None:
+        if (why := rules_out(facts, requirement)) is not None:
             return "not_applicable", why, []
     if (lack := rule.missing(facts)) is not None:
         return "not_checked", lack, []

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from msgspec import Struct
 
+from traceopt.analyzer.requirements import lacks
 from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Location, Saving, impact_of
 from traceopt.rules.savings.price import Price, Priced
 
@@ -70,7 +71,7 @@ class Rule:
     effort: ClassVar[str] = "A few lines"
     risk: ClassVar[str] = "None known"
     confidence: ClassVar[Confidence] = "high"
-    requires: ClassVar[tuple[str, ...]] = ()  # names that Facts.lacks() understands
+    requires: ClassVar[tuple[str, ...]] = ()  # names in analyzer/requirements.py
     needs_trace: ClassVar[bool] = True  # False: it reads only files beside the trace, and runs without one
 
     def __init__(self, **thresholds: Any) -> None:
@@ -96,7 +97,7 @@ class Rule:
 
     def missing(self, facts: Facts) -> str | None:
         """What this trace lacks for the rule and how to record it, or None if the rule can be checked."""
-        return next((lack for requirement in self.requires if (lack := facts.lacks(requirement))), None)
+        return next((lack for requirement in self.requires if (lack := lacks(facts, requirement))), None)
 
     def check(self, facts: Facts) -> Findings:
         """Yields what is worth changing; reads facts, never events."""

@@ -11,7 +11,7 @@ import pytest
 
 from fixtures.hostile import hostile_trace
 from traceopt.api import analyze
-from traceopt.reports.words import sentences
+from traceopt.reports.words import run_words
 from traceopt.reports.words.display import for_display
 from traceopt.result.document import Result
 
@@ -76,12 +76,12 @@ def test_every_style_rule_begins_with_our_class(result: Result) -> None:
 def test_it_says_what_the_report_says(example: GetExample) -> None:
     result = example("five_faults").result
     text = Parts(result._repr_html_()).text
-    assert sentences.verdict(for_display(result)) in text
+    assert run_words.verdict(for_display(result)) in text
     assert "53%" in text
     for finding in result.findings[:5]:
         assert finding.title in text
     assert "Fix, the first 5 of 6" in text
-    assert sentences.checks_line(result) in text
+    assert run_words.checks_line(result) in text
 
 
 def test_the_same_each_time(result: Result) -> None:

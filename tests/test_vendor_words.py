@@ -16,7 +16,7 @@ from fixtures.generate import generate
 from fixtures.scenarios import SCENARIOS
 from traceopt.api import analyze
 from traceopt.reports.html.page import render_html
-from traceopt.reports.words.sentences import gemm_caption
+from traceopt.reports.words.table_captions import gemm_caption
 from traceopt.result.document import Result
 from traceopt.result.vendor_words import worded
 from traceopt.rules.engine import run_rules

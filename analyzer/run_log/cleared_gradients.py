@@ -24,8 +24,10 @@ class ClearedGradients(Struct, frozen=True):
     built: Construction | None = None
 
 
-def read_cleared_gradients(value: object) -> tuple[ClearedGradients, ...]:
-    """Those that are cleared nearly always."""
+def read_cleared_gradients(value: object) -> tuple[ClearedGradients, ...] | None:
+    """Those that are cleared nearly always; None if that was not recorded."""
+    if not isinstance(value, list):
+        return None
     found = []
     for row in rows(value)[:MOST_ROWS]:
         backward, backwards = whole(row.get("backward")), whole(row.get("of"))

@@ -169,7 +169,7 @@ class Captured(Struct, frozen=True):
     of the run. `compilation` is what torch.compile did; None if it was not used. `memory` is before and after the
     recorded steps. `cpu_peaks` is what the CPU reaches, measured after a run without a GPU. `failure` is None if the
     command ended well, or how it ended is unknown. `start_up` is what the process did until step 0 had ended.
-    `step_memory` was read at the end of steps, recorded or not.
+    `step_memory` was read at the end of steps, recorded or not. `cleared_gradients` is None if they were not recorded.
     """
 
     recorded: bool = False
@@ -190,7 +190,7 @@ class Captured(Struct, frozen=True):
     failure: Failure | None = None
     start_up: StartUp | None = None
     step_memory: StepMemory | None = None
-    cleared_gradients: tuple[ClearedGradients, ...] = ()
+    cleared_gradients: tuple[ClearedGradients, ...] | None = None
 
     @property
     def cut_short(self) -> bool:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.tables.json_values import rows, table, time_ns, whole, word
 from traceopt.analyzer.vocabulary.phases.start_up_parts import SAMPLED, StartUpPartName
+from traceopt.analyzer.vocabulary.python_frames import shown_file
 
 MOST_LINE = 10_000_000
 MOST_PARTS = 100
@@ -77,4 +78,4 @@ def _line(row: Mapping[str, Any]) -> StartUpLine | None:
     line, total_ns = whole(row.get("line"), MOST_LINE), time_ns(row.get("us"))
     if not file or not function or not line or total_ns is None:
         return None
-    return StartUpLine(file, line, function, word(row.get("what")) or None, total_ns)
+    return StartUpLine(shown_file(file), line, function, word(row.get("what")) or None, total_ns)

@@ -12,6 +12,7 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.tables.json_values import MOST_ROWS, MOST_US, amount, rows, table, time_ns, times_ns, whole, word
 from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.vocabulary.python_frames import shown_file
 
 EARLY = 2  # the first steps of a run allocate what stays
 SETTLED = 3  # the first steps of a run are slow and left out of medians
@@ -298,7 +299,7 @@ def _places(value: object) -> tuple[Place, ...]:
         file, function = word(row.get("file")), word(row.get("function"))
         line, count, total_ns = whole(row.get("line"), MOST_LINE), whole(row.get("count")), time_ns(row.get("us"))
         if file and function and line and count and total_ns is not None:
-            found.append(Place(file, line, function, count, total_ns))
+            found.append(Place(shown_file(file), line, function, count, total_ns))
     return tuple(sorted(found, key=lambda place: -place.total_ns))
 
 

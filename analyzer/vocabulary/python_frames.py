@@ -13,6 +13,7 @@ recognized by name. A package with an unknown name counts as the user's.
 
 from __future__ import annotations
 
+import posixpath
 import re
 import sys
 from functools import lru_cache
@@ -111,13 +112,21 @@ def parse_frame(name: str) -> CallSite | None:
     relative to the folder of packages.
     """
     match = FRAME.match(name)
-    return None if match is None else CallSite(_shown_file(match["file"]), int(match["line"]), match["function"])
+    return None if match is None else CallSite(shown_file(match["file"]), int(match["line"]), match["function"])
 
 
 def shown_frame(name: str) -> str:
     """A frame without the folders of the machine that recorded it: of installed packages, of traceopt, and home."""
     match = FRAME.match(name)
-    return name if match is None else f"{_shown_file(match['file'])}{name[match.end('file') :]}"
+    return name if match is None else f"{shown_file(match['file'])}{name[match.end('file') :]}"
+
+
+def shown_file(file: str) -> str:
+    """A path without the folders of the machine, as in `shown_frame`, and without "..": "runs/../train.py" is
+    "train.py".
+    """
+    shown = _HOME.sub("~/", _own_file(_slashed(file)) or _inside_packages(file))
+    return posixpath.normpath(shown) if "/../" in shown else shown
 
 
 def is_recorder(name: str) -> bool:
@@ -175,10 +184,6 @@ def is_model_library(name: str) -> bool:
     """Whether a frame belongs to an installed package that runs models."""
     match = FRAME.match(name)
     return match is not None and _inside_packages(match["file"]).partition("/")[0] in _MODEL_LIBRARIES
-
-
-def _shown_file(file: str) -> str:
-    return _HOME.sub("~/", _own_file(_slashed(file)) or _inside_packages(file))
 
 
 def _own_file(file: str) -> str | None:

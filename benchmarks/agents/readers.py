@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from benchmarks.agents.cases import Truth
-from traceopt.reports.words.sentences import LIMITS
+from traceopt.reports.words.step_words import LIMITS
 
 LINES = 3  # named for a fix
 GAIN_TOLERANCE = 0.25

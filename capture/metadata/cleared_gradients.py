@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from .constructions import built
@@ -34,9 +37,10 @@ class ClearedGradients:
             self._passes[self._number + 1] += 1
             self._step, self._number = step, -1
         self._number += 1
-        self._runs[self._number] += 1
-        for one in self._optimizers:
-            one.backward_begins()
+        if self._number < MOST_PASSES:
+            self._runs[self._number] += 1
+            for one in self._optimizers:
+                one.backward_begins()
 
     def backward_ends(self) -> None:
         self._depth -= 1
@@ -50,8 +54,9 @@ class ClearedGradients:
             if one.optimizer() is optimizer:
                 one.was_read()
                 return
-        if len(self._optimizers) < MOST_OPTIMIZERS and _first_with_gradient(optimizer) is not None:
-            self._optimizers.append(_Followed(optimizer))
+        if len(self._optimizers) < MOST_OPTIMIZERS:
+            with suppress(Exception):  # an object of a class with unusual behavior is left out
+                self._optimizers.append(_Followed(optimizer))
 
     def document(self) -> list[dict[str, Any]]:
         """A row for each pass and optimizer whose gradients were cleared, if the pass also computes gradients that
@@ -79,12 +84,13 @@ class _Followed:
     """
 
     def __init__(self, optimizer: Any) -> None:
+        """Raises StopIteration if no parameter has a gradient."""
         self.optimizer = weakref.ref(optimizer)
         self.built = built(optimizer)
         self.reads: Counter[int] = Counter()
         self.cleared: Counter[int] = Counter()
         self.shapes: dict[int, list[list[int]]] = {}
-        self._parameter = weakref.ref(_first_with_gradient(optimizer))
+        self._parameter = weakref.ref(next(_with_gradient(optimizer)))
         self._state = self._gradient_state()
         self._unread: list[int] = []  # passes
 
@@ -112,14 +118,12 @@ class _Followed:
         return None if gradient is None else (id(gradient), gradient._version)
 
 
-def _gradients(optimizer: Any) -> list[Any]:
-    parameters = [one for group in optimizer.param_groups for one in group["params"]]
-    return [one for one in parameters if one.grad is not None]
-
-
-def _first_with_gradient(optimizer: Any) -> Any:
-    return next(iter(_gradients(optimizer)), None)
+def _with_gradient(optimizer: Any) -> Iterator[Any]:
+    """The parameters that have one."""
+    return (one for group in optimizer.param_groups for one in group["params"] if one.grad is not None)
 
 
 def _shapes(optimizer: Any) -> list[list[int]]:
-    return [list(one.grad.shape) for one in _gradients(optimizer)[:MOST_TENSORS]] if optimizer is not None else []
+    if optimizer is None:
+        return []
+    return [list(one.grad.shape) for one in itertools.islice(_with_gradient(optimizer), MOST_TENSORS)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceopt.reports.agent import words
-from traceopt.reports.words import sentences
+from traceopt.reports.words import run_words
 from traceopt.reports.words.names import where
 from traceopt.reports.words.step_words import step_noun
 from traceopt.result.document import Result
@@ -35,12 +35,12 @@ def prompt(finding: Finding, result: Result) -> str:
 def job(result: Result) -> str:
     """ "Job: NVIDIA A100, 12 steps. A step takes 187.4 ms. <verdict>"."""
     if not words.has_trace(result):
-        return f"Verdict: {sentences.verdict(result)}"
-    facts = ", ".join(sentences.environment(result))
+        return f"Verdict: {run_words.verdict(result)}"
+    facts = ", ".join(run_words.environment(result))
     typical_us = result.step.typical_us
     measured = "The recording" if step_noun(result) == "recording" else "A step"
     step = "" if typical_us is None else f" {measured} takes {ms_of_us(typical_us)}."
-    return f"Job: {facts}.{step} {sentences.verdict(result)}"
+    return f"Job: {facts}.{step} {run_words.verdict(result)}"
 
 
 def _listed(heading: str, rows: list[str]) -> str:

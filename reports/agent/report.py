@@ -10,9 +10,10 @@ from msgspec import Struct
 from traceopt.reports.agent import words
 from traceopt.reports.agent.tokens import estimated_tokens
 from traceopt.reports.text.markdown_escaping import code, code_block, prose
-from traceopt.reports.words import headline, names, plan_numbers, safe_text, sentences
+from traceopt.reports.words import names, run_words, safe_text, step_words
 from traceopt.reports.words.companions.lines import companion_lines
 from traceopt.reports.words.display import for_display
+from traceopt.reports.words.fixes import fix_cards, headline, plan_numbers
 from traceopt.reports.words.step_words import step_noun
 from traceopt.result import quantities
 from traceopt.result.document import Result
@@ -43,7 +44,7 @@ _LEVELS = [
 def render_agent(result: Result, max_tokens: int = MAX_TOKENS) -> str:
     """Markdown of at most `max_tokens` (from 200) estimated tokens. Details of the least valuable fixes go first."""
     document = for_display(result)
-    cards = sentences.cards(document)
+    cards = fix_cards.cards(document)
     ids = dict(zip((card.anchor for card in cards), finding_ids(result.findings), strict=True))
     text = ""
     for level in _LEVELS:
@@ -55,9 +56,9 @@ def render_agent(result: Result, max_tokens: int = MAX_TOKENS) -> str:
 
 def _summary(result: Result, ids: dict[str, str]) -> list[str]:
     lead = prose("".join(headline.lead(result)))
-    heading = sentences.quality_heading(result)
+    heading = run_words.quality_heading(result)
     return [
-        f"# traceopt: {prose(sentences.verdict(result))}",
+        f"# traceopt: {prose(run_words.verdict(result))}",
         f"traceopt analyzed {words.analyzed_files(result)}. {words.UNTRUSTED}",
         _section("Job", [line for line in (_job(result), lead) if line]),
         _section(
@@ -82,7 +83,7 @@ def _warnings(result: Result) -> list[str]:
 def _job(result: Result) -> str:
     if not words.has_trace(result):
         return ""
-    facts = f"{prose(', '.join(sentences.environment(result)))}."
+    facts = f"{prose(', '.join(run_words.environment(result)))}."
     if result.step.typical_us is None:
         return facts
     bound = words.limit(result)
@@ -91,7 +92,7 @@ def _job(result: Result) -> str:
 
 
 def _breakdown(result: Result) -> list[str]:
-    sides = sentences.sides(result)
+    sides = step_words.sides(result)
     return [
         f"- {sides.busy if part.busy else sides.idle}, {prose(part.label)}: "
         f"{quantities.ms_of_us(part.us_per_step)} ({quantities.percent(part.share)})"
@@ -104,11 +105,11 @@ def _fixes(result: Result, ids: dict[str, str]) -> list[str]:
     """One line per finding, numbered as in the report: the plan, with what each fix saves on top of those before it,
     then the findings that are not in it.
     """
-    groups = sentences.groups(result)
+    groups = fix_cards.groups(result)
     sections = [
-        (f"{sentences.ACROSS_RANKS}", groups.above),
+        (f"{fix_cards.ACROSS_RANKS}", groups.above),
         ("Plan, in this order", groups.plan),
-        (sentences.unplanned(result) if groups.plan else "Fixes", groups.rest),
+        (fix_cards.unplanned(result) if groups.plan else "Fixes", groups.rest),
         ("Without an estimate", groups.noted),
     ]
     left, blocks = FIXES, []
@@ -120,20 +121,20 @@ def _fixes(result: Result, ids: dict[str, str]) -> list[str]:
     return blocks
 
 
-def _fix(card: sentences.Card, result: Result, ids: dict[str, str]) -> str:
-    finding, saving, place = card.finding, card.finding.saving, sentences.place(card.finding)
+def _fix(card: fix_cards.Card, result: Result, ids: dict[str, str]) -> str:
+    finding, saving, place = card.finding, card.finding.saving, fix_cards.place(card.finding)
     saved = []
     if card.row is not None:
         numbers = plan_numbers.row_numbers(card.row, result)
         saved = [f"saves {numbers.saves}, step then {numbers.step_after}"]
     elif saving is not None:
         saved = [f"saves {quantities.estimated(saving.est_us)} alone"]
-    facts = [*saved, f"{finding.confidence} confidence", sentences.needs(card), code(place) if place else ""]
+    facts = [*saved, f"{finding.confidence} confidence", fix_cards.needs(card), code(place) if place else ""]
     bullet = "-" if card.number is None else f"{card.number}."
-    return f"{bullet} {ids[card.anchor]}: {prose(sentences.title(card, result))}; {', '.join(filter(None, facts))}"
+    return f"{bullet} {ids[card.anchor]}: {prose(fix_cards.title(card, result))}; {', '.join(filter(None, facts))}"
 
 
-def _details(result: Result, cards: Sequence[sentences.Card], level: _Detail, ids: dict[str, str]) -> list[str]:
+def _details(result: Result, cards: Sequence[fix_cards.Card], level: _Detail, ids: dict[str, str]) -> list[str]:
     sections = []
     for index, card in enumerate(cards[: level.fixes]):
         finding = card.finding
@@ -153,7 +154,7 @@ def _name(text: str) -> str:
     return code(text) if names.is_name(text) else prose(text)
 
 
-def _change(card: sentences.Card) -> list[str]:
+def _change(card: fix_cards.Card) -> list[str]:
     """The patch, or an example."""
     fix = card.finding.fix
     if fix.patch:

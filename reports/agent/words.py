@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from traceopt.analyzer.replayed_parts import IDLE_LIMIT_SHARE, limit_of
-from traceopt.reports.words import sentences
+from traceopt.reports.words import step_words
 from traceopt.reports.words.names import where
 from traceopt.reports.words.step_words import of_each_step, per_step
 from traceopt.result.document import Result
@@ -33,7 +33,7 @@ def limit(result: Result) -> str | None:
     exposed = max(("communication", "copies"), key=lambda name: parts.get(name, 0.0))
     if bound == "compute" and parts.get(exposed, 0.0) >= IDLE_LIMIT_SHARE * sum(parts.values()):
         bound = exposed
-    return sentences.limit(bound)
+    return step_words.limit(bound)
 
 
 def saving(finding: Finding, result: Result) -> str:

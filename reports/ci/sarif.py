@@ -13,7 +13,7 @@ import orjson
 
 from traceopt.reports.ci.repository_places import repository_places, without_a_place
 from traceopt.reports.text.markdown_escaping import code, code_block, prose
-from traceopt.reports.words import sentences, step_words
+from traceopt.reports.words import run_words, step_words
 from traceopt.reports.words.display import for_display
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding, Location
@@ -118,7 +118,7 @@ def _notifications(document: Result) -> list[Json]:
     messages = [(level, f"{note.code}: {note.text}") for note in document.quality.notes]
     if left_out := without_a_place(document.findings):
         messages.append(("note", f"Left out, because they have no place in the repository: {', '.join(left_out)}."))
-    messages.append(("note", sentences.checks_line(document)))
+    messages.append(("note", run_words.checks_line(document)))
     return [{"level": level, "message": {"text": _plain(message)}} for level, message in messages]
 
 

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from traceopt.reports.html import page as report
 from traceopt.reports.words import comparison_words, safe_text
-from traceopt.reports.words.headline import Tile
+from traceopt.reports.words.fixes.headline import Tile
 from traceopt.result import quantities
 from traceopt.result.comparison import Comparison, GateStatus, Side
 

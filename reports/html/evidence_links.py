@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from traceopt.reports.html.charts.timeline_svg import draw_memory
-from traceopt.reports.words.concerned import rules_of_cause
-from traceopt.reports.words.sentences import Card
+from traceopt.reports.words.fixes.concerned import rules_of_cause
+from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.result.document import Result
 from traceopt.result.finding import Evidence
 from traceopt.result.quantities import NO_BREAK_SPACE, ms_of_us

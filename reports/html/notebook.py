@@ -11,8 +11,9 @@ import re
 from markupsafe import Markup
 
 from traceopt.reports.html.page import asset_text, environment
-from traceopt.reports.words import headline, sentences
+from traceopt.reports.words import rank_words, run_words, step_words
 from traceopt.reports.words.display import for_display
+from traceopt.reports.words.fixes import fix_cards, headline
 from traceopt.result.document import Result
 
 SCOPE = ".traceopt-summary"
@@ -28,14 +29,14 @@ _DARK_TOKENS = re.compile(r":root\[data-theme=dark\] \{(.*?)\}", re.DOTALL)
 def render_notebook(result: Result) -> str:
     """The HTML of `Result._repr_html_`."""
     document = for_display(result)
-    numbered = [card for card in sentences.cards(document) if card.number is not None]
+    numbered = [card for card in fix_cards.cards(document) if card.number is not None]
     largest = sorted(document.breakdown, key=lambda part: -part.us_per_step)[:PARTS_SHOWN]
     named = [part for part in document.breakdown if part in largest and part.us_per_step > 0]
     facts = [
-        sentences.identity(document),
-        sentences.rank_phrase(document),
-        sentences.device_phrase(document),
-        sentences.steps_phrase(document),
+        run_words.identity(document),
+        rank_words.rank_phrase(document),
+        run_words.device_phrase(document),
+        step_words.steps_phrase(document),
     ]
     return (
         environment()
@@ -44,17 +45,17 @@ def render_notebook(result: Result) -> str:
             css=Markup(_style()),  # noqa: S704 (our own file)
             result=document,
             facts=[fact for fact in facts if fact],
-            verdict=sentences.verdict(document),
-            quality_heading=sentences.quality_heading(document),
+            verdict=run_words.verdict(document),
+            quality_heading=run_words.quality_heading(document),
             lead=headline.lead(document),
-            words=sentences.sides(document),
-            scope=sentences.scope(document),
+            words=step_words.sides(document),
+            scope=step_words.scope(document),
             named=named,
             smaller=[part for part in document.breakdown if part not in named and part.us_per_step > 0],
             fixes=numbered[:FIXES_SHOWN],
             fixes_total=len(numbered),
             notes_total=len(document.findings) - len(numbered),
-            checks_line=sentences.checks_line(document),
+            checks_line=run_words.checks_line(document),
         )
     )
 

@@ -26,18 +26,19 @@ from traceopt.reports.html.companions.sections import sections as companion_sect
 from traceopt.reports.html.compiled_assets import CompiledTemplates
 from traceopt.reports.html.readouts import readouts
 from traceopt.reports.words import (
-    headline,
     memory_parts,
     names,
     not_recorded,
     part_styles,
-    plan_numbers,
+    rank_words,
+    run_words,
     safe_text,
-    sentences,
     step_words,
+    table_captions,
     trial_words,
 )
 from traceopt.reports.words.display import for_display
+from traceopt.reports.words.fixes import fix_cards, headline, plan_numbers
 from traceopt.reports.words.viewer_command import in_trace_folder, viewer_command
 from traceopt.result import packing, quantities
 from traceopt.result.document import Result
@@ -122,10 +123,10 @@ def without_spans(result: Result) -> Result:
 
 def _view(document: Result) -> dict[str, Any]:
     """What the templates print: the cleaned document, and sentences and drawings made from it."""
-    words = sentences.sides(document)
-    idle_word = words.idle if document.gpu.busy_share is not None and not sentences.on_cpu(document) else None
+    words = step_words.sides(document)
+    idle_word = words.idle if document.gpu.busy_share is not None and not step_words.on_cpu(document) else None
     timeline = None if document.timeline is None else timeline_svg.draw_timeline(document.timeline, idle_word)
-    all_cards, groups = sentences.cards(document), sentences.groups(document)
+    all_cards, groups = fix_cards.cards(document), fix_cards.groups(document)
     return {
         "all_cards": all_cards,
         "idle_word": idle_word,
@@ -135,34 +136,34 @@ def _view(document: Result) -> dict[str, Any]:
         "has_trace": document.step.source != "none",
         "companions": companion_sections(document),
         "words": words,
-        "on_cpu": sentences.on_cpu(document),
+        "on_cpu": step_words.on_cpu(document),
         "gpu_measured": idle_word is not None,
-        "identity": sentences.identity(document),
-        "rank": sentences.rank_phrase(document),
-        "scope": sentences.scope(document),
-        "typical": sentences.typical_step(document),
+        "identity": run_words.identity(document),
+        "rank": rank_words.rank_phrase(document),
+        "scope": step_words.scope(document),
+        "typical": step_words.typical_step(document),
         "step_noun": step_words.step_noun(document),
         "per_step": step_words.per_step(document),
-        "partly_hidden": sentences.partly_hidden(document),
-        "environment": sentences.environment(document),
-        "verdict": sentences.verdict(document),
-        "headline": safe_text.split_sentences(sentences.verdict(document)),
+        "partly_hidden": step_words.partly_hidden(document),
+        "environment": run_words.environment(document),
+        "verdict": run_words.verdict(document),
+        "headline": safe_text.split_sentences(run_words.verdict(document)),
         "lead": headline.lead(document),
-        "first_card": sentences.first_card(document),
-        "ranks_missing": sentences.ranks_missing(document),
+        "first_card": fix_cards.first_card(document),
+        "ranks_missing": rank_words.ranks_missing(document),
         "shown_codes": {finding.code for finding in document.findings},
         "tiles": headline.tiles(document),
-        "facts": sentences.measured_facts(document),
-        "quality_heading": sentences.quality_heading(document),
-        "combined_fixes": sentences.combined_fixes(document),
+        "facts": step_words.measured_facts(document),
+        "quality_heading": run_words.quality_heading(document),
+        "combined_fixes": fix_cards.combined_fixes(document),
         "fix_cards": [card for card in all_cards if card.number is not None],
         "above_cards": groups.above,
         "plan_cards": groups.plan,
         "alone_cards": groups.rest,
         "info_cards": groups.noted,
-        "across_ranks": sentences.ACROSS_RANKS,
-        "plan_heading": sentences.plan_heading(document),
-        "unplanned": sentences.unplanned(document),
+        "across_ranks": fix_cards.ACROSS_RANKS,
+        "plan_heading": fix_cards.plan_heading(document),
+        "unplanned": fix_cards.unplanned(document),
         "steps": step_strip.draw_steps(document),
         "run_chart": run_chart.draw_run(document),
         "run_memory": run_chart.draw_memory(document),
@@ -173,22 +174,24 @@ def _view(document: Result) -> dict[str, Any]:
         "roofline": roofline.draw_roofline(document, GEMM_ROWS),
         "rank_drawing": rank_chart.draw_ranks(document),
         "rank_caption": rank_chart.caption(document),
-        "checks_line": sentences.checks_line(document),
-        "command": sentences.command(document),
+        "checks_line": run_words.checks_line(document),
+        "command": run_words.command(document),
         "flame_caption": flame_view.caption(document),
         "flame_key": flame_view.key(document),
         "lines": document.run.recorded.stacks,
         "shaped_first": table_rows.convolutions_take_longer(document),
-        "kernel_caption": sentences.kernel_caption(document),
+        "kernel_caption": table_captions.kernel_caption(document),
         "module_rows": table_rows.module_rows(document.modules),
         "fix_filters": table_rows.fix_filters(all_cards),
         "left_out_sections": not_recorded.left_out_sections(document),
         "evidence_links": evidence_links.EvidenceLinks(document, _SHOWN_ROWS),
         "viewer_command": document.timeline and viewer_command(document, document.timeline.step),
         "in_trace_folder": in_trace_folder(document),
-        "gemm_caption": sentences.gemm_caption(document),
-        "cpu_caption": sentences.cpu_caption(document),
-        "timeline_caption": sentences.timeline_caption(document, timeline is not None and timeline.band is not None),
+        "gemm_caption": table_captions.gemm_caption(document),
+        "cpu_caption": table_captions.cpu_caption(document),
+        "timeline_caption": table_captions.timeline_caption(
+            document, timeline is not None and timeline.band is not None
+        ),
     }
 
 
@@ -213,7 +216,7 @@ def environment() -> jinja2.Environment:
         first_sentence=safe_text.first_sentence,
         in_sentence=quantities.in_sentence,
         is_name=names.is_name,
-        kernel_rate=sentences.kernel_rate,
+        kernel_rate=table_captions.kernel_rate,
         measured=quantities.measured,
         mb_number=quantities.megabytes_number,
         mib_number=quantities.mebibytes_number,
@@ -227,10 +230,10 @@ def environment() -> jinja2.Environment:
         signed_ms_number=quantities.signed_ms_number,
         where=names.where,
         with_whole_line_number=table_rows.with_whole_line_number,
-        yes_no=sentences.yes_no,
+        yes_no=safe_text.yes_no,
     )
     environment.globals.update(
-        IMPACT_WORDS=sentences.IMPACT_WORDS,
+        IMPACT_WORDS=fix_cards.IMPACT_WORDS,
         TABLE_ROWS=TABLE_ROWS,
         GEMM_ROWS=GEMM_ROWS,
         FULL_NAMES=FULL_NAMES,
@@ -257,16 +260,16 @@ def environment() -> jinja2.Environment:
         step_after=plan_numbers.step_after,
         estimated=quantities.estimated,
         estimate_range=quantities.estimate_range,
-        kernel_rate=sentences.kernel_rate,
-        matrix_units=sentences.matrix_units,
+        kernel_rate=table_captions.kernel_rate,
+        matrix_units=table_captions.matrix_units,
         memory_look=memory_parts.memory_look,
         part_style=part_styles.part_style,
-        misaligned=sentences.misaligned,
-        needs=sentences.needs,
-        only_on=sentences.only_on,
-        title=sentences.title,
-        ranks_phrase=sentences.ranks_phrase,
-        place=sentences.place,
+        misaligned=table_captions.misaligned,
+        needs=fix_cards.needs,
+        only_on=fix_cards.only_on,
+        title=fix_cards.title,
+        ranks_phrase=rank_words.ranks_phrase,
+        place=fix_cards.place,
         recording=not_recorded,
         trial=trial_words,
         draw_losses=loss_chart.draw_losses,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from traceopt.reports.words import concerned
+from traceopt.reports.words.fixes import concerned
+from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.reports.words.part_styles import is_idle, part_style, span_look
-from traceopt.reports.words.sentences import Card
 from traceopt.reports.words.step_words import step_noun
 from traceopt.reports.words.viewer_command import viewer_command
 from traceopt.result.document import Result

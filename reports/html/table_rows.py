@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from markupsafe import Markup, escape
 from msgspec import Struct
 
-from traceopt.reports.words.sentences import Card
+from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.result.document import Result
 from traceopt.result.quantities import NOT_RECORDED
 from traceopt.result.rows import ModuleRow

@@ -12,18 +12,10 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from traceopt.reports.text.markdown_escaping import code, code_block, folded, prose, table
-from traceopt.reports.words import (
-    comparison_words,
-    headline,
-    names,
-    plan_numbers,
-    safe_text,
-    sentences,
-    step_words,
-    trial_words,
-)
+from traceopt.reports.words import comparison_words, names, rank_words, run_words, safe_text, step_words, trial_words
 from traceopt.reports.words.companions.lines import companion_lines
 from traceopt.reports.words.display import for_display
+from traceopt.reports.words.fixes import fix_cards, headline, plan_numbers
 from traceopt.reports.words.part_styles import small_parts_together
 from traceopt.result import quantities
 from traceopt.result.comparison import Comparison, GateOutcome
@@ -69,8 +61,8 @@ def render_markdown(
     """
     document = for_display(result)
     against = None if comparison is None else safe_text.cleaned(comparison)
-    cards = sentences.cards(document)
-    first, rest = safe_text.first_sentence(sentences.verdict(document))
+    cards = fix_cards.cards(document)
+    first, rest = safe_text.first_sentence(run_words.verdict(document))
     shown = _shown(document)
     patched = next((card for card in shown if _is_short(card.finding.fix.patch)), None)
     advised = [card for card in cards if card.number is not None][: max(FIXES, len(shown))]
@@ -81,7 +73,7 @@ def render_markdown(
         *([prose(rest)] if rest else []),
         *_quality(document),
         *_lead(document, against),
-        *([prose(unusual)] if (unusual := sentences.unusual_steps(document)) else []),
+        *([prose(unusual)] if (unusual := step_words.unusual_steps(document)) else []),
         *_gates(gates),
         *_fixes(document, shown, len(cards)),
         *(_patch(patched) if patched is not None else []),
@@ -115,7 +107,7 @@ def _unchanged(against: Comparison | None, gates: Iterable[GateOutcome]) -> bool
 
 def _quality(result: Result) -> list[str]:
     """The caveats about the numbers, as a quotation."""
-    heading = sentences.quality_heading(result)
+    heading = run_words.quality_heading(result)
     if heading is None:
         return []
     notes = result.quality.notes
@@ -157,35 +149,35 @@ def _gates(outcomes: Iterable[GateOutcome]) -> list[str]:
     return ["\n".join(lines)] if lines else []
 
 
-def _shown(result: Result) -> list[sentences.Card]:
+def _shown(result: Result) -> list[fix_cards.Card]:
     """The fixes of the table: the plan, and what the comparison of ranks puts above it. Without a plan, all that save
     something.
     """
-    groups = sentences.groups(result)
+    groups = fix_cards.groups(result)
     return [*groups.above, *groups.plan][:PLANNED] if groups.plan else groups.rest[:FIXES]
 
 
-def _fixes(result: Result, cards: list[sentences.Card], findings: int) -> list[str]:
+def _fixes(result: Result, cards: list[fix_cards.Card], findings: int) -> list[str]:
     """The table of fixes. Those outside the plan have what they save alone, and no step after them."""
     if not cards:
         return []
     planned = any(card.row is not None for card in cards)
-    placed = any(sentences.place(card.finding) for card in cards)
+    placed = any(fix_cards.place(card.finding) for card in cards)
     rows = []
     for card in cards:
-        place = sentences.place(card.finding)
-        notes = [prose(note) for note in (card.finding.code, sentences.needs(card)) if note]
+        place = fix_cards.place(card.finding)
+        notes = [prose(note) for note in (card.finding.code, fix_cards.needs(card)) if note]
         saves, step_after = _savings(card, result)
         rows.append([
             str(card.number),
-            f"{prose(sentences.title(card, result))} ({', '.join(notes)})",
+            f"{prose(fix_cards.title(card, result))} ({', '.join(notes)})",
             *([code(names.short_path(place)) if place else "–"] if placed else []),
             saves,
             *([step_after] if planned else []),
             card.finding.confidence.capitalize(),
         ])  # fmt: skip
     has_row = {card.anchor for card in cards}
-    left_out = [card for card in sentences.groups(result).plan if card.anchor not in has_row]
+    left_out = [card for card in fix_cards.groups(result).plan if card.anchor not in has_row]
     if left_out and planned:
         more, step_after = f"{len(left_out)} more of the plan", _savings(left_out[-1], result)[1]
         rows.append(["", more, *([""] if placed else []), "", step_after, ""])
@@ -205,7 +197,7 @@ def _is_short(patch: str | None) -> bool:
     return patch is not None and 0 < len(patch.strip().splitlines()) <= PATCH_LINES
 
 
-def _patch(card: sentences.Card) -> list[str]:
+def _patch(card: fix_cards.Card) -> list[str]:
     """The first short patch, which reviewers see without a click."""
     return [f"Patch of fix {card.number}:", code_block(card.finding.fix.patch or "", "diff")]
 
@@ -230,7 +222,7 @@ def _tried(result: Result) -> list[str]:
     return [f"#### {trial_words.HEADING}", table(head, "llrlll", rows), *(["\n".join(notes)] if notes else [])]
 
 
-def _savings(card: sentences.Card, result: Result) -> tuple[str, str]:
+def _savings(card: fix_cards.Card, result: Result) -> tuple[str, str]:
     """What a fix saves, in the plan if it is in the plan, and the step after it."""
     if card.row is not None:
         numbers = plan_numbers.row_numbers(card.row, result)
@@ -254,7 +246,7 @@ def _changes(against: Comparison | None) -> list[str]:
     return [block for block in (prose(f"{metrics}.") if metrics else "", "\n".join(lines)) if block]
 
 
-def _advice(card: sentences.Card, result: Result, with_patch: bool = True) -> str:
+def _advice(card: fix_cards.Card, result: Result, with_patch: bool = True) -> str:
     """Why a fix pays off, and how to make it."""
     finding, saving = card.finding, card.finding.saving
     number = "" if card.number is None else f"{card.number}. "
@@ -272,7 +264,7 @@ def _advice(card: sentences.Card, result: Result, with_patch: bool = True) -> st
     return "\n\n".join(blocks)
 
 
-def _ranges(card: sentences.Card, saving: Saving, result: Result) -> str:
+def _ranges(card: fix_cards.Card, saving: Saving, result: Result) -> str:
     """What a fix saves at least and at most: in the plan, and alone if that differs, with the reason."""
     per_step = step_words.of_each_step(result)
     alone = quantities.estimate_range(saving.low_us, saving.high_us)
@@ -289,7 +281,7 @@ def _breakdown(result: Result) -> list[str]:
     parts = small_parts_together([part for part in result.breakdown if part.us_per_step > 0], SMALL_SHARE)
     if not parts:
         return []
-    words = sentences.sides(result)
+    words = step_words.sides(result)
     firsts = {part.busy: part.name for part in reversed(parts)}  # the side is named in its first row
     rows = [
         [
@@ -300,14 +292,14 @@ def _breakdown(result: Result) -> list[str]:
         ]
         for part in parts
     ]
-    scope = prose(f"{sentences.scope(result)}{sentences.typical_step(result)}. Every millisecond is counted once.")
+    scope = prose(f"{step_words.scope(result)}{step_words.typical_step(result)}. Every millisecond is counted once.")
     return [scope, table(["", "Part", f"ms{step_words.per_step(result)}", "Share"], "llrr", rows)]
 
 
-def _noted(cards: Iterable[sentences.Card], result: Result) -> list[str]:
+def _noted(cards: Iterable[fix_cards.Card], result: Result) -> list[str]:
     lines = []
     for card in cards:
-        finding, saving, place = card.finding, card.finding.saving, sentences.place(card.finding)
+        finding, saving, place = card.finding, card.finding.saving, fix_cards.place(card.finding)
         alone = "in the plan" if card.row is not None else "alone"
         saved = "" if saving is None else f", saves {_savings(card, result)[0]} {alone}"
         where = f", {code(names.short_path(place))}" if place else ""
@@ -324,11 +316,11 @@ def _about(result: Result) -> str:
     """What was measured, by which version, and how many rules looked at it."""
     tool = f"{result.tool.name} {result.tool.version}"
     torch = f"PyTorch {result.run.torch_version}" if result.run.torch_version else None
-    ran = (sentences.throughput(result), sentences.serving(result), sentences.rank_phrase(result))
-    items = [sentences.device_phrase(result), torch, sentences.steps_phrase(result), *ran, tool]
-    measured = " · ".join([f"Measured: {code(sentences.identity(result))}", *(prose(item) for item in items if item)])
+    ran = (run_words.throughput(result), run_words.serving(result), rank_words.rank_phrase(result))
+    items = [run_words.device_phrase(result), torch, step_words.steps_phrase(result), *ran, tool]
+    measured = " · ".join([f"Measured: {code(run_words.identity(result))}", *(prose(item) for item in items if item)])
     estimated = any(finding.saving is not None for finding in result.findings)
-    checked = prose(sentences.checks_line(result)) if result.checks else ""
+    checked = prose(run_words.checks_line(result)) if result.checks else ""
     rest = " ".join(line for line in ("Savings are estimates." if estimated else "", checked) if line)
     return f"{measured}. {rest}".rstrip() if rest else measured
 

@@ -6,9 +6,10 @@ import re
 
 from traceopt.reports.text.terminal_lines import MAX_WIDTH, MIN_WIDTH, Terminal, width_of
 from traceopt.reports.text.trial_terminal import trial_lines
-from traceopt.reports.words import headline, plan_numbers, safe_text, sentences
+from traceopt.reports.words import rank_words, run_words, safe_text, step_words
 from traceopt.reports.words.companions.lines import companion_lines
 from traceopt.reports.words.display import for_display
+from traceopt.reports.words.fixes import fix_cards, headline, plan_numbers
 from traceopt.reports.words.part_styles import small_parts_together
 from traceopt.reports.words.step_words import step_noun
 from traceopt.result import quantities
@@ -56,34 +57,34 @@ def _headline(result: Result, terminal: Terminal) -> list[str]:
     name = "traceopt"
     first, *rest = _about(result, terminal, terminal.width - len(name) - 2)
     lines = [f"{terminal.style(name, bold=True)}  {first}", *(f"{' ' * len(name)}  {line}" for line in rest), ""]
-    lines += [terminal.style(line, bold=True) for line in _verdict_lines(sentences.verdict(result), terminal)]
+    lines += [terminal.style(line, bold=True) for line in _verdict_lines(run_words.verdict(result), terminal)]
     before, strong, after = headline.lead(result)
     lines += _emphasized(terminal.wrap(before + strong + after), terminal.plain(strong), terminal)
-    lines += terminal.wrap(sentences.unusual_steps(result))
-    if (span := sentences.span_of_ranks(result)) is not None:
-        lines += terminal.wrap(f"The ranks take {span} a step; these numbers are of {sentences.rank_phrase(result)}.")
-    rate, serving = sentences.throughput(result), sentences.serving(result)
+    lines += terminal.wrap(step_words.unusual_steps(result))
+    if (span := rank_words.span_of_ranks(result)) is not None:
+        lines += terminal.wrap(f"The ranks take {span} a step; these numbers are of {rank_words.rank_phrase(result)}.")
+    rate, serving = run_words.throughput(result), run_words.serving(result)
     lines += terminal.wrap(f"Throughput: {rate}.", indent="  ") if rate else []
     lines += terminal.wrap(f"{serving}.", indent="  ") if serving else []
-    phases = sentences.rl_phases(result)
+    phases = run_words.rl_phases(result)
     return lines + (terminal.wrap(f"{phases}.", indent="  ") if phases else [])
 
 
 def _about(result: Result, terminal: Terminal, columns: int) -> list[str]:
     """Trace, device, steps and rank. The trace's name is shortened first, then it has a line of its own."""
-    steps = "no usable step marks" if result.step.source == "window" else sentences.steps_phrase(result)
+    steps = "no usable step marks" if result.step.source == "window" else step_words.steps_phrase(result)
     rest = terminal.plain(
         "".join(
-            f" · {item}" for item in (sentences.device_phrase(result), steps, sentences.rank_phrase(result)) if item
+            f" · {item}" for item in (run_words.device_phrase(result), steps, rank_words.rank_phrase(result)) if item
         )
     )
-    name = sentences.identity(result)
+    name = run_words.identity(result)
     if width_of(name) + width_of(rest) > columns:
         name = _TRACE_SUFFIX.sub("", name)
     room = columns - width_of(rest)
     if room >= min(NAME_COLUMNS, width_of(name)):
         return [terminal.fit(name, room) + rest]
-    return [terminal.fit(sentences.identity(result), columns), *terminal.lines(rest[3:], columns, 3)]
+    return [terminal.fit(run_words.identity(result), columns), *terminal.lines(rest[3:], columns, 3)]
 
 
 def _verdict_lines(verdict: str, terminal: Terminal) -> list[str]:
@@ -105,7 +106,7 @@ def _emphasized(lines: list[str], strong: str, terminal: Terminal) -> list[str]:
 
 
 def _quality(result: Result, terminal: Terminal) -> list[str]:
-    heading = sentences.quality_heading(result)
+    heading = run_words.quality_heading(result)
     if heading is None:
         return []
     color = "red" if result.quality.verdict == "unusable" else "yellow"
@@ -121,7 +122,7 @@ def _breakdown(result: Result, terminal: Terminal) -> list[str]:
     parts = small_parts_together(measured, SMALL_SHARE)
     if not parts:
         return []
-    words = sentences.sides(result)
+    words = step_words.sides(result)
     most = max(BAR_COLUMNS[0], min(BAR_COLUMNS[1], terminal.width - OTHER_COLUMNS))
     columns_of_step = min(STEP_COLUMNS, most / max(part.share for part in parts))
     bar_columns = max(_bar_length(part, columns_of_step) for part in parts)
@@ -153,18 +154,18 @@ def _companions(result: Result, terminal: Terminal) -> list[str]:
 
 
 def _fixes(result: Result, terminal: Terminal) -> list[str]:
-    groups = sentences.groups(result)
+    groups = fix_cards.groups(result)
     above, planned, rest, others = groups.above, groups.plan, groups.rest, groups.noted
     blocks = [_table(result, cards, terminal) for cards in (above, planned, rest)]
     if above:
-        blocks[0].insert(0, terminal.style(f"{sentences.ACROSS_RANKS}:", dim=True))
-        blocks[1][:0] = ["", terminal.style(f"{sentences.plan_heading(result)}:", dim=True)]
+        blocks[0].insert(0, terminal.style(f"{fix_cards.ACROSS_RANKS}:", dim=True))
+        blocks[1][:0] = ["", terminal.style(f"{fix_cards.plan_heading(result)}:", dim=True)]
     if planned and rest:
-        blocks[2][:0] = ["", terminal.style(f"{sentences.unplanned(result)}:", dim=True)]
+        blocks[2][:0] = ["", terminal.style(f"{fix_cards.unplanned(result)}:", dim=True)]
     priced = [*above, *planned, *rest]
     patched = [str(card.number) for card in priced if card.finding.fix.patch]
     if patched:
-        blocks.append([terminal.style(f"   With a patch: {sentences.joined(patched)}.", dim=True)])
+        blocks.append([terminal.style(f"   With a patch: {safe_text.joined(patched)}.", dim=True)])
     if others:
         heading = "Also noted, without an estimate:" if priced else "Findings without an estimate:"
         place_columns = _place_columns(others, terminal)
@@ -179,12 +180,12 @@ def _fixes(result: Result, terminal: Terminal) -> list[str]:
     return [line for block in blocks for line in block]
 
 
-def _reason(card: sentences.Card, terminal: Terminal) -> list[str]:
+def _reason(card: fix_cards.Card, terminal: Terminal) -> list[str]:
     """Why, and what to do."""
     return terminal.wrap(f"{card.finding.why} {card.finding.fix.text}", first="   ", indent="   ")
 
 
-def _table(result: Result, cards: list[sentences.Card], terminal: Terminal) -> list[str]:
+def _table(result: Result, cards: list[fix_cards.Card], terminal: Terminal) -> list[str]:
     """Fixes with what they save. Those of the plan also say what they save alone, and the step after them."""
     if not cards:
         return []
@@ -220,7 +221,7 @@ def _table(result: Result, cards: list[sentences.Card], terminal: Terminal) -> l
     return lines
 
 
-def _savings(card: sentences.Card, result: Result) -> tuple[str, ...]:
+def _savings(card: fix_cards.Card, result: Result) -> tuple[str, ...]:
     saving, row = card.finding.saving, card.row
     if row is not None:
         numbers = plan_numbers.row_numbers(row, result)
@@ -230,15 +231,15 @@ def _savings(card: sentences.Card, result: Result) -> tuple[str, ...]:
     return quantities.estimated(saving.est_us), quantities.percent(saving.share)
 
 
-def _place_columns(cards: list[sentences.Card], terminal: Terminal) -> int:
+def _place_columns(cards: list[fix_cards.Card], terminal: Terminal) -> int:
     narrow, usual, wide = PLACE_COLUMNS
     most = wide if terminal.width >= WIDE else usual if terminal.width >= NARROW else narrow
-    places = [terminal.fit_path(sentences.place(card.finding) or "", most) for card in cards]
+    places = [terminal.fit_path(fix_cards.place(card.finding) or "", most) for card in cards]
     return max(len("where"), *map(width_of, places)) if any(places) else 0
 
 
 def _titled(
-    card: sentences.Card, start: str, title_columns: int, place_columns: int, result: Result, terminal: Terminal
+    card: fix_cards.Card, start: str, title_columns: int, place_columns: int, result: Result, terminal: Terminal
 ) -> list[str]:
     """A row: `start`, code and title, the place in the code. A long title continues on the next lines. A file whose
     name does not fit has its own line.
@@ -246,11 +247,11 @@ def _titled(
     finding = card.finding
     code = terminal.fit(finding.code, CODE_COLUMNS)
     room = title_columns - width_of(code) - 1
-    needs = sentences.needs(card)
-    title = f"({needs}) {sentences.title(card, result)}" if needs else sentences.title(card, result)
+    needs = fix_cards.needs(card)
+    title = f"({needs}) {fix_cards.title(card, result)}" if needs else fix_cards.title(card, result)
     most = TITLE_LINES if title_columns >= TITLE_COLUMNS else NARROW_TITLE_LINES
     both = title_columns + 2 + place_columns
-    place = sentences.place(finding) or ""
+    place = fix_cards.place(finding) or ""
     fits = bool(place) and _fits(place, place_columns, terminal)
     titles = terminal.lines(title, room if fits else both - width_of(code) - 1, most, later=both)
     painted = terminal.style(code, fg=_IMPACT_COLORS[finding.impact])
@@ -268,7 +269,7 @@ def _fits(place: str, columns: int, terminal: Terminal) -> bool:
 
 
 def _footer(result: Result, terminal: Terminal) -> list[str]:
-    lines = terminal.wrap(sentences.checks_line(result))
+    lines = terminal.wrap(run_words.checks_line(result))
     for warning in result.warnings[:NOTES]:
         lines += terminal.wrap(f"Warning: {warning}", indent="  ")
     return lines + _more(len(result.warnings), "warning")
@@ -292,7 +293,7 @@ def render_concise(result: Result) -> str:
             saved = "saving not estimated"
         else:
             saved = f"saves {quantities.estimated(saving.est_us)} alone ({quantities.percent(saving.share)})"
-        place = sentences.place(finding) or "-"
+        place = fix_cards.place(finding) or "-"
         lines.append(f"{place}: {finding.code} {saved}, {finding.confidence} confidence: {finding.title}\n")
     lines += [f"-: {check.code} failed: {check.reason}\n" for check in document.checks if check.status == "error"]
     return safe_text.without_commands("".join(lines).replace(quantities.NO_BREAK_SPACE, " "))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceopt.reports.words import safe_text, sentences
+from traceopt.reports.words import safe_text, step_words
 from traceopt.result import quantities
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def _step(document: WhatIf) -> str:
 
 
 def _limits(document: WhatIf) -> list[str]:
-    before, after = sentences.limit(document.limit_before), sentences.limit(document.limit_after)
+    before, after = step_words.limit(document.limit_before), step_words.limit(document.limit_after)
     if before is None or after is None:
         return []
     return [f"Limit:   still {after}" if before == after else f"Limit:   {before} now, {after} then"]

@@ -9,7 +9,8 @@ from typing import Literal
 from traceopt.comparison import metrics
 from traceopt.comparison.noise import ASSUMED_SPREAD
 from traceopt.reports.words import safe_text
-from traceopt.reports.words.sentences import CPU_PATTERNED, GPU_PATTERNED, IMPACT_WORDS
+from traceopt.reports.words.fixes.fix_cards import IMPACT_WORDS
+from traceopt.reports.words.step_words import CPU_PATTERNED, GPU_PATTERNED
 from traceopt.result import quantities
 from traceopt.result.comparison import (
     Comparison,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.reports.words.sentences import on_cpu
+from traceopt.reports.words.step_words import on_cpu
 from traceopt.result.document import Result
 from traceopt.result.quantities import percent
 

@@ -101,3 +101,12 @@ def _cleaned(value: Any, field: str, parent: str) -> Any:
     if isinstance(value, list):
         return [_cleaned(item, field, parent) for item in value]
     return value
+
+
+def joined(words: list[str]) -> str:
+    """ "1, 2 and 4"."""
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
+
+
+def yes_no(value: bool | None) -> str:
+    return "unknown" if value is None else ("yes" if value else "no")

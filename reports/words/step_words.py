@@ -2,9 +2,53 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+from msgspec.structs import replace
+
+from traceopt.reports.words.rank_words import rank_phrase
+from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.finding import Saving
 from traceopt.result.quantities import estimated, percent
+
+# What limits a step whose largest part is this one.
+LIMITS = {
+    "compute": "GPU-bound",
+    "communication": "communication-bound",
+    "copies": "copy-bound",
+    "data_loading": "input-bound",
+    "loader_startup": "bound by the start of data loader workers",
+    "input_work": "input-bound",
+    "host_copy": "copy-bound",
+    "post_processing": "bound by post-processing",
+    "sleep": "bound by time.sleep",
+    "program": "bound by other programs",
+    "os_wait": "bound by waits in the operating system",
+    "launch": "launch-bound",
+    "host_sync": "sync-bound",
+    "logging": "logging-bound",
+    "checkpoint": "checkpoint-bound",
+    "gc": "bound by garbage collection",
+    "hole": "Python-bound",
+    "long_python": "Python-bound",
+    "cpu_op": "bound by CPU operators",
+    "small_ops": "bound by small operators",
+    "python": "Python-bound",
+    "allocation": "allocation-bound",
+    "startup": "bound by start-up",
+    "module_load": "bound by kernel loading",
+    "compile": "bound by compilation",
+    "queued": "stalled with work queued",
+    "forward": "bound by the forward pass",
+    "backward": "bound by the backward pass",
+    "optimizer": "bound by the optimizer",
+}
+
+# The names of the two sides of the step, in a run with a GPU and in a CPU-only run.
+GPU_PATTERNED = "Patterned parts: the GPU is idle."
+CPU_PATTERNED = "Patterned parts: no model work on the main thread."
+_GPU_SIDES = ("GPU idle", "GPU busy", "idle", "busy", GPU_PATTERNED)
+_CPU_SIDES = ("Outside the model", "Model work", "stall", "model", CPU_PATTERNED)
 
 
 def step_noun(result: Result) -> str:
@@ -39,3 +83,108 @@ def saved_about(result: Result, saving: Saving) -> str:
 def saved(result: Result, saving: Saving) -> str:
     """ "150 ms per step (36%)", "150 ms of the recording (36%)"."""
     return f"{estimated(saving.est_us)} {of_each_step(result)} ({percent(saving.share)})"
+
+
+class Sides(Struct, frozen=True):
+    """The names of the idle and the busy side of the step."""
+
+    idle: str
+    busy: str
+    idle_short: str
+    busy_short: str
+    pattern_hint: str
+
+
+def on_cpu(result: Result) -> bool:
+    """True if the run used no accelerator, so that "GPU idle" would be wrong."""
+    device = result.run.device
+    return device.vendor == "cpu" if device is not None else not result.run.recorded.gpu
+
+
+def sides(result: Result) -> Sides:
+    """The names for a CPU-only run also if a GPU was used but not recorded: its idle time is unknown."""
+    if not on_cpu(result) and result.gpu.busy_share is not None:
+        return Sides(*_GPU_SIDES)
+    communicates = any(part.busy and part.name == "communication" for part in result.breakdown)
+    words = Sides(*_CPU_SIDES)
+    return replace(words, busy=f"{words.busy} and communication", busy_short="busy") if communicates else words
+
+
+def steps_phrase(result: Result) -> str:
+    step = result.step
+    if step.source == "none":
+        return "no trace"
+    if step.source == "window":
+        return "no usable step marks: the whole recording"
+    skipped = f" ({step.skipped:,} left out)" if step.skipped else ""
+    return quantities.counted(step.count, "step") + skipped
+
+
+def scope(result: Result) -> str:
+    """What the breakdown and the tables cover: "Mean of 12 steps, rank 0 of 4"."""
+    if result.step.source == "window":
+        mean = "The whole recording (no usable step marks)"
+    else:
+        count = len(result.step.typical_steps)
+        mean = "One step" if count == 1 else f"Mean of {quantities.counted(count, 'step')}"
+    rank = rank_phrase(result)
+    return f"{mean}, {rank}" if rank else mean
+
+
+def left_out(result: Result) -> int:
+    """How many steps are unusual and not part of the typical step. Steps of another serving phase are not unusual."""
+    if result.step.source == "window" or (result.serving is not None and len(result.serving.phases) > 1):
+        return 0
+    return max(0, result.step.count - len(result.step.typical_steps))
+
+
+def unusual_steps(result: Result) -> str:
+    """ "2 of 6 steps are unusual and left out of the typical step. Mean of all steps: 141.1 ms."; "" without any."""
+    number, mean_us = left_out(result), result.step.mean_us
+    if not number:
+        return ""
+    verb = "is" if number == 1 else "are"
+    of_all = f"{number:,} of {quantities.counted(result.step.count, 'step')}"
+    mean = "" if mean_us is None else f" Mean of all steps: {quantities.ms_of_us(mean_us)}."
+    return f"{of_all} {verb} unusual and left out of the typical step.{mean}"
+
+
+def typical_step(result: Result) -> str:
+    """A reminder after the scope that unusual steps are left out, if there are any."""
+    left_out = result.step.count - len(result.step.typical_steps)
+    return f" ({quantities.counted(left_out, 'unusual step')} left out)" if left_out > 0 else ""
+
+
+def partly_hidden(result: Result) -> list[str]:
+    """Names of the parts that also ran while the time counts for another part."""
+    return [
+        part.name
+        for part in result.breakdown
+        if part.raw_us_per_step is not None and part.raw_us_per_step > 1.005 * part.us_per_step
+    ]
+
+
+def limit(part: str | None) -> str | None:
+    """ "launch-bound": the word for a step whose largest part is this one; None if there is no word."""
+    return LIMITS.get(part) if part is not None else None
+
+
+def measured_facts(result: Result) -> list[str]:
+    """Sentences about waits and overlap that the breakdown does not show, for what was recorded."""
+    facts = []
+    sync, loader, communication = result.sync, result.dataloader, result.communication
+    if loader.us_per_step is not None and loader.stall_us_per_step is not None:
+        stall = quantities.ms_of_us(loader.stall_us_per_step)
+        facts.append(f"Data loader: {quantities.ms_of_us(loader.us_per_step)}; {stall} of it stalls the step.")
+    if sync.us_per_step is not None and sync.calls_per_step and sync.stall_us_per_step is not None:
+        calls, stall = quantities.count(sync.calls_per_step), quantities.ms_of_us(sync.stall_us_per_step)
+        waits = quantities.ms_of_us(sync.us_per_step)
+        cost = f"They stall the GPU for {stall}, including the refill of its queue."
+        facts.append(f"Host syncs: {calls}{per_step(result)}, {waits}. {cost}")
+    if communication.us_per_step and communication.exposed_us_per_step is not None:
+        hidden = communication.overlap_share
+        overlap = f" ({quantities.percent(hidden)} overlapped)" if hidden is not None else ""
+        total = quantities.ms_of_us(communication.us_per_step)
+        exposed = quantities.ms_of_us(communication.exposed_us_per_step)
+        facts.append(f"Communication: {total}; {exposed} of it is exposed{overlap}.")
+    return facts

@@ -11,6 +11,7 @@ from traceopt.rules import (
     Fix,
     Priced,
     Rule,
+    lacks,
     ms,
     peak_caveat,
     per_second,
@@ -57,7 +58,7 @@ class LowMfu(Rule):
     def missing(self, facts: Facts) -> str | None:
         """What is missing without measured counters."""
         needed = ("gpu", "whole") if _measured(facts) is not None else self.requires
-        return next((lack for one in needed if (lack := facts.lacks(one))), None)
+        return next((lack for one in needed if (lack := lacks(facts, one))), None)
 
     def applies(self, facts: Facts) -> str | None:
         if not facts.trains:

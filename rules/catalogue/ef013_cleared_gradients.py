@@ -75,6 +75,8 @@ class ClearedGradient(Rule):
     def applies(self, facts: Facts) -> str | None:
         if len(facts.captured.optimizers) < 2:
             return "The script has fewer than two optimizers."
+        if facts.captured.cleared_gradients is None:
+            return "Which gradients are cleared was not recorded; traceopt run does."
         return None if facts.captured.cleared_gradients else "No gradients are cleared before an optimizer reads them."
 
     def check(self, facts: Facts) -> Findings:

@@ -23,6 +23,7 @@ from traceopt.rules import (
     by_site,
     each_step,
     host_bounds,
+    lacks,
     ms,
     percent,
     priced,
@@ -66,7 +67,7 @@ class DebugModeOn(Rule):
 
     def missing(self, facts: Facts) -> str | None:
         """The trace itself shows some of the modes."""
-        return None if any(mode.seen(facts).any() for mode in _MODES) else facts.lacks("settings")
+        return None if any(mode.seen(facts).any() for mode in _MODES) else lacks(facts, "settings")
 
     def check(self, facts: Facts) -> Findings:
         for mode in _MODES:

@@ -11,6 +11,7 @@ from traceopt.rules import (
     Fix,
     Priced,
     Rule,
+    lacks,
     percent,
     starved_ns,
     the_step,
@@ -55,7 +56,7 @@ class ProfilerOverhead(Rule):
     def missing(self, facts: Facts) -> str | None:
         if facts.captured.stretch is not None or facts.quality.counter_readings:
             return None
-        return next((lack for needed in ("gpu", "launches") if (lack := facts.lacks(needed))), None)
+        return next((lack for needed in ("gpu", "launches") if (lack := lacks(facts, needed))), None)
 
     def applies(self, facts: Facts) -> str | None:
         return (

@@ -16,8 +16,8 @@ from fixtures.hostile import hostile_trace
 from traceopt.api import analyze
 from traceopt.integrations.tracking import TRACKERS, metrics
 from traceopt.reports.text.terminal import render_concise
-from traceopt.reports.words import sentences
 from traceopt.reports.words.display import for_display
+from traceopt.reports.words.fixes import fix_cards
 
 if TYPE_CHECKING:
     from conftest import GetExample
@@ -79,7 +79,7 @@ def test_the_problem_matcher_matches_findings_with_a_line(scenario: str, example
         if match is not None
     ]
     shown = for_display(result).findings
-    with_line = [(sentences.place(one) or "", one) for one in shown if one.locations and one.locations[0].line]
+    with_line = [(fix_cards.place(one) or "", one) for one in shown if one.locations and one.locations[0].line]
     assert [(place, code) for place, code, _ in found] == [(place, one.code) for place, one in with_line]
     assert all(message.endswith(one.title) for (*_, message), (_, one) in zip(found, with_line, strict=True))
     if scenario == "five_faults":

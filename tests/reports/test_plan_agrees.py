@@ -15,8 +15,9 @@ from traceopt.reports.html.notebook import render_notebook
 from traceopt.reports.html.page import render_html
 from traceopt.reports.text.markdown import FIXES, render_markdown
 from traceopt.reports.text.terminal import render_terminal
-from traceopt.reports.words import headline, plan_numbers, sentences, step_words
+from traceopt.reports.words import step_words
 from traceopt.reports.words.display import for_display
+from traceopt.reports.words.fixes import fix_cards, headline, plan_numbers
 from traceopt.result import quantities
 from traceopt.result.document import Result
 
@@ -87,7 +88,7 @@ def assert_printed(result: Result) -> None:
     ]
     comment = plain(render_markdown(result))
     notebook, page = words_of(render_notebook(result)), words_of(render_html(result, static=True))
-    for card in sentences.groups(document).plan:
+    for card in fix_cards.groups(document).plan:
         row = card.row
         assert row is not None
         numbers = plan_numbers.row_numbers(row, document)

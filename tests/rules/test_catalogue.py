@@ -12,6 +12,7 @@ import pytest
 
 from fixtures.generate import generate
 from fixtures.scenarios import SCENARIOS
+from traceopt.analyzer.requirements import lacks
 from traceopt.api import analyze
 from traceopt.result.document import Check, Result
 from traceopt.result.finding import Finding, impact_of_share
@@ -56,7 +57,7 @@ class TestPage:
 
     def test_asks_only_for_what_facts_know(self, rule: type[Rule], example: GetExample) -> None:
         for requirement in rule.requires:
-            example("healthy").facts.lacks(requirement)  # KeyError for one that does not exist
+            lacks(example("healthy").facts, requirement)  # KeyError for one that does not exist
 
 
 def assert_findings(result: Result) -> None:

@@ -133,8 +133,6 @@ def test_reasons() -> None:
 @pytest.mark.parametrize(
     "odd",
     [
-        None,
-        "rows",
         [3],
         [{}],
         [cleared(0, GENERATOR, runs=0)],
@@ -149,3 +147,11 @@ def test_reasons() -> None:
 )
 def test_odd_rows_are_none(odd: Any) -> None:
     assert read_cleared_gradients(odd) == ()
+
+
+@pytest.mark.parametrize("odd", [None, "rows", 3, {}])
+def test_recordings_of_before_do_not_tell(odd: Any) -> None:
+    assert read_cleared_gradients(odd) is None
+    recorded = {"environment": {"torch": "2"}, "optimizers": [{"class": "Adam"}] * 2, "cleared_gradients": odd}
+    found = Facts(build.read(build.document([build.op("aten::mm", 0, 5)], traceopt=recorded)))
+    assert "was not recorded" in (ClearedGradient().applies(found) or "")

@@ -8,6 +8,7 @@ import pytest
 from test_mm_ef import RULES, found, saving_of
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.requirements import lacks, rules_out
 from traceopt.testing import A100, Machine
 
 REASON = "Unsupported Tensor.item() call\n  Explanation: Dynamo cannot trace it.\n  Hint: Do not call it."
@@ -76,14 +77,14 @@ class TestGraphBreak:
 class TestMissing:
     def test_a_compiled_trace_without_notes_says_how_to_record_them(self) -> None:
         facts = training().facts()
-        assert facts.rules_out("compilation") is None
-        assert "TORCH_TRACE" in (facts.lacks("compilation") or "")
+        assert rules_out(facts, "compilation") is None
+        assert "TORCH_TRACE" in (lacks(facts, "compilation") or "")
 
     def test_a_trace_without_compiled_code_needs_none(self) -> None:
         machine = Machine(A100)
         with machine.step():
             machine.launch(100)
-        assert machine.facts().rules_out("compilation") is not None
+        assert rules_out(machine.facts(), "compilation") is not None
 
 
 class TestRepeatedRecompilation:

@@ -12,6 +12,7 @@ from test_tq import REAL, facts_of, launched, real
 
 from fixtures.generate import Planted
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.requirements import lacks
 from traceopt.result.finding import Finding, Saving
 from traceopt.rules.registry import builtin_rules
 from traceopt.rules.savings.price import Priced
@@ -28,7 +29,7 @@ ALEXNET = "hta/critical_path/alexnet/benchmark_result_2869224_1695835535_trace.j
 
 def found(code: str, facts: Facts) -> list[Finding]:
     rule = RULES[code]
-    if rule.applies(facts) or any(facts.lacks(need) for need in rule.requires):
+    if rule.applies(facts) or any(lacks(facts, need) for need in rule.requires):
         return []
     findings = [one.finding if isinstance(one, Priced) else one for one in rule.check(facts)]
     assert findings or rule.passed(facts)

@@ -12,6 +12,7 @@ from fixtures.generate import Planted, generate
 from fixtures.job import Job
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.requirements import lacks
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding, Saving
 from traceopt.rules.registry import builtin_rules
@@ -206,7 +207,7 @@ def handmade(step: Callable[[float, int], Iterator[build.Json]]) -> Facts:
 
 def findings_of(code: str, facts: Facts) -> list[Finding]:
     rule = RULES[code]()
-    assert [facts.lacks(need) for need in rule.requires] == [None] * len(rule.requires)
+    assert [lacks(facts, need) for need in rule.requires] == [None] * len(rule.requires)
     assert rule.applies(facts) is None
     return [one.finding if isinstance(one, Priced) else one for one in rule.check(facts)]
 

@@ -10,7 +10,7 @@ import pytest
 import traceopt
 from traceopt.analyzer.vocabulary.phases.rl_phases import phase_of_annotation, phase_of_frame
 from traceopt.reports.html.page import render_html
-from traceopt.reports.words import sentences
+from traceopt.reports.words import run_words
 from traceopt.result.document import Result
 from traceopt.rules.catalogue.ph001_idle_phase import IdlePhase
 from traceopt.testing import A100, Machine, answer, assert_finds, assert_silent
@@ -85,12 +85,12 @@ def test_a_train_annotation_beside_a_generator_is_no_rl() -> None:
 def test_the_document_and_the_reports_have_the_phases(tmp_path: Path) -> None:
     result = result_of(training(), tmp_path)
     assert [phase.name for phase in result.rl_phases] == ["rollout", "reward", "weight sync", "train"]
-    said = sentences.rl_phases(result)
+    said = run_words.rl_phases(result)
     assert said is not None
     assert said.startswith("Phases: rollout 36% of the step (GPU idle for ")
     assert 'id="phases"' in render_html(result)
     plain = result_of(training(rollout="forward"), tmp_path)
-    assert sentences.rl_phases(plain) is None
+    assert run_words.rl_phases(plain) is None
     assert 'id="phases"' not in render_html(plain)
 
 
@@ -132,7 +132,7 @@ def test_tasks_of_several_processes_are_the_phases_of_the_run(tmp_path: Path) ->
     assert "on average 1.0 of 2 GPUs are idle in it" in finding.why
     assert "Idle for most of it: rank " in finding.why
     assert {"train.py:20", "rollout.py:20"} == {str(row.location) for row in finding.evidence}
-    said = sentences.rl_phases(planted) or ""
+    said = run_words.rl_phases(planted) or ""
     assert "of 2 GPUs idle)" in said
     assert '<th scope="col">Processes</th>' in render_html(planted)
 

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.requirements import lacks
 from traceopt.analyzer.run_log.run_settings import UNLIKE
 from traceopt.assembly import sections, tables
 from traceopt.assembly.companions.sections import companion_ending, companion_sections
@@ -73,8 +74,8 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
             recorded=Recorded(
                 nsight=facts.from_nsight,
                 gpu=facts.gpu.busy.total > 0,
-                shapes=facts.lacks("shapes") is None,
-                stacks=facts.lacks("stacks") is None,
+                shapes=lacks(facts, "shapes") is None,
+                stacks=lacks(facts, "stacks") is None,
                 memory=facts.memory is not None,
             ),
             files=[

@@ -9,6 +9,7 @@ from traceopt.analyzer.arrays.percentiles import median, percentiles
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.replayed_parts import idle_labels
+from traceopt.analyzer.requirements import lacks
 from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.timeline.cpu_phases import PHASES
@@ -220,7 +221,7 @@ def graph_shares(facts: Facts) -> tuple[float, float | None]:
 
 
 def sync(facts: Facts) -> Sync:
-    if not facts.has_gpu or facts.lacks("launches"):
+    if not facts.has_gpu or lacks(facts, "launches"):
         return Sync(None, None, None)
     syncs, count = facts.syncs, facts.steps.count
     return Sync(rate(len(syncs) / count), us(syncs.wait.sum() / count), us(syncs.stall.sum() / count))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceopt.assistants.answers import UNTRUSTED, CompareAnswer, ComparedPart, WhatIfAnswer
 from traceopt.assistants.budget import milliseconds
-from traceopt.reports.words import comparison_words, safe_text, sentences
+from traceopt.reports.words import comparison_words, safe_text, step_words
 from traceopt.result.comparison import Comparison, FindingChange
 from traceopt.result.quantities import estimated
 from traceopt.result.what_if import WhatIf
@@ -46,8 +46,8 @@ def what_if_answer(what_if: WhatIf) -> WhatIfAnswer:
         before_ms=milliseconds(document.before_us) or 0.0,
         after_ms=milliseconds(document.after_us) or 0.0,
         saving_share=round(document.saving_share, 4),
-        limit_before=sentences.limit(document.limit_before),
-        limit_after=sentences.limit(document.limit_after),
+        limit_before=step_words.limit(document.limit_before),
+        limit_after=step_words.limit(document.limit_after),
         trusted=document.trusted,
         replay_error_share=document.replay_error_share,
         alone=[f"{fix.code} {fix.title}: {estimated(max(0.0, fix.alone_us))}" for fix in document.fixes],

@@ -8,9 +8,10 @@ from pathlib import Path
 from traceopt.assistants.answers import UNTRUSTED, AnalyzeAnswer, ExplainAnswer, FoundProblem, StepPart
 from traceopt.assistants.budget import milliseconds
 from traceopt.reports.agent import words
-from traceopt.reports.words import safe_text, sentences
+from traceopt.reports.words import run_words, safe_text, step_words
 from traceopt.reports.words.companions.lines import companion_lines
 from traceopt.reports.words.display import for_display
+from traceopt.reports.words.fixes import fix_cards
 from traceopt.result.document import Result
 from traceopt.result.finding import Location
 from traceopt.rules.fingerprint import finding_ids
@@ -31,14 +32,14 @@ def analyzed(result: Result) -> AnalyzeAnswer:
     combined = document.combined
     return AnalyzeAnswer(
         untrusted_text=UNTRUSTED,
-        verdict=sentences.verdict(document),
-        job=", ".join(sentences.environment(document)),
+        verdict=run_words.verdict(document),
+        job=", ".join(run_words.environment(document)),
         quality=document.quality.verdict,
         notes=[f"{note.code}: {note.text}" for note in document.quality.notes] + document.warnings,
         step_ms=milliseconds(document.step.typical_us),
         step_after_ms=None if combined is None else milliseconds(combined.step_us_after),
         limit=words.limit(document),
-        limit_after=None if combined is None else sentences.limit(combined.limit_after),
+        limit_after=None if combined is None else step_words.limit(combined.limit_after),
         beside_the_trace=companion_lines(document),
         breakdown=[
             StepPart(part.label, milliseconds(part.us_per_step) or 0.0, round(part.share, 3), part.busy)
@@ -83,7 +84,7 @@ def _problem(result: Result, index: int, ids: Sequence[str]) -> FoundProblem:
         title=finding.title,
         confidence=finding.confidence,
         where=[str(place) for place in finding.locations[:PLACES]]
-        or [one for one in [sentences.place(finding)] if one],
+        or [one for one in [fix_cards.place(finding)] if one],
         saves_ms=None if row is None else milliseconds(row.saving_us),
         saves_alone_ms=None if finding.saving is None else milliseconds(finding.saving.est_us),
         step_after_ms=None if row is None else milliseconds(row.step_us_after),

@@ -9,7 +9,7 @@ from msgspec import Struct
 from traceopt.reports.html.charts.round_values import round_values
 from traceopt.reports.html.charts.stacked_columns import COLUMN, column_paths
 from traceopt.reports.words.part_styles import PartStyle, part_style
-from traceopt.reports.words.sentences import rank_phrase
+from traceopt.reports.words.rank_words import rank_phrase
 from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.rows import RankSteps, StepPart, StepSeries

@@ -20,7 +20,7 @@ from traceopt.cli import cli
 from traceopt.errors import InputError
 from traceopt.reports.html.page import render_html
 from traceopt.reports.text.markdown import render_markdown
-from traceopt.reports.words.sentences import groups
+from traceopt.reports.words.fixes.fix_cards import groups
 from traceopt.result.companions.rank_lists import ranks_text
 from traceopt.result.document import Result
 

@@ -18,6 +18,7 @@ from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.recordings.joined_cycles import join_cycles
 from traceopt.analyzer.recordings.rank_trace import OTHER_STEPS, VARYING_STEPS, read_recording
+from traceopt.analyzer.requirements import lacks
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.steps import find_marks
 from traceopt.rules.engine import prepare, run_rules
@@ -64,7 +65,7 @@ def test_times_stay_and_operators_get_shapes() -> None:
     assert np.array_equal(joined.ops.duration, plain.ops.duration)
     assert (plain.ops.dims == -1).all()
     assert {joined.texts[code] for code in joined.ops.dims} == {"[[8, 16]]"}
-    assert Facts(joined).lacks("shapes") is None
+    assert lacks(Facts(joined), "shapes") is None
     assert joined.meta.detail is not None
 
 
@@ -122,7 +123,7 @@ def test_a_step_that_does_more_lends_no_frames() -> None:
     joined = join_cycles(timing(), read([*step(7, 0, [*SLOW, *evaluation], 1800, **SHAPES), *frames]))
     assert len(joined.python) == 0
     assert len(joined.memory) == 0
-    assert "recorded in other steps" in (Facts(joined).lacks("stacks") or "")
+    assert "recorded in other steps" in (lacks(Facts(joined), "stacks") or "")
 
 
 def rounds(number: int, start: float, count: int, us: float) -> list[Json]:

@@ -44,6 +44,8 @@ def sites(events: list[Json]) -> dict[str, str]:
         (r"models\net.py(3): f", CallSite("models/net.py", 3, "f")),
         ("/data/home/ann/train.py(3): f", CallSite("/data/home/ann/train.py", 3, "f")),
         ("copy(2).py(3): f", CallSite("copy(2).py", 3, "f")),
+        ("runs/one/../../train.py(3): f", CallSite("train.py", 3, "f")),
+        ("../train.py(3): f", CallSite("../train.py", 3, "f")),
         ("<built-in method item of Tensor object at 0x7f>", None),
         ("nn.Module: Linear_0", None),
         ("train.py", None),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from traceopt.capture.metadata.cleared_gradients import ClearedGradients
+from traceopt.capture.metadata.cleared_gradients import MOST_PASSES, ClearedGradients
 
 pytestmark = pytest.mark.torch
 
@@ -136,3 +136,17 @@ def test_the_gradients_of_a_network_that_is_gone_were_not_read() -> None:
     del pair.second
     pair.backward(2, pair.outputs())
     assert [row["cleared"] for row in pair.followed.document()] == [2, 1]
+
+
+def test_backward_passes_without_steps_are_not_all_counted() -> None:
+    followed = ClearedGradients()
+    for _ in range(1000):
+        followed.backward_begins(0)
+        followed.backward_ends()
+    assert len(followed._runs) == MOST_PASSES
+
+
+def test_an_unusual_optimizer_is_left_out() -> None:
+    followed = ClearedGradients()
+    followed.read(object())
+    assert followed.document() == []

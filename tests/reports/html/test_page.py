@@ -21,10 +21,11 @@ from traceopt.reports.html.charts.rank_chart import MAX_COLUMNS, draw_ranks, ran
 from traceopt.reports.html.charts.timeline_svg import draw_memory, draw_timeline, thinned, ticks
 from traceopt.reports.html.page import FOLDED_ROWS, render_html, without_spans
 from traceopt.reports.words.display import for_display
-from traceopt.reports.words.headline import Tile, tiles
+from traceopt.reports.words.fixes.fix_cards import combined_fixes
+from traceopt.reports.words.fixes.headline import Tile, tiles
 from traceopt.reports.words.memory_parts import MEMORY_PARTS
 from traceopt.reports.words.part_styles import PARTS, SPANS, part_style
-from traceopt.reports.words.sentences import combined_fixes, kernel_rate
+from traceopt.reports.words.table_captions import kernel_rate
 from traceopt.result import packing
 from traceopt.result.document import Result, RunMemory, WholeRun
 from traceopt.result.finding import Evidence, Fix, Location

@@ -10,9 +10,9 @@ from rich_sample import span_table
 
 from traceopt.reports.html.page import render_html
 from traceopt.reports.html.span_view import left_out, span_view
-from traceopt.reports.words.concerned import card_of_stall
 from traceopt.reports.words.display import for_display
-from traceopt.reports.words.sentences import cards
+from traceopt.reports.words.fixes.concerned import card_of_stall
+from traceopt.reports.words.fixes.fix_cards import cards
 from traceopt.result.document import Result
 from traceopt.result.finding import Location
 from traceopt.result.packing import pack_columns

@@ -14,7 +14,7 @@ from traceopt.comparison.compare import compare_runs
 from traceopt.comparison.gates import Gate
 from traceopt.reports.text.markdown import FIXES, LIMIT, PLANNED, UNCHANGED, render_markdown, tag
 from traceopt.reports.text.terminal import render_terminal
-from traceopt.reports.words import headline
+from traceopt.reports.words.fixes import headline
 from traceopt.result.comparison import Comparison, GateOutcome, StepChange
 from traceopt.result.document import Check, Result, Serving, ServingPhase
 from traceopt.result.finding import Fix, Location

@@ -11,8 +11,10 @@ from msgspec.structs import replace
 from traceopt.reports.html.page import render_html
 from traceopt.reports.text.markdown import render_markdown
 from traceopt.reports.text.terminal import render_terminal
-from traceopt.reports.words.headline import lead
-from traceopt.reports.words.sentences import cards, gemm_caption, identity, needs
+from traceopt.reports.words.fixes.fix_cards import cards, needs
+from traceopt.reports.words.fixes.headline import lead
+from traceopt.reports.words.run_words import identity
+from traceopt.reports.words.table_captions import gemm_caption
 from traceopt.result.document import BeforeAndAfter, PeakRate, Result
 
 NB = "\u00a0"

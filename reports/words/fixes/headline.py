@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from traceopt.reports.words import plan_numbers, sentences, step_words
-from traceopt.reports.words.sentences import combined_fixes, on_cpu, rank_phrase
+from traceopt.reports.words import rank_words, step_words
+from traceopt.reports.words.fixes import fix_cards, plan_numbers
+from traceopt.reports.words.fixes.fix_cards import combined_fixes
+from traceopt.reports.words.rank_words import rank_phrase
+from traceopt.reports.words.step_words import on_cpu
 from traceopt.result import quantities
 from traceopt.result.document import Combined, Result
 
@@ -58,12 +61,12 @@ def lead(result: Result) -> tuple[str, str, str]:
     combined = result.combined
     fixes, above = combined_fixes(result) or "the fixes", _above(result)
     singular = fixes == "the top fix" or fixes.startswith("fix ")
-    planned = [(card.row.saving_us, card.finding.confidence) for card in sentences.groups(result).plan if card.row]
+    planned = [(card.row.saving_us, card.finding.confidence) for card in fix_cards.groups(result).plan if card.row]
     unsure_us = sum(saving_us for saving_us, confidence in planned if confidence == "low")
     unsure = unsure_us > UNSURE_SHARE * combined.saving_us
     verb = " may save about " if unsure else " saves about " if singular else " save about "
     before_us = combined.step_us_after + combined.saving_us
-    limit = sentences.limit(combined.limit_after)
+    limit = step_words.limit(combined.limit_after)
     measured = step_words.step_noun(result)
     then = f" The {measured} is then {limit}." if limit else ""
     sure = ", with low confidence" if unsure else ""
@@ -93,7 +96,7 @@ def _replay_error(combined: Combined) -> str:
 
 def _above(result: Result) -> str:
     """What stands above the plan: "Fix 1, from comparing the ranks, saves about 5.2 ms per step (23%). On rank 0, "."""
-    above = sentences.groups(result).above
+    above = fix_cards.groups(result).above
     if not above or above[0].finding.saving is None:
         return ""
     saving, shown = above[0].finding.saving, result.run.shown_rank
@@ -154,7 +157,7 @@ def _step_tile(result: Result) -> Tile:
     if step.p10_us is not None and step.p90_us is not None and step.count > 1:
         spread = quantities.from_to(quantities.ms_of_us(step.p10_us), quantities.ms_of_us(step.p90_us), "–")
         note = f"{spread} (p10–p90), {note}"
-    if (span := sentences.span_of_ranks(result)) is not None:
+    if (span := rank_words.span_of_ranks(result)) is not None:
         note = f"{note}, {rank_phrase(result)}; the ranks take {span}"
     return Tile(label, *quantities.time_parts(step.typical_us), note)
 
@@ -162,7 +165,7 @@ def _step_tile(result: Result) -> Tile:
 def _of_all(result: Result) -> str:
     """ " (141.1 ms with the unusual ones)"; empty if the other steps are not unusual, but of another kind."""
     mean_us = result.step.mean_us
-    if mean_us is None or not sentences.left_out(result):
+    if mean_us is None or not step_words.left_out(result):
         return ""
     return f" ({quantities.ms_of_us(mean_us)} with the unusual ones)"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from traceopt.reports.words.sentences import Card
+from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.result.finding import Finding, Location
 from traceopt.result.rows import Stall
 

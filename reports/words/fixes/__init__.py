@@ -1,0 +1,1 @@
+"""The fixes of a report: cards, the plan in numbers, the headline."""

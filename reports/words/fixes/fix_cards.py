@@ -1,0 +1,174 @@
+"""The findings as numbered cards, and their words: what a fix needs, where it is, which ranks have it."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from traceopt.reports.words.rank_words import ranks_phrase
+from traceopt.reports.words.safe_text import joined
+from traceopt.result import quantities
+from traceopt.result.document import Result
+from traceopt.result.finding import Finding
+from traceopt.result.rows import PlanRow
+
+MORE = 1.2  # times what the planned fix saves: a smaller difference is within the error of predictions
+IMPACT_WORDS = {"high": "High impact", "medium": "Medium impact", "low": "Low impact", "info": "Info"}
+
+
+class Card(Struct, frozen=True):
+    """A finding and its number in the list; None if its saving is not estimated.
+
+    `row`: its row of the plan, None if it is not in the plan. `needs`: the numbers of the fixes without which it saves
+    little. `instead_of`: the number of the fix in the plan that treats the same cause. `saves_more`: this one is
+    expected to save more than that fix does in the plan. `same_call`: the number of the fix above whose torch.compile
+    call also makes this fix.
+    """
+
+    finding: Finding
+    number: int | None
+    anchor: str
+    row: PlanRow | None = None
+    needs: list[int] = []
+    instead_of: int | None = None
+    saves_more: bool = False
+    same_call: int | None = None
+
+
+def cards(result: Result) -> list[Card]:
+    """Numbers the findings that have a saving. Every anchor is unique and safe in a URL fragment."""
+    numbered: list[Card] = []
+    seen: dict[str, int] = {}
+    number = 0
+    rows = {row.finding: (place, row) for place, row in enumerate(result.plan, 1)}
+    number_of: dict[int, int] = {}  # by row of the plan, from 1
+    for place, finding in enumerate(result.findings):
+        if finding.saving is not None:
+            number += 1
+        base = re.sub(r"[^A-Za-z0-9_.-]", "-", finding.code)
+        seen[base] = seen.get(base, 0) + 1
+        anchor = base if seen[base] == 1 else f"{base}-{seen[base]}"
+        place_in_plan, row = rows.get(place, (0, None))
+        number_of[place_in_plan] = number
+        needs = [number_of[other] for other in row.needs if other in number_of] if row is not None else []
+        call = None if row is None or row.same_call is None else number_of.get(row.same_call)
+        card = Card(finding, None if finding.saving is None else number, anchor, row, needs, same_call=call)
+        other = _same_cause(finding, numbered) if row is None and finding.saving is not None else None
+        if other is not None and other.row is not None and finding.saving is not None:
+            more = finding.saving.est_us > MORE * other.row.saving_us
+            card = replace(card, instead_of=other.number, saves_more=more)
+        numbered.append(card)
+    return numbered
+
+
+def _same_cause(finding: Finding, before: list[Card]) -> Card | None:
+    """The planned fix that treats the same cause."""
+    for card in before:
+        planned, either = card.finding, (card.finding.shares_cause_with, finding.shares_cause_with)
+        if card.row is not None and (finding.code in either[0] or planned.code in either[1]):
+            return card
+    return None
+
+
+class Groups(Struct, frozen=True):
+    """The cards as reports show them, one group after the other."""
+
+    above: list[Card]  # of the comparison of ranks, each saves more than the first fix of the plan
+    plan: list[Card]
+    rest: list[Card]  # with a saving, not in the plan
+    noted: list[Card]  # without a saving, first those by which the run ends
+
+
+def groups(result: Result) -> Groups:
+    every = cards(result)
+    plan = [card for card in every if card.row is not None]
+    first = min((card.number for card in plan if card.number is not None), default=0)
+    others = [card for card in every if card.row is None]
+    return Groups(
+        above=[card for card in others if card.number is not None and card.number < first],
+        plan=plan,
+        rest=[card for card in others if card.number is not None and card.number >= first],
+        noted=sorted((card for card in others if card.number is None), key=lambda card: card.finding.impact == "info"),
+    )
+
+
+def title(card: Card, result: Result) -> str:
+    """The finding's title, with the ranks that have it unless all do."""
+    only = only_on(card.finding, result)
+    return f"{card.finding.title} ({only})" if only else card.finding.title
+
+
+def needs(card: Card) -> str:
+    """How the fix depends on the plan; empty if it does not.
+
+    "needs fixes 1 and 2": without them this one saves little. "same torch.compile call as fix 2": one edit makes both.
+    "same cause as fix 2": both treat the same cause.
+    "saves 0.5 ms after the plan": why it is not in the plan.
+    """
+    if card.needs:
+        noun = "fix" if len(card.needs) == 1 else "fixes"
+        needed = f"needs {noun} {joined([str(number) for number in card.needs])}"
+        return f"{needed}; {_same_call(card)}" if card.same_call is not None else needed
+    if card.same_call is not None:
+        return _same_call(card)
+    if card.instead_of is not None:
+        return f"same cause as fix {card.instead_of}" + (", may save more" if card.saves_more else "")
+    after_us = card.finding.after_plan_us
+    if after_us is None:
+        return ""
+    return f"saves {quantities.estimated(after_us) if after_us > 0 else 'nothing'} after the plan"
+
+
+def _same_call(card: Card) -> str:
+    return f"same torch.compile call as fix {card.same_call}"
+
+
+ACROSS_RANKS = "From comparing the ranks"
+
+
+def plan_heading(result: Result) -> str:
+    """ "The plan for rank 0": the words above the plan where other fixes stand above it."""
+    shown = result.run.shown_rank
+    return "The plan" if shown is None else f"The plan for rank {shown}"
+
+
+def unplanned(result: Result) -> str:
+    """The words above fixes that are not in the plan."""
+    return "Not in the plan: alternatives, and fixes that add little" if result.plan else "What each fix saves alone"
+
+
+def place(finding: Finding) -> str | None:
+    """The finding's first place in the user's code, taken from its evidence if it names none itself."""
+    evidence = [row.location for row in finding.evidence]
+    located = next((item for item in [*finding.locations, *evidence] if item is not None), None)
+    return None if located is None else str(located)
+
+
+def only_on(finding: Finding, result: Result) -> str | None:
+    """The finding's ranks, if not all ranks have it and its title does not say which."""
+    ranks = finding.ranks
+    says_which = finding.title.rpartition(": ")[2].startswith(("rank ", "ranks "))
+    if not ranks or len(ranks) >= len(result.run.ranks) or says_which:
+        return None
+    return ranks_phrase(ranks)
+
+
+def first_card(result: Result) -> Card | None:
+    """The fix to start with; None if there is none, or if another recording comes first."""
+    if "Record again" in result.verdict:
+        return None
+    return next((card for card in cards(result) if card.number == 1), None)
+
+
+def combined_fixes(result: Result) -> str | None:
+    """ "the top 3 fixes", "the top fix", "fixes 1, 2 and 4" or "the fixes"; None without a combination."""
+    if result.combined is None or not result.combined.codes:
+        return None
+    numbers = [card.number for card in cards(result) if card.row is not None and card.number is not None]
+    if not numbers:
+        return "the fixes"
+    if numbers == list(range(1, len(numbers) + 1)):
+        return "the top fix" if len(numbers) == 1 else f"the top {len(numbers)} fixes"
+    return ("fix " if len(numbers) == 1 else "fixes ") + joined([str(number) for number in numbers])

@@ -1,0 +1,155 @@
+"""The run in sentences: script, device, versions, throughput, the verdict and the checks."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import PurePath
+
+from traceopt.reports.words.step_words import steps_phrase
+from traceopt.result import quantities
+from traceopt.result.document import CheckStatus, Result, ServingPhase
+from traceopt.result.vendor_words import device_name
+
+COMMAND_PATHS = 8
+
+
+def identity(result: Result) -> str:
+    """The script that was recorded and its trace file, or the number of several files. Without a script, several files
+    are named by their folder.
+    """
+    paths, name = result.run.paths, result.run.script or ""
+    if len(paths) == 1:
+        files = PurePath(paths[0]).name or paths[0]
+    else:
+        folders = {PurePath(path).parent.name for path in paths}
+        name = name or (folders.pop() if len(folders) == 1 else "")
+        files = quantities.counted(len(paths), "file") if paths else "unnamed trace"
+    return f"{name}: {files}" if name else files
+
+
+def command(result: Result) -> str:
+    """The command that makes this report again. It names the first few of many files."""
+    paths = result.run.paths
+    quoted = " ".join(shlex.quote(path) for path in paths[:COMMAND_PATHS])
+    return f"traceopt analyze {quoted}" + (" …" if len(paths) > COMMAND_PATHS else "")
+
+
+def device_phrase(result: Result) -> str:
+    device = result.run.device
+    if result.step.source == "none":
+        return ""
+    if device is None:
+        return "device not recorded"
+    name = device_name(device.name, device.vendor)
+    several = device.vendor != "cpu" and len(result.run.ranks) > 1
+    return f"{len(result.run.ranks)}{quantities.NO_BREAK_SPACE}× {name}" if several else name
+
+
+def throughput(result: Result) -> str | None:
+    """ "12,300 tokens/s per GPU, 71% of the reference", if the user said what a step processes."""
+    found = result.throughput
+    if found is None:
+        return None
+    rates = [
+        quantities.per_second(value, unit)
+        for value, unit in ((found.tokens_per_s, "tokens"), (found.samples_per_s, "samples"))
+        if value is not None
+    ]
+    reference = found.reference_share
+    return f"{', '.join(rates)} per GPU" + (f", {quantities.percent(reference)} of the reference" if reference else "")
+
+
+def serving(result: Result) -> str | None:
+    """ "Serving steps (vLLM): 40 decode, 3 prefill; decode 32 tokens a step, 20.9 ms, ..."; None for other steps."""
+    found = result.serving
+    if found is None:
+        return None
+    counts = ", ".join(f"{phase.count:,} {phase.phase}" for phase in found.phases)
+    figures = [_phase(phase) for phase in found.phases if phase.phase != "idle"]
+    shown = [f"the typical step is {found.phases[0].phase}"] if len(found.phases) > 1 else []
+    return "; ".join([f"Serving steps ({found.engine}): {counts}", *figures, *shown])
+
+
+def rl_phases(result: Result) -> str | None:
+    """ "Phases: rollout 62% of the step (GPU idle for 70% of it), reward ..."; None for other steps."""
+    if not result.rl_phases:
+        return None
+    texts = []
+    for phase in result.rl_phases:
+        idle = phase.idle_us_per_step
+        waiting = ""
+        if idle is not None and phase.gpus is not None:
+            waiting = f" ({phase.gpus * idle / phase.us_per_step:.1f} of {phase.gpus} GPUs idle)"
+        elif idle is not None:
+            waiting = f" (GPU idle for {quantities.percent(idle / phase.us_per_step)} of it)"
+        texts.append(f"{phase.name} {quantities.percent(phase.share)} of the step{waiting}")
+    return f"Phases: {', '.join(texts)}"
+
+
+def _phase(phase: ServingPhase) -> str:
+    """ "decode 32 tokens a step, 20.9 ms, 1,530 tokens/s"."""
+    tokens, rate = phase.tokens_per_step, phase.tokens_per_s
+    items = [
+        None if tokens is None else f"{quantities.count(tokens)} {'token' if tokens == 1 else 'tokens'} a step",
+        quantities.ms_of_us(phase.step_us),
+        None if rate is None else quantities.per_second(rate, "tokens"),
+    ]
+    return f"{phase.phase} {', '.join(item for item in items if item)}"
+
+
+def environment(result: Result) -> list[str]:
+    """The line under the tiles: device, versions, cores, steps."""
+    device = result.run.device
+    capability = device.compute_capability if device is not None else None
+    nvidia = device is not None and device.vendor == "nvidia"
+    torch_version = result.run.torch_version
+    items = [
+        device_phrase(result),
+        f"{'compute capability' if nvidia else 'architecture'} {capability}" if capability else None,
+        f"PyTorch {torch_version}" if torch_version else None,
+        result.run.gpu_runtime,
+        *(_cores(setting.value) for setting in result.run.settings if setting.name == "CPU cores"),
+        steps_phrase(result),
+        throughput(result),
+        serving(result),
+    ]
+    return [item for item in items if item]
+
+
+def _cores(number: str) -> str:
+    return "1 CPU core" if number == "1" else f"{number} CPU cores"
+
+
+def verdict(result: Result) -> str:
+    """The headline. For an unusable trace without the reason, which the banner below gives."""
+    if result.quality.verdict == "unusable":
+        for note in result.quality.notes:
+            short = result.verdict.removesuffix(note.text).rstrip()
+            if short and short != result.verdict:
+                return short
+    return result.verdict
+
+
+def quality_heading(result: Result) -> str | None:
+    """The heading of the notes; None for a good trace without notes."""
+    if result.quality.verdict == "unusable":
+        return "These numbers are not reliable"
+    if result.quality.verdict == "limited":
+        return "Read these numbers with care"
+    return "Keep in mind" if result.quality.notes else None
+
+
+CHECK_WORDS: tuple[tuple[CheckStatus, str], ...] = (
+    ("found", "found something"),
+    ("passed", "passed"),
+    ("not_checked", "not checked"),
+    ("not_applicable", "not applicable"),
+    ("error", "failed with an error"),
+)
+
+
+def checks_line(result: Result) -> str:
+    """ "18 rules: 6 found something, 9 passed, 3 not checked, 0 not applicable.", and errors if any."""
+    counts = {status: sum(check.status == status for check in result.checks) for status, _ in CHECK_WORDS}
+    parts = [f"{counts[status]} {words}" for status, words in CHECK_WORDS if status != "error" or counts[status]]
+    return f"{quantities.counted(len(result.checks), 'rule')}: {', '.join(parts)}."

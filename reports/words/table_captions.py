@@ -1,0 +1,157 @@
+"""What stands above the tables and the timeline: what they hold, and what rates are compared with."""
+
+from __future__ import annotations
+
+from traceopt.reports.words import safe_text
+from traceopt.reports.words.rank_words import rank_phrase
+from traceopt.reports.words.step_words import on_cpu
+from traceopt.result import quantities
+from traceopt.result.document import Result, TensorCores
+from traceopt.result.rows import Gemm, Kernel
+from traceopt.result.vendor_words import worded
+
+MOST_MATMULS = 0.9  # of the time of matmul kernels: if the table holds less, its caption says so
+
+
+def timeline_caption(result: Result, shaded: bool) -> str:
+    """Which step the timeline shows, what is shaded, and how much is drawn."""
+    timeline = result.timeline
+    if timeline is None:
+        return ""
+    steps = ["The whole recording"] if result.step.source == "window" else [timeline.step]
+    if result.step.count > 1:
+        steps.append("a typical step")
+    rank = rank_phrase(result)
+    sentences = [", ".join([*steps, rank] if rank else steps) + "."]
+    if shaded:
+        sentences.append(f"Shaded: the longest gap without {'model' if on_cpu(result) else 'GPU'} work.")
+    if any(lane.occupancy for lane in timeline.lanes):
+        sentences.append("Dense lanes show how busy each moment is.")
+    return " ".join(sentences)
+
+
+def matrix_units(result: Result) -> str:
+    """What the device's vendor calls the units that multiply matrices."""
+    return worded("Tensor Cores", result.run.device.vendor if result.run.device is not None else None)
+
+
+def gemm_caption(result: Result) -> str:
+    """How much of the matmuls the table holds if shapes are missing, Tensor Core use, and the achieved share of the
+    peak, if known.
+    """
+    cores, efficiency = result.tensor_cores, result.efficiency
+    sentences = []
+    known = result.gemm_known_share
+    if known is not None and known < MOST_MATMULS:
+        sentences.append(
+            f"The table holds {quantities.percent(known)} of the time of matmul kernels. The others have no operator "
+            "with shapes (compiled code, graphs, custom kernels)."
+        )
+    if cores.eligible_share is not None:
+        sentences.append(f"{matrix_units(result)}: {_tensor_core_use(cores)}")
+    if efficiency.achieved_tflops is not None:
+        reached = f"The step reaches {quantities.per_second(efficiency.achieved_tflops, 'TFLOP')}"
+        if efficiency.mfu is not None and efficiency.peak_tflops is not None:
+            peak = quantities.per_second(efficiency.peak_tflops, "TFLOP")
+            dtype = f"{efficiency.peak_dtype} " if efficiency.peak_dtype else ""
+            recomputes = efficiency.hfu is not None and efficiency.hfu > efficiency.mfu
+            share = efficiency.hfu if recomputes else efficiency.mfu
+            reached += f", {quantities.percent(share)} of the {dtype}peak of {peak}"
+            caveat = quantities.peak_caveat(efficiency.peak_source, efficiency.peak_verified)
+            remarks = [caveat] if caveat else []
+            if recomputes:
+                remarks.append(f"{quantities.percent(efficiency.mfu)} without recomputation")
+            if remarks:
+                reached += f" ({'; '.join(remarks)})"
+        sentences.append(safe_text.unbroken(reached) + ".")
+    return " ".join([*sentences, *_other_peaks(result)])
+
+
+# By the bound of a kernel and the peak that it is nearer to.
+# What bounds a kernel, and what that means.
+_BOUND = {
+    ("memory", "memory"): ("memory-bound", "only moving fewer bytes helps (fusion, smaller types)"),
+    ("compute", "compute"): ("compute-bound", "only fewer operations or a faster type help"),
+    ("neither", "memory"): ("far below memory", "latency, uneven access or too little work"),
+    ("neither", "compute"): ("far below compute", "another shape, kernel or library may help"),
+}
+
+
+def kernel_rate(kernel: Kernel) -> tuple[str, str]:
+    """What a kernel reaches, and what bounds it: "783 GB/s", "memory-bound"; "" for what is not known."""
+    reached = [
+        quantities.per_second(value, unit)
+        for value, unit, limit in ((kernel.tflops, "TFLOP", "compute"), (kernel.gb_per_s, "GB", "memory"))
+        if value is not None and kernel.limit in (limit, None)
+    ]
+    return " and ".join(reached), _bound(kernel)[0]
+
+
+def _bound(kernel: Kernel) -> tuple[str, str]:
+    return _BOUND.get((kernel.bound or "", kernel.limit or ""), ("", ""))
+
+
+def kernel_caption(result: Result) -> str:
+    """What the shares of the peak are shares of, and what bounds a kernel; "" if no kernel has a share."""
+    limits = {kernel.limit for kernel in result.kernels} - {None}
+    if not limits:
+        return ""
+    peaks = {peak.figure: peak for peak in (result.run.device.peaks if result.run.device else [])}
+    memory = peaks.get("memory")
+    bandwidth = f", {quantities.per_second(memory.rate, 'GB')}" if memory else ""
+    caveat = quantities.peak_caveat(memory.source, memory.verified) if memory else ""
+    caveat = f" ({caveat})" if caveat else ""
+    beyond = {kernel.limit for kernel in result.kernels if (kernel.peak_share or 0) > 1}
+    above = " Above 100%: the data was in the cache." if "memory" in beyond else ""
+    above += " Above 100% (compute): a Winograd kernel does fewer operations." if "compute" in beyond else ""
+    return (
+        "Of peak: of the limit that the kernel is nearer to, the rate of its type (compute) or the memory's "
+        f"bandwidth{bandwidth}{caveat} (memory), if each tensor is read or written once.{above}{_bounds(result)}"
+    )
+
+
+def _bounds(result: Result) -> str:
+    """ " Memory-bound: only moving fewer bytes helps.", for what bounds kernels of the table."""
+    found = set(map(_bound, result.kernels))
+    return "".join(f" {word.capitalize()}: {meaning}." for word, meaning in _BOUND.values() if (word, meaning) in found)
+
+
+def cpu_caption(result: Result) -> str:
+    """What the CPU reaches, to which the rates of a CPU-only run are compared."""
+    rates = {rate.figure: rate for rate in result.cpu.rates} if result.cpu is not None else {}
+    if not rates:
+        return "The peak of this CPU was not measured."
+    peaks = ", ".join(f"{quantities.rate_number(rate.rate)} {rate.unit} ({figure})" for figure, rate in rates.items())
+    return f"Of peak: as a share of what this CPU reached after the run with the same threads: {peaks}."
+
+
+def _other_peaks(result: Result) -> list[str]:
+    """The other peaks of the table that are unverified or from the user's settings."""
+    device, named = result.run.device, result.efficiency.peak_dtype
+    dtypes = {gemm.dtype for gemm in result.gemms if gemm.peak_share is not None} - {named}
+    peaks = [peak for peak in (device.peaks if device else []) if peak.figure in dtypes]
+    unverified = [peak.figure for peak in peaks if peak.verified is False]
+    given = [peak.figure for peak in peaks if peak.verified is None]
+    sentences = [f"Peak unverified: {', '.join(unverified)}."] if unverified else []
+    return [*sentences, f"Peak from your settings: {', '.join(given)}."] if given else sentences
+
+
+def _tensor_core_use(cores: TensorCores) -> str:
+    """ "36% of kernel time is eligible; all of it uses them."."""
+    eligible, used = quantities.percent(cores.eligible_share), quantities.percent(cores.used_share)
+    use = "all of it uses them" if used == eligible else f"{used} uses them"
+    unknown = f", {quantities.percent(cores.unknown_share)} is unknown" if cores.unknown_share else ""
+    return f"{eligible} of kernel time is eligible; {use}{unknown}."
+
+
+_TENSOR_CORE_BYTES = 16  # rows of operands must be a multiple of this
+_ELEMENT_BYTES = {"tf32": 4, "fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "fp4": 0.5, "int8": 1}
+
+
+def misaligned(gemm: Gemm, size: int) -> int | None:
+    """The number that N or K (`size`) of a misaligned GEMM should be a multiple of; None if it is. M is free."""
+    element_bytes = _ELEMENT_BYTES.get(gemm.dtype)
+    if gemm.aligned is not False or element_bytes is None:
+        return None
+    multiple = int(_TENSOR_CORE_BYTES / element_bytes)
+    return multiple if size % multiple else None
