@@ -97,6 +97,9 @@ GRADIENT_FRAME = _pattern(
     r": _?clip_grad(?:ient)?s?(?:_norm|_value)?_?$",
 )
 
+# Python waits for a lock: of a queue, an event, a thread that is joined, or a future.
+_LOCK = _pattern(r"^<built-in method acquire of _thread\.R?[lL]ock")
+
 DATA_LOADING = Activity(
     "data_loading",
     "Waiting for data",
@@ -181,6 +184,7 @@ ACTIVITIES: tuple[Activity, ...] = (
         ),
     ),
     Activity("sleep", "Sleeping", frame=_pattern(r"^<built-in function sleep>")),
+    Activity("thread_wait", "Waiting for another thread", frame=_LOCK),
     Activity("os_wait", "Waiting in the operating system", runtime=is_os_wait),
     Activity("launch", "Launching GPU work", op=lambda _: True, runtime=lambda _: True),
     Activity("python", "Running Python between launches", frame=lambda _: True),

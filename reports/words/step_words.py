@@ -22,6 +22,7 @@ LIMITS = {
     "host_copy": "copy-bound",
     "post_processing": "bound by post-processing",
     "sleep": "bound by time.sleep",
+    "thread_wait": "bound by another thread",
     "program": "bound by other programs",
     "os_wait": "bound by waits in the operating system",
     "launch": "launch-bound",

@@ -36,6 +36,7 @@ ADVICE = {
     "logging": "what only that rank logs or prints",
     "checkpoint": "what only that rank saves",
     "sleep": "where only that rank calls time.sleep",
+    "thread_wait": "which thread that rank waits for",
     "gc": "Python's garbage collector: freeze objects and collect at the same step on all ranks",
     "host_sync": "what only that rank reads from the GPU",
     "allocation": "its memory, which may be fuller than on the other ranks",

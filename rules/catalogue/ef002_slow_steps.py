@@ -53,6 +53,7 @@ ADVICE = {
     "compile": "Mark varying dimensions as dynamic, so that nothing is recompiled.",
     "module_load": "Warm up all shapes before the loop: the first call of a kernel loads its code.",
     "sleep": "Find what the step sleeps for: it calls time.sleep.",
+    "thread_wait": "Find why the other thread is late in these steps.",
     "program": "Start other programs less often, or from another thread.",
     "os_wait": "Find what the thread waits for: another thread or process, a lock, a file or the network.",
     "host_copy": "Copy from pinned memory without blocking: pin_memory=True and .to(device, non_blocking=True).",

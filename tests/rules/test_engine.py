@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,19 +29,12 @@ class FakeFacts:
     replay_trusted = False  # savings are as the rules state them
     replay_error = None
     quality = SimpleNamespace(sampled_share=None)
-    call_sites = SimpleNamespace(user_caller_of=lambda *_: None)
+    call_sites = SimpleNamespace(user_caller_of=lambda *_: None, recorded=False)
     device = SimpleNamespace(vendor="nvidia")
 
-    def rules_out(self, requirement: str) -> str | None:
-        return "This run uses no GPU." if requirement == "never" else None
-
-    def lacks(self, requirement: str) -> str | None:
-        sentences = {
-            "shapes": "Shapes were not recorded; use record_shapes=True.",
-            "stacks": "No stacks.",
-            "gpu": None,
-        }
-        return sentences[requirement]
+    has_gpu = True
+    from_nsight = False
+    trace = SimpleNamespace(ops=SimpleNamespace(dims=np.array([-1])), meta=SimpleNamespace(detail=None))
 
 
 def saving(est_us: float, share: float = 0.2) -> Saving:
@@ -78,7 +72,7 @@ def test_statuses_and_reasons() -> None:
     checks = ask(Sample(savings=(400.0,)), blind(), absent(), calm()).checks
     assert [(check.code, check.status, check.reason) for check in checks] == [
         ("SA001", "found", "costs 400.0 us"),
-        ("BL001", "not_checked", "Shapes were not recorded; use record_shapes=True."),
+        ("BL001", "not_checked", "Shapes were not recorded; profile with record_shapes=True."),
         ("AB001", "not_applicable", "No convolutions."),
         ("CA001", "passed", "0.1% of the step."),
     ]

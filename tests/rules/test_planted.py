@@ -29,7 +29,7 @@ SPORADIC = ("LB004", "LB005", "DL005", "DL006")  # they hit some steps; the mean
 HANDMADE = ("CM007", "CV003", "LB006", "TC003")  # no scenario of fixtures/ plants them: below
 BY_SIZE = ("CM008", "GM005", "IN001", "TC005")  # without a fixed twin of their own: in the tests of their family
 # With tests of their own; CM: all ranks.
-ELSEWHERE = ("TQ", "MM", "DL007", "EF", "CP", "RH", "PY003", "PY004", "PY005", "CM004", "CM005")
+ELSEWHERE = ("TQ", "MM", "DL007", "EF", "CP", "RH", "PY003", "PY004", "PY005", "PY006", "CM004", "CM005")
 # Planted in other files than traces, or in steps of reinforcement learning: in test_compile_rules.py,
 # test_flight_recorder.py, test_rl_phases.py.
 OF_OTHER_FILES = ("LB008", "LB009", "LB010", "FR", "PH")

@@ -1,4 +1,4 @@
-"""PY004 and PY005: steps in which the main thread sleeps, or runs other programs."""
+"""PY004, PY005 and PY006: steps in which the main thread sleeps, runs other programs, or waits for a thread."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from traceopt.rules.catalogue.lb001_launch_bound import LaunchBound
 from traceopt.rules.catalogue.lb006_python_bound import PythonBound
 from traceopt.rules.catalogue.py004_sleep import Sleep
 from traceopt.rules.catalogue.py005_program_in_step import ProgramInStep
+from traceopt.rules.catalogue.py006_waits_for_thread import WaitsForThread
 from traceopt.testing import A100, Machine, answer, assert_finds, assert_silent
 
 STEPS = 5
@@ -177,3 +178,33 @@ def test_a_recording_without_steps() -> None:
     for rule in (Sleep, ProgramInStep):
         check, findings = answer(rule, machine)
         assert (check.status, findings) == ("not_applicable", [])
+
+
+class TestThreads:
+    """PY006: waits for locks."""
+
+    LOCK = "<built-in method acquire of _thread.lock>"
+
+    def test_a_queue_that_is_empty(self) -> None:
+        [found] = answer(WaitsForThread, cpu_steps(self.LOCK).facts())[1]
+        assert "waits for another thread, which takes 20.0 ms of each 28.0 ms step" in found.why
+        assert [(one.file, one.line) for one in found.locations] == [("train.py", 5)]
+        assert found.saving is not None
+        assert found.saving.low_us == 0 < found.saving.est_us <= found.saving.high_us
+        assert found.confidence == "low"
+        assert_silent(PythonBound, cpu_steps(self.LOCK))
+
+    def test_what_a_loader_waits_for_is_its_own(self) -> None:
+        machine = Machine(with_stack=1)
+        for _ in range(STEPS):
+            with machine.step(), machine.python("train.py(30): train"):
+                with machine.python("torch/utils/data/dataloader.py(720): __next__"):
+                    call(machine, self.LOCK, 5_000)
+                machine.work(8_000, "aten::mm")
+        assert_silent(WaitsForThread, machine)
+
+    def test_a_wait_of_now_and_then_is_silent(self) -> None:
+        assert_silent(WaitsForThread, cpu_steps(self.LOCK, steps=range(2)))
+
+    def test_short_waits_are_silent(self) -> None:
+        assert_silent(WaitsForThread, cpu_steps(self.LOCK, us=100))

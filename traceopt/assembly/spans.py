@@ -45,6 +45,7 @@ CATEGORIES = {
     "host_sync": "wait",
     "os_wait": "wait",
     "sleep": "wait",
+    "thread_wait": "wait",
     "backward_wait": "wait",
     "communication": "comm",
     "logging": "logging",

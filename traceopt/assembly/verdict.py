@@ -41,6 +41,7 @@ _CAUSE = {
     "post_processing": "Post-processing on the host is the bottleneck.",
     "sleep": "The host sleeps in time.sleep: that is the bottleneck.",
     "program": "Other programs that the steps start are the bottleneck.",
+    "thread_wait": "Another thread, for which the step waits, is the bottleneck.",
     "os_wait": "Waits in the operating system (other threads, processes, files) are the bottleneck.",
     "host_sync": "Host syncs are the bottleneck: each one drains the GPU's queue.",
     "logging": "Logging in the step is the bottleneck.",
@@ -77,6 +78,7 @@ _MAY_PASS = (
     "checkpoint",
     "sleep",
     "program",
+    "thread_wait",
     "cpu_op",
 )
 _PASSING = "in a part of the recording. Without step marks, it is unknown whether it recurs."

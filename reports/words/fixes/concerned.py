@@ -18,6 +18,7 @@ _RULES_OF_CAUSE = {
     "logging": ("LG001", "LG002"),
     "checkpoint": ("LG003",),
     "sleep": ("PY004",),
+    "thread_wait": ("PY006",),
     "program": ("PY005",),
     "gc": ("PY001",),
     "hole": ("PY001",),
