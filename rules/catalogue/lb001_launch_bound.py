@@ -61,6 +61,13 @@ UPDATES = Fix(
     "whole tensor.",
     "torch._foreach_lerp_(averages, parameters, 1 - decay)  # instead of a loop over the tensors",
 )
+SMALL_LAYERS = Fix(
+    "One call runs many small layers. Use a larger batch, so that each operator computes more, or compile the model.",
+    "model = torch.compile(model)",
+)
+FEW_CALLS = 2  # of a line per step: so many are no loop, whatever they call
+MOST_OPERATORS = 0.8  # of a line
+LAYERS_REMOVABLE = 0.0, 0.3, 0.7  # of the time of small layers: low, expected, high; their work stays
 LOOP = Fix(
     "If rounds of the loop do not need each other's results, stack their tensors and run one operator on all of them. "
     "Otherwise compile the function that runs the loop: to compile only what each round calls may cost more than it "
@@ -91,7 +98,8 @@ class LaunchBound(Rule):
     CPU the range is wide for such a loop: at most, all operators that its lines call go away, of any size. If each
     iteration has parameters of its own, one operator needs one parameter. Then the work for each parameter goes, too:
     autograd's accumulation, zero_grad, the optimizer. If a function of a training step mostly calls such operators
-    without a backward, as for averages of the weights or metrics, all of its time counts.
+    without a backward, as for averages of the weights or metrics, all of its time counts. If one call of the line, such
+    as of nn.Sequential, runs them, they are small layers and no loop: between nothing and 70 % of their time goes.
 
     On a GPU, the estimate replays the step with 70 % less launch time, and no more than this wait counts. A kernel that
     takes longer than its faster launch is not waited for at all, so the whole wait may go. LB002 does the same with
@@ -219,6 +227,9 @@ class LaunchBound(Rule):
                 area, low, expected = union(mine.start, mine.end), self.removable_low, self.removable
             else:
                 area, low, expected = updates, self.update_removable_low, self.update_removable
+            layers = updates is None and self._is_one_call(facts, mine.rows)
+            if layers:
+                low, expected, _ = LAYERS_REMOVABLE
             time_ns = facts.steps.mean_ns(area)
             one_line = any(line.calls >= self.min_calls * count for line in lines)
             if time_ns < (self.min_share if one_line else self.min_loop_share) * facts.step_ns:
@@ -229,15 +240,17 @@ class LaunchBound(Rule):
                 ("They take", "these operators'") if updates is None else (f"{places[0].function} takes", "this")
             )
             kinds = sorted(facts.slices_by_name(mine.rows, mine.end - mine.start), key=lambda kind: -len(kind.rows))
-            loop = merge(area, *(loops.get(_function(place), area) for place in places))
-            loop_ns = facts.steps.mean_ns(loop)
+            loop = area if layers else merge(area, *(loops.get(_function(place), area) for place in places))
+            most = LAYERS_REMOVABLE[2] if layers else 1.0
+            loop_ns = most * facts.steps.mean_ns(loop)
             own = int(mine.parameters.sum()) / count
             visits, visited = facts.parameter_work, own / max(1.0, facts.parameter_work.count)
-            visits_ns = visited * facts.steps.mean_ns(subtract(visits.area, loop)) if own >= self.min_calls else 0.0
+            merges = own >= self.min_calls and not layers
+            visits_ns = visited * facts.steps.mean_ns(subtract(visits.area, loop)) if merges else 0.0
             fewer_visits = [RemoveHost(visits.area, visited)] if visits_ns else []  # one parameter is left
             named = ", ".join(f"{len(kind.rows) / count:,.0f} {_operator(kind.name)}" for kind in kinds[:3])
             yield self.finding(
-                title=TITLE if one_line else "Reduce the overhead of many small operations",
+                title=TITLE if one_line and not layers else "Reduce the overhead of many small operations",
                 risk=larger_batch_risk(facts),
                 why=(
                     f"{_lines_call(len(lines))} {calls / count:,.0f} operators {per_step(facts)}{both} "
@@ -255,13 +268,17 @@ class LaunchBound(Rule):
                     (low * time_ns, expected * time_ns + visits_ns, loop_ns + visits_ns),
                     [RemoveHost(area, expected), *fewer_visits],
                     f"Assumes {whose} time drops by {percent(low)}, or by "
-                    f"{percent(expected)}{', and one parameter is left' if visits_ns else ''}. At most, all "
-                    f"lines of {places[0].function or 'the file'} that call as many operators go away "
-                    f"({ms(loop_ns)}), as when one operator replaces a loop.",
+                    f"{percent(expected)}{', and one parameter is left' if visits_ns else ''}. "
+                    + (
+                        f"At most, it drops by {percent(most)}."
+                        if layers
+                        else f"At most, all lines of {places[0].function or 'the file'} that call as many operators go "
+                        f"away ({ms(loop_ns)}), as when one operator replaces a loop."
+                    ),
                     low=[RemoveHost(area, low)],
-                    high=[RemoveHost(loop), *fewer_visits],
+                    high=[RemoveHost(loop, most), *fewer_visits],
                 ),
-                confidence="medium",
+                confidence="low" if layers else "medium",
                 evidence=[
                     Evidence(
                         _operator(kind.name),
@@ -272,12 +289,23 @@ class LaunchBound(Rule):
                     for kind in kinds[:5]
                 ],
                 locations=places[:3],
-                fix=EMBEDDINGS
+                fix=SMALL_LAYERS
+                if layers
+                else EMBEDDINGS
                 if any("embedding" in kind.name.lower() for kind in kinds[:3])
                 else LOOP
                 if updates is None
                 else UPDATES,
             )
+
+    def _is_one_call(self, facts: Facts, rows: npt.NDArray[np.integer]) -> bool:
+        """Whether a call or two of the user's line per step, such as of nn.Sequential, run most of the operators."""
+        slices, code = facts.slices, facts.call_sites.code_frames
+        called = (slices.parent >= 0) & code[np.maximum(slices.parent, 0)] & ~code
+        forward = rows[~facts.regions.named(op_names.is_backward, OP)[rows]]
+        _, counts = np.unique(slices.ancestor(forward, called), return_counts=True)
+        few = np.sort(counts)[::-1][: FEW_CALLS * facts.steps.count]
+        return bool(few.sum() > max(MOST_OPERATORS * len(forward), self.min_turns * facts.steps.count))
 
     def _has_backward(self, facts: Facts, rows: npt.NDArray[np.integer]) -> bool:
         return bool(facts.regions.named(op_names.is_backward, OP)[rows].any())

@@ -498,6 +498,25 @@ class TestTinyOperators:
         assert (finding.title, places) == ("Batch many small operations into one", ["model.py:8"])
         assert "nn.Embedding" in (finding.fix.code or "")
 
+    def test_small_layers_that_one_call_runs_are_no_loop(self) -> None:
+        """As of nn.Sequential: each needs the result of the one before, so its parameters stay."""
+
+        def step(t: float, _: int) -> Events:
+            yield from self.step(calls=150, us=10)(t, 0)
+            yield build.python("torch/nn/modules/container.py(250): forward", t + 1_000.5, 5_000)
+            for index in range(150):
+                begin = t + 5_500 + 10 * index
+                yield build.op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", begin + 6, 2)
+            yield build.annotation("Optimizer.step#SGD.step", t + 9_100, 800)
+
+        finding, saved_us, places = the("LB001", step)
+        assert saved_us == pytest.approx(0.3 * 150 * 30, rel=0.05)
+        assert finding.saving is not None
+        assert finding.saving.low_us == 0
+        assert (finding.confidence, places) == ("low", ["model.py:8"])
+        assert "parameters" not in finding.why
+        assert "many small layers" in finding.fix.text
+
     def test_parameters_of_their_own_go_with_the_loop(self) -> None:
         """Each of 150 tables has a parameter: autograd, zero_grad and the optimizer visit it."""
 
