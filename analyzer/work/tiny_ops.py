@@ -69,6 +69,12 @@ class CalledOps(Struct, frozen=True):
             return np.empty(0, np.int64)
         return calls.astype(np.int64)
 
+    def share_in_calls(self, slices: Slices, calls: Mask, most: int) -> float:
+        """Of these operators: those that the `most` calls with most of them run. `calls`: a mask of slices."""
+        around = slices.ancestor(self.rows, calls)
+        _, counts = np.unique(around[around >= 0], return_counts=True)
+        return float(np.sort(counts)[::-1][:most].sum()) / max(1, len(self.rows))
+
     def _where(self, mine: npt.NDArray[np.bool_]) -> CalledOps:
         return CalledOps(self.rows[mine], self.start[mine], self.end[mine], self.tiny[mine], self.parameters[mine])
 

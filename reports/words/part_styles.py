@@ -39,7 +39,7 @@ PARTS: dict[str, PartStyle] = {
     "host_copy": PartStyle("loader", "horizontal", "in calls that copy to the GPU"),
     "post_processing": PartStyle("input", "dots", "results turned into boxes, text, files"),
     "sleep": PartStyle("host", "horizontal", "in time.sleep"),
-    "thread_wait": PartStyle("host", "vertical", "queue.get, join, result"),
+    "thread_wait": PartStyle("loader", "cross", "queue.get, join, result"),
     "program": PartStyle("host", "cross", "started with subprocess or os.system"),
     "os_wait": PartStyle("host", "vertical", "poll, sem_wait, read"),
     "host_sync": PartStyle("sync", "horizontal", "after .item(), .cpu()"),

@@ -302,10 +302,10 @@ class LaunchBound(Rule):
         """Whether a call or two of the user's line per step, such as of nn.Sequential, run most of the operators."""
         slices, code = facts.slices, facts.call_sites.code_frames
         called = (slices.parent >= 0) & code[np.maximum(slices.parent, 0)] & ~code
-        forward = rows[~facts.regions.named(op_names.is_backward, OP)[rows]]
-        _, counts = np.unique(slices.ancestor(forward, called), return_counts=True)
-        few = np.sort(counts)[::-1][: FEW_CALLS * facts.steps.count]
-        return bool(few.sum() > max(MOST_OPERATORS * len(forward), self.min_turns * facts.steps.count))
+        forward = facts.called_ops.only(rows[~facts.regions.named(op_names.is_backward, OP)[rows]])
+        steps = facts.steps.count
+        share = forward.share_in_calls(slices, called, FEW_CALLS * steps)
+        return share > MOST_OPERATORS and share * len(forward.rows) > self.min_turns * steps
 
     def _has_backward(self, facts: Facts, rows: npt.NDArray[np.integer]) -> bool:
         return bool(facts.regions.named(op_names.is_backward, OP)[rows].any())
