@@ -194,13 +194,16 @@ def _at(facts: Facts, site: int) -> Location | None:
 
 
 def site_evidence(
-    facts: Facts, sites: list[SiteCost], what: Callable[[SiteCost], str], limit: int = 5, *, inside: bool = False
+    facts: Facts, sites: list[SiteCost], what: Callable[[SiteCost], str] | str, limit: int = 5, *, inside: bool = False
 ) -> list[Evidence]:
-    """One row per call site, with times and calls per step. `inside`: they are parts of the row above them."""
+    """One row per call site, with times and calls per step. `what`: the same words for all, or a function. `inside`:
+    they are parts of the row above them.
+    """
     count = facts.steps.count
     out = []
     for site in sites[:limit]:
-        name, library = what(site), library_around(facts, int(site.rows[0]), site.location)
+        name = what if isinstance(what, str) else what(site)
+        library = library_around(facts, int(site.rows[0]), site.location)
         out.append(
             Evidence(
                 what=name,

@@ -89,7 +89,7 @@ def _casts(regions: Regions, moves: I8, one_hot: I8, product: I8, shapes: list[S
 
 
 def _one_hot_calls(regions: Regions, steps: Steps) -> tuple[I8, list[Shape]]:
-    """The calls of the forward passes, and the shape that each returns: that of the tensor into which it scatters."""
+    """The calls of the forward passes, and the shape of each result. It is the shape of the tensor that they fill."""
     slices = regions.slices
     wanted = regions.named("aten::one_hot".__eq__, OP) & (slices.thread == steps.thread)
     wanted &= steps.host_window.contains(slices.start) & (slices.nearest(regions.backward) < 0)

@@ -18,13 +18,15 @@ from traceopt.analyzer.vocabulary import op_names
 
 
 class LaunchFigures(Struct, frozen=True):
-    """Of some launches. None: not recorded. The configuration is that of the longest call."""
+    """What several launches of one kernel have in common. A figure that was not recorded is None. Threads, registers and
+    shared memory are those of the longest call.
+    """
 
     threads: int | None  # per block
     registers: int | None  # per thread
     shared_bytes: int | None  # per block
-    occupancy: float | None  # share of the warps of an SM, as the profiler estimates it; mean over the time. 0 in all
-    # calls means that it could not
+    # The share of an SM's warps that the profiler estimates, as a mean over the time. It writes 0 if it cannot.
+    occupancy: float | None
     blocks: float | None  # mean of all calls
     streams: list[int]
     queued_ns: float | None  # median time from the launch to the start of the kernel

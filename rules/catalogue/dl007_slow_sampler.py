@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from traceopt.rules import (
-    Evidence,
     Facts,
     Findings,
     Fix,
@@ -17,10 +16,9 @@ from traceopt.rules import (
     percent,
     places,
     priced,
-    rate,
+    site_evidence,
     the_step,
     threshold,
-    us,
 )
 
 LOW, EXPECTED = 0.4, 0.8  # of the sampler's time: choosing the next batch from a list takes next to none
@@ -64,13 +62,10 @@ class SlowSampler(Rule):
         stall = _stall_ns(facts)
         if stall < self.min_share * facts.step_ns:
             return
-        calls, count = facts.sampler_calls, facts.steps.count
+        calls = facts.sampler_calls
         cost_ns = facts.stalled_within(facts.slices.start[calls], facts.slices.end[calls])
-        sampler = functions_inside(facts, calls)[:1]
-        evidence = [
-            Evidence("The sampler", us(site.cost_ns / count), rate(site.calls / count), location=site.location)
-            for site in (sampler or by_calling_site(facts, calls, cost_ns)[:1])
-        ]
+        sampler = functions_inside(facts, calls)
+        evidence = site_evidence(facts, sampler or by_calling_site(facts, calls, cost_ns), "The sampler", 1)
         area = area_of(facts, calls)
         yield self.finding(
             why=(

@@ -14,10 +14,9 @@ from traceopt.rules import (
     ms,
     percent,
     places,
-    rate,
+    site_evidence,
     the_step,
     threshold,
-    us,
 )
 
 RARER = Fix(
@@ -115,15 +114,7 @@ class ForwardWithoutGradients(Rule):
 
 
 def _evidence(facts: Facts, calls: UntrainedCalls, what: str) -> list[Evidence]:
-    return [
-        Evidence(
-            what,
-            us(site.cost_ns / facts.steps.count),
-            rate(site.calls / facts.steps.count),
-            location=site.location,
-        )
-        for site in by_calling_site(facts, calls.rows, calls.cost_ns)[:4]
-    ]
+    return site_evidence(facts, by_calling_site(facts, calls.rows, calls.cost_ns), what, 4)
 
 
 def _time(facts: Facts, calls: UntrainedCalls) -> str:

@@ -18,10 +18,9 @@ from traceopt.rules import (
     ms,
     percent,
     places,
-    rate,
+    site_evidence,
     the_step,
     threshold,
-    us,
 )
 from traceopt.rules.savings.backward_nodes import products_ns, without_part_of
 
@@ -126,13 +125,4 @@ def _price(facts: Facts, share: float) -> Price:
 def _evidence(facts: Facts) -> list[Evidence]:
     rows = facts.backward_products
     cost_ns = facts.regions.work_ns(rows) if facts.has_gpu else facts.slices.end[rows] - facts.slices.start[rows]
-    count = facts.steps.count
-    return [
-        Evidence(
-            "Backward products",
-            us(site.cost_ns / count),
-            rate(site.calls / count),
-            location=site.location,
-        )
-        for site in by_calling_site(facts, rows, cost_ns)[:4]
-    ]
+    return site_evidence(facts, by_calling_site(facts, rows, cost_ns), "Backward products", 4)

@@ -18,11 +18,10 @@ from traceopt.rules import (
     ms,
     per_step,
     places,
-    rate,
+    site_evidence,
     site_locations,
     the_step,
     threshold,
-    us,
 )
 from traceopt.rules.savings.backward_nodes import node_ns, nodes_per_step_ns, without_nodes
 
@@ -103,12 +102,4 @@ def _lines(facts: Facts, rows: npt.NDArray[np.int64]) -> list[Location]:
 
 
 def _evidence(facts: Facts, rows: npt.NDArray[np.int64]) -> list[Evidence]:
-    return [
-        Evidence(
-            "Backward nodes that run again",
-            us(site.cost_ns / facts.steps.count),
-            rate(site.calls / facts.steps.count),
-            location=site.location,
-        )
-        for site in by_calling_site(facts, rows, node_ns(facts, rows))[:4]
-    ]
+    return site_evidence(facts, by_calling_site(facts, rows, node_ns(facts, rows)), "Backward nodes that run again", 4)

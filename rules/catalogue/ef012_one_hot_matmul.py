@@ -13,17 +13,15 @@ from traceopt.rules import (
     Rule,
     by_calling_site,
     each_step,
-    launched_ns,
     ms,
     percent,
-    priced_work,
-    rate,
+    site_evidence,
     site_locations,
     the_step,
     threshold,
     us,
 )
-from traceopt.rules.savings.backward_nodes import node_ns, nodes_per_step_ns, without_nodes
+from traceopt.rules.savings.backward_nodes import node_ns, nodes_per_step_ns, without_nodes, without_part_of
 
 LOW, EXPECTED = 0.8, 0.95  # of the time: the embedding reads its rows, and writes their gradients
 
@@ -72,7 +70,6 @@ class OneHotMatmul(Rule):
         classes = int(found.classes.max())
         if classes < self.min_classes or time_ns < self.min_share * facts.step_ns:
             return
-        count = facts.steps.count
         sites = by_calling_site(facts, found.one_hot, node_ns(facts, found.one_hot))
         products = by_calling_site(facts, found.product, node_ns(facts, found.product))
         yield self.finding(
@@ -83,11 +80,10 @@ class OneHotMatmul(Rule):
             ),
             saving=_price(facts),
             evidence=[
-                Evidence(name, us(site.cost_ns / count), rate(site.calls / count), location=site.location)
-                for name, group in (("aten::one_hot", sites), ("Its product", products))
-                for site in group
-            ]
-            + [Evidence("Casts of it, and the gradient of the parameter", us(_rest_ns(facts)))],
+                *site_evidence(facts, sites, "aten::one_hot"),
+                *site_evidence(facts, products, "Its product"),
+                Evidence("Casts of it, and the gradient of the parameter", us(_rest_ns(facts))),
+            ],
             locations=site_locations([*products, *sites]),
             fix=Fix(
                 "Use nn.Embedding(classes, width) instead of the linear layer, and give it the ids. Its weight is the "
@@ -111,8 +107,4 @@ def _price(facts: Facts) -> Price:
     basis = f"Assumes the fix removes {percent(LOW)}, {percent(EXPECTED)} or 100% of these operators' time."
     if not facts.has_gpu:
         return without_nodes(facts, rows, LOW, EXPECTED, basis)
-    mine = np.zeros(len(facts.slices), bool)
-    mine[rows] = True
-    work = facts.regions.work_under(mine)
-    time_ns = launched_ns(facts, work)
-    return priced_work(facts, work, (LOW * time_ns, EXPECTED * time_ns, time_ns), basis)
+    return without_part_of(facts, rows, (LOW, EXPECTED, 1.0), basis)

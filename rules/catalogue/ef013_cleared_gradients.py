@@ -17,11 +17,10 @@ from traceopt.rules import (
     ms,
     percent,
     places,
-    rate,
+    site_evidence,
     the_step,
     threshold,
     to_location,
-    us,
 )
 from traceopt.rules.savings.backward_nodes import (
     Shares,
@@ -168,8 +167,4 @@ def _lines(facts: Facts, found: ClearedNodes) -> list[Location]:
 
 def _evidence(facts: Facts, found: ClearedNodes, label: str) -> list[Evidence]:
     rows = found.nodes if len(found.nodes) else found.products
-    count = facts.steps.count
-    return [
-        Evidence(label, us(site.cost_ns / count), rate(site.calls / count), location=site.location)
-        for site in by_calling_site(facts, rows, node_ns(facts, rows))[:4]
-    ]
+    return site_evidence(facts, by_calling_site(facts, rows, node_ns(facts, rows)), label, 4)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from traceopt.rules import (
     I8,
-    Evidence,
     Facts,
     Findings,
     Fix,
@@ -14,10 +13,9 @@ from traceopt.rules import (
     ms,
     name_of,
     places,
-    rate,
+    site_evidence,
     the_step,
     threshold,
-    us,
 )
 from traceopt.rules.savings.backward_nodes import node_ns, nodes_per_step_ns, without_nodes
 
@@ -62,15 +60,7 @@ class ValuesForTheLog(Rule):
         if time_ns < self.min_share * facts.step_ns:
             return
         sites = by_site(facts, rows, node_ns(facts, rows))
-        evidence = [
-            Evidence(
-                "Operators on a line that reads a value",
-                us(site.cost_ns / facts.steps.count),
-                rate(site.calls / facts.steps.count),
-                location=site.location,
-            )
-            for site in sites[:4]
-        ]
+        evidence = site_evidence(facts, sites, "Operators on a line that reads a value", 4)
         yield self.finding(
             why=(
                 f"Operators whose values are only read take {ms(time_ns)} of {each_step(facts)}: "

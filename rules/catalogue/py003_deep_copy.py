@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.rules import (
-    Evidence,
     Facts,
     Findings,
     Fix,
@@ -22,10 +21,9 @@ from traceopt.rules import (
     per_step,
     places,
     priced,
-    rate,
+    site_evidence,
     the_step,
     threshold,
-    us,
 )
 
 # Of the time of the copies, at worst and expected: tensors that are needed twice are still copied, in place.
@@ -70,15 +68,7 @@ class DeepCopy(Rule):
         per_step_ns = facts.steps.per_step(facts.steps.host_step_of(facts.slices.start[copies]), cost_ns)
         if time_ns < self.min_share * facts.step_ns or not np.all(per_step_ns):
             return
-        evidence = [
-            Evidence(
-                "copy.deepcopy",
-                us(site.cost_ns / facts.steps.count),
-                rate(site.calls / facts.steps.count),
-                location=site.location,
-            )
-            for site in by_calling_site(facts, copies, cost_ns)[:4]
-        ]
+        evidence = site_evidence(facts, by_calling_site(facts, copies, cost_ns), "copy.deepcopy", 4)
         calls = round(len(copies) / facts.steps.count)
         yield self.finding(
             why=(

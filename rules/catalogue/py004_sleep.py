@@ -18,11 +18,10 @@ from traceopt.rules import (
     percent,
     places,
     priced,
-    rate,
+    site_evidence,
     the_step,
     threshold,
     times,
-    us,
 )
 
 REMOVE = Fix(
@@ -125,8 +124,4 @@ def _takes(facts: Facts, stall: float) -> str:
 
 
 def _evidence(facts: Facts, calls: MainThreadCalls) -> list[Evidence]:
-    count = facts.steps.count
-    return [
-        Evidence("time.sleep", us(site.cost_ns / count), rate(site.calls / count), location=site.location)
-        for site in by_calling_site(facts, calls.rows, calls.cost_ns)[:4]
-    ]
+    return site_evidence(facts, by_calling_site(facts, calls.rows, calls.cost_ns), "time.sleep", 4)

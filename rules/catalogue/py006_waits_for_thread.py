@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from traceopt.rules import (
-    Evidence,
     Facts,
     Findings,
     Fix,
@@ -16,10 +15,9 @@ from traceopt.rules import (
     percent,
     places,
     priced,
-    rate,
+    site_evidence,
     the_step,
     threshold,
-    us,
 )
 
 
@@ -55,15 +53,12 @@ class WaitsForThread(Rule):
         return None if facts.has_step_marks else "The trace marks no steps, so a wait may not recur."
 
     def check(self, facts: Facts) -> Findings:
-        calls, count = facts.main_thread_calls("thread_wait"), facts.steps.count
+        calls = facts.main_thread_calls("thread_wait")
         stall = calls.typical_ns(facts.steps)
         if stall < self.min_share * facts.step_ns or not calls.recur(facts.steps):
             return
         area = area_of(facts, calls.rows)
-        evidence = [
-            Evidence("Waiting for a lock", us(site.cost_ns / count), rate(site.calls / count), location=site.location)
-            for site in by_calling_site(facts, calls.rows, calls.cost_ns)[:4]
-        ]
+        evidence = site_evidence(facts, by_calling_site(facts, calls.rows, calls.cost_ns), "Waiting for a lock", 4)
         meanwhile = "leaves the GPU idle for" if facts.has_gpu else "takes"
         yield self.finding(
             why=(
