@@ -18,8 +18,8 @@ from traceopt.analyzer.vocabulary import op_names
 
 
 class LaunchFigures(Struct, frozen=True):
-    """What several launches of one kernel have in common. A figure that was not recorded is None. Threads, registers and
-    shared memory are those of the longest call.
+    """Figures of several launches of one kernel; None if they were not recorded. Threads, registers and shared memory
+    are those of the longest call.
     """
 
     threads: int | None  # per block

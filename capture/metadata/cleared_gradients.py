@@ -37,16 +37,21 @@ class ClearedGradients:
             self._passes[self._number + 1] += 1
             self._step, self._number = step, -1
         self._number += 1
-        if self._number < MOST_PASSES:
+        if self._follows:
             self._runs[self._number] += 1
             for one in self._optimizers:
                 one.backward_begins()
 
     def backward_ends(self) -> None:
         self._depth -= 1
-        if self._depth == 0 and self._number < MOST_PASSES:
+        if self._depth == 0 and self._follows:
             for one in self._optimizers:
                 one.backward_ends(self._number)
+
+    @property
+    def _follows(self) -> bool:
+        """A single optimizer reads all gradients."""
+        return len(self._optimizers) > 1 and self._number < MOST_PASSES
 
     def read(self, optimizer: Any) -> None:
         """The optimizer has used the gradients of its parameters."""

@@ -241,6 +241,16 @@ class Recorder:
         self._cycles = list(enumerate(self._settings.cycles))
         self.step = self._next = self._rested_from = 0
 
+    def updated(self, optimizer: Any = None) -> None:
+        """A backward pass has ended, or an optimizer has used the gradients. A timed run is only told which loader
+        feeds it.
+        """
+        self.loaders.updated()
+        if self.timed is None and optimizer is None:
+            self.cleared_gradients.backward_ends()
+        elif self.timed is None:
+            self.cleared_gradients.read(optimizer)
+
     def backward_ended(self) -> None:
         """Called within a step, which may be larger than several steps together."""
         session = self._session

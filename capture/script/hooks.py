@@ -100,8 +100,7 @@ class Hooks:
     def patch_optimizers(self) -> None:
         """Wraps outside of torch's own wrapper, so that the range Optimizer.step#... is closed when the step ends."""
         tracker, tell, note, is_compiling = self.tracker, self.tell, self.note, self.dynamo.is_compiling
-        loaders, cleared = self._recorder.loaders, self._recorder.cleared_gradients
-        optimizer = self._torch.optim.Optimizer
+        recorder, optimizer = self._recorder, self._torch.optim.Optimizer
         self._note_construction(optimizer, "__init__", self._recorder.constructions.optimizer)
         hook_step = optimizer.profile_hook_step
 
@@ -119,8 +118,7 @@ class Hooks:
                 finally:
                     tracker.inside_update -= 1
                 if not tracker.inside_update:
-                    note(loaders.updated)
-                    note(cleared.read, args[0])
+                    note(recorder.updated, args[0])
                     tell(tracker.update, id(args[0]))
                 return result
 
@@ -147,8 +145,8 @@ class Hooks:
     def patch_backward(self) -> None:
         """Tensor.backward looks this function up at every call."""
         autograd, tracker, note, is_compiling = self._torch.autograd, self.tracker, self.note, self.dynamo.is_compiling
-        original, loaders, tell = autograd.backward, self._recorder.loaders, self.tell
-        recorder, cleared = self._recorder, self._recorder.cleared_gradients
+        original, recorder, tell = autograd.backward, self._recorder, self.tell
+        cleared = recorder.cleared_gradients
 
         @functools.wraps(original)
         @self._exclude
@@ -156,15 +154,15 @@ class Hooks:
             if is_compiling():
                 return original(*args, **kwargs)
             tell(tracker.backward_begins)
-            note(cleared.backward_begins, recorder.step)
-            if recorder.timed is not None:
+            if recorder.timed is None:
+                note(cleared.backward_begins, recorder.step)
+            else:
                 loss = args[0] if args else kwargs.get("tensors")
                 note(recorder.timed.losses.reached_backward, loss, recorder.step)
             try:
                 return original(*args, **kwargs)
             finally:
-                note(loaders.updated)
-                note(cleared.backward_ends)
+                note(recorder.updated)
                 tell(tracker.backward_ends)
 
         autograd.backward = backward

@@ -65,8 +65,8 @@ def gan(pair: Pair, step: int, *, detached: bool = False, frozen: bool = False, 
 
 def test_both_networks_of_a_gan() -> None:
     assert rows(gan) == [
-        {"backward": 1, "of": 2, "runs": 10, "cleared": 9, "shapes": [[1, 4], [1]]},
-        {"backward": 0, "of": 2, "runs": 10, "cleared": 9, "shapes": [[4, 3], [4]]},
+        {"backward": 1, "of": 2, "runs": 9, "cleared": 8, "shapes": [[1, 4], [1]]},
+        {"backward": 0, "of": 2, "runs": 9, "cleared": 8, "shapes": [[4, 3], [4]]},
     ]
 
 
@@ -125,7 +125,7 @@ def test_a_pass_inside_of_another_is_part_of_it() -> None:
         followed.backward_ends()
         followed.backward_ends()
     assert followed.document() == []
-    assert dict(followed._runs) == {0: 3}
+    assert dict(followed._passes) == {0: 1, 1: 2}
 
 
 def test_the_gradients_of_a_network_that_is_gone_were_not_read() -> None:
@@ -135,15 +135,27 @@ def test_the_gradients_of_a_network_that_is_gone_were_not_read() -> None:
     pair.optimizers.pop()
     del pair.second
     pair.backward(2, pair.outputs())
-    assert [row["cleared"] for row in pair.followed.document()] == [2, 1]
+    assert [row["cleared"] for row in pair.followed.document()] == [1, 1]
 
 
-def test_backward_passes_without_steps_are_not_all_counted() -> None:
-    followed = ClearedGradients()
-    for _ in range(1000):
-        followed.backward_begins(0)
-        followed.backward_ends()
-    assert len(followed._runs) == MOST_PASSES
+def test_only_the_first_passes_of_a_step_are_followed() -> None:
+    pair = Pair()
+    gan(pair, 0)
+    for _ in range(MOST_PASSES):
+        pair.backward(1, pair.second(pair.outputs()))
+    pair.clear(0)
+    for _ in range(3):
+        pair.backward(1, pair.second(pair.outputs()))
+    assert len(pair.followed._runs) == MOST_PASSES
+
+
+def test_a_single_optimizer_is_not_followed() -> None:
+    pair = Pair()
+    for step in range(3):
+        pair.backward(step, pair.outputs())
+        pair.update(0)
+        pair.clear(0)
+    assert not pair.followed._runs
 
 
 def test_an_unusual_optimizer_is_left_out() -> None:
