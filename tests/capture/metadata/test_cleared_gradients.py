@@ -66,7 +66,7 @@ def gan(pair: Pair, step: int, *, detached: bool = False, frozen: bool = False, 
 def test_both_networks_of_a_gan() -> None:
     assert rows(gan) == [
         {"backward": 1, "of": 2, "runs": 9, "cleared": 8, "shapes": [[1, 4], [1]]},
-        {"backward": 0, "of": 2, "runs": 9, "cleared": 8, "shapes": [[4, 3], [4]]},
+        {"backward": 0, "of": 2, "runs": 9, "cleared": 9, "shapes": [[4, 3], [4]]},
     ]
 
 
