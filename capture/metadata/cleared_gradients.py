@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -12,21 +12,25 @@ from typing import Any
 from .constructions import built
 
 MOST_OPTIMIZERS = 20
+MOST_STEPS = 16  # followed
 MOST_PASSES = 64  # followed of one step
 MOST_TENSORS = 2000  # whose shapes are written
 
 
 class ClearedGradients:
     """Backward passes are numbered from 0 in each step. A gradient is cleared if `zero_grad` has set it to None before
-    the next backward pass; where gradients are filled with zeros instead, nothing is seen.
+    the next backward pass; where gradients are filled with zeros instead, nothing is seen. `active` is whether to tell
+    it anything: the first steps show what all steps do.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, active: bool = True) -> None:
+        self.active = active
         self._optimizers: list[_Followed] = []
         self._step = self._number = -1
         self._depth = 0
-        self._runs: Counter[int] = Counter()  # by number of the pass
-        self._passes: Counter[int] = Counter()  # of a step
+        self._follows = False  # this pass
+        self._runs = defaultdict[int, int](int)  # by number of the pass
+        self._passes = defaultdict[int, int](int)  # how many steps have so many
 
     def backward_begins(self, step: int) -> None:
         """`step`: the current one. Passes inside of others, as of checkpointed layers, are part of those."""
@@ -36,9 +40,11 @@ class ClearedGradients:
         if step != self._step:
             self._passes[self._number + 1] += 1
             self._step, self._number = step, -1
+            self.active = sum(self._passes.values()) <= MOST_STEPS
         self._number += 1
+        self._follows = len(self._optimizers) > 1 and self._number < MOST_PASSES  # a single one reads all gradients
         if self._follows:
-            self._runs[self._number] += 1
+            self._runs[self._number] += self.active
             for one in self._optimizers:
                 one.backward_begins()
 
@@ -47,11 +53,6 @@ class ClearedGradients:
         if self._depth == 0 and self._follows:
             for one in self._optimizers:
                 one.backward_ends(self._number)
-
-    @property
-    def _follows(self) -> bool:
-        """A single optimizer reads all gradients."""
-        return len(self._optimizers) > 1 and self._number < MOST_PASSES
 
     def read(self, optimizer: Any) -> None:
         """The optimizer has used the gradients of its parameters."""
@@ -92,35 +93,36 @@ class _Followed:
         """Raises StopIteration if no parameter has a gradient."""
         self.optimizer = weakref.ref(optimizer)
         self.built = built(optimizer)
-        self.reads: Counter[int] = Counter()
-        self.cleared: Counter[int] = Counter()
+        self.reads = defaultdict[int, int](int)
+        self.cleared = defaultdict[int, int](int)
         self.shapes: dict[int, list[list[int]]] = {}
         self._parameter = weakref.ref(next(_with_gradient(optimizer)))
-        self._state = self._gradient_state()
+        self._version: int | None = None  # of the gradient as the pass begins; None without a gradient
         self._unread: list[int] = []  # passes
 
     def backward_begins(self) -> None:
-        self._state = self._gradient_state()
-        if self._state is None:
-            self.cleared.update(self._unread)
-            self._unread.clear()
+        parameter = self._parameter()
+        gradient = None if parameter is None else parameter.grad
+        self._version = None if gradient is None else gradient._version
+        if gradient is None:
+            self._count(self.cleared)
 
     def backward_ends(self, number: int) -> None:
-        state = self._gradient_state()
-        if state is not None and state != self._state:
+        """A pass that adds to the gradient changes its version."""
+        parameter = self._parameter()
+        gradient = None if parameter is None else parameter.grad
+        if gradient is not None and gradient._version != self._version:
             self._unread.append(number)
             if number not in self.shapes:
                 self.shapes[number] = _shapes(self.optimizer())
 
     def was_read(self) -> None:
-        self.reads.update(self._unread)
-        self._unread.clear()
+        self._count(self.reads)
 
-    def _gradient_state(self) -> tuple[int, int] | None:
-        """Changes whenever a backward pass adds to the gradient; None without a gradient."""
-        parameter = self._parameter()
-        gradient = parameter.grad if parameter is not None else None
-        return None if gradient is None else (id(gradient), gradient._version)
+    def _count(self, passes: dict[int, int]) -> None:
+        for number in self._unread:
+            passes[number] += 1
+        self._unread.clear()
 
 
 def _with_gradient(optimizer: Any) -> Iterator[Any]:

@@ -65,7 +65,6 @@ class Recorder:
         self.ledger = LedgerWriter(self._gc_range)
         self.loaders = LoaderNotes()
         self.constructions = Constructions()
-        self.cleared_gradients = ClearedGradients()
         self._step_memory = StepMemory(torch)
         self.status = Status()
         self.step = 0
@@ -82,6 +81,7 @@ class Recorder:
         self._finished = False
         self._helper = _started_by_multiprocessing()
         self.timed = TimedSteps(torch, settings.timed) if settings.timed is not None else None
+        self.cleared_gradients = ClearedGradients(active=self.timed is None)
         self._memory = MemorySnapshots(
             torch,
             settings.folder,
@@ -242,13 +242,13 @@ class Recorder:
         self.step = self._next = self._rested_from = 0
 
     def updated(self, optimizer: Any = None) -> None:
-        """A backward pass has ended, or an optimizer has used the gradients. A timed run is only told which loader
-        feeds it.
-        """
+        """A backward pass has ended, or this optimizer has used the gradients."""
         self.loaders.updated()
-        if self.timed is None and optimizer is None:
+        if not self.cleared_gradients.active:
+            return
+        if optimizer is None:
             self.cleared_gradients.backward_ends()
-        elif self.timed is None:
+        else:
             self.cleared_gradients.read(optimizer)
 
     def backward_ended(self) -> None:

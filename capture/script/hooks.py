@@ -154,9 +154,9 @@ class Hooks:
             if is_compiling():
                 return original(*args, **kwargs)
             tell(tracker.backward_begins)
-            if recorder.timed is None:
+            if cleared.active:
                 note(cleared.backward_begins, recorder.step)
-            else:
+            if recorder.timed is not None:
                 loss = args[0] if args else kwargs.get("tensors")
                 note(recorder.timed.losses.reached_backward, loss, recorder.step)
             try:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from traceopt.capture.metadata.cleared_gradients import MOST_PASSES, ClearedGradients
+from traceopt.capture.metadata.cleared_gradients import MOST_PASSES, MOST_STEPS, ClearedGradients
 
 pytestmark = pytest.mark.torch
 
@@ -30,13 +30,16 @@ class Pair:
         return self.first(torch.ones(2, 3))
 
     def backward(self, step: int, loss: Any) -> None:
-        self.followed.backward_begins(step)
+        if self.followed.active:
+            self.followed.backward_begins(step)
         loss.sum().backward()
-        self.followed.backward_ends()
+        if self.followed.active:
+            self.followed.backward_ends()
 
     def update(self, which: int) -> None:
         self.optimizers[which].step()
-        self.followed.read(self.optimizers[which])
+        if self.followed.active:
+            self.followed.read(self.optimizers[which])
 
     def clear(self, which: int, **options: bool) -> None:
         self.optimizers[which].zero_grad(**options)
@@ -162,3 +165,13 @@ def test_an_unusual_optimizer_is_left_out() -> None:
     followed = ClearedGradients()
     followed.read(object())
     assert followed.document() == []
+
+
+def test_the_first_steps_show_what_all_do() -> None:
+    pair = Pair()
+    for step in range(2 * MOST_STEPS):
+        if pair.followed.active:
+            gan(pair, step)
+    [second, first] = pair.followed.document()
+    assert (first["runs"], first["cleared"]) == (MOST_STEPS - 1, MOST_STEPS - 1)
+    assert (second["runs"], second["cleared"]) == (MOST_STEPS - 1, MOST_STEPS - 1)
