@@ -318,14 +318,32 @@ def combine(plan: Plan, facts: Facts) -> Combined | None:
         breakdown_after=_breakdown(parts, labels_of(facts), busy_names(facts), left_us),
         low_us=round(sum(row.low_us for row in rows), 3),
         high_us=round(min(sum(row.high_us for row in rows), MAX_SAVED_SHARE * plan.step_ns / 1e3), 3),
-        unrecorded=_unrecorded(facts, left_us / (plan.step_ns / 1e3)),
+        unrecorded=_unrecorded(facts, left_us, parts),
     )
 
 
-def _unrecorded(facts: Facts, left_share: float) -> BeforeAndAfter | None:
-    """A step of the run without a profiler, of which the fixes leave the same share."""
-    step_ns = facts.captured.unrecorded_step_ns
-    return None if step_ns is None else BeforeAndAfter(round(step_ns / 1e3, 3), round(left_share * step_ns / 1e3, 3))
+def _unrecorded(facts: Facts, left_us: float, parts: Mapping[str, float]) -> BeforeAndAfter | None:
+    """A step of the run without a profiler, and what the fixes leave of it. `parts`: of the replayed step after them.
+
+    The profiler slows the host only, so what lasts longer in the recorded step is the time in which the GPU is idle. On
+    a CPU everything does. None if it is not known how busy the GPU is after the fixes.
+    """
+    bare_ns = facts.captured.unrecorded_step_ns
+    if bare_ns is None:
+        return None
+    bare_us, step_us = bare_ns / 1e3, facts.step_ns / 1e3
+    busy_us = busy_after_us = 0.0
+    if facts.has_gpu:
+        busy, total = busy_names(facts), sum(parts.values())
+        if not total:
+            return None
+        before = parts_of(facts, facts.replayed)
+        busy_us = step_us * sum(before[name] for name in before.keys() & busy) / sum(before.values())
+        busy_after_us = left_us * sum(parts[name] for name in parts.keys() & busy) / total
+    if busy_us >= min(bare_us, step_us):
+        return None
+    left = (bare_us - busy_us) / (step_us - busy_us)
+    return BeforeAndAfter(round(bare_us, 3), round(busy_after_us + left * (left_us - busy_after_us), 3))
 
 
 def _breakdown(parts: Mapping[str, float], labels: Mapping[str, str], busy: Set[str], us: float) -> list[BreakdownPart]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ MOST_ELEMENTS = 2**53  # of a step's batches
 LONG = 5  # times the usual step: then something else than training happened in a step
 MOST_LONG = 0.25  # of all steps
 FEW = 5  # fewer unrecorded steps are too few for a median
+AHEAD = 0.05  # of the steps since it last caught up: if the GPU is behind by more, the host ran ahead of it
 
 
 class Window(Struct, frozen=True):
@@ -71,6 +73,7 @@ class Ledger(Struct, frozen=True, dict=True):
     `core_wait_share` is the share of the run in which the training thread was ready but no core was free;
     `core_wait_ns` is that time, and `core_wait_per_cpu` the same as a multiple of its CPU time. `page_faults` are the
     pages that the system provided in each step, None if not recorded; one costs `page_fault_ns`, 0 if not known.
+    `drains`: after how many steps the host waited for the GPU, and how long, in the order of the steps.
     """
 
     step_ns: I8
@@ -93,6 +96,7 @@ class Ledger(Struct, frozen=True, dict=True):
     elements: I8 | None = None
     page_faults: I8 | None = None
     page_fault_ns: float = 0.0
+    drains: tuple[tuple[int, int], ...] = ()
 
     @property
     def count(self) -> int:
@@ -100,9 +104,13 @@ class Ledger(Struct, frozen=True, dict=True):
 
     @cached_property
     def usual(self) -> I8:
-        """Numbers of the steps without a profiler, except the first ones."""
+        """Numbers of the steps without a profiler, except the first ones, and except those of which the GPU still did
+        the work when it was waited for first: their times on the host say nothing.
+        """
         free = np.ones(len(self.step_ns), bool)
         free[:SETTLED] = False
+        if self.drains and self.drains[0][1] > AHEAD * self.step_ns[SETTLED : self.drains[0][0]].sum():
+            free[: self.drains[0][0]] = False
         for window in self.windows:
             free[window.warmup_from : window.until] = False
         return np.flatnonzero(free)
@@ -126,7 +134,7 @@ class Ledger(Struct, frozen=True, dict=True):
     @cached_property
     def usual_step_ns(self) -> float | None:
         """Median step without a profiler, with the wait for data; None if there are too few such steps."""
-        return median(self.step_ns[self.usual]) if len(self.usual) >= FEW else None
+        return median(self._caught_up(self.step_ns)[self.usual]) if len(self.usual) >= FEW else None
 
     @cached_property
     def long_steps(self) -> I8:
@@ -207,12 +215,23 @@ class Ledger(Struct, frozen=True, dict=True):
         frees stays with the process, and later steps take their tensors from there.
         """
         own_ns = self.step_ns if self.fetch_ns is None else self.step_ns - self.fetch_ns
+        own_ns = self._caught_up(own_ns)
         if self.page_faults is None or not self.windows:
             return own_ns
         spared = np.maximum(0, self.usual_page_faults - self.page_faults)
         spared[: min(window.start for window in self.windows)] = 0
         longer: I8 = own_ns + (spared * self.page_fault_ns * own_ns / np.maximum(1, self.step_ns)).astype(np.int64)
         return longer
+
+    def _caught_up(self, times_ns: I8) -> I8:
+        """Times of steps, in ns. Where the host ran ahead of the GPU, a step takes the mean of its stretch, with the
+        wait for the GPU that ended it: there, the host's times only say how fast it gave work to the GPU's queue.
+        """
+        times_ns = times_ns.copy()
+        for (start, _), (end, behind_ns) in pairwise(self.drains):
+            if behind_ns > AHEAD * self.step_ns[start:end].sum() and end > start:
+                times_ns[start:end] = (times_ns[start:end].sum() + behind_ns) // (end - start)
+        return times_ns
 
 
 def read_ledger(value: object, start_up_ns: int = 0, page_fault_ns: float = 0.0) -> Ledger | None:
@@ -261,6 +280,7 @@ def read_ledger(value: object, start_up_ns: int = 0, page_fault_ns: float = 0.0)
         _counts(document.get("elements"), len(step_ns)),
         _counts(document.get("page_faults"), len(step_ns)),
         page_fault_ns,
+        _drains(document.get("drains"), len(step_ns)),
     )
 
 
@@ -320,6 +340,13 @@ def _times_of_steps(value: object) -> Iterator[tuple[int, int]]:
             step, time = whole(pair[0]), time_ns(pair[1])
             if step is not None and time is not None:
                 yield step, time
+
+
+def _drains(value: object, steps: int) -> tuple[tuple[int, int], ...]:
+    """Of the steps that are listed, in their order; nothing if they have none."""
+    found = tuple(_times_of_steps(value))
+    ordered = all(before[0] <= after[0] for before, after in pairwise(found))
+    return tuple(pair for pair in found if pair[0] <= steps) if ordered else ()
 
 
 def _window(row: Mapping[str, Any]) -> Window | None:

@@ -20,7 +20,7 @@
              "evaluations": [{"file", "line", "function", "count", "us"}], "saved_at": [the same],
              "long_steps": [the same], "long_waits": [[N, us], ...],
              "core_wait": {"us", "cpu_us", "wall_us"}, "windows": [{"cycle", "warmup_from", "from", "until"}],
-             "later_steps", "later_us", "later_eval_us", "own_us",
+             "drains": [[N, us], ...], "later_steps", "later_us", "later_eval_us", "own_us",
              "end": {"us", "eval_us", "save_us", "early"} or null},
   "start_up": what start_up/start_up.py says, or null,
   "step_memory": {"steps": [N, ...], "process_bytes": [...], "device_bytes": [...], "device_peak_bytes": [...]} or null
@@ -35,6 +35,8 @@ torch.save was called, `long_steps` those at which a step ended that took severa
 `samples` and `elements` (of the largest tensor) are those of the batches that each step fetched, only there if they
 differ from step to step.
 `long_waits` is how long the training thread had no core in such a step, and since the one before.
+`drains`: before step N the host waited so long until the GPU had done the work of the steps before, so before each
+warm-up, the first recorded step and what follows the last one; only there if a GPU is used.
 `end` is what follows the last step, null before the process ends; it is `early` after --stop-after or an exception.
 `partial_steps` have a range in the trace that is not the whole step, or in which the script evaluated for an unknown
 time. The ranges "traceopt: evaluation mode I" of the cycle's `evaluations` are evaluations. `core_wait` describes the

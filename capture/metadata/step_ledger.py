@@ -47,6 +47,7 @@ class LedgerWriter:
         self.samples = array("q")  # in the batches that the step fetched
         self.elements = array("q")  # of the largest tensors of these batches
         self.windows: list[dict[str, Any]] = []  # the steps that had a profiler, including warm-up
+        self.drains: list[tuple[int, float]] = []  # after how many steps the host waited for the GPU, and how long
         self.later_steps = 0
         self.later_us = self.later_eval_us = 0.0
         self.end: dict[str, Any] | None = None  # after the last step
@@ -128,6 +129,12 @@ class LedgerWriter:
                 self._opened_faults += _page_faults() - faults
                 self.evaluation.skip(seconds)
                 self.own_us += seconds * 1e6
+
+    def caught_up(self, seconds: float) -> None:
+        """Between two steps: the GPU has done the work of all steps so far, and was behind the host by this time."""
+        step = len(self.step_us) + self.later_steps
+        if not self.drains or self.drains[-1][0] != step:  # else it has nothing left to do
+            self.drains.append((step, round(seconds * 1e6, 1)))
 
     def fetched(self, seconds: float) -> None:
         if self.evaluation.running:
@@ -241,6 +248,7 @@ class LedgerWriter:
             "long_waits": self.long_waits,
             "saves": self.saves,
             "windows": self.windows,
+            **({"drains": self.drains} if self.drains else {}),
             "later_steps": self.later_steps,
             "later_us": round(self.later_us, 1),
             "later_eval_us": round(self.later_eval_us, 1),

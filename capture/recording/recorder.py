@@ -26,6 +26,7 @@ from ..metadata.step_ledger import LedgerWriter
 from ..settings import Settings
 from ..start_up.start_up import StartUp
 from ..status import DONE, RECORDING, SAVING, WAITING, WARMING_UP, Status, TraceNote
+from .device_queue import drain
 from .event_memory import EVENT_BYTES
 from .memory_snapshots import MemorySnapshots
 from .profile_function import script_has_one
@@ -142,6 +143,7 @@ class Recorder:
         self.ledger.open_step()
         if done and self._settings.stop_after and self._recordings and self._plain_steps_known():
             self.ledger.ended_early = True
+            self._count(self._catch_up)
             raise SystemExit(0)
 
     def _plain_steps_known(self) -> bool:
@@ -344,6 +346,7 @@ class Recorder:
             self.status.trouble(
                 f"the {cycle.name} cycle has no lines of code: the script runs a Python profiler itself"
             )
+        self._catch_up()
         session = ProfilerSession(self._torch, number, cycle, self.step, self._save)
         self.status.cycle = cycle.name
         self.status.first_step, self.status.last_step = session.from_step, session.until_step - 1
@@ -358,10 +361,12 @@ class Recorder:
 
     def _advance(self, session: ProfilerSession) -> None:
         if self.step == session.from_step:
+            self._catch_up()
             self._tell(RECORDING)  # before the step begins, so that it is not part of it
         last = self.step >= session.until_step
         if last:
             session.close_step()
+            self._catch_up()
             self._tell(SAVING)
         elif self.step > session.from_step and (excess := self._excess(session)):
             self._close_early(session, excess, in_step=False)
@@ -369,6 +374,15 @@ class Recorder:
         session.step()
         if last:
             self._stop(session)
+
+    def _catch_up(self) -> None:
+        """Lets the GPU finish the steps before this one, and notes for how long. Else the first recorded steps would
+        contain work that was launched before the recording, and the time of a step whose work only waits in the GPU's
+        queue would say nothing.
+        """
+        behind_s = drain(self._torch)
+        if behind_s is not None:
+            self.ledger.caught_up(behind_s)
 
     def _excess(self, session: ProfilerSession, point: str = "step") -> str | None:
         """The limit that the recording exceeds at this point of a step. None in a distributed run: its ranks would

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +19,7 @@ from ..metadata.losses import Losses
 from ..metadata.step_ledger import LedgerWriter
 from ..settings import TimedRun
 from ..status import Status
+from .device_queue import drain
 from .turns import Turns
 
 SUFFIX = ".timed.json"
@@ -52,14 +52,12 @@ class TimedSteps:
         if step == self._settings.settle:
             for action in self.at_settled:
                 action()
-            self._drain()
+            drain(self._torch)
         if step < self._settings.steps:
             if self._turns is not None and step >= self._settings.settle:
                 self._turns.step_ended()
             return False
-        began = time.perf_counter()
-        self._drain()
-        self._drained_us = (time.perf_counter() - began) * 1e6
+        self._drained_us = (drain(self._torch) or 0.0) * 1e6
         return True
 
     def write(self, control: str, status: Status, ledger: LedgerWriter) -> None:
@@ -96,10 +94,6 @@ class TimedSteps:
         if core_wait is None or self._turns is None:
             return core_wait
         return {**core_wait, "wall_us": round(core_wait["wall_us"] - self._turns.stopped_s * 1e6, 1)}
-
-    def _drain(self) -> None:
-        if self._torch.cuda.is_initialized():
-            self._torch.cuda.synchronize()
 
     def _peak_device_bytes(self) -> int | None:
         """Of the device that holds most; None without a GPU."""

@@ -19,6 +19,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.loaders import Loader
 from traceopt.assembly import sections
 from traceopt.result.finding import Finding
+from traceopt.result.rows import BreakdownPart
 from traceopt.rules.advice.loader_workers import SHARED_CORE, LoaderPlan
 from traceopt.rules.engine import run_rules
 from traceopt.rules.savings.known_error import GAIN_ERROR
@@ -483,6 +484,10 @@ class TestForeach:
         assert answer(generated("healthy", optimizer="foreach"), "OP002")[1] == []
 
 
+def busy_us(breakdown: list[BreakdownPart]) -> float:
+    return sum(part.us_per_step for part in breakdown if part.busy)
+
+
 class TestStretch:
     """TQ006."""
 
@@ -499,13 +504,22 @@ class TestStretch:
 
     @pytest.mark.parametrize(("stretch", "known"), [(1.02, False), (1.34, True), (2.5, False)])
     def test_the_plan_says_what_to_expect_of_unrecorded_steps(self, stretch: float, known: bool) -> None:
-        """The same share of them; if the recorded steps are far longer, they are not like the others."""
-        combined = document_of(generated("slow_loader", warmup=16, change=self.window(stretch))).combined
+        """The profiler slows the host only: the GPU is as busy in them, and idle for a shorter time. If the recorded
+        steps are far longer, they are not like the others.
+        """
+        recorded = {"ledger.step_us": [26_300 / stretch] * 16 + [26_300.0] * 6, "ledger.fetch_us": None}
+        result = document_of(generated("slow_loader", warmup=16, change=recorded))
+        combined, step_us = result.combined, sum(part.us_per_step for part in result.breakdown)
         assert combined is not None
         assert (combined.unrecorded is not None) == known
         if combined.unrecorded is not None:
-            assert combined.unrecorded.step_us == 10_000
-            assert combined.unrecorded.step_us_after == pytest.approx(10_000 * (1 - combined.share), abs=0.1)
+            bare_us = 26_300 / stretch
+            idle_left = (bare_us - busy_us(result.breakdown)) / (step_us - busy_us(result.breakdown))
+            idle_after_us = idle_left * (combined.step_us_after - busy_us(combined.breakdown_after))
+            assert combined.unrecorded.step_us == pytest.approx(bare_us, abs=0.1)
+            assert combined.unrecorded.step_us_after == pytest.approx(
+                busy_us(combined.breakdown_after) + idle_after_us, rel=0.01
+            )
 
     def test_a_stack_that_cost_nothing_is_no_note(self) -> None:
         facts = generated("launch_bound", warmup=16, change=self.window(1.02))

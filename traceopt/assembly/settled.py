@@ -77,6 +77,9 @@ def _combined(combined: Combined, plan: Sequence[PlanRow]) -> Combined | None:
     saving_us, after_us = round(sum(row.saving_us for row in plan), 3), plan[-1].step_us_after
     most_us = MAX_SAVED_SHARE * (saving_us + after_us)
     share, bare = round(saving_us / (saving_us + after_us), 6), combined.unrecorded
+    if bare is not None:
+        gain_us = (bare.step_us - bare.step_us_after) * min(1.0, saving_us / combined.saving_us)
+        bare = replace(bare, step_us_after=round(bare.step_us - gain_us, 3))
     return replace(
         combined,
         codes=[row.code for row in plan],
@@ -87,7 +90,7 @@ def _combined(combined: Combined, plan: Sequence[PlanRow]) -> Combined | None:
         breakdown_after=[],
         low_us=round(sum(row.low_us for row in plan), 3),
         high_us=round(max(saving_us, min(sum(row.high_us for row in plan), most_us)), 3),
-        unrecorded=None if bare is None else replace(bare, step_us_after=round((1 - share) * bare.step_us, 3)),
+        unrecorded=bare,
     )
 
 

@@ -438,8 +438,8 @@ class Combined(Struct, frozen=True):
     unrecorded: Annotated[
         BeforeAndAfter | None,
         note(
-            "the same share of a step of the run without a profiler; null if the recorded steps are less than 10% or "
-            "more than 100% longer, or if that is not known"
+            "a step of the run without a profiler, and what the fixes leave of it; null if the recorded steps are less "
+            "than 10% or more than 100% longer, or if that is not known"
         ),
     ] = None
 

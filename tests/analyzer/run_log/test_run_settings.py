@@ -207,6 +207,27 @@ class TestLedger:
         assert ledger is not None
         assert ledger.stretch == pytest.approx({"timing": 1.2, "detail": 4.0})
 
+    def test_where_the_host_ran_ahead_of_the_gpu_its_steps_take_what_the_gpu_took(self) -> None:
+        """A step of 100 us on the GPU, whose queue fills before, in and after the recording."""
+        steps = [10.0] * 5 + [10.0] * 3 + [10.0, 10.0, 10.0, 30.0] + [10.0] * 6 + [100.0] * 4
+        document = {
+            "step_us": steps,
+            "windows": [{"cycle": "timing", "warmup_from": 5, "from": 8, "until": 12}],
+            "drains": [[5, 450.0], [8, 270.0], [12, 340.0], [22, 540.0]],
+        }
+        ledger = read_ledger(document)
+        assert ledger is not None
+        assert ledger.usual.tolist() == list(range(12, 22)), "the GPU was behind in the steps before the first wait"
+        assert ledger.usual_step_ns == 100_000
+        assert ledger.stretch == pytest.approx({"timing": 1.0})
+
+    @pytest.mark.parametrize("drains", [None, [[8, 0.1], [12, 1.0]], [[12, 340.0], [8, 1.0]], [[8, "1"], [12, None]]])
+    def test_without_a_wait_for_the_gpu_steps_take_what_the_host_took(self, drains: object) -> None:
+        window = {"cycle": "timing", "warmup_from": 8, "from": 8, "until": 12}
+        ledger = read_ledger({"step_us": [10.0] * 8 + [12.0] * 4, "windows": [window], "drains": drains})
+        assert ledger is not None
+        assert ledger.stretch == pytest.approx({"timing": 1.2})
+
     def test_evaluations_belong_to_no_step(self) -> None:
         window = {"cycle": "timing", "warmup_from": 10, "from": 10, "until": 12}
         evaluations = [0.0] * 3 + [70.0] * 7 + [0.0, 30.0]

@@ -84,7 +84,7 @@ def test_both_cycles_have_the_kernels_of_every_step(run: Run, bare: Run) -> None
 def test_a_script_whose_cupti_is_taken_runs_and_the_report_says_what_is_missing(run: Run, bare: Run) -> None:
     assert bare.stdout.startswith("subscribed: 0\n"), bare.stdout
     check_recorded(run, bare)
-    assert all(kernels(trace) for trace in run.traces) or "but no kernels" in run.stdout
+    assert all(kernels(trace) for trace in run.traces) or "but no kernels" in " ".join(run.stdout.split())
 
 
 @needs_two
