@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.grouping import distinct_values, numbered, split
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, merge, union
@@ -29,6 +30,7 @@ from traceopt.analyzer.communication.overlap_slowdown import OverlappedKernel, f
 from traceopt.analyzer.communication.serialized import SerializedKinds, find_serialized
 from traceopt.analyzer.companions.companions import Companions
 from traceopt.analyzer.cuda_graphs.graph_origins import GraphOrigins, find_graph_origins
+from traceopt.analyzer.cuda_graphs.launch_repetition import Repetition, find_repetition
 from traceopt.analyzer.memory.blocks import MemoryBlocks, find_blocks
 from traceopt.analyzer.memory.composition import Composition, compose
 from traceopt.analyzer.memory.curve import Allocator, DeviceMemory, find_allocator, find_memory
@@ -53,7 +55,7 @@ from traceopt.analyzer.stalls.python_stretches import PythonStretches, python_st
 from traceopt.analyzer.stalls.rl_phases import PhaseMarks, RlPhase, find_phase_marks, find_rl_phases
 from traceopt.analyzer.stalls.start_up import first_fetches, startup_calls
 from traceopt.analyzer.stalls.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
-from traceopt.analyzer.stalls.untraced_python import UntracedPython, find_untraced_python
+from traceopt.analyzer.stalls.untraced_python import NO_UNTRACED_PYTHON, UntracedPython, find_untraced_python
 from traceopt.analyzer.tables.compilation import Compilation, GraphBreak
 from traceopt.analyzer.tables.counter_ranges import CounterRanges
 from traceopt.analyzer.tables.schema import I4, I8, Mask
@@ -98,6 +100,7 @@ from traceopt.analyzer.work.attention import (
     find_math_attention,
     find_unfused_attention,
 )
+from traceopt.analyzer.work.batch_norms import BatchNorms, find_batch_norms
 from traceopt.analyzer.work.casts import Casts, find_casts
 from traceopt.analyzer.work.convolutions import Convolutions
 from traceopt.analyzer.work.copies import CopyCalls, find_copies
@@ -107,7 +110,6 @@ from traceopt.analyzer.work.flops import Flops
 from traceopt.analyzer.work.gemm_calls import GemmCalls
 from traceopt.analyzer.work.gemms import Gemms
 from traceopt.analyzer.work.hardware_counters import MeasuredCounters, find_measured_counters
-from traceopt.analyzer.work.launch_repetition import Repetition, find_repetition
 from traceopt.analyzer.work.tensor_core_work import TensorCoreWork
 from traceopt.analyzer.work.throughput import MeasuredThroughput, Workload, measure
 from traceopt.analyzer.work.tiny_ops import CalledOps, ParameterWork, find_called_ops, find_parameter_work
@@ -255,7 +257,8 @@ class Facts(Struct, frozen=True, dict=True):
     @cached_property
     def captured(self) -> Captured:
         """The settings and totals that `traceopt run` recorded; empty for other traces."""
-        return captured(self.trace.meta.header)
+        found = captured(self.trace.meta.header)
+        return found if self.trace.meta.event_cost_ns is None else replace(found, corrected=True)
 
     @cached_property
     def step_drift(self) -> Drift | None:
@@ -359,7 +362,11 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def untraced_python(self) -> UntracedPython:
-        """Stretches of Python without any event on a launching thread, while the GPU starved."""
+        """Stretches of Python without any event on a launching thread, while the GPU starved. None where each garbage
+        collection was recorded: what is left there is a loop without calls, which is Python like any other.
+        """
+        if self.captured.collections is not None:
+            return NO_UNTRACED_PYTHON
         return find_untraced_python(self.slices, self.gaps, self.trace.names)
 
     def python_stretches(self, area: Intervals) -> PythonStretches:
@@ -586,6 +593,11 @@ class Facts(Struct, frozen=True, dict=True):
     def convolutions(self) -> Convolutions:
         """Convolutions with recorded shapes: those with a bias before a batch norm, and whether the shapes repeat."""
         return Convolutions(self.regions, self.steps)
+
+    @cached_property
+    def batch_norms(self) -> BatchNorms:
+        """Batch norms of pictures with channels first, and how much memory each call has to move."""
+        return find_batch_norms(self.gemms)
 
     @cached_property
     def casts(self) -> Casts:

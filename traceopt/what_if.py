@@ -23,6 +23,7 @@ from traceopt.analyzer.replay.changes import Change, RemoveHost, ScaleWork
 from traceopt.analyzer.replay.error import ReplayError
 from traceopt.analyzer.replay.replayed import Replayed
 from traceopt.analyzer.replayed_parts import labels_of, limit_of, parts_of
+from traceopt.analyzer.unprofiled import without_profiler
 from traceopt.config import checked_devices
 from traceopt.errors import InputError
 from traceopt.result.rounding import share, us
@@ -68,7 +69,7 @@ def what_if(
     for recording in recordings:
         if progress is not None:
             progress(f"reading {recording.source.label}")
-        facts.append(Facts(read_recording(recording, warnings), peaks))
+        facts.append(without_profiler(Facts(read_recording(recording, warnings), peaks)))
         if facts[-1].quality.sampled_share is not None:
             raise InputError(f"{recording.source.label} holds only a sample of the events, so nothing can be replayed")
         if facts[-1].replay_error is None:

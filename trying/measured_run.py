@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.run_log.step_ledger import AHEAD
 from traceopt.analyzer.tables.json_values import MOST_US, amount, table, times_ns, whole
 from traceopt.analyzer.timeline.steps import typical_of
 
@@ -90,17 +91,23 @@ def _step_count(document: dict[str, Any]) -> int:
 
 
 def _steps_us(document: dict[str, Any]) -> list[float] | None:
-    """The typical steps after the first ones, with the work that was left at the end; None if there are too few."""
+    """The typical steps after the first ones; None if there are too few.
+
+    Where the host ran ahead of the GPU, a step takes the mean of all, with the work that was left at the end: there,
+    the host's times only say how fast it gave work to the GPU's queue.
+    """
     step_ns = times_ns(document.get("step_us"))
     settled = whole(document.get("settled")) or 0
     if step_ns is None or len(step_ns) - settled < LEAST_STEPS:
         return None
     steps = step_ns[settled:]
-    steps = steps[typical_of(steps)]
-    if len(steps) < LEAST_STEPS or not (steps > 0).all():
+    left_us = amount(document.get("drained_us"), MOST_US) or 0.0
+    typical = steps[typical_of(steps)]
+    if left_us * 1e3 > AHEAD * steps.sum():
+        typical = np.full(len(steps), steps.mean())
+    if len(typical) < LEAST_STEPS or not (typical > 0).all():
         return None
-    drained_us = amount(document.get("drained_us"), MOST_US) or 0.0
-    return [float(us) for us in steps / 1e3 + drained_us / (len(step_ns) - settled)]
+    return [float(us) for us in typical / 1e3 + left_us / len(steps)]
 
 
 def _wait_share(document: dict[str, Any]) -> float | None:

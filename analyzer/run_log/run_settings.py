@@ -185,6 +185,7 @@ class Captured(Struct, frozen=True):
     collections: Collections | None = None
     checkpoints: Checkpoints | None = None
     memory: tuple[AllocatorState | None, AllocatorState | None] = (None, None)
+    corrected: bool = False  # the trace's times are those without the profiler (unprofiled.py)
     ledger: Ledger | None = None
     cpu_peaks: CpuPeaks | None = None
     failure: Failure | None = None
@@ -225,9 +226,9 @@ class Captured(Struct, frozen=True):
     @property
     def unrecorded_step_ns(self) -> float | None:
         """A step of the run without a profiler, if recording made the steps clearly longer but did not change what they
-        do; None otherwise, or if not known.
+        do; None otherwise, if not known, or if the times are corrected for it.
         """
-        stretched = self.stretch is not None and LONGER <= self.stretch < UNLIKE
+        stretched = not self.corrected and self.stretch is not None and LONGER <= self.stretch < UNLIKE
         return self.ledger.usual_step_ns if self.ledger is not None and stretched else None
 
     @property
@@ -235,6 +236,8 @@ class Captured(Struct, frozen=True):
         """How much longer a step of that cycle is than one without a profiler; 0 if unknown."""
         usual = self.ledger.usual_ns if self.ledger is not None else None
         recorded = self.ledger.recorded_ns.get(self.cycle or "") if self.ledger is not None else None
+        if self.corrected:
+            return 0.0
         return max(0.0, recorded - usual) if usual is not None and recorded is not None else 0.0
 
 

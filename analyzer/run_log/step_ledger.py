@@ -22,6 +22,7 @@ MOST_ELEMENTS = 2**53  # of a step's batches
 LONG = 5  # times the usual step: then something else than training happened in a step
 MOST_LONG = 0.25  # of all steps
 FEW = 5  # fewer unrecorded steps are too few for a median
+LAGS = 0.25  # of the first steps: if the GPU is behind by more, most of their times on the host are too short
 AHEAD = 0.05  # of the steps since it last caught up: if the GPU is behind by more, the host ran ahead of it
 
 
@@ -109,7 +110,7 @@ class Ledger(Struct, frozen=True, dict=True):
         """
         free = np.ones(len(self.step_ns), bool)
         free[:SETTLED] = False
-        if self.drains and self.drains[0][1] > AHEAD * self.step_ns[SETTLED : self.drains[0][0]].sum():
+        if self.drains and self.drains[0][1] > LAGS * self.step_ns[SETTLED : self.drains[0][0]].sum():
             free[: self.drains[0][0]] = False
         for window in self.windows:
             free[window.warmup_from : window.until] = False

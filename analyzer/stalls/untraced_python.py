@@ -28,10 +28,13 @@ class UntracedPython(Struct, frozen=True):
         return len(self.gap)
 
 
+NO_UNTRACED_PYTHON = UntracedPython(*(np.empty(0, np.int64) for _ in range(4)))
+
+
 def find_untraced_python(slices: Slices, gaps: Gaps, names: list[str]) -> UntracedPython:
     """The longest untraced stretch of each gap in which the GPU starved for at least a millisecond."""
     if not len(slices.name_codes(PYTHON)):
-        return UntracedPython(*(np.empty(0, np.int64) for _ in range(4)))
+        return NO_UNTRACED_PYTHON
     rows: list[tuple[int, int, int, int]] = []
     ends: dict[int, I8] = {}
     for gap in np.flatnonzero(gaps.starved_end - gaps.start >= SHORTEST_NS).tolist():  # few, because they are long

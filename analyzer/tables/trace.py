@@ -49,6 +49,9 @@ class TraceMeta(Struct, frozen=True):
     categories: dict[str, int]  # number of complete events by category, and of readings of hardware counters
     start_ns: int | None  # of the first event, on the machine's clock
     detail: TraceMeta | None = None  # of the detail cycle that shapes, frames and memory come from
+    # If the times are corrected for the profiler: what recording an event cost the host, and the step as recorded.
+    event_cost_ns: float | None = None
+    recorded_step_ns: float | None = None
     engine: str | None = None  # name of an inference engine's process beside a training, whose ranks are its own
 
     def device_properties(self) -> list[dict[str, Any]]:

@@ -180,6 +180,8 @@ def is_convolution(name: str) -> bool:
 BATCH_NORMS: frozenset[str] = _words(
     "aten::batch_norm aten::_batch_norm_impl_index aten::cudnn_batch_norm aten::native_batch_norm"
 )
+# Those that launch the kernels. With the suffix "_backward" they are the operators of the backward pass.
+BATCH_NORM_OPS: frozenset[str] = _words("aten::cudnn_batch_norm aten::native_batch_norm aten::miopen_batch_norm")
 
 
 def is_gradient_accumulation(name: str) -> bool:

@@ -138,7 +138,7 @@ class LoaderPlan(Struct, frozen=True):
         and workers slow each other down while they compute side by side on a CPU.
         """
         sampling_ns = receive_ns + self.sampling_ns
-        parts = [Left(receive_ns, RECEIVING), *([Left(sampling_ns, SAMPLING)] if self.sampling_ns else [])]
+        parts = [Left(sampling_ns, SAMPLING if self.sampling_ns > receive_ns else RECEIVING)]
         if self.build_ns is not None and self.wanted is not None:
             slower_ns = self._slower_ns(contention)
             delivery_ns = (self.build_ns + self._send_ns + slower_ns) / max(1, self.wanted) - self.rest_ns

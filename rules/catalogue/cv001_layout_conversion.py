@@ -8,22 +8,23 @@ from traceopt.rules import (
     Fix,
     Rule,
     each_step,
-    kernel_evidence,
     ms,
     per_step,
     percent,
     places,
-    priced_work,
     the_step,
     threshold,
 )
+from traceopt.rules.savings.channels_last import ChannelsLast
 
 
 class LayoutConversion(Rule):
-    """Measures kernels that transpose activations and weights between NCHW and NHWC in a model with convolutions.
+    """Measures kernels that transpose activations and weights between NCHW and NHWC in a model with convolutions, and
+    batch norms on NCHW tensors that take longer than the memory bandwidth explains (with recorded shapes).
 
     Why it costs: Tensor Cores and matrix cores convolve in NHWC. An NCHW model is transposed before and after each
-    convolution, and each transpose reads and writes the whole tensor.
+    convolution, and each transpose reads and writes the whole tensor. Batch norms are slow, too: the kernels for NCHW
+    work on each channel apart, and few channels do not fill the device.
 
     How to fix: keep the model and its input in channels_last.
 
@@ -50,24 +51,18 @@ class LayoutConversion(Rule):
         return None if facts.gpu.kind.among("conv").any() else "No convolutions in this trace."
 
     def check(self, facts: Facts) -> Findings:
-        work = facts.gpu.kind.among("layout") & facts.gpu.is_inside
-        count = facts.steps.count
-        time = facts.gpu.area(work).total / count
-        if time < self.min_share * facts.step_ns:
+        layout, count = ChannelsLast(facts), facts.steps.count
+        if layout.transposes_ns < self.min_share * facts.step_ns:
             return
-        evidence = kernel_evidence(facts, work)
+        evidence = layout.evidence()
+        share = percent(facts.gpu.area(layout.transposes).total / max(1, facts.gpu.busy.total))
         yield self.finding(
             why=(
-                f"{work.sum() / count:,.0f} layout transposes {per_step(facts)} take {ms(time)} of "
-                f"{each_step(facts)}, or {percent(facts.gpu.area(work).total / max(1, facts.gpu.busy.total))} of the "
-                "GPU's busy time."
+                f"{layout.transposes.sum() / count:,.0f} layout transposes {per_step(facts)} take "
+                f"{ms(layout.transposes_ns)} of {each_step(facts)}, or {share} of the GPU's busy time."
+                + _batch_norms(layout)
             ),
-            saving=priced_work(
-                facts,
-                work,
-                (0.5 * time, 0.9 * time, time),
-                "Assumes 50%, 90% or 100% of the transposes' time goes away; some remain if an operator needs NCHW.",
-            ),
+            saving=layout.price(),
             evidence=evidence,
             locations=places(evidence),
             fix=_fix(facts),
@@ -76,6 +71,16 @@ class LayoutConversion(Rule):
     def passed(self, facts: Facts) -> str:
         share = facts.gpu.area(facts.gpu.kind.among("layout")).total / facts.steps.window_ns
         return f"Layout transposes take {percent(share)} of {the_step(facts)}."
+
+
+def _batch_norms(layout: ChannelsLast) -> str:
+    """A sentence about those that channels_last makes faster; empty without any."""
+    if not layout.batch_norms_ns:
+        return ""
+    return (
+        f" Batch norms on channels-first tensors take {ms(layout.batch_norms_ns)}, more than the memory bandwidth "
+        "explains: their kernels share a channel's pixels among few threads."
+    )
 
 
 def _fix(facts: Facts) -> Fix:

@@ -43,6 +43,7 @@ from traceopt.rules.advice.loader_workers import (
 )
 from traceopt.rules.savings.pricing import over_all_steps
 
+NAMED_LEFT = 0.01  # of the wait: less of it that remains is not named
 CHEAPER_BATCHES = "Make batches cheaper to load"  # the title where more workers would not help
 
 
@@ -65,15 +66,16 @@ class DataloaderStall(Rule):
 
     The saving assumes as many workers as the cores can run. It excludes the time to receive a batch from a worker:
     `traceopt run` measures that time on your machine for a batch of the same size. If workers would not save more than
-    that, there is no finding. If they would not help because too few cores are free, or because an epoch has few
-    batches, the finding has no saving and the advice is to make batches cheaper. On a CPU, workers also slow the model
-    down, because they share caches, memory bandwidth and often cores. At worst, all computing beside the model takes
-    1.5 times as long, as two threads on one core do. `traceopt run` measures how much slower two processes compute side
-    by side on your machine; without that measure, half of the worst is assumed. The range covers both ends. The
-    estimate is of the typical step. If unusual steps wait longer or less, the range also covers the mean of all
-    recorded steps. The first batch of each epoch is not ready when the epoch begins: that wait is spread over its
-    steps. If the script constructs a new DataLoader for each epoch, workers would be started each time. How long that
-    takes is unknown, so the range begins at 0 and the confidence is low.
+    that, there is no finding. With pinned memory, as proposed on a GPU, a thread receives the batches while the GPU
+    works; the low end of the range counts that time all the same. If they would not help because too few cores are
+    free, or because an epoch has few batches, the finding has no saving and the advice is to make batches cheaper. On a
+    CPU, workers also slow the model down, because they share caches, memory bandwidth and often cores. At worst, all
+    computing beside the model takes 1.5 times as long, as two threads on one core do. `traceopt run` measures how much
+    slower two processes compute side by side on your machine; without that measure, half of the worst is assumed. The
+    range covers both ends. The estimate is of the typical step. If unusual steps wait longer or less, the range also
+    covers the mean of all recorded steps. The first batch of each epoch is not ready when the epoch begins: that wait
+    is spread over its steps. If the script constructs a new DataLoader for each epoch, workers would be started each
+    time. How long that takes is unknown, so the range begins at 0 and the confidence is low.
 
     If more workers do not help, make batches cheaper: decode once and cache, store packed data on a fast local disk, or
     move augmentation to the GPU.
@@ -125,10 +127,11 @@ class DataloaderStall(Rule):
         stall -= min(ready_ns, hand_over_ns)
         if stall - (_core_wait_ns(facts) if plan.multiprocess else 0.0) < self.min_share * facts.step_ns:
             return
-        receiving_ns = _exposed_ns(ready_ns or (0.0 if plan.multiprocess else hand_over_ns), loading - stall)
+        at_worst_ns = _exposed_ns(ready_ns or (0.0 if plan.multiprocess else hand_over_ns), loading - stall)
+        receiving_ns = max(0.0, at_worst_ns - plan.rest_ns) if _pins(plan) else at_worst_ns
         worst, expected, best = (
-            Left(min(stall, receiving_ns), RECEIVING) if plan.keeps_up else plan.left(receiving_ns, contention)
-            for contention in (WORST, EXPECTED, BEST)
+            Left(min(stall, receive_ns), RECEIVING) if plan.keeps_up else plan.left(receive_ns, contention)
+            for contention, receive_ns in ((WORST, at_worst_ns), (EXPECTED, receiving_ns), (BEST, receiving_ns))
         )
         left = min(stall, expected.ns)
         saved = stall - left
@@ -165,7 +168,7 @@ class DataloaderStall(Rule):
                     (0.8 * low * stall, saved, high * stall),
                     [RemoveHost(area_of(facts, rows), share)],
                     "Assumes the wait goes away, or 80% of it if receiving batches costs more time."
-                    + (f" {ms(left)} of it remains, because {expected.why}." if left else ""),
+                    + (f" {ms(left)} of it remains, because {expected.why}." if left >= NAMED_LEFT * stall else ""),
                     low=[RemoveHost(area_of(facts, rows), 0.8 * low)],
                     high=[RemoveHost(area_of(facts, rows), high)],
                 ),
@@ -224,6 +227,11 @@ def _loading(facts: Facts) -> tuple[float, LoaderPlan]:
     start, end = facts.slices.start[rows], facts.slices.end[rows]
     loading_ns = typical_ns(facts, start, end - start)
     return loading_ns, plan_loader(facts, loading_ns, facts.step_ns - facts.stalls.typical_ns("data_loading"))
+
+
+def _pins(plan: LoaderPlan) -> bool:
+    """Whether a thread receives and pins the batches of the workers that are proposed, beside the steps."""
+    return plan.gpu and not plan.multiprocess
 
 
 def _exposed_ns(receiving_ns: float, hidden_ns: float) -> float:

@@ -6,7 +6,6 @@ import numpy as np
 
 from traceopt.analyzer.vocabulary.architectures import needed_multiple
 from traceopt.rules import (
-    DTYPE_BYTES,
     OP,
     Evidence,
     Facts,
@@ -27,7 +26,7 @@ from traceopt.rules import (
     threshold,
     work_of,
 )
-from traceopt.rules.savings.roofline import alignment_gains_ns
+from traceopt.rules.savings.roofline import alignment_gains_ns, too_narrow
 
 
 class MisalignedGemm(Rule):
@@ -107,7 +106,7 @@ class MisalignedGemm(Rule):
     def _without_shapes(self, facts: Facts) -> tuple[Mask, list[Evidence]]:
         """Kernels with a small alignment in their name and no recorded shape, and their evidence."""
         gpu = facts.gpu
-        narrow = gpu.of_class(lambda kernel: _too_narrow(kernel.alignment, kernel.dtype)) & gpu.kind.among("gemm")
+        narrow = gpu.of_class(lambda kernel: too_narrow(kernel.alignment, kernel.dtype)) & gpu.kind.among("gemm")
         owned = np.zeros(len(facts.trace.ops) + 1, bool)
         for shape in facts.gemms.shapes:
             owned[shape.rows] = True
@@ -134,14 +133,10 @@ def _misaligned(facts: Facts) -> list[GemmShape]:
         shape
         for shape in facts.gemms.shapes
         if (shape.dtype != "fp32" or tf32_on)
-        and (facts.gemms.aligned(shape) is False or _too_narrow(shape.kernel_alignment, shape.dtype))
+        and (facts.gemms.aligned(shape) is False or too_narrow(shape.kernel_alignment, shape.dtype))
         and shape.m > 1
         and shape.n > 1
     ]
-
-
-def _too_narrow(alignment: int | None, dtype: str | None) -> bool:
-    return alignment is not None and alignment * DTYPE_BYTES.get(dtype or "fp16", 2) < 8
 
 
 def _multiple(facts: Facts, shape: GemmShape) -> int:

@@ -12,6 +12,8 @@ from traceopt.rules import (
     Priced,
     Rule,
     lacks,
+    microseconds,
+    ms,
     percent,
     starved_ns,
     the_step,
@@ -31,6 +33,9 @@ class ProfilerOverhead(Rule):
     Why it matters: recording costs time at every operator and launch. Shapes and memory cost more at every operator,
     stacks at every Python call. The GPU does not slow down, so the profiler makes a step look more host-bound than it
     is. Sampling hardware counters is the exception: it locks the GPU's clocks, so kernels take a different time.
+
+    If the cost of the recorded events explains the longer steps of a GPU training, all times are corrected for it: the
+    host's time between two launches becomes shorter, and the replay finds when the GPU then works.
 
     How to fix: find the lines with stacks, then measure the shares without them. `traceopt run` does both by itself, in
     two cycles.
@@ -78,7 +83,9 @@ class ProfilerOverhead(Rule):
                 evidence=[],
             )
         if stretch is not None:
-            if stretch >= self.min_stretch:
+            if facts.captured.corrected:
+                yield self._corrected(facts, stretch)
+            elif stretch >= self.min_stretch:
                 yield self._measured(facts, stretch)
             elif stretch <= self.max_shrink:
                 yield self._unlike(facts, stretch)
@@ -95,6 +102,20 @@ class ProfilerOverhead(Rule):
                 "with_stack=False to measure it."
             ),
             fix=Fix("Find the line with stacks, then measure without them.", "profile(with_stack=False)"),
+            saving=None,
+            evidence=[],
+        )
+
+    def _corrected(self, facts: Facts, stretch: float) -> Priced:
+        meta = facts.trace.meta
+        recorded, cost = ms(meta.recorded_step_ns or 0.0), microseconds(meta.event_cost_ns or 0.0)
+        return self.finding(
+            why=(
+                f"All times are corrected for the profiler, which made the steps {stretch:.2f} times as long "
+                f"({recorded}). Each recorded event cost the host {cost}, which is taken out. The GPU's work takes as "
+                "long as recorded."
+            ),
+            fix=Fix("Nothing. Viewers of the trace file, such as Perfetto, show the steps as they were recorded."),
             saving=None,
             evidence=[],
         )

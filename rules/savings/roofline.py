@@ -12,7 +12,7 @@ from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES
 from traceopt.analyzer.work.gemms import GemmShape
 
 HBM_SHARE = 0.8  # of the peak memory bandwidth that a kernel can reach
-_SIMILAR_SIZE = 8  # similar shapes have at most 8 times fewer or more FLOP per call
+_LARGER = 8  # matmuls to compare with have at most 8 times more FLOP per call: larger ones are faster
 _SIMILAR_INTENSITY = 4  # and at most 4 times lower or higher intensity
 
 
@@ -68,17 +68,23 @@ def at_rate_ns(facts: Facts, shape: GemmShape, tflops: float, dtype: str) -> flo
     return min(float(shape.duration_ns), max(shape.flops / (tflops * 1e3), memory_ns(facts, shape, dtype)))
 
 
+def too_narrow(alignment: int | None, dtype: str | None) -> bool:
+    """Whether a kernel loads its operands in pieces of so few elements that it must be one for misaligned operands."""
+    return alignment is not None and alignment * DTYPE_BYTES.get(dtype or "fp16", 2) < 8
+
+
 def alignment_gains_ns(
     facts: Facts, shapes: Sequence[GemmShape], fallback_speedup: float
 ) -> list[tuple[float, float, float]]:
     """Low, expected and high gain of padding each shape, over the window.
 
-    The expected rates are the quartiles of aligned matmuls in the same trace with the same data type and similar size
-    and intensity. Without any, the rates are 0.67, 1 and 1.25 times `fallback_speedup`.
+    The expected rates are the quartiles of aligned matmuls in the same trace with the same data type and similar
+    intensity that are not much larger; a kernel for misaligned operands is no aligned matmul. Without any, the rates
+    are 0.67, 1 and 1.25 times `fallback_speedup`.
     """
     aligned: dict[str, list[tuple[float, float, float]]] = {}  # by data type: FLOP per call, intensity, TFLOP/s
     for shape in facts.gemms.shapes if shapes else ():
-        if shape.tflops and facts.gemms.aligned(shape):
+        if shape.tflops and facts.gemms.aligned(shape) and not too_narrow(shape.kernel_alignment, shape.dtype):
             aligned.setdefault(shape.dtype, []).append((shape.flops / shape.calls, shape.intensity, shape.tflops))
     return [_alignment_gain_ns(facts, shape, aligned.get(shape.dtype, []), fallback_speedup) for shape in shapes]
 
@@ -90,8 +96,7 @@ def _alignment_gain_ns(
     rates = [
         rate
         for flops, its, rate in aligned
-        if size / _SIMILAR_SIZE <= flops <= size * _SIMILAR_SIZE
-        and 1 / _SIMILAR_INTENSITY <= its / own <= _SIMILAR_INTENSITY
+        if flops <= size * _LARGER and 1 / _SIMILAR_INTENSITY <= its / own <= _SIMILAR_INTENSITY
     ]
     now = shape.tflops or 0.0
     usual = now * fallback_speedup

@@ -160,7 +160,7 @@ def _quality(facts: Facts, outcome: RulesOutcome) -> Quality:
     if unusable or facts.quality.cut_off:
         return Quality("unusable", outcome.notes, facts.quality.sampled_share)
     stretch = facts.captured.stretch or 1.0
-    if 1 / UNLIKE < stretch < UNLIKE:
+    if facts.captured.corrected or 1 / UNLIKE < stretch < UNLIKE:
         codes -= set(_HARMLESS)
     return Quality("limited" if codes else "good", outcome.notes, facts.quality.sampled_share)
 

@@ -132,6 +132,7 @@ def step(facts: Facts) -> Step:
         p90_us=us(p90),
         per_step_us=[us(d) for d in duration],
         stretch=None if stretch is None else rate(stretch),
+        recorded_us=us(facts.trace.meta.recorded_step_ns) if facts.trace.meta.recorded_step_ns else None,
         profiler_us=None if stretch is None or facts.has_gpu else us(facts.steps.host_mean_ns(facts.profiler_cost)),
         series=step_series(facts),
         mean_us=us(float(duration.mean())),

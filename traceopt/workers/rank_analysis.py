@@ -10,6 +10,7 @@ from traceopt.analyzer.companions.companions import read_companions
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.rank_summary import no_steps, summarize
 from traceopt.analyzer.recordings.rank_trace import read_recording
+from traceopt.analyzer.unprofiled import without_profiler
 from traceopt.assembly.rank_document import rank_document
 from traceopt.assembly.without_trace import document_without_trace
 from traceopt.errors import InputError, one_line
@@ -34,7 +35,7 @@ def _analyze(task: RankTask, count_bytes: Callable[[int], None] | None) -> bytes
         companions = read_companions(task.recording.companions, warnings)
     except InputError as error:
         return RankResult(None, None, warnings, one_line(str(error))).pack()
-    facts = Facts(trace, task.options.devices, task.options.workload, companions)
+    facts = without_profiler(Facts(trace, task.options.devices, task.options.workload, companions))
     outcome = run_rules(loaded(task.options).chosen, facts, debug=task.options.debug)
     if not facts.has_trace:
         return RankResult(document_without_trace(facts, outcome), no_steps(trace.meta.path), warnings).pack()

@@ -1,0 +1,156 @@
+"""The recorded steps as they are without the profiler, which slows the host at every event that it records.
+
+`traceopt run` also measures steps that it does not record. Where these are shorter because the host had less to do, the
+replay finds the cost of an event with which the recorded steps take as long, and gives every event the time that it
+would have without that cost. The GPU does the same work in the same time, so it waits less: a step that waits for the
+host in the recording may be bound by the GPU in truth.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.replay.graph import Graph, Rows
+from traceopt.analyzer.replay.retime import Timing, retime, step_times
+from traceopt.analyzer.tables.schema import I8, Spans
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.call_tree import PYTHON
+
+LONGER = 1.1  # times as long as the steps without a profiler: a smaller difference is noise
+MOST_COST_NS = 8_000  # of an event, on the slowest hosts; a larger difference has another cause
+LEAST_LEFT = 0.2  # of the host's time between two launches: the work itself takes some of it
+MOST_LOADING = 0.2  # of the step: if the loop waits for data, its own time says little about the profiler
+CLOSE = 0.005  # of the step: the search for the cost ends here
+MOST_PASSES = 24
+
+S = TypeVar("S", bound=Spans)
+
+
+def without_profiler(facts: Facts) -> Facts:
+    """The facts of the corrected trace; the same ones where no correction is needed, possible or sure.
+
+    Not for several ranks: they wait for each other.
+    """
+    wanted_ns = _wanted_step_ns(facts)
+    if wanted_ns is None:
+        return facts
+    graph = facts.replay_graph
+    events = _events(facts, graph)
+    cost_ns = _cost_ns(facts, graph, events, wanted_ns)
+    if cost_ns is None:
+        return facts
+    rows = _without(graph, events, cost_ns)
+    trace = _retimed(facts, graph, rows, retime(graph, rows))
+    return Facts(
+        replace(trace, meta=replace(trace.meta, event_cost_ns=cost_ns, recorded_step_ns=facts.step_ns)),
+        facts.device_overrides,
+        facts.workload,
+        facts.companions,
+    )
+
+
+def _wanted_step_ns(facts: Facts) -> float | None:
+    """The step without a profiler; None if the recorded one is like it, or unlike it for another reason."""
+    captured, meta = facts.captured, facts.trace.meta
+    ledger = captured.ledger
+    if ledger is None or captured.stretch is None or captured.stretch < LONGER or ledger.usual_step_ns is None:
+        return None
+    if not facts.has_gpu or (meta.world_size or 1) > 1 or len(facts.trace.counters):
+        return None
+    damaged = facts.quality.damaged or facts.quality.cut_off or facts.quality.sampled_share is not None
+    if damaged or facts.frames_recorded_with_times or facts.steps.source != "profiler_step" or not facts.replay_trusted:
+        return None
+    if ledger.usual_step_ns >= facts.step_ns / LONGER:
+        return None
+    loading = facts.host.rows_of("data_loading")
+    loading_ns = float((facts.slices.end[loading] - facts.slices.start[loading]).sum()) / facts.steps.count
+    return ledger.usual_step_ns if loading_ns <= MOST_LOADING * facts.step_ns else None
+
+
+def _events(facts: Facts, graph: Graph) -> I8:
+    """How many events were recorded in the host's time before each row. Shape (rows,).
+
+    Frames do not count: they come from another cycle.
+    """
+    slices = facts.slices
+    launching = np.zeros(len(facts.trace.threads), bool)
+    launching[facts.trace.runtime.thread[graph.call[graph.call >= 0]]] = True
+    launching[facts.steps.thread] = True
+    start = np.sort(slices.start[(slices.kind != PYTHON) & launching[slices.thread]])
+    counted: I8 = np.searchsorted(start, graph.host_end) - np.searchsorted(start, graph.host_start)
+    return counted
+
+
+def _without(graph: Graph, events: I8, cost_ns: float) -> Rows:
+    host = graph.rows.host
+    shorter = np.maximum(host - events * cost_ns, LEAST_LEFT * host)
+    return replace(graph.rows, host=shorter.astype(np.int64))
+
+
+def _cost_ns(facts: Facts, graph: Graph, events: I8, wanted_ns: float) -> float | None:
+    """The cost of an event with which the replayed step takes as long as wanted; None if none explains it."""
+    scale = facts.step_ns / facts.replayed.step_ns
+    low, high = 0.0, float(MOST_COST_NS)
+    for _ in range(MOST_PASSES):
+        cost_ns = high if low == 0.0 and high == MOST_COST_NS and not _ else (low + high) / 2
+        per_step_ns = step_times(graph, _without(graph, events, cost_ns)).per_step_ns
+        step_ns = scale * float(per_step_ns[graph.settled].mean())
+        if cost_ns == MOST_COST_NS and step_ns > (1 + CLOSE) * wanted_ns:
+            return None
+        if abs(step_ns - wanted_ns) <= CLOSE * wanted_ns:
+            return cost_ns
+        low, high = (cost_ns, high) if step_ns > wanted_ns else (low, cost_ns)
+    return None
+
+
+def _retimed(facts: Facts, graph: Graph, rows: Rows, timing: Timing) -> Trace:
+    """The trace with every event where the replay has it."""
+    trace, clock = facts.trace, _Clock.of(graph, rows, timing)
+    work = np.flatnonzero(graph.work >= 0)
+    gpu_rows = facts.of_every_step.gpu.rows[graph.work[work]]
+    start = clock(trace.gpu.start)
+    start[gpu_rows] = timing.end[work] - trace.gpu.duration[gpu_rows]
+    gpu = replace(trace.gpu, start=start)
+    return replace(
+        trace,
+        gpu=gpu.take(np.argsort(gpu.start, kind="stable")),
+        runtime=clock.moved(trace.runtime),
+        ops=clock.moved(trace.ops),
+        annotations=clock.moved(trace.annotations),
+        python=clock.moved(trace.python),
+        sync=clock.moved(trace.sync),
+        memory=replace(trace.memory, time=clock(trace.memory.time)),
+        flows=replace(trace.flows, time=clock(trace.flows.time)),
+    )
+
+
+class _Clock(Struct, frozen=True):
+    """Maps recorded times of the host to corrected ones. Both increase; what follows the last step keeps its length."""
+
+    recorded: I8
+    corrected: I8
+
+    @classmethod
+    def of(cls, graph: Graph, rows: Rows, timing: Timing) -> _Clock:
+        """The host's time before each call begins when it is done with the row before, and then has its new length."""
+        first = graph.fixed + np.flatnonzero(np.diff(graph.host_start[graph.fixed :], prepend=-1) > 0)
+        begins = np.append(graph.host_start[first[0]], timing.clock[first[1:] - 1])
+        recorded = np.column_stack((graph.host_start[first], graph.host_end[first])).ravel()
+        corrected = np.column_stack((begins, begins + rows.host[first])).ravel()
+        return cls(np.maximum.accumulate(recorded), np.maximum.accumulate(corrected))
+
+    def __call__(self, time: I8) -> I8:
+        moved = np.interp(time, self.recorded, self.corrected)
+        after = np.maximum(time - self.recorded[-1], 0)
+        before = np.minimum(time - self.recorded[0], 0)
+        whole: I8 = np.rint(moved).astype(np.int64) + after + before
+        return whole
+
+    def moved(self, table: S) -> S:
+        start = self(table.start)
+        return replace(table, start=start, duration=self(table.end) - start)

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Predictions of captured traces against the steps that the same runs measured without a profiler.
+
+python benchmarks/savings/captures.py    # prints the section of docs/accuracy.md about fixtures/traces/h100
+
+On a GPU that is only at hand for minutes, `fixtures/workloads/capture.py` runs every variant once: 40 steps without a
+profiler, then the recording. The traces are kept, so the predictions are made anew with today's rules, on any machine.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from statistics import median
+
+from msgspec import Struct
+
+if __name__ == "__main__":  # run as a script: the packages are two folders above
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.savings.measure import found_of
+from fixtures.workloads.pairs import PAIRS, Pair
+from traceopt.api import analyze
+from traceopt.result.document import Result
+
+ROOT = Path(__file__).resolve().parents[2]
+CAPTURES = ROOT / "fixtures" / "traces" / "h100"
+
+
+class Capture(Struct, frozen=True):
+    """One pair. Steps are those without a profiler, in ms; savings are shares (0..1) of the plain step."""
+
+    name: str
+    plain_ms: float
+    fixed_ms: float
+    code: str | None = None  # the finding of the planted kind; None: there is none
+    predicted: float = 0.0
+    low: float = 0.0
+    high: float = 0.0
+
+    @property
+    def gain(self) -> float:
+        return 1 - self.fixed_ms / self.plain_ms
+
+    @property
+    def predicted_ms(self) -> float:
+        return (1 - self.predicted) * self.plain_ms
+
+
+def traces(name: str, variant: str) -> list[str]:
+    return sorted(map(str, (CAPTURES / name / variant).glob("*.pt.trace.json.gz")))
+
+
+def captured_pairs() -> list[Pair]:
+    """The pairs whose plain traces are kept."""
+    return [pair for pair in PAIRS if traces(pair.name, "plain")]
+
+
+def capture_of(pair: Pair) -> Capture:
+    rows = json.loads((CAPTURES / "measured.json").read_text(encoding="utf-8"))["pairs"][pair.name]
+    plain_ms, fixed_ms = (rows[variant]["step_us"] / 1e3 for variant in ("plain", "fixed"))
+    result = analyze(traces(pair.name, "plain"))
+    found = found_of(result, pair)
+    if found is None:
+        return Capture(pair.name, plain_ms, fixed_ms)
+    code, saving = found
+    shares = (us / typical_us(result) for us in (saving.us, saving.low_us, saving.high_us))
+    return Capture(pair.name, plain_ms, fixed_ms, code, *shares)
+
+
+def typical_us(result: Result) -> float:
+    assert result.step.typical_us is not None  # noqa: S101
+    return result.step.typical_us
+
+
+def section() -> str:
+    environment = json.loads((CAPTURES / "measured.json").read_text(encoding="utf-8"))["environment"]
+    captures = [capture_of(pair) for pair in captured_pairs()]
+    found = [one for one in captures if one.code is not None]
+    errors = sorted(abs(one.predicted_ms / one.fixed_ms - 1) for one in found)
+    points = sorted(abs(one.predicted - one.gain) for one in found)
+    inside = sum(one.low <= one.gain <= one.high for one in found)
+    rows = "\n".join(
+        f"| {one.name} | {one.code or 'none'} | {one.plain_ms:,.1f} | {one.predicted_ms:,.1f} | {one.fixed_ms:,.1f} "
+        f"| {one.predicted:.0%} | {one.gain:.0%} |"
+        for one in captures
+    )
+    return f"""## {", ".join(environment["gpus"])}
+
+{environment["machine"]}, PyTorch {environment["torch"]}, {environment["cores"]} cores,
+OMP_NUM_THREADS={environment["threads"]}. Written by `python benchmarks/savings/captures.py` from the traces in
+`fixtures/traces/h100`. Each variant ran once, so the noise is not known: the steps are medians of 40 steps without a
+profiler, before the recording. Other scripts started meanwhile on other cores; the GPU was never shared. The prediction
+is the share that the finding saves, of the plain step. Pairs whose traces are larger than 1 MB are left out.
+
+| workload | rule | plain | predicted | fixed | predicted gain | gain |
+| --- | --- | ---: | ---: | ---: | ---: | ---: |
+{rows}
+
+The median error of the predicted gain is {100 * median(points):.0f} points, the largest {100 * points[-1]:.0f} points.
+The median error of the predicted step is {median(errors):.0%}, the largest {errors[-1]:.0%}.
+{inside} of {len(found)} measured gains lie in the range that the finding states.
+"""
+
+
+if __name__ == "__main__":
+    print(section())

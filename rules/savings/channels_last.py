@@ -1,0 +1,76 @@
+"""What channels_last saves: transposes around convolutions, and batch norms that read their tensors poorly."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.tables.schema import Mask
+from traceopt.result.finding import Evidence
+from traceopt.result.quantities import percent
+from traceopt.rules.savings.precision import kernel_evidence
+from traceopt.rules.savings.price import Price
+from traceopt.rules.savings.pricing import hide, priced
+from traceopt.rules.savings.roofline import peak_caveat
+
+# At worst, as expected, at best: the share of the transposes that goes, and the share of the peak memory bandwidth that
+# batch norms reach with channels last (docs/accuracy.md, nchw_conv on an H100: 47% over both passes).
+TRANSPOSES = (0.5, 0.9, 1.0)
+BANDWIDTH = (0.3, 0.45, 0.6)
+
+
+class ChannelsLast:
+    """Times in ns of the device's work inside the window."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self.transposes: Mask = facts.gpu.kind.among("layout") & facts.gpu.is_inside
+        accelerator = facts.device.accelerator
+        self._bandwidth = accelerator.hbm_gb_per_s if accelerator else None
+
+    @property
+    def transposes_ns(self) -> float:
+        """Per step, from the first start to the last end where they overlap."""
+        return float(self._facts.gpu.area(self.transposes).total / self._facts.steps.count)
+
+    @property
+    def batch_norms_ns(self) -> float:
+        """Time per step of the batch norms that would be faster."""
+        gains = self._of_batch_norms(BANDWIDTH[1])
+        return float(self._facts.gpu.in_window[gains > 0].sum() / self._facts.steps.count)
+
+    def price(self) -> Price:
+        facts, count = self._facts, self._facts.steps.count
+        gains = [self._gains(*shares) for shares in zip(TRANSPOSES, BANDWIDTH, strict=True)]
+        low, expected, high = (hide(facts, np.flatnonzero(gain > 0), gain[gain > 0]) for gain in gains)
+        least_ns, usual_ns, most_ns = (float(gain.sum() / count) for gain in gains)
+        basis = "Assumes 50%, 90% or 100% of the transposes' time goes away; some remain if an operator needs NCHW."
+        if self.batch_norms_ns:
+            low_share, usual_share, high_share = map(percent, BANDWIDTH)
+            basis += (
+                f" Batch norms then reach {low_share}, {usual_share} or {high_share} of the memory bandwidth"
+                f"{peak_caveat(facts, 'hbm_gb_per_s')}."
+            )
+        return priced(facts, (least_ns, usual_ns, most_ns), expected, basis, low=low, high=high)
+
+    def evidence(self) -> list[Evidence]:
+        return kernel_evidence(self._facts, self.transposes | (self._of_batch_norms(BANDWIDTH[1]) > 0))
+
+    def _gains(self, transposes: float, bandwidth: float) -> npt.NDArray[np.float64]:
+        """What each row of the device's work saves."""
+        return np.where(self.transposes, transposes * self._facts.gpu.in_window, self._of_batch_norms(bandwidth))
+
+    def _of_batch_norms(self, share: float) -> npt.NDArray[np.float64]:
+        """What each row takes longer than its call needs at this share of the peak memory bandwidth."""
+        norms, time = self._facts.batch_norms, self._facts.gpu.in_window
+        gains = np.zeros(len(time))
+        rows = np.flatnonzero(norms.work & self._facts.gpu.is_inside)
+        if self._bandwidth is None or not len(rows):
+            return gains
+        call = norms.call[rows]
+        took = np.bincount(call, weights=time[rows], minlength=len(norms.least_bytes))
+        needed = norms.least_bytes / (self._bandwidth * share)
+        spared = np.divide(took - needed, took, out=np.zeros(len(took)), where=took > needed)
+        gains[rows] = spared[call] * time[rows]
+        return gains
