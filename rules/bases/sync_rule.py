@@ -74,16 +74,17 @@ class SyncRule(Rule):
         count = syncs.calls(rows) / facts.steps.count
         changes = [DropSync(calls_in(facts, syncs.slice[rows]))]
         basis = "Assumes the wait is gone, capped at the GPU's idle time during the call and the refill after it."
-        most = stall
+        most, never_ahead = stall, ""
         if facts.captured.corrected and (gain := self._gain_ns(facts, rows)) > stall:
             # Without the profiler the host is faster, and gets ahead in what the recording shows as launches.
             basis, most = "Assumes the wait is gone, so the host gets ahead of the GPU.", gain
+            never_ahead = " So the host never gets ahead, and the GPU also waits for launches that would be hidden."
         shared = self._shared(facts, rows)
         meanwhile = f"; the refill also includes work reported by {' and '.join(shared)}" if shared else ""
         return self.finding(
             why=(
                 f"{self.does} {times(facts, count)}. The GPU is idle for {ms(idle)} during the call and for "
-                f"{ms(stall - idle)} until the host has refilled its queue{meanwhile}."
+                f"{ms(stall - idle)} until the host has refilled its queue{meanwhile}.{never_ahead}"
             ),
             shares_cause_with=shared,
             saving=priced(
