@@ -230,8 +230,10 @@ def _loading(facts: Facts) -> tuple[float, LoaderPlan]:
 
 
 def _pins(plan: LoaderPlan) -> bool:
-    """Whether a thread receives and pins the batches of the workers that are proposed, beside the steps."""
-    return plan.gpu and not plan.multiprocess
+    """Whether a thread receives and pins the batches of the workers that are proposed, beside the steps. Without a
+    measured time for that, none is taken off the default.
+    """
+    return plan.gpu and not plan.multiprocess and plan.settings.hand_over is not None
 
 
 def _exposed_ns(receiving_ns: float, hidden_ns: float) -> float:

@@ -20,7 +20,7 @@ from traceopt.rules import (
     threshold,
     us,
 )
-from traceopt.rules.savings.backward_nodes import node_ns, without_nodes
+from traceopt.rules.savings.backward_nodes import held_ns, without_nodes
 
 LOW, EXPECTED = 0.0, 0.5  # of the time of the cells; nothing if the loop has to stay
 
@@ -62,7 +62,7 @@ class RecurrentCellLoop(Rule):
     def check(self, facts: Facts) -> Findings:
         count = facts.steps.count
         rows = np.sort(np.concatenate([facts.recurrent_cells, facts.backward_nodes]))
-        for site in by_calling_site(facts, rows, node_ns(facts, rows)):
+        for site in by_calling_site(facts, rows, held_ns(facts, rows)):
             cells = np.intersect1d(site.rows, facts.recurrent_cells)
             time_ns = site.cost_ns / count
             if site.location is None or len(cells) < self.min_calls * count or time_ns < self.min_share * facts.step_ns:

@@ -20,7 +20,7 @@ from traceopt.rules import (
     threshold,
     us,
 )
-from traceopt.rules.savings.backward_nodes import node_ns, without_nodes
+from traceopt.rules.savings.backward_nodes import held_ns, without_nodes
 
 LOW, EXPECTED = 0.4, 0.8  # of the time of the calls: sequences of very different lengths leave more to do
 
@@ -62,7 +62,7 @@ class SingleSequences(Rule):
     def check(self, facts: Facts) -> Findings:
         count = facts.steps.count
         rows = np.sort(np.concatenate([facts.single_sequences, facts.backward_nodes]))
-        for site in by_calling_site(facts, rows, node_ns(facts, rows)):
+        for site in by_calling_site(facts, rows, held_ns(facts, rows)):
             calls = np.intersect1d(site.rows, facts.single_sequences)
             time_ns = site.cost_ns / count
             if site.location is None or len(calls) < self.min_calls * count or time_ns < self.min_share * facts.step_ns:

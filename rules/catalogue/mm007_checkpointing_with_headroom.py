@@ -8,24 +8,24 @@ from traceopt.rules import (
     Findings,
     Fix,
     Rule,
+    area_of,
     each_step,
     kernel_evidence,
-    launched_ns,
     ms,
     percent,
     places,
-    priced_work,
     size,
     the_step,
     threshold,
 )
 from traceopt.rules.advice.memory import peak_bytes, peak_of_capacity, recomputed_bytes
+from traceopt.rules.savings.backward_nodes import held_ns, without_nodes
 
 
 class CheckpointingWithHeadroom(Rule):
-    """Measures the GPU time of forward work that the backward pass recomputes (activation checkpointing), on a device
-    with room to store the results instead. Also measures how much memory that would take: what each recomputation
-    allocates and holds past its own end.
+    """Measures the forward work that the backward pass recomputes (activation checkpointing), on a device with room to
+    store the results instead: the GPU's work, and its waits for the host meanwhile. Also measures how much memory that
+    would take: what each recomputation allocates and holds past its own end.
 
     Why it costs: a fully checkpointed model runs its forward pass twice, which is a third more work. It shows as
     hardware utilization (HFU) above model utilization (MFU).
@@ -64,7 +64,8 @@ class CheckpointingWithHeadroom(Rule):
 
     def check(self, facts: Facts) -> Findings:
         work = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.recompute)
-        time = launched_ns(facts, work)
+        rows = facts.slices.outermost(facts.regions.recompute)
+        time = float(held_ns(facts, rows).sum()) / facts.steps.count
         free = self.usable * (facts.device.memory_bytes or 0) - peak_bytes(facts)
         if time < self.min_share * facts.step_ns or free <= 0:
             return
@@ -76,14 +77,17 @@ class CheckpointingWithHeadroom(Rule):
         storing = f"storing them takes {size(needed)}" if needed else "the memory to store them was not recorded"
         yield self.finding(
             why=(
-                f"The backward pass recomputes activations for {ms(time)} of {each_step(facts)}, while "
-                f"memory peaks at {peak_of_capacity(facts)}; {storing}."
+                f"The backward pass recomputes activations. That takes the GPU {ms(time)} of {each_step(facts)}, its "
+                f"waits included, and the host {ms(facts.steps.host_mean_ns(area_of(facts, rows)))}. Memory peaks at "
+                f"{peak_of_capacity(facts)}; {storing}."
             ),
-            saving=priced_work(
+            saving=without_nodes(
                 facts,
-                work,
-                ((0.7 if needed else 0.3) * part * time, (0.9 if needed else 0.7) * part * time, time),
-                "The recomputation's GPU time, as far as the stored activations fit in the free memory.",
+                rows[:0],
+                0.0,
+                0.0,
+                "The recomputation's work and launches, as far as the stored activations fit in the free memory.",
+                partly=(rows, ((0.7 if needed else 0.3) * part, (0.9 if needed else 0.7) * part, 1.0)),
             ),
             evidence=[Evidence("Free memory", detail=size(free)), *evidence],
             locations=places(evidence),
@@ -94,6 +98,6 @@ class CheckpointingWithHeadroom(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        work = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.recompute)
-        share = launched_ns(facts, work) / facts.step_ns
+        rows = facts.slices.outermost(facts.regions.recompute)
+        share = float(held_ns(facts, rows).sum()) / facts.steps.window_ns
         return f"Recomputation takes {percent(share)} of {the_step(facts)}; memory peaks at {peak_of_capacity(facts)}."

@@ -21,6 +21,14 @@ def node_ns(facts: Facts, nodes: I8) -> I8:
     return facts.slices.end[nodes] - facts.slices.start[nodes]
 
 
+def held_ns(facts: Facts, rows: I8) -> I8:
+    """For how long each row keeps the device busy or waiting; its own time in a CPU-only run. Shape (rows,)."""
+    if not facts.has_gpu:
+        return node_ns(facts, rows)
+    waits: I8 = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
+    return node_ns(facts, rows) + waits
+
+
 def nodes_per_step_ns(facts: Facts, nodes: I8) -> float:
     return float(node_ns(facts, nodes).sum()) / facts.steps.count
 
