@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes docs/accuracy.md: predicted and measured savings, from the JSON files of measure.py, and the score on the real
-traces.
+"""Writes docs/accuracy.md: predicted and measured savings, of the JSON files of measure.py and of captures.py, and
+the score on the real traces.
 
 python benchmarks/savings/page.py
 """
@@ -22,6 +22,7 @@ from typing import Any
 if __name__ == "__main__":  # run as a script: the packages are two folders above
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from benchmarks.savings.captures import captured_pairs, section
 from benchmarks.savings.measure import MOST_NOISE, ROUNDS
 from fixtures.real_traces import SCORE, require
 from fixtures.workloads.pairs import PAIRS
@@ -157,9 +158,10 @@ def machine(measured: dict[str, Any]) -> str:
 {summary}{not_shown}"""
 
 
-def page(machines: list[dict[str, Any]], score: str) -> str:
+def page(machines: list[dict[str, Any]], captures: str, score: str) -> str:
     done = {proof.name for measured in machines for proof in proofs_of(measured) if proof.rounds}
     on_gpu = {name for measured in machines if measured["environment"]["gpus"] for name in measured["pairs"]}
+    on_gpu |= {pair.name for pair in captured_pairs()}
     missing = [pair.name for pair in PAIRS if pair.name not in (done if pair.on_cpu else on_gpu)]
     left_out = f"Not measured yet, on a GPU if they need one: {', '.join(missing)}.\n\n" if missing else ""
     return f"""# Accuracy of savings
@@ -177,6 +179,8 @@ meanwhile. Noise is half the 99% interval of the change that `traceopt try` stat
 whose noise exceeds {MOST_NOISE:.0%}, or its gain, is not shown.
 
 {chr(10).join(map(machine, machines))}
+
+{captures}
 {left_out}[Replay accuracy](replay-accuracy.md) has the same for generated traces with planted faults.
 It also shows how well a replay without a change reproduces real traces.
 
@@ -200,7 +204,7 @@ def score() -> str:
 
 def main() -> None:
     machines = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(FOLDER.glob("*.json"))]
-    (ROOT / "docs" / "accuracy.md").write_text(page(machines, score()), encoding="utf-8")
+    (ROOT / "docs" / "accuracy.md").write_text(page(machines, section(), score()), encoding="utf-8")
 
 
 if __name__ == "__main__":

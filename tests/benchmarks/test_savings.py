@@ -90,7 +90,7 @@ def test_the_page_has_the_errors_and_what_is_not_measured() -> None:
     pairs["noisy"] = {"rounds": rounds(*[40.0] * ROUNDS), "discarded": 0, "noise": 0.08}
     pairs["few"] = {"rounds": rounds(40.0), "discarded": 3, "noise": 0.02}
     pairs["no_gain"] = {"rounds": rounds(*[1.0] * ROUNDS, fixed_ms=99.0), "discarded": 0, "noise": 0.02}
-    text = page([{"environment": environment, "pairs": pairs}], "precision 100 %")
+    text = page([{"environment": environment, "pairs": pairs}], "## captured", "precision 100 %")
     assert "predicted step is 7%, the largest 33%." in text
     assert "predicted gain is 10%, the largest 50%.\n" in text
     assert "differ from the prediction by 100% of it or less" in text
@@ -99,7 +99,8 @@ def test_the_page_has_the_errors_and_what_is_not_measured() -> None:
     assert "Measured too imprecisely to publish: noisy, few, no_gain." in text
     assert "not counted: 7." in text
     assert "| noisy |" not in text
-    assert "item_each_step" in text.partition("Not measured yet, on a GPU if they need one: ")[2]
+    assert "straggler_rank" in text.partition("Not measured yet, on a GPU if they need one: ")[2]
+    assert "item_each_step" not in text, "its traces are kept"
     assert "precision 100 %" in text
 
 
