@@ -14,6 +14,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.graph import Graph, Rows
 from traceopt.analyzer.replay.retime import Timing, retime, step_times
@@ -25,8 +26,9 @@ LONGER = 1.1  # times as long as the steps without a profiler: a smaller differe
 MOST_COST_NS = 8_000  # of an event, on the slowest hosts; a larger difference has another cause
 LEAST_LEFT = 0.2  # of the host's time between two launches: the work itself takes some of it
 MOST_LOADING = 0.2  # of the step: if the loop waits for data, its own time says little about the profiler
-CLOSE = 0.005  # of the step: the search for the cost ends here
-MOST_PASSES = 24
+TOLERANCE = 0.1  # of a step that the GPU limits: kernels take a little longer while they are recorded
+NEAR = 0.01  # of the step
+EXACT_NS = 20  # of the cost of an event
 
 S = TypeVar("S", bound=Spans)
 
@@ -68,7 +70,8 @@ def _wanted_step_ns(facts: Facts) -> float | None:
     if ledger.usual_step_ns >= facts.step_ns / LONGER:
         return None
     loading = facts.host.rows_of("data_loading")
-    loading_ns = float((facts.slices.end[loading] - facts.slices.start[loading]).sum()) / facts.steps.count
+    loading = loading[facts.slices.thread[loading] == facts.steps.thread]
+    loading_ns = facts.steps.host_mean_ns(union(facts.slices.start[loading], facts.slices.end[loading]))
     return ledger.usual_step_ns if loading_ns <= MOST_LOADING * facts.step_ns else None
 
 
@@ -93,19 +96,24 @@ def _without(graph: Graph, events: I8, cost_ns: float) -> Rows:
 
 
 def _cost_ns(facts: Facts, graph: Graph, events: I8, wanted_ns: float) -> float | None:
-    """The cost of an event with which the replayed step takes as long as wanted; None if none explains it."""
+    """The least cost of an event with which the replayed step takes as long as wanted; None if none explains it."""
     scale = facts.step_ns / facts.replayed.step_ns
-    low, high = 0.0, float(MOST_COST_NS)
-    for _ in range(MOST_PASSES):
-        cost_ns = high if low == 0.0 and high == MOST_COST_NS and not _ else (low + high) / 2
+
+    def step_ns(cost_ns: float) -> float:
         per_step_ns = step_times(graph, _without(graph, events, cost_ns)).per_step_ns
-        step_ns = scale * float(per_step_ns[graph.settled].mean())
-        if cost_ns == MOST_COST_NS and step_ns > (1 + CLOSE) * wanted_ns:
-            return None
-        if abs(step_ns - wanted_ns) <= CLOSE * wanted_ns:
-            return cost_ns
-        low, high = (cost_ns, high) if step_ns > wanted_ns else (low, cost_ns)
-    return None
+        return scale * float(per_step_ns[graph.settled].mean())
+
+    low, high = 0.0, float(MOST_COST_NS)
+    least_ns = step_ns(high)
+    enough_ns = wanted_ns
+    if step_ns(0.8 * high) <= (1 + NEAR) * least_ns <= (1 + TOLERANCE) * wanted_ns:
+        enough_ns = max(wanted_ns, (1 + NEAR) * least_ns)  # the GPU is the limit: a faster host changes nothing
+    if least_ns > enough_ns:
+        return None
+    while high - low > EXACT_NS:
+        middle = (low + high) / 2
+        low, high = (middle, high) if step_ns(middle) > enough_ns else (low, middle)
+    return high
 
 
 def _retimed(facts: Facts, graph: Graph, rows: Rows, timing: Timing) -> Trace:
