@@ -26,6 +26,7 @@ LONGER = 1.1  # times as long as the steps without a profiler: a smaller differe
 MOST_COST_NS = 8_000  # of an event, on the slowest hosts; a larger difference has another cause
 LEAST_LEFT = 0.2  # of the host's time between two launches: the work itself takes some of it
 MOST_LOADING = 0.2  # of the step: if the loop waits for data, its own time says little about the profiler
+GPU_BOUND = 0.85  # of the step: a GPU that is busy for so much of it is the limit
 TOLERANCE = 0.1  # of a step that the GPU limits: kernels take a little longer while they are recorded
 NEAR = 0.01  # of the step
 EXACT_NS = 20  # of the cost of an event
@@ -106,8 +107,9 @@ def _cost_ns(facts: Facts, graph: Graph, events: I8, wanted_ns: float) -> float 
     low, high = 0.0, float(MOST_COST_NS)
     least_ns = step_ns(high)
     enough_ns = wanted_ns
-    if step_ns(0.8 * high) <= (1 + NEAR) * least_ns <= (1 + TOLERANCE) * wanted_ns:
-        enough_ns = max(wanted_ns, (1 + NEAR) * least_ns)  # the GPU is the limit: a faster host changes nothing
+    busy_ns = facts.gpu.busy.total / facts.steps.count
+    if busy_ns >= GPU_BOUND * least_ns and least_ns <= (1 + TOLERANCE) * wanted_ns:
+        enough_ns = max(wanted_ns, (1 + NEAR) * least_ns)  # a faster host changes nothing
     if least_ns > enough_ns:
         return None
     while high - low > EXACT_NS:
