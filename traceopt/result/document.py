@@ -237,14 +237,6 @@ class Step(Struct, frozen=True):
         float | None,
         note("recorded steps as a multiple of the steps without a profiler, waiting for data aside; null: not known"),
     ] = None
-    recorded_us: Annotated[
-        float | None,
-        note(
-            "the typical step as it was recorded, if all times are corrected for what recording cost the host; null: "
-            "they are as recorded",
-            "us",
-        ),
-    ] = None
     series: Annotated[
         StepSeries | None, note("the recorded steps in parts, at most 400 around the shown one; null for a single step")
     ] = None
@@ -257,6 +249,14 @@ class Step(Struct, frozen=True):
         ),
     ] = None
     mean_us: Annotated[float | None, note("mean of all recorded steps", "us")] = None
+    recorded_us: Annotated[
+        float | None,
+        note(
+            "the typical step as it was recorded, if all times are corrected for what recording cost the host; null: "
+            "they are as recorded",
+            "us",
+        ),
+    ] = None
 
 
 class Gpu(Struct, frozen=True):
