@@ -37,7 +37,7 @@ S = TypeVar("S", bound=Spans)
 def without_profiler(facts: Facts) -> Facts:
     """The facts of the corrected trace; the same ones where no correction is needed, possible or sure.
 
-    Not for several ranks: they wait for each other.
+    Not for several ranks or GPUs: they wait for each other.
     """
     wanted_ns = _wanted_step_ns(facts)
     if wanted_ns is None:
@@ -63,7 +63,7 @@ def _wanted_step_ns(facts: Facts) -> float | None:
     ledger = captured.ledger
     if ledger is None or captured.stretch is None or captured.stretch < LONGER or ledger.usual_step_ns is None:
         return None
-    if not facts.has_gpu or (meta.world_size or 1) > 1 or len(facts.trace.counters):
+    if not facts.has_gpu or facts.gpu.device_count > 1 or (meta.world_size or 1) > 1 or len(facts.trace.counters):
         return None
     damaged = facts.quality.damaged or facts.quality.cut_off or facts.quality.sampled_share is not None
     if damaged or facts.frames_recorded_with_times or facts.steps.source != "profiler_step" or not facts.replay_trusted:
