@@ -10,12 +10,12 @@ import re
 from math import prod
 from typing import Literal
 
-import msgspec
 import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.run_log.run_settings import Captured
+from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, Slices
 from traceopt.analyzer.vocabulary import op_names
@@ -111,14 +111,11 @@ def _from_gradients(trace: Trace, slices: Slices, passes: Intervals, optimizer: 
 
 def _elements(trace: Trace, dims: int, types: int) -> tuple[int, int]:
     """Elements and bytes of one gradient."""
-    try:
-        shapes = msgspec.json.decode(trace.texts[dims])
-        names = msgspec.json.decode(trace.texts[types]) if types >= 0 else []
-    except msgspec.DecodeError:
-        return 0, 0
-    shape = shapes[0] if isinstance(shapes, list) and shapes else None
+    shapes = listed(trace.texts[dims])
+    names = listed(trace.texts[types]) if types >= 0 else None
+    shape = shapes[0] if shapes else None
     if not isinstance(shape, list) or not all(isinstance(n, int) and 0 <= n < 2**40 for n in shape):
         return 0, 0
-    dtype = op_names.profiler_dtype(str(names[0])) if isinstance(names, list) and names else None
+    dtype = op_names.profiler_dtype(str(names[0])) if names else None
     count = min(prod(shape), 2**50)
     return count, count * _PROFILER_BYTES.get(dtype or "fp32", 4)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from traceopt.analyzer.tables.schema import I8
@@ -14,6 +15,15 @@ MOST = 2**53  # limit for integers; beyond it JSON readers disagree
 MOST_US = 1e13  # four months
 MOST_ROWS = 10_000
 WORD_LENGTH = 300
+
+
+def listed(text: str) -> list[Any] | None:
+    """The list that a JSON text holds, such as the sizes or types of an operator's inputs; None if it holds none."""
+    try:
+        value = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+    return value if isinstance(value, list) else None
 
 
 def whole(value: object, most: int = MOST) -> int | None:

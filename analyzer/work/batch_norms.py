@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from math import prod
 
-import msgspec
 import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary import op_names
@@ -70,11 +70,8 @@ def _passes(name: str) -> int:
 
 def _tensor_bytes(dims: str, types: str) -> int:
     """Size of the first input, if it has two or three spatial dimensions; else 0."""
-    try:
-        sizes, names = msgspec.json.decode(dims), msgspec.json.decode(types)
-    except msgspec.DecodeError:
-        return 0
-    if not isinstance(sizes, list) or not isinstance(names, list) or not sizes or not names:
+    sizes, names = listed(dims), listed(types)
+    if not sizes or not names:
         return 0
     first = sizes[0]
     if not isinstance(first, list) or len(first) not in (4, 5) or not all(type(n) is int and n > 0 for n in first):

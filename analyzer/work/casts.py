@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary import op_names
@@ -56,7 +56,7 @@ def find_casts(gemms: Gemms) -> Casts:
     kinds: list[Cast] = []
     ways = np.full(len(gpu.work), -1, np.int64)
     for index, (dims, types) in enumerate(keys.T.tolist()):  # distinct casts only
-        way = _way(_json(trace.texts[dims]), _json(trace.texts[types]))
+        way = _way(listed(trace.texts[dims]), listed(trace.texts[types]))
         if way is None:
             continue
         rows = work[group.reshape(-1) == index]
@@ -100,15 +100,8 @@ def _weights(gemms: Gemms) -> set[tuple[int, ...]]:
     ops = gemms.trace.ops
     named = np.array([name in _CONVOLUTIONS for name in gemms.trace.names] or [False])
     for code in distinct_values(ops.dims[named[ops.name] & (ops.dims >= 0)]):  # distinct convolutions
-        dims = _json(gemms.trace.texts[code])
+        dims = listed(gemms.trace.texts[code])
         filters = dims[1] if isinstance(dims, list) and len(dims) > 1 else None
         if isinstance(filters, list) and len(filters) > 2 and all(type(n) is int for n in filters):
             out.add(tuple(filters))
     return {size for size in out if prod(size) > 1}
-
-
-def _json(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import cached_property
 
-import msgspec
 import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values, numbered
+from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.timeline.regions import Regions
@@ -59,8 +59,5 @@ class Convolutions(Struct, frozen=True, dict=True):
 
 def _has_bias(text: str) -> bool:
     """Whether recorded sizes of a convolution's inputs (JSON) have a one-dimensional third input."""
-    try:
-        dims = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return False
-    return isinstance(dims, list) and len(dims) > 2 and isinstance(dims[2], list) and len(dims[2]) == 1
+    dims = listed(text) or []
+    return len(dims) > 2 and isinstance(dims[2], list) and len(dims[2]) == 1

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import cached_property
 from math import prod
 
-import msgspec
 import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import group_rows, split
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, union
 from traceopt.analyzer.run_log.cpu import CpuPeaks
+from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.timeline.regions import Regions
@@ -189,14 +189,14 @@ def _share(operator: CpuOperator, peaks: CpuPeaks) -> float | None:
 
 
 def _is_thin(name: str, dims: str, size: float, flop_per_byte: float) -> bool:
-    shape = gemm_shape(name, _json(dims))
+    shape = gemm_shape(name, listed(dims))
     if shape is None:
         return False
     return 2.0 * prod(shape) < flop_per_byte * size * _elements(name, dims)
 
 
 def _elements(name: str, dims: str) -> int:
-    shape = gemm_shape(name, _json(dims))
+    shape = gemm_shape(name, listed(dims))
     if shape is None:
         return 0
     m, n, k, batch = shape
@@ -205,7 +205,7 @@ def _elements(name: str, dims: str) -> int:
 
 def _dtype(name: str, types: int, texts: list[str]) -> str | None:
     """The dtype in which an operator computes, from the profiler's "Input type"."""
-    stored = _json(texts[types]) if types >= 0 else None
+    stored = listed(texts[types]) if types >= 0 else None
     if not isinstance(stored, list):
         return None
     factor = operand_type(name, stored)
@@ -213,11 +213,3 @@ def _dtype(name: str, types: int, texts: list[str]) -> str | None:
         return op_names.profiler_dtype(factor)
     known = (op_names.profiler_dtype(str(text)) for text in stored)
     return next((dtype for dtype in known if dtype is not None), None)
-
-
-def _json(text: str) -> list[object] | None:
-    try:
-        value = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return None
-    return value if isinstance(value, list) else None

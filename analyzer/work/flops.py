@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from functools import cached_property
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import group_rows, longest_of_group
+from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, Slices
@@ -79,7 +79,7 @@ class Flops(Struct, frozen=True, dict=True):
     def _convolution_outputs(self, names: list[int], dims: list[int]) -> dict[tuple[object, object], tuple[int, ...]]:
         """Output size of convolutions by input and weight, from their backward calls."""
         calls = [
-            convolution_output(self.trace.names[name], _json(self.trace.texts[size]))
+            convolution_output(self.trace.names[name], listed(self.trace.texts[size]))
             for name, size in zip(names, dims, strict=True)
         ]
         return {(call[0], call[1]): call[2] for call in calls if call is not None}
@@ -87,9 +87,9 @@ class Flops(Struct, frozen=True, dict=True):
     def _of_signature(
         self, name: int, dims: int, types: int, concrete: int, outputs: dict[tuple[object, object], tuple[int, ...]]
     ) -> OpFlops | None:
-        shapes = _json(self.trace.texts[dims])
-        values = _json(self.trace.texts[concrete]) if concrete >= 0 else None
-        stored = _json(self.trace.texts[types]) if types >= 0 else None
+        shapes = listed(self.trace.texts[dims])
+        values = listed(self.trace.texts[concrete]) if concrete >= 0 else None
+        stored = listed(self.trace.texts[types]) if types >= 0 else None
         known = op_flops(self.trace.names[name], shapes, values, types=stored)
         if known is None and isinstance(shapes, list) and len(shapes) > 1:
             size = outputs.get((_key(shapes[0]), _key(shapes[1])))
@@ -182,13 +182,6 @@ class Flops(Struct, frozen=True, dict=True):
         peak = self.peak_tflops
         window = self.gpu.window.total
         return flops / window / 1e3 / peak if peak and self.known and window else None
-
-
-def _json(text: str) -> object:
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return None
 
 
 def _key(size: object) -> object:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import cached_property
 
-import msgspec
 import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values, group_rows
+from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.schema import I4, I8, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, Slices
@@ -102,8 +102,8 @@ class Gemms(Struct, frozen=True, dict=True):
 
     def _shape(self, name: int, dims: int, types: int, work: I8, owner: I8) -> GemmShape | None:
         op = self.trace.names[name]
-        stored = _json(self.trace.texts[types]) if types >= 0 else None
-        size = gemm_shape(op, _json(self.trace.texts[dims]), stored)
+        stored = listed(self.trace.texts[types]) if types >= 0 else None
+        size = gemm_shape(op, listed(self.trace.texts[dims]), stored)
         if size is None:
             return None
         dtype = op_names.profiler_dtype(operand_type(op, stored) or "")
@@ -197,11 +197,3 @@ class Gemms(Struct, frozen=True, dict=True):
         accelerator = self.device.accelerator
         peak = accelerator.peak(shape.dtype) if accelerator else None
         return shape.tflops / peak if peak and shape.tflops is not None else None
-
-
-def _json(text: str) -> list[object] | None:
-    try:
-        value = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return None
-    return value if isinstance(value, list) else None

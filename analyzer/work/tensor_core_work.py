@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import cached_property
 
-import msgspec
 import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import Categorical, distinct
+from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, Slices
@@ -80,10 +80,6 @@ class TensorCoreWork(Struct, frozen=True, dict=True):
 
 def _operand_dtype(text: str) -> str | None:
     """The narrowest floating type among an operator's tensors, in which it computes."""
-    try:
-        types = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return None
-    known = [op_names.profiler_dtype(str(t)) for t in types] if isinstance(types, list) else []
+    known = [op_names.profiler_dtype(str(t)) for t in listed(text) or []]
     order = ("fp4", "fp8", "int8", "fp16", "bf16", "fp32", "fp64")
     return next((dtype for dtype in order if dtype in known), None)

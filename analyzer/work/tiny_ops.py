@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from math import prod
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import Intervals, merge, subtract, union
+from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP, Slices
 from traceopt.analyzer.timeline.regions import Regions
@@ -136,11 +136,7 @@ def _elements(regions: Regions, rows: I8) -> I8:
 
 def _largest(dims: str) -> int:
     """The elements of the largest tensor of the profiler's "Input Dims"; 0 if it is damaged."""
-    try:
-        shapes = msgspec.json.decode(dims)
-    except msgspec.DecodeError:
-        return 0
-    known = [prod(one) for one in shapes if _is_shape(one)] if isinstance(shapes, list) else []
+    known = [prod(one) for one in listed(dims) or [] if _is_shape(one)]
     return min(max(known, default=0), TINY_ELEMENTS + 1)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary import op_names
@@ -113,8 +112,4 @@ def _number(values: list[Any], index: int) -> float:
 
 
 def _list(facts: Facts, code: int) -> list[Any]:
-    try:
-        value = msgspec.json.decode(facts.trace.texts[code]) if code >= 0 else []
-    except msgspec.DecodeError:
-        return []
-    return value if isinstance(value, list) else []
+    return (listed(facts.trace.texts[code]) if code >= 0 else None) or []
