@@ -54,8 +54,7 @@ def _by_site(
 
 def functions_inside(facts: Facts, rows: npt.NDArray[np.int64]) -> list[SiteCost]:
     """The user's and the models' functions that ran inside slices, longest total time first (callees included)."""
-    around = np.zeros(len(facts.slices), bool)
-    around[rows] = True
+    around = facts.slices.mask(rows)
     frames = np.flatnonzero(facts.call_sites.code_frames & (facts.slices.nearest(around) >= 0) & ~around)
     return by_site(facts, frames, facts.slices.end[frames] - facts.slices.start[frames])
 
@@ -67,8 +66,7 @@ def lines_inside(facts: Facts, rows: npt.NDArray[np.int64]) -> list[SiteCost]:
     if not facts.call_sites.lines_recorded:
         return []
     slices, code = facts.slices, facts.call_sites.code_frames
-    around = np.zeros(len(slices), bool)
-    around[rows] = True
+    around = slices.mask(rows)
     inside = (slices.nearest(around) >= 0) & ~around & ~code & (slices.parent >= 0)
     calls = np.flatnonzero(inside & code[np.maximum(slices.parent, 0)])
     return by_site(facts, calls, slices.end[calls] - slices.start[calls])
@@ -90,8 +88,7 @@ def slowest_line_of(facts: Facts, lines: list[SiteCost], least_ns: float) -> Sit
 def frames_inside(facts: Facts, rows: npt.NDArray[np.integer], limit: int = 4) -> list[Evidence]:
     """The Python functions with the most time inside slices (callees and libraries included; no builtins, no torch)."""
     slices = facts.slices
-    around = np.zeros(len(slices), bool)
-    around[rows] = True
+    around = slices.mask(rows)
     inside = np.flatnonzero((slices.kind == PYTHON) & ~around & (slices.nearest(around) >= 0))
     functions = [
         one

@@ -49,8 +49,7 @@ def forward_operators(regions: Regions, steps: Steps) -> ForwardOperators:
     outer = outer[slices.ancestor(outer, regions.backward) < 0]
     outer = outer[np.argsort(slices.start[outer], kind="stable")].astype(np.int64)
 
-    is_outer = np.zeros(len(slices), bool)
-    is_outer[outer] = True
+    is_outer = slices.mask(outer)
     op = np.flatnonzero(slices.kind == OP)
     op = op[ops.sequence[slices.row[op]] >= 0]
     around = slices.ancestor(op, is_outer)

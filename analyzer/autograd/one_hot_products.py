@@ -49,8 +49,7 @@ def find_one_hot_products(regions: Regions, steps: Steps) -> OneHotProducts:
     one_hot, shapes = _one_hot_calls(regions, steps)
     if not len(one_hot):
         return OneHotProducts(one_hot, one_hot, one_hot, one_hot)
-    outer = np.zeros(len(slices), bool)
-    outer[slices.outermost(slices.kind == OP)] = True
+    outer = slices.mask(slices.outermost(slices.kind == OP))
     moves = outer & regions.named(op_names.MOVES.__contains__, OP)
     product = slices.next_outermost(one_hot, outer & ~moves)
     gemms = _Gemms.of(regions)

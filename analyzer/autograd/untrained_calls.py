@@ -73,6 +73,5 @@ def calls_without_backward(regions: Regions, steps: Steps) -> I8:
 
 def _calls_around(regions: Regions, heavy: npt.NDArray[np.integer], trains: npt.NDArray[np.bool_]) -> I8:
     """The outermost slices around some operators in which nothing trains."""
-    free = np.zeros(len(regions.slices), bool)
-    free[regions.slices.outermost(~regions.slices.encloses(trains | regions.optimizer))] = True
+    free = regions.slices.mask(regions.slices.outermost(~regions.slices.encloses(trains | regions.optimizer)))
     return np.unique(regions.slices.ancestor(heavy, free)).astype(np.int64) if len(heavy) else heavy.astype(np.int64)

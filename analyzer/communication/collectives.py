@@ -151,8 +151,7 @@ def _since_last(start: I8, end: I8) -> I8:
 def _calls_around(trace: Trace, slices: Slices, launches: I8) -> I8:
     """The outermost slice of the call that made each launch; the launch itself if nothing is recorded around it."""
     names = [op_names.is_collective_annotation(name) or _FRAME.search(name) is not None for name in trace.names]
-    whole = np.zeros(len(slices), bool)
-    whole[slices.outermost(np.array(names or [False])[slices.name])] = True
+    whole = slices.mask(slices.outermost(np.array(names or [False])[slices.name]))
     around = slices.ancestor(launches, whole).astype(np.int64)
     return np.where(around >= 0, around, launches)
 

@@ -94,8 +94,7 @@ def _outermost(slices: Slices, wanted: Mask) -> I8:
     rows = np.flatnonzero(wanted)
     if not len(rows):
         return rows
-    mine = np.zeros(len(slices), bool)
-    mine[slices.of(RUNTIME, len(wanted))[rows]] = True
+    mine = slices.mask(slices.of(RUNTIME, len(wanted))[rows])
     return np.sort(slices.row[slices.outermost(mine)]).astype(np.int64)
 
 

@@ -138,8 +138,7 @@ class HostFlow(Struct, frozen=True, dict=True):
         ended = np.flatnonzero(self.gaps.next_row < len(regions.gpu.work))
         launch = regions.links.launch_slice[regions.gpu.rows[self.gaps.next_row[ended]]]
         ended, launch = ended[launch >= 0], launch[launch >= 0]
-        outermost = np.zeros(len(slices), bool)
-        outermost[slices.outermost(slices.kind == OP)] = True
+        outermost = slices.mask(slices.outermost(slices.kind == OP))
         op = slices.ancestor(launch, outermost)
         first = np.where(op >= 0, op, launch)
         begin = np.maximum(slices.start[first], slices.end[launch] - LONG_NS)

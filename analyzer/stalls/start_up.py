@@ -46,9 +46,7 @@ def first_of_name(slices: Slices, kind: int) -> Mask:
     """The first slice of each name among slices of a kind. Shape (len(slices),)."""
     rows = np.flatnonzero(slices.kind == kind)
     rows = rows[np.argsort(slices.start[rows], kind="stable")]
-    out = np.zeros(len(slices), bool)
-    out[rows[np.unique(slices.name[rows], return_index=True)[1]]] = True
-    return out
+    return slices.mask(rows[np.unique(slices.name[rows], return_index=True)[1]])
 
 
 def calls_named(trace: Trace, test: Callable[[str], bool]) -> Mask:

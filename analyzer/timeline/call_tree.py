@@ -9,7 +9,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values, numbered
-from traceopt.analyzer.tables.schema import I4, I8, U1, ThreadSpans
+from traceopt.analyzer.tables.schema import I4, I8, U1, Mask, ThreadSpans
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.steps import PROFILER_STEP
 
@@ -53,6 +53,12 @@ class Slices(Struct, frozen=True, dict=True):
             known[self.row[mine]] = mine
             self._index[kind] = known
         return known
+
+    def mask(self, rows: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Mask:
+        """A new mask of all slices that is set for some rows."""
+        out = np.zeros(len(self), bool)
+        out[rows] = True
+        return out
 
     def name_codes(self, *kinds: int) -> npt.NDArray[np.intp]:
         """The distinct name codes of the slices of some kinds."""

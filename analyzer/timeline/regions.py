@@ -51,8 +51,7 @@ class Regions(Struct, frozen=True, dict=True):
         """Time inside the window of the device's work that each of some slices launched. None of the slices, which are
         in order, may enclose another. Shape (len(rows),).
         """
-        wanted = np.zeros(len(self.slices), bool)
-        wanted[rows] = True
+        wanted = self.slices.mask(rows)
         owner = self.slices.ancestor(self.links.launch_slice[self.gpu.rows], wanted)
         mine = owner >= 0
         out = np.zeros(len(rows), np.int64)

@@ -46,8 +46,7 @@ def find_casts(gemms: Gemms) -> Casts:
     if CAST not in trace.names or not len(ops):
         return Casts([], undone)
     is_cast = (ops.name == trace.names.index(CAST)) & (ops.dims >= 0) & (ops.types >= 0)
-    wanted = np.zeros(len(slices), bool)
-    wanted[slices.of(OP, len(ops))[np.flatnonzero(is_cast)]] = True
+    wanted = slices.mask(slices.of(OP, len(ops))[np.flatnonzero(is_cast)])
     owner = slices.ancestor(links.launch_slice[gpu.rows], wanted)
     work = np.flatnonzero((owner >= 0) & gpu.is_kernel)
     row = slices.row[owner[work]]

@@ -84,8 +84,7 @@ class CpuWork(Struct, frozen=True, dict=True):
     def light(self) -> list[CpuOperator]:
         """The other operators by name, without the operators that they call. Most time first."""
         slices = self.regions.slices
-        heavy = np.zeros(len(slices), bool)
-        heavy[self.flops.counted.slices] = True
+        heavy = slices.mask(self.flops.counted.slices)
         own_ns = slices.end - slices.start
         child = np.flatnonzero(slices.parent >= 0)
         np.subtract.at(own_ns, slices.parent[child].astype(np.intp), (slices.end - slices.start)[child])

@@ -64,10 +64,8 @@ class Flops(Struct, frozen=True, dict=True):
         known = np.array([one is not None for one in found], bool)[group]
         rows, group = rows[known], group[known]
         at = self.slices.of(OP, len(ops))[rows].astype(np.int64)
-        counted = np.zeros(len(self.slices), bool)
-        counted[at] = True
-        outermost = np.zeros(len(self.slices), bool)
-        outermost[self.slices.outermost(counted)] = True
+        counted = self.slices.mask(at)
+        outermost = self.slices.mask(self.slices.outermost(counted))
         outer = outermost[at]
         model = np.array([one.model if one else 0.0 for one in found])[group[outer]]
         executed = np.array([one.executed if one else 0.0 for one in found])[group[outer]]

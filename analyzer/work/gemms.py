@@ -74,8 +74,7 @@ class Gemms(Struct, frozen=True, dict=True):
         ops = self.trace.ops
         names = np.array([is_gemm(name) for name in self.trace.names] or [False])
         matmuls = names[ops.name] & (ops.dims >= 0) if len(ops) else np.zeros(0, bool)
-        wanted = np.zeros(len(self.slices), bool)
-        wanted[self.slices.of(OP, len(ops))[np.flatnonzero(matmuls)]] = True
+        wanted = self.slices.mask(self.slices.of(OP, len(ops))[np.flatnonzero(matmuls)])
         owner = self.slices.ancestor(self.links.launch_slice[self.gpu.rows], wanted)
         row = self.slices.row[np.maximum(owner, 0)] if len(self.slices) else owner
         return np.where((owner >= 0) & self.gpu.is_kernel, row, -1).astype(np.int64)

@@ -95,8 +95,7 @@ class DdpBufferBroadcast(Rule):
         forward = named(lambda name: name == _FORWARD, ANNOTATION, OP)
         packing = np.flatnonzero(named(lambda name: name in _PACKING, ANNOTATION, OP))
         sending = np.flatnonzero(named(lambda name: name in _BROADCASTS, ANNOTATION, OP))
-        sends = np.zeros(len(slices), bool)
-        sends[slices.spans(sending, forward).slice] = True
+        sends = slices.mask(slices.spans(sending, forward).slice)
         spans = slices.spans(packing, forward)
         sent = sends[spans.slice]
         return union(spans.start[sent], spans.end[sent])

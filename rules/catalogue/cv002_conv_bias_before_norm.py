@@ -100,8 +100,7 @@ def _bias_work(facts: Facts) -> npt.NDArray[np.float64]:
     op = regions.op_of_work
     adds = np.array([name in ADDS for name in names] or [False])
     sums = np.array([name == "aten::sum" for name in names] or [False])
-    mask = np.zeros(len(facts.slices), bool)
-    mask[rows[useless]] = True
+    mask = facts.slices.mask(rows[useless])
     forward = regions.work_under(mask) & (op >= 0) & adds[op]
     backward = regions.work_under(regions.named(lambda name: name == BACKWARD, OP)) & (op >= 0) & sums[op]
     share = float(useless.mean()) if len(useless) else 0.0  # the other biases keep their gradients

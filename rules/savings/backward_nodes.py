@@ -44,7 +44,7 @@ def without_nodes(
     removed: tuple[list[Change], ...] = ([], [], [])
     for rows, shares in parts:
         area = area_of(facts, rows)
-        launched = facts.regions.work_under(_marked(facts, rows))
+        launched = facts.regions.work_under(facts.slices.mask(rows))
         gpu_ns = nodes_per_step_ns(facts, rows) if facts.has_gpu else 0.0
         bounds += np.multiply(shares, host_bounds(facts, area, 1.0, (gpu_ns, gpu_ns)))
         for changes, share in zip(removed, shares, strict=True):
@@ -72,10 +72,4 @@ def without_part_of(facts: Facts, products: I8, shares: Shares, basis: str) -> P
 
 def _work_of(facts: Facts, rows: I8) -> Mask:
     """The device's work."""
-    return facts.regions.work_under(_marked(facts, rows))
-
-
-def _marked(facts: Facts, rows: I8) -> Mask:
-    marked = np.zeros(len(facts.slices), bool)
-    marked[rows] = True
-    return marked
+    return facts.regions.work_under(facts.slices.mask(rows))

@@ -106,8 +106,7 @@ def without_calls(facts: Facts, slices: npt.NDArray[np.integer], share: float = 
 
 def calls_in(facts: Facts, slices: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
     """The runtime calls (rows of the trace's table) that are these slices or lie inside them."""
-    around = np.zeros(len(facts.slices), bool)
-    around[slices] = True
+    around = facts.slices.mask(slices)
     calls = facts.slices.of(RUNTIME, len(facts.trace.runtime))
     return np.flatnonzero(facts.slices.nearest(around)[calls] >= 0)
 
