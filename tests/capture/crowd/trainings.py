@@ -76,7 +76,7 @@ TRAININGS = (
     Training("click", ("entry_points.py", "commands", "--fail"), "loader", ("DL001",), code=1),
     Training("Lightning", ("frameworks.py", "lightning"), "loader", ("DL001",), agent_calls=300, needs="lightning"),
     Training(
-        "Hugging Face", ("frameworks.py", "huggingface"), "loader", ("DL001",), agent_calls=260, needs="transformers",
+        "Hugging Face", ("frameworks.py", "huggingface"), "loader", ("DL001",), agent_calls=280, needs="transformers",
     ),
     Training("Accelerate", ("frameworks.py", "accelerate"), "loader", ("LG003",), agent_calls=300, needs="accelerate"),
     Training("torchrun", ("ranks.py", "launched"), "loader", ("CM004",), TORCHRUN, processes=2),
