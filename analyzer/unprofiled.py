@@ -18,11 +18,11 @@ from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.graph import Graph, Rows
 from traceopt.analyzer.replay.retime import Timing, retime, step_times
+from traceopt.analyzer.run_log.run_settings import LONGER
 from traceopt.analyzer.tables.schema import I8, Spans
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import PYTHON
 
-LONGER = 1.1  # times as long as the steps without a profiler: a smaller difference is noise
 MOST_COST_NS = 8_000  # of an event, on the slowest hosts; a larger difference has another cause
 LEAST_LEFT = 0.2  # of the host's time between two launches: the work itself takes some of it
 MOST_LOADING = 0.2  # of the step: if the loop waits for data, its own time says little about the profiler
@@ -61,7 +61,13 @@ def _wanted_step_ns(facts: Facts) -> float | None:
     """The step without a profiler; None if the recorded one is like it, or unlike it for another reason."""
     captured, meta = facts.captured, facts.trace.meta
     ledger = captured.ledger
-    if ledger is None or captured.stretch is None or captured.stretch < LONGER or ledger.usual_step_ns is None:
+    if (
+        captured.corrected
+        or ledger is None
+        or captured.stretch is None
+        or captured.stretch < LONGER
+        or ledger.usual_step_ns is None
+    ):
         return None
     if not facts.has_gpu or facts.gpu.device_count > 1 or (meta.world_size or 1) > 1 or len(facts.trace.counters):
         return None

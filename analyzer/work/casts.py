@@ -100,7 +100,7 @@ def _weights(gemms: Gemms) -> set[tuple[int, ...]]:
     named = np.array([name in _CONVOLUTIONS for name in gemms.trace.names] or [False])
     for code in distinct_values(ops.dims[named[ops.name] & (ops.dims >= 0)]):  # distinct convolutions
         dims = listed(gemms.trace.texts[code])
-        filters = dims[1] if isinstance(dims, list) and len(dims) > 1 else None
+        filters = dims[1] if dims and len(dims) > 1 else None
         if isinstance(filters, list) and len(filters) > 2 and all(type(n) is int for n in filters):
             out.add(tuple(filters))
     return {size for size in out if prod(size) > 1}

@@ -205,7 +205,7 @@ def _elements(name: str, dims: str) -> int:
 def _dtype(name: str, types: int, texts: list[str]) -> str | None:
     """The dtype in which an operator computes, from the profiler's "Input type"."""
     stored = listed(texts[types]) if types >= 0 else None
-    if not isinstance(stored, list):
+    if stored is None:
         return None
     factor = operand_type(name, stored)
     if factor is not None:

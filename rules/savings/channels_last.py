@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import numpy.typing as npt
 
@@ -37,8 +39,7 @@ class ChannelsLast:
     @property
     def batch_norms_ns(self) -> float:
         """Time per step of the batch norms that would be faster."""
-        gains = self._of_batch_norms(BANDWIDTH[1])
-        return float(self._facts.gpu.in_window[gains > 0].sum() / self._facts.steps.count)
+        return float(self._facts.gpu.in_window[self._slow_batch_norms].sum() / self._facts.steps.count)
 
     def price(self) -> Price:
         facts, count = self._facts, self._facts.steps.count
@@ -55,7 +56,11 @@ class ChannelsLast:
         return priced(facts, (least_ns, usual_ns, most_ns), expected, basis, low=low, high=high)
 
     def evidence(self) -> list[Evidence]:
-        return kernel_evidence(self._facts, self.transposes | (self._of_batch_norms(BANDWIDTH[1]) > 0))
+        return kernel_evidence(self._facts, self.transposes | self._slow_batch_norms)
+
+    @cached_property
+    def _slow_batch_norms(self) -> Mask:
+        return self._of_batch_norms(BANDWIDTH[1]) > 0
 
     def _gains(self, transposes: float, bandwidth: float) -> npt.NDArray[np.float64]:
         """What each row of the device's work saves."""

@@ -52,7 +52,7 @@ def test_the_step_is_the_one_that_was_measured_without_a_profiler(name: str) -> 
     assert after.step_ns / 1e6 == pytest.approx(measured_ms(name), rel=0.05)
     assert 500 <= (after.trace.meta.event_cost_ns or 0) <= MOST_COST_NS
     assert after.trace.meta.recorded_step_ns == before.step_ns
-    assert without_profiler(after).step_ns == pytest.approx(after.step_ns, rel=0.02), "corrected once"
+    assert without_profiler(after) is after, "corrected once"
 
 
 @pytest.mark.parametrize("name", SLOWED)
