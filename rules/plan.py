@@ -7,21 +7,19 @@ for a cause, come last. The savings of its rows add up, and the first row saves 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replayed_parts import busy_names, clear_limit, labels_of, parts_of
-from traceopt.result.document import BeforeAndAfter, Combined
 from traceopt.result.finding import Confidence, Finding, impact_of_share, value_order
 from traceopt.result.quantities import ms
-from traceopt.result.rows import BreakdownPart, PlanRow
+from traceopt.result.rows import PlanRow
 from traceopt.rules.advice.compilation import compiles_model
 from traceopt.rules.savings.in_turn import Savings
-from traceopt.rules.savings.known_error import MAX_SAVED_SHARE, known_range
+from traceopt.rules.savings.known_error import known_range
 from traceopt.rules.savings.potential import potentials_ns
 from traceopt.rules.savings.price import Priced
 
@@ -38,7 +36,6 @@ SAME_SHARE = 0.1  # of a saving: fixes without which the others save about as mu
 NEEDS_SHARE = 0.5  # of its saving in the plan: a fix that saves less on its own needs the fixes above it
 UNLOCKED = 1.25  # times its saving alone: a fix that gives more after others says so
 NEGLIGIBLE_SHARE = 0.001  # of the step; no fix is worth it
-UNEXPLAINED_SHARE = 0.05  # of the step after the fixes: largest gap between the replay and the plan
 
 _CONFIDENCE: dict[Confidence, int] = {"high": 0, "medium": 1, "low": 2}
 _NO_RISK = "None known"
@@ -289,68 +286,3 @@ def plan_first(findings: Sequence[Finding], planned: Sequence[Finding]) -> list[
         left.remove(found)
         first.append(found)
     return [*first, *left]
-
-
-def combine(plan: Plan, facts: Facts) -> Combined | None:
-    """All fixes of the plan together, from its rows; None without a plan."""
-    if not plan.rows:
-        return None
-    rows = document_rows(plan)
-    saved_us, left_us = round(sum(row.saving_us for row in rows), 3), rows[-1].step_us_after
-    error = limit = None
-    parts: Mapping[str, float] = {}
-    changes = plan.savings.after(plan.fixes).changes
-    if changes and facts.replay_trusted:
-        after = facts.replay(changes)
-        parts = parts_of(facts, after)
-        limit = clear_limit(parts)
-        error = round(facts.replay_error.share, 6) if facts.replay_error else None
-        replayed_us = after.step_ns / facts.replayed.step_ns * plan.step_ns / 1e3
-        if abs(replayed_us - left_us) > UNEXPLAINED_SHARE * left_us:
-            parts, limit = {}, None
-    return Combined(
-        codes=[row.code for row in rows],
-        saving_us=saved_us,
-        share=round(saved_us / (plan.step_ns / 1e3), 6),
-        step_us_after=left_us,
-        replay_error_share=error,
-        limit_after=limit,
-        breakdown_after=_breakdown(parts, labels_of(facts), busy_names(facts), left_us),
-        low_us=round(sum(row.low_us for row in rows), 3),
-        high_us=round(min(sum(row.high_us for row in rows), MAX_SAVED_SHARE * plan.step_ns / 1e3), 3),
-        unrecorded=_unrecorded(facts, left_us, parts),
-    )
-
-
-def _unrecorded(facts: Facts, left_us: float, parts: Mapping[str, float]) -> BeforeAndAfter | None:
-    """A step of the run without a profiler, and what the fixes leave of it. `parts`: of the replayed step after them.
-
-    The profiler slows the host only, so what lasts longer in the recorded step is the time in which the GPU is idle. On
-    a CPU everything does. None if it is not known how busy the GPU is after the fixes.
-    """
-    bare_ns = facts.captured.unrecorded_step_ns
-    if bare_ns is None:
-        return None
-    bare_us, step_us = bare_ns / 1e3, facts.step_ns / 1e3
-    busy_us = busy_after_us = 0.0
-    if facts.has_gpu:
-        busy, total = busy_names(facts), sum(parts.values())
-        if not total:
-            return None
-        before = parts_of(facts, facts.replayed)
-        busy_us = step_us * sum(before[name] for name in before.keys() & busy) / sum(before.values())
-        busy_after_us = left_us * sum(parts[name] for name in parts.keys() & busy) / total
-    if busy_us >= min(bare_us, step_us):
-        return None
-    left = (bare_us - busy_us) / (step_us - busy_us)
-    return BeforeAndAfter(round(bare_us, 3), round(busy_after_us + left * (left_us - busy_after_us), 3))
-
-
-def _breakdown(parts: Mapping[str, float], labels: Mapping[str, str], busy: Set[str], us: float) -> list[BreakdownPart]:
-    """The replayed parts of the typical step, scaled to a step of `us` microseconds."""
-    total = sum(parts.values())
-    return [
-        BreakdownPart(name, labels[name], name in busy, round(ns / total * us, 3), round(ns / total, 6), None)
-        for name, ns in parts.items()
-        if ns > 0
-    ]

@@ -76,6 +76,9 @@ def assert_adds_up(result: Result) -> None:
     if combined.breakdown_after:
         left_us = sum(part.us_per_step for part in combined.breakdown_after)
         assert left_us == pytest.approx(combined.step_us_after, rel=1e-3)
+        now = {part.name: part.us_per_step for part in result.breakdown}
+        work = [part for part in combined.breakdown_after if part.busy and part.name not in ("communication", "copies")]
+        assert all(part.us_per_step <= now[part.name] + 0.01 for part in work)  # less of the others may be hidden
 
 
 def assert_printed(result: Result) -> None:

@@ -11,13 +11,14 @@ from msgspec.structs import replace
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.replay.changes import Change, DropSync, RemoveHost, ScaleWork
 from traceopt.analyzer.trace_quality import TraceQuality
+from traceopt.assembly import sections
 from traceopt.result.document import Combined
 from traceopt.result.finding import Finding, Fix, Saving
+from traceopt.rules.combined import combine
 from traceopt.rules.plan import (
     MAX_ROWS,
     MIN_FIRST_SHARE,
     MIN_ROW_SHARE,
-    combine,
     document_rows,
     in_order,
     make_plan,
@@ -113,7 +114,7 @@ def finding(code: str, est_us: float, *changes: Change, **attributes: object) ->
 
 
 def together(found: Sequence[Priced], facts: Facts) -> Combined | None:
-    return combine(make_plan(found, facts), facts)
+    return combine(make_plan(found, facts), sections.breakdown(facts), facts)
 
 
 def codes(found: Sequence[Priced], facts: Facts) -> list[str]:

@@ -21,8 +21,9 @@ from traceopt.assembly.whole_run import of_the_run, whole_run
 from traceopt.result.document import Quality, Recorded, Result, Run, Tool, TraceFile
 from traceopt.result.finding import Confidence, Finding
 from traceopt.result.rows import RankRow
+from traceopt.rules.combined import combine
 from traceopt.rules.engine import RulesOutcome
-from traceopt.rules.plan import combine, document_rows
+from traceopt.rules.plan import document_rows
 from traceopt.version import __version__
 
 LESS_SURE: dict[Confidence, Confidence] = {"high": "medium", "medium": "low", "low": "low"}
@@ -53,7 +54,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
     step, gpu, loader = sections.step(facts), sections.gpu(facts), sections.dataloader(facts)
     communication = sections.communication(facts)
     run_time, modules = whole_run(facts), module_times(facts)
-    combined = combine(plan, facts) if plan else None
+    combined = combine(plan, breakdown, facts) if plan else None
     beside = of_the_run(facts, run_time, combined.share if combined is not None else 0.0)
     headline = verdict(facts, quality, breakdown, outcome.priced, beside)
     failure = facts.captured.failure

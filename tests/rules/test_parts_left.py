@@ -1,0 +1,79 @@
+"""The step that the plan leaves: each part changes as in the replay, so none grows that the fixes do not touch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fixtures.scenarios import SCENARIOS
+from traceopt.analyzer.replayed_parts import parts_of
+from traceopt.assembly.sections import breakdown
+from traceopt.rules.combined import UNEXPLAINED_SHARE, parts_left
+from traceopt.rules.engine import run_rules
+from traceopt.rules.registry import builtin_rules
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from conftest import GetExample
+
+    from traceopt.analyzer.facts import Facts
+    from traceopt.analyzer.replay.changes import Change
+
+
+def planned(facts: Facts) -> tuple[list[Change], float]:
+    """The changes of the plan, and the step that it leaves, us."""
+    plan = run_rules([rule() for rule in builtin_rules()], facts, debug=True).plan
+    changes = plan.savings.after(plan.fixes).changes if facts.replay_trusted else []
+    return list(changes), (plan.step_ns - plan.saving_ns) / 1e3
+
+
+def assert_as_replayed(
+    now_us: Mapping[str, float], left: Mapping[str, float], facts: Facts, changes: list[Change]
+) -> None:
+    before, after = parts_of(facts, facts.replayed), parts_of(facts, facts.replay(changes))
+    for name, us in left.items():
+        grows = max(0.0, after[name] - before.get(name, 0.0)) / facts.replayed.step_ns * sum(now_us.values())
+        assert -0.001 <= us <= now_us.get(name, 0.0) + grows + 0.001, name
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_part_changes_as_in_the_replay(example: GetExample, scenario: str) -> None:
+    facts = example(scenario).facts
+    changes, left_us = planned(facts)
+    if not changes:
+        return
+    now_us = {part.name: part.us_per_step for part in breakdown(facts)}
+    left = parts_left(now_us, left_us, changes, facts)
+    if left:
+        assert sum(left.values()) == pytest.approx(left_us, rel=1e-6)
+    assert_as_replayed(now_us, left, facts, changes)
+
+
+@pytest.mark.parametrize("scenario", ["slow_loader", "five_faults", "cpu_only"])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
+@given(factors=st.lists(st.floats(0.6, 1.4), min_size=20, max_size=20))
+def test_steps_unlike_the_replayed_ones(example: GetExample, scenario: str, factors: list[float]) -> None:
+    """The breakdown is of all typical steps, the replay of those without the first: on a busy machine they differ."""
+    facts = example(scenario).facts
+    changes, left_us = planned(facts)
+    assert changes
+    now_us = {part.name: part.us_per_step * factor for part, factor in zip(breakdown(facts), factors, strict=False)}
+    saved = 1 - left_us * 1e3 / facts.step_ns
+    left_us = sum(now_us.values()) * (1 - saved)
+    left = parts_left(now_us, left_us, changes, facts)
+    if left:
+        assert sum(left.values()) == pytest.approx(left_us, rel=1e-6)
+        assert all(us >= 0 for us in left.values())
+    assert_as_replayed(now_us, left, facts, changes)
+
+
+def test_parts_that_do_not_explain_the_step_are_not_told(example: GetExample) -> None:
+    facts = example("slow_loader").facts
+    changes, left_us = planned(facts)
+    now_us = {part.name: part.us_per_step for part in breakdown(facts)}
+    assert parts_left(now_us, left_us, changes, facts)
+    assert parts_left(now_us, (1 + 2 * UNEXPLAINED_SHARE) * left_us, changes, facts) == {}
