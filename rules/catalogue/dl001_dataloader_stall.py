@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec import Struct
 
 from traceopt.rules import (
     Confidence,
     Facts,
     Findings,
     Fix,
+    Price,
     RemoveHost,
     Rule,
     SiteCost,
@@ -45,6 +47,30 @@ from traceopt.rules.savings.pricing import over_all_steps
 
 NAMED_LEFT = 0.01  # of the wait: less of it that remains is not named
 CHEAPER_BATCHES = "Make batches cheaper to load"  # the title where more workers would not help
+
+
+class Wait(Struct, frozen=True):
+    """The wait for batches in the typical step, ns, and what remains of it with the workers of the plan."""
+
+    ns: float
+    plan: LoaderPlan
+    worst: Left
+    expected: Left
+    best: Left
+    helps: bool  # workers save enough
+
+    @property
+    def left_ns(self) -> float:
+        return min(self.ns, self.expected.ns)
+
+    @property
+    def saved_ns(self) -> float:
+        return self.ns - self.left_ns
+
+    @property
+    def needs_cheaper_batches(self) -> bool:
+        """Whether more workers are not the answer."""
+        return self.plan.exhausted if self.plan.multiprocess else not self.helps
 
 
 class DataloaderStall(Rule):
@@ -110,72 +136,27 @@ class DataloaderStall(Rule):
         return None if len(facts.host.rows_of("data_loading")) else "No DataLoader in this trace."
 
     def check(self, facts: Facts) -> Findings:
-        stall = facts.stalls.typical_ns("data_loading")
-        if stall < self.min_share * facts.step_ns:
+        wait = self._wait(facts)
+        if wait is None:
             return
-        rows = loader_rows(facts)
-        start, end = facts.slices.start[rows], facts.slices.end[rows]
-        loading, plan = _loading(facts)
-        sites = by_site(facts, rows, facts.stalled_within(start, end))
+        plan, rows = wait.plan, loader_rows(facts)
+        durations_ns = facts.slices.end[rows] - facts.slices.start[rows]
+        sites = by_site(facts, rows, facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows]))
         inside, lines = functions_inside(facts, rows), lines_inside(facts, rows)
-        most_ns = self.named_share * int((end - start).sum())
+        most_ns = self.named_share * int(durations_ns.sum())
         line = slowest_line_of(facts, lines, most_ns)
         function = None if line else next((one for one in reversed(inside[1:]) if one.cost_ns >= most_ns), None)
         who = "The GPU" if facts.has_gpu else "The main thread"
-        ready_ns = _ready_ns(facts) if plan.keeps_up else 0.0
-        hand_over_ns = self._hand_over_ns(plan)
-        stall -= min(ready_ns, hand_over_ns)
-        if stall - (_core_wait_ns(facts) if plan.multiprocess else 0.0) < self.min_share * facts.step_ns:
-            return
-        at_worst_ns = _exposed_ns(ready_ns or (0.0 if plan.multiprocess else hand_over_ns), loading - stall)
-        receiving_ns = max(0.0, at_worst_ns - plan.rest_ns) if _pins(plan) else at_worst_ns
-        worst, expected, best = (
-            Left(min(stall, receive_ns), RECEIVING) if plan.keeps_up else plan.left(receive_ns, contention)
-            for contention, receive_ns in ((WORST, at_worst_ns), (EXPECTED, receiving_ns), (BEST, receiving_ns))
-        )
-        left = min(stall, expected.ns)
-        saved = stall - left
-        helps = saved >= max(self.min_share * facts.step_ns, receiving_ns)  # the cost of receiving is uncertain
-        if not plan.multiprocess and not helps and expected.why in (RECEIVING, SAMPLING):
-            return
-        cheaper = plan.exhausted if plan.multiprocess else not helps  # batches should be cheaper, not workers more
-        if not plan.multiprocess:
-            title, cause = CHEAPER_BATCHES if cheaper else None, "Batches are built inside the main process"
-        elif plan.keeps_up:
-            title, cause = "Prefetch more batches in the data loader", "Batches arrive late from the worker processes"
-        elif cheaper:
-            title, cause = CHEAPER_BATCHES, "The worker processes already use all free cores"
-        else:
-            title, cause = "Use more data loader workers", "The worker processes build batches too slowly"
-        if plan.multiprocess and plan.core_wait_share >= CROWDED_SHARE:
-            cause += f"; they waited for a free core for {percent(plan.core_wait_share)} of the time"
-        low, high = (max(0.0, stall - one.ns) / stall for one in (worst, best))
-        if plan.starts_often:
-            low = 0.0
-        share = saved / stall
+        title, cause = _title_and_cause(wait)
+        slowest = [one for one in (line, function) if one is not None]
         yield self.finding(
             title=title,
             effort="A few lines" if title == CHEAPER_BATCHES else None,
             risk=Rule.risk if title == CHEAPER_BATCHES else None,
-            why=f"{who} waits {ms(stall)} of {each_step(facts)} for the next batch. {cause}."
-            + _slow_place(line, function, int((end - start).sum())),
-            saving=None
-            if cheaper
-            else over_all_steps(
-                facts,
-                priced(
-                    facts,
-                    (0.8 * low * stall, saved, high * stall),
-                    [RemoveHost(area_of(facts, rows), share)],
-                    "Assumes the wait goes away, or 80% of it if receiving batches costs more time."
-                    + (f" {ms(left)} of it remains, because {expected.why}." if left >= NAMED_LEFT * stall else ""),
-                    low=[RemoveHost(area_of(facts, rows), 0.8 * low)],
-                    high=[RemoveHost(area_of(facts, rows), high)],
-                ),
-                facts.stalls.typical_ns("data_loading"),
-                facts.of_every_step.stalls.typical_ns("data_loading"),
-            ),
-            confidence=_confidence(plan, uncertain=left > hand_over_ns),
+            why=f"{who} waits {ms(wait.ns)} of {each_step(facts)} for the next batch. {cause}."
+            + _slow_place(line, function, int(durations_ns.sum())),
+            saving=None if wait.needs_cheaper_batches else _saving(facts, wait),
+            confidence=_confidence(plan, uncertain=wait.left_ns > self._hand_over_ns(plan)),
             evidence=[
                 *site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
                 *site_evidence(
@@ -190,15 +171,40 @@ class DataloaderStall(Rule):
             locations=[
                 *loader_places(facts),
                 *site_locations(sites, 2),
-                *site_locations([one for one in (line, function) if one is not None] or lines or inside, 1),
+                *site_locations(slowest or lines or inside, 1),
             ],
             fix=Fix(
-                (plan.advice if helps or plan.multiprocess else plan.advice_without_workers(expected))
+                (plan.advice if wait.helps or plan.multiprocess else plan.advice_without_workers(wait.expected))
                 + _by_item(facts, lines),
-                plan.code if helps else None,
+                plan.code if wait.helps else None,
             ),
             shares_cause_with=["DL006"] if plan.keeps_up and _restarted(facts) else None,
         )
+
+    def _wait(self, facts: Facts) -> Wait | None:
+        """None if the wait is too short to report, or workers would not help for a reason that no advice changes."""
+        least_ns = self.min_share * facts.step_ns
+        stall_ns = facts.stalls.typical_ns("data_loading")
+        if stall_ns < least_ns:
+            return None
+        loading_ns, plan = _loading(facts)
+        ready_ns = _ready_ns(facts) if plan.keeps_up else 0.0
+        hand_over_ns = self._hand_over_ns(plan)
+        stall_ns -= min(ready_ns, hand_over_ns)
+        if stall_ns - (_core_wait_ns(facts) if plan.multiprocess else 0.0) < least_ns:
+            return None
+        received_ns = ready_ns or (0.0 if plan.multiprocess else hand_over_ns)
+        at_worst_ns = _exposed_ns(received_ns, loading_ns - stall_ns)
+        receiving_ns = max(0.0, at_worst_ns - plan.rest_ns) if _pins(plan) else at_worst_ns
+        worst, expected, best = (
+            Left(min(stall_ns, receive_ns), RECEIVING) if plan.keeps_up else plan.left(receive_ns, contention)
+            for contention, receive_ns in ((WORST, at_worst_ns), (EXPECTED, receiving_ns), (BEST, receiving_ns))
+        )
+        saved_ns = stall_ns - min(stall_ns, expected.ns)
+        helps = saved_ns >= max(least_ns, receiving_ns)  # the cost of receiving is uncertain
+        if not plan.multiprocess and not helps and expected.why in (RECEIVING, SAMPLING):
+            return None
+        return Wait(stall_ns, plan, worst, expected, best, helps)
 
     def _hand_over_ns(self, plan: LoaderPlan) -> float:
         """Time of a step to receive its batches from workers."""
@@ -219,6 +225,45 @@ class DataloaderStall(Rule):
             return f"{text}, but {percent(plan.sampling_ns / loading)} of it is the sampler (DL007)."
         receiving_ns = _exposed_ns(self._hand_over_ns(plan), loading - stall)
         return f"{text}. Receiving batches from workers would take about as long ({ms(receiving_ns)})."
+
+
+def _title_and_cause(wait: Wait) -> tuple[str | None, str]:
+    """The title, None for the rule's own, and what makes the step wait."""
+    plan = wait.plan
+    if not plan.multiprocess:
+        return CHEAPER_BATCHES if wait.needs_cheaper_batches else None, "Batches are built inside the main process"
+    if plan.keeps_up:
+        title, cause = "Prefetch more batches in the data loader", "Batches arrive late from the worker processes"
+    elif plan.exhausted:
+        title, cause = CHEAPER_BATCHES, "The worker processes already use all free cores"
+    else:
+        title, cause = "Use more data loader workers", "The worker processes build batches too slowly"
+    if plan.core_wait_share >= CROWDED_SHARE:
+        cause += f"; they waited for a free core for {percent(plan.core_wait_share)} of the time"
+    return title, cause
+
+
+def _saving(facts: Facts, wait: Wait) -> Price:
+    low, high = (max(0.0, wait.ns - left.ns) / wait.ns for left in (wait.worst, wait.best))
+    if wait.plan.starts_often:
+        low = 0.0
+    area = area_of(facts, loader_rows(facts))
+    remains = ""
+    if wait.left_ns >= NAMED_LEFT * wait.ns:
+        remains = f" {ms(wait.left_ns)} of it remains, because {wait.expected.why}."
+    return over_all_steps(
+        facts,
+        priced(
+            facts,
+            (0.8 * low * wait.ns, wait.saved_ns, high * wait.ns),
+            [RemoveHost(area, wait.saved_ns / wait.ns)],
+            f"Assumes the wait goes away, or 80% of it if receiving batches costs more time.{remains}",
+            low=[RemoveHost(area, 0.8 * low)],
+            high=[RemoveHost(area, high)],
+        ),
+        facts.stalls.typical_ns("data_loading"),
+        facts.of_every_step.stalls.typical_ns("data_loading"),
+    )
 
 
 def _loading(facts: Facts) -> tuple[float, LoaderPlan]:
