@@ -1,0 +1,301 @@
+"""Base of LB001 for runs on a CPU: lines that call many operators that are too small to be worth a call."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+from msgspec.structs import replace
+
+from traceopt.analyzer.arrays.intervals import Intervals, merge, subtract, union
+from traceopt.analyzer.arrays.percentiles import median
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.work.tiny_ops import CalledOps
+from traceopt.result.finding import Evidence, Fix, Location
+from traceopt.result.quantities import ms, percent
+from traceopt.rules.advice.batch_size import larger_batch_risk
+from traceopt.rules.evidence import SiteCost, by_site, location_of
+from traceopt.rules.rule import Findings, Rule, threshold
+from traceopt.rules.savings.price import Price, Priced
+from traceopt.rules.savings.pricing import area_of, priced
+from traceopt.rules.step_words import each_step, per_step
+
+ONE_LINE = "Batch many small operations into one"
+SEVERAL_LINES = "Reduce the overhead of many small operations"
+EMBEDDINGS = Fix(
+    "Join the tables and look up all features at once, let torch.compile fuse the operators, or raise the batch size.",
+    "table = nn.Embedding(sum(sizes), width)             # instead of one for each feature\n"
+    "vectors = table(values + first_row).flatten(1)      # first_row: where each feature begins",
+)
+UPDATES = Fix(
+    "If the loop runs over tensors, such as parameters, update all of them with one call of torch._foreach_mul_, "
+    "torch._foreach_add_ or torch._foreach_lerp_. If it runs over the elements of a tensor, use one operator on the "
+    "whole tensor.",
+    "torch._foreach_lerp_(averages, parameters, 1 - decay)  # instead of a loop over the tensors",
+)
+SMALL_LAYERS = Fix(
+    "One call runs many small layers. Use a larger batch, so that each operator computes more, or compile the model.",
+    "model = torch.compile(model)",
+)
+LOOP = Fix(
+    "If rounds of the loop do not need each other's results, stack their tensors and run one operator on all of them. "
+    "Otherwise compile the function that runs the loop: to compile only what each round calls may cost more than it "
+    "saves. A larger batch also helps, because each operator then computes more.",
+    "@torch.compile\ndef solve(function, state, times):  # the function with the loop\n    ...",
+)
+
+FEW_CALLS = 2  # of a line per step: so many are no loop, whatever they call
+MOST_OPERATORS = 0.8  # of a line
+LAYERS_REMOVABLE = 0.0, 0.3, 0.7  # of the time of small layers: low, expected, high; their work stays
+
+Function = tuple[str, str | None]  # file and name
+
+
+class Loop(Struct, frozen=True, dict=True):
+    """The lines of one loop, and the tiny operators that they call.
+
+    `kind`: "updates" if a function mostly calls such operators on tensors that are not trained, "layers" if one call of
+    a line runs them. `area` is what the fix shortens, `most` what goes if one operator replaces the loop; `shares` of
+    them go: at least, as expected, and at most.
+    """
+
+    lines: list[SiteCost]
+    ops: CalledOps
+    kind: Literal["loop", "updates", "layers"]
+    area: Intervals
+    most: Intervals
+    shares: tuple[float, float, float]
+
+    @cached_property
+    def places(self) -> list[Location]:
+        return [line.location for line in self.lines if line.location is not None]
+
+    @property
+    def calls(self) -> int:
+        return sum(line.calls for line in self.lines)
+
+    @property
+    def longest_line_calls(self) -> int:
+        return max(line.calls for line in self.lines)
+
+
+class Visits(Struct, frozen=True):
+    """What autograd, zero_grad and the optimizer do for the parameters of a loop, per step."""
+
+    parameters: float
+    of: float  # parameters of the model
+    ns: float
+
+    @property
+    def share(self) -> float:
+        return self.parameters / max(1.0, self.of)
+
+
+class OperatorLoopRule(Rule):
+    """Finds lines that call many tiny operators in a CPU-only run."""
+
+    min_share: float  # these three are thresholds of the rule
+    removable_low: float
+    removable: float
+    update_removable_low: float = threshold(
+        0.5, "share of a function's time that one call for all tensors removes, low"
+    )
+    update_removable: float = threshold(
+        0.9, "share of a function's time that one call for all tensors removes, expected"
+    )
+    min_calls: int = threshold(100, "fewest tiny operators that one line calls per step, on a CPU-only run")
+    min_turns: int = threshold(20, "fewest changes between two lines per step that make them lines of one loop")
+    min_loop_share: float = threshold(
+        0.3, "smallest share of the step to report for a loop whose lines each call fewer tiny operators"
+    )
+    update_share: float = threshold(0.5, "smallest share of such operators in a function that only updates tensors")
+    most_nodes: int = threshold(10, "most backward operators per forward operator of a line: more are of one call")
+
+    def operator_loops(self, facts: Facts) -> Findings:
+        ops = facts.called_ops.only_tiny.outside(facts.slices, facts.regions.deep_copy)  # PY003
+        whole = self._areas_of_functions(facts)
+        for lines in self._of_functions(facts, self._lines_in_turn(facts, ops)):
+            loop = self._loop(facts, lines, ops, whole)
+            least = self.min_share if self._is_long(facts, loop) else self.min_loop_share
+            if facts.steps.mean_ns(loop.area) >= least * facts.step_ns:
+                yield self._found(facts, loop)
+
+    def _is_long(self, facts: Facts, loop: Loop) -> bool:
+        """Whether one line alone calls many operators."""
+        return loop.longest_line_calls >= self.min_calls * facts.steps.count
+
+    def _loop(self, facts: Facts, lines: list[SiteCost], ops: CalledOps, whole: dict[Function, Intervals]) -> Loop:
+        mine = ops.only(np.concatenate([line.rows for line in lines]))
+        area = union(mine.start, mine.end)
+        functions = [_function(line.location) for line in lines if line.location is not None]
+        updates = self._update_area(facts, mine)
+        if updates is not None:
+            most = merge(updates, *(whole.get(function, updates) for function in functions))
+            return Loop(lines, mine, "updates", updates, most, (self.update_removable_low, self.update_removable, 1.0))
+        if self._is_one_call(facts, mine.rows):
+            return Loop(lines, mine, "layers", area, area, LAYERS_REMOVABLE)
+        most = merge(area, *(whole.get(function, area) for function in functions))
+        return Loop(lines, mine, "loop", area, most, (self.removable_low, self.removable, 1.0))
+
+    def _found(self, facts: Facts, loop: Loop) -> Priced:
+        ops, count = loop.ops, facts.steps.count
+        visits = self._visits(facts, loop)
+        kinds = sorted(facts.slices_by_name(ops.rows, ops.end - ops.start), key=lambda kind: -len(kind.rows))
+        named = ", ".join(f"{len(kind.rows) / count:,.0f} {_operator(kind.name)}" for kind in kinds[:3])
+        both = ", forward and backward" if _has_backward(facts, ops.rows) else ""
+        taker = f"{loop.places[0].function} takes" if loop.kind == "updates" else "They take"
+        why = (
+            f"{_lines_call(len(loop.lines))} {loop.calls / count:,.0f} operators {per_step(facts)}{both} "
+            f"({named}{' and others' if len(kinds) > 3 else ''}), with a median of {ms(median(ops.end - ops.start))}. "
+            f"{taker} {ms(facts.steps.mean_ns(loop.area))} of {each_step(facts)}."
+        )
+        if visits is not None:
+            why += (
+                f" They have {visits.parameters:,.0f} of the {visits.of:,.0f} parameters. Autograd, zero_grad and the "
+                f"optimizer visit each of them, which takes another {ms(visits.ns)}."
+            )
+        return self.finding(
+            title=ONE_LINE if self._is_long(facts, loop) and loop.kind != "layers" else SEVERAL_LINES,
+            risk=larger_batch_risk(facts),
+            why=why,
+            saving=_price(facts, loop, visits),
+            confidence="low" if loop.kind == "layers" else "medium",
+            evidence=[
+                Evidence(
+                    _operator(kind.name),
+                    round(kind.total / count / 1e3, 3),
+                    round(len(kind.rows) / count, 3),
+                    location=location_of(facts, int(kind.rows[0])),
+                )
+                for kind in kinds[:5]
+            ],
+            locations=loop.places[:3],
+            fix=_fix(loop, [kind.name for kind in kinds[:3]]),
+        )
+
+    def _visits(self, facts: Facts, loop: Loop) -> Visits | None:
+        """None if the fix leaves as many parameters."""
+        parameters = int(loop.ops.parameters.sum()) / facts.steps.count
+        if parameters < self.min_calls or loop.kind == "layers":
+            return None
+        work = facts.parameter_work
+        visits = Visits(parameters, work.count, 0.0)
+        ns = visits.share * facts.steps.mean_ns(subtract(work.area, loop.most))
+        return replace(visits, ns=ns) if ns else None
+
+    def _is_one_call(self, facts: Facts, rows: npt.NDArray[np.integer]) -> bool:
+        """Whether a call or two of the user's line per step, such as of nn.Sequential, run most of the operators."""
+        slices, code = facts.slices, facts.call_sites.code_frames
+        called = (slices.parent >= 0) & code[np.maximum(slices.parent, 0)] & ~code
+        forward = facts.called_ops.only(rows[~facts.regions.named(op_names.is_backward, OP)[rows]])
+        steps = facts.steps.count
+        share = forward.share_in_calls(slices, called, FEW_CALLS * steps)
+        return share > MOST_OPERATORS and share * len(forward.rows) > self.min_turns * steps
+
+    def _of_functions(self, facts: Facts, groups: list[list[SiteCost]]) -> list[list[SiteCost]]:
+        """The groups of lines; in training, those of one function whose operators have no backward are one."""
+        joined = dict[Function | int, list[SiteCost]]()
+        for number, lines in enumerate(groups):
+            place = lines[0].location
+            rows = np.concatenate([line.rows for line in lines])
+            alone = place is None or not facts.trains or _has_backward(facts, rows)
+            joined.setdefault(number if alone or place is None else _function(place), []).extend(lines)
+        return list(joined.values())
+
+    def _update_area(self, facts: Facts, ops: CalledOps) -> Intervals | None:
+        """When the function ran that calls these operators, if it mostly does that: it updates averages or computes
+        metrics, tensor by tensor. None if their results are trained, or the function does much else.
+        """
+        if not facts.trains or _has_backward(facts, ops.rows):
+            return None
+        slices = facts.slices
+        calls = facts.called_ops.functions_of(ops, slices, facts.call_sites.code_frames, self.update_share)
+        if not len(calls) or not facts.steps.host_window.contains(slices.start[calls]).all():
+            return None
+        return subtract(union(slices.start[calls], slices.end[calls]), area_of(facts, facts.deep_copies))
+
+    def _lines_in_turn(self, facts: Facts, ops: CalledOps) -> list[list[SiteCost]]:
+        """The lines that call many operators per step, most expensive first. Lines that a loop runs in turn are one."""
+        nodes = facts.regions.named(op_names.is_backward, OP)
+        steps = facts.steps.count
+        lines = [
+            line
+            for line in by_site(facts, ops.rows, ops.end - ops.start)
+            if line.location
+            and line.calls >= self.min_turns * steps
+            and nodes[line.rows].sum() <= self.most_nodes * (~nodes[line.rows]).sum()
+        ]
+        line_of = np.full(len(facts.slices), -1)
+        for number, line in enumerate(lines):
+            line_of[line.rows] = number
+        loop = list(range(len(lines)))
+        for one, other in ops.turns(line_of, self.min_turns * steps):
+            loop = [loop[one] if number == loop[other] else number for number in loop]
+        groups = [
+            [line for line, its in zip(lines, loop, strict=True) if its == number] for number in dict.fromkeys(loop)
+        ]
+        return [group for group in groups if sum(line.calls for line in group) >= self.min_calls * steps]
+
+    def _areas_of_functions(self, facts: Facts) -> dict[Function, Intervals]:
+        """When each function ran the lines that call many operators per step, of any size: its loops."""
+        ops, areas = facts.called_ops, dict[Function, list[Intervals]]()
+        for site in by_site(facts, ops.rows, ops.end - ops.start):
+            if site.location is not None and site.calls >= self.min_calls * facts.steps.count:
+                mine = ops.only(site.rows)
+                areas.setdefault(_function(site.location), []).append(union(mine.start, mine.end))
+        return {function: merge(*of_lines) for function, of_lines in areas.items()}
+
+
+def _price(facts: Facts, loop: Loop, visits: Visits | None) -> Price:
+    low, expected, most = loop.shares
+    time_ns, most_ns = facts.steps.mean_ns(loop.area), most * facts.steps.mean_ns(loop.most)
+    visits_ns = visits.ns if visits is not None else 0.0
+    fewer_visits = [] if visits is None else [RemoveHost(facts.parameter_work.area, visits.share)]  # one is left
+    whose = "this" if loop.kind == "updates" else "these operators'"
+    if loop.kind == "layers":
+        at_most = f"At most, it drops by {percent(most)}."
+    else:
+        at_most = (
+            f"At most, all lines of {loop.places[0].function or 'the file'} that call as many operators go away "
+            f"({ms(most_ns)}), as when one operator replaces a loop."
+        )
+    return priced(
+        facts,
+        (low * time_ns, expected * time_ns + visits_ns, most_ns + visits_ns),
+        [RemoveHost(loop.area, expected), *fewer_visits],
+        f"Assumes {whose} time drops by {percent(low)}, or by {percent(expected)}"
+        f"{', and one parameter is left' if visits is not None else ''}. {at_most}",
+        low=[RemoveHost(loop.area, low)],
+        high=[RemoveHost(loop.most, most), *fewer_visits],
+    )
+
+
+def _fix(loop: Loop, operators: list[str]) -> Fix:
+    if loop.kind == "layers":
+        return SMALL_LAYERS
+    if any("embedding" in name.lower() for name in operators):
+        return EMBEDDINGS
+    return LOOP if loop.kind == "loop" else UPDATES
+
+
+def _has_backward(facts: Facts, rows: npt.NDArray[np.integer]) -> bool:
+    return bool(facts.regions.named(op_names.is_backward, OP)[rows].any())
+
+
+def _lines_call(lines: int) -> str:
+    return "One line calls" if lines == 1 else f"{lines} lines of a loop call"
+
+
+def _function(location: Location) -> Function:
+    return location.file, location.function
+
+
+def _operator(name: str) -> str:
+    """ "MulBackward0" for the node of the autograd engine that runs it."""
+    return name.removeprefix("autograd::engine::evaluate_function: ")
