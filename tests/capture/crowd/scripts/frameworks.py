@@ -119,6 +119,7 @@ def accelerate() -> None:
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=60)
     data = DataLoader(TensorDataset(torch.randn(480, 16), torch.randint(0, 4, (480,))), batch_size=4, shuffle=True)
     model, optimizer, data, schedule = accelerator.prepare(model, optimizer, data, schedule)
+    history = torch.zeros(1 << 21)
     for index, (x, y) in enumerate(data):
         with accelerator.accumulate(model):
             loss = functional.cross_entropy(model(x), y)
@@ -130,7 +131,8 @@ def accelerate() -> None:
             optimizer.zero_grad()
             if accelerator.sync_gradients:
                 true_step()
-                accelerator.save(accelerator.unwrap_model(model).state_dict(), "model.bin")  # planted
+                state = {"model": accelerator.unwrap_model(model).state_dict(), "history": history}
+                accelerator.save(state, "model.bin")  # planted
         if index % 40 == 0:
             accelerator.print(f"loss {loss.item():.8f}")
 
