@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import Change
@@ -12,6 +12,7 @@ from traceopt.result.rows import BreakdownPart
 from traceopt.rules.plan import Plan, document_rows
 from traceopt.rules.savings.known_error import MAX_SAVED_SHARE
 
+IDLE = "idle"
 UNEXPLAINED_SHARE = 0.05  # of the step after the fixes: largest gap between the plan and the parts that are left
 
 
@@ -45,22 +46,36 @@ def parts_left(
     """The parts of the step after the changes, us; they sum to `left_us`. Empty if the replay does not explain it.
 
     Each part changes as in the replay. So a part that the fixes do not touch stays as it is in the breakdown, which
-    may be of other steps than the replayed ones.
+    may be of other steps than the replayed ones. Idle time is one part here, because the replay may give it other
+    causes than the breakdown. What is left of it has the causes of the replayed step after the changes.
     """
-    step_us = sum(now_us.values())
-    replayed_us = facts.replayed.step_ns / 1e3
     before, after = parts_of(facts, facts.replayed), parts_of(facts, facts.replay(changes))
+    apart = busy_names(facts) if facts.has_gpu else after.keys()
+    now, was, becomes = (_with_idle_as_one(parts, apart) for parts in (now_us, before, after))
+    step_us, replayed_us = sum(now.values()), facts.replayed.step_ns / 1e3
     left = {
-        name: max(0.0, now_us.get(name, 0.0) + (after[name] - before.get(name, 0.0)) / 1e3 * step_us / replayed_us)
-        for name in after
+        name: max(0.0, now.get(name, 0.0) + (becomes[name] - was.get(name, 0.0)) / 1e3 * step_us / replayed_us)
+        for name in becomes
     }
     total = sum(left.values())
     if abs(total - left_us) > UNEXPLAINED_SHARE * left_us:
         return {}
     if total > left_us or step_us <= left_us:
-        return {name: us * left_us / total for name, us in left.items()}
-    undone = (left_us - total) / (step_us - total)  # of each change
-    return {name: us + undone * (now_us.get(name, 0.0) - us) for name, us in left.items()}
+        left = {name: us * left_us / total for name, us in left.items()}
+    else:
+        undone = (left_us - total) / (step_us - total)  # of each change
+        left = {name: us + undone * (now.get(name, 0.0) - us) for name, us in left.items()}
+    idle_us = left.pop(IDLE)
+    causes = after if becomes[IDLE] > 0 else now_us
+    all_causes = sum(amount for name, amount in causes.items() if name not in apart)
+    idle = {name: idle_us * amount / all_causes for name, amount in causes.items() if name not in apart and all_causes}
+    return left | idle
+
+
+def _with_idle_as_one(parts: Mapping[str, float], apart: Set[str]) -> dict[str, float]:
+    """The parts to keep apart, and the sum of the others."""
+    kept = {name: amount for name, amount in parts.items() if name in apart}
+    return kept | {IDLE: sum(amount for name, amount in parts.items() if name not in apart)}
 
 
 def _unrecorded(
