@@ -533,8 +533,12 @@ class Facts(Struct, frozen=True, dict=True):
 
     @cached_property
     def indexing_backward(self) -> I8:
-        """The backward nodes of `x[i]` and `x[a:b]` in the window. Slices, in order."""
-        return self._in_window(self.regions.named(op_names.is_index_backward, OP))
+        """The backward nodes of `x[i]` and `x[a:b]` in the window, without those inside paddings. Slices, in order."""
+        nodes = self._in_window(self.regions.named(op_names.is_index_backward, OP))
+        forward = self.call_sites.forward_of(nodes)
+        paddings = self.regions.named(op_names.is_padding, OP)
+        padded = (forward >= 0) & (self.slices.ancestor(np.maximum(forward, 0), paddings) >= 0)
+        return nodes[~padded]
 
     @cached_property
     def one_hot_products(self) -> OneHotProducts:

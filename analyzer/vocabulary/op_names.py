@@ -172,6 +172,16 @@ CONVOLUTION_OPS: frozenset[str] = _words("aten::convolution aten::convolution_ba
 """The operators behind all convolutions, forward and backward."""
 
 
+def is_padding(name: str) -> bool:
+    """F.pad: a circular one slices and copies."""
+    return name in ("aten::pad", "aten::_pad_circular")
+
+
+def is_channels_first_padding(name: str) -> bool:
+    """A padding that gives a channels-first tensor, whatever it gets. Zero padding keeps the layout."""
+    return name.startswith(("aten::_pad_circular", "aten::reflection_pad", "aten::replication_pad"))
+
+
 def is_convolution(name: str) -> bool:
     """An operator of a convolution, forward or backward, also of one library: ``aten::cudnn_convolution_backward``."""
     return name.startswith("aten::") and "conv" in name

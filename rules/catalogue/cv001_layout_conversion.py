@@ -17,6 +17,12 @@ from traceopt.rules import (
 )
 from traceopt.rules.savings.channels_last import ChannelsLast
 
+KEEP_LAYOUT = Fix(
+    "channels_last alone may make the step longer. First pad in a way that keeps the layout: join slices with "
+    "torch.cat, or pad with zeros. Then convert the model and its input, and measure.",
+    "x = torch.cat([x[..., -1:], x, x[..., :1]], dim=-1)  # circular; keeps channels_last",
+)
+
 
 class LayoutConversion(Rule):
     """Measures kernels that transpose activations and weights between NCHW and NHWC in a model with convolutions, and
@@ -31,8 +37,10 @@ class LayoutConversion(Rule):
         model = model.to(memory_format=torch.channels_last)
         images = images.to(memory_format=torch.channels_last)
 
-    When it is wrong: operators without a channels_last version bring the transposes back. A single transpose of the
-    model's input is normal.
+    When it is wrong: operators without a channels_last version bring the transposes back, and copies of strided tensors
+    are slower than transposes. Circular, reflecting and replicating paddings are such operators: the estimate counts
+    only convolutions without them, and there is none if they stand before half of the convolutions. A single transpose
+    of the model's input is normal.
 
     Sources: PyTorch tutorial, "Channels Last Memory Format"; NVIDIA, "Convolutional Layers User's Guide".
     """
@@ -46,6 +54,10 @@ class LayoutConversion(Rule):
     requires = ("gpu",)
 
     min_share: float = threshold(0.01, "smallest time of layout transposes, as a share of the step, to report")
+
+    most_undone: float = threshold(
+        0.5, "paddings that undo channels_last for each convolution, from which none is saved"
+    )
 
     def applies(self, facts: Facts) -> str | None:
         return None if facts.gpu.kind.among("conv").any() else "No convolutions in this trace."
@@ -61,11 +73,12 @@ class LayoutConversion(Rule):
                 f"{layout.transposes.sum() / count:,.0f} layout transposes {per_step(facts)} take "
                 f"{ms(layout.transposes_ns)} of {each_step(facts)}, or {share} of the GPU's busy time."
                 + _batch_norms(layout)
+                + _undone(layout)
             ),
-            saving=layout.price(),
+            saving=layout.price() if layout.undone_share < self.most_undone else None,
             evidence=evidence,
             locations=places(evidence),
-            fix=_fix(facts),
+            fix=_fix(facts) if layout.undone_share < self.most_undone else KEEP_LAYOUT,
         )
 
     def passed(self, facts: Facts) -> str:
@@ -80,6 +93,16 @@ def _batch_norms(layout: ChannelsLast) -> str:
     return (
         f" Batch norms on channels-first tensors take {ms(layout.batch_norms_ns)}, more than the memory bandwidth "
         "explains: their kernels share a channel's pixels among few threads."
+    )
+
+
+def _undone(layout: ChannelsLast) -> str:
+    """A sentence about paddings that bring channels-first tensors back; empty without any."""
+    if not layout.undone_share:
+        return ""
+    return (
+        f" Circular, reflecting or replicating paddings stand before {percent(layout.undone_share)} of the "
+        "convolutions. They give channels-first tensors, so channels_last costs copies there."
     )
 
 

@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import Mask
+from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.vocabulary import op_names
 from traceopt.result.finding import Evidence
 from traceopt.result.quantities import percent
 from traceopt.rules.savings.precision import kernel_evidence
@@ -41,9 +43,19 @@ class ChannelsLast:
         """Time per step of the batch norms that would be faster."""
         return float(self._facts.gpu.in_window[self._slow_batch_norms].sum() / self._facts.steps.count)
 
+    @cached_property
+    def undone_share(self) -> float:
+        """Of the convolutions: those behind a padding that gives a channels-first tensor. A copy would follow it."""
+        regions = self._facts.regions
+        convolutions = regions.named(lambda name: name == "aten::convolution", OP)
+        paddings = regions.named(op_names.is_channels_first_padding, OP)
+        outermost = self._facts.slices.outermost(paddings) if paddings.any() else ()
+        return min(1.0, len(outermost) / max(1, int(convolutions.sum())))
+
     def price(self) -> Price:
         facts, count = self._facts, self._facts.steps.count
-        gains = [self._gains(*shares) for shares in zip(TRANSPOSES, BANDWIDTH, strict=True)]
+        kept = 1 - self.undone_share
+        gains = [kept * self._gains(*shares) for shares in zip(TRANSPOSES, BANDWIDTH, strict=True)]
         low, expected, high = (hide(facts, np.flatnonzero(gain > 0), gain[gain > 0]) for gain in gains)
         least_ns, usual_ns, most_ns = (float(gain.sum() / count) for gain in gains)
         basis = "Assumes 50%, 90% or 100% of the transposes' time goes away; some remain if an operator needs NCHW."

@@ -16,9 +16,9 @@ STEP_US, STEPS, TIMES = 20_000, 4, 20
 NODE = "autograd::engine::evaluate_function: "
 
 
-def facts(*, times: int = TIMES, index_us: int = 50, gpu: bool = False) -> Facts:
+def facts(*, times: int = TIMES, index_us: int = 50, gpu: bool = False, pads: bool = False) -> Facts:
     """Each time step of the loop indexes for 20 us and calls a cell for 100 us. The backward pass takes 50 us for the
-    index and 150 us for the cell, a GPU 30 us for each.
+    index and 150 us for the cell, a GPU 30 us for each. `pads`: a circular padding does the indexing.
     """
     events: list[build.Json] = []
     launches = 0
@@ -39,6 +39,7 @@ def facts(*, times: int = TIMES, index_us: int = 50, gpu: bool = False) -> Facts
                 build.op("aten::select", at, 20, **index | {"Fwd thread id": 0}),
                 build.op("aten::lstm_cell", at + 30, 100, **cell | {"Fwd thread id": 0}),
                 *nodes,
+                *([build.op("aten::pad", at - 5, 30)] if pads else []),
             ]
             for node in nodes if gpu else []:
                 launches += 1
@@ -60,6 +61,11 @@ def test_the_backward_nodes_of_an_index_are_saved_at_its_line() -> None:
     assert found.saving.low_us < found.saving.est_us == pytest.approx(900, rel=0.02)
     assert [(one.file, one.line) for one in found.locations] == [("train.py", 21)]
     assert found.shares_cause_with == ["EF011"]  # without the loop, nothing is indexed
+
+
+def test_a_padding_indexes_by_itself() -> None:
+    """No line of the script can split what F.pad(mode="circular") slices."""
+    assert answer(IndexingInLoop, facts(pads=True))[1] == []
 
 
 def test_on_a_gpu_their_kernels_count() -> None:
