@@ -25,6 +25,17 @@ from traceopt.rules import (
 from traceopt.rules.savings.backward_nodes import products_ns, without_part_of
 
 WEIGHT_SHARE = 0.5  # of a backward pass: as many FLOP for the gradients of weights as for those of activations
+TURN_OFF = Fix(
+    "Turn gradients off for these parameters. If nothing before them is trained either, run them under "
+    "torch.no_grad().",
+    "model.requires_grad_(False)  # before the loop, for what is not trained",
+)
+RUN_WITHOUT_GRADIENTS = Fix(
+    "Run the model that is not trained under torch.no_grad(), if what it gets does not depend on trained weights: a "
+    "reference model, a teacher. Otherwise, as for a network that computes a loss, turn the gradients of its "
+    "parameters off.",
+    "with torch.no_grad():\n    wanted = reference(batch)  # else: reference.requires_grad_(False)",
+)
 
 
 class UnusedGradients(Rule):
@@ -68,19 +79,17 @@ class UnusedGradients(Rule):
         evidence, products = _evidence(facts), ms(products_ns(facts, facts.backward_products))
         names = ", ".join(dict.fromkeys(map(_name, filter(_has_unused, facts.captured.models))))
         count = counted(known.unused_tensors, "parameter")
+        apart = _apart(facts)
         yield self.finding(
+            title="Run the model that is not trained without gradients" if apart else None,
             why=(
                 f"No optimizer uses the gradients of {count} of {names}. They are part of the matmuls and convolutions "
                 f"of the backward pass, which take {products} of {each_step(facts)}."
             ),
-            saving=_price(facts, known.unused_weights / known.weights),
+            saving=_price(facts, known, apart),
             evidence=evidence,
             locations=places(evidence),
-            fix=Fix(
-                "Turn gradients off for these parameters. If nothing before them is trained either, run them under "
-                "torch.no_grad().",
-                "model.requires_grad_(False)  # before the loop, for what is not trained",
-            ),
+            fix=RUN_WITHOUT_GRADIENTS if apart else TURN_OFF,
         )
 
     def passed(self, facts: Facts) -> str:
@@ -111,15 +120,33 @@ def _name(model: Model) -> str:
     return (model.wrapped or model.class_name or "a model").rpartition(".")[2]
 
 
-def _price(facts: Facts, share: float) -> Price:
-    """`share`: of the weights with gradients."""
+def _apart(facts: Facts) -> int:
+    """Weights of models that are not trained at all, beside others that are: a reference, a teacher, a loss network."""
+    known = [model.gradients for model in facts.captured.models if model.gradients is not None]
+    untrained = [one for one in known if one.weights and one.unused_weights == one.weights]
+    return sum(one.weights for one in untrained) if len(untrained) < len(known) else 0
+
+
+def _price(facts: Facts, known: Gradients, apart: int) -> Price:
+    """`apart`: weights of models that are not trained at all."""
+    share = known.unused_weights / known.weights
     parts = (share * WEIGHT_SHARE / 2 if share == 1 else 0.0, share * WEIGHT_SHARE, share)
     basis = (
         f"Assumes {percent(parts[0])}, {percent(parts[1])} or {percent(parts[2])} of these operators' time is saved: "
-        f"{percent(share)} of the weights are not trained, and their gradients are half of a backward pass. All of it "
-        "is saved if nothing before them is trained."
+        f"{percent(share)} of the weights are not trained, and their gradients are half of a backward pass. "
     )
-    return without_part_of(facts, facts.backward_products, parts, basis)
+    if not apart:
+        return without_part_of(
+            facts, facts.backward_products, parts, f"{basis}All of it is saved if nothing before them is trained."
+        )
+    nodes, passes = facts.slices.outermost(facts.regions.backward), apart / known.weights
+    return without_part_of(
+        facts,
+        facts.backward_products,
+        parts,
+        f"{basis}At most, {percent(passes)} of all backward passes is saved: if nothing before the model is trained.",
+        (nodes, passes),
+    )
 
 
 def _evidence(facts: Facts) -> list[Evidence]:

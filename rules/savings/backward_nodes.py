@@ -8,7 +8,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import Change, RemoveHost, RemoveLaunches
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.rules.savings.price import Price
-from traceopt.rules.savings.pricing import area_of, priced, priced_work
+from traceopt.rules.savings.pricing import area_of, priced, shorter
 from traceopt.rules.savings.starvation import host_bounds, launched_ns
 
 Shares = tuple[float, float, float]  # low, expected, high
@@ -60,14 +60,23 @@ def products_ns(facts: Facts, products: I8) -> float:
     return facts.steps.mean_ns(area_of(facts, products))
 
 
-def without_part_of(facts: Facts, products: I8, shares: Shares, basis: str) -> Price:
-    """Without a share of the time of such products, as of those for the gradients of weights."""
-    low, expected, high = (share * products_ns(facts, products) for share in shares)
-    if facts.has_gpu:
-        return priced_work(facts, _work_of(facts, products), (low, expected, high), basis)
-    area = area_of(facts, products)
-    removed = [[RemoveHost(area, share)] for share in shares]
-    return priced(facts, (low, expected, high), removed[1], basis, low=removed[0], high=removed[2])
+def without_part_of(
+    facts: Facts, products: I8, shares: Shares, basis: str, at_best: tuple[I8, float] | None = None
+) -> Price:
+    """Without a share of the time of such products, as of those for the gradients of weights. `at_best`: other rows,
+    such as whole backward passes, and the share of their time that goes at best.
+    """
+    rows = (products, products, products if at_best is None else at_best[0])
+    parts = (*shares[:2], shares[2] if at_best is None else at_best[1])
+    low_ns, usual_ns, most_ns = (share * products_ns(facts, mine) for mine, share in zip(rows, parts, strict=True))
+    changes: list[list[Change]] = []
+    for mine, share, ns in zip(rows, parts, (low_ns, usual_ns, most_ns), strict=True):
+        if facts.has_gpu:
+            changes.append(shorter(facts, _work_of(facts, mine), ns))
+        else:
+            changes.append([RemoveHost(area_of(facts, mine), share)])
+    low, expected, high = changes
+    return priced(facts, (low_ns, usual_ns, most_ns), expected, basis, low=low, high=high)
 
 
 def _work_of(facts: Facts, rows: I8) -> Mask:
