@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
@@ -69,7 +71,7 @@ def without_part_of(
     rows = (products, products, products if at_best is None else at_best[0])
     parts = (*shares[:2], shares[2] if at_best is None else at_best[1])
     low_ns, usual_ns, most_ns = (share * products_ns(facts, mine) for mine, share in zip(rows, parts, strict=True))
-    changes: list[list[Change]] = []
+    changes: list[Sequence[Change]] = []
     for mine, share, ns in zip(rows, parts, (low_ns, usual_ns, most_ns), strict=True):
         if facts.has_gpu:
             changes.append(shorter(facts, _work_of(facts, mine), ns))
