@@ -101,8 +101,8 @@ is the share that the finding saves, of the plain step. Pairs whose traces are l
 The median error of the predicted gain is {100 * median(points):.0f} points, the largest {100 * points[-1]:.0f} points.
 The median error of the predicted step is {median(errors):.0%}, the largest {errors[-1]:.0%}.
 {inside} of {len(found)} measured gains lie in the range that the finding states.
-This is no independent test: the correction for the profiler and the prices of GM001, CV001 and HS001 to HS003 were made
-when these traces had been seen.
+This is no independent test: the correction for the profiler and the prices of AT001, GM001, CV001 and HS001 to HS003
+were made when these traces had been seen.
 """
 
 
