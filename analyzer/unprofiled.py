@@ -107,17 +107,18 @@ def _cost_ns(facts: Facts, graph: Graph, events: I8, bare_ns: float) -> float | 
         per_step_ns = step_times(graph, _without(graph, events, cost_ns)).per_step_ns
         return scale * float(per_step_ns[graph.settled].mean())
 
-    def hides_it(cost_ns: float) -> bool:
-        """Whether the GPU limits the step that is as long as without a profiler, so a faster host changes nothing."""
-        left_ns = step_ns(cost_ns)
+    def is_gpu_bound(left_ns: float) -> bool:
+        """Whether the GPU limits a step that is as long as without a profiler, so a faster host changes nothing."""
         return busy_ns >= GPU_BOUND * left_ns and left_ns <= (1 + TOLERANCE) * bare_ns
 
     if min(facts.captured.stretch or 1.0, facts.step_ns / bare_ns) < LONGER:
-        return HIDDEN_COST_NS if busy_ns >= GPU_BOUND * facts.step_ns and hides_it(HIDDEN_COST_NS) else None
+        hidden = busy_ns >= GPU_BOUND * facts.step_ns and is_gpu_bound(step_ns(HIDDEN_COST_NS))
+        return HIDDEN_COST_NS if hidden else None
     low, high = 0.0, float(MOST_COST_NS)
-    hidden = hides_it(high)
-    enough_ns = max(bare_ns, (1 + NEAR) * step_ns(high)) if hidden else bare_ns
-    if step_ns(high) > enough_ns:
+    least_ns = step_ns(high)
+    hidden = is_gpu_bound(least_ns)
+    enough_ns = max(bare_ns, (1 + NEAR) * least_ns) if hidden else bare_ns
+    if least_ns > enough_ns:
         return None
     while high - low > EXACT_NS:
         middle = (low + high) / 2
