@@ -18,9 +18,9 @@ from traceopt.errors import ConfigError, error_text, one_line
 from traceopt.result.document import Check, CheckStatus, Note
 from traceopt.result.finding import Finding, Location, value_order
 from traceopt.result.vendor_words import worded
-from traceopt.rules.advice.framework_arguments import in_framework
 from traceopt.rules.bases.rank_rule import RunRule
 from traceopt.rules.evidence import to_location
+from traceopt.rules.fixes.framework_arguments import in_framework
 from traceopt.rules.plan import Plan, in_order, make_plan
 from traceopt.rules.registry import TRACE_QUALITY, Registry, select
 from traceopt.rules.rule import Rule

@@ -17,7 +17,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Confidence, Finding, impact_of_share, value_order
 from traceopt.result.quantities import ms
 from traceopt.result.rows import PlanRow
-from traceopt.rules.advice.compilation import compiles_model
+from traceopt.rules.fixes.advice.compilation import compiles_model
 from traceopt.rules.savings.in_turn import Savings
 from traceopt.rules.savings.known_error import known_range
 from traceopt.rules.savings.potential import potentials_ns

@@ -15,7 +15,7 @@ from test_real_traces import READABLE, find, result_of
 from traceopt.result.finding import Fix, Location, Saving
 from traceopt.rules.catalogue.hs003_explicit_synchronize import ExplicitSynchronize
 from traceopt.rules.catalogue.lb006_python_bound import PythonBound
-from traceopt.rules.patches.patch import with_patches
+from traceopt.rules.fixes.patches.patch import with_patches
 from traceopt.testing import A100, Machine, answer
 
 # Written down here once more, by what a reader would call infrastructure: not by the table under test.

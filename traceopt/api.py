@@ -196,7 +196,7 @@ def _with_steps_of_ranks(result: Result, run: RunFacts) -> Result:
 
 
 def _with_patches(result: Result, folders: Sequence[Path], debug: bool) -> Result:
-    from traceopt.rules.patches.patch import with_patches
+    from traceopt.rules.fixes.patches.patch import with_patches
 
     return replace(result, findings=with_patches(result.findings, folders, debug=debug))
 

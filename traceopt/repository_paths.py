@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from traceopt.analyzer.vocabulary.python_frames import is_library_file
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding, Location
-from traceopt.rules.patches.files import locate
+from traceopt.rules.fixes.patches.files import locate
 
 PACKAGES = "site-packages"
 

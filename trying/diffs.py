@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path, PurePosixPath
 
 from traceopt.errors import one_line
-from traceopt.rules.patches.unified import apply_diff
+from traceopt.rules.fixes.patches.unified import apply_diff
 
 GIT_TIMEOUT_S = 120
 _NAMED = re.compile(r"^(?:---|\+\+\+|rename (?:from|to)|copy (?:from|to)) (.+)$", re.MULTILINE)

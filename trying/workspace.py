@@ -18,7 +18,7 @@ from traceopt.capture.launch.cpu_peaks import add_cpu_peaks
 from traceopt.capture.launch.outcome import RecordingOutcome, read_outcome
 from traceopt.capture.settings import Settings
 from traceopt.errors import InputError, OutputError, one_line
-from traceopt.rules.patches.patch import combined_patch
+from traceopt.rules.fixes.patches.patch import combined_patch
 from traceopt.trying import diffs
 from traceopt.trying.changes import Change
 from traceopt.trying.measured_run import Failure, MeasuredRun, read_run

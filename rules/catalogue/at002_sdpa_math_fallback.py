@@ -23,7 +23,7 @@ from traceopt.rules import (
     times,
     us,
 )
-from traceopt.rules.advice.sdpa_requirements import cpu_requirement, gpu_requirement
+from traceopt.rules.fixes.advice.sdpa_requirements import cpu_requirement, gpu_requirement
 
 NO_DROPOUT = "Trains without dropout of the attention weights"
 

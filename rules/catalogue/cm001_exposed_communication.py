@@ -26,7 +26,7 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.advice.overlap import overlap_fix
+from traceopt.rules.fixes.advice.overlap import overlap_fix
 
 WORTH = 0.01  # of the step: if overlap can hide less, the finding has no saving
 INFERENCE_FIX = Fix(

@@ -26,7 +26,7 @@ from traceopt.rules import (
     threshold,
     us,
 )
-from traceopt.rules.advice.memory import recomputed_bytes
+from traceopt.rules.fixes.advice.memory import recomputed_bytes
 
 LOW, EXPECTED = 0.6, 0.95  # of the recomputation: writing and reading what is stored takes time too
 

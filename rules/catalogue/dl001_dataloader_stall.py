@@ -30,8 +30,8 @@ from traceopt.rules import (
     threshold,
     typical_ns,
 )
-from traceopt.rules.advice.constructed import loader_places
-from traceopt.rules.advice.loader_workers import (
+from traceopt.rules.fixes.advice.constructed import loader_places
+from traceopt.rules.fixes.advice.loader_workers import (
     BEST,
     CROWDED_SHARE,
     EXPECTED,

@@ -26,7 +26,7 @@ from traceopt.rules import (
     threshold,
     typical_ns,
 )
-from traceopt.rules.advice.loader_workers import EXPECTED, WORST, Left, LoaderPlan, plan_moved_work
+from traceopt.rules.fixes.advice.loader_workers import EXPECTED, WORST, Left, LoaderPlan, plan_moved_work
 
 MOVED_LOW, MOVED = 0.7, 0.95  # of the wait: receiving the prepared batch takes the rest
 

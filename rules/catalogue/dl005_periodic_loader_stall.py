@@ -22,8 +22,8 @@ from traceopt.rules import (
     us,
     whole_run_saving,
 )
-from traceopt.rules.advice.constructed import loader_places
-from traceopt.rules.advice.loader_workers import loader_rows, plan_loader
+from traceopt.rules.fixes.advice.constructed import loader_places
+from traceopt.rules.fixes.advice.loader_workers import loader_rows, plan_loader
 from traceopt.rules.savings.whole_run import judged_steps
 
 

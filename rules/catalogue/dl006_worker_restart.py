@@ -24,7 +24,7 @@ from traceopt.rules import (
     us,
     whole_run_saving,
 )
-from traceopt.rules.advice.loader_workers import loader_rows
+from traceopt.rules.fixes.advice.loader_workers import loader_rows
 
 
 class WorkerRestart(Rule):

@@ -22,9 +22,9 @@ from traceopt.rules import (
     threshold,
     work_of,
 )
-from traceopt.rules.advice.batch_size import larger_batch_risk
-from traceopt.rules.advice.constructed import loader_places
-from traceopt.rules.advice.memory import peak_of_capacity, peak_share
+from traceopt.rules.fixes.advice.batch_size import larger_batch_risk
+from traceopt.rules.fixes.advice.constructed import loader_places
+from traceopt.rules.fixes.advice.memory import peak_of_capacity, peak_share
 from traceopt.rules.savings.roofline import HBM_SHARE
 
 REACHABLE = 0.8  # of the peak rate; the same share as for the bandwidth

@@ -22,7 +22,7 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.advice.compilation import engine_graphs, replayed
+from traceopt.rules.fixes.advice.compilation import engine_graphs, replayed
 from traceopt.rules.savings.merged_gemms import place
 
 

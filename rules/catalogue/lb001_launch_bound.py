@@ -31,10 +31,10 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.advice.batch_size import larger_batch_risk
-from traceopt.rules.advice.compilation import compiled, engine_graphs, replayed
-from traceopt.rules.advice.graph_capture import blockers
 from traceopt.rules.bases.operator_loop_rule import OperatorLoopRule
+from traceopt.rules.fixes.advice.batch_size import larger_batch_risk
+from traceopt.rules.fixes.advice.compilation import compiled, engine_graphs, replayed
+from traceopt.rules.fixes.advice.graph_capture import blockers
 from traceopt.rules.savings.starvation import dispatch_amount, passes_amount
 
 GRAPHS = 'model = torch.compile(model, mode="reduce-overhead")'

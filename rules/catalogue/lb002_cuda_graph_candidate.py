@@ -26,8 +26,8 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.advice.compilation import compiled, engine_graphs
-from traceopt.rules.advice.graph_capture import blockers
+from traceopt.rules.fixes.advice.compilation import compiled, engine_graphs
+from traceopt.rules.fixes.advice.graph_capture import blockers
 
 MOST_LAUNCHES = 0.8  # of the main thread's launches: the innermost function with this share runs the step
 

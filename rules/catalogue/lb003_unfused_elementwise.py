@@ -20,7 +20,7 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.advice.compilation import compiled, engine_fusion
+from traceopt.rules.fixes.advice.compilation import compiled, engine_fusion
 
 
 class UnfusedElementwise(Rule):

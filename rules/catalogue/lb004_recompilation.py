@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from traceopt.rules import Evidence, Facts, Fix, Recompiled
-from traceopt.rules.advice.recompilation import fix_for, guard_evidence
 from traceopt.rules.bases.once_only_rule import SteadyRule
+from traceopt.rules.fixes.advice.recompilation import fix_for, guard_evidence
 
 MOST_GUARDS = 3
 

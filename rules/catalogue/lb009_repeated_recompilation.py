@@ -16,7 +16,7 @@ from traceopt.rules import (
     threshold,
     to_location,
 )
-from traceopt.rules.advice.recompilation import fix_for, guard_evidence
+from traceopt.rules.fixes.advice.recompilation import fix_for, guard_evidence
 
 MOST_ROWS = 6
 

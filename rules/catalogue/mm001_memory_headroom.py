@@ -17,9 +17,9 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.advice.batch_size import larger_batch_risk
-from traceopt.rules.advice.constructed import loader_places
-from traceopt.rules.advice.memory import parts, peak_of_capacity, peak_share
+from traceopt.rules.fixes.advice.batch_size import larger_batch_risk
+from traceopt.rules.fixes.advice.constructed import loader_places
+from traceopt.rules.fixes.advice.memory import parts, peak_of_capacity, peak_share
 
 MANY = 100.0  # times the batch: if so many fit, memory is not what limits it
 

@@ -16,7 +16,7 @@ from traceopt.rules import (
     size,
     threshold,
 )
-from traceopt.rules.advice.memory import retained
+from traceopt.rules.fixes.advice.memory import retained
 
 MOST_OPERATORS = 5
 

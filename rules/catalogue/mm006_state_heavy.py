@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceopt.analyzer.memory.composition import GRADIENTS, OPTIMIZER_STATE, PARAMETERS
 from traceopt.rules import Facts, Findings, Fix, Rule, percent, size, threshold
-from traceopt.rules.advice.memory import as_evidence, inside, parts, peak_of_capacity, peak_share, remedies
+from traceopt.rules.fixes.advice.memory import as_evidence, inside, parts, peak_of_capacity, peak_share, remedies
 
 STATE = (PARAMETERS, GRADIENTS, OPTIMIZER_STATE)
 STATE_REMEDIES = ("An 8-bit", "LoRA", "QLoRA", "ZeRO", "Optimizer state")

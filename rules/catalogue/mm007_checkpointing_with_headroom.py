@@ -18,7 +18,7 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.advice.memory import peak_bytes, peak_of_capacity, recomputed_bytes
+from traceopt.rules.fixes.advice.memory import peak_bytes, peak_of_capacity, recomputed_bytes
 from traceopt.rules.savings.backward_nodes import held_ns, without_nodes
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, percent, size, threshold
-from traceopt.rules.advice.memory_snapshot import place_of, snapshot_of
+from traceopt.rules.fixes.advice.memory_snapshot import place_of, snapshot_of
 
 
 class FragmentedSegments(Rule):

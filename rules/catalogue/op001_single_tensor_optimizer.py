@@ -29,7 +29,7 @@ from traceopt.rules import (
     site_locations,
     threshold,
 )
-from traceopt.rules.advice.constructed import optimizer_classes, optimizer_places
+from traceopt.rules.fixes.advice.constructed import optimizer_classes, optimizer_places
 
 # Step annotations of the optimizers that PyTorch can fuse on a CPU.
 FUSIBLE = ("Adam", "AdamW", "SGD", "Adagrad")

@@ -27,7 +27,7 @@ from traceopt.rules import (
     threshold,
     union,
 )
-from traceopt.rules.advice.constructed import optimizer_classes, optimizer_places
+from traceopt.rules.fixes.advice.constructed import optimizer_classes, optimizer_places
 from traceopt.rules.savings.roofline import HBM_SHARE
 
 # Bytes that one pass moves per FP32 parameter: each value is read once and written once.

@@ -6,8 +6,8 @@ from typing import Literal
 
 from traceopt.analyzer.run_log.memory_growth import MemoryGrowth
 from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, places, required, size, threshold
-from traceopt.rules.advice.memory import retained
-from traceopt.rules.advice.memory_snapshot import place_of
+from traceopt.rules.fixes.advice.memory import retained
+from traceopt.rules.fixes.advice.memory_snapshot import place_of
 
 MOST_ROWS = 5
 MIN_PART = 0.25  # of the growth that its lines must explain; a process also grows by what it cannot use again

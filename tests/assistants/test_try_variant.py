@@ -12,7 +12,7 @@ from mcp_clients import Server, awaited
 
 from traceopt.assistants import trials
 from traceopt.assistants.roots import Roots
-from traceopt.rules.patches.unified import unified_diff
+from traceopt.rules.fixes.patches.unified import unified_diff
 
 STAND_IN = Path(__file__).resolve().parents[1] / "trying" / "stand_in.py"
 

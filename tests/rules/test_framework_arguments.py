@@ -8,9 +8,9 @@ import pytest
 
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Finding, Fix
-from traceopt.rules.advice.framework_arguments import in_framework
 from traceopt.rules.catalogue.tc001_fp32_matmul import _autocast
 from traceopt.rules.engine import run_rules
+from traceopt.rules.fixes.framework_arguments import in_framework
 from traceopt.rules.registry import builtin_rules
 from traceopt.testing import events as build
 

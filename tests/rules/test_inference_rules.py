@@ -13,7 +13,6 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.errors import InputError
 from traceopt.result.finding import Finding
-from traceopt.rules.advice.batch_size import larger_batch_risk
 from traceopt.rules.catalogue.dl002_input_work_on_main_thread import InputWorkOnMainThread
 from traceopt.rules.catalogue.in002_decode_launch_bound import DecodeLaunchBound
 from traceopt.rules.catalogue.lb001_launch_bound import LaunchBound
@@ -23,6 +22,7 @@ from traceopt.rules.catalogue.tc001_fp32_matmul import Fp32Matmul
 from traceopt.rules.catalogue.tc003_low_tensor_core_use import LowTensorCoreUse
 from traceopt.rules.catalogue.tq002_no_steps import NoSteps
 from traceopt.rules.engine import run_rules
+from traceopt.rules.fixes.advice.batch_size import larger_batch_risk
 from traceopt.rules.registry import builtin_rules
 from traceopt.rules.rule import Rule
 from traceopt.testing import A100, Machine, answer, assert_finds, facts_of

@@ -15,7 +15,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.composition import ACTIVATIONS, OPTIMIZER_STATE, PARAMETERS
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.result.quantities import size
-from traceopt.rules.advice.memory import remedies
+from traceopt.rules.fixes.advice.memory import remedies
 
 if TYPE_CHECKING:
     from conftest import GetExample

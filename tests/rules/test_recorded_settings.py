@@ -20,8 +20,8 @@ from traceopt.analyzer.run_log.loaders import Loader
 from traceopt.assembly import sections
 from traceopt.result.finding import Finding
 from traceopt.result.rows import BreakdownPart
-from traceopt.rules.advice.loader_workers import SHARED_CORE, LoaderPlan
 from traceopt.rules.engine import run_rules
+from traceopt.rules.fixes.advice.loader_workers import SHARED_CORE, LoaderPlan
 from traceopt.rules.savings.known_error import GAIN_ERROR
 
 NEED_SETTINGS = ("DL005", "DL006", "CV003", "PY002")

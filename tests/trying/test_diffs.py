@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from traceopt.rules.patches.unified import unified_diff
+from traceopt.rules.fixes.patches.unified import unified_diff
 from traceopt.trying import diffs
 
 BEFORE = "one\ntwo\nthree\n"

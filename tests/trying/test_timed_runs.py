@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from projects import Project
 
-from traceopt.rules.patches.unified import unified_diff
+from traceopt.rules.fixes.patches.unified import unified_diff
 from traceopt.trying.changes import Change
 from traceopt.trying.losses import compare_losses
 from traceopt.trying.measured_run import Failure, MeasuredRun

@@ -15,7 +15,7 @@ import pytest
 from projects import SCRIPT, Project, process_numbers_in, processes_in
 
 from traceopt.capture.settings import Settings, plan_cycles
-from traceopt.rules.patches.unified import unified_diff
+from traceopt.rules.fixes.patches.unified import unified_diff
 from traceopt.trying import workspace as workspace_module
 from traceopt.trying.measured_run import Failure
 from traceopt.trying.running.interruption import Interruption

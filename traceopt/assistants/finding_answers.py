@@ -15,7 +15,7 @@ from traceopt.reports.words.fixes import fix_cards
 from traceopt.result.document import Result
 from traceopt.result.finding import Location
 from traceopt.rules.fingerprint import finding_ids
-from traceopt.rules.patches.files import find_source
+from traceopt.rules.fixes.patches.files import find_source
 
 OTHER_FINDINGS = 5
 PLACES = 2

@@ -32,7 +32,7 @@ from traceopt.errors import ConfigError, InputError, one_line
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding
 from traceopt.rules.fingerprint import code_of, finding_ids
-from traceopt.rules.patches.patch import combined_patch, with_patches
+from traceopt.rules.fixes.patches.patch import combined_patch, with_patches
 from traceopt.rules.registry import Registry, load_rules, rule_page
 from traceopt.run_script import LOGDIR
 from traceopt.trying import history

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from traceopt.result.finding import Finding, Fix, Location
-from traceopt.rules.patches.patch import with_patches
+from traceopt.rules.fixes.patches.patch import with_patches
 
 GAN = """from torch import optim
 def main():

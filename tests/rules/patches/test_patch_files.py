@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from traceopt.rules.patches.files import MAX_BYTES, find_source
+from traceopt.rules.fixes.patches.files import MAX_BYTES, find_source
 
 CODE = "optimizer.step()\n"
 

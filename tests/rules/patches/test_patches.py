@@ -21,8 +21,8 @@ from patch_case import Case
 from precision_cases import AUTOCAST, PRECISION
 
 from traceopt.result.finding import Finding, Fix, Location
-from traceopt.rules.patches.patch import RECIPES, combined_patch, with_patches
-from traceopt.rules.patches.unified import apply_diff, unified_diff
+from traceopt.rules.fixes.patches.patch import RECIPES, combined_patch, with_patches
+from traceopt.rules.fixes.patches.unified import apply_diff, unified_diff
 
 CASES = [*FRAMEWORKS, *LOADERS, *ARGUMENTS, *PRECISION, *ATTENTION, *LOOPS]
 _MARK = re.compile(r"  #@(\w*)")

@@ -67,7 +67,7 @@ def write_html(path: str, result: Result, inputs: Iterable[str], *, static: bool
 
 
 def write_patch(path: str, result: Result, source: Sequence[Path], inputs: Iterable[str], *, quiet: bool) -> None:
-    from traceopt.rules.patches.patch import combined_patch
+    from traceopt.rules.fixes.patches.patch import combined_patch
 
     patch, codes = combined_patch(result.findings, source)
     if patch:

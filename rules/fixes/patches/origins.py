@@ -6,8 +6,8 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 
 from traceopt.result.finding import Location
-from traceopt.rules.patches.places import own_nodes, statements_at
-from traceopt.rules.patches.source import Function, PythonSource, only
+from traceopt.rules.fixes.patches.places import own_nodes, statements_at
+from traceopt.rules.fixes.patches.source import Function, PythonSource, only
 
 Wanted = Callable[[ast.Call], bool]
 Value = tuple[ast.expr, int | None]  # an expression, and the index if only one element of a tuple is meant

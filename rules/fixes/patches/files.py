@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
-from traceopt.rules.patches.source import PythonSource, UnclearError
+from traceopt.rules.fixes.patches.source import PythonSource, UnclearError
 
 MAX_BYTES = 1 << 20
 

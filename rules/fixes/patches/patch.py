@@ -10,16 +10,16 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.vocabulary.python_frames import is_library_file
 from traceopt.result.finding import Finding
-from traceopt.rules.patches import arguments, attention, frameworks, loaders, loops, precision
-from traceopt.rules.patches.edits import Edit, applied
-from traceopt.rules.patches.files import find_source
-from traceopt.rules.patches.places import statements_at
-from traceopt.rules.patches.source import PythonSource, UnclearError
-from traceopt.rules.patches.unified import apply_diff, unified_diff
+from traceopt.rules.fixes.patches import arguments, attention, frameworks, loaders, loops, precision
+from traceopt.rules.fixes.patches.files import find_source
+from traceopt.rules.fixes.patches.places import statements_at
+from traceopt.rules.fixes.patches.source import PythonSource, UnclearError
+from traceopt.rules.fixes.patches.text_edits import TextEdit, applied
+from traceopt.rules.fixes.patches.unified import apply_diff, unified_diff
 
 # Makes the edits for a rule's fix; raises UnclearError if a person has to decide. The finding has only locations in the
 # source.
-Recipe = Callable[[PythonSource, Finding], list[Edit]]
+Recipe = Callable[[PythonSource, Finding], list[TextEdit]]
 RECIPES: dict[str, Recipe] = {
     "AT001": attention.fused_attention,
     "CM007": arguments.ddp_buffers,
@@ -46,7 +46,7 @@ class FilePatch(Struct, frozen=True):
     """The edits of one finding in one file."""
 
     source: PythonSource
-    edits: list[Edit]
+    edits: list[TextEdit]
 
 
 def with_patches(findings: Sequence[Finding], folders: Sequence[Path], *, debug: bool = False) -> list[Finding]:
@@ -112,7 +112,7 @@ def _change(finding: Finding, folders: Sequence[Path], files: dict[str, PythonSo
     return FilePatch(source, recipe(source, replace(finding, locations=here)))
 
 
-def _patch(source: PythonSource, edits: list[Edit]) -> str | None:
+def _patch(source: PythonSource, edits: list[TextEdit]) -> str | None:
     """The diff of the edits, if the result is valid Python and the diff applies to the file."""
     try:
         text = applied(source.text, edits)

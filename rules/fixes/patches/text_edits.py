@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from traceopt.rules.patches.source import PythonSource, UnclearError
+from traceopt.rules.fixes.patches.source import PythonSource, UnclearError
 
 _REST_OF_LINE = re.compile(r"[ \t]*(#[^\n]*)?\r?(\n|\Z)")
 
 
-class Edit(Struct, frozen=True, order=True):
+class TextEdit(Struct, frozen=True, order=True):
     """Replaces the characters from `start` to `end` with `text`; an insertion if the two are equal."""
 
     start: int
@@ -21,7 +21,7 @@ class Edit(Struct, frozen=True, order=True):
     text: str
 
 
-def applied(text: str, edits: Iterable[Edit]) -> str:
+def applied(text: str, edits: Iterable[TextEdit]) -> str:
     """The text after the edits. Equal edits apply once; insertions at one position keep their order.
 
     Raises UnclearError if two edits touch the same characters.
@@ -40,7 +40,7 @@ def argument(call: ast.Call, name: str) -> ast.expr | None:
     return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
 
 
-def set_keywords(source: PythonSource, call: ast.Call, wanted: dict[str, str]) -> list[Edit]:
+def set_keywords(source: PythonSource, call: ast.Call, wanted: dict[str, str]) -> list[TextEdit]:
     """Sets these keyword arguments of a call: replaces existing ones, and appends the others.
 
     Raises UnclearError if an argument may be hidden in `*args` or `**kwargs`.
@@ -50,20 +50,20 @@ def set_keywords(source: PythonSource, call: ast.Call, wanted: dict[str, str]) -
     if new and (None in given or any(isinstance(one, ast.Starred) for one in call.args)):
         raise UnclearError("arguments hidden in * or **")
     edits = [
-        Edit(source.start(given[name].value), source.end(given[name].value), value)
+        TextEdit(source.start(given[name].value), source.end(given[name].value), value)
         for name, value in wanted.items()
         if name in given
     ]
     return edits + (_appended(source, call, [f"{name}={value}" for name, value in new.items()]) if new else [])
 
 
-def _appended(source: PythonSource, call: ast.Call, arguments: list[str]) -> list[Edit]:
+def _appended(source: PythonSource, call: ast.Call, arguments: list[str]) -> list[TextEdit]:
     """In the style of the call: after the last argument, or on separate lines if that one is on its own line."""
     *_, before, closing = source.tokens(source.start(call), source.end(call))
     if closing.text != ")":
         raise UnclearError("a call without an end")
     if before.text == "(":
-        return [Edit(before.end, before.end, ", ".join(arguments))]
+        return [TextEdit(before.end, before.end, ", ".join(arguments))]
     given: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
     if isinstance(given[0], ast.GeneratorExp) and len(given) == 1:
         raise UnclearError("a generator needs parentheses before another argument")
@@ -73,11 +73,11 @@ def _appended(source: PythonSource, call: ast.Call, arguments: list[str]) -> lis
     begins_line = not source.text[source.line_start(source.line_of(last)) : last].strip(" \t")
     own_line = begins_line and source.line_of(closing.start) > line
     if not own_line:
-        return [Edit(before.end, before.end, f" {one}," if closed else f", {one}") for one in arguments]
+        return [TextEdit(before.end, before.end, f" {one}," if closed else f", {one}") for one in arguments]
     below = source.line_start(line + 1)
     indent = source.indent(source.line_of(last))
-    rows = [Edit(below, below, f"{indent}{one},{source.eol}") for one in arguments]
-    return rows if closed else [Edit(before.end, before.end, ","), *rows]
+    rows = [TextEdit(below, below, f"{indent}{one},{source.eol}") for one in arguments]
+    return rows if closed else [TextEdit(before.end, before.end, ","), *rows]
 
 
 def whole_lines(source: PythonSource, statements: Sequence[ast.stmt]) -> tuple[int, int]:
@@ -90,19 +90,19 @@ def whole_lines(source: PythonSource, statements: Sequence[ast.stmt]) -> tuple[i
     return first.lineno, last.end_lineno or last.lineno
 
 
-def put_inside(source: PythonSource, statements: Sequence[ast.stmt], head: str) -> list[Edit]:
+def put_inside(source: PythonSource, statements: Sequence[ast.stmt], head: str) -> list[TextEdit]:
     """Moves consecutive statements into a new block under `head`, including comments and blank lines in between."""
     first, last = whole_lines(source, statements)
     if source.strings_over_lines(first, last):
         raise UnclearError("a multi-line string would change")
     indent = source.indent(first)
     unit = _indent_unit(source, statements[0])
-    edits = [Edit(source.line_start(first), source.line_start(first), f"{indent}{head}{source.eol}")]
+    edits = [TextEdit(source.line_start(first), source.line_start(first), f"{indent}{head}{source.eol}")]
     for line in range(first, last + 1):
         text = source.lines[line - 1]
         if text.strip():
             at = source.line_start(line) + (len(indent) if text.startswith(indent) else 0)
-            edits.append(Edit(at, at, unit))
+            edits.append(TextEdit(at, at, unit))
     return edits
 
 
@@ -116,15 +116,15 @@ def _indent_unit(source: PythonSource, statement: ast.stmt) -> str:
     return next((source.indent(one.lineno) for one in blocks if source.indent(one.lineno)), "    ")
 
 
-def removed(source: PythonSource, statement: ast.stmt) -> list[Edit]:
+def removed(source: PythonSource, statement: ast.stmt) -> list[TextEdit]:
     """Removes a statement with its lines. Raises UnclearError for the only statement of a block."""
     if len(source.block(statement)) == 1:
         raise UnclearError("the block would be empty")
     first, last = whole_lines(source, [statement])
-    return [Edit(source.line_start(first), source.line_start(last + 1), "")]
+    return [TextEdit(source.line_start(first), source.line_start(last + 1), "")]
 
 
-def after_imports(source: PythonSource, module: str, code: str) -> list[Edit]:
+def after_imports(source: PythonSource, module: str, code: str) -> list[TextEdit]:
     """Adds a statement on an imported module, on its own line below the imports at the top of the file."""
     head: list[ast.stmt] = []
     for statement in source.tree.body:
@@ -136,4 +136,4 @@ def after_imports(source: PythonSource, module: str, code: str) -> list[Edit]:
     _, last = whole_lines(source, head[-1:])
     at, eol = source.line_start(last + 1), source.eol
     ended = source.lines[last - 1].endswith("\n")
-    return [Edit(at, at, f"{eol}{name}.{code}{eol}" if ended else f"{eol}{eol}{name}.{code}")]
+    return [TextEdit(at, at, f"{eol}{name}.{code}{eol}" if ended else f"{eol}{eol}{name}.{code}")]

@@ -9,9 +9,9 @@ import ast
 from collections import Counter
 
 from traceopt.result.finding import Finding
-from traceopt.rules.patches.edits import Edit, removed
-from traceopt.rules.patches.places import statements_at
-from traceopt.rules.patches.source import PythonSource, UnclearError, only
+from traceopt.rules.fixes.patches.places import statements_at
+from traceopt.rules.fixes.patches.source import PythonSource, UnclearError, only
+from traceopt.rules.fixes.patches.text_edits import TextEdit, removed
 
 _FUNCTIONAL = "torch.nn.functional"
 _MATMULS = ("torch.matmul", "torch.bmm")
@@ -21,7 +21,7 @@ _CASTS = (".float(", ".double(", ".to(", ".type(")
 _NEVER = ("float('-inf')", "-float('inf')", "-math.inf", "-torch.inf", "-np.inf")  # as ast.unparse writes them
 
 
-def fused_attention(source: PythonSource, finding: Finding) -> list[Edit]:
+def fused_attention(source: PythonSource, finding: Finding) -> list[TextEdit]:
     """One call for `softmax(query @ key.transpose(-2, -1) * scale [+ mask], -1) @ value`, over one or more statements.
 
     Raises UnclearError for dropout, for weights used elsewhere, and for any other operation in between.
@@ -53,7 +53,7 @@ class _Written:
         self.reused: list[ast.expr] = []
         self.dropped: set[ast.AST] = set()  # they may use the scores
 
-    def replaced(self, weights: ast.expr, value: ast.expr) -> list[Edit]:
+    def replaced(self, weights: ast.expr, value: ast.expr) -> list[TextEdit]:
         weights = self._follow(weights)
         cast = _cast(weights)
         probabilities = weights if cast is None else self._follow(cast[0])
@@ -64,7 +64,7 @@ class _Written:
         operands = ", ".join(self._text(one) for one in (query, key, value))
         self._check()
         called = f"{_functional(self.source)}.scaled_dot_product_attention({operands}, {options})"
-        edits = [Edit(self.source.start(self.last), self.source.end(self.last), called)]
+        edits = [TextEdit(self.source.start(self.last), self.source.end(self.last), called)]
         for statement in self.removed:
             edits += removed(self.source, statement)
         return edits

@@ -7,10 +7,10 @@ import multiprocessing
 from collections.abc import Iterator
 
 from traceopt.result.finding import Finding
-from traceopt.rules.patches.edits import Edit, argument, set_keywords
-from traceopt.rules.patches.origins import Wanted, constructed_at, constructor
-from traceopt.rules.patches.places import own_nodes, statements_at, statements_of
-from traceopt.rules.patches.source import Function, PythonSource, UnclearError, constant, only
+from traceopt.rules.fixes.patches.origins import Wanted, constructed_at, constructor
+from traceopt.rules.fixes.patches.places import own_nodes, statements_at, statements_of
+from traceopt.rules.fixes.patches.source import Function, PythonSource, UnclearError, constant, only
+from traceopt.rules.fixes.patches.text_edits import TextEdit, argument, set_keywords
 
 _LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 UNKNOWN = float("inf")  # a number known only at run time; larger than any advice, so it is not changed
@@ -18,7 +18,7 @@ _FOR_WORKERS = ("prefetch_factor", "persistent_workers", "timeout", "multiproces
 _WORKERS_POSITION, _PIN_POSITION = 5, 7  # among the positional arguments
 
 
-def workers(source: PythonSource, finding: Finding) -> list[Edit]:
+def workers(source: PythonSource, finding: Finding) -> list[TextEdit]:
     """DL001: all arguments in the finding's example."""
     advised = _advised(finding)
     count, prefetch = advised.get("num_workers", 0), advised.get("prefetch_factor", 0)
@@ -45,7 +45,7 @@ def workers(source: PythonSource, finding: Finding) -> list[Edit]:
     return set_keywords(source, call, keywords)
 
 
-def restarted_workers(source: PythonSource, finding: Finding) -> list[Edit]:
+def restarted_workers(source: PythonSource, finding: Finding) -> list[TextEdit]:
     """DL006: workers that live as long as the loader, or none."""
     advised = _advised(finding)
     if "num_workers" not in advised:
@@ -53,7 +53,7 @@ def restarted_workers(source: PythonSource, finding: Finding) -> list[Edit]:
     return _persistent_workers(source, finding) if advised["num_workers"] else _no_workers(source, finding)
 
 
-def _no_workers(source: PythonSource, finding: Finding) -> list[Edit]:
+def _no_workers(source: PythonSource, finding: Finding) -> list[TextEdit]:
     def changes(call: ast.Call) -> bool:
         return argument(call, "num_workers") is not None
 
@@ -63,7 +63,7 @@ def _no_workers(source: PythonSource, finding: Finding) -> list[Edit]:
     return set_keywords(source, call, {"num_workers": "0"})
 
 
-def _persistent_workers(source: PythonSource, finding: Finding) -> list[Edit]:
+def _persistent_workers(source: PythonSource, finding: Finding) -> list[TextEdit]:
 
     def changes(call: ast.Call) -> bool:
         return _workers(call) is not None and constant(argument(call, "persistent_workers")) in (None, False)
@@ -79,9 +79,9 @@ def _persistent_workers(source: PythonSource, finding: Finding) -> list[Edit]:
     raise UnclearError("there may be no workers")
 
 
-def pinned_copies(source: PythonSource, finding: Finding) -> list[Edit]:
+def pinned_copies(source: PythonSource, finding: Finding) -> list[TextEdit]:
     """DL003: pinned batches and non-blocking copies of them; one without the other saves nothing."""
-    edits: list[Edit] = []
+    edits: list[TextEdit] = []
     batches: list[ast.expr] = []
     for place in finding.locations:
         statements = statements_at(source, place)
@@ -104,7 +104,7 @@ def _copies(statement: ast.stmt) -> Iterator[tuple[ast.Call, ast.expr]]:
             yield node, node.func.value
 
 
-def _non_blocking(source: PythonSource, call: ast.Call) -> list[Edit]:
+def _non_blocking(source: PythonSource, call: ast.Call) -> list[TextEdit]:
     given = constant(argument(call, "non_blocking"))
     if given is True:
         return []

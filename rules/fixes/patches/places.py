@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from traceopt.result.finding import Finding, Location
-from traceopt.rules.patches.source import Function, PythonSource
+from traceopt.rules.fixes.patches.source import Function, PythonSource
 
 # Frames without a def in the source.
 _UNNAMED = ("", "<lambda>", "<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")

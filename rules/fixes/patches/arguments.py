@@ -6,17 +6,17 @@ import ast
 from contextlib import suppress
 
 from traceopt.result.finding import Finding
-from traceopt.rules.patches.edits import Edit, argument, set_keywords
-from traceopt.rules.patches.origins import Wanted, constructed_at, constructor
-from traceopt.rules.patches.places import own_nodes, statements_at
-from traceopt.rules.patches.source import PythonSource, UnclearError, constant, only
+from traceopt.rules.fixes.patches.origins import Wanted, constructed_at, constructor
+from traceopt.rules.fixes.patches.places import own_nodes, statements_at
+from traceopt.rules.fixes.patches.source import PythonSource, UnclearError, constant, only
+from traceopt.rules.fixes.patches.text_edits import TextEdit, argument, set_keywords
 
 _FUSED = ("Adam", "AdamW", "SGD")  # these have a fused form on CUDA; the others only a foreach form
 _FOREACH = ("ASGD", "Adadelta", "Adagrad", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop")
 _DDP = "torch.nn.parallel.DistributedDataParallel"
 
 
-def fused_optimizer(source: PythonSource, finding: Finding) -> list[Edit]:
+def fused_optimizer(source: PythonSource, finding: Finding) -> list[TextEdit]:
     """OP001, OP002: fused=True if the optimizer supports it, else foreach=True if the finding mentions it. A script
     with several optimizers gets it for each of them.
     """
@@ -51,7 +51,7 @@ def _optimizers(source: PythonSource, finding: Finding, changes: Wanted) -> list
     return list(found)
 
 
-def _fused(source: PythonSource, call: ast.Call) -> list[Edit]:
+def _fused(source: PythonSource, call: ast.Call) -> list[TextEdit]:
     if _optimizer(source, call) in _FOREACH:
         return set_keywords(source, call, {"foreach": "True"})
     foreach = next((one for one in call.keywords if one.arg == "foreach"), None)
@@ -59,10 +59,10 @@ def _fused(source: PythonSource, call: ast.Call) -> list[Edit]:
         return set_keywords(source, call, {"fused": "True"})
     if argument(call, "fused") is not None:
         raise UnclearError("both foreach and fused are given")
-    return [Edit(source.start(foreach), source.end(foreach), "fused=True")]
+    return [TextEdit(source.start(foreach), source.end(foreach), "fused=True")]
 
 
-def zero_grad(source: PythonSource, finding: Finding) -> list[Edit]:
+def zero_grad(source: PythonSource, finding: Finding) -> list[TextEdit]:
     """OP003: set gradients to None instead of zeroing them."""
     call = only([call for call in _calls_at(source, finding) if _method(call) == "zero_grad"])
     given = call.args[0] if call.args else argument(call, "set_to_none")
@@ -70,10 +70,10 @@ def zero_grad(source: PythonSource, finding: Finding) -> list[Edit]:
         return set_keywords(source, call, {"set_to_none": "True"})
     if constant(given) is not False:
         raise UnclearError("the value is set elsewhere")
-    return [Edit(source.start(given), source.end(given), "True")]
+    return [TextEdit(source.start(given), source.end(given), "True")]
 
 
-def ddp_buffers(source: PythonSource, finding: Finding) -> list[Edit]:
+def ddp_buffers(source: PythonSource, finding: Finding) -> list[TextEdit]:
     """CM007: DistributedDataParallel without buffer broadcasts."""
 
     def changes(call: ast.Call) -> bool:

@@ -11,8 +11,8 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.constructions import FrameworkSettings
 from traceopt.analyzer.vocabulary.training_frameworks import TrainingFramework
 from traceopt.result.finding import Finding, Fix
-from traceopt.rules.advice.constructed import optimizer_classes, stepping_optimizers
 from traceopt.rules.evidence import to_location
+from traceopt.rules.fixes.advice.constructed import optimizer_classes, stepping_optimizers
 
 # What configures each framework, unless the script was recorded with a class derived from it.
 _SETTINGS: Mapping[TrainingFramework, str] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 
 from traceopt.result.finding import Finding
-from traceopt.rules.patches.edits import Edit, put_inside, removed
-from traceopt.rules.patches.places import statements_of
-from traceopt.rules.patches.source import PythonSource, UnclearError, only
+from traceopt.rules.fixes.patches.places import statements_of
+from traceopt.rules.fixes.patches.source import PythonSource, UnclearError, only
+from traceopt.rules.fixes.patches.text_edits import TextEdit, put_inside, removed
 
 LOG_STEPS = 50
 COLLECT_STEPS = 500
@@ -28,7 +28,7 @@ _READING = frozenset(
 )
 
 
-def log_at_interval(source: PythonSource, finding: Finding) -> list[Edit]:
+def log_at_interval(source: PythonSource, finding: Finding) -> list[TextEdit]:
     """HS001, LG001, LG002: runs statements that only print or log every 50 steps of the enclosing loop.
 
     If they are in a function that only logs, it is called every 50 steps.
@@ -41,12 +41,12 @@ def log_at_interval(source: PythonSource, finding: Finding) -> list[Edit]:
     return _at_interval(source, only(runs), LOG_STEPS)
 
 
-def collect_at_interval(source: PythonSource, finding: Finding) -> list[Edit]:
+def collect_at_interval(source: PythonSource, finding: Finding) -> list[TextEdit]:
     """PY001: runs an explicit collection every 500 steps."""
     return _at_interval(source, [_call_of(source, finding, "gc.collect")], COLLECT_STEPS)
 
 
-def no_synchronize(source: PythonSource, finding: Finding) -> list[Edit]:
+def no_synchronize(source: PythonSource, finding: Finding) -> list[TextEdit]:
     """HS003: removes the statement, and an `if` that contains nothing else."""
     statement: ast.stmt = _call_of(source, finding, "torch.cuda.synchronize")
     for outer in source.ancestors(statement):
@@ -71,7 +71,7 @@ def _call_of(source: PythonSource, finding: Finding, function: str) -> ast.stmt:
     )
 
 
-def _at_interval(source: PythonSource, statements: list[ast.stmt], steps: int) -> list[Edit]:
+def _at_interval(source: PythonSource, statements: list[ast.stmt], steps: int) -> list[TextEdit]:
     loop = next(iter(source.loops(statements[0])), None)
     if not isinstance(loop, ast.For) or not _trains(source, loop):
         raise UnclearError("not the training loop")

@@ -6,11 +6,11 @@ import ast
 import re
 
 from traceopt.result.finding import Finding
-from traceopt.rules.patches.edits import Edit, argument, set_keywords
-from traceopt.rules.patches.origins import constructed_at
-from traceopt.rules.patches.source import PythonSource, UnclearError, constant, only
+from traceopt.rules.fixes.patches.origins import constructed_at
+from traceopt.rules.fixes.patches.source import PythonSource, UnclearError, constant, only
+from traceopt.rules.fixes.patches.text_edits import TextEdit, argument, set_keywords
 
-# As advice/framework_arguments.py writes it: "TrainingArguments(..., bf16=True)".
+# As fixes/framework_arguments.py writes it: "TrainingArguments(..., bf16=True)".
 _SETTINGS = re.compile(r"(?!DataLoader\()[^\W\d]\w*\(\.\.\., .+\)")
 
 
@@ -19,7 +19,7 @@ def changes_settings(finding: Finding) -> bool:
     return _SETTINGS.fullmatch(finding.fix.code or "") is not None
 
 
-def framework_settings(source: PythonSource, finding: Finding) -> list[Edit]:
+def framework_settings(source: PythonSource, finding: Finding) -> list[TextEdit]:
     """Sets the arguments of the fix in the call at the finding's first location."""
     code = finding.fix.code or ""
     example = ast.parse(code, mode="eval").body

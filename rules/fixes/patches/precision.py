@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 
 from traceopt.result.finding import Finding
-from traceopt.rules.patches.edits import Edit, after_imports, put_inside, set_keywords
-from traceopt.rules.patches.source import PythonSource, UnclearError, only
+from traceopt.rules.fixes.patches.source import PythonSource, UnclearError, only
+from traceopt.rules.fixes.patches.text_edits import TextEdit, after_imports, put_inside, set_keywords
 
 # Methods that pass on a batch or a result without model work.
 _PLAIN = frozenset(
@@ -19,21 +19,21 @@ _PLAIN = frozenset(
 _INCOMPATIBLE = ("autocast", "GradScaler", "BCELoss", "binary_cross_entropy(", ".numpy(", ".half(", ".bfloat16(")
 
 
-def tf32(source: PythonSource, _: Finding) -> list[Edit]:
+def tf32(source: PythonSource, _: Finding) -> list[TextEdit]:
     """TC002: adds one line below the imports of the script."""
     if source.mentions("set_float32_matmul_precision", "allow_tf32", "fp32_precision"):
         raise UnclearError("set already")
     return _setting(source, "torch", 'set_float32_matmul_precision("high")')
 
 
-def cudnn_benchmark(source: PythonSource, _: Finding) -> list[Edit]:
+def cudnn_benchmark(source: PythonSource, _: Finding) -> list[TextEdit]:
     """CV003: adds one line below the imports of the script."""
     if source.mentions("cudnn.benchmark", "cudnn.deterministic", "use_deterministic_algorithms"):
         raise UnclearError("set already")
     return _setting(source, "torch", "backends.cudnn.benchmark = True")
 
 
-def _setting(source: PythonSource, module: str, code: str) -> list[Edit]:
+def _setting(source: PythonSource, module: str, code: str) -> list[TextEdit]:
     guards = [one.test for one in source.tree.body if isinstance(one, ast.If) and isinstance(one.test, ast.Compare)]
     if not _trains(source) and not any(_name(one.left) == "__name__" for one in guards):
         raise UnclearError("a library: the importing script decides")
@@ -44,7 +44,7 @@ def _trains(source: PythonSource) -> bool:
     return any(_name(call.func) == "backward" for call in source.calls)
 
 
-def autocast(source: PythonSource, finding: Finding) -> list[Edit]:
+def autocast(source: PythonSource, finding: Finding) -> list[TextEdit]:
     """TC001, CP001: wraps the forward pass and the loss, if their statements are consecutive."""
     if "torch.bfloat16" not in (finding.fix.code or "") or source.mentions(*_INCOMPATIBLE):
         raise UnclearError("autocast alone is not enough")
@@ -108,7 +108,7 @@ def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, context)}
 
 
-def channels_last(source: PythonSource, _: Finding) -> list[Edit]:
+def channels_last(source: PythonSource, _: Finding) -> list[TextEdit]:
     """CV001: for both the model and its input, if one `.to(...)` each moves them to the device."""
     if not _trains(source) or source.mentions("channels_last", "memory_format", "Conv1d", "Conv3d"):
         raise UnclearError("another layout")
