@@ -19,8 +19,8 @@ from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.replayed_parts import grouped, treated_part
-from traceopt.assembly import verdict
-from traceopt.assembly.rank_document import rank_document
+from traceopt.document import verdict
+from traceopt.document.rank_document import rank_document
 from traceopt.errors import InputError
 from traceopt.result.document import Result
 from traceopt.result.quantities import percent

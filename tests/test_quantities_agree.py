@@ -14,7 +14,7 @@ from msgspec import Struct
 from test_real_traces import READABLE, result_of
 
 from fixtures.scenarios import SCENARIOS
-from traceopt import assembly, comparison, reports, rules
+from traceopt import comparison, document, reports, rules
 from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.field_notes import field_notes
@@ -251,7 +251,7 @@ def test_a_right_spelling_is_accepted(sentence: str) -> None:
     assert disagreements([_next_to_two_rows(sentence)]) == []
 
 
-@pytest.mark.parametrize("package", [rules, reports, assembly, comparison])
+@pytest.mark.parametrize("package", [rules, reports, document, comparison])
 def test_no_percentage_is_formatted_by_hand(package: ModuleType) -> None:
     """A share of 0.4 % would read "0%", which is near too many others to be found above."""
     by_hand = re.compile(r"\{[^{}]*:[^{}]*%\}")

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import pytest
 
-from traceopt.assembly.rank_document import rank_document
+from traceopt.document.rank_document import rank_document
 from traceopt.result.document import Result
 from traceopt.rules.engine import run_rules
 from traceopt.rules.registry import builtin_rules

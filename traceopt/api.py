@@ -17,9 +17,10 @@ from traceopt.analyzer.recordings import runs
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.recordings.runs import Run
 from traceopt.analyzer.work.throughput import Workload
-from traceopt.assembly.sections import phases_of_run
-from traceopt.assembly.settled import with_settled_findings
 from traceopt.config import checked_devices
+from traceopt.document.merge import MergedRun
+from traceopt.document.sections import phases_of_run
+from traceopt.document.settled import with_settled_findings
 from traceopt.errors import ConfigError, InputError, TraceoptError, one_line
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding, impact_of_share, value_order
@@ -28,7 +29,6 @@ from traceopt.result.rows import RankRow, RankSteps
 from traceopt.rules.engine import RulesOutcome, run_rank_rules
 from traceopt.workers.answers import Executor
 from traceopt.workers.executors import executor_for
-from traceopt.workers.merge import MergedRun
 from traceopt.workers.progress_line import ProgressLine, ShowProgress
 from traceopt.workers.rank_task import RankOptions, RankTask, load
 

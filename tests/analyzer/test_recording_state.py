@@ -10,7 +10,7 @@ import pytest
 from fixtures.real_traces import TRACES, expected
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
-from traceopt.assembly.rank_document import rank_document
+from traceopt.document.rank_document import rank_document
 from traceopt.result.document import Result
 from traceopt.rules.engine import run_rules
 from traceopt.rules.registry import builtin_rules

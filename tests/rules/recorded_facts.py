@@ -11,7 +11,7 @@ from odd_values import put
 from fixtures.generate import generate
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
-from traceopt.assembly.rank_document import rank_document
+from traceopt.document.rank_document import rank_document
 from traceopt.result.document import Check, Result
 from traceopt.result.finding import Finding
 from traceopt.rules.engine import run_rules

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from traceopt.analyzer.facts import Facts
-from traceopt.assembly import tables
-from traceopt.assembly.rank_document import rank_document
+from traceopt.document.rank_document import rank_document
+from traceopt.document.tables import tables
 from traceopt.reports.html.page import render_html
 from traceopt.result.document import Check
 from traceopt.result.finding import Finding

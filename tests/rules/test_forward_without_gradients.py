@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from traceopt.analyzer.facts import Facts
-from traceopt.assembly.rank_document import rank_document
+from traceopt.document.rank_document import rank_document
 from traceopt.reports.text.terminal import render_terminal
 from traceopt.result.finding import Finding
 from traceopt.rules.catalogue.ef007_forward_without_gradients import ForwardWithoutGradients

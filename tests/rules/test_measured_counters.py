@@ -16,7 +16,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.tables.schema import CounterTable
 from traceopt.analyzer.tables.trace import Trace
-from traceopt.assembly.tables import kernels
+from traceopt.document.tables.tables import kernels
 
 PERIOD_NS = 10_000
 SM = "SMs Active [Throughput %]"

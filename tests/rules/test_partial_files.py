@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from traceopt.analyzer.facts import Facts
-from traceopt.assembly.rank_document import rank_document
+from traceopt.document.rank_document import rank_document
 from traceopt.result.document import Result
 from traceopt.rules.engine import run_rules
 from traceopt.rules.registry import builtin_rules

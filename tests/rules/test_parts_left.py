@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.replayed_parts import busy_names, parts_of
 from traceopt.api import analyze
-from traceopt.assembly.sections import breakdown
+from traceopt.document.sections import breakdown
 from traceopt.rules.combined import UNEXPLAINED_SHARE, parts_left
 from traceopt.rules.engine import run_rules
 from traceopt.rules.registry import builtin_rules

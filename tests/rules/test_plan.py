@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.replay.changes import Change, DropSync, RemoveHost, ScaleWork
 from traceopt.analyzer.trace_quality import TraceQuality
-from traceopt.assembly import sections
+from traceopt.document import sections
 from traceopt.result.document import Combined
 from traceopt.result.finding import Finding, Fix, Saving
 from traceopt.rules.combined import combine

@@ -17,7 +17,7 @@ from fixtures.generate import generate
 from fixtures.scenarios import CPU
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.loaders import Loader
-from traceopt.assembly import sections
+from traceopt.document import sections
 from traceopt.result.finding import Finding
 from traceopt.result.rows import BreakdownPart
 from traceopt.rules.engine import run_rules

@@ -13,7 +13,7 @@ from fixtures import broken
 from fixtures.real_traces import TRACES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
-from traceopt.assembly.rank_document import rank_document
+from traceopt.document.rank_document import rank_document
 from traceopt.rules.bases.rank_rule import RunRule
 from traceopt.rules.engine import RulesOutcome, run_rules
 from traceopt.rules.registry import TRACE_QUALITY, builtin_rules

@@ -12,10 +12,10 @@ from small_job import RANKS
 from traceopt.analyzer.ranks.missing_ranks import missing_ranks
 from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
+from traceopt.document.merge import MergedRun
+from traceopt.document.packed_result import PackedResult, RankResult
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding, Fix, Location
-from traceopt.workers.merge import MergedRun
-from traceopt.workers.packed_result import PackedResult, RankResult
 from traceopt.workers.rank_analysis import analyze_rank
 from traceopt.workers.rank_task import RankOptions, RankTask
 

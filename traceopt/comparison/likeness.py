@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from traceopt.assembly.sections import LOADER_WORKERS
+from traceopt.document.sections import LOADER_WORKERS
 from traceopt.result.comparison import RowChange
 from traceopt.result.document import Result
 from traceopt.result.kernel_names import short_kernel_name

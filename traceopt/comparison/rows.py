@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from traceopt.assembly.tables import MAX_ROWS
 from traceopt.comparison.metrics import METRICS, STEP_TIME, mean_of, peak_remarks
 from traceopt.comparison.noise import differ, steps_differ, times_differ
+from traceopt.document.tables.tables import MAX_ROWS
 from traceopt.result.comparison import MetricChange, PartChange, RowChange, RowStatus, StepChange, StepVerdict
 from traceopt.result.document import Result
 from traceopt.result.rows import BreakdownPart, Kernel, Op

@@ -20,8 +20,8 @@ from msgspec import Struct
 
 from traceopt.analyzer.reading.object_stores import is_remote, version_of
 from traceopt.analyzer.reading.sources import TraceSource
+from traceopt.document.packed_result import PackedResult
 from traceopt.errors import ConfigError, InputError
-from traceopt.workers.packed_result import PackedResult
 from traceopt.workers.program_hash import program
 from traceopt.workers.rank_task import RankTask, loaded
 

@@ -18,8 +18,8 @@ from traceopt.workers.rank_task import Rules
 _PACKAGES = {
     "traceopt": "*.py",
     "traceopt.analyzer": "**/*.py",
-    "traceopt.assembly": "*.py",
-    "traceopt.result": "*.py",
+    "traceopt.document": "**/*.py",
+    "traceopt.result": "**/*.py",
     "traceopt.rules": "**/*.py",
     "traceopt.workers": "*.py",
 }

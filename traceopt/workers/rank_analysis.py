@@ -11,11 +11,11 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.rank_summary import no_steps, summarize
 from traceopt.analyzer.recordings.rank_trace import read_recording
 from traceopt.analyzer.unprofiled import without_profiler
-from traceopt.assembly.rank_document import rank_document
-from traceopt.assembly.without_trace import document_without_trace
+from traceopt.document.packed_result import RankResult
+from traceopt.document.rank_document import rank_document
+from traceopt.document.without_trace import document_without_trace
 from traceopt.errors import InputError, one_line
 from traceopt.rules.engine import run_rules
-from traceopt.workers.packed_result import RankResult
 from traceopt.workers.rank_task import RankTask, loaded
 
 

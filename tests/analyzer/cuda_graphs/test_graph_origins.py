@@ -13,10 +13,10 @@ from traceopt.analyzer.companions.companions import Companions
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.compilation import Compilation, KernelSource
 from traceopt.analyzer.vocabulary.python_frames import CallSite
-from traceopt.assembly import tables
-from traceopt.assembly.flame_graph import flame_graph
-from traceopt.assembly.sections import graph_shares
-from traceopt.assembly.spans import span_table
+from traceopt.document.sections import graph_shares
+from traceopt.document.tables import tables
+from traceopt.document.timeline.flame_graph import flame_graph
+from traceopt.document.timeline.spans import span_table
 from traceopt.rules import place_of_work
 from traceopt.rules.savings.precision import kernel_evidence
 

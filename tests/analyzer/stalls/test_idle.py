@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.stalls.idle import CAUSES
-from traceopt.assembly import sections
+from traceopt.document import sections
 from traceopt.testing.events import Json, annotation, kernel, op, python, read, runtime, span
 
 MAIN, AUTOGRAD = 1, 2

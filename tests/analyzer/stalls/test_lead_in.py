@@ -8,7 +8,7 @@ import pytest
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replayed_parts import parts_of
-from traceopt.assembly import sections
+from traceopt.document import sections
 from traceopt.testing import Machine
 from traceopt.testing.machine import A100, STREAM
 

@@ -8,7 +8,7 @@ import pytest
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.device import TraceDevice
-from traceopt.assembly.sections import gpu_runtime
+from traceopt.document.sections import gpu_runtime
 from traceopt.testing.events import Json, annotation, document, kernel, op, read, runtime, span
 
 A100 = {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85_097_971_712}

@@ -11,7 +11,7 @@ from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.gpu_work import GpuWork
-from traceopt.assembly import sections
+from traceopt.document import sections
 from traceopt.testing.events import Json, annotation, kernel, read, runtime, span
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from fixtures.real_traces import TRACES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.timeline.steps import EVALUATION, Marks, Steps, find_marks, find_steps, usual_interval
-from traceopt.assembly import sections
-from traceopt.assembly.timeline import timeline
+from traceopt.document import sections
+from traceopt.document.timeline.timeline import timeline
 from traceopt.testing.events import Json, annotation, kernel, op, python, read, runtime, span
 from traceopt.testing.machine import GAP_US, LATENCY_US, LAUNCH_US, WAKE_US, Machine
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceopt.analyzer.facts import Facts
-from traceopt.assembly.companions.sections import companion_headline, companion_sections
+from traceopt.document.companions.sections import companion_headline, companion_sections
 from traceopt.result.document import (
     Communication,
     DataLoader,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceopt.assembly import sections
+from traceopt.document import sections
 from traceopt.result.rows import BreakdownPart
 from traceopt.testing import Machine
 from traceopt.testing.machine import A100

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from traceopt.analyzer.stalls.idle import CAUSES
-from traceopt.assembly.spans import span_table
+from traceopt.document.timeline.spans import span_table
 from traceopt.result import packing
 from traceopt.result.rows import COLUMNS, STREAM_COLUMNS
 

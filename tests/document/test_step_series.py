@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fixtures.generate import generate
-from traceopt.assembly.step_series import step_series
+from traceopt.document.timeline.step_series import step_series
 from traceopt.testing import facts_of
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceopt.assembly.sections import LOADER_WORKERS, settings
+from traceopt.document.sections import LOADER_WORKERS, settings
 from traceopt.testing import events, facts_of
 
 

@@ -13,13 +13,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.ranks.rank_summary import RankSummary
+from traceopt.document.packed_result import DocumentPart, PackedResult
 from traceopt.errors import one_line
 from traceopt.result.companions.start_up import StartUpSection
 from traceopt.result.document import Check, CheckStatus, Result, TraceFile
 from traceopt.result.finding import Finding, value_order
 from traceopt.result.rows import RankRow
 from traceopt.rules.plan import plan_first
-from traceopt.workers.packed_result import DocumentPart, PackedResult
 
 _Order = tuple[bool, int, bool, int]  # unknown ranks last; processes that train first; then by index among the files
 

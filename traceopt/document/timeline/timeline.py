@@ -12,8 +12,15 @@ from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, clip, merge, un
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
-from traceopt.assembly.spans import ACTIVITY_CATEGORIES, JOINED_SHARE, STREAM_TITLES, activity_areas, joined, span_table
-from traceopt.assembly.stalls import find_stalls
+from traceopt.document.timeline.spans import (
+    ACTIVITY_CATEGORIES,
+    JOINED_SHARE,
+    STREAM_TITLES,
+    activity_areas,
+    joined,
+    span_table,
+)
+from traceopt.document.timeline.stalls import find_stalls
 from traceopt.result.rounding import us
 from traceopt.result.rows import Lane, Occupancy, Span, Timeline
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from traceopt.analyzer.replayed_parts import labels_of
-from traceopt.assembly.rank_document import rank_document
-from traceopt.assembly.verdict import NO_FIX, _GpuVerdict
+from traceopt.document.rank_document import rank_document
+from traceopt.document.verdict import NO_FIX, _GpuVerdict
 from traceopt.result.rows import BreakdownPart
 from traceopt.rules.engine import prepare, run_rules
 from traceopt.rules.registry import load_rules

@@ -21,7 +21,7 @@ from traceopt.analyzer.vocabulary.formulas.argument_text import argument_text
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES, HOST_COPY, LONG_PYTHON
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.python_frames import shown_frame
-from traceopt.assembly.stalls import find_stalls, long_gaps
+from traceopt.document.timeline.stalls import find_stalls, long_gaps
 from traceopt.result.packing import pack_columns
 from traceopt.result.quantities import size
 from traceopt.result.rounding import us

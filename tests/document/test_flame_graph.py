@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from traceopt.assembly import flame_graph as module
-from traceopt.assembly.flame_graph import flame_graph
-from traceopt.assembly.spans import span_table
+from traceopt.document.timeline import flame_graph as module
+from traceopt.document.timeline.flame_graph import flame_graph
+from traceopt.document.timeline.spans import span_table
 from traceopt.result.rows import FlameGraph, FlameNode
 from traceopt.testing import A100, Machine, facts_of
 

@@ -16,7 +16,7 @@ from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.accelerator import Accelerator
-from traceopt.assembly.step_series import step_series
+from traceopt.document.timeline.step_series import step_series
 from traceopt.result.document import (
     Communication,
     DataLoader,

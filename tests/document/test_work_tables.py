@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.vocabulary.formulas.flop_formulas import argument_sizes
-from traceopt.assembly import tables
-from traceopt.assembly.kernel_rates import Rate
-from traceopt.assembly.module_times import module_times
-from traceopt.assembly.sections import breakdown
-from traceopt.assembly.shaped_operators import shaped_operators
+from traceopt.document.sections import breakdown
+from traceopt.document.tables import tables
+from traceopt.document.tables.kernel_rates import Rate
+from traceopt.document.tables.module_times import module_times
+from traceopt.document.tables.shaped_operators import shaped_operators
 from traceopt.testing.events import op
 from traceopt.testing.machine import Machine
 

@@ -6,8 +6,8 @@ import pytest
 
 from traceopt.analyzer.vocabulary.formulas.byte_formulas import least_bytes
 from traceopt.analyzer.vocabulary.formulas.flop_formulas import op_flops
-from traceopt.assembly import tables
-from traceopt.assembly.kernel_rates import RoofPoint, roof_point
+from traceopt.document.tables import tables
+from traceopt.document.tables.kernel_rates import RoofPoint, roof_point
 from traceopt.testing.events import op
 from traceopt.testing.machine import Machine
 

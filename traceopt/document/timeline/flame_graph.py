@@ -12,7 +12,7 @@ from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
 from traceopt.analyzer.timeline.steps import PROFILER_STEP
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.python_frames import is_library, shown_frame
-from traceopt.assembly.spans import CATEGORY_CODE, SPECIFIC_CATEGORY
+from traceopt.document.timeline.spans import CATEGORY_CODE, SPECIFIC_CATEGORY
 from traceopt.result.rounding import us
 from traceopt.result.rows import FlameGraph, FlameKind, FlameNode
 

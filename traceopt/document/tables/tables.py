@@ -18,7 +18,7 @@ from traceopt.analyzer.timeline.call_tree import OP, Slices
 from traceopt.analyzer.timeline.steps import MIN_COMPARED, Steps
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.kernels.kernel_names import KernelClass, classify
-from traceopt.assembly.kernel_rates import KernelRates, roof_point
+from traceopt.document.tables.kernel_rates import KernelRates, roof_point
 from traceopt.result.document import Cpu, CpuRate
 from traceopt.result.rounding import rate, rounded, share, us
 from traceopt.result.rows import CounterRangeRow, CpuOperator, Gemm, Kernel, Op

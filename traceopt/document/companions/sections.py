@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from traceopt.analyzer.facts import Facts
-from traceopt.assembly.companions import flight_recorder, gpu_samples, memory_snapshot, start_up, torch_compile
+from traceopt.document.companions import flight_recorder, gpu_samples, memory_snapshot, start_up, torch_compile
 
 # Fields of `Result`, and the functions that make them; they return None where there is no such file.
 _SECTIONS: dict[str, Callable[[Facts], Any]] = {

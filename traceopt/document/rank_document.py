@@ -10,14 +10,15 @@ from msgspec.structs import replace
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.requirements import lacks
 from traceopt.analyzer.run_log.run_settings import UNLIKE
-from traceopt.assembly import sections, tables
-from traceopt.assembly.companions.sections import companion_ending, companion_sections
-from traceopt.assembly.flame_graph import flame_graph
-from traceopt.assembly.module_times import module_times
-from traceopt.assembly.shaped_operators import shaped_operators
-from traceopt.assembly.timeline import timeline
-from traceopt.assembly.verdict import UNUSABLE, verdict
-from traceopt.assembly.whole_run import of_the_run, whole_run
+from traceopt.document import sections
+from traceopt.document.companions.sections import companion_ending, companion_sections
+from traceopt.document.tables import tables
+from traceopt.document.tables.module_times import module_times
+from traceopt.document.tables.shaped_operators import shaped_operators
+from traceopt.document.timeline.flame_graph import flame_graph
+from traceopt.document.timeline.timeline import timeline
+from traceopt.document.verdict import UNUSABLE, verdict
+from traceopt.document.whole_run import of_the_run, whole_run
 from traceopt.result.document import Quality, Recorded, Result, Run, Tool, TraceFile
 from traceopt.result.finding import Confidence, Finding
 from traceopt.result.rows import RankRow

@@ -9,7 +9,7 @@ from traceopt.analyzer.arrays.grouping import group_rows, split
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.vocabulary.formulas.flop_formulas import argument_sizes
 from traceopt.analyzer.vocabulary.gemm_ops import is_gemm
-from traceopt.assembly.kernel_rates import roof_point
+from traceopt.document.tables.kernel_rates import roof_point
 from traceopt.result.rounding import rate, rounded, us
 from traceopt.result.rows import ShapedOperator
 from traceopt.rules.evidence import locations_of

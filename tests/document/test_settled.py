@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from traceopt.analyzer.ranks.run_facts import RunFacts
-from traceopt.assembly.settled import with_settled_findings
+from traceopt.document.settled import with_settled_findings
 from traceopt.result.finding import Finding
 from traceopt.rules.registry import builtin_rules
 from traceopt.rules.rule import Rule

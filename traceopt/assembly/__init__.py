@@ -1,1 +1,0 @@
-"""Assembles the result document of one rank from facts and findings."""

@@ -1,0 +1,1 @@
+"""Tables of kernels, operators, matmuls and modules."""
