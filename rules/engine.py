@@ -90,7 +90,7 @@ def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> Ru
     outcome = _outcome(of_traces, lambda rule: _ask(rule, facts), debug)
     if not facts.has_trace:
         return outcome
-    outcome = _in_words_of(facts.device.vendor, outcome)
+    outcome = _in_words_of(facts.device.vendor.key, outcome)
     plan = make_plan(outcome.priced, facts)
     useful = in_order(outcome.priced, plan, facts)
     hidden = {one.finding.code for one in outcome.priced} - {one.finding.code for one in useful}

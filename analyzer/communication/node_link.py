@@ -35,6 +35,6 @@ def find_node_link(meta: TraceMeta, device: TraceDevice, device_id: int | None, 
     if not link or world < 2 or _BRIDGED.search(device.name or ""):
         return None
     local = captured.environment.local_world_size
-    if local is None and device.vendor == "nvidia" and device_id != rank:
-        return None  # on a single node, each rank uses the GPU with its number; AMD's numbers also count other devices
+    if local is None and device.vendor.numbers_devices_by_rank and device_id != rank:
+        return None  # on a single node, each rank uses the GPU with its number
     return NodeLink(link / 2, world) if world <= (local or device.count) else None

@@ -14,6 +14,7 @@ from traceopt.analyzer.vocabulary.accelerator import Accelerator
 from traceopt.analyzer.vocabulary.accelerator_lookup import find
 from traceopt.analyzer.vocabulary.architectures import Architecture, architecture
 from traceopt.analyzer.vocabulary.event_categories import COUNTER_RANGE_CATEGORY, FOREIGN_DEVICE_CATEGORIES
+from traceopt.result.vendors import CPU, OTHER, Vendor, vendor_of
 
 _HIGHEST_VERSION = 1000  # upper limit of compute capability numbers
 
@@ -21,7 +22,7 @@ _HIGHEST_VERSION = 1000  # upper limit of compute capability numbers
 class TraceDevice(Struct, frozen=True):
     """`accelerator` is None if the device is not in the peak table; efficiencies are then not measured."""
 
-    vendor: str  # "nvidia", "amd", "cpu", "other"
+    vendor: Vendor
     name: str | None
     count: int
     memory_bytes: int | None
@@ -59,10 +60,10 @@ def find_device(
     capability = f"{major}.{minor}" if known else None
     memory_bytes = whole(properties.get("totalGlobalMem")) or None
     name = word(properties.get("name")) or None
-    accelerator = find(name, capability, memory_bytes, overrides) if vendor in ("nvidia", "amd") else None
+    accelerator = find(name, capability, memory_bytes, overrides) if vendor.is_read else None
     arch = accelerator.architecture if accelerator else None
-    if arch is None and known and vendor in ("nvidia", "amd"):
-        arch = architecture(vendor, int(major), int(minor))  # type: ignore[arg-type]
+    if arch is None and known and vendor.is_read:
+        arch = architecture(vendor.key, int(major), int(minor))  # type: ignore[arg-type]
     return TraceDevice(
         vendor=vendor,
         name=name or unsupported,
@@ -88,14 +89,12 @@ def _unsupported(trace: Trace) -> str | None:
     return None
 
 
-def _vendor(trace: Trace, unsupported: str | None) -> str:
+def _vendor(trace: Trace, unsupported: str | None) -> Vendor:
     if unsupported:
-        return "other"
+        return OTHER
     lost = CUT_OFF in (trace.meta.damage or "") and trace.meta.device_properties()
     if not len(trace.gpu) and not lost and COUNTER_RANGE_CATEGORY not in trace.meta.categories:
-        return "cpu"
-    codes = set(trace.runtime.name[:1000].tolist())
-    if any(trace.names[code].startswith("hip") for code in codes):
-        return "amd"
-    names = " ".join(word(d.get("name")) or "" for d in trace.meta.device_properties()).lower()
-    return "amd" if "amd" in names or "radeon" in names else "nvidia"
+        return CPU
+    calls = [trace.names[code] for code in set(trace.runtime.name[:1000].tolist())]
+    names = " ".join(word(d.get("name")) or "" for d in trace.meta.device_properties())
+    return vendor_of(calls, names)

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.vocabulary.accelerator import FIGURES, Accelerator
 from traceopt.analyzer.vocabulary.architectures import ARCH_CAPABILITIES, DTYPES, GIB
+from traceopt.result.vendors import vendor_of
 
 # A slice of a GPU has a share of its rates that the name does not tell.
 _SLICE = re.compile(r"\bMIG\b|-\d+[QCAB]\b|\b\d+g\.\d+gb\b|GRID|vGPU|\b[CSD]PX\b", re.IGNORECASE)
@@ -74,8 +75,7 @@ def find(
 
 def _unknown(name: str) -> Accelerator:
     """A device that only the settings know; its architecture follows from the trace."""
-    vendor = "amd" if "amd" in name.lower() else "nvidia"
-    return Accelerator(name, re.escape(name), vendor, "", MappingProxyType({}), None)
+    return Accelerator(name, re.escape(name), vendor_of((), name).key, "", MappingProxyType({}), None)
 
 
 def _corrected(found: Accelerator, figures: Mapping[str, Any]) -> Accelerator:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from traceopt.reports.words.step_words import on_cpu
 from traceopt.result.document import Result
 from traceopt.result.quantities import percent
+from traceopt.result.vendors import vendor_called
 
 _NO_GPU_HERE = "Not applicable: this step ran on the CPU."
 _RECORD_GPU = (
@@ -12,8 +13,6 @@ _RECORD_GPU = (
 )
 _RECORD_SHAPES = "Not recorded: set record_shapes=True in the profiler."
 _RECORD_MEMORY = "Not recorded: set profile_memory=True in the profiler."
-
-_READ_VENDORS = ("nvidia", "amd", "intel")
 
 CPU_COMPOSITION = (
     "Peak contents are unavailable for CPU runs: memory totals only count from the start of the recording."
@@ -68,7 +67,7 @@ def missing_kernels(result: Result) -> str:
     if on_cpu(result):
         return _NO_GPU_HERE
     device = result.run.device
-    if device is not None and device.vendor not in _READ_VENDORS:
+    if device is not None and not vendor_called(device.vendor).is_read:
         return "Not available: traceopt does not read kernels of this device."
     return "No GPU kernel ran in the measured steps." if result.run.recorded.gpu else _RECORD_GPU
 

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from traceopt.reports.words.step_words import steps_phrase
 from traceopt.result import quantities
 from traceopt.result.document import CheckStatus, Result, ServingPhase
-from traceopt.result.vendor_words import device_name
+from traceopt.result.vendors import device_name, vendor_called
 
 COMMAND_PATHS = 8
 
@@ -100,12 +100,12 @@ def _phase(phase: ServingPhase) -> str:
 def environment(result: Result) -> list[str]:
     """The line under the tiles: device, versions, cores, steps."""
     device = result.run.device
-    capability = device.compute_capability if device is not None else None
-    nvidia = device is not None and device.vendor == "nvidia"
     torch_version = result.run.torch_version
     items = [
         device_phrase(result),
-        f"{'compute capability' if nvidia else 'architecture'} {capability}" if capability else None,
+        f"{vendor_called(device.vendor).capability_name} {device.compute_capability}"
+        if device is not None and device.compute_capability
+        else None,
         f"PyTorch {torch_version}" if torch_version else None,
         result.run.gpu_runtime,
         *(_cores(setting.value) for setting in result.run.settings if setting.name == "CPU cores"),

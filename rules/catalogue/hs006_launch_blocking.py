@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from traceopt.result.vendors import VENDORS
 from traceopt.rules import (
     DropSync,
     Evidence,
@@ -22,7 +23,7 @@ from traceopt.rules import (
     us,
 )
 
-VARIABLES = ("CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL")
+VARIABLES = tuple(name for vendor in VENDORS for name in vendor.blocking_variables)
 LONG_NS = 20_000  # a shorter kernel may finish before its launch returns even if the launch does not block
 TAIL_NS = 2_000  # host and GPU clocks agree to within this
 
@@ -94,7 +95,7 @@ class LaunchBlocking(Rule):
             fix=Fix(
                 "Unset the variable in the environment (job script, container, os.environ in the script).",
                 "\n".join(f"unset {variable.partition('=')[0]}" for variable in variables)
-                or ("unset AMD_SERIALIZE_KERNEL" if facts.device.vendor == "amd" else "unset CUDA_LAUNCH_BLOCKING"),
+                or f"unset {facts.device.vendor.blocking_variables[0]}",
             ),
             shares_cause_with=["LB001"],
         )

@@ -39,7 +39,7 @@ class LazyModuleLoad(SteadyRule):
 
     def advice(self, facts: Facts) -> Fix:
         """HIP has no setting like CUDA_MODULE_LOADING."""
-        return Fix(self.fix.text) if facts.device.vendor == "amd" else self.fix
+        return self.fix if facts.device.vendor.has_eager_loading else Fix(self.fix.text)
 
     def applies(self, facts: Facts) -> str | None:
         if not len(facts.host.rows_of("module_load")):

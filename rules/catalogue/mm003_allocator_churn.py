@@ -118,7 +118,6 @@ class AllocatorChurn(Rule):
 
 
 OFF = " Almost every new tensor asks the driver for memory, so PyTorch's caching allocator is switched off."
-_VARIABLES = "PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTORCH_NO_HIP_MEMORY_CACHING"
 _EMPTIED = "torch.cuda.empty_cache() in the loop"
 _OTHERS = (
     "a caching allocator that is switched off",
@@ -128,13 +127,13 @@ _OTHERS = (
 
 def _fix(facts: Facts) -> Fix:
     """Growing segments need CUDA's virtual memory."""
-    amd = facts.device.vendor == "amd"
     if facts.allocator.is_off:
-        text = f"Switch the caching allocator on: unset {_VARIABLES[0]}{f' and {_VARIABLES[1]}' if amd else ''}."
-        return Fix(text, f"env {' '.join(f'-u {name}' for name in _VARIABLES[: 1 + amd])} python script.py")
+        names = facts.device.vendor.uncached_variables
+        text = f"Switch the caching allocator on: unset {' and '.join(names)}."
+        return Fix(text, f"env {' '.join(f'-u {name}' for name in names)} python script.py")
     causes = _OTHERS if facts.allocator.is_emptied is False else (_EMPTIED, *_OTHERS)
     text = f"Find what gives memory back to the driver, and stop it: {', '.join(causes[:-1])}, or {causes[-1]}."
-    if amd:
+    if not facts.device.vendor.has_expandable_segments:
         return Fix(text)
     return Fix(
         f"{text} Set expandable_segments.",

@@ -57,12 +57,12 @@ class Fragmentation(Rule):
                 Evidence("Peak reserved", detail=size(reserved)),
                 Evidence("Peak allocated", detail=size(allocated)),
             ],
-            fix=Fix("Pad inputs to a few sizes.")
-            if facts.device.vendor == "amd"  # which has no expandable segments
-            else Fix(
+            fix=Fix(
                 "Set expandable_segments, and pad inputs to a few sizes.",
                 "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python script.py",
-            ),
+            )
+            if facts.device.vendor.has_expandable_segments
+            else Fix("Pad inputs to a few sizes."),
             shares_cause_with=["MM002"],
         )
 

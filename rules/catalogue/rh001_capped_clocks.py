@@ -10,6 +10,7 @@ from traceopt.analyzer.companions.gpu_samples.samples import (
     USER_CLOCKS,
     Gpu,
 )
+from traceopt.result.vendors import Vendor
 from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, median, percent, required, threshold
 
 
@@ -87,13 +88,11 @@ def _power(gpu: Gpu) -> list[Evidence]:
     return [Evidence("Power while busy", detail=f"{median(watts):,.0f} W{limit}")]
 
 
-def _fix(reason: int, vendor: str) -> str:
-    amd = vendor == "AMD"
+def _fix(reason: int, vendor: Vendor) -> str:
     if reason in (DRIVER_THERMAL, HARDWARE_THERMAL):
         return "Check the cooling of this GPU: fans, air flow, neighbors."
     if reason == USER_CLOCKS:
         return "Reset the clocks with nvidia-smi --reset-gpu-clocks and --reset-applications-clocks."
     if reason == POWER_LIMIT:
-        command = "amd-smi metric --power --violation" if amd else "nvidia-smi -q -d POWER"
-        return f"Compare the power limits of the GPUs ({command})."
+        return f"Compare the power limits of the GPUs ({vendor.power_command})."
     return "Check the power supply and the cooling of the server (nvidia-smi -q -d PERFORMANCE)."

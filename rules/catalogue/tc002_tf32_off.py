@@ -55,7 +55,7 @@ class Tf32Off(Rule):
 
     def applies(self, facts: Facts) -> str | None:
         arch = facts.device.arch
-        if facts.device.vendor == "amd":
+        if not facts.device.vendor.has_tf32_setting:
             return "The setting is for NVIDIA GPUs."
         if arch is None or not arch.has_tf32:
             return "The device does not support TF32."

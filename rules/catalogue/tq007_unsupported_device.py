@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from traceopt.result.vendors import CPU
 from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule
 
 
@@ -41,6 +42,6 @@ class UnsupportedDevice(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        if facts.device.vendor == "cpu":
+        if facts.device.vendor is CPU:
             return "The trace shows no accelerator."
         return f"{facts.device.name or 'The device'} is supported."

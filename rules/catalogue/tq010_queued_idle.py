@@ -47,9 +47,7 @@ class QueuedIdle(Rule):
             ),
             fix=Fix(
                 "Record all ranks, check whether another process uses the GPU, and trace the kernels inside graphs.",
-                "rocprofv3 --sys-trace -- python script.py"
-                if facts.device.vendor == "amd"
-                else "nsys profile --cuda-graph-trace=node python script.py",
+                f"{facts.device.vendor.graph_trace_command} python script.py",
             ),
             saving=None,
             evidence=[],

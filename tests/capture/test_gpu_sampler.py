@@ -18,6 +18,7 @@ from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.capture.launch.amdsmi_gpus import AmdsmiGpus
 from traceopt.capture.launch.gpu_sampler import GpuSampler, descendants
 from traceopt.capture.launch.nvml_gpus import NvmlGpus
+from traceopt.result.vendors import AMD
 
 
 class NVMLError(Exception):
@@ -163,7 +164,7 @@ def test_gpus_of_amd_are_sampled_where_there_is_no_nvml(old: bool, tmp_path: Pat
         assert smi.asked.wait(30)
     (file,) = tmp_path.iterdir()
     (gpu,) = samples.read([TraceSource(str(file), None, file.name)], []).gpus
-    assert (gpu.name, gpu.max_sm_mhz, gpu.power_limit_w, gpu.vendor) == ("AMD Instinct MI300X", 2100, 750.0, "AMD")
+    assert (gpu.name, gpu.max_sm_mhz, gpu.power_limit_w, gpu.vendor) == ("AMD Instinct MI300X", 2100, 750.0, AMD)
     first = gpu.samples[0]
     assert (first.sm_mhz, first.celsius, first.power_w, first.use_percent) == (1300, 91, 742.0, 97)
     assert first.reasons == (None if old else samples.POWER_LIMIT)

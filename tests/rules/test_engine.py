@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from traceopt.errors import ConfigError
 from traceopt.result.finding import Fix, Impact, Saving
+from traceopt.result.vendors import NVIDIA
 from traceopt.rules.engine import RulesOutcome, configure, prepare, run_rules
 from traceopt.rules.registry import TRACE_QUALITY, Registry
 from traceopt.rules.rule import Findings, Rule, threshold
@@ -30,7 +31,7 @@ class FakeFacts:
     replay_error = None
     quality = SimpleNamespace(sampled_share=None)
     call_sites = SimpleNamespace(user_caller_of=lambda *_: None, recorded=False)
-    device = SimpleNamespace(vendor="nvidia")
+    device = SimpleNamespace(vendor=NVIDIA)
 
     has_gpu = True
     from_nsight = False

@@ -32,7 +32,7 @@ from traceopt.result.comparison import (
 )
 from traceopt.result.document import Result, Tool
 from traceopt.result.quantities import in_sentence, ms, percent
-from traceopt.result.vendor_words import device_name
+from traceopt.result.vendors import device_name
 from traceopt.rules.catalogue.tq006_profiler_overhead import STACKS_RECORDED
 from traceopt.version import __version__
 

@@ -45,7 +45,7 @@ LOADER_WORKERS = "DataLoader workers"  # a setting
 def device(facts: Facts) -> Device:
     found = facts.device
     rates = peaks(found.accelerator) if found.accelerator else []
-    return Device(found.vendor, found.name, found.count, found.memory_bytes, found.compute_capability, rates)
+    return Device(found.vendor.key, found.name, found.count, found.memory_bytes, found.compute_capability, rates)
 
 
 def peaks(accelerator: Accelerator) -> list[PeakRate]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 
-_MAKERS = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
 _AMD = (
     (r"\bTensor Core(s?)\b", r"Matrix Core\1"),
     (r"\bCUDA graph(s?)\b", r"HIP graph\1"),
@@ -22,11 +21,6 @@ _AMD = (
     (r", TensorRT-LLM\b", ""),  # NVIDIA only
 )
 _PATTERNS = {"amd": [(re.compile(pattern), words) for pattern, words in _AMD]}
-
-
-def device_name(name: str | None, vendor: str) -> str:
-    """ "NVIDIA H100", "CPU", or "AMD GPU" where the name was not recorded."""
-    return name or ("CPU" if vendor == "cpu" else f"{_MAKERS.get(vendor, 'unnamed')} GPU")
 
 
 def worded(sentence: str, vendor: str | None) -> str:

@@ -12,6 +12,7 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.analyzer.tables.json_values import amount, rows, table, whole, word
 from traceopt.errors import InputError
+from traceopt.result.vendors import NVIDIA, VENDORS, Vendor
 
 MOST_BYTES = 64 * 2**20
 MOST_LINE = 2**20
@@ -52,7 +53,7 @@ class Sample(Struct, frozen=True):
 
 
 class Gpu(Struct, frozen=True):
-    """All samples of a GPU, in order of time. `vendor`: "NVIDIA" or "AMD"."""
+    """All samples of a GPU, in order of time."""
 
     host: str
     index: int
@@ -60,7 +61,7 @@ class Gpu(Struct, frozen=True):
     max_sm_mhz: int | None
     power_limit_w: float | None
     samples: tuple[Sample, ...]
-    vendor: str = "NVIDIA"
+    vendor: Vendor = NVIDIA
 
     @property
     def busy(self) -> list[Sample]:
@@ -146,7 +147,7 @@ def _gpus(head: Mapping[str, Any], samples: Mapping[int, list[Sample]]) -> Itera
             whole(row.get("max_sm_mhz"), MOST_MHZ) or None,
             amount(row.get("power_limit_w"), 1e6),
             tuple(taken),
-            "AMD" if head.get("source") == "amdsmi" else "NVIDIA",
+            next((vendor for vendor in VENDORS if vendor.sampler == head.get("source")), NVIDIA),
         )
 
 

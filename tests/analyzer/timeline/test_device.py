@@ -9,6 +9,7 @@ import pytest
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.device import TraceDevice
 from traceopt.document.sections import gpu_runtime
+from traceopt.result.vendors import AMD, CPU, NVIDIA, OTHER
 from traceopt.testing.events import Json, annotation, document, kernel, op, read, runtime, span
 
 A100 = {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85_097_971_712}
@@ -24,7 +25,7 @@ def device_of(*events: Json, listed: list[Any] | None = None) -> TraceDevice:
 
 def test_a_known_one() -> None:
     device = device_of(kernel("gemm", 100, 10, 1), listed=[A100])
-    assert (device.vendor, device.name, device.count) == ("nvidia", "NVIDIA A100-SXM4-80GB", 1)
+    assert (device.vendor, device.name, device.count) == (NVIDIA, "NVIDIA A100-SXM4-80GB", 1)
     assert (device.compute_capability, device.memory_bytes, device.multiprocessors) == ("8.0", 85_097_971_712, 108)
     assert device.accelerator is not None
     assert device.accelerator.peak("bf16") == 312
@@ -46,7 +47,7 @@ def test_a_new_nvidia_has_an_architecture_but_no_peaks() -> None:
 
 def test_nothing_listed() -> None:
     device = device_of(kernel("gemm", 100, 10, 1))
-    assert (device.vendor, device.name, device.arch, device.accelerator) == ("nvidia", None, None, None)
+    assert (device.vendor, device.name, device.arch, device.accelerator) == (NVIDIA, None, None, None)
     assert (device.memory_bytes, device.compute_capability) == (None, None)
 
 
@@ -74,13 +75,13 @@ def test_odd_properties(listed: list[Any]) -> None:
 )
 def test_amd(events: list[Json], listed: list[Any] | None) -> None:
     device = device_of(*events, listed=listed)
-    assert device.vendor == "amd"
+    assert device.vendor is AMD
     assert (device.accelerator is not None) == (listed is not None)
 
 
 def test_cpu_only() -> None:
     device = device_of(op("aten::mm", 100, 10))
-    assert (device.vendor, device.name, device.unsupported) == ("cpu", None, None)
+    assert (device.vendor, device.name, device.unsupported) == (CPU, None, None)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_cpu_only() -> None:
 )
 def test_foreign_devices_are_named(category: str, name: str) -> None:
     facts = Facts(read([annotation("ProfilerStep#0", 0, 1000), span(category, "work", 100, 10)]))
-    assert (facts.device.vendor, facts.device.unsupported) == ("other", name)
+    assert (facts.device.vendor, facts.device.unsupported) == (OTHER, name)
     assert not facts.has_gpu
 
 
