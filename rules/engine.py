@@ -11,7 +11,6 @@ import orjson
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from traceopt.analyzer.requirements import rules_out
 from traceopt.analyzer.tables.json_values import MOST_US
 from traceopt.config import typed_settings
 from traceopt.errors import ConfigError, error_text, one_line
@@ -22,7 +21,7 @@ from traceopt.rules.bases.rank_rule import RunRule
 from traceopt.rules.evidence import to_location
 from traceopt.rules.fixes.framework_arguments import in_framework
 from traceopt.rules.plan import Plan, in_order, make_plan
-from traceopt.rules.registry import TRACE_QUALITY, Registry, select
+from traceopt.rules.registry import TRACE_QUALITY, Registry, former_of, select
 from traceopt.rules.rule import Rule
 from traceopt.rules.savings.hidden import as_far_as_known
 from traceopt.rules.savings.price import Priced
@@ -62,9 +61,24 @@ def prepare(
 
     Raises ConfigError for an unknown code, prefix, name or threshold (also for a rule that is not selected).
     """
-    settings = {registry.find(key): table for key, table in (thresholds or {}).items()}
+    settings = _by_rule(registry, thresholds or {})
     configured = {rule: configure(rule, settings.get(rule, {})) for rule in registry.rules}
     return [configured[rule] for rule in select(registry.rules, select_codes, ignore_codes)]
+
+
+def _by_rule(registry: Registry, thresholds: Mapping[str, Mapping[str, Any]]) -> dict[type[Rule], dict[str, Any]]:
+    """The settings of each rule. Those under its own code or name take precedence over those of a former rule."""
+    settings: dict[type[Rule], dict[str, Any]] = {}
+    for key, table in thresholds.items():
+        rule = registry.find(key)
+        if not isinstance(table, Mapping):
+            raise ConfigError(f"rule {rule.code}: expected a table of thresholds, got {type(table).__name__}")
+        former, own = former_of(rule, key), settings.setdefault(rule, {})
+        if former is None:
+            own.update(table)
+        else:
+            settings[rule] = {former.thresholds.get(name, name): value for name, value in table.items()} | own
+    return settings
 
 
 def configure(rule: type[Rule], settings: Mapping[str, Any]) -> Rule:
@@ -72,8 +86,6 @@ def configure(rule: type[Rule], settings: Mapping[str, Any]) -> Rule:
     if not settings:
         return rule()
     where = f"rule {rule.code}"
-    if not isinstance(settings, Mapping):
-        raise ConfigError(f"{where}: expected a table of thresholds, got {type(settings).__name__}")
     values = typed_settings(rule, [one.name for one in rule.thresholds()], settings, where)
     try:
         return rule(**values)
@@ -156,9 +168,8 @@ def _outcome(rules: Sequence[_AnyRule], ask: Callable[[_AnyRule], _Answer], debu
 def _ask(rule: Rule, facts: Facts) -> _Answer:
     if rule.needs_trace and not facts.has_trace:
         return "not_applicable", "There is no trace.", []
-    for requirement in rule.requires:
-        if (why := rules_out(facts, requirement)) is not None:
-            return "not_applicable", why, []
+    if (why := rule.ruled_out(facts)) is not None:
+        return "not_applicable", why, []
     if (lack := rule.missing(facts)) is not None:
         return "not_checked", lack, []
     if (why := rule.applies(facts)) is not None:

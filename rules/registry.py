@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from traceopt.errors import ConfigError, error_text, one_line, suggestion
-from traceopt.rules.rule import Rule
+from traceopt.rules.rule import Former, Rule
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -36,10 +36,13 @@ class Registry(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
     def find(self, code_or_name: str) -> type[Rule]:
-        """Raises ConfigError with the closest codes and names if there is no such rule."""
+        """The rule of a code or name, or the one that a former rule became part of.
+
+        Raises ConfigError with the closest codes and names if there is no such rule.
+        """
         wanted = code_or_name.lower()
         for rule in self.rules:
-            if wanted in (rule.code.lower(), rule.name):
+            if wanted in (rule.code.lower(), rule.name) or former_of(rule, code_or_name) is not None:
                 return rule
         raise _unknown(code_or_name, self.rules)
 
@@ -79,7 +82,7 @@ def builtin_rules() -> Iterator[type[Rule]]:
 def select(rules: Sequence[type[Rule]], select: Sequence[str] = (), ignore: Sequence[str] = ()) -> list[type[Rule]]:
     """The rules that `select` includes (all if empty) and `ignore` does not exclude; the more specific entry wins.
 
-    Entries are codes ("DL001"), prefixes ("DL") or names. Trace-quality rules run unless they are ignored,
+    Entries are codes ("DL001"), prefixes ("DL") or names, also those of former rules. Trace-quality rules run unless they are ignored,
     because they say how far to trust the other rules. Raises ConfigError for an entry that matches no rule.
     """
     for entry in (*select, *ignore):
@@ -92,6 +95,12 @@ def select(rules: Sequence[type[Rule]], select: Sequence[str] = (), ignore: Sequ
         return unwanted < wanted or (not unwanted and (not select or rule.family == TRACE_QUALITY))
 
     return [rule for rule in rules if chosen(rule)]
+
+
+def former_of(rule: type[Rule], code_or_name: str) -> Former | None:
+    """The former rule of this code or name that is part of `rule` now, or None."""
+    wanted = code_or_name.lower()
+    return next((one for one in rule.former if wanted in (one.code.lower(), one.name)), None)
 
 
 def rules_of(module: ModuleType) -> list[type[Rule]]:
@@ -128,6 +137,9 @@ def rule_page(rule: type[Rule]) -> str:
     """The rule's documentation as one Markdown page: title, docstring, thresholds."""
     lines = [f"# {rule.code} {rule.name}", "", f"**{rule.title}.**", ""]
     lines += [f"Family: {rule.family}. Effort: {rule.effort}. Risk: {rule.risk}.", ""]
+    if rule.former:
+        names = ", ".join(f"{former.code} {former.name}" for former in rule.former)
+        lines += [f"Includes former rules, whose codes and names still work: {names}.", ""]
     if page := rule.page().strip():
         lines += [page, ""]
     lines += ["## Thresholds", ""]
@@ -149,6 +161,7 @@ def summary(rule: type[Rule]) -> dict[str, object]:
         "family": rule.family,
         "effort": rule.effort,
         "risk": rule.risk,
+        "former": [former.code for former in rule.former],
         "requires": list(rule.requires),
         "thresholds": [
             {"name": setting.name, "default": setting.default, "text": setting.text} for setting in rule.thresholds()
@@ -186,10 +199,11 @@ class _Collected:
         """Why `rule` was left out, or None."""
         if problem := flaw(rule):
             return problem
-        for key in (rule.code, rule.name):
+        keys = [rule.code, rule.name, *(key for former in rule.former for key in (former.code, former.name))]
+        for key in keys:
             if other := self._taken.get(key):
                 return f"{key} is taken by the rule {other.__module__}.{other.__name__}"
-        self._taken |= {rule.code: rule, rule.name: rule}
+        self._taken |= dict.fromkeys(keys, rule)
         self.rules.append(rule)
         return None
 
@@ -221,7 +235,7 @@ def _import_file(path: Path) -> ModuleType:
 
 def _match(entry: str, rule: type[Rule]) -> int:
     """How specifically `entry` matches `rule`: the length of the matching code or prefix, 0 for no match."""
-    if entry.lower() == rule.name:
+    if entry.lower() == rule.name or former_of(rule, entry) is not None:
         return len(rule.code)
     return len(entry) if rule.code.startswith(entry.upper()) else 0
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from msgspec import Struct
 
-from traceopt.analyzer.requirements import lacks
+from traceopt.analyzer.requirements import lacks, rules_out
 from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Location, Saving, impact_of
 from traceopt.rules.savings.price import Price, Priced
 
@@ -56,6 +56,17 @@ def required(fact: T | None) -> T:
 Findings = Iterator[Finding | Priced]  # what check() yields; self.finding() makes one
 
 
+class Former(Struct, frozen=True):
+    """A rule that became part of another one: in options, settings and commands, its code and name stand for that one.
+
+    `thresholds`: the present names of its thresholds that were renamed.
+    """
+
+    code: str
+    name: str
+    thresholds: dict[str, str] = {}
+
+
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Rule:
     """Base of every rule. Class variables describe the rule; thresholds are passed by keyword and cannot change later.
@@ -72,6 +83,9 @@ class Rule:
     risk: ClassVar[str] = "None known"
     confidence: ClassVar[Confidence] = "high"
     requires: ClassVar[tuple[str, ...]] = ()  # names in analyzer/requirements.py
+    requires_on_cpu: ClassVar[tuple[str, ...] | None] = None  # instead of `requires`, in a run that uses no GPU
+    requires_one_of: ClassVar[tuple[str, ...]] = ()  # any one of these is enough
+    former: ClassVar[tuple[Former, ...]] = ()  # rules that are part of this one now
     needs_trace: ClassVar[bool] = True  # False: it reads only files beside the trace, and runs without one
 
     def __init__(self, **thresholds: Any) -> None:
@@ -97,7 +111,24 @@ class Rule:
 
     def missing(self, facts: Facts) -> str | None:
         """What this trace lacks for the rule and how to record it, or None if the rule can be checked."""
-        return next((lack for requirement in self.requires if (lack := lacks(facts, requirement))), None)
+        needed = self.needs(facts)
+        if (lack := next((lack for requirement in needed if (lack := lacks(facts, requirement))), None)) is not None:
+            return lack
+        either = [lacks(facts, one) for one in self.requires_one_of if rules_out(facts, one) is None]
+        return either[0] if either and None not in either else None
+
+    def ruled_out(self, facts: Facts) -> str | None:
+        """Why a trace of this run can never have what the rule requires, or None."""
+        for requirement in self.needs(facts):
+            if (why := rules_out(facts, requirement)) is not None:
+                return why
+        either = [rules_out(facts, one) for one in self.requires_one_of]
+        return either[0] if either and None not in either else None
+
+    def needs(self, facts: Facts) -> tuple[str, ...]:
+        """The requirements that hold for this run."""
+        on_cpu = self.requires_on_cpu is not None and not facts.has_gpu and not facts.quality.gpu_expected
+        return self.requires_on_cpu if on_cpu and self.requires_on_cpu is not None else self.requires
 
     def check(self, facts: Facts) -> Findings:
         """Yields what is worth changing; reads facts, never events."""
