@@ -73,7 +73,7 @@ from traceopt.rules.evidence import (
     to_location,
 )
 from traceopt.rules.registry import TRACE_QUALITY
-from traceopt.rules.rule import Findings, Rule, required, threshold
+from traceopt.rules.rule import Findings, Former, Rule, required, threshold
 from traceopt.rules.savings.fused_attention import fused_attention
 from traceopt.rules.savings.precision import kernel_evidence
 from traceopt.rules.savings.price import Price, Priced
@@ -115,6 +115,7 @@ __all__ = [
     "Finding",
     "Findings",  # what check() yields
     "Fix",
+    "Former",  # a rule that is part of another one now
     "Impact",  # "high", "medium", "low" or "info": the size of the expected saving
     "Location",
     "Rule",

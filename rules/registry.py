@@ -46,6 +46,11 @@ class Registry(Struct, frozen=True):
                 return rule
         raise _unknown(code_or_name, self.rules)
 
+    def present_code(self, code_or_name: str) -> str:
+        """The code of the rule that a former rule became part of; any other text as it is."""
+        codes = (rule.code for rule in self.rules if former_of(rule, code_or_name) is not None)
+        return next(codes, code_or_name)
+
 
 def load_rules(rules_dir: str | Path | None = None) -> Registry:
     """All available rules. A plug-in that is broken or clashes with another rule causes a warning.
@@ -82,8 +87,9 @@ def builtin_rules() -> Iterator[type[Rule]]:
 def select(rules: Sequence[type[Rule]], select: Sequence[str] = (), ignore: Sequence[str] = ()) -> list[type[Rule]]:
     """The rules that `select` includes (all if empty) and `ignore` does not exclude; the more specific entry wins.
 
-    Entries are codes ("DL001"), prefixes ("DL") or names, also those of former rules. Trace-quality rules run unless they are ignored,
-    because they say how far to trust the other rules. Raises ConfigError for an entry that matches no rule.
+    Entries are codes ("DL001"), prefixes ("DL") or names. The code or name of a former rule stands for the rule that it
+    became part of. Trace-quality rules run unless they are ignored, because they say how far to trust the other rules.
+    Raises ConfigError for an entry that matches no rule.
     """
     for entry in (*select, *ignore):
         if not any(_match(entry, rule) for rule in rules):

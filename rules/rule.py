@@ -66,6 +66,10 @@ class Former(Struct, frozen=True):
     name: str
     thresholds: dict[str, str] = {}
 
+    def present(self, threshold: str) -> str:
+        """The present name of a threshold, as it is written in settings."""
+        return self.thresholds.get(threshold.replace("-", "_"), threshold)
+
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Rule:

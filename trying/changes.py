@@ -14,6 +14,7 @@ from traceopt.errors import ConfigError, InputError, one_line, suggestion
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding
 from traceopt.result.trial import ChangeKind, Via
+from traceopt.rules.registry import load_rules
 
 MOST_PATCH_BYTES = 8 << 20
 _WORKERS = re.compile(r"\bnum_workers\s*=\s*(\d{1,3})\b")
@@ -78,6 +79,7 @@ def changes_of(result: Result, codes: Sequence[str], top: int | None) -> tuple[l
     rows = {row.finding: row for row in result.plan}
     priced = [index for index, finding in enumerate(result.findings) if finding.saving is not None]
     if codes:
+        codes = [*map(load_rules().present_code, codes)]
         known = {finding.code for finding in result.findings} | {finding.name for finding in result.findings}
         for code in codes:
             if code not in known:

@@ -46,7 +46,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Result:
 
 
 def test_kept_losses_are_found_with_their_line(recorded: Result) -> None:
-    (finding,) = [one for one in recorded.findings if one.code == "RH004"]
+    (finding,) = [one for one in recorded.findings if one.code == "MM005"]
     assert finding.why.startswith("The memory of the process grows from ")
     assert finding.locations[0].file.endswith("train.py")
     line = SCRIPT.splitlines()[finding.locations[0].line - 1]

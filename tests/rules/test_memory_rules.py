@@ -20,8 +20,7 @@ from traceopt.rules.fixes.advice.memory import remedies
 if TYPE_CHECKING:
     from conftest import GetExample
 
-LEAK = 8 << 20
-CODES = ("MM001", "MM004", "MM005", "MM006", "MM007")
+CODES = ("MM001", "MM004", "MM006", "MM007")
 
 
 @cache
@@ -69,22 +68,6 @@ class TestFragmentation:
 
     def test_a_cache_on_an_empty_device_does_no_harm(self) -> None:
         assert found("MM004", facts_with(reserved_bytes=12_000_000_000)) == []
-
-
-class TestGrowth:
-    def test_fires_and_names_the_operator(self) -> None:
-        (finding,) = found("MM005", facts_with(leak_bytes=LEAK))
-        assert size(LEAK) in finding.why
-        assert finding.evidence[1].what == "aten::clone"
-        assert [str(place) for place in finding.locations] == ["train.py:88"]
-
-    def test_needs_growth_in_every_step(self) -> None:
-        assert found("MM005", facts_with(leak_bytes=1000)) == []
-
-    def test_says_when_steps_are_too_few(self) -> None:
-        from test_mm_ef import RULES
-
-        assert "Too few" in (RULES["MM005"].applies(facts_with(leak_bytes=LEAK, steps=3)) or "")
 
 
 class TestStateHeavy:

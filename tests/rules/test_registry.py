@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 
 from traceopt.errors import ConfigError
 from traceopt.rules import registry
-from traceopt.rules.registry import TRACE_QUALITY, builtin_rules, flaw, load_rules, rule_page, select
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.engine import prepare
+from traceopt.rules.registry import TRACE_QUALITY, Registry, builtin_rules, flaw, load_rules, rule_page, select
+from traceopt.rules.rule import Former, Rule, threshold
 
 ROOT = Path(__file__).parents[2]
 GOOD_RULE = '''
 from __future__ import annotations
-from traceopt.rules.rule import Rule, threshold
+from traceopt.rules.rule import Former, Rule, threshold
 
 class Mine(Rule):
     """My page."""
@@ -186,6 +187,51 @@ def test_an_unknown_code_is_an_error_with_the_closest(entry: str) -> None:
     assert "\n" not in str(caught.value)
     if entry == "DL009":
         assert "did you mean 'DL001' or 'DL002'" in str(caught.value)
+
+
+class TestFormer:
+    """Rules that became part of another one."""
+
+    class Merged(Rule):
+        """Measures both."""
+
+        code = "DL003"
+        name = "late-copy"
+        title = "Copy early"
+        family = "sample"
+        former = (Former("HS009", "late-read", {"min_us": "min_read_us"}),)
+        min_us: float = threshold(1.0, "microseconds of a copy")
+        min_read_us: float = threshold(2.0, "microseconds of a read")
+
+    REGISTRY = Registry((DL001, Merged, HS001, TQ001))
+
+    @pytest.mark.parametrize("entry", ["HS009", "hs009", "late-read"])
+    def test_their_codes_and_names_stand_for_it(self, entry: str) -> None:
+        assert self.REGISTRY.find(entry) is self.Merged
+        assert self.REGISTRY.present_code(entry) == "DL003"
+        assert select(self.REGISTRY.rules, [entry]) == [self.Merged, TQ001]
+        assert select(self.REGISTRY.rules, [], [entry]) == [DL001, HS001, TQ001]
+
+    def test_a_prefix_does_not(self) -> None:
+        assert select(self.REGISTRY.rules, [], ["HS"]) == [DL001, self.Merged, TQ001]
+        assert self.REGISTRY.present_code("HS") == "HS"
+
+    def test_their_settings_still_hold(self) -> None:
+        def prepared(thresholds: dict[str, dict[str, float]]) -> str:
+            return repr(prepare(self.REGISTRY, select_codes=["DL003"], thresholds=thresholds)[0])
+
+        assert prepared({"HS009": {"min-us": 7.0}}).endswith("Merged(min_us=1.0, min_read_us=7.0)")
+        both = {"late-copy": {"min_us": 5.0, "min_read_us": 6.0}, "HS009": {"min_us": 7.0}}
+        assert prepared(both) == prepared(dict(reversed(both.items())))
+        assert prepared(both).endswith("Merged(min_us=5.0, min_read_us=6.0)")
+
+    def test_the_page_names_them(self) -> None:
+        assert "former rules, whose codes and names still work: HS009 late-read." in rule_page(self.Merged)
+
+    def test_their_codes_are_taken(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(registry, "builtin_rules", lambda: iter([self.Merged, make("HS009", "other")]))
+        with pytest.raises(TypeError, match="HS009 is taken"):
+            load_rules()
 
 
 def test_page_lists_thresholds() -> None:

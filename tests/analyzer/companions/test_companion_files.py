@@ -74,7 +74,7 @@ def test_a_folder_with_every_source_is_one_report(tmp_path: Path) -> None:
     result = traceopt.analyze(str(tmp_path), debug=True)
     assert result.step.source == "profiler_step"
     assert None not in (result.memory_snapshot, result.torch_compile, result.gpu_samples)
-    assert {"MM002", "MM009", "RH001", "RH002"} <= {finding.code for finding in result.findings}
+    assert {"MM002", "MM005", "RH001", "RH002"} <= {finding.code for finding in result.findings}
     page = render_html(result)
     assert all(f'id="{section}"' in page for section in ("memory", "memory-snapshot", "compile", "gpu-samples"))
 
