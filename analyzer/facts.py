@@ -15,10 +15,21 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.grouping import distinct_values, numbered, split
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, merge, union
+from traceopt.analyzer.attribution.compiled_pieces import CompiledPieces, breaks_in_steps, find_compiled_pieces
+from traceopt.analyzer.attribution.cpu_phases import CpuPhases
+from traceopt.analyzer.attribution.host_flow import CpuOperators, HostFlow
+from traceopt.analyzer.attribution.idle import Gaps, Idle, attribute, find_gaps, slow_calls
+from traceopt.analyzer.attribution.main_thread_calls import MainThreadCalls, main_thread_calls, waits_for_others
+from traceopt.analyzer.attribution.profiler_cost import find_profiler_cost
+from traceopt.analyzer.attribution.python_stretches import PythonStretches, python_stretches
+from traceopt.analyzer.attribution.rl_phases import PhaseMarks, RlPhase, find_phase_marks, find_rl_phases
+from traceopt.analyzer.attribution.start_up import first_fetches, startup_calls
+from traceopt.analyzer.attribution.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
+from traceopt.analyzer.attribution.untraced_python import NO_UNTRACED_PYTHON, UntracedPython, find_untraced_python
 from traceopt.analyzer.autograd.cleared_nodes import ClearedNodes, find_cleared_nodes
+from traceopt.analyzer.autograd.host_reads import operators_for_host_reads
 from traceopt.analyzer.autograd.nodes import accumulations_per_step, nodes_per_step, weight_products
 from traceopt.analyzer.autograd.one_hot_products import OneHotProducts, find_one_hot_products
-from traceopt.analyzer.autograd.read_values import computed_to_be_read
 from traceopt.analyzer.autograd.repeated_nodes import repeated_nodes
 from traceopt.analyzer.autograd.untrained_calls import UntrainedCalls, calls_without_backward, calls_without_gradients
 from traceopt.analyzer.communication.collectives import CollectiveCalls, find_collectives, find_cpu_collectives
@@ -45,17 +56,6 @@ from traceopt.analyzer.run_log.memory_growth import MemoryOverRun, find_memory_o
 from traceopt.analyzer.run_log.regular_steps import RegularSteps, find_regular_steps
 from traceopt.analyzer.run_log.run_settings import Captured, captured
 from traceopt.analyzer.run_log.step_drift import Drift, find_drift
-from traceopt.analyzer.stalls.compiled_pieces import CompiledPieces, breaks_in_steps, find_compiled_pieces
-from traceopt.analyzer.stalls.host_flow import CpuOperators, HostFlow
-from traceopt.analyzer.stalls.idle import Gaps, Idle, attribute, find_gaps, slow_calls
-from traceopt.analyzer.stalls.lead_in import find_lead_in
-from traceopt.analyzer.stalls.main_thread_calls import MainThreadCalls, main_thread_calls, waits_for_others
-from traceopt.analyzer.stalls.profiler_cost import find_profiler_cost
-from traceopt.analyzer.stalls.python_stretches import PythonStretches, python_stretches
-from traceopt.analyzer.stalls.rl_phases import PhaseMarks, RlPhase, find_phase_marks, find_rl_phases
-from traceopt.analyzer.stalls.start_up import first_fetches, startup_calls
-from traceopt.analyzer.stalls.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
-from traceopt.analyzer.stalls.untraced_python import NO_UNTRACED_PYTHON, UntracedPython, find_untraced_python
 from traceopt.analyzer.tables.compilation import Compilation, GraphBreak
 from traceopt.analyzer.tables.counter_ranges import CounterRanges
 from traceopt.analyzer.tables.schema import I4, I8, Mask
@@ -63,8 +63,8 @@ from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline import recurrent_layers
 from traceopt.analyzer.timeline.call_sites import CallSites
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON, RUNTIME, Slices, build_slices
-from traceopt.analyzer.timeline.cpu_phases import CpuPhases
 from traceopt.analyzer.timeline.device import TraceDevice, find_device
+from traceopt.analyzer.timeline.earlier_work import find_earlier_work
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.host_activity import Host, prepared_output, training_functions
 from traceopt.analyzer.timeline.kernel_launches import KernelLaunches
@@ -115,7 +115,7 @@ from traceopt.analyzer.work.throughput import MeasuredThroughput, Workload, meas
 from traceopt.analyzer.work.tiny_ops import CalledOps, ParameterWork, find_called_ops, find_parameter_work
 from traceopt.analyzer.work.unfused_chains import Chains, find_chains
 
-_SAME_FOR_ALL_STEPS = ("slices", "links", "call_sites", "marks", "lead_in", "recorded_steps")
+_SAME_FOR_ALL_STEPS = ("slices", "links", "call_sites", "marks", "earlier_work", "recorded_steps")
 
 
 class Facts(Struct, frozen=True, dict=True):
@@ -140,11 +140,11 @@ class Facts(Struct, frozen=True, dict=True):
         return find_marks(self.trace)
 
     @cached_property
-    def lead_in(self) -> Intervals:
+    def earlier_work(self) -> Intervals:
         """The beginning of the recording while the GPU ran work from before it, which the file does not hold: one
         interval, or none. No step includes it.
         """
-        return find_lead_in(self.trace, self.links)
+        return find_earlier_work(self.trace, self.links)
 
     @cached_property
     def recorded_steps(self) -> Steps:
@@ -156,7 +156,7 @@ class Facts(Struct, frozen=True, dict=True):
         if len(launch) and launch.max() < 0 and outlasted(marks, work.work.start, work.work.end):
             marks = whole_trace(self.trace)  # nothing shows to which of the marks the work belongs
         started = launched if len(runtime) else self.trace.ops.start
-        return find_steps(without_empty_end(marks, started), launched, work.work.end, self.lead_in)
+        return find_steps(without_empty_end(marks, started), launched, work.work.end, self.earlier_work)
 
     @cached_property
     def steps(self) -> Steps:
@@ -335,7 +335,7 @@ class Facts(Struct, frozen=True, dict=True):
             self.gpu,
             self.gaps,
             self.host.rows_of("host_sync"),
-            self.lead_in,
+            self.earlier_work,
         )
 
     def syncs_by_site(self, mask: npt.NDArray[np.bool_]) -> list[I8]:
@@ -558,9 +558,9 @@ class Facts(Struct, frozen=True, dict=True):
         return repeated_nodes(self.regions, self.steps)
 
     @cached_property
-    def computed_to_be_read(self) -> I8:
+    def operators_for_host_reads(self) -> I8:
         """Operators of the window that only compute values which the host reads on the same line. Slices, in order."""
-        return computed_to_be_read(self.regions, self.steps, self.call_sites)
+        return operators_for_host_reads(self.regions, self.steps, self.call_sites)
 
     @cached_property
     def cleared_nodes(self) -> tuple[ClearedNodes, ...]:
@@ -733,7 +733,7 @@ class Facts(Struct, frozen=True, dict=True):
         """The dependency graph of all recorded steps that the replay re-times."""
         facts = self.of_every_step
         steps, profiler = self.recorded_steps, facts.profiler_cost
-        return build_graph(self.trace, self.slices, self.links, facts.gpu, steps, profiler, self.lead_in)
+        return build_graph(self.trace, self.slices, self.links, facts.gpu, steps, profiler, self.earlier_work)
 
     @cached_property
     def profiler_cost(self) -> Intervals:
@@ -782,7 +782,7 @@ class Facts(Struct, frozen=True, dict=True):
     def quality(self) -> TraceQuality:
         """How far the trace can be trusted: missing, cropped, cold or disturbed parts."""
         return TraceQuality(
-            self.trace, self.steps, self.gpu, self.links, self.gaps, self.idle, self.device, self.lead_in
+            self.trace, self.steps, self.gpu, self.links, self.gaps, self.idle, self.device, self.earlier_work
         )
 
     @cached_property

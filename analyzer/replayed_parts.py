@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.arrays.intervals import Intervals, intersect, merge, subtract, union
+from traceopt.analyzer.attribution.cpu_phases import PHASES
 from traceopt.analyzer.replay.changes import DropSync, host_removals
 from traceopt.analyzer.tables.schema import Mask
-from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
 from traceopt.analyzer.vocabulary.host_activities import DISPATCH, LABELS, QUEUED, UNTRACED, WITHOUT_LAUNCHES
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, subtract, union
 from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.stalls.idle import Gaps, Idle
+from traceopt.analyzer.attribution.idle import Gaps, Idle
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.tables.trace import CUT_OFF, Trace
 from traceopt.analyzer.timeline.device import TraceDevice
@@ -40,7 +40,7 @@ class TraceQuality(Struct, frozen=True, dict=True):
     gaps: Gaps
     idle: Idle
     device: TraceDevice
-    lead_in: Intervals = EMPTY
+    earlier_work: Intervals = EMPTY
 
     @property
     def has_gpu_work(self) -> bool:
@@ -165,9 +165,9 @@ class TraceQuality(Struct, frozen=True, dict=True):
         return float(queued[queued >= LONG_QUEUED_NS].sum() / self.steps.window_ns)
 
     @property
-    def lead_in_share(self) -> float:
-        """The lead-in, in which the GPU ran work that is not in the file, as a share of itself and the steps."""
-        return self.lead_in.total / (self.lead_in.total + self.steps.window_ns)
+    def earlier_work_share(self) -> float:
+        """The time of earlier work, which is not in the file, as a share of itself and the steps."""
+        return self.earlier_work.total / (self.earlier_work.total + self.steps.window_ns)
 
     @cached_property
     def _orphan(self) -> Mask:

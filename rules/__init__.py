@@ -9,6 +9,7 @@ docs/rules-development.md shows a complete rule; `traceopt.testing` has what its
 
 from traceopt.analyzer.arrays.intervals import Intervals, intersect, merge, subtract, union
 from traceopt.analyzer.arrays.percentiles import median
+from traceopt.analyzer.attribution.syncs import BLOCKING_COPY, DATA_DEPENDENT, EXPLICIT, SCALAR_READ
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.joint_replay import Ranks
 from traceopt.analyzer.ranks.run_facts import RunFacts
@@ -24,7 +25,6 @@ from traceopt.analyzer.replay.changes import (
 )
 from traceopt.analyzer.requirements import lacks
 from traceopt.analyzer.run_log.step_ledger import Ledger
-from traceopt.analyzer.stalls.syncs import BLOCKING_COPY, DATA_DEPENDENT, EXPLICIT, SCALAR_READ
 from traceopt.analyzer.tables.compilation import Fallback, GraphBreak, GraphSkip, Recompiled
 from traceopt.analyzer.tables.schema import F8, I8, Mask
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME

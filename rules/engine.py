@@ -23,8 +23,8 @@ from traceopt.rules.fixes.framework_arguments import in_framework
 from traceopt.rules.plan import Plan, in_order, make_plan
 from traceopt.rules.registry import TRACE_QUALITY, Registry, former_of, select
 from traceopt.rules.rule import Rule
-from traceopt.rules.savings.hidden import as_far_as_known
 from traceopt.rules.savings.price import Priced
+from traceopt.rules.savings.unrecorded import without_unrecorded_saving
 
 if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts
@@ -176,7 +176,7 @@ def _ask(rule: Rule, facts: Facts) -> _Answer:
         return "not_applicable", why, []
     found = [_sound(one) for one in rule.check(facts)]
     if facts.has_trace:
-        known = (as_far_as_known(one, facts) for one in found)
+        known = (without_unrecorded_saving(one, facts) for one in found)
         framed = (replace(one, finding=in_framework(one.finding, facts)) for one in known)
         found = [_with_user_lines(one, facts) for one in framed]
     found.sort(key=_value_order)

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.attribution.python_stretches import PythonStretches
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.stalls.python_stretches import PythonStretches
 from traceopt.analyzer.tables.compilation import KernelSource
 from traceopt.analyzer.timeline.call_tree import PYTHON
 from traceopt.analyzer.vocabulary.python_frames import CallSite

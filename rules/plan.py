@@ -18,10 +18,10 @@ from traceopt.result.finding import Confidence, Finding, impact_of_share, value_
 from traceopt.result.quantities import ms
 from traceopt.result.rows import PlanRow
 from traceopt.rules.fixes.advice.compilation import compiles_model
-from traceopt.rules.savings.in_turn import Savings
 from traceopt.rules.savings.known_error import known_range
 from traceopt.rules.savings.potential import potentials_ns
 from traceopt.rules.savings.price import Priced
+from traceopt.rules.savings.successive import SuccessiveSavings
 
 MAX_ROWS = 6
 MIN_FIRST_SHARE = 0.03  # of the step: if fixes do not save as much, there is no plan
@@ -59,7 +59,7 @@ class Plan(Struct, frozen=True, dict=True):
     """The rows in order. Empty if no fix is worth it, or if the trace does not show the times of the run."""
 
     rows: list[Planned]
-    savings: Savings
+    savings: SuccessiveSavings
 
     @cached_property
     def saving_ns(self) -> float:
@@ -79,7 +79,7 @@ def make_plan(priced: Iterable[Priced], facts: Facts) -> Plan:
 
     If the replay is not trusted, what several fixes save together is not known, so the plan has one row at most.
     """
-    savings, rows, wanted = Savings(facts), list[Planned](), list[Priced]()
+    savings, rows, wanted = SuccessiveSavings(facts), list[Planned](), list[Priced]()
     if facts.quality.sampled_share is not None:
         return Plan([], savings)
     left = [one for one in priced if one.finding.saving is not None]
@@ -109,7 +109,7 @@ def _is_search(one: Priced) -> bool:
     return one.finding.effort == _SEARCH
 
 
-def _gains(left: Sequence[Priced], taken: Sequence[Priced], savings: Savings) -> dict[int, float]:
+def _gains(left: Sequence[Priced], taken: Sequence[Priced], savings: SuccessiveSavings) -> dict[int, float]:
     """What each fix saves after those taken, by id. A fix that cannot come close to the best is not replayed."""
     gains: dict[int, float] = {}
     best = 0.0
@@ -157,7 +157,7 @@ def _worth(one: Priced, gain_ns: float) -> float:
     return (GUESS if guess else 1.0) * gain_ns
 
 
-def _easy_before(fix: Priced, left: Sequence[Priced], taken: Sequence[Priced], savings: Savings) -> Priced:
+def _easy_before(fix: Priced, left: Sequence[Priced], taken: Sequence[Priced], savings: SuccessiveSavings) -> Priced:
     """A sure and simple fix that `fix` would hide, if `fix` saves about as much after it; else `fix`."""
     gain_ns = savings.of(fix, taken)
     for one in sorted((one for one in left if _is_easy(one) and not _is_easy(fix)), key=_most_ns, reverse=True):
@@ -177,7 +177,7 @@ def _is_easy(one: Priced) -> bool:
     return finding.confidence == "high" and finding.risk == _NO_RISK and finding.effort.startswith(_SIMPLE)
 
 
-def _only_together(left: Sequence[Priced], taken: Sequence[Priced], savings: Savings) -> list[Priced]:
+def _only_together(left: Sequence[Priced], taken: Sequence[Priced], savings: SuccessiveSavings) -> list[Priced]:
     """Fixes of which each alone saves little, because host and device limit the step alike: the fewest that save about
     as much as all of them.
     """
@@ -193,7 +193,7 @@ def _only_together(left: Sequence[Priced], taken: Sequence[Priced], savings: Sav
     return chosen
 
 
-def _row(fix: Priced, alone_ns: float, taken: Sequence[Priced], savings: Savings) -> Planned:
+def _row(fix: Priced, alone_ns: float, taken: Sequence[Priced], savings: SuccessiveSavings) -> Planned:
     gain_ns = savings.of(fix, taken)
     needs: tuple[int, ...] = ()
     if taken and alone_ns < NEEDS_SHARE * gain_ns:

@@ -84,7 +84,7 @@ def measured(file: str) -> tuple[float, int]:
     path = min((TRACES / file).rglob("*.json.gz"), default=TRACES / file)
     with path.open("rb") as stream:
         facts = Facts(read_trace(stream, file)).of_every_step
-    window_ns = facts.steps.window_ns + facts.lead_in.total
+    window_ns = facts.steps.window_ns + facts.earlier_work.total
     return facts.gpu.busy.total / window_ns, len(np.unique(facts.gpu.work.stream))
 
 

@@ -6,8 +6,8 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import Intervals, subtract
+from traceopt.analyzer.attribution.cpu_phases import CpuPhases
 from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.timeline.cpu_phases import CpuPhases
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.steps import Steps
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.attribution.cpu_phases import MODEL_WORK, PHASE_NAMES
+from traceopt.analyzer.attribution.idle import CAUSES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.rank_phases import RankPhases, find_rank_phases
-from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.timeline.cpu_phases import MODEL_WORK, PHASE_NAMES
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITY_NAMES, LABELS
 from traceopt.analyzer.vocabulary.python_frames import CallSite
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import Intervals, clip, merge
+from traceopt.analyzer.attribution.rl_phases import is_rl
 from traceopt.analyzer.ranks.rank_phases import RankPhases
-from traceopt.analyzer.stalls.rl_phases import is_rl
 from traceopt.analyzer.vocabulary.phases.rl_phases import PHASES, PhaseName
 from traceopt.analyzer.vocabulary.python_frames import CallSite
 

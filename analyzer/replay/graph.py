@@ -133,11 +133,11 @@ def build_graph(
     gpu: GpuWork,
     steps: Steps,
     profiler: Intervals = EMPTY,
-    lead_in: Intervals = EMPTY,
+    earlier_work: Intervals = EMPTY,
 ) -> Graph:
     """Builds the graph of the recorded steps."""
     calls = find_calls(trace, slices, links, steps)
-    queues = find_queues(gpu, links, calls, lead_in)
+    queues = find_queues(gpu, links, calls, earlier_work)
     waits = find_host_waits(trace, gpu, calls, queues)
     own = _own_cost(calls, queues, waits)
     host_start, host = _host_time(calls, queues, waits, own)

@@ -100,10 +100,10 @@ def _choose(candidates: I8, score: I8) -> I8:
     return np.asarray(candidates[score.argmax(axis=0), np.arange(candidates.shape[1])])
 
 
-def find_queues(gpu: GpuWork, links: LaunchLinks, calls: Calls, lead_in: Intervals = EMPTY) -> Queues:
+def find_queues(gpu: GpuWork, links: LaunchLinks, calls: Calls, earlier_work: Intervals = EMPTY) -> Queues:
     """What the calls issued, and earlier work that was still running or queued in the window.
 
-    During `lead_in`, unrecorded work ran on the streams whose own work begins after it.
+    During `earlier_work`, unrecorded work ran on the streams whose own work begins after it.
     """
     launch = links.launch[gpu.rows]
     call_of_runtime = np.full(len(gpu.trace.runtime) + 1, BEFORE)
@@ -127,12 +127,12 @@ def find_queues(gpu: GpuWork, links: LaunchLinks, calls: Calls, lead_in: Interva
     running = np.where(call == BEFORE, end > gpu.launch_window.start[0], True)
     keep = running & ((launched >= 0) | (start < gpu.window.end[-1]))
     queues = Queues(ids, order[keep], stream[keep], call[keep], launched[keep], start[keep], end[keep])
-    return _behind_unrecorded_work(queues, lead_in) if len(lead_in) else queues
+    return _behind_unrecorded_work(queues, earlier_work) if len(earlier_work) else queues
 
 
-def _behind_unrecorded_work(queues: Queues, lead_in: Intervals) -> Queues:
-    """The queues, with one piece of work that fills the lead-in before the work that it held up."""
-    begin, end = int(lead_in.start[0]), int(lead_in.end[-1])
+def _behind_unrecorded_work(queues: Queues, earlier_work: Intervals) -> Queues:
+    """The queues, with one piece of earlier work before the work that it held up."""
+    begin, end = int(earlier_work.start[0]), int(earlier_work.end[-1])
     first = queues.first[:-1][np.diff(queues.first) > 0]
     at = first[queues.start[first] >= end]
     return Queues(

@@ -291,17 +291,17 @@ def outlasted(marks: Marks, started: I8, ended: I8) -> bool:
     return bool(after.total > float((marks.end - marks.start).mean()))
 
 
-def find_steps(marks: Marks, launched: I8, ended: I8, lead_in: Intervals = EMPTY) -> Steps:
+def find_steps(marks: Marks, launched: I8, ended: I8, earlier_work: Intervals = EMPTY) -> Steps:
     """The steps from completion to completion. `launched` and `ended`: when the host launched each piece of the
-    device's work, and when it ended; shape (pieces,), ns. In `lead_in`, the device completed work that was launched
-    before all marks.
+    device's work, and when it ended; shape (pieces,), ns. In `earlier_work`, the device completed work that was
+    launched before all marks.
 
     A mark is no step if its work completes no later than the work of the mark before. Its time belongs to that step.
     """
     border = np.append(marks.start, marks.end.max())
     order = np.argsort(launched, kind="stable")
     latest = np.maximum.accumulate(np.concatenate((border[:1], ended[order])))
-    latest = np.maximum(latest, lead_in.end.max(initial=border[0]))
+    latest = np.maximum(latest, earlier_work.end.max(initial=border[0]))
     complete = np.maximum(border, latest[np.searchsorted(launched[order], border, side="left")])
     if complete[-1] == complete[0]:  # the device only completes what was launched before: the host is all there is
         complete = border

@@ -191,7 +191,7 @@ ACTIVITIES: tuple[Activity, ...] = (
 )
 
 ACTIVITY_NAMES = tuple(activity.name for activity in ACTIVITIES)
-# What only its length tells from dispatch: see stalls/host_flow.py.
+# What only its length tells from dispatch: see attribution/host_flow.py.
 CPU_OP = "cpu_op"
 SMALL_OPS = "small_ops"
 LONG_PYTHON = "long_python"

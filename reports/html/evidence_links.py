@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from traceopt.reports.html.charts.timeline_svg import draw_memory
-from traceopt.reports.words.fixes.concerned import rules_of_cause
+from traceopt.reports.words.fixes.card_lookup import rules_of_cause
 from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.result.document import Result
 from traceopt.result.finding import Evidence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from traceopt.reports.words.fixes import concerned
+from traceopt.reports.words.fixes import card_lookup
 from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.reports.words.part_styles import is_idle, part_style, span_look
 from traceopt.reports.words.step_words import step_noun
@@ -53,15 +53,15 @@ def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dic
                 "label": stall.label,
                 "color": part_style(stall.cause, busy=False).color,
                 "place": "" if stall.location is None else str(stall.location),
-                "fix": concerned.card_of_stall(cards, stall),
+                "fix": card_lookup.card_of_stall(cards, stall),
             }
             for stall in table.stalls
         ],
         "idle": idle_word or "Stall",
         "fixes": [{"text": _fix(card), "anchor": card.anchor} for card in cards],
-        "causeFixes": [concerned.card_of_cause(cards, category) for category in table.categories],
-        "placeFixes": [concerned.cards_of_place(cards, place) for place in table.places],
-        "nameFixes": [concerned.cards_of_name(cards, *pair) for pair in zip(table.names, labels, strict=True)],
+        "causeFixes": [card_lookup.card_of_cause(cards, category) for category in table.categories],
+        "placeFixes": [card_lookup.cards_of_place(cards, place) for place in table.places],
+        "nameFixes": [card_lookup.cards_of_name(cards, *pair) for pair in zip(table.names, labels, strict=True)],
     }
 
 

@@ -7,8 +7,8 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.arrays.percentiles import median
+from traceopt.analyzer.attribution.idle import CAUSES
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.tables.schema import I8
 from traceopt.result.finding import Confidence, Evidence, Fix
 from traceopt.result.quantities import ms, percent

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.attribution.cpu_phases import PHASES
+from traceopt.analyzer.attribution.idle import CAUSES
 from traceopt.analyzer.run_log.step_ledger import LONG
-from traceopt.analyzer.stalls.idle import CAUSES
-from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITY_NAMES, DISPATCH, LABELS
 from traceopt.rules import (

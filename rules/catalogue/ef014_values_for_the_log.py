@@ -55,7 +55,7 @@ class ValuesForTheLog(Rule):
         return None if facts.trains else "This run does not train."
 
     def check(self, facts: Facts) -> Findings:
-        rows = facts.computed_to_be_read
+        rows = facts.operators_for_host_reads
         time_ns = nodes_per_step_ns(facts, rows)
         if time_ns < self.min_share * facts.step_ns:
             return
@@ -82,7 +82,7 @@ class ValuesForTheLog(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        time_ns = nodes_per_step_ns(facts, facts.computed_to_be_read)
+        time_ns = nodes_per_step_ns(facts, facts.operators_for_host_reads)
         return f"Operators whose values are only read take {ms(time_ns)} of {the_step(facts)}."
 
 

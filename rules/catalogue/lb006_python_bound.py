@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.stalls.python_stretches import PythonStretches
-from traceopt.analyzer.stalls.silent_work import LONG_NS
+from traceopt.analyzer.attribution.python_stretches import PythonStretches
+from traceopt.analyzer.attribution.silent_work import LONG_NS
 from traceopt.analyzer.vocabulary.host_activities import LONG_PYTHON
 from traceopt.analyzer.vocabulary.python_frames import call_name
 from traceopt.rules import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.stalls.rl_phases import RlPhase
+from traceopt.analyzer.attribution.rl_phases import RlPhase
 from traceopt.analyzer.vocabulary.phases.rl_phases import PhaseName
 from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, location_of, ms, percent, the_step, threshold, us
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.stalls.main_thread_calls import MainThreadCalls
+from traceopt.analyzer.attribution.main_thread_calls import MainThreadCalls
 from traceopt.rules import (
     Evidence,
     Facts,

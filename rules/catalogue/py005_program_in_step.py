@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from traceopt.analyzer.stalls.main_thread_calls import MainThreadCalls
+from traceopt.analyzer.attribution.main_thread_calls import MainThreadCalls
 from traceopt.rules import (
     Facts,
     Findings,

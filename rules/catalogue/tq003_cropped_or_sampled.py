@@ -39,7 +39,9 @@ class CroppedOrSampled(Rule):
 
     max_earlier_share: float = threshold(0.25, "largest accepted share of GPU time launched before the file starts")
     max_lead_steps: float = threshold(0.25, "most steps accepted between the file's start and the first measured step")
-    max_leading_share: float = threshold(0.10, "longest accepted lead-in, as a share of the time until the steps end")
+    max_leading_share: float = threshold(
+        0.10, "longest accepted run of earlier work, as a share of the time until the steps end"
+    )
 
     def check(self, facts: Facts) -> Findings:
         quality = facts.quality
@@ -57,9 +59,9 @@ class CroppedOrSampled(Rule):
                 "belongs to earlier steps, is not measured, and its operators and code are unknown. Call "
                 "torch.cuda.synchronize() before the recording starts, or record more steps."
             )
-        if quality.lead_in_share >= self.max_leading_share:
+        if quality.earlier_work_share >= self.max_leading_share:
             signs.append(
-                f"The first {ms(quality.lead_in.total)} of the recording are before the step: the GPU very likely "
+                f"The first {ms(quality.earlier_work.total)} of the recording are before the step: the GPU very likely "
                 "still ran work from before the recording. Launched work or the host waited, and the file holds no GPU "
                 "work of that time. It counts neither as busy nor as idle. Call torch.cuda.synchronize() before the "
                 "recording starts."

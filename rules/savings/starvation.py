@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.arrays.intervals import Intervals, complement, intersect, merge, subtract
+from traceopt.analyzer.attribution.idle import CAUSES
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.vocabulary.host_activities import DISPATCH
 from traceopt.result.finding import Confidence, Saving
 from traceopt.rules.savings.known_error import saving_of_step

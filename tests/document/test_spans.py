@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from traceopt.analyzer.stalls.idle import CAUSES
+from traceopt.analyzer.attribution.idle import CAUSES
 from traceopt.document.timeline.spans import span_table
 from traceopt.result import packing
 from traceopt.result.rows import COLUMNS, STREAM_COLUMNS

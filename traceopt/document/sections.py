@@ -6,13 +6,13 @@ from typing import Literal
 
 from traceopt.analyzer.arrays.intervals import intersect, merge, subtract
 from traceopt.analyzer.arrays.percentiles import median, percentiles
+from traceopt.analyzer.attribution.cpu_phases import PHASES
+from traceopt.analyzer.attribution.idle import CAUSES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.replayed_parts import idle_labels
 from traceopt.analyzer.requirements import lacks
-from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
-from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.accelerator import Accelerator
@@ -172,7 +172,7 @@ def _gpu_parts(facts: Facts) -> list[BreakdownPart]:
     host = [facts.host_flow.of(thread) for thread in sorted(threads)]
     labels = idle_labels(facts)
     # Of the host's own step: the measured one may begin later, and end with the profiler's wait for the GPU.
-    own_step = subtract(facts.steps.host_window, facts.lead_in)
+    own_step = subtract(facts.steps.host_window, facts.earlier_work)
     for cause in CAUSES:
         areas, exposed = [areas[cause] for areas in host if cause in areas], facts.idle.total_ns(cause)
         raw = max(exposed, intersect(merge(*areas), own_step).total) if areas else None

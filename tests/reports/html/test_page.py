@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from traceopt.analyzer.attribution.cpu_phases import PHASES
 from traceopt.analyzer.memory.composition import ACTIVATIONS, GRADIENTS, OPTIMIZER_STATE, OTHER, PARAMETERS, TEMPORARY
-from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.vocabulary.host_activities import LABELS
 from traceopt.reports.html.charts.rank_chart import MAX_COLUMNS, draw_ranks, rank_parts
 from traceopt.reports.html.charts.timeline_svg import draw_memory, draw_timeline, thinned, ticks

@@ -11,7 +11,7 @@ from rich_sample import span_table
 from traceopt.reports.html.page import render_html
 from traceopt.reports.html.span_view import left_out, span_view
 from traceopt.reports.words.display import for_display
-from traceopt.reports.words.fixes.concerned import card_of_stall
+from traceopt.reports.words.fixes.card_lookup import card_of_stall
 from traceopt.reports.words.fixes.fix_cards import cards
 from traceopt.result.document import Result
 from traceopt.result.finding import Location

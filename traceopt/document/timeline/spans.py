@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.grouping import group_rows, numbered
 from traceopt.analyzer.arrays.intervals import Intervals, clip, intersect, merge, subtract, union
+from traceopt.analyzer.attribution.cpu_phases import PHASES
+from traceopt.analyzer.attribution.idle import CAUSES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replayed_parts import idle_labels
-from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.tables.schema import I8, KERNEL
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
-from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.vocabulary.formulas.argument_text import argument_text
 from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES, HOST_COPY, LONG_PYTHON
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name

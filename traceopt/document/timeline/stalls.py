@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.arrays.intervals import clip
+from traceopt.analyzer.attribution.cpu_phases import PHASES
+from traceopt.analyzer.attribution.idle import CAUSES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replayed_parts import idle_labels
-from traceopt.analyzer.stalls.idle import CAUSES
-from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.result.rounding import us
 from traceopt.result.rows import Stall
 from traceopt.rules.evidence import locations_of

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from traceopt.analyzer.attribution.cpu_phases import PHASES
+from traceopt.analyzer.attribution.idle import CAUSES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replayed_parts import idle_labels
-from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.timeline.cpu_phases import PHASES
 from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
 from traceopt.result.rounding import us
 from traceopt.result.rows import StepPart, StepSeries

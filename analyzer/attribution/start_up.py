@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.arrays.grouping import distinct_values
-from traceopt.analyzer.stalls.idle import Gaps, slow_calls
+from traceopt.analyzer.attribution.idle import Gaps, slow_calls
 from traceopt.analyzer.tables.schema import Mask
-from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME, Slices
 from traceopt.analyzer.timeline.gpu_work import GpuWork
+from traceopt.analyzer.timeline.launch_links import calls_named
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.host_activities import DATA_LOADING
@@ -47,14 +45,6 @@ def first_of_name(slices: Slices, kind: int) -> Mask:
     rows = np.flatnonzero(slices.kind == kind)
     rows = rows[np.argsort(slices.start[rows], kind="stable")]
     return slices.mask(rows[np.unique(slices.name[rows], return_index=True)[1]])
-
-
-def calls_named(trace: Trace, test: Callable[[str], bool]) -> Mask:
-    """Runtime rows whose name passes the test."""
-    passes = np.zeros(len(trace.names) + 1, bool)
-    codes = np.unique(trace.runtime.name)
-    passes[codes] = [test(trace.names[code]) for code in codes]
-    return np.asarray(passes[trace.runtime.name])
 
 
 def first_fetches(regions: Regions) -> npt.NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""Takes the price from findings that rest on what the recording hides."""
+"""Takes the saving from findings that rest on time of a step that was not recorded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ORDINARY = (*DISPATCH, LONG_PYTHON, UNRECORDED)  # host work without a name of 
 UNKNOWN = "What it costs in a steady step is unknown."
 
 
-def as_far_as_known(one: Priced, facts: Facts) -> Priced:
+def without_unrecorded_saving(one: Priced, facts: Facts) -> Priced:
     """The finding without its saving if that is time of a step that was not recorded; else as it is.
 
     The device's own work takes as long in any step. The time in which it waits for the host, or for other ranks in a

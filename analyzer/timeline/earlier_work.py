@@ -1,23 +1,22 @@
-"""The lead-in of a recording: its beginning, while the GPU still ran work from before it, which is not in the file."""
+"""Work from before the recording: at its beginning, the GPU may still run work that is not in the file."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, subtract, union
-from traceopt.analyzer.stalls.start_up import calls_named
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.tables.trace import Trace
-from traceopt.analyzer.timeline.launch_links import LaunchLinks
+from traceopt.analyzer.timeline.launch_links import LaunchLinks, calls_named
 from traceopt.analyzer.vocabulary import op_names
 
 LONG_NS = 1_000_000  # an idle GPU starts work within microseconds of its launch, and a sync on it returns as soon
-MIN_SHARE = 0.5  # of the lead-in: the wait that shows it. With less, something else may have happened in the rest
-MAX_BUSY_SHARE = 0.01  # of the lead-in: work in the file that ran meanwhile
+MIN_SHARE = 0.5  # of the time until it ends: the wait that shows it. With less, the rest may be something else
+MAX_BUSY_SHARE = 0.01  # of the same time: work in the file that ran meanwhile
 STAGED_BYTES_PER_NS = 1  # the host copies pageable memory at 1 GB/s or faster; a copy takes this long without waiting
 
 
-def find_lead_in(trace: Trace, links: LaunchLinks) -> Intervals:
+def find_earlier_work(trace: Trace, links: LaunchLinks) -> Intervals:
     """One interval in ns, from the host's first event to the end of the earlier work; EMPTY: nothing shows such work.
 
     The first work of a stream that does not start although it is launched, or a host that waits for the GPU, shows that

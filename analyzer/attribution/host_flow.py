@@ -13,8 +13,8 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, subtract, union
-from traceopt.analyzer.stalls.idle import Gaps
-from traceopt.analyzer.stalls.silent_work import LONG_NS, SilentWork
+from traceopt.analyzer.attribution.idle import Gaps
+from traceopt.analyzer.attribution.silent_work import LONG_NS, SilentWork
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON
 from traceopt.analyzer.timeline.host_activity import Host

@@ -1,4 +1,4 @@
-"""The lead-in: work from before the recording that the file does not hold, and what follows for the step."""
+"""Work from before the recording that the file does not hold, and what follows for the step."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def recording(happens: Callable[[Machine], None], steps: int = 1) -> Facts:
 
 @pytest.mark.parametrize("happens", [queued, synchronizes, copies], ids=lambda one: one.__name__)
 @pytest.mark.parametrize("marked", [True, False])
-def test_no_step_includes_the_lead_in(happens: Callable[[Machine], None], marked: bool) -> None:
+def test_no_step_includes_earlier_work(happens: Callable[[Machine], None], marked: bool) -> None:
     machine = Machine(A100)
     if marked:
         with machine.step():
@@ -58,7 +58,7 @@ def test_no_step_includes_the_lead_in(happens: Callable[[Machine], None], marked
         happens(machine)
         kernels(machine)
     facts = machine.facts()
-    assert facts.lead_in.total / 1e3 == pytest.approx(EARLIER_US, rel=0.001)
+    assert facts.earlier_work.total / 1e3 == pytest.approx(EARLIER_US, rel=0.001)
     assert facts.step_ns / 1e3 == pytest.approx(STEP_US, rel=0.01)
     assert facts.gpu.idle.total <= 0.01 * facts.steps.window_ns
     assert facts.syncs.wait.sum() <= 100_000
@@ -68,7 +68,7 @@ def test_no_step_includes_the_lead_in(happens: Callable[[Machine], None], marked
     assert sum(parts_of(facts, facts.replayed).values()) == pytest.approx(facts.step_ns, rel=0.01)
 
 
-def test_the_parts_of_the_step_have_no_time_of_the_lead_in() -> None:
+def test_the_parts_of_the_step_have_no_time_of_earlier_work() -> None:
     machine = Machine(A100)
     with machine.step():
         synchronizes(machine)
@@ -77,7 +77,7 @@ def test_the_parts_of_the_step_have_no_time_of_the_lead_in() -> None:
     assert all((part.raw_us_per_step or 0.0) <= step_us for part in sections.breakdown(machine.facts()))
 
 
-def test_steps_that_ended_during_the_lead_in_are_none() -> None:
+def test_steps_that_ended_during_earlier_work_are_none() -> None:
     machine = Machine(A100)
     machine.ends[STREAM] = EARLIER_US
     for _ in range(4):
@@ -128,4 +128,4 @@ def works_longer(machine: Machine) -> None:
     ids=lambda one: one.__name__,
 )
 def test_other_waits_show_no_work_from_before(happens: Callable[[Machine], None]) -> None:
-    assert not len(recording(happens).lead_in)
+    assert not len(recording(happens).earlier_work)

@@ -26,7 +26,7 @@ class State(Struct, frozen=True):
     least_ns: float  # it cannot become shorter with these fixes
 
 
-class Savings:
+class SuccessiveSavings:
     """What fixes save given others, ns per step. Each step with fixes made is replayed once.
 
     The replay may find that a fix saves more than was measured of its cost. Then the fixes after it are replayed on a

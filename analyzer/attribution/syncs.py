@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, subtract, union
-from traceopt.analyzer.stalls.idle import Gaps
+from traceopt.analyzer.attribution.idle import Gaps
 from traceopt.analyzer.tables.schema import I4, I8, MEMCPY
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, Slices
@@ -65,7 +65,7 @@ class Syncs(Struct, frozen=True, dict=True):
     slice: I8  # row of Slices
     start: I8
     end: I8
-    wait: I8  # of the host in the window, without the lead-in
+    wait: I8  # of the host in the window, without the time of earlier work
     step: I8
     reason: npt.NDArray[np.str_]
     cause_slice: I8  # the operator that made the call, else the call itself: where to look for the call site
@@ -99,10 +99,10 @@ def find_syncs(
     gpu: GpuWork,
     gaps: Gaps,
     rows: npt.NDArray[np.int64],
-    lead_in: Intervals = EMPTY,
+    earlier_work: Intervals = EMPTY,
 ) -> Syncs:
     """The syncs among `rows`, the slices of blocking calls. Without GPU work they cause no stalls."""
-    window = subtract(steps.host_window, lead_in)
+    window = subtract(steps.host_window, earlier_work)
     rows = rows[window.within(slices.start[rows], slices.end[rows]) > 0]
     rows = rows[np.argsort(slices.start[rows], kind="stable")]
     start, end = slices.start[rows], slices.end[rows]

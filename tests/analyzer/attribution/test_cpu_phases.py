@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from traceopt.analyzer.attribution.cpu_phases import PHASE_NAMES, PHASES
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.timeline.cpu_phases import PHASE_NAMES, PHASES
 from traceopt.testing.events import Json, annotation, op, python, read
 
 if TYPE_CHECKING:

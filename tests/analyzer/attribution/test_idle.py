@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from traceopt.analyzer.attribution.idle import CAUSES
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.stalls.idle import CAUSES
 from traceopt.document import sections
 from traceopt.testing.events import Json, annotation, kernel, op, python, read, runtime, span
 

@@ -14,7 +14,7 @@ from traceopt.analyzer.timeline.steps import Steps
 READS = frozenset(("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal"))
 
 
-def computed_to_be_read(regions: Regions, steps: Steps, sites: CallSites) -> I8:
+def operators_for_host_reads(regions: Regions, steps: Steps, sites: CallSites) -> I8:
     """The outermost operators of the training thread on lines that read a value, if nothing on the line runs a layer or
     needs a gradient. Slices in order of time, without the reads.
     """

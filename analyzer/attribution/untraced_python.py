@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.stalls.idle import Gaps
+from traceopt.analyzer.attribution.idle import Gaps
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import PYTHON, Slices
 

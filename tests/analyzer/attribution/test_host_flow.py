@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from fixtures.real_traces import TRACES, expected
+from traceopt.analyzer.attribution.idle import CAUSES, LAUNCH_LATENCY_NS
+from traceopt.analyzer.attribution.silent_work import LONG_NS
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
-from traceopt.analyzer.stalls.idle import CAUSES, LAUNCH_LATENCY_NS
-from traceopt.analyzer.stalls.silent_work import LONG_NS
 from traceopt.errors import InputError
 from traceopt.rules.catalogue.lb001_launch_bound import LaunchBound
 from traceopt.rules.savings.starvation import dispatch_amount

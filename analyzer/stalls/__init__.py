@@ -1,1 +1,0 @@
-"""Why the device or the host did nothing: idle gaps, host syncs, the profiler itself."""
