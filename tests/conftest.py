@@ -46,6 +46,7 @@ from traceopt.api import analyze  # noqa: E402
 from traceopt.result.document import Result  # noqa: E402
 
 pytest_plugins = ("real_traces_marker", "scheduling")
+pytest.register_assert_rewrite("support")
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])

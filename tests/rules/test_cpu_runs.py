@@ -5,63 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.cpu_work import PEAKS, answer, convolution, facts, finding, matmul, silent
 
-from traceopt.analyzer.facts import Facts
 from traceopt.document.rank_document import rank_document
 from traceopt.document.tables import tables
 from traceopt.reports.html.page import render_html
-from traceopt.result.document import Check
-from traceopt.result.finding import Finding
 from traceopt.rules.engine import run_rules
-from traceopt.rules.registry import builtin_rules
 from traceopt.testing import events as build
 
-RULES = {rule.code: rule for rule in builtin_rules()}
-STEP_US, STEPS = 10_000, 4
-SIDE = 1_000  # a product takes 2 GFLOP
-BF16 = {"model": "Example", "flags": ["avx2", "avx512_bf16"], "threads_per_core": 1}
 AVX2 = {"model": "Example", "flags": ["avx2"], "threads_per_core": 1}
-PEAKS = {"matmul_gflops_per_s": {"fp32": 500.0, "bf16": 2_000.0, "fp64": 250.0}, "copy_gb_per_s": 20.0}
-
-
-def matmul(start: float, duration: float, dtype: str = "float", side: int = SIDE) -> build.Json:
-    return build.op("aten::mm", start, duration, **{"Input Dims": [[side, side]] * 2, "Input type": [dtype] * 2})
-
-
-def convolution(start: float, duration: float, dtype: str = "float") -> build.Json:
-    sizes = {"Input Dims": [[8, 64, 28, 28], [64, 64, 3, 3], [], [], [], [], [], [], []], "Input type": [dtype] * 2}
-    values = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]
-    return build.op("aten::convolution", start, duration, **sizes, **{"Concrete Inputs": values})
-
-
-def facts(
-    *operators: build.Json, cpu: dict[str, Any] = BF16, peaks: dict[str, Any] | None = PEAKS, **own: Any
-) -> Facts:
-    """Four steps of these operators, whose times count from the start of a step."""
-    environment = {"cpu": cpu, "threads": 4, "cpu_count": 4} | own.pop("environment", {})
-    events = []
-    for index in range(STEPS):
-        start = index * STEP_US
-        events.append(build.annotation(f"ProfilerStep#{index}", start, STEP_US))
-        events += [{**one, "ts": one["ts"] + start} for one in operators]
-    own = {"environment": environment, **({"cpu_peaks": peaks} if peaks else {}), **own}
-    return Facts(build.read(build.document(events, traceopt=own)))
-
-
-def answer(code: str, found: Facts) -> tuple[Check, list[Finding]]:
-    outcome = run_rules([RULES[code]()], found, debug=True)
-    return outcome.checks[0], outcome.findings
-
-
-def finding(code: str, found: Facts) -> Finding:
-    check, findings = answer(code, found)
-    assert len(findings) == 1, check.reason
-    return findings[0]
-
-
-def silent(code: str, found: Facts) -> bool:
-    check, findings = answer(code, found)
-    return not findings and check.status in ("passed", "not_applicable")
 
 
 class TestBfloat16:
@@ -115,37 +67,6 @@ class TestBfloat16:
         assert silent("CP001", facts(matmul(100, 5_000), environment={"matmul_precision": "medium"}))
 
 
-class TestCores:
-    """CP002."""
-
-    ALL = PEAKS | {"all_threads": 16, "matmul_all_threads_gflops_per_s": 1_500.0}
-
-    def test_one_thread_on_many_cores(self) -> None:
-        found = finding("CP002", facts(matmul(100, 5_000), peaks=self.ALL, environment={"cpu_count": 16}))
-        assert found.saving is not None
-        assert found.saving.high_us == pytest.approx(5_000 * 2 / 3, rel=0.01)
-        assert found.fix.code == "OMP_NUM_THREADS=16"
-
-    def test_without_a_measurement_nothing_is_promised(self) -> None:
-        assert finding("CP002", facts(matmul(100, 5_000), environment={"cpu_count": 16})).saving is None
-
-    def test_a_thread_for_each_physical_core_is_enough(self) -> None:
-        two_a_core = BF16 | {"threads_per_core": 2}
-        assert silent("CP002", facts(matmul(100, 5_000), cpu=two_a_core, environment={"cpu_count": 8}))
-        assert silent("CP002", facts(matmul(100, 5_000), cpu={}, environment={"cpu_count": 8}))
-
-    def test_workers_need_cores_too(self) -> None:
-        loaders = [{"num_workers": 9, "batches": 10}]
-        assert silent("CP002", facts(matmul(100, 5_000), environment={"cpu_count": 16}, loaders=loaders))
-
-    def test_ranks_share_the_cores(self) -> None:
-        assert silent("CP002", facts(matmul(100, 5_000), environment={"cpu_count": 16, "local_world_size": 4}))
-
-    def test_all_cores_that_are_no_faster(self) -> None:
-        peaks = PEAKS | {"all_threads": 16, "matmul_all_threads_gflops_per_s": 510.0}
-        assert silent("CP002", facts(matmul(100, 5_000), peaks=peaks, environment={"cpu_count": 16}))
-
-
 class TestChannelsLast:
     """CP003."""
 
@@ -168,50 +89,6 @@ class TestChannelsLast:
     def test_a_model_in_channels_last(self) -> None:
         models = [{"class": "Net", "channels_last": True}]
         assert silent("CP003", facts(convolution(100, 5_000), peaks=self.FASTER, models=models))
-
-
-class TestOneDnn:
-    """CP004."""
-
-    def test_switched_off(self) -> None:
-        off = BF16 | {"mkldnn": True, "mkldnn_enabled": False}
-        assert finding("CP004", facts(convolution(100, 5_000), cpu=off)).saving is None
-        assert silent("CP004", facts(matmul(100, 5_000), cpu=off))
-
-    @pytest.mark.parametrize("state", [{"mkldnn": True, "mkldnn_enabled": True}, {"mkldnn": False}, {}])
-    def test_switched_on_or_unknown(self, state: dict[str, bool]) -> None:
-        assert silent("CP004", facts(convolution(100, 5_000), cpu=BF16 | state))
-
-
-class TestFloat64:
-    """CP005: at 200 GFLOP/s of 250."""
-
-    def test_the_saving_is_within_the_measured_speedup(self) -> None:
-        found = finding("CP005", facts(matmul(0, 9_999, "double")))
-        assert found.saving is not None
-        assert found.saving.high_us == pytest.approx(9_999 / 2, rel=0.01)
-
-    def test_convolutions_have_a_speedup_of_their_own(self) -> None:
-        """FP64 convolutions do not run in oneDNN, so they gain more than matmuls."""
-        rates = {"convolution_gflops_per_s": {"contiguous": 100.0}, "convolution_fp64_gflops_per_s": 25.0}
-        both = facts(matmul(0, 4_000, "double", 700), convolution(5_000, 4_000, "double"), peaks=PEAKS | rates)
-        found = finding("CP005", both)
-        assert found.saving is not None
-        assert found.saving.high_us == pytest.approx(4_000 / 2 + 4_000 * 3 / 4, rel=0.01)
-        assert found.saving.basis.endswith("matmuls 2.0 times and convolutions 4.0 times.")
-
-    def test_convolutions_without_a_measurement_promise_nothing(self) -> None:
-        assert finding("CP005", facts(convolution(0, 9_000, "double"))).saving is None
-        found = finding("CP005", facts(matmul(0, 4_000, "double", 700), convolution(5_000, 4_000, "double")))
-        assert found.saving is not None
-        assert found.saving.high_us == pytest.approx(4_000 / 2, rel=0.01)
-        assert found.saving.basis.endswith("matmuls 2.0 times. The saving does not include convolutions.")
-
-    def test_without_a_measurement_nothing_is_promised(self) -> None:
-        assert finding("CP005", facts(matmul(100, 5_000, "double"), peaks=None)).saving is None
-
-    def test_fp32(self) -> None:
-        assert silent("CP005", facts(matmul(100, 5_000)))
 
 
 class TestEfficiency:
@@ -259,50 +136,3 @@ class TestReport:
 
     def test_without_shapes_there_is_none(self) -> None:
         assert tables.cpu(facts(build.op("aten::mm", 0, 5_000))) is None
-
-
-def page_faults(pages: int = 1_000, **environment: Any) -> Facts:
-    """Steps of 10 ms, of which an operator takes 6; a page costs 2 us."""
-    ledger = {
-        "step_us": [10_000.0] * 20,
-        "page_faults": [9_000] + [pages] * 12 + [0] * 7,
-        "windows": [{"cycle": "timing", "warmup_from": 5, "from": 8, "until": 12}],
-    }
-    peaks = PEAKS | {"page_fault_us": 2.0}
-    own = {"libc": "glibc"} | environment
-    return facts(matmul(100, 6_000), peaks=peaks, environment=own, ledger=ledger, cycle={"name": "timing"})
-
-
-class TestPageFaults:
-    """CP006"""
-
-    def test_the_saving_is_what_the_pages_cost(self) -> None:
-        found = finding("CP006", page_faults())
-        assert found.saving is not None
-        assert (found.saving.low_us, found.confidence) == (0.0, "low")
-        assert found.saving.est_us == pytest.approx(1_600, rel=0.01)
-        assert found.saving.high_us == pytest.approx(2_000, rel=0.01)
-        assert "1,000 new pages" in found.why
-
-    def test_never_more_than_the_operators_take(self) -> None:
-        found = finding("CP006", page_faults(100_000))
-        assert found.saving is not None
-        assert found.saving.est_us == pytest.approx(6_000, rel=0.01)
-
-    @pytest.mark.parametrize(
-        "environment",
-        [
-            {"libc": None},
-            {"preloaded_allocator": "libtcmalloc.so.4"},
-            {"variables": {"MALLOC_TRIM_THRESHOLD_": "1073741824"}},
-        ],
-    )
-    def test_another_allocator(self, environment: dict[str, Any]) -> None:
-        assert silent("CP006", page_faults(**environment))
-
-    def test_few(self) -> None:
-        assert silent("CP006", page_faults(100))
-
-    def test_without_the_cost_of_a_page_nothing_is_said(self) -> None:
-        check, findings = answer("CP006", facts(matmul(100, 6_000), environment={"libc": "glibc"}))
-        assert (check.status, findings) == ("not_checked", [])

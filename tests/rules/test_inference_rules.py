@@ -6,18 +6,16 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from support.inference import COMPILED_REGION, advice
 
 from fixtures import real_traces
 from fixtures.serving import VLLM, serve
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.errors import InputError
-from traceopt.result.finding import Finding
-from traceopt.rules.catalogue.dl002_input_work_on_main_thread import InputWorkOnMainThread
 from traceopt.rules.catalogue.in002_decode_launch_bound import DecodeLaunchBound
 from traceopt.rules.catalogue.lb001_launch_bound import LaunchBound
 from traceopt.rules.catalogue.lb002_cuda_graph_candidate import CudaGraphCandidate
-from traceopt.rules.catalogue.lb003_unfused_elementwise import UnfusedElementwise
 from traceopt.rules.catalogue.tc001_fp32_matmul import Fp32Matmul
 from traceopt.rules.catalogue.tc003_low_tensor_core_use import LowTensorCoreUse
 from traceopt.rules.catalogue.tq002_no_steps import NoSteps
@@ -29,37 +27,12 @@ from traceopt.testing import A100, Machine, answer, assert_finds, facts_of
 from traceopt.testing.events import kernel, op, read
 
 SIMT = "maxwell_fp16_hgemm_128x64_nn"
-EAGER = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
+
+
 FUSED_ADAM = "void at::native::multi_tensor_apply_kernel<at::native::FusedAdamMathFunctor<float, 4>>"
-COMPILED_REGION = "## Call CompiledFxGraph fabc ##"
+
+
 SHAPES = {"Input Dims": [[4, 4096], [4096, 4096]], "Input type": ["c10::Half", "c10::Half"]}
-
-
-def preparing(us: float) -> Facts:
-    """Each step prepares its input on the main thread, and then the GPU works for 2 ms."""
-    machine = Machine(A100, with_stack=1)
-    for _ in range(5):
-        with machine.step(), machine.python("serve.py(3): loop"):
-            with machine.python("processor.py(9): preprocess"):
-                machine.idle(us)
-            with machine.python("processor.py(20): decode_image"):
-                machine.idle(1)
-            machine.launch(2_000)
-            machine.synchronize()
-    return machine.facts()
-
-
-@pytest.mark.parametrize(("us", "processes", "expected"), [(1_500, None, 1_500), (3_000, 3, 3_000)])
-def test_input_work_is_priced_as_its_code_prepares_it(us: float, processes: int | None, expected: float) -> None:
-    (one,) = InputWorkOnMainThread().check(preparing(us))
-    finding, price = one.finding, one.price
-    assert finding.saving is not None
-    assert price is not None
-    assert finding.saving.est_us == pytest.approx(0.95 * expected, rel=0.02)
-    assert price.least_step_ns == pytest.approx(us * 1e3 / (processes or 1), rel=0.02)
-    assert (f"ProcessPoolExecutor({processes})" in (finding.fix.code or "")) == (processes is not None)
-    assert finding.evidence[0].what.endswith("preprocess")
-    assert finding.evidence[0].calls_per_step == 1  # not those of the other function on the same line
 
 
 def test_tc003_does_not_apply_to_decode_steps() -> None:
@@ -100,10 +73,6 @@ def replaying() -> Machine:
     return machine
 
 
-def advice(finding: Finding) -> str:
-    return f"{finding.title}. {finding.fix.text} {finding.fix.code or ''}"
-
-
 @pytest.mark.parametrize("rule", [LaunchBound, CudaGraphCandidate, DecodeLaunchBound])
 @pytest.mark.parametrize(
     ("machine", "said", "unsaid"),
@@ -140,28 +109,6 @@ def test_kernels_that_graphs_launch_are_not_told_to_use_graphs() -> None:
         assert (check.status, findings) == ("not_applicable", [])
 
 
-def pointwise(region: str, frame: str = "serve.py(3): loop") -> Machine:
-    """Five steps of pointwise kernels alone."""
-    machine = Machine(A100, with_stack=1)
-    for _ in range(5):
-        with machine.step(), machine.python(frame), machine.annotate(region):
-            for _ in range(20):
-                machine.launch(100, name=EAGER)
-            machine.synchronize()
-    return machine
-
-
-def test_lb003_leaves_the_kernels_of_compiled_code_alone() -> None:
-    assert answer(UnfusedElementwise, pointwise(COMPILED_REGION))[1] == []
-    assert "torch.compile(model)" in advice(assert_finds(UnfusedElementwise, pointwise("forward")))
-
-
-def test_lb003_names_the_engine() -> None:
-    finding = assert_finds(UnfusedElementwise, pointwise("forward", "sglang/srt/managers/scheduler.py(3): run_batch"))
-    assert "--enable-torch-compile" in finding.fix.text
-    assert finding.fix.code is None
-
-
 def test_a_fused_optimizer_kernel_is_training() -> None:
     """A CUDA graph of the whole step replays the optimizer without its annotation."""
     assert launching(FUSED_ADAM).facts().trains
@@ -169,6 +116,8 @@ def test_a_fused_optimizer_kernel_is_training() -> None:
 
 
 GELU_BACKWARD = "void at::native::vectorized_elementwise_kernel<4, at::native::GeluBackwardCUDAKernelImpl>"
+
+
 SGEMM = "ampere_sgemm_128x64_tn"
 
 
@@ -225,6 +174,8 @@ def test_steps_of_an_engine_need_no_profiler_steps() -> None:
 TRAINING = re.compile(
     r"(?i)\btrain|\bloss\b|backward(?! pass but)|optimi[sz]er|\bDDP\b|gradient|micro-?(?:step|batch)|epoch|convergence"
 )
+
+
 LOADER = re.compile(r"num_workers|DataLoader|loader workers")
 
 

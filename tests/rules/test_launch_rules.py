@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import io
 from contextlib import nullcontext
 from functools import cache
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from test_mm_ef import RULES, found, saving_of
+from support.findings import RULES, found, saving_of
+from support.jobs import facts_with
 
-from fixtures.generate import generate
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.rules.savings.starvation import dispatch_ns
 from traceopt.testing import Machine
 
 if TYPE_CHECKING:
     from conftest import GetExample
 
+
 SMALL = {"batch": 1, "tokens": 512, "hidden": 512, "vocabulary": 8192, "input_bytes": 2**16}
+
+
 STEADY = ("LB004", "LB005")
 
 
 @cache
-def facts_with(scenario: str = "healthy", **job: Any) -> Facts:
-    return Facts(read_trace(io.BytesIO(generate(scenario, **job).to_bytes()), "trace.json"))
-
-
 class TestGraphCandidate:
     def test_what_blocks_a_capture(self) -> None:
         (free,) = found("LB002", facts_with("launch_bound"))
@@ -153,24 +150,6 @@ def test_frames_and_uneven_steps_make_launch_waits_less_sure(frames: bool, uneve
             machine.synchronize()
     (finding,) = found("LB001", machine.facts())
     assert finding.confidence == confidence
-
-
-@pytest.mark.parametrize("caller", ["diffusers/hooks/offloading.py(9): find_device", "model.py(9): find_device"])
-def test_python_inside_a_library_is_not_told_to_move(caller: str) -> None:
-    machine = Machine(with_stack=1)
-    for _ in range(5):
-        with machine.step(), machine.python("train.py(3): loop"):
-            with machine.python(caller):
-                for _ in range(100):
-                    with machine.python("torch/nn/modules/module.py(2868): named_modules"):
-                        machine.idle(100)
-            machine.launch(5_000)
-            machine.synchronize()
-    (finding,) = found("LB006", machine.facts())
-    assert "102 calls of Python functions were recorded in it" in finding.why
-    library = caller.startswith("diffusers")
-    assert finding.evidence[0].detail == ("called by diffusers/hooks/offloading.py:9" if library else None)
-    assert (finding.fix.code is None) == library
 
 
 def test_a_larger_batch_has_a_risk(example: GetExample) -> None:

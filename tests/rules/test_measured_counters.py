@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 import pytest
-from test_mm_ef import found
-from test_planted import handmade, product_step
+from support.findings import found
+from support.handmade import handmade, product_step
 
 from fixtures.generate import generate
 from traceopt.analyzer.facts import Facts

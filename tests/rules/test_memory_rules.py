@@ -2,62 +2,28 @@
 
 from __future__ import annotations
 
-import io
-from functools import cache
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from test_mm_ef import found, saving_of
+from support.findings import found, saving_of
+from support.jobs import facts_with
 
-from fixtures.generate import generate
-from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.composition import ACTIVATIONS, OPTIMIZER_STATE, PARAMETERS
-from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.result.quantities import size
 from traceopt.rules.fixes.advice.memory import remedies
 
 if TYPE_CHECKING:
     from conftest import GetExample
 
+
 CODES = ("MM001", "MM004", "MM006", "MM007")
-
-
-@cache
-def facts_with(**job: Any) -> Facts:
-    """The healthy job with some fields changed."""
-    return Facts(read_trace(io.BytesIO(generate("healthy", **job).to_bytes()), "trace.json"))
 
 
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("scenario", ["healthy", "slow_loader", "cuda_malloc"])
 def test_silent_without_their_fault(example: GetExample, code: str, scenario: str) -> None:
     assert found(code, example(scenario).facts) == []
-
-
-class TestHeadroom:
-    def test_fires_where_launches_starve_the_gpu(self, example: GetExample) -> None:
-        (finding,) = found("MM001", example("launch_bound").facts)
-        assert finding.saving is None
-        assert "of the peak grow with the batch, so memory does not limit it." in finding.why
-        assert "100" not in finding.why + finding.fix.text  # a bound of the rule is no measurement
-        assert finding.shares_cause_with == ["LB001"]
-
-    def test_silent_on_a_graph_and_on_a_full_device(self, example: GetExample) -> None:
-        assert found("MM001", example("launch_bound", fixed=True).facts) == []
-        full = facts_with(batch=1, tokens=512, hidden=512, vocabulary=8192, reserved_bytes=30_000_000_000)
-        assert found("MM001", full) == []
-
-    def test_the_batch_that_fits(self) -> None:
-        """What stays is 16 bytes a parameter and does not grow with the batch."""
-        small = {"layers": 12, "hidden": 256, "tokens": 64, "vocabulary": 4096, "batch": 4, "small_ops": 200}
-        facts = facts_with(**small, resident_bytes=20_000_000_000)
-        (finding,) = found("MM001", facts)
-        held = facts.composition
-        assert held is not None
-        fits = (0.9 * 42_297_524_224 - held.resident) / held.of_the_batch
-        assert 20_000_000_000 <= held.resident < 20_010_000_000
-        assert (f"about {fits:.2g} times the batch fits" in finding.why) == (fits < 100)
 
 
 class TestFragmentation:
@@ -68,19 +34,6 @@ class TestFragmentation:
 
     def test_a_cache_on_an_empty_device_does_no_harm(self) -> None:
         assert found("MM004", facts_with(reserved_bytes=12_000_000_000)) == []
-
-
-class TestStateHeavy:
-    BIG: dict[str, Any] = {"dtype": "fp32", "hidden": 5120, "layers": 4, "steps": 3}  # noqa: RUF012
-
-    def test_fires_and_names_the_largest_part(self) -> None:
-        (finding,) = found("MM006", facts_with(**self.BIG))
-        assert "optimizer state" in finding.fix.text
-        assert "8-bit" in finding.fix.text
-        assert finding.saving is None
-
-    def test_silent_on_a_device_with_room(self) -> None:
-        assert found("MM006", facts_with(dtype="fp32", layers=1, steps=3)) == []
 
 
 class TestCheckpointing:

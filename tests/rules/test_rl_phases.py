@@ -6,6 +6,7 @@ import gzip
 from pathlib import Path
 
 import pytest
+from support.rl_training import run_of, training, worker
 
 import traceopt
 from traceopt.analyzer.vocabulary.phases.rl_phases import phase_of_annotation, phase_of_frame
@@ -13,27 +14,8 @@ from traceopt.reports.html.page import render_html
 from traceopt.reports.words import run_words
 from traceopt.result.document import Result
 from traceopt.rules.catalogue.ph001_idle_phase import IdlePhase
-from traceopt.testing import A100, Machine, answer, assert_finds, assert_silent
+from traceopt.testing import A100, Machine, answer
 from traceopt.testing.machine import facts_of
-
-
-def training(reward_us: float = 4_000, *, rollout: str = "rollout", reward: str = "reward") -> Machine:
-    """Five steps: 5 ms of rollout, rewards on the CPU, 2 ms of weight sync inside 5 ms of training."""
-    machine = Machine(A100, with_stack=1)
-    for _ in range(5):
-        with machine.step(), machine.python("train.py(10): main"):
-            with machine.python("train.py(20): generate"), machine.annotate(rollout):
-                machine.launch(5_000)
-                machine.synchronize()
-            with machine.python("train.py(30): score"), machine.annotate(reward):
-                machine.work(reward_us)
-            with machine.python("train.py(40): learn"), machine.annotate("train"):
-                machine.launch(3_000)
-                machine.synchronize()
-                with machine.annotate("sync_weights"):
-                    machine.launch(2_000)
-                    machine.synchronize()
-    return machine
 
 
 def test_times_and_idle_time_of_each_phase() -> None:
@@ -44,16 +26,6 @@ def test_times_and_idle_time_of_each_phase() -> None:
     idle = {name: (phase.idle_ns or 0) / phase.total_ns for name, phase in phases.items()}
     assert idle["reward"] == pytest.approx(1, abs=0.01)
     assert max(idle["rollout"], idle["train"], idle["weight sync"]) < 0.02
-
-
-def test_ph001_finds_the_idle_phase_with_its_line() -> None:
-    finding = assert_finds(IdlePhase, training(), location="train.py:30")
-    assert finding.title == "Keep the GPU busy in the reward phase"
-    assert "The GPU is idle for 100% of it, which is 28% of the step." in finding.why
-
-
-def test_ph001_is_silent_on_the_fixed_twin() -> None:
-    assert_silent(IdlePhase, training(reward_us=50))
 
 
 def test_steps_without_a_rollout_have_no_phases() -> None:
@@ -92,80 +64,6 @@ def test_the_document_and_the_reports_have_the_phases(tmp_path: Path) -> None:
     plain = result_of(training(rollout="forward"), tmp_path)
     assert run_words.rl_phases(plain) is None
     assert 'id="phases"' not in render_html(plain)
-
-
-def worker(task: str, *, steps: int = 6, idle_us: float = 6_000, delay_us: float = 0) -> Machine:
-    """A process that has one task of each step, 6 ms, and then waits for the others."""
-    machine = Machine(A100, with_stack=1)
-    machine.idle(delay_us)
-    for _ in range(steps):
-        with machine.step():
-            with machine.python(f"{task}.py(20): main"), machine.annotate(task):
-                machine.launch(6_000)
-                machine.synchronize()
-                if task == "train":
-                    machine.work(5, "Optimizer.step#Adam.step")
-            machine.work(idle_us, "aten::item")
-    return machine
-
-
-def run_of(folder: Path, *, ranked: bool = True, **workers: Machine) -> Result:
-    """The result of a folder with one trace for each process, which began at the same time."""
-    folder.mkdir()
-    for rank, (name, machine) in enumerate(workers.items()):
-        machine.metadata["baseTimeNanoseconds"] = 1_700_000_000_000_000_000
-        if ranked:
-            machine.metadata["distributedInfo"] = {"rank": rank, "world_size": len(workers), "backend": "nccl"}
-        (folder / f"{name}.json").write_bytes(machine.to_bytes())
-    return traceopt.analyze(str(folder), debug=True)
-
-
-def test_tasks_of_several_processes_are_the_phases_of_the_run(tmp_path: Path) -> None:
-    """Planted: rollout and training alternate. Fixed: both work all the time."""
-    planted = run_of(tmp_path / "a", trainer=worker("train"), roller=worker("rollout", delay_us=6_000))
-    rows = {row.name: row for row in planted.rl_phases}
-    assert {name: row.processes for name, row in rows.items()} == {"rollout": ["rank 1"], "train": ["rank 0"]}
-    assert [row.share for row in rows.values()] == pytest.approx([0.5, 0.5], abs=0.06)
-    assert rows["train"].gpus == 2
-    assert (rows["train"].idle_us_per_step or 0) / rows["train"].us_per_step == pytest.approx(0.5, abs=0.05)
-    (finding,) = [one for one in planted.findings if one.code == "PH002"]
-    assert "on average 1.0 of 2 GPUs are idle in it" in finding.why
-    assert "Idle for most of it: rank " in finding.why
-    assert {"train.py:20", "rollout.py:20"} == {str(row.location) for row in finding.evidence}
-    said = run_words.rl_phases(planted) or ""
-    assert "of 2 GPUs idle)" in said
-    assert '<th scope="col">Processes</th>' in render_html(planted)
-
-    fixed = run_of(tmp_path / "b", trainer=worker("train", idle_us=10), roller=worker("rollout", idle_us=10))
-    assert [row.name for row in fixed.rl_phases] == ["rollout", "train"]
-    (check,) = [one for one in fixed.checks if one.code == "PH002"]
-    assert check.status == "passed"
-
-
-def test_the_steps_of_a_serving_engine_are_a_rollout_without_marks(tmp_path: Path) -> None:
-    engine = Machine(A100)
-    engine.idle(6_000)
-    for _ in range(6):
-        for _ in range(60):
-            with engine.annotate("execute_context_0(0)_generation_8(8)"):
-                engine.launch(90)
-                engine.synchronize()
-        engine.idle(6_000)
-    result = run_of(tmp_path / "a", ranked=False, trainer=worker("train"), engine=engine)
-    rows = {row.name: row for row in result.rl_phases}
-    assert {name: row.processes for name, row in rows.items()} == {
-        "rollout": ["engine.json"],
-        "train": ["trainer.json"],
-    }
-    assert rows["rollout"].share == pytest.approx(0.55, abs=0.08), "without the pauses between rollouts"
-    assert "PH002" in [one.code for one in result.findings]
-
-
-def test_processes_with_the_same_phases_are_no_tasks(tmp_path: Path) -> None:
-    result = run_of(tmp_path / "a", one=training(), two=training())
-    assert result.rl_phases[0].gpus is None
-    (check,) = [one for one in result.checks if one.code == "PH002"]
-    assert check.status == "not_applicable"
 
 
 def test_a_generator_beside_training_without_a_rollout_is_no_rl(tmp_path: Path) -> None:

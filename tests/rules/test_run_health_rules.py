@@ -2,112 +2,28 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
+from support.gpu_health import sampled, source
 
-from traceopt.analyzer.companions.companions import Companions
 from traceopt.analyzer.companions.gpu_samples import samples
-from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.api import analyze
 from traceopt.errors import InputError
 from traceopt.reports.html.page import render_html
 from traceopt.reports.words.companions.lines import companion_lines
-from traceopt.rules.catalogue.rh001_capped_clocks import CappedClocks
-from traceopt.rules.catalogue.rh002_shared_gpu import SharedGpu
-from traceopt.testing import A100, Machine, answer
-
-
-def source(folder: Path, *lines: str) -> TraceSource:
-    file = folder / "host.gpu_samples.jsonl"
-    file.write_text("".join(f"{line}\n" for line in lines))
-    return TraceSource(str(file), None, file.name)
-
-
-def facts_with(folder: Path, **gpu: Any) -> Facts:
-    """A run of a minute on one GPU."""
-    head = {
-        "traceopt_gpu_samples": 1,
-        "host": "host",
-        "gpus": [{"index": 0, "name": "H100", "max_sm_mhz": 2000, "power_limit_w": 700}],
-    }
-    one = {"index": 0, "sm_mhz": 1900, "reasons": 0, "celsius": 60, "use_percent": 95, "processes": [[7, 1, True]]}
-    lines = [json.dumps({"s": second, "gpus": [one | gpu]}) for second in range(60)]
-    known = samples.read([source(folder, json.dumps(head), *lines)], [])
-    machine = Machine(A100)
-    with machine.step():
-        machine.launch(100)
-        machine.synchronize()
-    facts = machine.facts()
-    return Facts(facts.trace, companions=replace(Companions(), gpu_samples=known))
-
-
-def test_lowered_clocks(tmp_path: Path) -> None:
-    check, findings = answer(CappedClocks, facts_with(tmp_path, sm_mhz=1000, reasons=0x40))
-    assert check.status == "found"
-    assert "runs at 50" in findings[0].why
-    assert "temperature (hardware)" in findings[0].why
-
-
-def test_a_low_power_limit_is_evidence(tmp_path: Path) -> None:
-    _, (finding,) = answer(CappedClocks, facts_with(tmp_path, sm_mhz=1000, reasons=0x04, power_w=698.0))
-    assert "Reason in 100% of the busy samples: power limit." in finding.why
-    assert finding.evidence[-1].detail == "698 W, limit 700 W"
-    _, (unknown,) = answer(CappedClocks, facts_with(tmp_path, sm_mhz=1000, reasons=0x04))
-    assert [row.what for row in unknown.evidence] == ["power limit", "Highest temperature"]
-
-
-def test_a_gpu_of_amd_gets_the_command_of_amd(tmp_path: Path) -> None:
-    facts = facts_with(tmp_path, sm_mhz=1000, reasons=0x04)
-    assert "nvidia-smi" in answer(CappedClocks, facts)[1][0].fix.text
-    file = tmp_path / "host.gpu_samples.jsonl"
-    file.write_text(file.read_text().replace('"host":', '"source": "amdsmi", "host":', 1))
-    known = samples.read([TraceSource(str(file), None, file.name)], [])
-    amd = Facts(facts.trace, companions=replace(Companions(), gpu_samples=known))
-    assert "amd-smi" in answer(CappedClocks, amd)[1][0].fix.text
-
-
-@pytest.mark.parametrize(
-    "healthy",
-    [
-        {},
-        {"sm_mhz": 1800, "reasons": 0x04},  # a full GPU at its power limit
-        {"sm_mhz": 300, "reasons": 0x01, "use_percent": 0},  # an idle GPU
-        {"sm_mhz": None, "reasons": None},
-    ],
-)
-def test_clocks_that_are_as_they_should_be(tmp_path: Path, healthy: dict[str, Any]) -> None:
-    assert answer(CappedClocks, facts_with(tmp_path, **healthy))[0].status == "passed"
 
 
 def test_samples_alone_are_a_report(tmp_path: Path) -> None:
-    facts_with(tmp_path, power_w=612, reasons=0)
+    sampled(tmp_path, power_w=612, reasons=0)
     result = analyze(str(tmp_path))
     assert result.gpu_samples is not None
     said = "GPU 0 (H100), busy in 60 of 60 samples: 1,900 of 2,000 MHz, 612 of 700 W, at most 60 °C."
     assert companion_lines(result) == [said]
     assert said in render_html(result)
-
-
-def test_another_process(tmp_path: Path) -> None:
-    check, findings = answer(SharedGpu, facts_with(tmp_path, processes=[[7, 1, True], [99, 2**30, False]]))
-    assert check.status == "found"
-    assert findings[0].evidence[0].what == "Process 99"
-
-
-def test_no_other_process(tmp_path: Path) -> None:
-    assert answer(SharedGpu, facts_with(tmp_path))[0].status == "passed"
-
-
-def test_numbers_of_processes_outside_a_container_say_nothing(tmp_path: Path) -> None:
-    check, _ = answer(SharedGpu, facts_with(tmp_path, processes=[[70, 1, False], [99, 2**30, False]]))
-    assert check.status == "not_applicable"
 
 
 @pytest.mark.parametrize("first", ['{"traceopt_gpu_samples": 9}', "[", "[" * 9999, ""])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from recorded_facts import answer, document_of, finding, generated, reason
+from support.recorded_facts import answer, document_of, finding, generated, reason
 
 from fixtures.generate import generate_ranks
 from traceopt.api import analyze

@@ -1,0 +1,38 @@
+"""LB003 unfused-elementwise: fuse pointwise kernels with torch.compile."""
+
+from __future__ import annotations
+
+from support.inference import COMPILED_REGION, advice
+from support.planted import PlantedFault
+
+from traceopt.rules.catalogue.lb003_unfused_elementwise import UnfusedElementwise
+from traceopt.testing import A100, Machine, answer, assert_finds
+
+
+class TestPlanted(PlantedFault):
+    code = "LB003"
+
+
+EAGER = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
+
+
+def pointwise(region: str, frame: str = "serve.py(3): loop") -> Machine:
+    """Five steps of pointwise kernels alone."""
+    machine = Machine(A100, with_stack=1)
+    for _ in range(5):
+        with machine.step(), machine.python(frame), machine.annotate(region):
+            for _ in range(20):
+                machine.launch(100, name=EAGER)
+            machine.synchronize()
+    return machine
+
+
+def test_lb003_leaves_the_kernels_of_compiled_code_alone() -> None:
+    assert answer(UnfusedElementwise, pointwise(COMPILED_REGION))[1] == []
+    assert "torch.compile(model)" in advice(assert_finds(UnfusedElementwise, pointwise("forward")))
+
+
+def test_lb003_names_the_engine() -> None:
+    finding = assert_finds(UnfusedElementwise, pointwise("forward", "sglang/srt/managers/scheduler.py(3): run_batch"))
+    assert "--enable-torch-compile" in finding.fix.text
+    assert finding.fix.code is None

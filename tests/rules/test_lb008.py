@@ -1,0 +1,40 @@
+"""LB008 graph-break: avoid graph breaks in the compiled step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.compiled import compilation, fixed, training, with_notes
+from support.findings import RULES, found, saving_of
+
+REASON = "Unsupported Tensor.item() call\n  Explanation: Dynamo cannot trace it.\n  Hint: Do not call it."
+
+
+def noted(**more: Any) -> dict[str, Any]:
+    """A step of two pieces, of which the second follows a graph break."""
+    resumed = compilation(1, 0, "torch_dynamo_resume_in_forward_at_9")
+    breaks = [{"reason": REASON, "stack": [["train.py", 9, "forward"]], "count": 2}]
+    return {"breaks": breaks, "compilations": [compilation(0), resumed]} | more
+
+
+class TestGraphBreak:
+    def test_the_pieces_after_a_break_are_priced(self) -> None:
+        (finding,) = found("LB008", with_notes(training(), noted()))
+        assert [str(place) for place in finding.locations] == ["train.py:9"]
+        assert "Each step runs 2 pieces of compiled code, 1 of them only because of a break." in finding.why
+        # 600 us to enter the second piece, and the GPU works for 100 us of them
+        assert saving_of(finding).est_us == pytest.approx(500, rel=0.1)
+        assert "Do not call it." in finding.fix.text
+
+    def test_silent_without_a_break(self) -> None:
+        assert found("LB008", with_notes(training(pieces=1), fixed())) == []
+
+    def test_silent_if_the_steps_do_not_run_that_code(self) -> None:
+        facts = with_notes(training(frames=7), noted())
+        assert found("LB008", facts) == []
+        assert "does not run in the recorded steps" in RULES["LB008"].passed(facts)
+
+    def test_no_saving_where_the_host_is_fast(self) -> None:
+        (finding,) = found("LB008", with_notes(training(entry_us=0.1), noted()))
+        assert finding.saving is None

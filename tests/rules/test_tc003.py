@@ -1,0 +1,39 @@
+"""TC003 low-tensor-core-use: use shapes and layouts that let 16-bit matmuls run on Tensor Cores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.findings import checked, places, saving_of
+from support.handmade import handmade, product_step
+
+if TYPE_CHECKING:
+    pass
+
+
+def test_tc003_finds_half_precision_on_ordinary_units() -> None:
+    (finding,) = checked("TC003", handmade(product_step("volta_hgemm_128x64_nn")))
+    assert finding.impact == "high"
+    assert saving_of(finding).high_us < 6_000
+    assert "model.py:7" in places(finding)
+
+
+@pytest.mark.parametrize("kernel", ["turing_h1688gemm_128x128_nn", "ampere_hgemm_64x32_tn"])
+def test_tc003_is_silent_where_tensor_cores_work_or_nobody_knows(kernel: str) -> None:
+    assert checked("TC003", handmade(product_step(kernel))) == []
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rows", "found"),
+    [
+        ("volta_hgemm_128x64_nn", 1, 0),  # decoding: reads the weights for one token
+        ("volta_hgemm_128x64_nn", 8, 0),
+        ("volta_hgemm_128x64_nn", 512, 1),
+        ("void gemv2T_kernel_val<__half>", None, 0),  # made for a vector
+        ("void gemv2T_kernel_val<__half>", 512, 1),  # the shape says more than the name
+        ("maxwell_fp16_hgemm_128x64_nn", None, 1),
+    ],
+)
+def test_tc003_leaves_memory_bound_products_alone(kernel: str, rows: int | None, found: int) -> None:
+    assert len(checked("TC003", handmade(product_step(kernel, rows)))) == found

@@ -1,0 +1,29 @@
+"""TQ004 cold-start: warm up before recording."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from support.quality import notes, on_a_gpu, steps
+
+from traceopt.analyzer.facts import Facts
+from traceopt.testing import events as small_traces
+
+if TYPE_CHECKING:
+    from conftest import GetExample
+
+
+class TestColdStart:
+    def test_context_and_code_loading(self, example: GetExample) -> None:
+        assert "not a steady-state step" in notes(example("cold_start").facts)["TQ004"]
+        assert notes(example("cold_start", fixed=True).facts) == {}
+
+    def test_a_short_allocation_is_no_context(self) -> None:
+        def allocating(at: float, us: float) -> Facts:
+            call = small_traces.runtime("cudaMalloc", at, us, 0)
+            return on_a_gpu([*steps(3, 4_000), small_traces.op("aten::empty", at, us), call])
+
+        assert "TQ004" not in notes(allocating(4_500, 4_000))
+        long = allocating(14_500, 14_500)
+        assert long.quality.cold_share > 0.1
+        assert "TQ004" in notes(long)

@@ -1,0 +1,49 @@
+"""What a rule finds in the facts of a trace, and what tests ask about a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.requirements import lacks
+from traceopt.result.finding import Finding, Saving
+from traceopt.rules.registry import builtin_rules
+from traceopt.rules.savings.price import Priced
+
+RULES = {rule.code: rule() for rule in builtin_rules()}
+
+
+def found(code: str, facts: Facts) -> list[Finding]:
+    """Nothing where the rule does not apply, or cannot be checked."""
+    rule = RULES[code]
+    unanswered = rule.applies(facts) or any(lacks(facts, need) for need in rule.requires)
+    return [] if unanswered else checked(code, facts)
+
+
+def checked(code: str, facts: Facts) -> list[Finding]:
+    """By a rule that applies."""
+    rule = RULES[code]
+    assert rule.applies(facts) is None
+    assert [lacks(facts, need) for need in rule.requires] == [None] * len(rule.requires)
+    findings = [one.finding if isinstance(one, Priced) else one for one in rule.check(facts)]
+    assert findings or rule.passed(facts)
+    return findings
+
+
+def of_code(findings: Iterable[Finding], code: str) -> list[Finding]:
+    return [finding for finding in findings if finding.code == code]
+
+
+def loud(findings: Iterable[Finding]) -> list[str]:
+    """Findings that ask for a change."""
+    return [f"{finding.code}: {finding.why}" for finding in findings if finding.impact in ("high", "medium")]
+
+
+def saving_of(finding: Finding) -> Saving:
+    assert finding.saving is not None
+    return finding.saving
+
+
+def places(finding: Finding) -> set[str]:
+    located = [*finding.locations, *(row.location for row in finding.evidence if row.location)]
+    return {str(location) for location in located}
