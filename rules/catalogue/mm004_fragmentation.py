@@ -1,18 +1,55 @@
-"""MM004: the allocator has reserved far more memory than it hands out."""
+"""MM004: the allocator holds far more memory than it hands out, in pieces that are too small."""
 
 from __future__ import annotations
 
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, percent, size, threshold
+from msgspec import Struct
+
+from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import MemorySnapshot
+from traceopt.rules import (
+    Confidence,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Former,
+    Rule,
+    lacks,
+    percent,
+    places,
+    size,
+    threshold,
+)
+from traceopt.rules.fixes.advice.memory_snapshot import place_of
+
+MOST_ROWS = 5
+EXPANDABLE = Fix(
+    "Set expandable_segments, and pad inputs to a few sizes.",
+    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python script.py",
+)
+REORDER = Fix("Allocate what stays before what comes and goes, and call empty_cache() once in between.")
+PAD = Fix("Pad inputs to a few sizes.")
+
+
+class Unused(Struct, frozen=True):
+    """Reserved memory that holds no tensor: a sentence, rows of evidence, and whether an allocation failed by it."""
+
+    why: str
+    evidence: list[Evidence]
+    confidence: Confidence
+    failed: bool = False
 
 
 class Fragmentation(Rule):
-    """Compares the peak of the memory that the caching allocator has reserved with the peak of what it handed out, on a
-    device with much of its memory reserved.
+    """Compares the peak of the memory that the caching allocator has reserved with what it handed out. A memory
+    snapshot tells it for the moment when most memory is allocated, or when an allocation fails although enough memory
+    is free in total. Without one, a trace with memory tells the two peaks, which count on a device with much of its
+    memory reserved.
 
     Why it costs: free pieces between live blocks cannot be merged. A large tensor then does not fit although enough
-    memory is free in total. The allocator asks the driver for more, or fails.
+    memory is free in total. The allocator asks the driver for more, or fails. A block that stays keeps its whole
+    segment reserved.
 
-    How to fix: let segments expand, and use few sizes.
+    How to fix: let segments expand, use few sizes, and allocate what stays before what comes and goes.
 
         # in the environment, before CUDA is initialized
         PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
@@ -20,9 +57,11 @@ class Fragmentation(Rule):
     Inputs with ever new lengths fragment most: pad them to a few sizes.
 
     When it is wrong: memory that an earlier phase needed (evaluation, a longer batch, warm-up) stays reserved as cache
-    and looks the same. It does no harm until memory is short, so the finding has no saving.
+    and looks the same in a trace. It does no harm until memory is short, so the finding has no saving. A CUDA graph
+    holds memory in a pool of its own, which only it can use.
 
-    Sources: PyTorch documentation, "CUDA semantics: memory management".
+    Sources: PyTorch documentation, "CUDA semantics: memory management" and "Optimizing memory usage with
+    PYTORCH_CUDA_ALLOC_CONF".
     """
 
     code = "MM004"
@@ -30,47 +69,105 @@ class Fragmentation(Rule):
     title = "Reduce memory fragmentation with expandable segments"
     family = "memory"
     effort = "An environment variable"
-    confidence = "low"
-    requires = ("gpu", "memory")
+    requires_one_of = ("memory", "memory_snapshot")
+    needs_trace = False
+    former = (Former("MM010", "fragmented-segments", {"min_share": "min_unused"}),)
 
     min_unused: float = threshold(0.25, "smallest unused share of reserved memory at the peak")
-    min_reserved: float = threshold(0.70, "smallest reserved memory, as a share of device memory")
+    min_reserved: float = threshold(0.70, "smallest reserved memory, as a share of device memory, without a snapshot")
+    min_bytes: int = threshold(1 << 28, "smallest unused memory at the peak of a snapshot, in bytes")
 
     def applies(self, facts: Facts) -> str | None:
+        if _snapshot(facts) is not None:
+            return None
+        if facts.companions.memory_snapshot is not None and not facts.has_gpu:
+            return "The snapshot has no history, so the memory at its peak is unknown."
+        if not facts.has_gpu:
+            return lacks(facts, "gpu")
         if facts.memory is None or facts.memory.peak_reserved is None:
             return "Reserved memory was not recorded."
         return None if facts.device.memory_bytes else "The trace does not state the device's memory capacity."
 
     def check(self, facts: Facts) -> Findings:
-        reserved, allocated = _peaks(facts)
-        if reserved - allocated < self.min_unused * reserved:
-            return
-        if reserved < self.min_reserved * (facts.device.memory_bytes or 1):
-            return
-        yield self.finding(
-            why=(
-                f"The allocator reserves {size(reserved)} of {size(facts.device.memory_bytes)} but hands out at most "
-                f"{size(allocated)}: {percent(1 - allocated / reserved)} is stuck between live blocks or in its cache."
-            ),
-            saving=None,
-            evidence=[
-                Evidence("Peak reserved", detail=size(reserved)),
-                Evidence("Peak allocated", detail=size(allocated)),
-            ],
-            fix=Fix(
-                "Set expandable_segments, and pad inputs to a few sizes.",
-                "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python script.py",
+        snapshot = _snapshot(facts)
+        unused = self._in_trace(facts) if snapshot is None else self._in_snapshot(snapshot)
+        if unused is not None:
+            yield self.finding(
+                why=unused.why,
+                saving=None,
+                evidence=unused.evidence,
+                locations=places(unused.evidence),
+                confidence=unused.confidence,
+                fix=_fix(facts, snapshot),
+                shares_cause_with=["MM008"] if unused.failed else ["MM002"],
             )
-            if facts.device.vendor.has_expandable_segments
-            else Fix("Pad inputs to a few sizes."),
-            shares_cause_with=["MM002"],
+
+    def _in_trace(self, facts: Facts) -> Unused | None:
+        reserved, allocated = _peaks(facts)
+        capacity = facts.device.memory_bytes or 1
+        if reserved - allocated < self.min_unused * reserved or reserved < self.min_reserved * capacity:
+            return None
+        return Unused(
+            f"The allocator reserves {size(reserved)} of {size(capacity)} but hands out at most {size(allocated)}: "
+            f"{percent(1 - allocated / reserved)} is stuck between live blocks or in its cache.",
+            [Evidence("Peak reserved", detail=size(reserved)), Evidence("Peak allocated", detail=size(allocated))],
+            "low",
+        )
+
+    def _in_snapshot(self, snapshot: MemorySnapshot) -> Unused | None:
+        failure, lost = snapshot.failure, snapshot.fragmentation
+        reserved, allocated = snapshot.reserved_at_peak, snapshot.peak_allocated
+        unused = reserved - allocated
+        evidence = [
+            Evidence("Reserved but not allocated at the peak", detail=size(unused)),
+            Evidence("Largest free piece between blocks in use", detail=size(lost.largest_free)),
+            *(
+                Evidence(
+                    snapshot.owner(owner).name,
+                    detail=f"{size(held)} of free pieces next to its blocks",
+                    location=place_of(snapshot, owner),
+                )
+                for owner, held in lost.pinned[:MOST_ROWS]
+            ),
+        ]
+        if failure is not None and failure.fragmented:
+            return Unused(
+                f"A request for {size(failure.requested)} failed although {size(failure.unusable)} was free between "
+                f"blocks in use: the largest piece had {size(lost.largest_free)}.",
+                evidence,
+                "medium",
+                failed=True,
+            )
+        if unused < self.min_bytes or unused < self.min_unused * reserved:
+            return None
+        return Unused(
+            f"At the peak {size(allocated)} is allocated and {size(reserved)} is reserved: "
+            f"{percent(unused / reserved)} of the allocator's memory holds no tensor.",
+            evidence,
+            "medium",
         )
 
     def passed(self, facts: Facts) -> str:
-        reserved, allocated = _peaks(facts)
+        snapshot = _snapshot(facts)
+        if snapshot is None:
+            reserved, allocated = _peaks(facts)
+        else:
+            reserved, allocated = snapshot.reserved_at_peak, snapshot.peak_allocated
         return f"The allocator hands out {size(allocated)} of {size(reserved)} reserved at the peak."
+
+
+def _snapshot(facts: Facts) -> MemorySnapshot | None:
+    """The memory snapshot, if its history shows the peak."""
+    snapshot = facts.companions.memory_snapshot
+    return snapshot if snapshot is not None and len(snapshot.tables.entries) else None
 
 
 def _peaks(facts: Facts) -> tuple[int, int]:
     memory = facts.memory
     return ((memory.peak_reserved or 0), (memory.peak_allocated or 0)) if memory else (0, 0)
+
+
+def _fix(facts: Facts, snapshot: MemorySnapshot | None) -> Fix:
+    if snapshot is not None and snapshot.tables.expandable:
+        return REORDER
+    return EXPANDABLE if facts.device.vendor.has_expandable_segments else PAD

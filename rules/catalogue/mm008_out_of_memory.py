@@ -63,7 +63,7 @@ class OutOfMemory(Rule):
             evidence=[*evidence, *held_by(snapshot, snapshot.holders_at(failure.row))],
             locations=[] if place is None else [place],
             fix=_fix(snapshot, failure),
-            shares_cause_with=["MM010"] if failure.fragmented else [],
+            shares_cause_with=["MM004"] if failure.fragmented else [],
         )
 
     def passed(self, facts: Facts) -> str:

@@ -17,23 +17,13 @@ if TYPE_CHECKING:
     from conftest import GetExample
 
 
-CODES = ("MM001", "MM004", "MM006", "MM007")
+CODES = ("MM001", "MM006", "MM007")
 
 
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("scenario", ["healthy", "slow_loader", "cuda_malloc"])
 def test_silent_without_their_fault(example: GetExample, code: str, scenario: str) -> None:
     assert found(code, example(scenario).facts) == []
-
-
-class TestFragmentation:
-    def test_fires(self) -> None:
-        (finding,) = found("MM004", facts_with(reserved_bytes=36_000_000_000))
-        assert finding.saving is None
-        assert "33.5 GiB of 39.4 GiB" in finding.why
-
-    def test_a_cache_on_an_empty_device_does_no_harm(self) -> None:
-        assert found("MM004", facts_with(reserved_bytes=12_000_000_000)) == []
 
 
 class TestCheckpointing:
