@@ -1,14 +1,21 @@
-"""EF011: a Python loop over time steps calls a recurrent cell, such as nn.LSTMCell."""
+"""EF011: a Python loop runs a recurrent cell on each time step, or a recurrent layer on each sequence."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
+from msgspec import Struct
 
 from traceopt.rules import (
+    I8,
+    Confidence,
     Evidence,
     Facts,
     Findings,
     Fix,
+    Former,
+    Priced,
     Rule,
     by_calling_site,
     each_step,
@@ -22,15 +29,63 @@ from traceopt.rules import (
 )
 from traceopt.rules.savings.backward_nodes import held_ns, without_nodes
 
-LOW, EXPECTED = 0.0, 0.5  # of the time of the cells; nothing if the loop has to stay
+
+class Loop(Struct, frozen=True):
+    """What a loop runs one by one, and what its fix is. `low` and `expected`: the share of its time that goes."""
+
+    runs: str  # for the sentence "... 20 times per step{each}."
+    each: str
+    evidence: str
+    fix: Fix
+    low: float
+    expected: float
+    basis: str
+    title: str | None = None
+    risk: str | None = None
+    confidence: Confidence | None = None
+
+
+CELLS = Loop(
+    runs="A loop calls a recurrent cell",
+    each="",
+    evidence="Recurrent cells, forward and backward",
+    fix=Fix(
+        "Give the whole sequence to nn.LSTM, nn.GRU or nn.RNN. This is possible if no time step needs the output of "
+        "the one before as its input.",
+        "out, _ = rnn(x)  # rnn = nn.LSTM(inputs, hidden, batch_first=True), then the head on all of out",
+    ),
+    low=0.0,
+    expected=0.5,
+    basis="Assumes that the layer takes half of this time. Nothing is saved if the loop has to stay.",
+)
+SEQUENCES = Loop(
+    runs="A recurrent layer runs",
+    each=", each time on one sequence",
+    evidence="Recurrent layer, forward and backward",
+    fix=Fix(
+        "Pad the sequences to one batch, and pack them, so that padding costs no time.",
+        "x = nn.utils.rnn.pad_sequence(sequences, batch_first=True)\n"
+        "packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)\n"
+        "_, h = rnn(packed)",
+    ),
+    low=0.4,  # sequences of very different lengths leave more to do
+    expected=0.8,
+    basis="Assumes one batch takes 60% or 20% of this time, at best almost none of it.",
+    title="Run the sequences as one padded batch",
+    risk="Padding must not count in the loss",
+    confidence="medium",
+)
 
 
 class RecurrentCellLoop(Rule):
-    """Measures recurrent cells (nn.LSTMCell, nn.GRUCell, nn.RNNCell) that one line calls many times per step: their
-    forward operators and the backward nodes of the line.
+    """Measures recurrent cells (nn.LSTMCell, nn.GRUCell, nn.RNNCell) that one line calls many times per step, and calls
+    of nn.LSTM, nn.GRU and nn.RNN with a batch of a single sequence, if one line makes many of them: their forward
+    operators and the backward nodes of the line. Single sequences are known if shapes were recorded.
 
-    Why it costs: each time step is a few small operators, forward and backward. The layer nn.LSTM multiplies the inputs
-    of all time steps by their weights at once, and runs the time steps in one operator (cuDNN on a GPU).
+    Why it costs: each time step of a cell is a few small operators, forward and backward. The layer nn.LSTM multiplies
+    the inputs of all time steps by their weights at once, and runs the time steps in one operator (cuDNN on a GPU). In
+    the same way, a time step of one sequence takes about as long as one of a batch: 48 sequences one by one are 48
+    times as many operators.
 
     How to fix: give the whole sequence to the layer, and apply what follows to the whole output.
 
@@ -38,10 +93,18 @@ class RecurrentCellLoop(Rule):
         out, _ = rnn(x)                                   # instead of a loop over x[:, t]
         logits = head(out)
 
-    When it is wrong: if the input of a time step depends on the output of the one before (a decoder that is fed its own
-    output, attention in every step), the loop has to stay. The range therefore begins at 0.
+    Pad sequences to one batch. Packing skips the padding.
 
-    Sources: PyTorch documentation, "torch.nn.LSTM" and "torch.nn.LSTMCell".
+        lengths = torch.tensor([len(s) for s in sequences])
+        x = nn.utils.rnn.pad_sequence(sequences, batch_first=True)
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        _, h = rnn(packed)
+
+    When it is wrong: if the input of a time step depends on the output of the one before (a decoder that is fed its own
+    output, attention in every step), the loop over a cell has to stay. Its range therefore begins at 0. A sequence that
+    depends on what another one returned cannot be in the same batch.
+
+    Sources: PyTorch documentation, "torch.nn.LSTM", "torch.nn.LSTMCell" and "torch.nn.utils.rnn.pack_padded_sequence".
     """
 
     code = "EF011"
@@ -52,51 +115,48 @@ class RecurrentCellLoop(Rule):
     risk = "Not possible if a time step needs the output of the one before as its input"
     confidence = "low"
     requires = ("whole", "ops", "stacks")
+    former = (Former("EF015", "single-sequences", {"min_share": "min_sequences_share"}),)
 
     min_share: float = threshold(0.1, "smallest time of the cells, as a share of the step, to report")
-    min_calls: int = threshold(8, "fewest calls of a cell by one line per step to count")
+    min_sequences_share: float = threshold(0.05, "smallest time of single sequences, as a share of the step, to report")
+    min_calls: int = threshold(8, "fewest calls by one line per step to count")
 
     def applies(self, facts: Facts) -> str | None:
-        return None if len(facts.recurrent_cells) else "No recurrent cell was called."
+        if len(facts.recurrent_cells) or len(facts.single_sequences):
+            return None
+        return "No recurrent cell was called, and no recurrent layer gets single sequences."
 
     def check(self, facts: Facts) -> Findings:
+        yield from self._loops(facts, CELLS, facts.recurrent_cells, self.min_share)
+        yield from self._loops(facts, SEQUENCES, facts.single_sequences, self.min_sequences_share)
+
+    def _loops(self, facts: Facts, loop: Loop, calls: I8, least: float) -> Iterator[Priced]:
+        """A finding for each line that makes many of these calls."""
         count = facts.steps.count
-        rows = np.sort(np.concatenate([facts.recurrent_cells, facts.backward_nodes]))
+        rows = np.sort(np.concatenate([calls, facts.backward_nodes]))
         for site in by_calling_site(facts, rows, held_ns(facts, rows)):
-            cells = np.intersect1d(site.rows, facts.recurrent_cells)
+            often = len(np.intersect1d(site.rows, calls)) / count
             time_ns = site.cost_ns / count
-            if site.location is None or len(cells) < self.min_calls * count or time_ns < self.min_share * facts.step_ns:
+            if site.location is None or often < self.min_calls or time_ns < least * facts.step_ns:
                 continue
-            nodes = site.rows.astype(np.int64)
-            evidence = [
-                Evidence(
-                    "Recurrent cells, forward and backward",
-                    us(time_ns),
-                    rate(len(cells) / count),
-                    location=site.location,
-                )
-            ]
+            evidence = [Evidence(loop.evidence, us(time_ns), rate(often), location=site.location)]
             yield self.finding(
+                title=loop.title,
+                risk=loop.risk,
+                confidence=loop.confidence,
                 why=(
-                    f"A loop calls a recurrent cell {len(cells) / count:,.0f} times {per_step(facts)}. Forward and "
-                    f"backward, this line takes {ms(time_ns)} of {each_step(facts)}."
+                    f"{loop.runs} {often:,.0f} times {per_step(facts)}{loop.each}. Forward and backward, this line "
+                    f"takes {ms(time_ns)} of {each_step(facts)}."
                 ),
-                saving=without_nodes(
-                    facts,
-                    nodes,
-                    LOW,
-                    EXPECTED,
-                    "Assumes that the layer takes half of this time. Nothing is saved if the loop has to stay.",
-                ),
+                saving=without_nodes(facts, site.rows.astype(np.int64), loop.low, loop.expected, loop.basis),
                 evidence=evidence,
                 locations=places(evidence),
-                fix=Fix(
-                    "Give the whole sequence to nn.LSTM, nn.GRU or nn.RNN. This is possible if no time step needs the "
-                    "output of the one before as its input.",
-                    "out, _ = rnn(x)  # rnn = nn.LSTM(inputs, hidden, batch_first=True), then the head on all of out",
-                ),
+                fix=loop.fix,
             )
 
     def passed(self, facts: Facts) -> str:
-        calls = len(facts.recurrent_cells) / facts.steps.count
-        return f"Recurrent cells are called {calls:,.0f} times in {the_step(facts)}, which takes little of it."
+        cells, sequences = (len(calls) / facts.steps.count for calls in (facts.recurrent_cells, facts.single_sequences))
+        return (
+            f"Recurrent cells are called {cells:,.0f} times in {the_step(facts)}, and recurrent layers get a single "
+            f"sequence {sequences:,.0f} times. That takes little of it."
+        )

@@ -1,4 +1,4 @@
-"""EF015: a recurrent layer that runs on one sequence after the other."""
+"""EF011: a recurrent layer that runs on one sequence after the other."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.catalogue.ef015_single_sequences import SingleSequences
+from traceopt.rules.catalogue.ef011_recurrent_cell_loop import RecurrentCellLoop
 from traceopt.testing import answer
 from traceopt.testing import events as build
 
 STEP_US, STEPS, CALLS = 20_000, 4, 20
 WEIGHTS = [[192, 64], [192, 64], [192], [192]]
-SILENT = "No recurrent layer gets single sequences."
 
 
 def layer(size: list[int], batch_first: bool = True) -> dict[str, Any]:
@@ -62,7 +61,7 @@ def facts(arguments: dict[str, Any], *, calls: int = CALLS, name: str = "aten::g
     ids=["batch first", "time first", "lstm"],
 )
 def test_single_sequences_cost_their_forward_and_backward(found: Facts) -> None:
-    check, findings = answer(SingleSequences, found)
+    check, findings = answer(RecurrentCellLoop, found)
     [one] = findings or pytest.fail(check.reason or "")
     assert "runs 20 times per step, each time on one sequence" in one.why
     assert "this line takes 6.0 ms of each 20.0 ms step" in one.why
@@ -97,13 +96,13 @@ def test_single_sequences_cost_their_forward_and_backward(found: Facts) -> None:
     ],
 )
 def test_other_calls_are_silent(arguments: dict[str, Any]) -> None:
-    check, findings = answer(SingleSequences, facts(arguments))
+    check, findings = answer(RecurrentCellLoop, facts(arguments))
     assert findings == []
     assert check.status != "failed"
 
 
 def test_a_few_calls_are_silent() -> None:
     """As of stacked layers in a list."""
-    check, findings = answer(SingleSequences, facts(layer([1, 24, 64]), calls=6))
+    check, findings = answer(RecurrentCellLoop, facts(layer([1, 24, 64]), calls=6))
     assert findings == []
-    assert check.reason == "Recurrent layers get a single sequence 6 times in the step."
+    assert "recurrent layers get a single sequence 6 times" in check.reason
