@@ -27,7 +27,7 @@ OTHER_RULES = {
     "logging": "LG001",
     "checkpoint": "LG003",
     "sleep": "PY004",
-    "program": "PY005",
+    "program": "PY004",
 }
 
 
@@ -103,9 +103,10 @@ class SyncRule(Rule):
         syncs = facts.syncs
         refill = intersect(union(syncs.end[rows], syncs.refill_end[rows]), facts.gaps.starved)
         host = facts.host.of_thread(facts.steps.thread)
-        return [
+        shared = (
             code for cause, code in OTHER_RULES.items() if intersect(host[cause], refill).total > 0.1 * refill.total
-        ]
+        )
+        return list(dict.fromkeys(shared))
 
     def passed(self, facts: Facts) -> str:
         syncs = facts.syncs

@@ -59,7 +59,7 @@ class PythonBound(Rule):
         mask = torch.arange(n, device="cuda") < k   # instead of a Python loop over n
 
     When it is wrong: a thread that waits in Python may look the same; the finding names the call. PY004 covers
-    `time.sleep`, PY005 other programs, and PY006 other threads. On a CPU-only run a thread that waits for a core also
+    waits for `time.sleep`, other programs and other threads. On a CPU-only run a thread that waits for a core also
     looks the same, so only functions that take time in three of four steps count. Time directly after a batch was
     loaded does not count, because the loop then frees the batch before. Neither do lines of a CPU-only run that free
     large tensors: the system takes their memory back. The profiler slows Python calls more than anything else. The true

@@ -1,4 +1,4 @@
-"""PY004, PY005 and PY006: steps in which the main thread sleeps, runs other programs, or waits for a thread."""
+"""PY004: steps in which the main thread sleeps, runs other programs, or waits for a thread."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from traceopt.result.finding import Finding, Saving
 from traceopt.rules.catalogue.hs003_explicit_synchronize import ExplicitSynchronize
 from traceopt.rules.catalogue.lb001_launch_bound import LaunchBound
 from traceopt.rules.catalogue.lb006_python_bound import PythonBound
-from traceopt.rules.catalogue.py004_sleep import Sleep
-from traceopt.rules.catalogue.py005_program_in_step import ProgramInStep
-from traceopt.rules.catalogue.py006_waits_for_thread import WaitsForThread
+from traceopt.rules.catalogue.py004_main_thread_wait import MainThreadWait
 from traceopt.testing import A100, Machine, answer, assert_finds, assert_silent
 
 STEPS = 5
@@ -75,7 +73,7 @@ def saving_of(finding: Finding) -> Saving:
 
 
 def test_a_sleep_is_promised_whole_at_its_line() -> None:
-    found = assert_finds(Sleep, cpu_steps(SLEEP), saving_us=20_000, tolerance=0.01, location="train.py:5")
+    found = assert_finds(MainThreadWait, cpu_steps(SLEEP), saving_us=20_000, tolerance=0.01, location="train.py:5")
     assert found.why == "The step sleeps: time.sleep takes 20.0 ms of each 28.0 ms step."
     assert found.confidence == "high"
     assert saving_of(found).low_us > 15_000
@@ -87,20 +85,20 @@ def test_its_time_is_no_python_work(name: str) -> None:
 
 
 def test_a_sleep_of_now_and_then_is_silent() -> None:
-    assert_silent(Sleep, cpu_steps(SLEEP, steps=range(2)))
-    assert_silent(Sleep, cpu_steps(SLEEP, steps=range(0)))
+    assert_silent(MainThreadWait, cpu_steps(SLEEP, steps=range(2)))
+    assert_silent(MainThreadWait, cpu_steps(SLEEP, steps=range(0)))
 
 
 def test_only_the_time_counts_in_which_the_gpu_starves() -> None:
-    found = assert_finds(Sleep, gpu_steps(2_000), saving_us=3_150)
+    found = assert_finds(MainThreadWait, gpu_steps(2_000), saving_us=3_150)
     assert "time.sleep leaves the GPU idle for 3.2 ms of each 5.2 ms step" in found.why
     assert answer(LaunchBound, gpu_steps(2_000))[1] == []
-    assert_silent(Sleep, gpu_steps(6_000))
+    assert_silent(MainThreadWait, gpu_steps(6_000))
 
 
 def test_the_sleep_after_a_sync_is_not_saved_twice() -> None:
     machine = gpu_steps(2_000, synchronize=True)
-    assert_finds(Sleep, machine, saving_us=5_000)
+    assert_finds(MainThreadWait, machine, saving_us=5_000)
     assert assert_finds(ExplicitSynchronize, machine).shares_cause_with == ["PY004"]
 
 
@@ -110,7 +108,7 @@ def test_a_sleep_of_another_thread_is_silent() -> None:
     with machine.python(SLEEP, HELPER):
         machine.now, now = start, machine.now
     machine.events[-1] |= {"ts": start, "dur": now - start}
-    assert_silent(Sleep, machine)
+    assert_silent(MainThreadWait, machine)
 
 
 def test_a_sleep_inside_the_loader_is_the_loaders() -> None:
@@ -120,7 +118,7 @@ def test_a_sleep_inside_the_loader_is_the_loaders() -> None:
             with machine.python("torch/utils/data/dataloader.py(733): __next__"):
                 call(machine, SLEEP, 5_000)
             machine.work(8_000, "aten::mm")
-    assert_silent(Sleep, machine)
+    assert_silent(MainThreadWait, machine)
 
 
 @pytest.mark.parametrize("wait", [poll, retry])
@@ -130,7 +128,7 @@ def test_what_a_poll_waits_for_counts(wait: Callable[[Machine], None]) -> None:
         with machine.step(), machine.python("train.py(30): train"):
             wait(machine)
             machine.work(8_000, "aten::mm")
-    found = assert_finds(Sleep, machine, location="train.py:9")
+    found = assert_finds(MainThreadWait, machine, location="train.py:9")
     assert found.title == "Shorten what the step polls for with time.sleep"
     assert found.confidence == "low"
     assert saving_of(found).low_us == 0
@@ -144,16 +142,16 @@ def test_sleeps_between_operators_are_pauses() -> None:
             for _ in range(4):
                 machine.work(2_000, "aten::mm")
                 call(machine, SLEEP, 1_000)
-    found = assert_finds(Sleep, machine, saving_us=4_000, tolerance=0.01)
+    found = assert_finds(MainThreadWait, machine, saving_us=4_000, tolerance=0.01)
     assert found.confidence == "high"
 
 
 def test_a_program_in_the_step() -> None:
-    found = assert_finds(ProgramInStep, cpu_steps("subprocess.py(506): run", 4_000), saving_us=4_000, tolerance=0.01)
+    found = assert_finds(MainThreadWait, cpu_steps("subprocess.py(506): run", 4_000), saving_us=4_000, tolerance=0.01)
     assert found.why == "The step runs other programs, which take 4.0 ms of each 12.0 ms step."
     assert [str(place) for place in found.locations] == ["train.py:5"]
     assert (saving_of(found).low_us, saving_of(found).high_us) == pytest.approx((2_000, 8_000), rel=0.01)
-    assert_silent(ProgramInStep, cpu_steps("subprocess.py(506): run", 4_000, steps=range(1)))
+    assert_silent(MainThreadWait, cpu_steps("subprocess.py(506): run", 4_000, steps=range(1)))
 
 
 def test_a_program_with_a_timeout_sleeps_until_it_ends() -> None:
@@ -164,8 +162,8 @@ def test_a_program_with_a_timeout_sleeps_until_it_ends() -> None:
             machine.idle(1)
             with machine.python("subprocess.py(506): run"):
                 call(machine, SLEEP, 4_000)
-    assert_silent(Sleep, machine)
-    assert_finds(ProgramInStep, machine, saving_us=4_000, tolerance=0.01)
+    found = assert_finds(MainThreadWait, machine, saving_us=4_000, tolerance=0.01)
+    assert found.title == "Do not start other programs in every step"
 
 
 def test_a_recording_without_steps() -> None:
@@ -175,18 +173,17 @@ def test_a_recording_without_steps() -> None:
         call(machine, SLEEP, 5_000)
         call(machine, "subprocess.py(506): run", 5_000)
         machine.work(8_000, "aten::mm")
-    for rule in (Sleep, ProgramInStep):
-        check, findings = answer(rule, machine)
-        assert (check.status, findings) == ("not_applicable", [])
+    check, findings = answer(MainThreadWait, machine)
+    assert (check.status, findings) == ("not_applicable", [])
 
 
 class TestThreads:
-    """PY006: waits for locks."""
+    """Waits for locks."""
 
     LOCK = "<built-in method acquire of _thread.lock>"
 
     def test_a_queue_that_is_empty(self) -> None:
-        [found] = answer(WaitsForThread, cpu_steps(self.LOCK).facts())[1]
+        [found] = answer(MainThreadWait, cpu_steps(self.LOCK).facts())[1]
         assert "waits for another thread, which takes 20.0 ms of each 28.0 ms step" in found.why
         assert [(one.file, one.line) for one in found.locations] == [("train.py", 5)]
         assert found.saving is not None
@@ -201,10 +198,10 @@ class TestThreads:
                 with machine.python("torch/utils/data/dataloader.py(720): __next__"):
                     call(machine, self.LOCK, 5_000)
                 machine.work(8_000, "aten::mm")
-        assert_silent(WaitsForThread, machine)
+        assert_silent(MainThreadWait, machine)
 
     def test_a_wait_of_now_and_then_is_silent(self) -> None:
-        assert_silent(WaitsForThread, cpu_steps(self.LOCK, steps=range(2)))
+        assert_silent(MainThreadWait, cpu_steps(self.LOCK, steps=range(2)))
 
     def test_short_waits_are_silent(self) -> None:
-        assert_silent(WaitsForThread, cpu_steps(self.LOCK, us=100))
+        assert_silent(MainThreadWait, cpu_steps(self.LOCK, us=100))
