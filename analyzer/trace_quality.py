@@ -28,6 +28,7 @@ LONG_SYNC_NS = 1_000_000  # of a sync without GPU work; on an idle GPU it return
 # that the user marked may be as small as in a toy model.
 FEWEST_EVENTS = 50
 FEWEST_EVENTS_OF_A_MARKED_STEP = 10
+DROPPED_SHARE = 0.03  # of the launches or of the GPU's work: if so much of one lacks the other, events were dropped
 
 
 class TraceQuality(Struct, frozen=True, dict=True):
@@ -218,6 +219,14 @@ class TraceQuality(Struct, frozen=True, dict=True):
         if not self.has_gpu_work:
             return 0
         return int((~np.isin(self._launches, self.links.launch)).sum())
+
+    @property
+    def events_were_dropped(self) -> bool:
+        """Many launches lack their GPU work, or the other way round."""
+        return self.sampled_share is None and (
+            self.launches_without_work > DROPPED_SHARE * self.launch_count
+            or self.lost_launches > DROPPED_SHARE * len(self.gpu.work)
+        )
 
     @cached_property
     def captures(self) -> Intervals:

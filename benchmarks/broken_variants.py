@@ -204,7 +204,7 @@ def judged(code: object, out: bytes, err: bytes, document: Path, whole: bool) ->
     if broken := [f"{check['code']}: {check['reason']}" for check in result["checks"] if check["status"] == "error"]:
         return "read", f"a rule failed: {broken[:3]}"
     (file,) = result["run"]["files"]
-    damage_reported = any(note["code"] == "TQ009" for note in result["quality"]["notes"])
+    damage_reported = any(note["code"] == "TQ003" for note in result["quality"]["notes"])
     if file["lost_events"] or file["repaired_events"] or damage_reported:
         return "read, losses reported", ""
     return "read, no losses", "" if whole else "the file is damaged and nothing says so"

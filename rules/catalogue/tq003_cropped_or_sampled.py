@@ -1,14 +1,19 @@
-"""TQ003: the file holds only part of the run."""
+"""TQ003: the file holds only a part of what ran."""
 
 from __future__ import annotations
 
-from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule, ms, percent, threshold
+from collections.abc import Iterator
+
+from traceopt.analyzer.tables.trace import TraceMeta
+from traceopt.analyzer.trace_quality import DROPPED_SHARE
+from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Former, Rule, ms, percent, threshold
 
 _SIGNS = ("few_events", "hidden_work", "untraced")  # states of a recording that is only a part, or of a test
 
 
 class CroppedOrSampled(Rule):
-    """Looks for signs that the file is a part of a longer recording, or of a run that was already under way.
+    """Looks for signs that the file is a part of a longer recording, of a run that was already under way, or that
+    events were lost.
 
     - Sampled: the profiler numbers CPU events ("Ev Idx"), and most of the numbers are missing.
     - Starts in the middle: the file starts inside a step, or much of the GPU's work was launched before it starts. That
@@ -18,58 +23,50 @@ class CroppedOrSampled(Rule):
       is recorded. Work from before the recording still ran. The first step starts after it.
     - Too little: a handful of GPU events, no CPU operators, long waits for GPU work that the file does not show, or no
       event at all for most of the time in which the GPU is idle.
+    - Dropped: kernel launches inside the window have no kernel, or kernels have no launch although earlier launches of
+      the same stream are there. Launches inside a graph capture do not count, because nothing runs.
+    - Damaged: the file ends too early, or events could not be read: raw quotes and line breaks in names, bytes that are
+      not UTF-8, times that are not numbers. All readable events are used. An event that could be read after its text
+      was repaired is complete and does not count as lost.
 
-    Why it matters: shares of time, counts per step and idle time describe the part, not the job.
+    Why it matters: shares of time, counts per step and idle time describe the part, not the job. If kernels are
+    missing, the GPU looks idle although it worked. Events are written by kind and thread, not in order of time, so a
+    file that ends early may lack the GPU side or the later operators.
 
-    How to fix: analyze the file as the profiler wrote it. Let the schedule skip a few steps. Wait for the GPU before
-    the recording starts.
+    How to fix: analyze the file as the profiler wrote it, after the writer has finished. Let the schedule skip a few
+    steps, and record a few at a time, so that the profiler's buffers do not overflow. Wait for the GPU before the
+    recording starts and before it stops.
 
-        torch.cuda.synchronize()
-        prof.start()
+        with profile(schedule=schedule(wait=1, warmup=2, active=3)) as prof:
+            torch.cuda.synchronize()                # before the first and the last prof.step()
+        prof.export_chrome_trace("trace.json.gz")   # after the `with` block; check the disk's free space
 
     When it is wrong: a tool renumbered the events, or removed only irrelevant ones (python frames are not numbered).
+    Somebody removed short kernels from the file. Another library's profiler that replays graphs may hide launches on
+    purpose. Bytes after the end of the document (a shorter file written over a longer one) count as lost events,
+    although nothing of the trace is lost.
 
-    Sources: PyTorch documentation, "CUDA semantics: asynchronous execution" and "torch.profiler.schedule".
+    Sources: PyTorch documentation, "CUDA semantics: asynchronous execution" and "torch.profiler.schedule"; Kineto
+    issues 80, 336, 1336 and 1459; PyTorch issues 98432, 113001, 130622, 131462, 166121 and 192021.
     """
 
     code = "TQ003"
     name = "cropped-or-sampled"
     title = "Analyze a complete recording"
     family = TRACE_QUALITY
+    former = (
+        Former("TQ005", "dropped-events", {"min_share": "min_dropped_share"}),
+        Former("TQ009", "truncated-file"),
+    )
 
     max_earlier_share: float = threshold(0.25, "largest accepted share of GPU time launched before the file starts")
     max_lead_steps: float = threshold(0.25, "most steps accepted between the file's start and the first measured step")
-    max_leading_share: float = threshold(
-        0.10, "longest accepted run of earlier work, as a share of the time until the steps end"
-    )
+    max_leading_share: float = threshold(0.10, "longest accepted lead-in, as a share of the time until the steps end")
+    min_dropped_share: float = threshold(DROPPED_SHARE, "smallest share of lost launches or lost GPU work to report")
+    max_lost_share: float = threshold(0.001, "largest accepted share of events that could not be read")
 
     def check(self, facts: Facts) -> Findings:
-        quality = facts.quality
-        signs = []
-        if quality.sampled_share is not None:
-            signs.append(
-                f"The file is sampled: it keeps {percent(quality.sampled_share)} of the CPU events that the profiler "
-                "numbered, so counts and shares of time are not real. Analyze the file as the profiler wrote it."
-            )
-        begun_inside = quality.earlier_share > 0 and quality.lead_steps >= self.max_lead_steps
-        if begun_inside or quality.earlier_share >= self.max_earlier_share:
-            start = "The file starts inside a step. " if begun_inside else ""
-            signs.append(
-                f"{start}{percent(quality.earlier_share)} of the GPU's busy time was launched before the recording. It "
-                "belongs to earlier steps, is not measured, and its operators and code are unknown. Call "
-                "torch.cuda.synchronize() before the recording starts, or record more steps."
-            )
-        if quality.earlier_work_share >= self.max_leading_share:
-            signs.append(
-                f"The first {ms(quality.earlier_work.total)} of the recording are before the step: the GPU very likely "
-                "still ran work from before the recording. Launched work or the host waited, and the file holds no GPU "
-                "work of that time. It counts neither as busy nor as idle. Call torch.cuda.synchronize() before the "
-                "recording starts."
-            )
-        if facts.state is not None and facts.state.name in _SIGNS:
-            signs.append(facts.state.sentence)
-        elif facts.has_gpu and not len(facts.trace.ops):
-            signs.append("The file has no CPU operators, so what the host did between launches is unknown.")
+        signs = [*self._damage(facts), *self._crop(facts), *self._dropped(facts)]
         if signs:
             yield self.finding(
                 why=" ".join(signs),
@@ -81,5 +78,84 @@ class CroppedOrSampled(Rule):
                 evidence=[],
             )
 
+    def _damage(self, facts: Facts) -> Iterator[str]:
+        meta = facts.trace.meta
+        if not meta.damage and meta.lost_events <= self.max_lost_share * (meta.event_count + meta.lost_events):
+            return
+        damage = f"The file is damaged: {meta.damage}." if meta.damage else "Parts of the file are unreadable."
+        yield (
+            f"{damage} {_counts(meta)}. The events read cover {ms(facts.trace.duration_ns)}, and whole kinds of events "
+            "may be missing. Write the trace again and let the writer finish."
+        )
+
+    def _crop(self, facts: Facts) -> Iterator[str]:
+        quality = facts.quality
+        if quality.sampled_share is not None:
+            yield (
+                f"The file is sampled: it keeps {percent(quality.sampled_share)} of the CPU events that the profiler "
+                "numbered, so counts and shares of time are not real. Analyze the file as the profiler wrote it."
+            )
+        begun_inside = quality.earlier_share > 0 and quality.lead_steps >= self.max_lead_steps
+        if begun_inside or quality.earlier_share >= self.max_earlier_share:
+            start = "The file starts inside a step. " if begun_inside else ""
+            yield (
+                f"{start}{percent(quality.earlier_share)} of the GPU's busy time was launched before the recording. It "
+                "belongs to earlier steps, is not measured, and its operators and code are unknown. Call "
+                "torch.cuda.synchronize() before the recording starts, or record more steps."
+            )
+        if quality.earlier_work_share >= self.max_leading_share:
+            yield (
+                f"The first {ms(quality.earlier_work.total)} of the recording are before the step: the GPU very likely "
+                "still ran work from before the recording. Launched work or the host waited, and the file holds no GPU "
+                "work of that time. It counts neither as busy nor as idle. Call torch.cuda.synchronize() before the "
+                "recording starts."
+            )
+        if facts.state is not None and facts.state.name in _SIGNS:
+            yield facts.state.sentence
+        elif facts.has_gpu and not len(facts.trace.ops):
+            yield "The file has no CPU operators, so what the host did between launches is unknown."
+
+    def _dropped(self, facts: Facts) -> Iterator[str]:
+        quality = facts.quality
+        if not _shows_launches(facts):
+            return
+        unanswered, launches = quality.launches_without_work, quality.launch_count
+        lost, events = quality.lost_launches, len(facts.gpu.work)
+        signs = []
+        if unanswered and unanswered >= self.min_dropped_share * launches:
+            signs.append(
+                f"{unanswered:,} of {launches:,} kernel launches ({percent(unanswered / launches)}) have no kernel, so "
+                "busy time is understated and idle time overstated."
+            )
+        if lost and lost >= self.min_dropped_share * events:
+            signs.append(
+                f"{lost:,} of {events:,} GPU events ({percent(lost / events)}) have no launch, so their operators are "
+                "unknown."
+            )
+        if signs:
+            yield f"The profiler dropped events. {' '.join(signs)} Record fewer steps at a time."
+
     def passed(self, facts: Facts) -> str:
-        return f"{percent(facts.quality.earlier_share)} of the GPU's busy time was launched before the file starts."
+        quality = facts.quality
+        launches = ""
+        if _shows_launches(facts):
+            launches = (
+                f" {quality.launches_without_work:,} of {quality.launch_count:,} kernel launches have no kernel; "
+                f"{quality.lost_launches:,} GPU events have no launch."
+            )
+        unused = ", ".join(f"{count:,} {category}" for category, count in quality.unread.items())
+        return (
+            f"{percent(quality.earlier_share)} of the GPU's busy time was launched before the file starts.{launches} "
+            f"{_counts(facts.trace.meta)}." + (f" Counted but not used: {unused}." if unused else "")
+        )
+
+
+def _shows_launches(facts: Facts) -> bool:
+    """Whether launches and GPU work can be compared."""
+    return facts.has_gpu and len(facts.trace.runtime) > 0 and facts.quality.sampled_share is None
+
+
+def _counts(meta: TraceMeta) -> str:
+    repaired = f" ({meta.repaired_events:,} of them repaired)" if meta.repaired_events else ""
+    verb = "was" if meta.lost_events == 1 else "were"
+    return f"{meta.event_count:,} events were read{repaired}, {meta.lost_events:,} {verb} lost"

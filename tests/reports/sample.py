@@ -144,8 +144,8 @@ def empty() -> Result:
 def unusable() -> Result:
     """A GPU run whose numbers cannot be trusted: it keeps its evidence, but has no savings."""
     notes = [
-        Note("TQ005", "dropped-events", "412 launches have no kernel: the profiler's buffer overflowed."),
-        Note("TQ009", "truncated-file", "The file ends in the middle of step 4; what came before was read."),
+        Note("TQ003", "cropped-or-sampled", "412 launches have no kernel: the profiler's buffer overflowed."),
+        Note("TQ002", "no-steps", "The file ends in the middle of step 4; what came before was read."),
     ]
     findings = [replace(item, impact="info", saving=None) for item in rich().findings[:3]]
     verdict = f"This trace cannot be judged. {notes[0].text}"

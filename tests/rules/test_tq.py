@@ -75,14 +75,14 @@ class TestCroppedOrSampled:
 class TestDroppedEvents:
     def test_launches_without_a_kernel(self) -> None:
         unanswered = [small_traces.runtime("cudaLaunchKernel", 5_000 + 10 * i, 5, 100 + i) for i in range(2)]
-        note = notes(on_a_gpu([*steps(), *unanswered]))["TQ005"]
+        note = notes(on_a_gpu([*steps(), *unanswered]))["TQ003"]
         assert "2 of 5 kernel launches (40%) have no kernel" in note
         assert "busy time is understated and idle time overstated" in note  # also where the GPU is hardly idle
 
     def test_kernels_without_a_launch(self) -> None:
         orphan = small_traces.kernel("orphan", 9_940, 20, 100)
         found = notes(on_a_gpu([*steps(), orphan]))
-        assert "1 of 4 GPU events (25%) have no launch" in found["TQ005"]
+        assert "1 of 4 GPU events (25%) have no launch" in found["TQ003"]
 
     def test_a_capture_launches_nothing(self) -> None:
         captured = [small_traces.runtime("cudaLaunchKernel", 5_000 + 10 * i, 5, 100 + i) for i in range(2)]
@@ -93,14 +93,14 @@ class TestDroppedEvents:
         assert notes(on_a_gpu([*steps(), *captured, *capture])) == {}
 
     def test_a_launch_is_in_the_file(self) -> None:
-        assert "0 of 3 kernel launches" in why_silent(on_a_gpu([*steps()]), "TQ005")
+        assert "0 of 3 kernel launches" in why_silent(on_a_gpu([*steps()]), "TQ003")
 
 
 def test_events_that_are_not_used_are_counted() -> None:
     unused = [small_traces.span("cuda_event", "cudaEventRecord", 1, 0), small_traces.span("new", "x", 1, 0)]
     facts = on_a_gpu([*steps(), *unused, small_traces.span("Trace", "PyTorch Profiler", 0, 1)])
-    assert why_silent(facts, "TQ009").endswith(" 0 were lost. Counted but not used: 1 cuda_event, 1 new.")
-    assert why_silent(on_a_gpu([*steps()]), "TQ009").endswith(" 0 were lost.")
+    assert why_silent(facts, "TQ003").endswith(" 0 were lost. Counted but not used: 1 cuda_event, 1 new.")
+    assert why_silent(on_a_gpu([*steps()]), "TQ003").endswith(" 0 were lost.")
 
 
 class TestTruncatedFile:
@@ -108,17 +108,17 @@ class TestTruncatedFile:
     def test_a_file_without_its_end(self, example: GetExample, damage: broken.Damage) -> None:
         data = damage(example("healthy").path.read_bytes())
         facts = Facts(read_trace(io.BytesIO(data), "x.json"))
-        assert f"{facts.trace.meta.event_count:,} events were read" in notes(facts)["TQ009"]
+        assert f"{facts.trace.meta.event_count:,} events were read" in notes(facts)["TQ003"]
 
     def test_many_lost_events(self) -> None:
         lost = [{**small_traces.op("aten::add", 1, 1), "ts": "soon"} for _ in range(3)]
-        assert "3 were lost" in notes(on_a_gpu([*steps(), *lost]))["TQ009"]
+        assert "3 were lost" in notes(on_a_gpu([*steps(), *lost]))["TQ003"]
 
     def test_repaired_events_are_complete(self, example: GetExample) -> None:
         data = broken.raw_backslashes(example("healthy").path.read_bytes())
         facts = Facts(read_trace(io.BytesIO(data), "x.json"))
         assert facts.trace.meta.repaired_events > 0
-        assert "repaired" in why_silent(facts, "TQ009")
+        assert "repaired" in why_silent(facts, "TQ003")
 
 
 def test_queued_idle() -> None:

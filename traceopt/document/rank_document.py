@@ -28,7 +28,7 @@ from traceopt.rules.plan import document_rows
 from traceopt.version import __version__
 
 LESS_SURE: dict[Confidence, Confidence] = {"high": "medium", "medium": "low", "low": "low"}
-_UNSURE = ("TQ002", "TQ005")  # notes on a single step or none, and on dropped events
+_SINGLE_STEP = "TQ002"  # the note on a single step or none
 _HARMLESS = ("TQ006",)  # notes about single findings, not about the trace
 _COVERED = "The report covers the steps that were recorded before."
 _LOST_SHARE = 0.2  # of the kernel launches: if so many kernels are lost, shares of time are not real
@@ -48,7 +48,8 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
         findings, plan = [_of_a_sample(f) for f in findings], None
     elif facts.has_gpu and facts.replay_error is None:  # without launches, what the step gains is not known
         findings = [replace(f, confidence="low") if f.saving else f for f in findings]
-    elif not facts.replay_complete or not noted.isdisjoint(_UNSURE):  # a part of the step is unknown, or may not recur
+    elif not facts.replay_complete or _SINGLE_STEP in noted or facts.quality.events_were_dropped:
+        # A part of the step is unknown, or may not recur.
         findings = [replace(f, confidence=LESS_SURE[f.confidence]) if f.saving else f for f in findings]
     if _is_partial(facts):  # shares of a part are not shares of the run
         findings = [replace(f, confidence="low") for f in findings]
