@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.requirements import lacks
 from traceopt.result.finding import Finding, Saving
 from traceopt.rules.registry import builtin_rules
 from traceopt.rules.savings.price import Priced
@@ -16,15 +15,14 @@ RULES = {rule.code: rule() for rule in builtin_rules()}
 def found(code: str, facts: Facts) -> list[Finding]:
     """Nothing where the rule does not apply, or cannot be checked."""
     rule = RULES[code]
-    unanswered = rule.applies(facts) or any(lacks(facts, need) for need in rule.requires)
+    unanswered = rule.ruled_out(facts) or rule.missing(facts) or rule.applies(facts)
     return [] if unanswered else checked(code, facts)
 
 
 def checked(code: str, facts: Facts) -> list[Finding]:
     """By a rule that applies."""
     rule = RULES[code]
-    assert rule.applies(facts) is None
-    assert [lacks(facts, need) for need in rule.requires] == [None] * len(rule.requires)
+    assert (rule.missing(facts), rule.applies(facts)) == (None, None)
     findings = [one.finding if isinstance(one, Priced) else one for one in rule.check(facts)]
     assert findings or rule.passed(facts)
     return findings

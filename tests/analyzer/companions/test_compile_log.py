@@ -62,12 +62,12 @@ def test_planted_faults_are_told_apart_with_their_lines(tmp_path: Path) -> None:
     found = findings_of(write(tmp_path, fixture("breaks")))
     assert {code: str(one.locations[0]) for code, one in found.items()} == {
         "LB008": "~/project/train.py:23",
-        "LB009": "~/project/train.py:25",
+        "LB004": "~/project/train.py:25",
     }
     assert "graph_break()" in lines[22]
     assert "x * factor" in lines[24]
-    assert "self.scale == 0" in found["LB009"].why
-    assert "recompile limit" in found["LB009"].why
+    assert "self.scale == 0" in found["LB004"].why
+    assert "recompile limit" in found["LB004"].why
     assert findings_of(write(tmp_path, fixture("fixed"))) == {}
 
 
