@@ -214,7 +214,7 @@ def _in_words(one: Finding, vendor: str | None) -> Finding:
     return replace(
         one,
         title=worded(one.title, vendor),
-        risk=worded(one.risk, vendor),
+        risk_note=None if one.risk_note is None else worded(one.risk_note, vendor),
         why=worded(one.why, vendor),
         saving=saving,
         fix=replace(one.fix, text=worded(one.fix.text, vendor)),

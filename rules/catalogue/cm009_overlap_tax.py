@@ -7,6 +7,7 @@ import numpy as np
 from traceopt.analyzer.communication.overlap_slowdown import OverlappedKernel
 from traceopt.rules import (
     Changes,
+    Effort,
     Evidence,
     Facts,
     Findings,
@@ -51,7 +52,7 @@ class OverlapTax(Rule):
     name = "overlap-tax"
     title = "Leave more of the GPU to overlapped kernels"
     family = "communication"
-    effort = "One environment variable, then measure"
+    effort = Effort.ONE_LINE_TESTED
     confidence = "low"
     requires = ("gpu",)
 

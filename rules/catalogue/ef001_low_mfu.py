@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceopt.rules import (
+    Effort,
     Evidence,
     Facts,
     Findings,
@@ -49,7 +50,7 @@ class LowMfu(Rule):
     name = "low-mfu"
     title = "Find out what keeps the GPU below its peak"
     family = "efficiency"
-    effort = "Depends on the part"
+    effort = Effort.DEPENDS
     confidence = "medium"
     requires = ("gpu", "whole", "launches", "shapes", "device")
 

@@ -7,6 +7,7 @@ import numpy as np
 from traceopt.analyzer.vocabulary.architectures import needed_multiple
 from traceopt.rules import (
     OP,
+    Effort,
     Evidence,
     Facts,
     Findings,
@@ -14,6 +15,7 @@ from traceopt.rules import (
     GemmShape,
     Location,
     Mask,
+    Risk,
     Rule,
     each_step,
     location_of,
@@ -56,8 +58,9 @@ class MisalignedGemm(Rule):
     name = "misaligned-gemm"
     title = "Pad matmul dimensions for Tensor Cores"
     family = "matrix shapes"
-    effort = "One line per dimension"
-    risk = "Slightly more memory"
+    effort = Effort.ONE_LINE
+    risk = Risk.MEMORY
+    risk_note = "Slightly more memory"
     confidence = "medium"
     requires = ("gpu",)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from traceopt.rules import (
     DTYPE_BYTES,
     OP,
+    Effort,
     Evidence,
     Facts,
     Findings,
     Fix,
     GemmShape,
+    Risk,
     Rule,
     each_step,
     location_of,
@@ -53,8 +55,8 @@ class SkinnyBatch(Rule):
     name = "skinny-batch"
     title = "Increase the micro-batch size"
     family = "matrix shapes"
-    effort = "One number, then tuning"
-    risk = "May change convergence"
+    effort = Effort.ONE_LINE_TESTED
+    risk = Risk.CONVERGENCE
     confidence = "low"
     requires = ("gpu", "launches", "shapes", "device")
 

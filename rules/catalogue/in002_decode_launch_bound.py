@@ -55,7 +55,6 @@ class DecodeLaunchBound(Rule):
     name = "decode-launch-bound"
     title = "Use CUDA graphs for decoding, or an inference engine"
     family = "inference"
-    effort = "A few lines, or another inference engine"
     requires = ("gpu", "whole", "launches", "shapes")
 
     min_share: float = threshold(0.20, "smallest GPU wait for launches, as a share of the step, to report")

@@ -8,12 +8,14 @@ from traceopt.analyzer.vocabulary.host_activities import LONG_WORK, UNTRACED_PYT
 from traceopt.rules import (
     I8,
     RECORD_STACKS,
+    Effort,
     Evidence,
     Facts,
     Findings,
     Fix,
     Location,
     RemoveHost,
+    Risk,
     dispatch_area,
     dispatch_ns,
     each_step,
@@ -87,8 +89,9 @@ class LaunchBound(OperatorLoopRule):
     name = "launch-bound"
     title = "Reduce launch overhead: larger batch, torch.compile or CUDA graphs"
     family = "launch and dispatch"
-    effort = "One line, then testing"
-    risk = "A larger batch may change convergence"
+    effort = Effort.ONE_LINE_TESTED
+    risk = Risk.CONVERGENCE
+    risk_note = "A larger batch may change convergence"
     requires = ("work", "whole", "launches")
 
     min_share: float = threshold(0.04, "smallest GPU wait for launches, as a share of the step, to report")

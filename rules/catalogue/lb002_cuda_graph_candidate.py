@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from traceopt.rules import (
+    Effort,
     Evidence,
     Facts,
     Findings,
     Fix,
     Location,
     RemoveHost,
+    Risk,
     Rule,
     by_site,
     dispatch_area,
@@ -62,8 +64,9 @@ class CudaGraphCandidate(Rule):
     name = "cuda-graph-candidate"
     title = "Replay the step as a CUDA graph"
     family = "launch and dispatch"
-    effort = "One line, then testing"
-    risk = "Shapes must not change"
+    effort = Effort.ONE_LINE_TESTED
+    risk = Risk.CORRECTNESS
+    risk_note = "Shapes must not change"
     requires = ("gpu", "whole", "launches")
 
     min_share: float = threshold(0.03, "smallest GPU wait for launches of a graph, as a share of the step, to report")

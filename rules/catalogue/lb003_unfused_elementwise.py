@@ -5,6 +5,7 @@ from __future__ import annotations
 from traceopt.rules import (
     Changes,
     Confidence,
+    Effort,
     Facts,
     Findings,
     Fix,
@@ -52,7 +53,7 @@ class UnfusedElementwise(Rule):
     name = "unfused-elementwise"
     title = "Fuse pointwise kernels with torch.compile"
     family = "launch and dispatch"
-    effort = "One line, then testing"
+    effort = Effort.ONE_LINE_TESTED
     confidence = "medium"
     requires = ("gpu",)
 

@@ -52,7 +52,6 @@ class GraphSkipped(Rule):
     name = "skipped-cuda-graph"
     title = "Let compiled code run as CUDA graphs"
     family = "launch and dispatch"
-    effort = "A few lines"
     confidence = "medium"
     requires = ("compilation",)
     needs_trace = False

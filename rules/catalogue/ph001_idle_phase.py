@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from traceopt.analyzer.attribution.rl_phases import RlPhase
 from traceopt.analyzer.vocabulary.phases.rl_phases import PhaseName
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, location_of, ms, percent, the_step, threshold, us
+from traceopt.rules import (
+    Effort,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Risk,
+    Rule,
+    location_of,
+    ms,
+    percent,
+    the_step,
+    threshold,
+    us,
+)
 
 _ADVICE: dict[PhaseName, str] = {
     "rollout": (
@@ -54,8 +68,9 @@ class IdlePhase(Rule):
     name = "idle-phase"
     title = "Keep the GPU busy in every phase of the step"
     family = "phases"
-    effort = "Depends on the phase"
-    risk = "Asynchronous rollouts train on slightly old weights"
+    effort = Effort.DEPENDS
+    risk = Risk.CONVERGENCE
+    risk_note = "Asynchronous rollouts train on slightly old weights"
     confidence = "medium"
     requires = ("gpu", "whole")
 

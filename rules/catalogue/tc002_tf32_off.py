@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from traceopt.rules import (
+    Effort,
     Evidence,
     Facts,
     Findings,
     Fix,
+    Risk,
     Rule,
     each_step,
     kernel_evidence,
@@ -42,8 +44,8 @@ class Tf32Off(Rule):
     name = "tf32-off"
     title = "Enable TF32 for FP32 matmuls"
     family = "precision"
-    effort = "Two lines"
-    risk = "Changes numerics"
+    effort = Effort.ONE_LINE
+    risk = Risk.NUMERICS
     confidence = "medium"
     requires = ("gpu",)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceopt.rules import (
+    Effort,
     Facts,
     Findings,
     Fix,
@@ -53,7 +54,7 @@ class LowTensorCoreUse(Rule):
     name = "low-tensor-core-use"
     title = "Use shapes and layouts that let 16-bit matmuls run on Tensor Cores"
     family = "precision"
-    effort = "Depends on the kernel"
+    effort = Effort.DEPENDS
     confidence = "low"
     requires = ("gpu",)
 

@@ -12,6 +12,7 @@ from support.findings import RULES, found, saving_of
 from support.jobs import facts_with
 
 from traceopt.analyzer.facts import Facts
+from traceopt.result.effort_and_risk import Risk
 from traceopt.rules.savings.starvation import dispatch_ns
 from traceopt.testing import Machine
 
@@ -154,4 +155,4 @@ def test_frames_and_uneven_steps_make_launch_waits_less_sure(frames: bool, uneve
 
 def test_a_larger_batch_has_a_risk(example: GetExample) -> None:
     (finding,) = found("LB001", example("launch_bound").facts)
-    assert finding.risk == "A larger batch may change convergence"
+    assert finding.risk is Risk.CONVERGENCE

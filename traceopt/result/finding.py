@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Struct, field
 
+from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.field_notes import note
 from traceopt.result.rounding import shown_percent
 
@@ -72,8 +73,8 @@ class Finding(Struct, frozen=True):
     confidence: Annotated[
         Confidence, note("high: measured idle time with a known cause; medium: modeled; low: inferred")
     ]
-    effort: Annotated[str, note("what the change takes")]
-    risk: Annotated[str, note("what can go wrong")]
+    effort: Annotated[Effort, note("what the change takes")]
+    risk: Annotated[Risk, note("what can go wrong")]
     saving: Annotated[Saving | None, note("time that the fix saves alone; null without an honest number")]
     why: Annotated[str, note("the measured reason")]
     evidence: Annotated[list[Evidence], note("measured rows behind it")]
@@ -90,6 +91,12 @@ class Finding(Struct, frozen=True):
     after_plan_us: Annotated[
         float | None, note("saving per step after the fixes of the plan; null if it is one of them or unknown", "us")
     ] = None
+    risk_note: Annotated[str | None, note("the risk in the rule's own words; null if `risk` says it all")] = None
+
+    @property
+    def risk_words(self) -> str:
+        """What can go wrong, for people."""
+        return self.risk_note or str(self.risk)
 
 
 HIGH_IMPACT_PERCENT = 10
