@@ -32,19 +32,27 @@ from traceopt.analyzer.timeline.steps import UNUSUAL_DEVIATIONS, UNUSUAL_FACTOR,
 from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.work.gemms import GemmShape
-from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Impact, Location, Saving
-from traceopt.result.quantities import (
-    counted,
+from traceopt.result.message import (
+    COUNTER_TOOLS,
+    CUDA_GRAPH,
+    CUDNN,
+    CUPTI,
+    NCCL,
+    SERVING_ENGINES,
+    TENSOR_CORE,
     megabytes,
     microseconds,
     ms,
+    named,
+    of_memory,
     per_second,
     percent,
-    rate_number,
+    placed,
     seconds,
     size,
 )
+from traceopt.result.quantities import counted, rate_number
 from traceopt.result.rounding import rate, us
 from traceopt.rules.bases.rank_rule import (
     RunRule,
@@ -111,7 +119,6 @@ from traceopt.rules.step_words import each_step, per_step, the_step, times
 __all__ = [
     "TRACE_QUALITY",  # the family of rules about the trace itself
     "Confidence",  # "high", "medium" or "low": how sure a conclusion is
-    "Effort",  # how much work a fix is
     "Evidence",
     "Facts",
     "Finding",
@@ -120,7 +127,6 @@ __all__ = [
     "Former",  # a rule that is part of another one now
     "Impact",  # "high", "medium", "low" or "info": the size of the expected saving
     "Location",
-    "Risk",  # what can go wrong with a fix
     "Rule",
     "Saving",
     "required",  # required(facts.compilation): never None in a rule that requires it
@@ -182,14 +188,28 @@ __all__ += [
     "to_location",
 ]
 
-# Quantities as text, and rounded numbers
+# Terms that vendors name differently: f"{TENSOR_CORE}s" reads "Matrix Cores" on AMD
+__all__ += [
+    "COUNTER_TOOLS",  # "Nsight, DCGM"
+    "CUDA_GRAPH",  # "CUDA graph"
+    "CUDNN",  # "cuDNN"
+    "CUPTI",  # "CUPTI"
+    "NCCL",  # "NCCL"
+    "SERVING_ENGINES",  # "vLLM, TGI, ..."
+    "TENSOR_CORE",  # "Tensor Core"
+]
+
+# What a sentence speaks of (message.py), and rounded numbers
 __all__ += [
     "counted",
     "megabytes",
     "microseconds",
     "ms",
+    "named",  # named("aten::mm"): a name from the trace or the program
+    "of_memory",
     "per_second",
     "percent",
+    "placed",  # placed(location): "train.py:31"
     "rate",
     "rate_number",
     "seconds",

@@ -16,7 +16,7 @@ from traceopt.config import typed_settings
 from traceopt.errors import ConfigError, error_text, one_line
 from traceopt.result.document import Check, CheckStatus, Note
 from traceopt.result.finding import Finding, Location, value_order
-from traceopt.result.vendor_words import worded
+from traceopt.result.message import Message
 from traceopt.rules.bases.rank_rule import RunRule
 from traceopt.rules.evidence import to_location
 from traceopt.rules.fixes.framework_arguments import in_framework
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _AnyRule = TypeVar("_AnyRule", bound=Rule)
 _Part = TypeVar("_Part", Finding, Check)
-_NUMPY_TOO = orjson.OPT_SERIALIZE_NUMPY
+_NUMPY_TOO = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_PASSTHROUGH_SUBCLASS
 
 HIDDEN = "The problem is hidden behind other work: fixing it does not shorten the replayed step."
 
@@ -129,7 +129,7 @@ def settle(
         rule, now = of_code.get(finding.code), finding
         try:
             now = finding if rule is None else _plain(rule.settled(finding, run))
-            now = finding if now == finding else _in_words(now, vendor)
+            now = finding if now == finding else now.for_vendor(vendor)
         except (Exception, SystemExit) as error:
             if debug:
                 raise
@@ -196,28 +196,11 @@ def _ask_run(rule: RunRule, run: RunFacts) -> _Answer:
 
 
 def _in_words_of(vendor: str, outcome: RulesOutcome) -> RulesOutcome:
-    """The outcome with its sentences in the words of the GPU's vendor; evidence and code keep the names they have."""
-
-    def said(sentence: str) -> str:
-        return worded(sentence, vendor)
-
+    """The outcome with its messages in the words of the GPU's vendor."""
     return RulesOutcome(
-        [replace(one, finding=_in_words(one.finding, vendor)) for one in outcome.priced],
-        [replace(note, text=said(note.text)) for note in outcome.notes],
-        [replace(check, title=said(check.title), reason=said(check.reason)) for check in outcome.checks],
-    )
-
-
-def _in_words(one: Finding, vendor: str | None) -> Finding:
-    """The finding in the words of the GPU's vendor."""
-    saving = None if one.saving is None else replace(one.saving, basis=worded(one.saving.basis, vendor))
-    return replace(
-        one,
-        title=worded(one.title, vendor),
-        risk_note=None if one.risk_note is None else worded(one.risk_note, vendor),
-        why=worded(one.why, vendor),
-        saving=saving,
-        fix=replace(one.fix, text=worded(one.fix.text, vendor)),
+        [replace(one, finding=one.finding.for_vendor(vendor)) for one in outcome.priced],
+        [note.for_vendor(vendor) for note in outcome.notes],
+        [check.for_vendor(vendor) for check in outcome.checks],
     )
 
 
@@ -249,7 +232,12 @@ def _plain(part: _Part) -> _Part:
 
     Raises ValueError or TypeError for a value that the result document cannot hold.
     """
-    return msgspec.convert(orjson.loads(orjson.dumps(part, default=asdict, option=_NUMPY_TOO)), type(part))
+    return msgspec.convert(orjson.loads(orjson.dumps(part, default=_fields, option=_NUMPY_TOO)), type(part))
+
+
+def _fields(value: Any) -> Any:
+    """What orjson does not know. A message keeps its slots."""
+    return value.source if isinstance(value, Message) else asdict(value)
 
 
 def _value_order(one: Priced) -> tuple[int, float, int, str, str]:

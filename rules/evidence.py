@@ -16,6 +16,7 @@ from traceopt.analyzer.tables.compilation import KernelSource
 from traceopt.analyzer.timeline.call_tree import PYTHON
 from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.result.finding import Evidence, Location
+from traceopt.result.message import named
 from traceopt.result.rows import ViaGraph
 
 RECORD_STACKS = "No Python stacks were recorded, so the source line is unknown; record with with_stack=True."
@@ -98,7 +99,7 @@ def frames_inside(facts: Facts, rows: npt.NDArray[np.integer], limit: int = 4) -
     count = facts.steps.count
     return [
         Evidence(
-            one.name,
+            named(one.name),
             round(one.total / count / 1e3, 3),
             round(len(one.rows) / count, 3),
             "inside",
@@ -191,22 +192,28 @@ def _at(facts: Facts, site: int) -> Location | None:
 
 
 def site_evidence(
-    facts: Facts, sites: list[SiteCost], what: Callable[[SiteCost], str] | str, limit: int = 5, *, inside: bool = False
+    facts: Facts,
+    sites: list[SiteCost],
+    what: Callable[[SiteCost], str] | str | None = None,
+    limit: int = 5,
+    *,
+    inside: bool = False,
 ) -> list[Evidence]:
-    """One row per call site, with times and calls per step. `what`: the same words for all, or a function. `inside`:
-    they are parts of the row above them.
+    """One row per call site, with times and calls per step. `what`: the same words for all, or a function; None for the
+    name of what is called. `inside`: they are parts of the row above them.
     """
     count = facts.steps.count
     out = []
     for site in sites[:limit]:
-        name = what if isinstance(what, str) else what(site)
+        called = name_of(facts, int(site.rows[0]))
+        words = named(called) if what is None else what if isinstance(what, str) else what(site)
         library = library_around(facts, int(site.rows[0]), site.location)
         out.append(
             Evidence(
-                what=name,
+                what=words,
                 us_per_step=round(site.cost_ns / count / 1e3, 3),
                 calls_per_step=round(site.calls / count, 3),
-                detail=library if library and not name.startswith(library.rpartition(":")[0]) else None,
+                detail=library if library and not called.startswith(library.rpartition(":")[0]) else None,
                 location=site.location,
                 inside=inside,
             )
@@ -230,8 +237,8 @@ def main_function_by_site(facts: Facts, stretches: PythonStretches, total_ns: fl
         cost_us = round(int(time_ns[mine].sum()) * share / 1e3, 3)
         location = _at(facts, int(site))
         library = library_around(facts, int(function.rows[0]), location)
-        detail = f"called by {library}" if library else None
-        out.append(Evidence(function.name, cost_us, detail=detail, location=location))
+        detail = f"called by {named(library)}" if library else None
+        out.append(Evidence(named(function.name), cost_us, detail=detail, location=location))
     return sorted(out, key=lambda row: -(row.us_per_step or 0.0))[:limit]
 
 

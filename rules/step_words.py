@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.run_facts import RunFacts
-from traceopt.result.quantities import count, ms
+from traceopt.result.message import step_time
+from traceopt.result.quantities import count
 
 
 def the_step(facts: Facts | RunFacts) -> str:
@@ -14,7 +15,8 @@ def the_step(facts: Facts | RunFacts) -> str:
 
 def each_step(facts: Facts | RunFacts) -> str:
     """What times are of: "each 43.0 ms step", or "the 545.7 ms recording" without step marks."""
-    return f"each {ms(facts.step_ns)} step" if facts.has_step_marks else f"the {ms(facts.step_ns)} recording"
+    step = step_time(facts.step_ns)
+    return f"each {step} step" if facts.has_step_marks else f"the {step} recording"
 
 
 def per_step(facts: Facts | RunFacts) -> str:

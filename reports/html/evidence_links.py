@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from traceopt.reports.html.charts.timeline_svg import draw_memory
@@ -10,13 +9,12 @@ from traceopt.reports.words.fixes.card_lookup import rules_of_cause
 from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.result.document import Result
 from traceopt.result.finding import Evidence
-from traceopt.result.quantities import NO_BREAK_SPACE, ms_of_us
-from traceopt.result.rows import BreakdownPart, Gemm
+from traceopt.result.kernel_names import gemm_name
+from traceopt.result.message import Message, Slot
+from traceopt.result.rounding import us
+from traceopt.result.rows import BreakdownPart
 
-_WAITING = "Waiting for "  # before the operator that the GPU waited for
-_MEMORY = ("Peak allocated", "At the peak:")
-# A time in a sentence, and the words after it if it is the step time: "each 177.6 ms step", "the 545.7 ms recording".
-_TIME = re.compile(r"(?<![\w.,])(?P<time>\d[\d,]*(?:\.\d+)?\sm?s)\b(?P<step>\s(?:step|recording)\b)?")
+_ROUNDED_US = 0.001  # two times that differ by less are the same, rounded in different places
 
 
 class EvidenceLinks:
@@ -38,13 +36,14 @@ class EvidenceLinks:
         drawn = document.memory.composition or draw_memory(document.memory, document.timeline)
         self._memory = "memory" if drawn else None
         self._parts = document.breakdown
-        self._step_us = document.step.typical_us
 
     def anchor_of(self, evidence: Evidence) -> str | None:
         """The row with the work that the evidence names; None if no table has it."""
-        if evidence.what.startswith(_MEMORY):
+        slots = [part for part in Message(evidence.what).parts if isinstance(part, Slot)]
+        if any(slot.kind == "memory" for slot in slots):
             return self._memory
-        return self._anchors.get(evidence.what.removeprefix(_WAITING))
+        names = (self._anchors.get(str(slot.value)) for slot in slots if slot.kind == "name")
+        return next((anchor for anchor in names if anchor is not None), None)
 
     def part_of(self, card: Card) -> BreakdownPart | None:
         """The longest part of the step whose cause the card's rule measures."""
@@ -52,59 +51,36 @@ class EvidenceLinks:
         return max(mine, key=lambda part: part.us_per_step, default=None)
 
     def with_links(self, text: str, card: Card, shown: int) -> Iterator[tuple[str, str | None]]:
-        """The pieces of a sentence of a card, each time with the anchor of what it was read or summed from: the step, a
-        row of the evidence, all of its rows, or a part of the step. None for words, for times of no known place, and
-        for times that are shown in several places.
+        """The pieces of a message of a card, each time with the anchor of what it was read or summed from: the step, a
+        row of the evidence, all of its rows, or a part of the step. None for words, and for times of no known place.
         """
-        places = self._places(card, shown)
-        end = 0
-        for match in _TIME.finditer(text):
-            anchor = self._step_anchor(match) if match["step"] else places.get(_spelled(match))
-            if anchor is not None:
-                yield text[end : match.start("time")], None
-                yield match["time"], anchor
-                end = match.end("time")
-        yield text[end:], None
+        for part in Message(text).parts:
+            if isinstance(part, str):
+                yield part, None
+            else:
+                yield part.text, self._anchor(part, card, shown)
 
-    def _step_anchor(self, match: re.Match[str]) -> str | None:
-        known = self._step_us is not None and ms_of_us(self._step_us) == _spelled(match)
-        return "time" if known else None
+    def _anchor(self, slot: Slot, card: Card, shown: int) -> str | None:
+        if slot.kind == "step":
+            return "time"
+        return self._place(us(slot.value), card, shown) if slot.kind == "time" else None
 
-    def _places(self, card: Card, shown: int) -> dict[str, str]:
-        """Anchors by the time as a sentence gives it. If a row and the sum of all rows look the same, the other
-        rows are next to nothing, and the table is the place. Other times that look the same have no known place.
-        """
+    def _place(self, time_us: float, card: Card, shown: int) -> str | None:
+        """The row of the evidence with this time; all rows if that is their sum; or else the part of the step."""
         times = [row.us_per_step for row in card.finding.evidence]
+        rows = [number for number, us in enumerate(times[:shown], 1) if us is not None and _same(us, time_us)]
+        if len(rows) == 1:
+            return f"{card.anchor}-{rows[0]}"
         known = [us for us in times if us is not None]
+        if len(known) > 1 and _same(sum(known), time_us, len(known)):
+            return f"{card.anchor}-evidence"
         mine = self.part_of(card)
-        total = f"{card.anchor}-evidence"
-        places = [(us, f"{card.anchor}-{number}") for number, us in enumerate(times[:shown], 1) if us is not None]
-        rows = [anchor for _, anchor in places]
-        places.append((sum(known), total if len(known) > 1 else "".join(rows)))
-        places += [(mine.us_per_step, f"part-{mine.name}")] if mine is not None else []
-        found: dict[str, list[str]] = {}
-        for us, anchor in places:
-            if us > 0 and anchor and anchor not in found.get(ms_of_us(us), []):
-                found.setdefault(ms_of_us(us), []).append(anchor)
-        sure = {}
-        for text, anchors in found.items():
-            of_rows = [anchor for anchor in anchors if anchor in rows]
-            if len(anchors) == 1 or (len(of_rows) == len(rows) == 1):
-                sure[text] = anchors[0]
-            elif total in anchors and len(of_rows) < 2:
-                sure[text] = total
-        return sure
+        return f"part-{mine.name}" if mine is not None and _same(mine.us_per_step, time_us) else None
 
 
-def _spelled(match: re.Match[str]) -> str:
-    """The time of a sentence as tables have it, with a no-break space."""
-    return NO_BREAK_SPACE.join(match["time"].split())
-
-
-def gemm_name(gemm: Gemm) -> str:
-    """A matmul as the evidence of findings names it: "aten::bmm 16 x 5185x64x5185 bf16"."""
-    batch = f"{gemm.batch} x " if gemm.batch > 1 else ""
-    return f"{gemm.op} {batch}{gemm.m}x{gemm.n}x{gemm.k} {gemm.dtype}"
+def _same(us: float, other_us: float, summands: int = 1) -> bool:
+    """Whether two times are the same but for the rounding of each summand."""
+    return us > 0 and abs(us - other_us) <= _ROUNDED_US * summands
 
 
 def cards_of_part(cards: list[Card], part: BreakdownPart) -> list[Card]:

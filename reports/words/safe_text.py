@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from traceopt.result.message import Message, encoded, has_slots
 from traceopt.result.quantities import NO_BREAK_SPACE
 
 Document = TypeVar("Document")
@@ -87,7 +88,7 @@ def without_old_commands(output: str) -> str:
 
 def cleaned(document: Document) -> Document:
     """The document with every string made safe to print. Renderers read this copy; JSON keeps the original."""
-    return msgspec.convert(_cleaned(msgspec.to_builtins(document), "", ""), type(document))
+    return msgspec.convert(_cleaned(msgspec.to_builtins(document, enc_hook=encoded), "", ""), type(document))
 
 
 def _cleaned(value: Any, field: str, parent: str) -> Any:
@@ -95,7 +96,8 @@ def _cleaned(value: Any, field: str, parent: str) -> Any:
         if (parent, field) in _SOURCE_CODE_FIELDS:
             source = clean_source(value)
             return source if field == "code" or source == value else None  # a changed patch would not apply
-        return prose(value) if field in _PROSE_FIELDS else clean(value)
+        change = prose if field in _PROSE_FIELDS else clean
+        return Message(value).mapped(change).source if has_slots(value) else change(value)
     if isinstance(value, dict):
         return {key: _cleaned(item, key, field) for key, item in value.items()}
     if isinstance(value, list):

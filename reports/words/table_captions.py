@@ -8,7 +8,7 @@ from traceopt.reports.words.step_words import on_cpu
 from traceopt.result import quantities
 from traceopt.result.document import Result, TensorCores
 from traceopt.result.rows import Gemm, Kernel
-from traceopt.result.vendor_words import worded
+from traceopt.result.vendors import Term, vendor_called
 
 MOST_MATMULS = 0.9  # of the time of matmul kernels: if the table holds less, its caption says so
 
@@ -32,7 +32,8 @@ def timeline_caption(result: Result, shaded: bool) -> str:
 
 def matrix_units(result: Result) -> str:
     """What the device's vendor calls the units that multiply matrices."""
-    return worded("Tensor Cores", result.run.device.vendor if result.run.device is not None else None)
+    device = result.run.device
+    return vendor_called(device.vendor if device is not None else None).word(Term.TENSOR_CORE) + "s"
 
 
 def gemm_caption(result: Result) -> str:

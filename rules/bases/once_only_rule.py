@@ -11,8 +11,8 @@ from traceopt.analyzer.attribution.idle import CAUSES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.result.finding import Confidence, Evidence, Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.rules.evidence import SiteCost, by_site, name_of, site_evidence, site_locations
+from traceopt.result.message import ms, percent
+from traceopt.rules.evidence import SiteCost, by_site, site_evidence, site_locations
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import priced, without_calls
@@ -51,7 +51,7 @@ class SteadyRule(Rule):
         yield self.finding(
             why=f"{self.does} in {len(hit)} of {steps.count} steps ({names}), and the GPU waits {wait} in each.",
             saving=self._saving(facts, cost, hit),
-            evidence=[*self.more(facts), *site_evidence(facts, sites, lambda s: name_of(facts, int(s.rows[0])))],
+            evidence=[*self.more(facts), *site_evidence(facts, sites)],
             locations=site_locations(sites),
             fix=self.advice(facts),
             confidence=self._confidence(hit),

@@ -11,8 +11,8 @@ from traceopt.analyzer.arrays.intervals import intersect, union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import DropSync
 from traceopt.result.finding import Fix
-from traceopt.result.quantities import ms, percent
-from traceopt.rules.evidence import by_site, name_of, site_evidence, site_locations
+from traceopt.result.message import ms, percent
+from traceopt.rules.evidence import by_site, site_evidence, site_locations
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.pricing import calls_in, gain_ns, priced
@@ -93,7 +93,7 @@ class SyncRule(Rule):
                 changes,
                 basis,
             ),
-            evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+            evidence=site_evidence(facts, sites),
             locations=site_locations(sites),
             fix=(facts.infers and self.inference_fix) or self.fix,
         )

@@ -12,7 +12,6 @@ from traceopt.rules import (
     Fix,
     Price,
     RemoveHost,
-    Risk,
     Rule,
     area_of,
     by_site,
@@ -20,7 +19,6 @@ from traceopt.rules import (
     fused_attention,
     kernel_evidence,
     ms,
-    name_of,
     percent,
     places,
     priced,
@@ -81,7 +79,8 @@ class UnfusedAttentionRule(Rule):
     name = "unfused-attention"
     title = "Use fused attention (scaled_dot_product_attention)"
     family = "attention"
-    risk = Risk.ROUNDING
+    effort = "A few lines"
+    risk = "Changes rounding"
     confidence = "medium"
     requires = ("work",)
 
@@ -127,7 +126,7 @@ class UnfusedAttentionRule(Rule):
                 f"{both}{ms(fused.other_ns)} of it between the matmuls."
             ),
             saving=fused.price,
-            evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+            evidence=site_evidence(facts, sites),
             locations=site_locations(sites),
             fix=Fix(f"{ON_CPU}.", CALL),
         )

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from traceopt.analyzer.work.attention import SDPA
 from traceopt.rules import (
-    Effort,
     Evidence,
     Facts,
     Findings,
-    Risk,
     Rule,
     by_site,
     each_step,
     fused_attention,
     kernel_evidence,
     ms,
-    name_of,
     percent,
     priced_work,
     site_evidence,
@@ -59,8 +56,8 @@ class SdpaMathFallback(Rule):
     name = "sdpa-math-fallback"
     title = "Let scaled_dot_product_attention use a fused kernel"
     family = "attention"
-    effort = Effort.ONE_LINE
-    risk = Risk.ROUNDING
+    effort = "One line"
+    risk = "Changes rounding"
     confidence = "medium"
     requires = ("work",)
 
@@ -84,8 +81,9 @@ class SdpaMathFallback(Rule):
         yield self.finding(
             why=(
                 f"scaled_dot_product_attention runs on its math backend {times(facts, len(found.calls) / count)}, "
-                f"which takes {ms(time)} of {each_step(facts)}. {fix.text}"
-            ),
+                f"which takes {ms(time)} of {each_step(facts)}. "
+            )
+            + fix.text,
             saving=priced_work(
                 facts,
                 found.mask,
@@ -124,12 +122,11 @@ class SdpaMathFallback(Rule):
             saving=fused.price,
             evidence=[
                 Evidence("Math backend", us(fused.time_ns), calls),
-                *site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+                *site_evidence(facts, sites),
             ],
             locations=site_locations(sites),
             fix=fix,
-            risk=Risk.CONVERGENCE if ends_dropout else None,
-            risk_note=NO_DROPOUT if ends_dropout else None,
+            risk=NO_DROPOUT if ends_dropout else None,
         )
 
     def passed(self, facts: Facts) -> str:

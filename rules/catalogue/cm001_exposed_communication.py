@@ -19,6 +19,7 @@ from traceopt.rules import (
     location_of,
     megabytes,
     ms,
+    named,
     per_second,
     percent,
     places,
@@ -87,6 +88,7 @@ class ExposedCommunication(Rule):
     name = "exposed-communication"
     title = "Overlap communication with compute"
     family = "communication"
+    effort = "Some tuning"
     confidence = "medium"
 
     min_share: float = threshold(0.03, "smallest exposed time, as a share of the step, to report")
@@ -157,7 +159,7 @@ class ExposedCommunication(Rule):
                 detail += f", {per_second(rate, 'GB')} bus bandwidth"
             out.append(
                 Evidence(
-                    what=calls.name,
+                    what=named(calls.name),
                     us_per_step=round(float(calls.exposed.sum()) / count / 1e3, 3),
                     calls_per_step=round(calls.calls / count, 3),
                     detail=detail,

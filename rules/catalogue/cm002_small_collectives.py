@@ -25,6 +25,7 @@ from traceopt.rules import (
     median,
     microseconds,
     ms,
+    named,
     per_step,
     percent,
     places,
@@ -105,7 +106,7 @@ class SmallCollectives(Rule):
         share = LIKELY if any(_remaining_ns(c, count) is None for c in many) else 1.0
         evidence = [
             Evidence(
-                what=c.name,
+                what=named(c.name),
                 us_per_step=round(float(c.exposed.sum()) / count / 1e3, 3),
                 calls_per_step=round(c.calls / count, 3),
                 detail=f"median {microseconds(median(c.duration))} per call",

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from traceopt.analyzer.communication.collectives import CollectiveCalls
 from traceopt.rules import (
     I8,
-    Effort,
     Evidence,
     Facts,
     Finding,
@@ -25,6 +24,7 @@ from traceopt.rules import (
     median,
     megabytes,
     ms,
+    named,
     per_second,
     percent,
     place_of_work,
@@ -85,7 +85,7 @@ class SlowCollective(Rule):
     name = "slow-collective"
     title = "Find the late rank or the slow link"
     family = "communication"
-    effort = Effort.SEARCH
+    effort = "Some investigation"
     confidence = "low"
     requires = ("gpu",)
 
@@ -134,7 +134,7 @@ class SlowCollective(Rule):
             rate = median((c.bytes * (c.bus_factor or 0.0) / np.maximum(full, 1))[slow])
             evidence.append(
                 Evidence(
-                    what=c.name,
+                    what=named(c.name),
                     us_per_step=round(float(excess.sum()) / count / 1e3, 3),
                     calls_per_step=round(int(slow.sum()) / count, 3),
                     detail=f"median {megabytes(median(c.bytes[slow]))} at {per_second(rate, 'GB')}",
@@ -172,7 +172,9 @@ class SlowCollective(Rule):
     def settled(self, finding: Finding, run: RunFacts) -> Finding:
         """With the traces of all ranks, the wait for late ranks is measured: the rest is the link's."""
         if run.missing is not None:
-            return replace(finding, why=f"{finding.why} {run.missing}, so it is not known whether one of them is late.")
+            return replace(
+                finding, why=finding.why + f" {run.missing}, so it is not known whether one of them is late."
+            )
         rank = finding.ranks[0] if finding.ranks else None
         late_ns = run.late_start_ns(rank)
         if late_ns is None:
@@ -183,7 +185,7 @@ class SlowCollective(Rule):
             return replace(
                 finding,
                 title="Make the ranks enter their collectives together",
-                effort=Effort.DEPENDS,
+                effort="Depends on the cause",
                 impact="info",
                 confidence="medium",
                 saving=None,

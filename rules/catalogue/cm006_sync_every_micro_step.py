@@ -7,7 +7,6 @@ from traceopt.rules import (
     I8,
     OP,
     Changes,
-    Effort,
     Evidence,
     Facts,
     Findings,
@@ -65,7 +64,7 @@ class SyncEveryMicroStep(Rule):
     name = "sync-every-micro-step"
     title = "Reduce gradients in the last micro-step only"
     family = "communication"
-    effort = Effort.ONE_LINE
+    effort = "Two lines"
     requires = ("work", "launches", "ops")
 
     min_share: float = threshold(

@@ -7,19 +7,16 @@ import numpy as np
 from traceopt.rules import (
     ANNOTATION,
     OP,
-    Effort,
     Facts,
     Findings,
     Fix,
     Intervals,
     RemoveHost,
-    Risk,
     Rule,
     by_site,
     each_step,
     host_bounds,
     ms,
-    name_of,
     percent,
     priced,
     site_evidence,
@@ -55,9 +52,8 @@ class DdpBufferBroadcast(Rule):
     name = "ddp-buffer-broadcast"
     title = "Stop broadcasting buffers every forward pass"
     family = "communication"
-    effort = Effort.ONE_LINE
-    risk = Risk.CONVERGENCE
-    risk_note = "Ranks keep their own statistics"
+    effort = "One argument"
+    risk = "Ranks keep their own statistics"
     requires = ("gpu", "launches", "ops")
 
     min_share: float = threshold(0.01, "smallest saving, as a share of the step, to report")
@@ -84,7 +80,7 @@ class DdpBufferBroadcast(Rule):
                 f"{ms(facts.steps.mean_ns(area))} of {each_step(facts)}."
             ),
             saving=saved,
-            evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+            evidence=site_evidence(facts, sites),
             locations=site_locations(sites),
             fix=Fix(
                 "Pass broadcast_buffers=False to DDP; use SyncBatchNorm if the statistics must be shared.",

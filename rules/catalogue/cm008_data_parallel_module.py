@@ -11,18 +11,15 @@ from traceopt.rules import (
     I8,
     OP,
     PYTHON,
-    Effort,
     Facts,
     Findings,
     Fix,
     RemoveHost,
-    Risk,
     Rule,
     by_site,
     each_step,
     host_bounds,
     ms,
-    name_of,
     percent,
     priced,
     site_evidence,
@@ -65,9 +62,8 @@ class DataParallelModule(Rule):
     name = "data-parallel-module"
     title = "Replace DataParallel with DistributedDataParallel"
     family = "communication"
-    effort = Effort.REFACTORING
-    risk = Risk.CORRECTNESS
-    risk_note = "batch_size is then per GPU"
+    effort = "A dozen lines and a new launcher"
+    risk = "batch_size is then per GPU"
     confidence = "medium"
     requires = ("gpu", "launches")
 
@@ -97,7 +93,7 @@ class DataParallelModule(Rule):
                 f"blocks the host for {ms(host)} of {each_step(facts)}."
             ),
             saving=saved if saved.saving.share >= self.min_share else None,
-            evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+            evidence=site_evidence(facts, sites),
             locations=site_locations(sites),
             fix=Fix(
                 "Run one process per GPU with torchrun, and wrap the model in DistributedDataParallel.",

@@ -6,8 +6,8 @@ import numpy as np
 
 from traceopt.analyzer.communication.overlap_slowdown import OverlappedKernel
 from traceopt.rules import (
+    NCCL,
     Changes,
-    Effort,
     Evidence,
     Facts,
     Findings,
@@ -16,6 +16,7 @@ from traceopt.rules import (
     each_step,
     hide,
     ms,
+    named,
     percent,
     place_of_work,
     priced,
@@ -52,7 +53,7 @@ class OverlapTax(Rule):
     name = "overlap-tax"
     title = "Leave more of the GPU to overlapped kernels"
     family = "communication"
-    effort = Effort.ONE_LINE_TESTED
+    effort = "One environment variable, then measure"
     confidence = "low"
     requires = ("gpu",)
 
@@ -84,7 +85,7 @@ class OverlapTax(Rule):
             ),
             evidence=[_evidence(facts, one) for one in slowed[:5]],
             fix=Fix(
-                "Limit NCCL's channels, and measure the step again.",
+                f"Limit {NCCL}'s channels, and measure the step again.",
                 "NCCL_MAX_NCHANNELS=8 torchrun --nproc-per-node 8 train.py",
             ),
             shares_cause_with=["CM001"],
@@ -115,7 +116,7 @@ def _quicker(facts: Facts, slowed: list[OverlappedKernel], share: float) -> Chan
 def _evidence(facts: Facts, one: OverlappedKernel) -> Evidence:
     count = facts.steps.count
     return Evidence(
-        what=short_name(facts.trace.names[facts.gpu.work.name[one.rows[0]]]),
+        what=named(short_name(facts.trace.names[facts.gpu.work.name[one.rows[0]]])),
         us_per_step=round(one.excess_ns / count / 1e3, 3),
         calls_per_step=round(len(one.rows) / count, 3),
         detail=f"{ms(one.overlapped_ns)} with a collective, {ms(one.alone_ns)} alone",

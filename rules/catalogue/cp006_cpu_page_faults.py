@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from traceopt.rules import (
-    Effort,
     Evidence,
     Facts,
     Findings,
     Fix,
     Price,
     RemoveHost,
-    Risk,
     Rule,
     each_step,
     ms,
@@ -54,9 +52,8 @@ class PageFaults(Rule):
     name = "cpu-page-faults"
     title = "Let malloc keep freed memory"
     family = "CPU runs"
-    effort = Effort.ONE_LINE
-    risk = Risk.MEMORY
-    risk_note = "The process holds more memory"
+    effort = "Two variables"
+    risk = "The process holds more memory"
     confidence = "low"  # it varies from run to run
     requires = ("cpu_only", "settings")
 

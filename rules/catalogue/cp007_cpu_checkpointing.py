@@ -12,7 +12,6 @@ from traceopt.rules import (
     Intervals,
     Price,
     RemoveHost,
-    Risk,
     Rule,
     SiteCost,
     by_calling_site,
@@ -55,8 +54,8 @@ class CpuCheckpointing(Rule):
     name = "cpu-checkpointing"
     title = "Store activations instead of recomputing them"
     family = "CPU runs"
-    risk = Risk.MEMORY
-    risk_note = "Takes more memory"
+    effort = "A few lines"
+    risk = "Takes more memory"
     confidence = "medium"
     requires = ("cpu_only", "whole", "ops")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from traceopt.rules import (
-    Effort,
     Facts,
     Findings,
     Fix,
@@ -50,7 +49,7 @@ class LayoutConversion(Rule):
     name = "layout-conversion"
     title = "Use channels_last for convolutions"
     family = "convolution"
-    effort = Effort.ONE_LINE
+    effort = "Two lines"
     confidence = "medium"
     requires = ("gpu",)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from traceopt.rules import (
-    Effort,
+    CUDNN,
     Evidence,
     Facts,
     Findings,
     Fix,
-    Risk,
     Rule,
     each_step,
     kernel_evidence,
@@ -44,9 +43,8 @@ class CudnnBenchmarkOff(Rule):
     name = "cudnn-benchmark-off"
     title = "Turn on cudnn.benchmark"
     family = "convolution"
-    effort = Effort.ONE_LINE
-    risk = Risk.ROUNDING
-    risk_note = "Last bits may differ between runs"
+    effort = "One line"
+    risk = "Last bits may differ between runs"
     requires = ("gpu", "settings", "shapes")
 
     min_share: float = threshold(0.10, "smallest time of convolutions, as a share of the step, to report")
@@ -56,7 +54,7 @@ class CudnnBenchmarkOff(Rule):
         if not facts.gpu.kind.among("conv").any():
             return "No convolutions in this trace."
         if environment.deterministic:
-            return "Deterministic algorithms are on, so cuDNN cannot choose among algorithms."
+            return f"Deterministic algorithms are on, so {CUDNN} cannot choose among algorithms."
         return "The cudnn.benchmark setting was not recorded." if environment.cudnn_benchmark is None else None
 
     def check(self, facts: Facts) -> Findings:

@@ -7,13 +7,11 @@ from msgspec import Struct
 
 from traceopt.rules import (
     Confidence,
-    Effort,
     Facts,
     Findings,
     Fix,
     Price,
     RemoveHost,
-    Risk,
     Rule,
     SiteCost,
     area_of,
@@ -125,9 +123,8 @@ class DataloaderStall(Rule):
     name = "dataloader-stall"
     title = "Load data in worker processes"
     family = "input pipeline"
-    effort = Effort.ONE_LINE
-    risk = Risk.MEMORY
-    risk_note = "More CPU memory"
+    effort = "One line"
+    risk = "More CPU memory"
 
     min_share: float = threshold(0.03, "smallest wait for data, as a share of the step, to report")
     named_share: float = threshold(0.5, "smallest share of the loading at one line of the data set to name the line")
@@ -154,14 +151,14 @@ class DataloaderStall(Rule):
         slowest = [one for one in (line, function) if one is not None]
         yield self.finding(
             title=title,
-            effort=Effort.FEW_LINES if title == CHEAPER_BATCHES else None,
-            risk=Risk.NONE if title == CHEAPER_BATCHES else None,
+            effort="A few lines" if title == CHEAPER_BATCHES else None,
+            risk=Rule.risk if title == CHEAPER_BATCHES else None,
             why=f"{who} waits {ms(wait.ns)} of {each_step(facts)} for the next batch. {cause}."
             + _slow_place(line, function, int(durations_ns.sum())),
             saving=None if wait.needs_cheaper_batches else _saving(facts, wait),
             confidence=_confidence(plan, uncertain=wait.left_ns > self._hand_over_ns(plan)),
             evidence=[
-                *site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+                *site_evidence(facts, sites),
                 *site_evidence(
                     facts,
                     inside,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from traceopt.rules import (
-    Effort,
     Evidence,
     Facts,
     Findings,
@@ -17,7 +16,6 @@ from traceopt.rules import (
     each_step,
     frames_inside,
     ms,
-    name_of,
     percent,
     places,
     priced,
@@ -65,7 +63,7 @@ class InputWorkOnMainThread(Rule):
     name = "input-work-on-main-thread"
     title = "Move input preparation off the main thread"
     family = "input pipeline"
-    effort = Effort.REFACTORING
+    effort = "Some refactoring"
     requires = ("stacks",)
 
     min_share: float = threshold(0.01, "smallest wait for input work, as a share of the step, to report")
@@ -150,7 +148,7 @@ def _functions(facts: Facts, sites: list[SiteCost]) -> list[Evidence]:
         start, end = facts.slices.start[site.rows], facts.slices.end[site.rows]
         longest = facts.slices_by_name(site.rows, facts.stalled_within(start, end))[0]
         one = SiteCost(site.location, longest.total, len(longest.rows), longest.rows)
-        out += site_evidence(facts, [one], lambda site: name_of(facts, int(site.rows[0])))
+        out += site_evidence(facts, [one])
     return out
 
 

@@ -8,13 +8,11 @@ from traceopt.rules import (
     AsyncCopy,
     Changes,
     DropSync,
-    Effort,
     Facts,
     Findings,
     Fix,
     MoveToStream,
     RemoveHost,
-    Risk,
     Rule,
     ScaleWork,
     area_of,
@@ -24,6 +22,7 @@ from traceopt.rules import (
     intersect,
     megabytes,
     ms,
+    named,
     per_second,
     per_step,
     percent,
@@ -62,9 +61,8 @@ class PageableCopy(Rule):
     name = "pageable-copy"
     title = "Copy batches from pinned memory without blocking"
     family = "input pipeline"
-    effort = Effort.ONE_LINE
-    risk = Risk.MEMORY
-    risk_note = "More locked memory"
+    effort = "Two arguments"
+    risk = "More locked memory"
     requires = ("gpu",)
 
     min_share: float = threshold(0.01, "smallest exposed copy time and wait, as a share of the step, to report")
@@ -115,7 +113,7 @@ class PageableCopy(Rule):
                 high=[*asynchronous, ScaleWork(copies, faster), MoveToStream(copies)],
                 without_replay_ns=typical * (1 - 0.5 * faster) + blocked,
             ),
-            evidence=site_evidence(facts, sites, lambda _: "Memcpy HtoD (Pageable -> Device)"),
+            evidence=site_evidence(facts, sites, named("Memcpy HtoD (Pageable -> Device)")),
             locations=site_locations(sites),
             fix=_fix(facts),
         )

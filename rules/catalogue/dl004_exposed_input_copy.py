@@ -10,7 +10,6 @@ from traceopt.rules import (
     Findings,
     Fix,
     MoveToStream,
-    Risk,
     Rule,
     by_site,
     each_step,
@@ -69,8 +68,8 @@ class ExposedInputCopy(Rule):
     name = "exposed-input-copy"
     title = "Overlap input copies with compute"
     family = "input pipeline"
-    risk = Risk.MEMORY
-    risk_note = "Memory for one more batch"
+    effort = "Twenty lines"
+    risk = "Memory for one more batch"
     confidence = "medium"
     requires = ("gpu",)
 

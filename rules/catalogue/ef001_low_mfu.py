@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceopt.rules import (
-    Effort,
+    TENSOR_CORE,
     Evidence,
     Facts,
     Findings,
@@ -50,7 +50,7 @@ class LowMfu(Rule):
     name = "low-mfu"
     title = "Find out what keeps the GPU below its peak"
     family = "efficiency"
-    effort = Effort.DEPENDS
+    effort = "Depends on the part"
     confidence = "medium"
     requires = ("gpu", "whole", "launches", "shapes", "device")
 
@@ -105,14 +105,14 @@ class LowMfu(Rule):
         others = facts.measured_counters
         shares = {
             "SMs active": others.sm_active if others else None,
-            "Tensor Cores active": active,
+            f"{TENSOR_CORE}s active": active,
             "DRAM throughput": others.dram if others else None,
             "NVLink throughput": others.nvlink if others else None,
             "PCIe throughput": others.pcie if others else None,
         }
         return self.finding(
             why=(
-                f"The Tensor Cores are active for {percent(active)} of the {ms(facts.step_ns)} step, measured by "
+                f"The {TENSOR_CORE}s are active for {percent(active)} of the {ms(facts.step_ns)} step, measured by "
                 "hardware counters."
             ),
             saving=None,
@@ -127,7 +127,7 @@ class LowMfu(Rule):
     def passed(self, facts: Facts) -> str:
         if (active := _measured(facts)) is not None:
             return (
-                f"The Tensor Cores are active for {percent(active)} of {the_step(facts)}, measured by hardware "
+                f"The {TENSOR_CORE}s are active for {percent(active)} of {the_step(facts)}, measured by hardware "
                 "counters."
             )
         share, dtype = percent(facts.flops.mfu or 0.0), facts.flops.dtype or ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from msgspec import Struct
 
 from traceopt.rules import (
-    Effort,
     Evidence,
     Facts,
     Findings,
@@ -58,7 +57,7 @@ class CpuEfficiency(Rule):
     name = "cpu-efficiency"
     title = "Find out what limits the model's work on the CPU"
     family = "efficiency"
-    effort = Effort.DEPENDS
+    effort = "Depends on the part"
     confidence = "medium"
     requires = ("cpu_only", "shapes", "settings")
 

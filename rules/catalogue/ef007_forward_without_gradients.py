@@ -8,7 +8,6 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
-    Risk,
     Rule,
     by_calling_site,
     each_step,
@@ -56,8 +55,8 @@ class ForwardWithoutGradients(Rule):
     name = "forward-without-gradients"
     title = "Run forward passes without gradients once, or less often"
     family = "efficiency"
-    risk = Risk.CORRECTNESS
-    risk_note = "Wrong if the result changes from step to step"
+    effort = "A few lines"
+    risk = "Wrong if the result changes from step to step"
     confidence = "medium"
     requires = ("work", "whole", "launches", "ops")
 
@@ -89,7 +88,7 @@ class ForwardWithoutGradients(Rule):
             evidence = _evidence(facts, unused, "Forward pass whose gradients are not used")
             yield self.finding(
                 title="Turn gradients off in forward passes that train nothing",
-                risk_note="Wrong if a later step runs the backward pass",
+                risk="Wrong if a later step runs the backward pass",
                 why=(
                     f"Forward passes that record gradients take {_time(facts, unused)}, but no backward pass uses "
                     "these gradients. Their activations are kept for nothing."

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from traceopt.rules import (
-    Effort,
     Evidence,
     Facts,
     Findings,
@@ -51,7 +50,8 @@ class IndexingInLoop(Rule):
     name = "indexing-in-loop"
     title = "Split the tensor once instead of indexing it in a loop"
     family = "efficiency"
-    effort = Effort.ONE_LINE
+    effort = "One line"
+    risk = "None known"
     confidence = "medium"
     requires = ("whole", "ops", "stacks")
 

@@ -10,7 +10,6 @@ from traceopt.rules import (
     Findings,
     Fix,
     Price,
-    Risk,
     Rule,
     by_calling_site,
     each_step,
@@ -54,8 +53,8 @@ class OneHotMatmul(Rule):
     name = "one-hot-matmul"
     title = "Use nn.Embedding instead of multiplying one-hot vectors"
     family = "efficiency"
-    risk = Risk.OTHER
-    risk_note = "A checkpoint of the linear layer has to be transposed"
+    effort = "A few lines"
+    risk = "A checkpoint of the linear layer has to be transposed"
     confidence = "high"
     requires = ("whole", "ops", "shapes")
 

@@ -7,7 +7,6 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
-    Risk,
     Rule,
     by_site,
     each_step,
@@ -45,8 +44,8 @@ class ValuesForTheLog(Rule):
     name = "values-for-the-log"
     title = "Compute values for the log every N steps"
     family = "efficiency"
-    risk = Risk.CORRECTNESS
-    risk_note = "Wrong if the training needs the values in each step"
+    effort = "A few lines"
+    risk = "Wrong if the training needs the values in each step"
     confidence = "low"
     requires = ("work", "whole", "ops", "stacks")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from traceopt.analyzer.vocabulary.architectures import needed_multiple
+from traceopt.result.kernel_names import gemm_name
 from traceopt.rules import (
     OP,
-    Effort,
+    TENSOR_CORE,
     Evidence,
     Facts,
     Findings,
@@ -15,11 +16,11 @@ from traceopt.rules import (
     GemmShape,
     Location,
     Mask,
-    Risk,
     Rule,
     each_step,
     location_of,
     ms,
+    named,
     peak_caveat,
     per_second,
     per_step,
@@ -56,11 +57,10 @@ class MisalignedGemm(Rule):
 
     code = "GM001"
     name = "misaligned-gemm"
-    title = "Pad matmul dimensions for Tensor Cores"
+    title = f"Pad matmul dimensions for {TENSOR_CORE}s"
     family = "matrix shapes"
-    effort = Effort.ONE_LINE
-    risk = Risk.MEMORY
-    risk_note = "Slightly more memory"
+    effort = "One line per dimension"
+    risk = "Slightly more memory"
     confidence = "medium"
     requires = ("gpu",)
 
@@ -69,7 +69,7 @@ class MisalignedGemm(Rule):
 
     def applies(self, facts: Facts) -> str | None:
         kernels = facts.tensor_core_work.used & facts.gpu.kind.among("gemm")
-        return None if kernels.any() else "No matmul runs on Tensor Cores in this trace."
+        return None if kernels.any() else f"No matmul runs on {TENSOR_CORE}s in this trace."
 
     def check(self, facts: Facts) -> Findings:
         shapes = _misaligned(facts)
@@ -89,7 +89,7 @@ class MisalignedGemm(Rule):
         time = sum(s.duration_ns for s in shapes) + unnamed_ns
         yield self.finding(
             why=(
-                f"Matmuls with an N or K that Tensor Cores cannot load at full width take {ms(time / count)} of "
+                f"Matmuls with an N or K that {TENSOR_CORE}s cannot load at full width take {ms(time / count)} of "
                 f"{each_step(facts)}{_example(shapes)}."
             ),
             saving=priced_work(
@@ -115,7 +115,9 @@ class MisalignedGemm(Rule):
             owned[shape.rows] = True
         mask = facts.tensor_core_work.used & narrow & gpu.is_inside & ~owned[facts.links.op[gpu.rows]]
         return mask, [
-            Evidence(short_name(one.name), round(one.total / facts.steps.count / 1e3, 3), detail="shape not recorded")
+            Evidence(
+                named(short_name(one.name)), round(one.total / facts.steps.count / 1e3, 3), detail="shape not recorded"
+            )
             for one in facts.work_by_name(mask)[:3]
         ]
 
@@ -229,11 +231,10 @@ def _location(facts: Facts, shape: GemmShape) -> Location | None:
 
 
 def _evidence(facts: Facts, shape: GemmShape) -> Evidence:
-    batch = f"{shape.batch} x " if shape.batch > 1 else ""
     rate = f", {per_second(shape.tflops, 'TFLOP')}" if shape.tflops else ""
     bad = ", ".join(f"{name}={now}" for name, now, _ in _padded(facts, shape))
     return Evidence(
-        what=f"{shape.op} {batch}{shape.m}x{shape.n}x{shape.k} {shape.dtype}",
+        what=named(gemm_name(shape)),
         us_per_step=round(shape.duration_ns / facts.steps.count / 1e3, 3),
         calls_per_step=round(shape.calls / facts.steps.count, 3),
         detail=f"misaligned: {bad}{rate}" if bad else f"kernel for misaligned operands{rate}",

@@ -31,6 +31,7 @@ class TileWaste(Rule):
     name = "tile-waste"
     title = "Merge projections of the same input"
     family = "matrix shapes"
+    effort = "A few lines; weights must be converted"
     confidence = "medium"
     requires = ("gpu", "launches", "shapes")
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from traceopt.result.kernel_names import gemm_name
 from traceopt.rules import (
     DTYPE_BYTES,
     OP,
-    Effort,
     Evidence,
     Facts,
     Findings,
     Fix,
     GemmShape,
-    Risk,
     Rule,
     each_step,
     location_of,
     ms,
+    named,
     peak_caveat,
     percent,
     places,
@@ -55,8 +55,8 @@ class SkinnyBatch(Rule):
     name = "skinny-batch"
     title = "Increase the micro-batch size"
     family = "matrix shapes"
-    effort = Effort.ONE_LINE_TESTED
-    risk = Risk.CONVERGENCE
+    effort = "One number, then tuning"
+    risk = "May change convergence"
     confidence = "low"
     requires = ("gpu", "launches", "shapes", "device")
 
@@ -154,7 +154,7 @@ def _evidence(facts: Facts, shape: GemmShape, rows: int) -> Evidence:
     place = location_of(facts, int(facts.slices.of(OP, len(facts.trace.ops))[shape.rows[0]]))
     count = facts.steps.count
     return Evidence(
-        what=f"{shape.op} {shape.m}x{shape.n}x{shape.k} {shape.dtype}",
+        what=named(gemm_name(shape)),
         us_per_step=round(shape.duration_ns / count / 1e3, 3),
         calls_per_step=round(shape.calls / count, 3),
         detail="1 row" if rows == 1 else f"{rows} rows",

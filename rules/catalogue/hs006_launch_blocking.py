@@ -8,7 +8,6 @@ import numpy.typing as npt
 from traceopt.result.vendors import VENDORS
 from traceopt.rules import (
     DropSync,
-    Effort,
     Evidence,
     Facts,
     Findings,
@@ -50,7 +49,7 @@ class LaunchBlocking(Rule):
     name = "launch-blocking"
     title = "Turn off blocking kernel launches"
     family = "host synchronization"
-    effort = Effort.ONE_LINE
+    effort = "One variable"
     requires = ("gpu", "launches")
 
     min_share: float = threshold(0.9, "smallest share of long-kernel time with blocking launches to report")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from traceopt.rules import (
-    Effort,
     Evidence,
     Facts,
     Findings,
@@ -44,7 +43,7 @@ class AutogradInInference(Rule):
     name = "autograd-in-inference"
     title = "Run inference under torch.inference_mode()"
     family = "inference"
-    effort = Effort.ONE_LINE
+    effort = "One line"
     confidence = "low"
     requires = ("gpu", "whole", "launches", "ops")
 

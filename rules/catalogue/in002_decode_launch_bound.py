@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from traceopt.rules import (
+    CUDA_GRAPH,
+    SERVING_ENGINES,
     Evidence,
     Facts,
     Findings,
@@ -53,8 +55,9 @@ class DecodeLaunchBound(Rule):
 
     code = "IN002"
     name = "decode-launch-bound"
-    title = "Use CUDA graphs for decoding, or an inference engine"
+    title = f"Use {CUDA_GRAPH}s for decoding, or an inference engine"
     family = "inference"
+    effort = "A few lines, or another inference engine"
     requires = ("gpu", "whole", "launches", "shapes")
 
     min_share: float = threshold(0.20, "smallest GPU wait for launches, as a share of the step, to report")
@@ -96,12 +99,12 @@ class DecodeLaunchBound(Rule):
                 Evidence("Kernels", calls_per_step=round(facts.repetition.kernels, 3)),
             ],
             locations=[location] if location else [],
-            title=None if engine is None else "Use the engine's CUDA graphs for decoding",
+            title=None if engine is None else f"Use the engine's {CUDA_GRAPH}s for decoding",
             fix=Fix(f"{engine}.")
             if engine is not None
             else Fix(
-                "Compile the decoding step with a static cache and CUDA graphs, or serve the model with vLLM, TGI, "
-                "SGLang, TensorRT-LLM or llama.cpp.",
+                f"Compile the decoding step with a static cache and {CUDA_GRAPH}s, or serve the model with "
+                f"{SERVING_ENGINES}.",
                 'model.generation_config.cache_implementation = "static"\n'
                 'model.forward = torch.compile(model.forward, mode="reduce-overhead", fullgraph=True)',
             ),

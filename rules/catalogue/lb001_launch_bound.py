@@ -6,16 +6,15 @@ import numpy as np
 
 from traceopt.analyzer.vocabulary.host_activities import LONG_WORK, UNTRACED_PYTHON
 from traceopt.rules import (
+    CUDA_GRAPH,
     I8,
     RECORD_STACKS,
-    Effort,
     Evidence,
     Facts,
     Findings,
     Fix,
     Location,
     RemoveHost,
-    Risk,
     dispatch_area,
     dispatch_ns,
     each_step,
@@ -24,6 +23,7 @@ from traceopt.rules import (
     median,
     microseconds,
     ms,
+    named,
     passes_area,
     passes_ns,
     per_step,
@@ -87,11 +87,10 @@ class LaunchBound(OperatorLoopRule):
 
     code = "LB001"
     name = "launch-bound"
-    title = "Reduce launch overhead: larger batch, torch.compile or CUDA graphs"
+    title = f"Reduce launch overhead: larger batch, torch.compile or {CUDA_GRAPH}s"
     family = "launch and dispatch"
-    effort = Effort.ONE_LINE_TESTED
-    risk = Risk.CONVERGENCE
-    risk_note = "A larger batch may change convergence"
+    effort = "One line, then testing"
+    risk = "A larger batch may change convergence"
     requires = ("work", "whole", "launches")
 
     min_share: float = threshold(0.04, "smallest GPU wait for launches, as a share of the step, to report")
@@ -122,7 +121,7 @@ class LaunchBound(OperatorLoopRule):
         title, fix = _remedy(facts)
         blocks = blockers(facts)[0] if fix.code == GRAPHS else []
         if blocks:
-            fix = Fix(f"{fix.text} One CUDA graph cannot hold all of it: the step {' and '.join(blocks)}.", fix.code)
+            fix = Fix(fix.text + f" One {CUDA_GRAPH} cannot hold all of it: the step {' and '.join(blocks)}.", fix.code)
         in_passes = f", {ms(covered)} of it in the forward and backward passes" if covered < starved else ""
         yield self.finding(
             title=title,
@@ -160,7 +159,7 @@ class LaunchBound(OperatorLoopRule):
             place = location_of(facts, int(facts.links.launch_slice[facts.gpu.rows[gaps.next_row[longest]]]))
             out.append(
                 Evidence(
-                    what=f"Waiting for {group.name or 'launches outside any operator'}",
+                    what=f"Waiting for {named(group.name) if group.name else 'launches outside any operator'}",
                     us_per_step=round(group.total / facts.steps.count / 1e3, 3),
                     calls_per_step=round(len(group.rows) / facts.steps.count, 3),
                     location=place,
@@ -196,19 +195,19 @@ def _remedy(facts: Facts) -> tuple[str | None, Fix]:
     """Title (None: the rule's) and fix. Code that is compiled, replayed or served already is not told to become so."""
     if (graphs := replayed(facts)) is not None:
         text = f"{graphs} Capture what still runs outside them (see the evidence), or raise the batch size."
-        return "Reduce launch overhead outside the CUDA graphs", Fix(text)
+        return f"Reduce launch overhead outside the {CUDA_GRAPH}s", Fix(text)
     if (engine := engine_graphs(facts)) is not None:
-        return "Reduce launch overhead: the engine's CUDA graphs", Fix(
+        return f"Reduce launch overhead: the engine's {CUDA_GRAPH}s", Fix(
             f"{engine}. Larger batches of requests also help."
         )
     if compiled(facts):
         text = (
             "The model is compiled already. Raise the batch size if memory allows, or let the compiler replay its "
-            "kernels as CUDA graphs (mode='reduce-overhead')."
+            f"kernels as {CUDA_GRAPH}s (mode='reduce-overhead')."
         )
-        return "Reduce launch overhead: larger batch or CUDA graphs", Fix(text, GRAPHS)
+        return f"Reduce launch overhead: larger batch or {CUDA_GRAPH}s", Fix(text, GRAPHS)
     text = (
         "Raise the batch size if memory allows. Otherwise use torch.compile, which fuses kernels and (with "
-        "mode='reduce-overhead') replays them as CUDA graphs."
+        f"mode='reduce-overhead') replays them as {CUDA_GRAPH}s."
     )
     return None, Fix(text, GRAPHS)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from traceopt.rules import (
-    Effort,
+    CUDA_GRAPH,
     Evidence,
     Facts,
     Findings,
     Fix,
     Location,
     RemoveHost,
-    Risk,
     Rule,
     by_site,
     dispatch_area,
@@ -62,11 +61,10 @@ class CudaGraphCandidate(Rule):
 
     code = "LB002"
     name = "cuda-graph-candidate"
-    title = "Replay the step as a CUDA graph"
+    title = f"Replay the step as a {CUDA_GRAPH}"
     family = "launch and dispatch"
-    effort = Effort.ONE_LINE_TESTED
-    risk = Risk.CORRECTNESS
-    risk_note = "Shapes must not change"
+    effort = "One line, then testing"
+    risk = "Shapes must not change"
     requires = ("gpu", "whole", "launches")
 
     min_share: float = threshold(0.03, "smallest GPU wait for launches of a graph, as a share of the step, to report")
@@ -92,7 +90,7 @@ class CudaGraphCandidate(Rule):
         blocked = f" First remove what blocks the capture: the step {' and '.join(blocks)}." if blocks else ""
         in_passes = f", {ms(captured)} of it in the forward and backward passes" if captured < starved else ""
         yield self.finding(
-            title="Replay the forward and backward passes as CUDA graphs" if facts.trains else None,
+            title=f"Replay the forward and backward passes as {CUDA_GRAPH}s" if facts.trains else None,
             why=(
                 f"The GPU waits {ms(starved)} of {each_step(facts)} for launches{in_passes}. "
                 f"{percent(same.same_share)} of the steps launch the same {same.kernels:,.0f} kernels in the same "
@@ -134,7 +132,7 @@ def _fix(facts: Facts) -> Fix:
     if (engine := engine_graphs(facts)) is not None:
         return Fix(f"{engine}.")
     passes = "the forward and backward passes" if facts.trains else "the forward pass"
-    how = "Pass mode='reduce-overhead' to torch.compile" if compiled(facts) else "Compile with CUDA graphs"
+    how = "Pass mode='reduce-overhead' to torch.compile" if compiled(facts) else f"Compile with {CUDA_GRAPH}s"
     whole = " A capture by hand can hold the whole step, with a capturable optimizer." if facts.trains else ""
     return Fix(f"{how}, or capture {passes}.{whole}", 'model = torch.compile(model, mode="reduce-overhead")')
 

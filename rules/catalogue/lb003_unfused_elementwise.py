@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from traceopt.rules import (
+    CUDA_GRAPH,
     Changes,
     Confidence,
-    Effort,
     Facts,
     Findings,
     Fix,
@@ -53,7 +53,7 @@ class UnfusedElementwise(Rule):
     name = "unfused-elementwise"
     title = "Fuse pointwise kernels with torch.compile"
     family = "launch and dispatch"
-    effort = Effort.ONE_LINE_TESTED
+    effort = "One line, then testing"
     confidence = "medium"
     requires = ("gpu",)
 
@@ -144,6 +144,6 @@ def _remedy(facts: Facts) -> tuple[str | None, Fix]:
         return "Fuse the pointwise kernels outside compiled code", Fix(text)
     text = (
         f"Compile the model (or its blocks), or use fused kernels for {blocks}. Every mode of torch.compile fuses; "
-        "reduce-overhead also makes CUDA graphs."
+        f"reduce-overhead also makes {CUDA_GRAPH}s."
     )
     return None, Fix(text, "model = torch.compile(model)")

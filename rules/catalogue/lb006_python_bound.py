@@ -11,7 +11,6 @@ from traceopt.analyzer.vocabulary.host_activities import LONG_PYTHON
 from traceopt.analyzer.vocabulary.python_frames import call_name
 from traceopt.rules import (
     PYTHON,
-    Effort,
     Evidence,
     Facts,
     Findings,
@@ -73,7 +72,7 @@ class PythonBound(Rule):
     name = "python-bound"
     title = "Move Python work out of the step"
     family = "launch and dispatch"
-    effort = Effort.REFACTORING
+    effort = "Some refactoring"
     confidence = "medium"
     requires = ("work", "whole", "launches", "stacks")
 

@@ -12,7 +12,6 @@ from traceopt.rules import (
     by_site,
     each_step,
     ms,
-    name_of,
     percent,
     priced,
     site_evidence,
@@ -47,6 +46,7 @@ class CpuOperator(Rule):
     name = "cpu-operator"
     title = "Move CPU operators to the GPU or out of the step"
     family = "launch and dispatch"
+    effort = "A few lines"
     confidence = "medium"
     requires = ("gpu", "whole", "launches")
 
@@ -74,7 +74,7 @@ class CpuOperator(Rule):
                 low=[RemoveHost(found.area, LOW)],
                 high=[RemoveHost(found.area)],
             ),
-            evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+            evidence=site_evidence(facts, sites),
             locations=site_locations(sites),
             fix=Fix(
                 "Create the tensor on the GPU and process it there. Or do this work in the data loader workers.",

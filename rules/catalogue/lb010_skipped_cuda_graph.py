@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from traceopt.rules import (
+    CUDA_GRAPH,
     Evidence,
     Facts,
     Findings,
@@ -50,8 +51,9 @@ class GraphSkipped(Rule):
 
     code = "LB010"
     name = "skipped-cuda-graph"
-    title = "Let compiled code run as CUDA graphs"
+    title = f"Let compiled code run as {CUDA_GRAPH}s"
     family = "launch and dispatch"
+    effort = "A few lines"
     confidence = "medium"
     requires = ("compilation",)
     needs_trace = False
@@ -65,17 +67,17 @@ class GraphSkipped(Rule):
         if compilation.graph_skips:
             first = compilation.graph_skips[0]
             count = counted(sum(one.count for one in compilation.graph_skips), "compilation")
-            said.append(f"Inductor skipped CUDA graphs for {count}: {first.reason}.")
+            said.append(f"Inductor skipped {CUDA_GRAPH}s for {count}: {first.reason}.")
         if again > self.max_rerecordings:
             said.append(
-                f"Of {compilation.graph_recordings or again:,} recorded CUDA graphs, {again:,} repeat a recording of "
+                f"Of {compilation.graph_recordings or again:,} recorded {CUDA_GRAPH}s, {again:,} repeat a recording of "
                 "the same compiled code."
             )
         if not said:
             return
         evidence = [
             Evidence(
-                f"No CUDA graph: {one.reason}",
+                f"No {CUDA_GRAPH}: {one.reason}",
                 detail=counted(one.count, "compilation"),
                 location=to_location(one.site),
             )
@@ -92,7 +94,7 @@ class GraphSkipped(Rule):
     def passed(self, facts: Facts) -> str:
         recorded = required(facts.compilation).graph_recordings
         return (
-            f"{counted(recorded, 'CUDA graph')} recorded, none skipped." if recorded else "No CUDA graph was skipped."
+            f"{counted(recorded, CUDA_GRAPH)} recorded, none skipped." if recorded else f"No {CUDA_GRAPH} was skipped."
         )
 
 
@@ -101,4 +103,6 @@ def _fix(skips: tuple[GraphSkip, ...]) -> Fix:
     for mark, fix in _FIXES.items():
         if mark in text:
             return fix
-    return Fix("Read torch.compile's messages about CUDA graphs.", "TORCH_LOGS=perf_hints,cudagraphs python script.py")
+    return Fix(
+        f"Read torch.compile's messages about {CUDA_GRAPH}s.", "TORCH_LOGS=perf_hints,cudagraphs python script.py"
+    )

@@ -9,14 +9,12 @@ from traceopt.rules import (
     Findings,
     Fix,
     RemoveHost,
-    Risk,
     Rule,
     area_of,
     by_site,
     each_step,
     intersect,
     ms,
-    name_of,
     percent,
     priced,
     site_evidence,
@@ -62,8 +60,7 @@ class LoggingInStep(Rule):
     name = "logging-in-step"
     title = "Log every N steps, off the main thread"
     family = "logging"
-    risk = Risk.LATER
-    risk_note = "Fewer log lines"
+    risk = "Fewer log lines"
     requires = ("stacks",)
 
     min_share: float = threshold(0.01, "smallest stall, as a share of the step, to report")
@@ -88,7 +85,7 @@ class LoggingInStep(Rule):
                 [RemoveHost(area_of(facts, rows))],
                 "Assumes logging every N steps, which leaves 1/N of the measured stall.",
             ),
-            evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+            evidence=site_evidence(facts, sites),
             locations=site_locations(sites),
             fix=IMAGES if mostly_images else LINES,
         )

@@ -16,7 +16,6 @@ from traceopt.rules import (
     mean_step_ns,
     median,
     ms,
-    name_of,
     percent,
     priced,
     site_evidence,
@@ -99,7 +98,7 @@ class CheckpointInStep(Rule):
             )
             if every_step
             else None,
-            evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+            evidence=site_evidence(facts, sites),
             locations=site_locations(sites),
             fix=_FIX,
         )

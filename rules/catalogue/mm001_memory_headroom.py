@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from traceopt.analyzer.memory.composition import Composition
 from traceopt.rules import (
-    Effort,
+    CUDA_GRAPH,
     Evidence,
     Facts,
     Findings,
     Fix,
-    Risk,
     Rule,
     dispatch_ns,
     each_step,
     ms,
+    of_memory,
     percent,
     size,
     the_step,
@@ -51,8 +51,8 @@ class MemoryHeadroom(Rule):
     name = "memory-headroom"
     title = "Raise the batch size to use free memory"
     family = "memory"
-    effort = Effort.ONE_LINE_TESTED
-    risk = Risk.CONVERGENCE
+    effort = "One number, then tuning"
+    risk = "May change convergence"
     confidence = "medium"
     requires = ("gpu", "whole", "launches", "memory")
 
@@ -81,7 +81,7 @@ class MemoryHeadroom(Rule):
             ),
             saving=None,
             locations=loader_places(facts) if facts.trains else [],
-            evidence=[Evidence("Peak allocated", detail=size(held.total)), *parts(held)],
+            evidence=[Evidence(of_memory("Peak allocated"), detail=size(held.total)), *parts(held)],
             fix=Fix(
                 "Raise the batch size in steps, as long as the time per sample falls."
                 if factor is None or factor >= MANY
@@ -113,7 +113,7 @@ class MemoryHeadroom(Rule):
 def _growth(held: Composition, factor: float | None) -> str:
     """How much of the peak was measured to come and go with the batch, and what follows."""
     if factor is None:
-        return "CUDA graphs keep the memory of a batch, so how much of the peak grows with it is unknown."
+        return f"{CUDA_GRAPH}s keep the memory of a batch, so how much of the peak grows with it is unknown."
     grows = f"{size(held.of_the_batch)} of the peak grow with the batch"
     return (
         f"{grows}{', so memory does not limit it' if factor >= MANY else f': about {factor:.2g} times the batch fits'}."

@@ -10,11 +10,11 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
-    Risk,
     Rule,
     by_site,
     each_step,
     ms,
+    of_memory,
     priced,
     site_evidence,
     site_locations,
@@ -56,8 +56,8 @@ class MemoryPressure(Rule):
     name = "memory-pressure"
     title = "Reduce peak device memory before it runs out"
     family = "memory"
-    risk = Risk.NUMERICS
-    risk_note = "Lower precision changes numerics; checkpointing recomputes the forward pass"
+    effort = "A few lines, or a new training setup"
+    risk = "Lower precision changes numerics; checkpointing recomputes the forward pass"
     requires = ("gpu", "memory")
 
     min_share: float = threshold(0.90, "smallest peak, as a share of device memory, to report")
@@ -87,8 +87,8 @@ class MemoryPressure(Rule):
             if stall
             else None,
             evidence=[
-                Evidence("Peak allocated", detail=size(facts.memory.peak_allocated)),
-                Evidence("Peak reserved", detail=size(facts.memory.peak_reserved)),
+                Evidence(of_memory("Peak allocated"), detail=size(facts.memory.peak_allocated)),
+                Evidence(of_memory("Peak reserved"), detail=size(facts.memory.peak_reserved)),
                 *site_evidence(facts, sites, lambda _: "Allocation that failed at first"),
                 *parts(facts.composition),
                 *lines_at_the_peak(facts),

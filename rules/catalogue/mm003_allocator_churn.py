@@ -16,6 +16,7 @@ from traceopt.rules import (
     by_site,
     each_step,
     ms,
+    named,
     percent,
     priced,
     rate,
@@ -64,6 +65,7 @@ class AllocatorChurn(Rule):
     name = "allocator-churn"
     title = "Avoid repeated driver memory allocations"
     family = "memory"
+    effort = "A few lines, once the cause is known"
     requires = ("gpu", "launches")
 
     min_share: float = threshold(0.01, "smallest GPU wait for driver allocations, as a share of the step")
@@ -165,6 +167,6 @@ def _by_call(facts: Facts, rows: I8, cost: I8) -> list[Evidence]:
     """One row per call name, most expensive first."""
     count = facts.steps.count
     return [
-        Evidence(one.name, us(one.total / count), rate(len(one.rows) / count))
+        Evidence(named(one.name), us(one.total / count), rate(len(one.rows) / count))
         for one in facts.slices_by_name(rows, cost)
     ]

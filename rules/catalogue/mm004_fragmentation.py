@@ -7,7 +7,6 @@ from msgspec import Struct
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import MemorySnapshot
 from traceopt.rules import (
     Confidence,
-    Effort,
     Evidence,
     Facts,
     Findings,
@@ -15,6 +14,7 @@ from traceopt.rules import (
     Former,
     Rule,
     lacks,
+    of_memory,
     percent,
     places,
     size,
@@ -69,7 +69,7 @@ class Fragmentation(Rule):
     name = "fragmentation"
     title = "Reduce memory fragmentation with expandable segments"
     family = "memory"
-    effort = Effort.ONE_LINE
+    effort = "An environment variable"
     requires_one_of = ("memory", "memory_snapshot")
     needs_trace = False
     former = (Former("MM010", "fragmented-segments", {"min_share": "min_unused"}),)
@@ -111,7 +111,10 @@ class Fragmentation(Rule):
         return Unused(
             f"The allocator reserves {size(reserved)} of {size(capacity)} but hands out at most {size(allocated)}: "
             f"{percent(1 - allocated / reserved)} is stuck between live blocks or in its cache.",
-            [Evidence("Peak reserved", detail=size(reserved)), Evidence("Peak allocated", detail=size(allocated))],
+            [
+                Evidence("Peak reserved", detail=size(reserved)),
+                Evidence(of_memory("Peak allocated"), detail=size(allocated)),
+            ],
             "low",
         )
 

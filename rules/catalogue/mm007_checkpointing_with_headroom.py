@@ -7,7 +7,6 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
-    Risk,
     Rule,
     area_of,
     each_step,
@@ -50,8 +49,8 @@ class CheckpointingWithHeadroom(Rule):
     name = "checkpointing-with-headroom"
     title = "Checkpoint fewer layers"
     family = "memory"
-    risk = Risk.MEMORY
-    risk_note = "Uses the free memory"
+    effort = "A few lines"
+    risk = "Uses the free memory"
     confidence = "medium"
     requires = ("gpu", "launches", "memory")
 

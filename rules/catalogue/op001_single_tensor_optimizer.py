@@ -7,7 +7,6 @@ import numpy as np
 from traceopt.rules import (
     ANNOTATION,
     OP,
-    Effort,
     Facts,
     Findings,
     Fix,
@@ -20,7 +19,6 @@ from traceopt.rules import (
     median,
     microseconds,
     ms,
-    name_of,
     per_step,
     percent,
     places,
@@ -62,7 +60,7 @@ class SingleTensorOptimizer(Rule):
     name = "single-tensor-optimizer"
     title = "Use a fused or foreach optimizer"
     family = "optimizer"
-    effort = Effort.ONE_LINE
+    effort = "One argument"
     requires = ("work", "launches", "ops")
 
     min_share: float = threshold(0.01, "smallest saving, as a share of the step, to report")
@@ -143,7 +141,7 @@ class SingleTensorOptimizer(Rule):
                 high=[RemoveHost(area, 0.8)],
             ),
             confidence="medium",
-            evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+            evidence=site_evidence(facts, sites),
             locations=[*optimizer_places(facts), *site_locations(sites)],
             fix=Fix("Pass fused=True to the optimizer.", _fused(facts)),
         )

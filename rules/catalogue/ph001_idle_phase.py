@@ -5,12 +5,12 @@ from __future__ import annotations
 from traceopt.analyzer.attribution.rl_phases import RlPhase
 from traceopt.analyzer.vocabulary.phases.rl_phases import PhaseName
 from traceopt.rules import (
-    Effort,
+    CUDA_GRAPH,
+    NCCL,
     Evidence,
     Facts,
     Findings,
     Fix,
-    Risk,
     Rule,
     location_of,
     ms,
@@ -22,7 +22,7 @@ from traceopt.rules import (
 
 _ADVICE: dict[PhaseName, str] = {
     "rollout": (
-        "Let the engine work on more prompts at once, and replay its decoding as CUDA graphs. If a few long answers "
+        f"Let the engine work on more prompts at once, and replay its decoding as {CUDA_GRAPH}s. If a few long answers "
         "keep the others waiting, generate the next batch meanwhile (asynchronous rollout)."
     ),
     "reward": (
@@ -31,8 +31,8 @@ _ADVICE: dict[PhaseName, str] = {
     ),
     "experience": "Compute log-probabilities of the rollout in large batches, and keep the results on the GPU.",
     "weight sync": (
-        "Send the weights from GPU to GPU with NCCL, in large buckets, not through the CPU or disk, and not one tensor "
-        "at a time."
+        f"Send the weights from GPU to GPU with {NCCL}, in large buckets, not through the CPU or disk, and not one "
+        "tensor at a time."
     ),
     "train": "See the other findings: they say what the training phase waits for.",
 }
@@ -68,9 +68,8 @@ class IdlePhase(Rule):
     name = "idle-phase"
     title = "Keep the GPU busy in every phase of the step"
     family = "phases"
-    effort = Effort.DEPENDS
-    risk = Risk.CONVERGENCE
-    risk_note = "Asynchronous rollouts train on slightly old weights"
+    effort = "Depends on the phase"
+    risk = "Asynchronous rollouts train on slightly old weights"
     confidence = "medium"
     requires = ("gpu", "whole")
 

@@ -16,13 +16,11 @@ from traceopt.rules import (
     Ledger,
     Priced,
     RemoveHost,
-    Risk,
     Rule,
     area_of,
     by_site,
     mean_step_ns,
     ms,
-    name_of,
     percent,
     priced,
     site_evidence,
@@ -64,8 +62,8 @@ class GcPause(Rule):
     name = "gc-pause"
     title = "Freeze the garbage collector and collect at chosen steps"
     family = "Python runtime"
-    risk = Risk.MEMORY
-    risk_note = "Reference cycles live longer"
+    effort = "Three lines"
+    risk = "Reference cycles live longer"
 
     min_share: float = threshold(0.01, "smallest pause time, as a share of the measured steps, to report")
     min_steps: int = threshold(3, "fewest steps of the run with such pauses to report")
@@ -116,7 +114,7 @@ class GcPause(Rule):
             saving=priced(facts, bounds_ns, pauses, saved.basis) if typical else saved,
             evidence=[
                 Evidence("Garbage collections", us(mean_ns), round(collections.count / max(1, ledger.count), 3)),
-                *site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0])), 3),
+                *site_evidence(facts, sites, limit=3),
             ],
             locations=site_locations(sites),
             fix=_fix(facts, collections),
@@ -141,7 +139,7 @@ class GcPause(Rule):
                 [RemoveHost(area_of(facts, rows))],
                 "Assumes the pauses are gone.",
             ),
-            evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+            evidence=site_evidence(facts, sites),
             locations=site_locations(sites),
             fix=_FIX,
         )
@@ -167,7 +165,7 @@ class GcPause(Rule):
                 "Assumes these gaps are collector pauses and go away.",
             ),
             confidence=low,
-            evidence=site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0]))),
+            evidence=site_evidence(facts, sites),
             locations=site_locations(sites),
             fix=_FIX,
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from traceopt.rules import (
-    Effort,
     Evidence,
     Facts,
     Findings,
@@ -49,7 +48,7 @@ class CpuContention(Rule):
     name = "cpu-contention"
     title = "Use no more threads than cores"
     family = "Python runtime"
-    effort = Effort.ONE_LINE
+    effort = "One variable"
     confidence = "medium"
     requires = ("settings", "ledger")
 

@@ -11,7 +11,6 @@ from traceopt.rules import (
     Fix,
     Price,
     RemoveHost,
-    Risk,
     Rule,
     area_of,
     by_calling_site,
@@ -55,8 +54,8 @@ class DeepCopy(Rule):
     name = "deep-copy"
     title = "Update a copy in place instead of deepcopy"
     family = "Python runtime"
-    risk = Risk.CORRECTNESS
-    risk_note = "Buffers and other state need the same update"
+    effort = "A few lines"
+    risk = "Buffers and other state need the same update"
     confidence = "medium"
     requires = ("whole", "stacks")
 

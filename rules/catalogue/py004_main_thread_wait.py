@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from traceopt.analyzer.attribution.main_thread_calls import MainThreadCalls
 from traceopt.rules import (
     Confidence,
-    Effort,
     Facts,
     Findings,
     Fix,
@@ -22,7 +21,6 @@ from traceopt.rules import (
     by_site,
     each_step,
     ms,
-    name_of,
     percent,
     places,
     priced,
@@ -55,7 +53,7 @@ class Wait(Struct, frozen=True):
     leaves: str = "leaves"
     goes_on: str = "."
     title: str | None = None
-    effort: Effort | None = None
+    effort: str | None = None
     confidence: Confidence | None = None
 
 
@@ -68,7 +66,7 @@ PAUSE = Wait(
     ),
     removes=WHOLE,
     title="Remove time.sleep from the step",
-    effort=Effort.ONE_LINE,
+    effort="One line",
 )
 POLL = Wait(
     starts="The step waits for something that is not ready: time.sleep",
@@ -81,7 +79,7 @@ POLL = Wait(
     ),
     removes=UNKNOWN,
     title="Shorten what the step polls for with time.sleep",
-    effort=Effort.SEARCH,
+    effort="Some investigation",
     confidence="low",
 )
 PROGRAM = Wait(
@@ -109,7 +107,7 @@ THREAD = Wait(
     ),
     removes=UNKNOWN,
     title="Make the thread faster that the step waits for",
-    effort=Effort.SEARCH,
+    effort="Some investigation",
     confidence="low",
 )
 
@@ -157,6 +155,7 @@ class MainThreadWait(Rule):
     name = "main-thread-wait"
     title = "Remove waits of the main thread from the step"
     family = "Python runtime"
+    effort = "A few lines"
     confidence = "high"
     requires = ("work", "whole", "stacks")
     former = (
@@ -190,7 +189,7 @@ class MainThreadWait(Rule):
         often = times(facts, calls.count_per_step(facts.steps))
         if wait.evidence is None:
             sites = by_site(facts, calls.rows, calls.cost_ns)
-            evidence = site_evidence(facts, sites, lambda site: name_of(facts, int(site.rows[0])))
+            evidence = site_evidence(facts, sites)
         else:
             sites = by_calling_site(facts, calls.rows, calls.cost_ns)
             evidence = site_evidence(facts, sites, wait.evidence, MOST_SITES)

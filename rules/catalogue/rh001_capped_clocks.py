@@ -11,20 +11,7 @@ from traceopt.analyzer.companions.gpu_samples.samples import (
     Gpu,
 )
 from traceopt.result.vendors import Vendor
-from traceopt.rules import (
-    Effort,
-    Evidence,
-    Facts,
-    Findings,
-    Fix,
-    Risk,
-    Rule,
-    counted,
-    median,
-    percent,
-    required,
-    threshold,
-)
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, median, percent, required, threshold
 
 
 class CappedClocks(Rule):
@@ -51,9 +38,8 @@ class CappedClocks(Rule):
     name = "capped-clocks"
     title = "Find out what lowers the clocks of the GPU"
     family = "run health"
-    effort = Effort.DEPENDS
-    risk = Risk.OTHER
-    risk_note = "More heat and power"
+    effort = "Depends on the cause"
+    risk = "More heat and power"
     confidence = "medium"
     requires = ("gpu_samples",)
     needs_trace = False

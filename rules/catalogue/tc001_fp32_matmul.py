@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from traceopt.rules import (
+    TENSOR_CORE,
     Facts,
     Findings,
     Fix,
-    Risk,
     Rule,
     each_step,
     kernel_evidence,
@@ -46,7 +46,8 @@ class Fp32Matmul(Rule):
     name = "fp32-matmul"
     title = "Use mixed precision for matmuls and convolutions"
     family = "precision"
-    risk = Risk.NUMERICS
+    effort = "A few lines"
+    risk = "Changes numerics"
     confidence = "medium"
     requires = ("gpu",)
 
@@ -58,7 +59,7 @@ class Fp32Matmul(Rule):
 
     def applies(self, facts: Facts) -> str | None:
         if facts.device.arch is None or not facts.device.arch.has_tensor_cores:
-            return "The device is not known to have Tensor Cores."
+            return f"The device is not known to have {TENSOR_CORE}s."
         return None if facts.tensor_core_work.eligible.any() else "No matmuls or convolutions in this trace."
 
     def check(self, facts: Facts) -> Findings:
@@ -73,7 +74,7 @@ class Fp32Matmul(Rule):
         yield self.finding(
             why=(
                 f"Matmuls, convolutions and attention take {ms(time)} of {each_step(facts)} in FP32, without the "
-                f"Tensor Cores of the {facts.device.name}."
+                f"{TENSOR_CORE}s of the {facts.device.name}."
             ),
             saving=fp32_saving(facts, work, dtype, self.low_speedup, self.speedup, self.high_speedup, pointwise=0.5),
             evidence=evidence,
@@ -84,9 +85,9 @@ class Fp32Matmul(Rule):
     def passed(self, facts: Facts) -> str:
         mixed = mixed_share(facts)
         if mixed > self.max_used_share:
-            return f"Tensor Cores run {percent(mixed)} of the matmul time in mixed precision."
+            return f"{TENSOR_CORE}s run {percent(mixed)} of the matmul time in mixed precision."
         share = facts.tensor_core_work.time_ns(fp32_work(facts)) / facts.steps.window_ns
-        return f"FP32 matmuls without Tensor Cores take {percent(share)} of {the_step(facts)}."
+        return f"FP32 matmuls without {TENSOR_CORE}s take {percent(share)} of {the_step(facts)}."
 
 
 def _fix(facts: Facts, bf16: bool) -> Fix:

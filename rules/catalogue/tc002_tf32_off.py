@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from traceopt.rules import (
-    Effort,
+    TENSOR_CORE,
     Evidence,
     Facts,
     Findings,
     Fix,
-    Risk,
     Rule,
     each_step,
     kernel_evidence,
@@ -44,8 +43,8 @@ class Tf32Off(Rule):
     name = "tf32-off"
     title = "Enable TF32 for FP32 matmuls"
     family = "precision"
-    effort = Effort.ONE_LINE
-    risk = Risk.NUMERICS
+    effort = "Two lines"
+    risk = "Changes numerics"
     confidence = "medium"
     requires = ("gpu",)
 
@@ -93,7 +92,7 @@ class Tf32Off(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = facts.tensor_core_work.time_ns(fp32_work(facts)) / facts.steps.window_ns
-        return f"FP32 matmuls without Tensor Cores take {percent(share)} of {the_step(facts)}."
+        return f"FP32 matmuls without {TENSOR_CORE}s take {percent(share)} of {the_step(facts)}."
 
 
 def _overridden(facts: Facts) -> bool:

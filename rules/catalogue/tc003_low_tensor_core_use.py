@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceopt.rules import (
-    Effort,
+    TENSOR_CORE,
     Facts,
     Findings,
     Fix,
@@ -52,9 +52,9 @@ class LowTensorCoreUse(Rule):
 
     code = "TC003"
     name = "low-tensor-core-use"
-    title = "Use shapes and layouts that let 16-bit matmuls run on Tensor Cores"
+    title = f"Use shapes and layouts that let 16-bit matmuls run on {TENSOR_CORE}s"
     family = "precision"
-    effort = Effort.DEPENDS
+    effort = "Depends on the kernel"
     confidence = "low"
     requires = ("gpu",)
 
@@ -63,7 +63,7 @@ class LowTensorCoreUse(Rule):
 
     def applies(self, facts: Facts) -> str | None:
         if facts.device.arch is None or not facts.device.arch.has_tensor_cores:
-            return "The device is not known to have Tensor Cores."
+            return f"The device is not known to have {TENSOR_CORE}s."
         if facts.serving is not None and facts.serving.phases[0].phase == "decode":
             return "Most steps decode: reading weights and cache limits them, not arithmetic."
         return (
@@ -82,12 +82,12 @@ class LowTensorCoreUse(Rule):
         memory = facts.measured_counters.dram_during(work) if facts.measured_counters is not None else None
         most = LARGEST_GAIN if memory is None else min(LARGEST_GAIN, 1 - memory)
         counted = (
-            f" Hardware counters measured the Tensor Cores active for {percent(measured)} of that time."
+            f" Hardware counters measured the {TENSOR_CORE}s active for {percent(measured)} of that time."
             if measured is not None
             else ""
         )
         yield self.finding(
-            why=(f"16-bit or 8-bit matmuls take {ms(time)} of {each_step(facts)} without Tensor Cores.{counted}"),
+            why=(f"16-bit or 8-bit matmuls take {ms(time)} of {each_step(facts)} without {TENSOR_CORE}s.{counted}"),
             confidence=None if measured is None else "medium",
             saving=priced_work(
                 facts,
@@ -110,13 +110,13 @@ class LowTensorCoreUse(Rule):
         measured = _measured(facts, _unused(facts))
         if measured is not None and measured >= self.active:
             return (
-                f"Hardware counters measured the Tensor Cores active for {percent(measured)} of the time of 16-bit and "
-                "8-bit matmuls whose kernels have names of others."
+                f"Hardware counters measured the {TENSOR_CORE}s active for {percent(measured)} of the time of 16-bit "
+                "and 8-bit matmuls whose kernels have names of others."
             )
         narrow = facts.tensor_core_work.dtype.among(*NARROW)
         total = facts.tensor_core_work.time_ns(narrow)
         share = percent(facts.tensor_core_work.time_ns(_unused(facts)) / total if total else 0)
-        return f"{share} of the 16-bit and 8-bit matmul time runs without Tensor Cores, memory-bound matmuls aside."
+        return f"{share} of the 16-bit and 8-bit matmul time runs without {TENSOR_CORE}s, memory-bound matmuls aside."
 
 
 def _measured(facts: Facts, work: Mask) -> float | None:

@@ -10,7 +10,6 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
-    Risk,
     Rule,
     each_step,
     launched_ns,
@@ -53,7 +52,8 @@ class CastChurn(Rule):
     name = "cast-churn"
     title = "Cast weights once, not in every step"
     family = "precision"
-    risk = Risk.NUMERICS
+    effort = "A few lines"
+    risk = "Changes numerics"
     confidence = "medium"
     requires = ("gpu", "launches", "shapes")
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from traceopt.rules import (
     OP,
+    TENSOR_CORE,
     Evidence,
     Facts,
     Findings,
     Fix,
     GemmShape,
-    Risk,
     Rule,
     each_step,
     location_of,
@@ -49,7 +49,8 @@ class Fp8Candidate(Rule):
     name = "fp8-candidate"
     title = "Consider FP8 for large matmuls"
     family = "precision"
-    risk = Risk.NUMERICS
+    effort = "A few lines, then check the loss"
+    risk = "Changes numerics"
     confidence = "low"
     requires = ("gpu", "launches", "shapes", "device")
 
@@ -60,7 +61,7 @@ class Fp8Candidate(Rule):
     def applies(self, facts: Facts) -> str | None:
         arch, accelerator = facts.device.arch, facts.device.accelerator
         if arch is None or accelerator is None or not arch.has_fp8 or not accelerator.peak("fp8"):
-            return "The device has no FP8 Tensor Cores."
+            return f"The device has no FP8 {TENSOR_CORE}s."
         return None if facts.gemms.shapes else "No matmul of known shape in this trace."
 
     def check(self, facts: Facts) -> Findings:

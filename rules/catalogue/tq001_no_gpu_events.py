@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceopt.analyzer.vocabulary import op_names
-from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule
+from traceopt.rules import COUNTER_TOOLS, CUPTI, TRACE_QUALITY, Facts, Findings, Fix, Rule
 
 RECORD = "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
 
@@ -60,7 +60,7 @@ def _what_is_missing(facts: Facts) -> str:
     quality, trace = facts.quality, facts.trace
     if quality.counter_run:
         return (
-            "Hardware counters were collected (CUPTI range profiler), which replays and serializes every kernel. No "
+            f"Hardware counters were collected ({CUPTI} range profiler), which replays and serializes every kernel. No "
             f"duration in this file is real{', but its counts are' if facts.counter_ranges else ''}. Record again "
             "without experimental_config's profiler_metrics."
         )
@@ -91,5 +91,5 @@ def _what_is_missing(facts: Facts) -> str:
     holds = f"{launches:,} kernel launches but no kernels" if launches else "a process with a GPU but no GPU work"
     return (
         f"The file holds {holds}, so nothing can be said about the GPU. Record with ProfilerActivity.CUDA, and make "
-        "sure that no other profiler (Nsight, DCGM) holds CUPTI."
+        f"sure that no other profiler ({COUNTER_TOOLS}) holds {CUPTI}."
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule, ms, percent, threshold
+from traceopt.rules import CUDA_GRAPH, TRACE_QUALITY, Facts, Findings, Fix, Rule, ms, percent, threshold
 
 
 class GraphCapture(Rule):
@@ -38,7 +38,7 @@ class GraphCapture(Rule):
             return
         yield self.finding(
             why=(
-                f"CUDA graphs are captured for {percent(share)} of the window "
+                f"{CUDA_GRAPH}s are captured for {percent(share)} of the window "
                 f"({ms(facts.quality.captures.total)}). Nothing runs on the GPU meanwhile, and it happens only once. "
                 "Run a few warm-up steps before recording."
             ),

@@ -101,7 +101,7 @@ def in_framework(finding: Finding, facts: Facts) -> Finding:
         return finding
     settings = _settings(facts, framework)
     name = settings.class_name if settings is not None else _SETTINGS[framework]
-    text = f"{finding.fix.text} With {_called(framework)}, set it in {name}."
+    text = finding.fix.text + f" With {_called(framework)}, set it in {name}."
     places = [to_location(settings.built.site)] if settings is not None else []
     return replace(
         finding,

@@ -12,7 +12,7 @@ from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.result.finding import Evidence
-from traceopt.result.quantities import percent
+from traceopt.result.message import percent
 from traceopt.rules.savings.precision import kernel_evidence
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import hide, priced

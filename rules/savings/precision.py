@@ -8,7 +8,8 @@ from traceopt.analyzer.vocabulary.architectures import geforce_ratio
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS
 from traceopt.result.finding import Evidence
-from traceopt.result.quantities import count, ms, percent
+from traceopt.result.message import ms, named, percent
+from traceopt.result.quantities import count
 from traceopt.rules.evidence import library_around, operator_of_work, place_of_work
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import priced, shorter
@@ -95,7 +96,7 @@ def kernel_evidence(facts: Facts, work: Mask, limit: int = 5) -> list[Evidence]:
         library = library_around(facts, int(facts.source_slices[facts.gpu.rows[longest]]), place)
         out.append(
             Evidence(
-                what=short_name(one.name),
+                what=named(short_name(one.name)),
                 us_per_step=round(one.total / count / 1e3, 3),
                 calls_per_step=round(len(one.rows) / count, 3),
                 detail=" in ".join(part for part in (name, library) if part) or None,

@@ -15,7 +15,7 @@ from traceopt.analyzer.replay.changes import AsyncCopy, Change, DropSync, Remove
 from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.timeline.call_tree import RUNTIME
 from traceopt.analyzer.work.gemms import GemmShape
-from traceopt.result.quantities import ms
+from traceopt.result.message import ms
 from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.starvation import launched_ns, saving
 

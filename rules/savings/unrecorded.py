@@ -24,7 +24,7 @@ def without_unrecorded_saving(one: Priced, facts: Facts) -> Priced:
     """
     if one.finding.saving is None or not (_state_hides(one, facts) or _edges_hide(one, facts)):
         return one
-    why = f"{one.finding.why} {UNKNOWN}"
+    why = one.finding.why + f" {UNKNOWN}"
     return Priced(replace(one.finding, saving=None, impact="info", confidence="low", why=why))
 
 

@@ -9,6 +9,7 @@ import pytest
 from traceopt.analyzer.replayed_parts import labels_of
 from traceopt.document.rank_document import rank_document
 from traceopt.document.verdict import NO_FIX, _GpuVerdict
+from traceopt.result.message import plain
 from traceopt.result.rows import BreakdownPart
 from traceopt.rules.engine import prepare, run_rules
 from traceopt.rules.registry import load_rules
@@ -27,7 +28,7 @@ def verdict_of(**shares: float) -> str:
     facts = machine.facts()
     labels = labels_of(facts)
     parts = [BreakdownPart(n, labels[n], n == "compute", s * 1_000, s, None) for n, s in shares.items()]
-    return _GpuVerdict(facts, parts, []).text
+    return plain(_GpuVerdict(facts, parts, []).text)
 
 
 @pytest.mark.parametrize(("idle", "bound"), [(0.05, "GPU-bound"), (0.18, "Mostly GPU-bound")])

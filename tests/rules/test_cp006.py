@@ -25,7 +25,7 @@ def page_faults(pages: int = 1_000, **environment: Any) -> Facts:
 class TestPageFaults:
     """CP006"""
 
-    def test_fires_at_what_the_pages_cost(self) -> None:
+    def test_the_saving_is_what_the_pages_cost(self) -> None:
         found = finding("CP006", page_faults())
         assert found.saving is not None
         assert (found.saving.low_us, found.confidence) == (0.0, "low")
@@ -49,7 +49,7 @@ class TestPageFaults:
     def test_another_allocator(self, environment: dict[str, Any]) -> None:
         assert silent("CP006", page_faults(**environment))
 
-    def test_silent_on_few_pages(self) -> None:
+    def test_few(self) -> None:
         assert silent("CP006", page_faults(100))
 
     def test_without_the_cost_of_a_page_nothing_is_said(self) -> None:

@@ -6,6 +6,8 @@ from support.compiled import compilation, training, with_notes
 from support.findings import RULES, found
 from support.planted import PlantedFault
 
+from traceopt.result.message import plain
+
 
 class TestPlanted(PlantedFault):
     code = "LB004"
@@ -28,7 +30,9 @@ class TestRepeatedRecompilation:
         notes = {"compilations": [compilation(0), *self.AGAIN[:1]]}
         facts = with_notes(training(pieces=1), notes)
         assert found("LB004", facts) == []
-        assert RULES["LB004"].passed(facts).startswith("torch.compile recompiled 1 time, and gave up on no function.")
+        assert plain(RULES["LB004"].passed(facts)).startswith(
+            "torch.compile recompiled 1 time, and gave up on no function."
+        )
 
     def test_a_function_that_runs_in_eager_mode(self) -> None:
         failed = {"id": "0/8", "fail_reason": "Dynamo recompile limit exceeded\n  Hint: raise it"}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from support.findings import found
 from support.jobs import facts_with
+
+if TYPE_CHECKING:
+    pass
 
 
 class TestStateHeavy:

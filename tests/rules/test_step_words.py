@@ -12,6 +12,7 @@ from traceopt.analyzer.ranks.rank_summary import summarize
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.document.rank_document import rank_document
+from traceopt.result.message import plain
 from traceopt.rules import each_step, per_step, the_step, times
 from traceopt.rules.engine import RulesOutcome, run_rules
 from traceopt.rules.registry import builtin_rules
@@ -54,8 +55,8 @@ def test_the_words_follow_the_marks() -> None:
     marked, window = facts_with("healthy", steps=2), facts_with("healthy", steps=1, profiler_steps=False)
     assert (the_step(marked), per_step(marked)) == ("the step", "per step")
     assert (the_step(window), per_step(window)) == ("the recording", "in total")
-    assert re.fullmatch(r"each [\d.]+ ms step", each_step(marked))
-    assert re.fullmatch(r"the [\d.]+ ms recording", each_step(window))
+    assert re.fullmatch(r"each [\d.]+ ms step", plain(each_step(marked)))
+    assert re.fullmatch(r"the [\d.]+ ms recording", plain(each_step(window)))
     assert [times(marked, number) for number in (0.97, 12.5, 1_202)] == [
         "once per step",
         "12.5 times per step",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from support.findings import checked, places, saving_of
 from support.handmade import handmade, product_step
 
+if TYPE_CHECKING:
+    pass
 
-def test_fires_on_half_precision_on_ordinary_units() -> None:
+
+def test_tc003_finds_half_precision_on_ordinary_units() -> None:
     (finding,) = checked("TC003", handmade(product_step("volta_hgemm_128x64_nn")))
     assert finding.impact == "high"
     assert saving_of(finding).high_us < 6_000
@@ -15,7 +20,7 @@ def test_fires_on_half_precision_on_ordinary_units() -> None:
 
 
 @pytest.mark.parametrize("kernel", ["turing_h1688gemm_128x128_nn", "ampere_hgemm_64x32_tn"])
-def test_silent_where_tensor_cores_work_or_nobody_knows(kernel: str) -> None:
+def test_tc003_is_silent_where_tensor_cores_work_or_nobody_knows(kernel: str) -> None:
     assert checked("TC003", handmade(product_step(kernel))) == []
 
 
@@ -30,5 +35,5 @@ def test_silent_where_tensor_cores_work_or_nobody_knows(kernel: str) -> None:
         ("maxwell_fp16_hgemm_128x64_nn", None, 1),
     ],
 )
-def test_leaves_memory_bound_products_alone(kernel: str, rows: int | None, found: int) -> None:
+def test_tc003_leaves_memory_bound_products_alone(kernel: str, rows: int | None, found: int) -> None:
     assert len(checked("TC003", handmade(product_step(kernel, rows)))) == found

@@ -71,7 +71,7 @@ def explained(result: Result, index: int, page: str, folders: Sequence[Path]) ->
         how_sure=f"{finding.confidence}: {words.CONFIDENCE_WORDS[finding.confidence]}",
         when_wrong=next((" ".join(part.split()) for part in page.split("\n\n") if part.startswith(_WRONG)), None),
         effort=finding.effort,
-        risk=finding.risk_words,
+        risk=finding.risk,
         verify=words.verification(document),
     )
 

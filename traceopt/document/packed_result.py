@@ -15,6 +15,7 @@ from traceopt.analyzer.ranks.rank_summary import RankSummary
 from traceopt.result.companions.start_up import StartUpSection
 from traceopt.result.document import Check, Result, TraceFile
 from traceopt.result.finding import Finding
+from traceopt.result.message import encoded
 from traceopt.result.rows import RankRow
 
 
@@ -70,17 +71,17 @@ class PackedResult(Struct, frozen=True):
         return _document_decoder.decode(self.document)
 
 
-def _pack_array(value: Any) -> Any:
+def _packed(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return np.ascontiguousarray(value, np.int64).tobytes()
-    raise TypeError(f"cannot pack {type(value).__name__}")
+    return encoded(value)
 
 
 def _unpack_array(_: type, data: bytes) -> Any:
     return np.frombuffer(data, np.int64)
 
 
-_encoder = msgspec.msgpack.Encoder(enc_hook=_pack_array)
+_encoder = msgspec.msgpack.Encoder(enc_hook=_packed)
 _decoder = msgspec.msgpack.Decoder(PackedResult, dec_hook=_unpack_array)
 _part_decoder = msgspec.msgpack.Decoder(DocumentPart)
 _document_decoder = msgspec.msgpack.Decoder(Result)

@@ -11,7 +11,8 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replayed_parts import grouped, labels_of, treated_part
 from traceopt.analyzer.vocabulary.host_activities import CPU_OP, DISPATCH, LONG_PYTHON, SMALL_OPS
 from traceopt.result.document import Quality
-from traceopt.result.quantities import in_sentence, ms, percent
+from traceopt.result.message import ms, percent
+from traceopt.result.quantities import in_sentence
 from traceopt.result.rows import BreakdownPart
 from traceopt.rules.evidence import location_of
 from traceopt.rules.savings.cpu_operators import operators_ns

@@ -16,7 +16,8 @@ from traceopt.analyzer.run_log.step_memory import UNKNOWN, StepMemory
 from traceopt.analyzer.tables.schema import I8
 from traceopt.result.document import RunMemory, RunPart, RunPartName, StepHistory, WholeRun
 from traceopt.result.finding import Location
-from traceopt.result.quantities import counted, ms, percent
+from traceopt.result.message import ms, percent
+from traceopt.result.quantities import counted
 from traceopt.result.rounding import share, us
 
 MIN_LONG_STEPS = 3  # fewer may be one-off pauses: the sentence then leaves open what they are

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import mlflow  # pyright: ignore[reportMissingImports]
+import mlflow
 
 from traceopt.integrations.tracking import Logged
 

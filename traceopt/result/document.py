@@ -7,7 +7,7 @@ JSON is this document's serialization; `Result.from_json` reads it back.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
 import orjson
@@ -21,6 +21,7 @@ from traceopt.result.companions.start_up import StartUpSection
 from traceopt.result.companions.torch_compile import TorchCompile
 from traceopt.result.field_notes import note
 from traceopt.result.finding import Finding, Location
+from traceopt.result.message import Spoken
 from traceopt.result.rows import (
     BreakdownPart,
     Collective,
@@ -193,8 +194,10 @@ class WholeRun(Struct, frozen=True):
     ] = field(default_factory=list)
 
 
-class Note(Struct, frozen=True):
+class Note(Spoken, frozen=True):
     """A trace-quality rule that fired."""
+
+    messages: ClassVar = ("text",)
 
     code: Annotated[str, note("code of the rule")]
     name: Annotated[str, note("name of the rule")]
@@ -452,8 +455,10 @@ class Combined(Struct, frozen=True):
     ] = None
 
 
-class Check(Struct, frozen=True):
+class Check(Spoken, frozen=True):
     """What one rule answered."""
+
+    messages: ClassVar = ("title", "reason")
 
     code: Annotated[str, note("code of the rule")]
     name: Annotated[str, note("name of the rule")]
@@ -462,8 +467,10 @@ class Check(Struct, frozen=True):
     reason: Annotated[str, note("what passed, what is missing, or what went wrong")]
 
 
-class Result(Struct, frozen=True, eq=False):
+class Result(Spoken, frozen=True, eq=False):
     """The document."""
+
+    messages: ClassVar = ("verdict", "warnings")
 
     tool: Annotated[Tool, note("program that made the document")]
     verdict: Annotated[

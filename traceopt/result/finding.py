@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Struct, field
 
-from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.field_notes import note
+from traceopt.result.message import Spoken
 from traceopt.result.rounding import shown_percent
 
 Impact = Literal["high", "medium", "low", "info"]
@@ -28,8 +28,10 @@ class Location(Struct, frozen=True):
         return f"{self.file}:{self.line}" + (f"-{self.last_line}" if self.last_line is not None else "")
 
 
-class Saving(Struct, frozen=True):
+class Saving(Spoken, frozen=True):
     """Time per step that a fix saves."""
+
+    messages: ClassVar = ("basis",)
 
     low_us: Annotated[float, note("saving per step, at least", "us")]
     est_us: Annotated[float, note("saving per step, expected", "us")]
@@ -38,8 +40,10 @@ class Saving(Struct, frozen=True):
     basis: Annotated[str, note("where the number comes from and what bounds it")]
 
 
-class Evidence(Struct, frozen=True):
+class Evidence(Spoken, frozen=True):
     """One measured row behind a finding."""
+
+    messages: ClassVar = ("what", "detail")
 
     what: Annotated[str, note("what was measured")]
     us_per_step: Annotated[float | None, note("time per step; null where it does not apply", "us")] = None
@@ -49,16 +53,20 @@ class Evidence(Struct, frozen=True):
     inside: Annotated[bool, note("a part of the last row above that is not inside another")] = False
 
 
-class Fix(Struct, frozen=True):
+class Fix(Spoken, frozen=True):
     """What to change."""
+
+    messages: ClassVar = ("text",)
 
     text: Annotated[str, note("the change in one or two sentences")]
     code: Annotated[str | None, note("an example")] = None
     patch: Annotated[str | None, note("unified diff of the user's file, where its source is at hand")] = None
 
 
-class Finding(Struct, frozen=True):
+class Finding(Spoken, frozen=True):
     """One thing worth changing. Most fields repeat the rule's own metadata, so that a finding is self-contained."""
+
+    messages: ClassVar = ("title", "effort", "risk", "why")
 
     code: Annotated[str, note("code of the rule")]
     name: Annotated[str, note("name of the rule")]
@@ -73,8 +81,8 @@ class Finding(Struct, frozen=True):
     confidence: Annotated[
         Confidence, note("high: measured idle time with a known cause; medium: modeled; low: inferred")
     ]
-    effort: Annotated[Effort, note("what the change takes")]
-    risk: Annotated[Risk, note("what can go wrong")]
+    effort: Annotated[str, note("what the change takes")]
+    risk: Annotated[str, note("what can go wrong")]
     saving: Annotated[Saving | None, note("time that the fix saves alone; null without an honest number")]
     why: Annotated[str, note("the measured reason")]
     evidence: Annotated[list[Evidence], note("measured rows behind it")]
@@ -91,12 +99,6 @@ class Finding(Struct, frozen=True):
     after_plan_us: Annotated[
         float | None, note("saving per step after the fixes of the plan; null if it is one of them or unknown", "us")
     ] = None
-    risk_note: Annotated[str | None, note("the risk in the rule's own words; null if `risk` says it all")] = None
-
-    @property
-    def risk_words(self) -> str:
-        """What can go wrong, for people."""
-        return self.risk_note or str(self.risk)
 
 
 HIGH_IMPACT_PERCENT = 10

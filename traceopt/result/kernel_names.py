@@ -1,8 +1,9 @@
-"""Kernel names as people read them."""
+"""Names of kernels and matmuls as people read them."""
 
 from __future__ import annotations
 
 import re
+from typing import Protocol
 
 KERNEL_CAP = 60  # characters
 
@@ -18,3 +19,26 @@ def short_kernel_name(name: str) -> str:
         short = short.partition("(")[0] or short
         short = re.sub(r"\b(?:\w+::)+", "", short)
     return short if len(short) <= KERNEL_CAP else short[: KERNEL_CAP - 1] + "…"
+
+
+class MatmulShape(Protocol):
+    """What names a matmul: D[m,n] = A[m,k] B[k,n], `batch` times."""
+
+    @property
+    def op(self) -> str: ...
+    @property
+    def m(self) -> int: ...
+    @property
+    def n(self) -> int: ...
+    @property
+    def k(self) -> int: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def dtype(self) -> str: ...
+
+
+def gemm_name(gemm: MatmulShape) -> str:
+    """A matmul by its operator, shape and type: "aten::bmm 16 x 5185x64x5185 bf16"."""
+    batch = f"{gemm.batch} x " if gemm.batch > 1 else ""
+    return f"{gemm.op} {batch}{gemm.m}x{gemm.n}x{gemm.k} {gemm.dtype}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Fix
-from traceopt.result.quantities import percent
+from traceopt.result.message import percent
 
 MOSTLY = 0.5  # of the kernels
 

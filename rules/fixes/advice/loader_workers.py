@@ -13,7 +13,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.loaders import Loader
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.vocabulary import op_names
-from traceopt.result.quantities import ms, percent
+from traceopt.result.message import ms, percent
 from traceopt.rules.savings.pricing import area_of
 
 WAITING_SHARE = 0.5  # of a batch's build time: a worker that computes for less of it mostly waits

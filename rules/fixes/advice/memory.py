@@ -22,7 +22,7 @@ from traceopt.analyzer.memory.composition import (
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.result.finding import Evidence
-from traceopt.result.quantities import percent, size
+from traceopt.result.message import of_memory, percent, size
 from traceopt.result.rounding import rate
 from traceopt.rules.evidence import to_location
 
@@ -85,7 +85,7 @@ def parts(composition: Composition | None) -> list[Evidence]:
     """One row per part of the peak."""
     held = composition.bytes if composition else {}
     return [
-        Evidence(f"At the peak: {name[:1].lower()}{name[1:]}", detail=size(count), inside=True)
+        Evidence(of_memory(f"At the peak: {name[:1].lower()}{name[1:]}"), detail=size(count), inside=True)
         for name, count in held.items()
     ]
 

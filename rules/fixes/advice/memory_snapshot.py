@@ -5,7 +5,8 @@ from __future__ import annotations
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import Holder, MemorySnapshot
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Evidence, Location
-from traceopt.result.quantities import counted, size
+from traceopt.result.message import size
+from traceopt.result.quantities import counted
 from traceopt.rules.evidence import to_location
 from traceopt.rules.rule import required
 
