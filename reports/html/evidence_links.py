@@ -13,6 +13,7 @@ from traceopt.result.kernel_names import gemm_name
 from traceopt.result.message import Message, Slot
 from traceopt.result.rounding import us
 from traceopt.result.rows import BreakdownPart
+from traceopt.result.tables import COLLECTIVES, COPIES, GEMMS, KERNELS, OPERATORS
 
 _ROUNDED_US = 0.001  # two times that differ by less are the same, rounded in different places
 
@@ -20,19 +21,19 @@ _ROUNDED_US = 0.001  # two times that differ by less are the same, rounded in di
 class EvidenceLinks:
     """Looks up names of evidence among the shown rows of the tables. A row's anchor is its table and its number."""
 
-    def __init__(self, document: Result, shown: dict[str, int]) -> None:
-        """`document` is cleaned for display; `shown` is how many rows each table has at most."""
+    def __init__(self, document: Result) -> None:
+        """`document` is cleaned for display."""
         tables = {
-            "gemms": [gemm_name(gemm) for gemm in document.gemms],
-            "kernels": [kernel.label or kernel.name for kernel in document.kernels],
-            "collectives": [row.name for row in document.communication.collectives],
-            "copies": [row.kind for row in document.copies],
-            "ops": [op.name for op in document.ops],
+            GEMMS: [gemm_name(gemm) for gemm in document.gemms],
+            KERNELS: [kernel.label or kernel.name for kernel in document.kernels],
+            COLLECTIVES: [row.name for row in document.communication.collectives],
+            COPIES: [row.kind for row in document.copies],
+            OPERATORS: [op.name for op in document.ops],
         }
         self._anchors: dict[str, str] = {}
         for table, names in tables.items():
-            for number, name in enumerate(names[: shown[table]], 1):
-                self._anchors.setdefault(name, f"{table}-{number}")
+            for number, name in enumerate(names[: table.most], 1):
+                self._anchors.setdefault(name, f"{table.name}-{number}")
         drawn = document.memory.composition or draw_memory(document.memory, document.timeline)
         self._memory = "memory" if drawn else None
         self._parts = document.breakdown

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -20,11 +21,12 @@ from markupsafe import Markup
 from msgspec.structs import asdict, replace
 
 from traceopt.reports.agent import prompt
-from traceopt.reports.html import evidence_links, flame_view, span_view, table_rows
+from traceopt.reports.html import evidence_links, flame_view, span_view, table_rows, tables
 from traceopt.reports.html.charts import loss_chart, rank_chart, roofline, run_chart, step_strip, timeline_svg
 from traceopt.reports.html.companions.sections import sections as companion_sections
 from traceopt.reports.html.compiled_assets import CompiledTemplates
 from traceopt.reports.html.readouts import readouts
+from traceopt.reports.html.work_tables import evidence_table, work_tables
 from traceopt.reports.words import (
     memory_parts,
     names,
@@ -45,30 +47,13 @@ from traceopt.result.document import Result
 from traceopt.result.kernel_names import short_kernel_name
 from traceopt.result.packing import RESULT_ID
 from traceopt.result.serialization import to_json
+from traceopt.result.tables import EVIDENCE, GEMMS
 
 TEMPLATES = Path(__file__).parent / "templates"
 ASSETS = Path(__file__).parent / "assets"  # style sheets and scripts
-# Rows shown of each table. Its caption says how many there are, and the document in the page holds them all.
-TABLE_ROWS = 200  # kernels
-GEMM_ROWS = 100
-MODULE_ROWS = 300
-MODULE_CLASSES = 20
-FULL_NAMES = 30  # kernels whose full name can be opened; the rest have the short one
-OPERATOR_ROWS = 100
-SHORT_TABLE_ROWS = 50  # collectives and copies
-RANK_ROWS = 64
 FOLDED_ROWS = 15  # rows visible at first, and in print; a click shows the rest
-FILE_ROWS = 16
-EVIDENCE_ROWS = 20
 _COMMENT = re.compile(r"/\*(?:(?!\*/).)*\*/")
 LEAST_PART_US = 1  # shorter parts of the step have no row
-_SHOWN_ROWS = {
-    "gemms": GEMM_ROWS,
-    "kernels": TABLE_ROWS,
-    "collectives": SHORT_TABLE_ROWS,
-    "copies": SHORT_TABLE_ROWS,
-    "ops": OPERATOR_ROWS,
-}
 
 
 def render_html(result: Result, *, static: bool = False) -> str:
@@ -127,7 +112,8 @@ def _view(document: Result) -> dict[str, Any]:
     idle_word = words.idle if document.gpu.busy_share is not None and not step_words.on_cpu(document) else None
     timeline = None if document.timeline is None else timeline_svg.draw_timeline(document.timeline, idle_word)
     all_cards, groups = fix_cards.cards(document), fix_cards.groups(document)
-    return {
+    by_shape = ["shaped", "gemms"] if table_rows.convolutions_take_longer(document) else ["gemms", "shaped"]
+    view: dict[str, Any] = {
         "all_cards": all_cards,
         "idle_word": idle_word,
         "timeline_keys": span_view.key_help(document),
@@ -171,28 +157,51 @@ def _view(document: Result) -> dict[str, Any]:
         "timeline": timeline,
         "memory": timeline_svg.draw_memory(document.memory, document.timeline),
         "memory_cards": [card for card in all_cards if card.finding.code.startswith(memory_parts.RULE_FAMILY)],
-        "roofline": roofline.draw_roofline(document, GEMM_ROWS),
+        "roofline": roofline.draw_roofline(document, GEMMS.most),
         "rank_drawing": rank_chart.draw_ranks(document),
         "rank_caption": rank_chart.caption(document),
         "checks_line": run_words.checks_line(document),
         "command": run_words.command(document),
         "flame_caption": flame_view.caption(document),
         "flame_key": flame_view.key(document),
-        "lines": document.run.recorded.stacks,
-        "shaped_first": table_rows.convolutions_take_longer(document),
-        "kernel_caption": table_captions.kernel_caption(document),
-        "module_rows": table_rows.module_rows(document.modules),
+        "by_shape": by_shape,
+        "copies_are_most": table_rows.copies_take_longest(document),
+        "tables": work_tables(document),
+        "module_caption": table_captions.module_caption(document),
         "fix_filters": table_rows.fix_filters(all_cards),
         "left_out_sections": not_recorded.left_out_sections(document),
-        "evidence_links": evidence_links.EvidenceLinks(document, _SHOWN_ROWS),
+        "evidence_links": evidence_links.EvidenceLinks(document),
         "viewer_command": document.timeline and viewer_command(document, document.timeline.step),
         "in_trace_folder": in_trace_folder(document),
-        "gemm_caption": table_captions.gemm_caption(document),
-        "cpu_caption": table_captions.cpu_caption(document),
         "timeline_caption": table_captions.timeline_caption(
             document, timeline is not None and timeline.band is not None
         ),
     }
+    return {**view, "links": list(_links(document, view))}
+
+
+def _links(document: Result, view: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Anchor and name of the sections that the page has, in their order."""
+    names = {"gemms": "GEMMs", "shaped": "Convolutions, attention"}
+    tables = view["tables"]
+    sections = [
+        ("time", "Step time", view["has_trace"]),
+        ("fixes", "Fixes", True),
+        ("timeline", "Timeline", view["has_trace"]),
+        *((section.anchor, section.name, True) for section in view["companions"]),
+        ("tried", "Tried", document.tried),
+        ("ranks", "Ranks", tables["ranks"]),
+        ("roofline", "Roofline", view["roofline"]),
+        *((name, names[name], tables[name]) for name in view["by_shape"]),
+        ("kernels", "Kernels", tables["kernels"]),
+        ("counters", "Counters", tables["counters"]),
+        ("modules", "Modules", tables["modules"]),
+        ("ops", "Operators", tables["ops"]),
+        ("memory", "Memory", view["memory"]),
+        ("checks", "Checks", view["has_trace"]),
+        ("how", "Method", view["has_trace"]),
+    ]
+    return ((anchor, name) for anchor, name, is_shown in sections if is_shown)
 
 
 @lru_cache(maxsize=1)
@@ -210,47 +219,34 @@ def environment() -> jinja2.Environment:
         size_like=quantities.size_like,
         breakable=table_rows.breakable,
         breakable_name=table_rows.breakable_name,
-        cell=table_rows.cell,
         counted=quantities.counted,
         estimate=quantities.estimate,
         first_sentence=safe_text.first_sentence,
         in_sentence=quantities.in_sentence,
         is_name=names.is_name,
-        kernel_rate=table_captions.kernel_rate,
-        measured=quantities.measured,
-        mb_number=quantities.megabytes_number,
-        mib_number=quantities.mebibytes_number,
+        look=tables.look,
         ms=quantities.ms_of_us,
         ms_number=quantities.ms_number,
         number=quantities.count,
         percent=quantities.percent,
-        rate_number=quantities.rate_number,
+        seconds=quantities.seconds_of_us,
         short_kernel_name=short_kernel_name,
         short_path=names.short_path,
         signed_ms_number=quantities.signed_ms_number,
         where=names.where,
         with_whole_line_number=table_rows.with_whole_line_number,
-        yes_no=safe_text.yes_no,
     )
     environment.globals.update(
         IMPACT_WORDS=fix_cards.IMPACT_WORDS,
-        TABLE_ROWS=TABLE_ROWS,
-        GEMM_ROWS=GEMM_ROWS,
-        FULL_NAMES=FULL_NAMES,
-        OPERATOR_ROWS=OPERATOR_ROWS,
-        SHORT_TABLE_ROWS=SHORT_TABLE_ROWS,
-        RANK_ROWS=RANK_ROWS,
         FOLDED_ROWS=FOLDED_ROWS,
         PRINTED_ROWS=table_rows.PRINTED_ROWS,
-        FILE_ROWS=FILE_ROWS,
-        EVIDENCE_ROWS=EVIDENCE_ROWS,
+        EVIDENCE_ROWS=EVIDENCE.most,
         NOT_RECORDED=quantities.NOT_RECORDED,
         MOST_ROWS=rank_chart.MOST_ROWS,
-        MODULE_ROWS=MODULE_ROWS,
         MOST_COLUMN_PIXELS=step_strip.MOST_COLUMN_PIXELS,
-        MODULE_CLASSES=MODULE_CLASSES,
         LEAST_PART_US=LEAST_PART_US,
         cards_of_part=evidence_links.cards_of_part,
+        evidence_table=evidence_table,
         numbers_of=plan_numbers.row_numbers,
         step_before=plan_numbers.step_before,
         plan_time=plan_numbers.plan_time,
@@ -260,11 +256,8 @@ def environment() -> jinja2.Environment:
         step_after=plan_numbers.step_after,
         estimated=quantities.estimated,
         estimate_range=quantities.estimate_range,
-        kernel_rate=table_captions.kernel_rate,
-        matrix_units=table_captions.matrix_units,
         memory_look=memory_parts.memory_look,
         part_style=part_styles.part_style,
-        misaligned=table_captions.misaligned,
         needs=fix_cards.needs,
         only_on=fix_cards.only_on,
         title=fix_cards.title,

@@ -1,4 +1,4 @@
-"""What tables and filters need besides the document: cells without a value, the depth of modules, choices."""
+"""What the page needs besides the document: the order of sections, names that break, the choices of filters."""
 
 from __future__ import annotations
 
@@ -6,24 +6,13 @@ import re
 from collections.abc import Sequence
 
 from markupsafe import Markup, escape
-from msgspec import Struct
 
 from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.result.document import Result
-from traceopt.result.quantities import NOT_RECORDED
-from traceopt.result.rows import ModuleRow
 
 FEWEST_CARDS = 4  # with fewer, a filter only takes room
 PRINTED_ROWS = 6  # of a table, as the style sheet for print has it
-_UNKNOWN = (NOT_RECORDED, "unknown")
 _PART_END = re.compile(r"(?:(?<=::)|(?<=[/_<,(]))(?=[A-Za-z0-9])")
-
-
-class ShownModule(Struct, frozen=True):
-    """A module and the number of modules around it."""
-
-    module: ModuleRow
-    depth: int
 
 
 def convolutions_take_longer(document: Result) -> bool:
@@ -32,9 +21,10 @@ def convolutions_take_longer(document: Result) -> bool:
     return shaped > matmuls
 
 
-def cell(text: str) -> str:
-    """A dash for what is not known, so that a column of numbers stays narrow."""
-    return "–" if text in _UNKNOWN else text
+def copies_take_longest(document: Result) -> bool:
+    """Whether no part of the step takes longer than copies, so their section is open."""
+    longest = max(document.breakdown, key=lambda part: part.us_per_step, default=None)
+    return longest is not None and longest.name == "copies"
 
 
 def breakable(text: str) -> Markup:
@@ -51,14 +41,6 @@ def with_whole_line_number(place: str) -> Markup:
     """ "train.py:128", whose number does not break at the end of a line."""
     file, colon, line = place.rpartition(":")
     return breakable_name(place) if not colon else Markup("{}<i>:{}</i>").format(breakable_name(file), line)
-
-
-def module_rows(modules: Sequence[ModuleRow]) -> list[ShownModule]:
-    """The tree as rows; callers come before callees."""
-    shown: list[ShownModule] = []
-    for module in modules:
-        shown.append(ShownModule(module, 0 if module.parent < 0 else shown[module.parent].depth + 1))
-    return shown
 
 
 def fix_filters(cards: Sequence[Card]) -> list[tuple[str, str, list[str]]]:

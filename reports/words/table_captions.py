@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from traceopt.reports.words import safe_text
 from traceopt.reports.words.rank_words import rank_phrase
-from traceopt.reports.words.step_words import on_cpu
+from traceopt.reports.words.step_words import on_cpu, scope
 from traceopt.result import quantities
 from traceopt.result.document import Result, TensorCores
 from traceopt.result.rows import Gemm, Kernel
+from traceopt.result.tables import MODULES
 from traceopt.result.vendors import Term, vendor_called
 
 MOST_MATMULS = 0.9  # of the time of matmul kernels: if the table holds less, its caption says so
@@ -149,10 +150,49 @@ _TENSOR_CORE_BYTES = 16  # rows of operands must be a multiple of this
 _ELEMENT_BYTES = {"tf32": 4, "fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "fp4": 0.5, "int8": 1}
 
 
-def misaligned(gemm: Gemm, size: int) -> int | None:
-    """The number that N or K (`size`) of a misaligned GEMM should be a multiple of; None if it is. M is free."""
+def misaligned(gemm: Gemm, size: int) -> str:
+    """ "not ×8": what N or K (`size`) of a misaligned GEMM should be a multiple of; "" if it is. M is free."""
     element_bytes = _ELEMENT_BYTES.get(gemm.dtype)
     if gemm.aligned is not False or element_bytes is None:
-        return None
+        return ""
     multiple = int(_TENSOR_CORE_BYTES / element_bytes)
-    return multiple if size % multiple else None
+    return f"not ×{multiple}" if size % multiple else ""
+
+
+def misaligned_caption(result: Result) -> str:
+    """What marks in the table of matmuls mean; "" if it has none."""
+    marked = any(gemm.aligned is False for gemm in result.gemms)
+    return "Marked: N or K that makes rows a size other than a multiple of 16 bytes." if marked else ""
+
+
+def shaped_caption(result: Result) -> str:
+    """Why a convolution exceeds the peak; "" if none does."""
+    above = any((op.peak_share or 0) > 1 for op in result.shaped_ops)
+    return "Above 100% of the peak: Winograd kernels do fewer operations than the shapes say." if above else ""
+
+
+def module_caption(result: Result) -> str:
+    """What the times of modules are, and which modules the tree has."""
+    time = "time of their operators" if on_cpu(result) else "GPU time"
+    most = f" The tree has the {MODULES.most} longest." if len(result.modules) >= MODULES.most else ""
+    return (
+        f"The nn.Modules of the model, by {time}, {quantities.in_sentence(scope(result))}. Own, and by class: without "
+        f"the modules that they call.{most}"
+    )
+
+
+def phase_caption(result: Result) -> str:
+    """How the phases of a reinforcement-learning step are told apart."""
+    gpus = result.rl_phases[0].gpus if result.rl_phases else None
+    marks = "By the marks of the phases."
+    if gpus is not None:
+        marks = (
+            "By the marks of the phases in all processes; phases of different processes can overlap. Idle time is the "
+            f"mean over {gpus} GPUs."
+        )
+    return f"{marks} GPU work counts in the phase in which it runs. Time between phases is left out."
+
+
+def rank_caption(result: Result) -> str:
+    """Which rank the other tables show."""
+    return f"The other tables show {rank_phrase(result) or 'one of them'}."

@@ -6,15 +6,31 @@ from msgspec import Struct
 
 from traceopt.reports.html.charts.timeline_svg import Tick, ticks
 from traceopt.reports.html.companions.section import Section
+from traceopt.reports.html.tables import Derived, ShownTable, shown_table
 from traceopt.reports.words.companions import memory_snapshot as words
-from traceopt.result.companions.memory_snapshot import MemoryHolder, MemorySnapshotSection, SnapshotCurve
+from traceopt.result.columns import Column, Table
+from traceopt.result.companions.memory_snapshot import MemorySnapshotSection, SnapshotCurve
 from traceopt.result.document import Result
-from traceopt.result.quantities import size_text
+from traceopt.result.quantities import size_like, size_text
 
 WIDTH, HEIGHT = 1000, 100  # of the viewBox
 COLORS = ("compute", "loader", "comm", "copy", "python", "launch", "sync", "range")
 NO_COLOR = "wait"
 OTHERS = "All others"
+
+
+HOLDERS = Table(
+    "holders",
+    "Who holds the peak",
+    (
+        Column("name", "Line", "special"),
+        Column("size", "Size", "number"),
+        Column("share", "Share", "share"),
+        Column("blocks", "Blocks", "count"),
+        Column("layer", "Layer", "word"),
+    ),
+    sortable=False,
+)
 
 
 class Area(Struct, frozen=True):
@@ -38,7 +54,8 @@ class SnapshotView(Struct, frozen=True):
 
     section: MemorySnapshotSection
     drawing: SnapshotDrawing | None
-    rows: list[tuple[MemoryHolder, str]]  # with the color of its area
+    holders: ShownTable
+    colors: dict[str, str]  # of the areas of holders, by name
     sentences: list[str]
 
 
@@ -50,9 +67,18 @@ def section(result: Result) -> Section | None:
     sentences = [*words.failure(snapshot.failure), *words.growth(snapshot), words.fragmentation(snapshot)]
     if not snapshot.events:
         sentences.append(words.NO_HISTORY)
-    rows = [(holder, color_of(index)) for index, holder in enumerate(snapshot.holders)]
-    view = SnapshotView(snapshot, _draw(snapshot), rows, sentences)
+    colors = {holder.name: color_of(index) for index, holder in enumerate(snapshot.holders)}
+    view = SnapshotView(snapshot, _draw(snapshot), _holders(snapshot), colors, sentences)
     return Section("memory-snapshot", "Memory snapshot", "memory_snapshot.html.j2", view)
+
+
+def _holders(snapshot: MemorySnapshotSection) -> ShownTable:
+    peak = snapshot.peak_allocated_bytes
+    derived: Derived = {
+        "size": lambda holder: size_like(holder.bytes, peak or holder.bytes),
+        "share": lambda holder: holder.bytes / peak if peak else 0,
+    }
+    return shown_table(HOLDERS, snapshot.holders, derived=derived)
 
 
 def color_of(index: int) -> str:

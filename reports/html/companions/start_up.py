@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import Struct
 
 from traceopt.reports.html.companions.section import Section
+from traceopt.reports.html.tables import ShownTable, shown_table
 from traceopt.reports.words.companions import start_up as words
+from traceopt.result.columns import Column, Table
 from traceopt.result.document import Result
-from traceopt.result.quantities import seconds_number, seconds_of_us
+from traceopt.result.quantities import seconds_of_us
+
+PARTS = Table(
+    "start-up-parts",
+    "Start-up by part",
+    (
+        Column("label", "Part", "word"),
+        Column("us", "Seconds", "seconds"),
+        Column("share", "Of start-up", "share"),
+        Column("lines", "Lines", "special"),
+    ),
+    sortable=False,
+)
 
 
 class StartUpView(Struct, frozen=True):
-    """`rows`: the parts with their seconds and their lines, as ("train.py:3", "torch", "1.2 s")."""
+    """What the section prints."""
 
     summary: str
     note: str
     interval: str
-    rows: list[dict[str, Any]]
+    parts: ShownTable
 
 
 def section(result: Result) -> Section | None:
@@ -26,21 +38,8 @@ def section(result: Result) -> Section | None:
     known = result.start_up
     if known is None or not known.notable:
         return None
-    rows = [
-        {
-            "label": part.label,
-            "seconds": seconds_number(part.us),
-            "share": part.share,
-            "lines": [(line.location, line.package, seconds_of_us(line.us)) for line in part.lines],
-        }
-        for part in known.parts
-    ]
-    note = (
-        "" if known.run_share is not None else " The run was stopped early, so its share of a whole run is not known."
-    )
-    return Section(
-        "start-up",
-        "Start-up",
-        "start_up.html.j2",
-        StartUpView(words.summary(known, result), note, seconds_of_us(known.interval_us), rows),
-    )
+    stopped = "The run was stopped early, so its share of a whole run is not known."
+    note = stopped if known.run_share is None else ""
+    parts = shown_table(PARTS, known.parts)
+    view = StartUpView(words.summary(known, result), note, seconds_of_us(known.interval_us), parts)
+    return Section("start-up", "Start-up", "start_up.html.j2", view)

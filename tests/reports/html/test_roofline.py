@@ -94,8 +94,8 @@ def test_launches_have_only_columns_that_are_recorded(recorded: bool) -> None:
     spread = {"shortest_us": 323.0, "median_us": 406.5, "longest_us": 1017.0, "streams": "7, 20"}
     page = render_html(replace(rich, kernels=[replace(kernel, **spread, **more) for kernel in rich.kernels]))
     table = page[page.index('id="launches-table"') :].partition("</table>")[0]
-    assert "<td>1,017.0" in table
+    assert ">1,017.0<" in table
     assert ">7, 20" in table
     for heading in ("Occupancy (est.)", "Registers", "Blocks (mean)"):
         assert (heading in table) is recorded
-    assert ("<td>88<td>3.2" in table) is recorded
+    assert (">88<td class=num>3.2<" in table) is recorded

@@ -1,0 +1,106 @@
+"""The tables of what ran: kernels, matmuls, modules, operators, collectives, copies, phases, ranks and files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from traceopt.reports.html.tables import Derived, ShownTable, shown_table
+from traceopt.reports.words import not_recorded, step_words, table_captions
+from traceopt.reports.words.fixes.fix_cards import Card
+from traceopt.result import quantities, tables
+from traceopt.result.document import Result
+from traceopt.result.kernel_names import short_kernel_name
+from traceopt.result.rows import Kernel, ModuleRow
+
+_NOT_LAUNCHED = ("copy", "memset")  # kinds of work that are no kernels
+
+_KERNEL: Derived = {
+    "short_name": lambda kernel: kernel.label or short_kernel_name(kernel.name),
+    "rate": lambda kernel: table_captions.kernel_rate(kernel)[0],
+    "bound_words": lambda kernel: table_captions.kernel_rate(kernel)[1],
+    "via_graph_words": lambda kernel: not_recorded.VIA_GRAPH.get(kernel.via_graph, ""),
+}
+_GEMM: Derived = {
+    "n_misaligned": lambda gemm: table_captions.misaligned(gemm, gemm.n),
+    "k_misaligned": lambda gemm: table_captions.misaligned(gemm, gemm.k),
+}
+_COUNTER: Derived = {"short_name": lambda row: short_kernel_name(row.kernel)}
+_PHASE: Derived = {
+    "title": lambda phase: phase.name.capitalize(),
+    "idle_share": lambda phase: phase.idle_us_per_step and phase.idle_us_per_step / phase.us_per_step,
+    "process_names": lambda phase: None if phase.gpus is None else ", ".join(phase.processes),
+}
+_RANK: Derived = {
+    "rank_words": lambda row: (row.engine or quantities.NOT_RECORDED) if row.rank is None else str(row.rank),
+    "file": lambda row: row.path.rpartition("/")[2],
+}
+
+
+def work_tables(document: Result) -> dict[str, ShownTable | None]:
+    """The tables by their names; None without rows."""
+    return {shown.table.name: shown if shown.rows else None for shown in _tables(document)}
+
+
+def evidence_table(card: Card, document: Result) -> ShownTable:
+    """The evidence of a finding. Sentences lead to its rows."""
+    table = replace(tables.EVIDENCE, name=card.anchor, title=f"Evidence for {card.finding.title}")
+    rows = card.finding.evidence
+    counted = any(row.us_per_step is not None or row.calls_per_step is not None for row in rows)
+    what = "Operation or kernel" if counted else "What"
+    return shown_table(table, rows, {**words_of(document), "what": what})
+
+
+def words_of(document: Result) -> Mapping[str, str]:
+    """The words that stand in the headings of tables."""
+    noun = step_words.step_noun(document)
+    return {
+        "per_step": step_words.per_step(document),
+        "step": noun,
+        "typical": "Recording" if noun == "recording" else "Typical step",
+        "device": "" if step_words.on_cpu(document) else "GPU ",
+        "matrix_units": table_captions.matrix_units(document),
+    }
+
+
+def _tables(document: Result) -> Iterator[ShownTable]:
+    plain = partial(shown_table, words=words_of(document))
+    of_step = partial(plain, scope=step_words.scope(document))
+    if document.cpu is not None:
+        captions = [table_captions.cpu_caption(document)]
+        yield of_step(tables.CPU_OPERATORS, document.cpu.operators, captions=captions)
+    else:
+        captions = [table_captions.gemm_caption(document), table_captions.misaligned_caption(document)]
+        yield of_step(tables.GEMMS, document.gemms, derived=_GEMM, captions=captions)
+    yield of_step(tables.SHAPED_OPERATORS, document.shaped_ops, captions=[table_captions.shaped_caption(document)])
+    captions = [table_captions.kernel_caption(document), not_recorded.graph_operators(document) or ""]
+    yield of_step(tables.KERNELS, document.kernels, derived=_KERNEL, captions=captions)
+    yield of_step(tables.LAUNCHES, list(filter(_is_launched, document.kernels)), derived=_KERNEL)
+    yield plain(tables.MODULES, document.modules, depths=_depths(document.modules))
+    classes = [row for row in document.module_classes if row.share > 0]
+    yield plain(tables.MODULE_CLASSES, classes if any(row.modules > 1 for row in classes) else [])
+    yield plain(tables.COUNTERS, document.counter_ranges, derived=_COUNTER)
+    worked = [op for op in document.ops if op.gpu_us_per_step or op.cpu_self_us_per_step]
+    yield of_step(tables.OPERATORS, worked, total=len(document.ops))
+    yield of_step(tables.COLLECTIVES, document.communication.collectives)
+    yield of_step(tables.COPIES, document.copies)
+    yield of_step(
+        tables.RL_PHASES, document.rl_phases, derived=_PHASE, captions=[table_captions.phase_caption(document)]
+    )
+    ranks = document.ranks if len(document.ranks) > 1 else []
+    yield plain(tables.RANKS, ranks, derived=_RANK, captions=[table_captions.rank_caption(document)])
+    yield plain(tables.FILES, document.run.files)
+
+
+def _is_launched(kernel: Kernel) -> bool:
+    return kernel.kind not in _NOT_LAUNCHED and kernel.longest_us is not None
+
+
+def _depths(modules: Sequence[ModuleRow]) -> list[int]:
+    """How many modules are around each. Callers come before callees."""
+    depths: list[int] = []
+    for module in modules:
+        depths.append(0 if module.parent < 0 else depths[module.parent] + 1)
+    return depths

@@ -1,0 +1,69 @@
+"""Columns of tables: their keys are fields of the rows, and their types agree with the units of the fields."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import Struct
+
+from traceopt.result import tables
+from traceopt.result.columns import Table
+from traceopt.result.document import RlPhaseRow, TraceFile
+from traceopt.result.field_notes import field_notes
+from traceopt.result.finding import Evidence
+from traceopt.result.rows import (
+    Collective,
+    Copy,
+    CounterRangeRow,
+    CpuOperator,
+    Gemm,
+    Kernel,
+    ModuleClass,
+    ModuleRow,
+    Op,
+    RankRow,
+    ShapedOperator,
+)
+
+ROWS: dict[str, tuple[Table, type[Struct], set[str]]] = {
+    table.title: (table, row, derived)
+    for table, row, derived in [
+        (tables.COLLECTIVES, Collective, set()),
+        (tables.COPIES, Copy, set()),
+        (tables.COUNTERS, CounterRangeRow, {"short_name"}),
+        (tables.CPU_OPERATORS, CpuOperator, set()),
+        (tables.EVIDENCE, Evidence, set()),
+        (tables.FILES, TraceFile, set()),
+        (tables.GEMMS, Gemm, set()),
+        (tables.KERNELS, Kernel, {"short_name", "rate"}),
+        (tables.LAUNCHES, Kernel, {"short_name"}),
+        (tables.MODULES, ModuleRow, set()),
+        (tables.MODULE_CLASSES, ModuleClass, set()),
+        (tables.OPERATORS, Op, set()),
+        (tables.RANKS, RankRow, {"rank_words", "file"}),
+        (tables.RL_PHASES, RlPhaseRow, {"title", "idle_share", "process_names"}),
+        (tables.SHAPED_OPERATORS, ShapedOperator, set()),
+    ]
+}
+TYPES = {"us": {"ms", "us"}, "share": {"share"}, "bytes": {"MB", "MiB", "KiB"}, "per step": {"count"}}
+
+
+def test_every_table_is_checked_here() -> None:
+    declared = {value.title for value in vars(tables).values() if isinstance(value, Table)}
+    assert declared == set(ROWS)
+
+
+@pytest.mark.parametrize("title", ROWS)
+def test_keys_are_fields_and_types_are_those_of_their_units(title: str) -> None:
+    table, row, derived = ROWS[title]
+    fields = field_notes(row)
+    assert {column.key for column in table.columns} - set(fields) == derived
+    for column in table.columns:
+        unit = None if column.key in derived else fields[column.key].unit
+        assert column.type in TYPES.get(unit or "", {column.type}), column.key
+
+
+@pytest.mark.parametrize("title", ROWS)
+def test_a_column_instead_of_another_follows_it(title: str) -> None:
+    keys = [column.key for column in ROWS[title][0].columns]
+    for place, column in enumerate(ROWS[title][0].columns):
+        assert not column.instead_of or column.instead_of in keys[:place]
