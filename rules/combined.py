@@ -8,19 +8,20 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import Change
 from traceopt.analyzer.replayed_parts import busy_names, clear_limit, labels_of, parts_of
 from traceopt.result.document import BeforeAndAfter, Combined
-from traceopt.result.rows import BreakdownPart
-from traceopt.rules.plan import Plan, document_rows
+from traceopt.result.rows import BreakdownPart, PlanRow
+from traceopt.rules.plan import Plan
 from traceopt.rules.savings.known_error import MAX_SAVED_SHARE
 
 IDLE = "idle"
 UNEXPLAINED_SHARE = 0.05  # of the step after the fixes: largest gap between the plan and the parts that are left
 
 
-def combine(plan: Plan, breakdown: Sequence[BreakdownPart], facts: Facts) -> Combined | None:
-    """All fixes of the plan together, from its rows; None without a plan. `breakdown`: of the step as it is."""
-    if not plan.rows:
+def combine(plan: Plan, rows: Sequence[PlanRow], breakdown: Sequence[BreakdownPart], facts: Facts) -> Combined | None:
+    """All fixes of the plan together, from its rows in the document; None without a plan. `breakdown`: of the step as
+    it is.
+    """
+    if not rows:
         return None
-    rows = document_rows(plan)
     saved_us, left_us = round(sum(row.saving_us for row in rows), 3), rows[-1].step_us_after
     changes = plan.savings.after(plan.fixes).changes
     now_us = {part.name: part.us_per_step for part in breakdown}

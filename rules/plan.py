@@ -254,17 +254,17 @@ def _rated(one: Priced, most_ns: float, plan: Plan) -> Priced:
     return replace(one, finding=replace(finding, impact=impact_of_share(most_ns / plan.step_ns)))
 
 
-def document_rows(plan: Plan) -> list[PlanRow]:
-    """The plan as the result document holds it. The finding of each row has the row's place in the list of findings."""
+def document_rows(plan: Plan, findings: Sequence[Finding]) -> list[PlanRow]:
+    """The plan as the result document holds it. `findings`: those of its rows, with their ids."""
     rows, step_us = list[PlanRow](), plan.step_ns / 1e3
     compiling = [place for place, row in enumerate(plan.rows, 1) if compiles_model(row.fix.finding.fix)]
-    for place, row in enumerate(plan.rows):
+    for place, (row, finding) in enumerate(zip(plan.rows, findings, strict=True)):
         saving_us = round(row.saving_ns / 1e3, 3)
         step_us -= saving_us
         rows.append(
             PlanRow(
                 code=row.fix.finding.code,
-                finding=place,
+                finding=finding.id,
                 alone_us=round(row.alone_ns / 1e3, 3),
                 saving_us=saving_us,
                 low_us=round(row.low_ns / 1e3, 3),
@@ -275,14 +275,3 @@ def document_rows(plan: Plan) -> list[PlanRow]:
             )
         )
     return rows
-
-
-def plan_first(findings: Sequence[Finding], planned: Sequence[Finding]) -> list[Finding]:
-    """The findings of a plan in its order, then the others as they are. `planned`: as the rank of the plan has them."""
-    left, first = list(findings), []
-    for wanted in planned:
-        same = [one for one in left if one.code == wanted.code]
-        found = next((one for one in same if one.locations[:1] == wanted.locations[:1]), same[0])
-        left.remove(found)
-        first.append(found)
-    return [*first, *left]

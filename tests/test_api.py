@@ -85,10 +85,11 @@ class TestTwoRanks:
     def test_what_the_fixes_give_together_belongs_to_the_first(self, merged: Result) -> None:
         assert merged.combined is not None
         assert merged.plan
-        for row in merged.plan:
-            assert merged.findings[row.finding].code == row.code
-            assert 0 in merged.findings[row.finding].ranks
-        first = merged.findings[merged.plan[0].finding]
+        assert len(merged.planned) == len(merged.plan)
+        for row, finding in merged.planned:
+            assert finding.code == row.code
+            assert 0 in finding.ranks
+        first = merged.planned[0][1]
         assert first.saving is not None
         assert merged.combined.saving_us >= 0.99 * first.saving.est_us
 

@@ -53,7 +53,7 @@ class Analysis(Struct, frozen=True):
     @property
     def first(self) -> Priced:
         """The first fix of the plan."""
-        return self.outcome.priced[self.document.plan[0].finding]
+        return self.outcome.priced[0]
 
 
 def analysis_of(facts: Facts) -> Analysis:
@@ -99,8 +99,9 @@ def sums(document: Result) -> Iterator[str]:
 
 def rows(document: Result) -> Iterator[str]:
     """Rows that name another finding or one twice, need a later row, or share their cause with another row."""
+    of_id = {finding.id: finding for finding in document.findings}
     for number, row in enumerate(document.plan, 1):
-        if document.findings[row.finding].code != row.code:
+        if row.finding not in of_id or of_id[row.finding].code != row.code:
             yield f"row {number} names another finding"
         if row.finding in [earlier.finding for earlier in document.plan[: number - 1]]:
             yield f"row {number} names the finding of an earlier row"
@@ -110,7 +111,7 @@ def rows(document: Result) -> Iterator[str]:
             yield f"row {number} needs no other: alone it saves {row.alone_us} of {row.saving_us}"
         if not 0 <= row.low_us <= row.saving_us <= row.high_us:
             yield f"row {number}: {row.low_us} <= {row.saving_us} <= {row.high_us}"
-    for one, other in combinations([document.findings[row.finding] for row in document.plan], 2):
+    for one, other in combinations([finding for _, finding in document.planned], 2):
         if one.code in other.shares_cause_with or other.code in one.shares_cause_with:
             yield f"{one.code} and {other.code} share a cause"
 
@@ -165,7 +166,7 @@ def named_limit(analysis: Analysis) -> Iterator[str]:
 def named_fix(document: Result) -> Iterator[str]:
     """Whether the fix that the verdict names is the first of the plan that matters, and none if it names none."""
     said = re.search(r"(?:First fix|Biggest lever): (.+?)\.(?: |$)", document.verdict)
-    fixes = (document.findings[row.finding] for row in document.plan)
+    fixes = [finding for _, finding in document.planned]
     first = next((fix for fix in fixes if fix.impact in ("high", "medium")), None)
     if said is not None and (first is None or said[1].lower() != first.title.lower()):
         yield f"{said[1]!r} is not the first fix, {first.code if first is not None else 'of none'}"
@@ -335,7 +336,7 @@ class TestTheChecksSeeWhatTheyLookFor:
             (0, {"step_us_after": 1.0}),
             (0, {"needs": [1]}),
             (1, {"needs": [2]}),
-            (1, {"finding": 0}),
+            (1, {"finding": "DL001-000000"}),
             (1, {"low_us": 1e9}),
         ],
     )

@@ -40,7 +40,7 @@ def codes(result: Result) -> list[str]:
 
 def calls(result: Result) -> list[float | None]:
     """Calls per step in the evidence of the plan."""
-    return [each.calls_per_step for row in result.plan for each in result.findings[row.finding].evidence]
+    return [each.calls_per_step for _, finding in result.planned for each in finding.evidence]
 
 
 @pytest.mark.parametrize("slow", [0, 5, STEPS - 1])

@@ -18,15 +18,16 @@ from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.recordings.runs import Run
 from traceopt.analyzer.work.throughput import Workload
 from traceopt.config import checked_devices
-from traceopt.document.merge import MergedRun
+from traceopt.document.merge import MergedRun, plan_first
 from traceopt.document.sections import phases_of_run
 from traceopt.document.settled import with_settled_findings
 from traceopt.errors import ConfigError, InputError, TraceoptError, one_line
 from traceopt.result.document import Result
-from traceopt.result.finding import Finding, impact_of_share, value_order
+from traceopt.result.finding import Finding, impact_of_share
 from traceopt.result.rounding import us
 from traceopt.result.rows import RankRow, RankSteps
 from traceopt.rules.engine import RulesOutcome, run_rank_rules
+from traceopt.rules.fingerprint import with_ids
 from traceopt.workers.answers import Executor
 from traceopt.workers.executors import executor_for
 from traceopt.workers.progress_line import ProgressLine, ShowProgress
@@ -226,16 +227,16 @@ def _of_shown_step(finding: Finding, result: Result) -> Finding:
 
 
 def _with_ranks_compared(result: Result, outcome: RulesOutcome) -> Result:
-    """The document with the findings of the rules that compare all ranks."""
-    planned = [result.findings[row.finding] for row in result.plan]
-    first_us = result.plan[0].saving_us if result.plan else 0.0
-    compared = [_of_shown_step(finding, result) for finding in outcome.findings]
-    above = [f for f in compared if result.plan and f.saving is not None and f.saving.est_us > first_us]
-    others = [f for f in (*result.findings, *compared) if f not in planned and f not in above]
+    """The document with the findings of the rules that compare all ranks. Those that save more than the first fix of
+    the plan come first.
+    """
+    first_us = result.plan[0].saving_us if result.plan else math.inf
+    new = [_of_shown_step(finding, result) for finding in outcome.findings]
+    above = [one for one in new if one.saving is not None and one.saving.est_us > first_us]
+    others = [one for one in new if one not in above]
     return replace(
         result,
-        findings=[*above, *planned, *sorted(others, key=value_order)],
-        plan=[replace(row, finding=row.finding + len(above)) for row in result.plan],
+        findings=with_ids([*above, *plan_first([*result.findings, *others], result.plan)]),
         quality=replace(result.quality, notes=[*result.quality.notes, *outcome.notes]),
         checks=[*result.checks, *outcome.checks],
     )

@@ -77,7 +77,6 @@ def changes_of(result: Result, codes: Sequence[str], top: int | None) -> tuple[l
     Without a plan, the findings with a saving take its place. Raises ConfigError for a code that was not found.
     """
     rows = {row.finding: row for row in result.plan}
-    priced = [index for index, finding in enumerate(result.findings) if finding.saving is not None]
     if codes:
         codes = [*map(load_rules().present_code, codes)]
         known = {finding.code for finding in result.findings} | {finding.name for finding in result.findings}
@@ -85,27 +84,27 @@ def changes_of(result: Result, codes: Sequence[str], top: int | None) -> tuple[l
             if code not in known:
                 hint = suggestion(code, known) or f"; found: {', '.join(sorted(f.code for f in result.findings))}"
                 raise ConfigError(f"--fix {code}: not found in this run{hint if known else ''}")
-        chosen = [i for i, finding in enumerate(result.findings) if finding.code in codes or finding.name in codes]
+        chosen = [finding for finding in result.findings if finding.code in codes or finding.name in codes]
     else:
-        chosen = (list(rows) or priced)[:top]
-    names = _unique(result.findings[index].code for index in chosen)
-    name_of = dict(zip(chosen, names, strict=True))
+        planned = [finding for _, finding in result.planned]
+        chosen = (planned or [finding for finding in result.findings if finding.saving is not None])[:top]
+    names = _unique(finding.code for finding in chosen)
+    name_of = dict(zip((finding.id for finding in chosen), names, strict=True))
     changes, left = list[Change](), list[NotTried]()
-    for index in chosen:
-        finding, row = result.findings[index], rows.get(index)
-        saving = finding.saving
+    for finding in chosen:
+        name, row, saving = name_of[finding.id], rows.get(finding.id), finding.saving
         alone = Prediction(saving.est_us, saving.low_us, saving.high_us) if saving is not None else None
         in_plan = Prediction(row.saving_us, row.low_us, row.high_us) if row is not None else None
-        needs = tuple(name_of[result.plan[n - 1].finding] for n in row.needs) if row is not None else ()
+        needs = tuple(name_of.get(result.plan[n - 1].finding, "") for n in row.needs) if row is not None else ()
         made = _made(finding)
         if made is None:
             reason = "it has no patch, and no setting has its effect"
-            left.append(NotTried(name_of[index], finding.title, reason))
+            left.append(NotTried(name, finding.title, reason))
             continue
         via, switches, environment = made
         changes.append(
             Change(
-                name_of[index],
+                name,
                 "fix",
                 finding.title,
                 via,

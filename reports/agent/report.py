@@ -17,7 +17,6 @@ from traceopt.reports.words.fixes import fix_cards, headline, plan_numbers
 from traceopt.reports.words.step_words import step_noun
 from traceopt.result import quantities
 from traceopt.result.document import Result
-from traceopt.rules.fingerprint import finding_ids
 
 MAX_TOKENS = 1_500
 LEAST_SHARE = 0.01  # smaller parts of the step are left out
@@ -45,16 +44,15 @@ def render_agent(result: Result, max_tokens: int = MAX_TOKENS) -> str:
     """Markdown of at most `max_tokens` (from 200) estimated tokens. Details of the least valuable fixes go first."""
     document = for_display(result)
     cards = fix_cards.cards(document)
-    ids = dict(zip((card.anchor for card in cards), finding_ids(result.findings), strict=True))
     text = ""
     for level in _LEVELS:
-        text = _joined([*_summary(document, ids), *_details(document, cards, level, ids), _verification(document)])
+        text = _joined([*_summary(document), *_details(document, cards, level), _verification(document)])
         if estimated_tokens(text) <= max_tokens:
             return text
     return _cut(text, max_tokens)
 
 
-def _summary(result: Result, ids: dict[str, str]) -> list[str]:
+def _summary(result: Result) -> list[str]:
     lead = prose("".join(headline.lead(result)))
     heading = run_words.quality_heading(result)
     return [
@@ -70,7 +68,7 @@ def _summary(result: Result, ids: dict[str, str]) -> list[str]:
             "Other files of the run" if words.has_trace(result) else "What the files say",
             [f"- {prose(line)}" for line in companion_lines(result)],
         ),
-        *_fixes(result, ids),
+        *_fixes(result),
     ]
 
 
@@ -101,7 +99,7 @@ def _breakdown(result: Result) -> list[str]:
     ]
 
 
-def _fixes(result: Result, ids: dict[str, str]) -> list[str]:
+def _fixes(result: Result) -> list[str]:
     """One line per finding, numbered as in the report: the plan, with what each fix saves on top of those before it,
     then the findings that are not in it.
     """
@@ -114,14 +112,14 @@ def _fixes(result: Result, ids: dict[str, str]) -> list[str]:
     ]
     left, blocks = FIXES, []
     for heading, cards in sections:
-        lines = [_fix(card, result, ids) for card in cards[:left]]
+        lines = [_fix(card, result) for card in cards[:left]]
         lines += [f"- and {len(cards) - left} more"] if len(cards) > left else []
         blocks.append(_section(heading, lines))
         left = max(0, left - len(cards))
     return blocks
 
 
-def _fix(card: fix_cards.Card, result: Result, ids: dict[str, str]) -> str:
+def _fix(card: fix_cards.Card, result: Result) -> str:
     finding, saving, place = card.finding, card.finding.saving, fix_cards.place(card.finding)
     saved = []
     if card.row is not None:
@@ -131,10 +129,10 @@ def _fix(card: fix_cards.Card, result: Result, ids: dict[str, str]) -> str:
         saved = [f"saves {quantities.estimated(saving.est_us)} alone"]
     facts = [*saved, f"{finding.confidence} confidence", fix_cards.needs(card), code(place) if place else ""]
     bullet = "-" if card.number is None else f"{card.number}."
-    return f"{bullet} {ids[card.anchor]}: {prose(fix_cards.title(card, result))}; {', '.join(filter(None, facts))}"
+    return f"{bullet} {card.finding.id}: {prose(fix_cards.title(card, result))}; {', '.join(filter(None, facts))}"
 
 
-def _details(result: Result, cards: Sequence[fix_cards.Card], level: _Detail, ids: dict[str, str]) -> list[str]:
+def _details(result: Result, cards: Sequence[fix_cards.Card], level: _Detail) -> list[str]:
     sections = []
     for index, card in enumerate(cards[: level.fixes]):
         finding = card.finding
@@ -146,7 +144,7 @@ def _details(result: Result, cards: Sequence[fix_cards.Card], level: _Detail, id
             f"Fix: {prose(finding.fix.text)} Risk: {prose(finding.risk)}.",
             *(_change(card) if index < level.changes else []),
         ]
-        sections.append(_section(ids[card.anchor], lines))
+        sections.append(_section(card.finding.id, lines))
     return sections
 
 

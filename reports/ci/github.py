@@ -25,10 +25,13 @@ def render_github(result: Result, *, gates: Sequence[GateOutcome] = ()) -> str:
 
 def _plan_first(result: Result) -> list[Finding]:
     """The findings of the plan in its order, then the others, most expensive first."""
-    place = {row.finding: order for order, row in enumerate(result.plan)}
-    saved_us = [finding.saving.est_us if finding.saving is not None else 0.0 for finding in result.findings]
-    order = sorted(range(len(saved_us)), key=lambda index: (place.get(index, len(place)), -saved_us[index]))
-    return [result.findings[index] for index in order]
+    place = {row.finding: number for number, row in enumerate(result.plan)}
+
+    def order(finding: Finding) -> tuple[int, float]:
+        saved_us = finding.saving.est_us if finding.saving is not None else 0.0
+        return place.get(finding.id, len(place)), -saved_us
+
+    return sorted(result.findings, key=order)
 
 
 def _gate(outcome: GateOutcome) -> str:

@@ -8,7 +8,6 @@ from traceopt.reports.ci.repository_places import repository_places
 from traceopt.reports.words import step_words
 from traceopt.reports.words.display import for_display
 from traceopt.result.document import Result
-from traceopt.rules.fingerprint import fingerprints
 
 _SEVERITIES = {"high": "critical", "medium": "major", "low": "minor", "info": "info"}
 
@@ -17,7 +16,7 @@ def render_gitlab(result: Result) -> str:
     """A JSON list, without findings that have no place in the repository: GitLab requires a file and a line."""
     findings = for_display(result).findings
     issues = []
-    for finding, fingerprint in zip(findings, fingerprints(findings), strict=True):
+    for finding in findings:
         places = repository_places(finding)
         if not places:
             continue
@@ -28,7 +27,7 @@ def render_gitlab(result: Result) -> str:
                 # Has the code too, because GitLab does not show check_name.
                 "description": f"{finding.code}: {finding.title}{saved}. {finding.why}",
                 "check_name": finding.code,
-                "fingerprint": fingerprint,
+                "fingerprint": finding.id,
                 "severity": _SEVERITIES[finding.impact],
                 "location": {"path": places[0].file, "lines": {"begin": places[0].line or 1}},
             }

@@ -17,7 +17,6 @@ from traceopt.reports.words import run_words, step_words
 from traceopt.reports.words.display import for_display
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding, Location
-from traceopt.rules.fingerprint import fingerprints
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 NAME_LIMIT, DESCRIPTION_LIMIT = 255, 1024  # characters that GitHub accepts
@@ -48,10 +47,7 @@ def render_sarif(result: Result, *, label: str = "traceopt") -> str:
         },
         "automationDetails": {"id": f"{quote(label, safe='')}/"},
         "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": _notifications(document)}],
-        "results": [
-            _result(result, finding, indices[finding.code], fingerprint)
-            for finding, fingerprint in zip(findings, fingerprints(findings), strict=True)
-        ],
+        "results": [_result(result, finding, indices[finding.code]) for finding in findings],
     }
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return orjson.dumps(log, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
@@ -77,7 +73,7 @@ def _rule(finding: Finding) -> Json:
     }
 
 
-def _result(document: Result, finding: Finding, rule_index: int, fingerprint: str) -> Json:
+def _result(document: Result, finding: Finding, rule_index: int) -> Json:
     saving = finding.saving
     saved = f": saves about {step_words.saved(document, saving)} alone" if saving is not None else ""
     first, *others = repository_places(finding)
@@ -91,7 +87,7 @@ def _result(document: Result, finding: Finding, rule_index: int, fingerprint: st
         "level": _LEVELS[finding.impact],
         "message": {"text": _plain(f"{finding.title}{saved}. {finding.why}")},
         "locations": [_location(first)],
-        "partialFingerprints": {"primaryLocationLineHash": f"{fingerprint}:1"},
+        "partialFingerprints": {"primaryLocationLineHash": f"{finding.id}:1"},
         "properties": properties,
     }
     if others:

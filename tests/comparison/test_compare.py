@@ -18,6 +18,7 @@ from traceopt.result.comparison import AllSteps, Comparison, FindingChange
 from traceopt.result.document import Check, Device, Note, Quality, Result, Setting
 from traceopt.result.finding import Location
 from traceopt.result.rows import Kernel, Op
+from traceopt.rules.fingerprint import with_ids
 from traceopt.run_comparison import runs_of
 
 GetExample = Callable[..., object]
@@ -186,10 +187,13 @@ def test_a_finding_whose_first_place_changes_is_the_same() -> None:
     """Which of two places costs more may differ from run to run."""
     finding = rich().findings[0]
     places = [Location("train.py", 61, "build_loader"), Location("data.py", 7, "load")]
-    base, head = (replace(rich(), findings=[replace(finding, locations=at)]) for at in (places, places[::-1]))
+
+    def run(at: list[Location]) -> Result:
+        return replace(rich(), findings=with_ids([replace(finding, locations=at, id="")]))
+
+    base, head = run(places), run(places[::-1])
     assert statuses(compared(base, head)) == {"DL001": "kept"}
-    elsewhere = replace(rich(), findings=[replace(finding, locations=[Location("other.py", 1, "f")])])
-    moved = compared(base, elsewhere).findings
+    moved = compared(base, run([Location("other.py", 1, "f")])).findings
     assert [f.status for f in moved] == ["new", "fixed"]
     assert [f.reason.split(" at ")[0] for f in moved if f.reason] == ["BASE has it", "HEAD has it"]
     assert moved[1].reason == "HEAD has it at other.py:1."
@@ -213,14 +217,11 @@ def test_unchecked_findings_are_neither_new_nor_fixed() -> None:
         assert {finding.status for finding in comparison.findings} == {"unknown"}
 
 
-def test_fingerprints_match_the_findings() -> None:
-    from traceopt.rules.fingerprint import fingerprints
-
+def test_changes_have_the_ids_of_the_findings() -> None:
     changes: list[FindingChange] = compared(rich(), rich()).findings
-    counted = [one.saving is not None or one.impact != "info" for one in rich().findings]
-    marks = zip(fingerprints(rich().findings), counted, strict=True)
-    assert {change.fingerprint for change in changes} == {mark for mark, counts in marks if counts}
-    assert not all(counted)
+    counted = {one.id: one.saving is not None or one.impact != "info" for one in rich().findings}
+    assert {change.id for change in changes} == {identity for identity, counts in counted.items() if counts}
+    assert not all(counted.values())
 
 
 def test_reasons_why_sides_are_hard_to_compare() -> None:
@@ -264,9 +265,9 @@ def test_a_note_that_is_true_of_all_runs_is_said_once() -> None:
 
 def test_findings_without_an_estimate_are_named_and_count_for_nothing() -> None:
     """They are no findings of the comparison, and a rule that a side did not check is left out."""
-    info = replace(rich().findings[0], code="EF002", title="Slow steps", saving=None, impact="info")
-    other = replace(info, code="EF001", title="Below the peak")
-    unchecked = replace(info, code="MM001", title="Free memory")
+    info = replace(rich().findings[0], code="EF002", title="Slow steps", saving=None, impact="info", id="EF002-1")
+    other = replace(info, code="EF001", title="Below the peak", id="EF001-1")
+    unchecked = replace(info, code="MM001", title="Free memory", id="MM001-1")
     ran = [Check(code, "", "", "passed", "") for code in ("EF001", "EF002")]
     base = replace(rich(), findings=[other, unchecked], checks=ran, plan=[])
     head = replace(rich(), findings=[info], checks=ran, plan=[])
@@ -348,7 +349,7 @@ def test_a_kernel_with_one_long_call_is_not_slower() -> None:
 def test_what_a_finding_saves_in_the_plan_is_compared_too() -> None:
     result = rich()
     planned = result.plan[0]
-    change = next(one for one in compared(result, result).findings if one.code == result.findings[planned.finding].code)
+    change = next(one for one in compared(result, result).findings if one.code == planned.code)
     assert change.base_plan_us == change.head_plan_us == planned.saving_us
     unplanned = replace(result, plan=[])
     assert {one.head_plan_us for one in compared(result, unplanned).findings} == {None}

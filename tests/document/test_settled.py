@@ -37,14 +37,14 @@ def test_the_plan_goes_on_without_it(example: GetExample) -> None:
     assert len(result.plan) > 2
     assert result.combined is not None
     gone = result.plan[0]
-    title = result.findings[gone.finding].title
+    title = result.planned[0][1].title
     verdict = f"{result.verdict} Biggest lever: {title[:1].lower()}{title[1:]}."
     settled = with_settled_findings(
         replace(result, verdict=verdict), [settling(gone.code, saving=None, why="It is not.")], NO_RANKS, debug=True
     )
     assert settled.verdict == result.verdict.replace(f" First fix: {title[:1].lower()}{title[1:]}.", "")
     assert gone.code not in [row.code for row in settled.plan]
-    assert [settled.findings[row.finding].code for row in settled.plan] == [row.code for row in settled.plan]
+    assert [finding.code for _, finding in settled.planned] == [row.code for row in settled.plan]
     assert sorted(one.code for one in settled.findings) == sorted(one.code for one in result.findings)
     after_us, alone_us = result.step.typical_us or 0.0, {row.code: row.alone_us for row in result.plan}
     for row in settled.plan:
@@ -66,11 +66,8 @@ def test_the_plan_goes_on_without_it(example: GetExample) -> None:
 def test_a_finding_without_a_saving_saves_nothing_after_the_plan(example: GetExample) -> None:
     result = example("five_faults").result
     planned = {row.finding for row in result.plan}
-    place = next(number for number in range(len(result.findings)) if number not in planned)
-    before = [
-        replace(one, after_plan_us=5.0) if number not in planned else one for number, one in enumerate(result.findings)
-    ]
-    code = before[place].code
+    before = [one if one.id in planned else replace(one, after_plan_us=5.0) for one in result.findings]
+    code = next(one.code for one in result.findings if one.id not in planned)
     settled = with_settled_findings(
         replace(result, findings=before), [settling(code, saving=None)], NO_RANKS, debug=True
     )

@@ -59,6 +59,7 @@ from traceopt.result.rows import (
     StepWindow,
     Timeline,
 )
+from traceopt.rules.fingerprint import with_ids
 
 GIB = 1 << 30
 STEP_US = 412_000.0
@@ -279,15 +280,16 @@ def _findings() -> list[Finding]:
         ),
     ]  # fmt: skip
     families = {"DL": "input", "TC": "precision", "HS": "host syncs", "CM": "communication", "EF": "efficiency"}
-    return [replace(finding, family=families[finding.code[:2]]) for finding in found]
+    return with_ids([replace(finding, family=families[finding.code[:2]]) for finding in found])
 
 
 def _plan() -> list[PlanRow]:
     """Three of the findings: the second overlaps with the first, and the third saves little without it."""
+    loader, tf32, copy, *_ = [finding.id for finding in _findings()]
     return [
-        PlanRow("DL001", 0, 150_000, 150_000, 112_000, 187_000, 262_000, []),
-        PlanRow("TC002", 1, 42_000, 26_000, 26_000, 30_000, 236_000, []),
-        PlanRow("HS002", 2, 9_000, 22_000, 7_000, 26_000, 214_000, [1]),
+        PlanRow("DL001", loader, 150_000, 150_000, 112_000, 187_000, 262_000, []),
+        PlanRow("TC002", tf32, 42_000, 26_000, 26_000, 30_000, 236_000, []),
+        PlanRow("HS002", copy, 9_000, 22_000, 7_000, 26_000, 214_000, [1]),
     ]
 
 

@@ -197,11 +197,14 @@ def hostile() -> Result:
 
 # Strings that come from the program, not from the trace.
 _FIXED = {"source", "status", "impact", "confidence", "category", "cause", "categories", "columns", "kind"}
+_SAME = {"id", "finding"}  # a row of the plan names its finding
 _LAST = {"sha256", "gpu_runtime", "script"}  # hostile() handles these last, so that the other strings keep theirs
 
 
 def _poisoned(value: Any, counter: Any, field: str = "") -> Any:
     if isinstance(value, str):
+        if field in _SAME:
+            return value + HOSTILE[0]
         return (
             value
             if field in _FIXED | _LAST or (field == "verdict" and not value)

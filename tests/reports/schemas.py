@@ -21,7 +21,7 @@ GITLAB = {
         "properties": {
             "description": {"type": "string", "minLength": 1},
             "check_name": {"type": "string", "minLength": 1},
-            "fingerprint": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+            "fingerprint": {"type": "string", "minLength": 1},
             "severity": {"enum": ["info", "minor", "major", "critical", "blocker"]},
             "location": {
                 "type": "object",

@@ -61,9 +61,10 @@ def assert_adds_up(result: Result) -> None:
     assert step_us is not None
     assert sum(part.us_per_step for part in result.breakdown) == pytest.approx(step_us, rel=1e-3)
     before_us = step_us
-    for row in result.plan:
+    assert len(result.planned) == len(result.plan)
+    for row, finding in result.planned:
         assert before_us - row.saving_us == pytest.approx(row.step_us_after, abs=0.01)
-        assert row.code == result.findings[row.finding].code
+        assert row.code == finding.code
         assert 0 <= row.low_us <= row.saving_us <= row.high_us + 0.001
         before_us = row.step_us_after
     combined = result.combined

@@ -65,9 +65,10 @@ def assert_findings(result: Result) -> None:
     sampled = result.verdict.startswith("This file has only")
     assert result.step.typical_us
     after_others = {row.finding for row in result.plan if row.saving_us > row.alone_us}
-    for place, finding in enumerate(result.findings):
-        unlocked = finding.saving is not None and "once the other limits of the step are gone" in finding.saving.basis
-        assert_finding(finding, result.step.typical_us, unlocked=unlocked or place in after_others, sampled=sampled)
+    for finding in result.findings:
+        basis = finding.saving.basis if finding.saving is not None else ""
+        unlocked = "once the other limits of the step are gone" in basis or finding.id in after_others
+        assert_finding(finding, result.step.typical_us, unlocked=unlocked, sampled=sampled)
 
 
 def assert_finding(finding: Finding, step_us: float, *, unlocked: bool, sampled: bool) -> None:
@@ -117,7 +118,7 @@ class TestResult:
         """Those of the plan in its order, then the others by their impact."""
         order = {"high": 0, "medium": 1, "low": 2, "info": 3}
         result = example(scenario, fixed).result
-        assert [row.finding for row in result.plan] == list(range(len(result.plan)))
+        assert [row.finding for row in result.plan] == [one.id for one in result.findings[: len(result.plan)]]
         others = result.findings[len(result.plan) :]
         keys = [(order[f.impact], -(f.saving.est_us if f.saving else 0.0)) for f in others]
         assert keys == sorted(keys)

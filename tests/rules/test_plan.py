@@ -14,16 +14,17 @@ from traceopt.analyzer.trace_quality import TraceQuality
 from traceopt.document import sections
 from traceopt.result.document import Combined
 from traceopt.result.finding import Finding, Fix, Saving
+from traceopt.result.rows import PlanRow
 from traceopt.rules.combined import combine
 from traceopt.rules.plan import (
     MAX_ROWS,
     MIN_FIRST_SHARE,
     MIN_ROW_SHARE,
+    Plan,
     document_rows,
     in_order,
     make_plan,
     next_fix,
-    plan_first,
 )
 from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.pricing import area_of
@@ -67,9 +68,8 @@ class TestEveryScenario:
         result = example(scenario, fixed).result
         step = result.step.typical_us
         assert step
-        assert [row.finding for row in result.plan] == list(range(len(result.plan)))  # the plan comes first
-        for place, row in enumerate(result.plan):
-            finding = result.findings[row.finding]
+        assert [row.finding for row in result.plan] == [one.id for one in result.findings[: len(result.plan)]]
+        for place, (row, finding) in enumerate(result.planned):
             assert finding.code == row.code
             assert finding.saving is not None
             assert row.alone_us == pytest.approx(finding.saving.est_us, abs=0.01)
@@ -114,7 +114,12 @@ def finding(code: str, est_us: float, *changes: Change, **attributes: object) ->
 
 
 def together(found: Sequence[Priced], facts: Facts) -> Combined | None:
-    return combine(make_plan(found, facts), sections.breakdown(facts), facts)
+    plan = make_plan(found, facts)
+    return combine(plan, rows_of(plan), sections.breakdown(facts), facts)
+
+
+def rows_of(plan: Plan) -> list[PlanRow]:
+    return document_rows(plan, [row.fix.finding for row in plan.rows])
 
 
 def codes(found: Sequence[Priced], facts: Facts) -> list[str]:
@@ -268,8 +273,8 @@ class TestOrder:
             finding(name, us, self.removal(facts, name), fix=fix)
             for name, us, fix in (("load", 300, graphs), ("log", 200, plain), ("log", 200, Fix("", "log()")))
         )
-        assert [row.same_call for row in document_rows(make_plan([load, log], facts))] == [None, 1]
-        assert [row.same_call for row in document_rows(make_plan([load, other], facts))] == [None, None]
+        assert [row.same_call for row in rows_of(make_plan([load, log], facts))] == [None, 1]
+        assert [row.same_call for row in rows_of(make_plan([load, other], facts))] == [None, None]
 
     def test_what_the_plan_treats_in_another_way_has_no_saving_after_it(self, facts: Facts) -> None:
         load = finding("A", 300, self.removal(facts, "load"))
@@ -396,12 +401,6 @@ def test_without_a_replay_to_trust_the_plan_has_one_row() -> None:
     facts = machine.facts()
     assert not facts.replay_trusted
     assert codes([finding("A", 300), finding("B", 200)], facts) == ["A"]
-
-
-def test_the_findings_of_several_ranks_follow_the_plan_of_one() -> None:
-    a, b, c = (finding(code, 1).finding for code in "ABC")
-    assert plan_first([a, b, c], [c, a]) == [c, a, b]
-    assert plan_first([a, b], []) == [a, b]
 
 
 def test_what_cannot_shorten_the_step_is_no_finding(example: GetExample) -> None:

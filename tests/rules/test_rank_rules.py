@@ -144,7 +144,7 @@ class TestSlowCollective:
         assert [row.code for row in result.plan] == codes
         assert result.combined is not None
         assert (result.combined.codes, result.combined.step_us_after) == (codes, result.plan[-1].step_us_after)
-        assert [result.findings[row.finding].code for row in result.plan] == codes
+        assert [finding.code for _, finding in result.planned] == codes
         assert "The ranks take" not in terminal(result)  # the only step begins with the recording of each rank
 
     @pytest.mark.real_traces

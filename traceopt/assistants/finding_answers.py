@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from traceopt.assistants.answers import UNTRUSTED, AnalyzeAnswer, ExplainAnswer, FoundProblem, StepPart
 from traceopt.assistants.budget import milliseconds
 from traceopt.reports.agent import words
@@ -13,8 +15,8 @@ from traceopt.reports.words.companions.lines import companion_lines
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes import fix_cards
 from traceopt.result.document import Result
-from traceopt.result.finding import Location
-from traceopt.rules.fingerprint import finding_ids
+from traceopt.result.finding import Finding, Location
+from traceopt.result.rows import PlanRow
 from traceopt.rules.fixes.patches.files import find_source
 
 OTHER_FINDINGS = 5
@@ -26,9 +28,8 @@ _WRONG = "When it is wrong"
 
 def analyzed(result: Result) -> AnalyzeAnswer:
     document = for_display(result)
-    ids = finding_ids(result.findings)
     rows = {row.finding: row for row in document.plan}
-    problems = [_problem(document, index, ids) for index in range(len(document.findings))]
+    others = [finding for finding in document.findings if finding.id not in rows]
     combined = document.combined
     return AnalyzeAnswer(
         untrusted_text=UNTRUSTED,
@@ -46,19 +47,19 @@ def analyzed(result: Result) -> AnalyzeAnswer:
             for part in document.breakdown
             if part.share >= LEAST_SHARE
         ],
-        plan=[problems[index] for index in rows],
-        other_findings=[problem for index, problem in enumerate(problems) if index not in rows][:OTHER_FINDINGS],
+        plan=[_problem(document, finding, row) for row, finding in document.planned],
+        other_findings=[_problem(document, finding, None) for finding in others[:OTHER_FINDINGS]],
     )
 
 
-def explained(result: Result, index: int, page: str, folders: Sequence[Path]) -> ExplainAnswer:
+def explained(result: Result, wanted: Finding, page: str, folders: Sequence[Path]) -> ExplainAnswer:
     """`page`: the documentation of the rule. `folders`: where the source of the script may be."""
-    document = for_display(result)
-    finding = document.findings[index]
-    first = next(iter(result.findings[index].locations), None)
+    document = for_display(replace(result, findings=[wanted]))
+    (finding,) = document.findings
+    first = next(iter(wanted.locations), None)
     return ExplainAnswer(
         untrusted_text=UNTRUSTED,
-        id=finding_ids(result.findings)[index],
+        id=finding.id,
         title=finding.title,
         why=finding.why,
         evidence=[words.evidence_row(row, document) for row in finding.evidence],
@@ -76,11 +77,9 @@ def explained(result: Result, index: int, page: str, folders: Sequence[Path]) ->
     )
 
 
-def _problem(result: Result, index: int, ids: Sequence[str]) -> FoundProblem:
-    finding = result.findings[index]
-    row = next((row for row in result.plan if row.finding == index), None)
+def _problem(result: Result, finding: Finding, row: PlanRow | None) -> FoundProblem:
     return FoundProblem(
-        id=ids[index],
+        id=finding.id,
         title=finding.title,
         confidence=finding.confidence,
         where=[str(place) for place in finding.locations[:PLACES]]
@@ -88,7 +87,7 @@ def _problem(result: Result, index: int, ids: Sequence[str]) -> FoundProblem:
         saves_ms=None if row is None else milliseconds(row.saving_us),
         saves_alone_ms=None if finding.saving is None else milliseconds(finding.saving.est_us),
         step_after_ms=None if row is None else milliseconds(row.step_us_after),
-        needs=[] if row is None else [ids[result.plan[number - 1].finding] for number in row.needs],
+        needs=[] if row is None else [result.plan[number - 1].finding for number in row.needs],
         has_patch=finding.fix.patch is not None,
     )
 

@@ -31,7 +31,7 @@ from traceopt.config import Config
 from traceopt.errors import ConfigError, InputError, one_line
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding
-from traceopt.rules.fingerprint import code_of, finding_ids
+from traceopt.rules.fingerprint import code_of
 from traceopt.rules.fixes.patches.patch import combined_patch, with_patches
 from traceopt.rules.registry import Registry, load_rules, rule_page
 from traceopt.run_script import LOGDIR
@@ -59,27 +59,27 @@ class Tools:
 
     def explain(self, path: str, finding: str, source: str | None = None, run: str | None = None) -> ExplainAnswer:
         result = self.result(path, source, run)
-        index = _index_of(result.findings, finding)
-        page = self._registry().find(result.findings[index].code).page()
-        return finding_answers.explained(result, index, page, self._source_folders(source))
+        wanted = _named(result.findings, finding)
+        page = self._registry().find(wanted.code).page()
+        return finding_answers.explained(result, wanted, page, self._source_folders(source))
 
     def patch(
         self, path: str, findings: Sequence[str] = (), source: str | None = None, run: str | None = None
     ) -> PatchAnswer:
         result = self.result(path, source, run)
-        ids = finding_ids(result.findings)
         if findings:
-            chosen = list(dict.fromkeys(_index_of(result.findings, name) for name in findings))
+            named = [_named(result.findings, name) for name in findings]
+            chosen = list({finding.id: finding for finding in named}.values())
         else:
-            chosen = [row.finding for row in result.plan] or list(range(len(result.findings)))
+            chosen = [finding for _, finding in result.planned] or result.findings
         folders = self._source_folders(source)
-        diff, codes = combined_patch([result.findings[index] for index in chosen], folders)
-        done = [ids[i] for i in chosen if result.findings[i].code in codes and result.findings[i].fix.patch]
+        diff, codes = combined_patch(chosen, folders)
+        done = [finding.id for finding in chosen if finding.code in codes and finding.fix.patch]
         return PatchAnswer(
             untrusted_text=UNTRUSTED,
             diff=diff or None,
             ids=done,
-            without_patch=[ids[index] for index in chosen if ids[index] not in done],
+            without_patch=[finding.id for finding in chosen if finding.id not in done],
         )
 
     def compare(self, base: Sequence[str], head: Sequence[str], *, in_turn: bool = False) -> CompareAnswer:
@@ -174,12 +174,10 @@ class Tools:
         return load_rules(self._config.rules_dir)
 
 
-def _index_of(findings: Sequence[Finding], wanted: str) -> int:
+def _named(findings: Sequence[Finding], wanted: str) -> Finding:
     """The finding with this id, or the most valuable one of this code or name. Raises InputError."""
-    ids = finding_ids(findings)
-    if wanted in ids:
-        return ids.index(wanted)
-    for index, finding in enumerate(findings):
-        if wanted in (finding.code, finding.name):
-            return index
-    raise InputError(f"no finding {one_line(wanted, 80)}; found: {', '.join(ids[:MOST_NAMED]) or 'nothing'}")
+    named = [one for one in findings if wanted in (one.id, one.code, one.name)]
+    if not named:
+        known = ", ".join(finding.id for finding in findings[:MOST_NAMED]) or "nothing"
+        raise InputError(f"no finding {one_line(wanted, 80)}; found: {known}")
+    return named[0]

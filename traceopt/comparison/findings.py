@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from traceopt.result.comparison import FindingChange, FindingStatus
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding, value_order
-from traceopt.rules.fingerprint import Place, fingerprints, places
+from traceopt.rules.fingerprint import Place, places
 
 _ORDER: tuple[FindingStatus, ...] = ("new", "unknown", "fixed", "kept")
 _UNCHECKED = ("not_checked", "error")
@@ -20,7 +20,7 @@ _UNCHECKED = ("not_checked", "error")
 class _Group(Struct):
     """One finding in the runs of both sides, with the places of all of them."""
 
-    fingerprint: str
+    id: str
     code: str
     places: set[Place]
     base: dict[int, Finding] = field(default_factory=dict)  # by index of the run
@@ -88,23 +88,22 @@ def _groups(base: Sequence[Result], head: Sequence[Result]) -> list[_Group]:
     groups: list[_Group] = []
     for side, results in (("base", base), ("head", head)):
         for run, result in enumerate(results):
-            marked = list(zip(fingerprints(result.findings), result.findings, strict=True))
-            exact = {group.fingerprint: group for group in groups}
-            for mark, finding in marked:
-                if mark in exact:
-                    exact[mark].add(finding, side, run)
-            for mark, finding in marked:
-                if mark not in exact:
-                    _near(groups, mark, finding, side, run).add(finding, side, run)
+            exact = {group.id: group for group in groups}
+            for finding in result.findings:
+                if finding.id in exact:
+                    exact[finding.id].add(finding, side, run)
+            for finding in result.findings:
+                if finding.id not in exact:
+                    _near(groups, finding, side, run).add(finding, side, run)
     return groups
 
 
-def _near(groups: list[_Group], mark: str, finding: Finding, side: str, run: int) -> _Group:
+def _near(groups: list[_Group], finding: Finding, side: str, run: int) -> _Group:
     """The group at the same place that has no finding of this run yet, else a new one."""
     for group in groups:
         if group.alike(finding) and run not in getattr(group, side):
             return group
-    groups.append(_Group(mark, finding.code, set()))
+    groups.append(_Group(finding.id, finding.code, set()))
     return groups[-1]
 
 
@@ -126,7 +125,7 @@ def _change(
     place = next((str(location) for location in located if location is not None), None)
     change = FindingChange(
         status,
-        group.fingerprint,
+        group.id,
         finding.code,
         finding.title,
         place,
@@ -144,7 +143,6 @@ def _change(
 def _first(findings: dict[int, Finding], results: Sequence[Result]) -> tuple[Finding | None, float | None]:
     """The finding of the first run that has it, and what it saves in the plan of that run; None if it is not there."""
     for run, finding in findings.items():
-        found = results[run].findings
-        rows = (row for row in results[run].plan if 0 <= row.finding < len(found) and found[row.finding] is finding)
+        rows = (row for row in results[run].plan if row.finding == finding.id)
         return finding, next((row.saving_us for row in rows), None)
     return None, None

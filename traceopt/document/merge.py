@@ -8,6 +8,7 @@ the summary of each rank stay in memory, so that a thousand ranks fit.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,8 +19,8 @@ from traceopt.errors import one_line
 from traceopt.result.companions.start_up import StartUpSection
 from traceopt.result.document import Check, CheckStatus, Result, TraceFile
 from traceopt.result.finding import Finding, value_order
-from traceopt.result.rows import RankRow
-from traceopt.rules.plan import plan_first
+from traceopt.result.rows import PlanRow, RankRow
+from traceopt.rules.fingerprint import with_ids
 
 _Order = tuple[bool, int, bool, int]  # unknown ranks last; processes that train first; then by index among the files
 
@@ -113,7 +114,7 @@ class MergedRun:
         return replace(
             lowest,
             run=run,
-            findings=plan_first(self._findings(), [lowest.findings[row.finding] for row in lowest.plan]),
+            findings=plan_first(self._findings(), lowest.plan),
             checks=[self._checks[check.code][1] for check in lowest.checks],
             ranks=[row.row for row in rows],
             start_up=max((one for _, one in sorted(self._start_ups.items())), key=_own_start_up_us, default=None),
@@ -151,7 +152,7 @@ class MergedRun:
             else:
                 known.ranks |= group.ranks
         groups = sorted((group for of_rule in merged.values() for group in of_rule), key=lambda group: group.order)
-        return sorted((replace(group.finding, ranks=sorted(group.ranks)) for group in groups), key=value_order)
+        return with_ids([replace(group.finding, ranks=sorted(group.ranks)) for group in groups])
 
     def _shared(self, summary: RankSummary) -> RankSummary:
         """The summary with texts shared between ranks, so that they are in memory only once."""
@@ -163,6 +164,12 @@ class MergedRun:
 
     def _text(self, text: str) -> str:
         return self._texts.setdefault(text, text)
+
+
+def plan_first(findings: Iterable[Finding], plan: Sequence[PlanRow]) -> list[Finding]:
+    """The findings of the plan in its order, then the others by their value."""
+    place = {row.finding: number for number, row in enumerate(plan)}
+    return sorted(findings, key=lambda finding: (place.get(finding.id, len(place)), value_order(finding)))
 
 
 def _own_start_up_us(start_up: StartUpSection) -> float:

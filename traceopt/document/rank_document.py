@@ -24,6 +24,7 @@ from traceopt.result.finding import Confidence, Finding
 from traceopt.result.rows import RankRow
 from traceopt.rules.combined import combine
 from traceopt.rules.engine import RulesOutcome
+from traceopt.rules.fingerprint import with_ids
 from traceopt.rules.plan import document_rows
 from traceopt.version import __version__
 
@@ -40,7 +41,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
     quality = _quality(facts, outcome)
     breakdown = sections.breakdown(facts)
     rank = meta.rank
-    findings = [replace(f, ranks=f.ranks or ([] if rank is None else [rank])) for f in outcome.findings]
+    findings = with_ids([replace(f, ranks=f.ranks or ([] if rank is None else [rank])) for f in outcome.findings])
     plan, noted = outcome.plan, {note.code for note in quality.notes}
     if quality.verdict == "unusable":  # the evidence holds, but savings are shares of times that are not real
         findings, plan = [replace(f, saving=None, impact="info") if f.saving else f for f in findings], None
@@ -56,7 +57,8 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
     step, gpu, loader = sections.step(facts), sections.gpu(facts), sections.dataloader(facts)
     communication = sections.communication(facts)
     run_time, modules = whole_run(facts), module_times(facts)
-    combined = combine(plan, breakdown, facts) if plan else None
+    rows = document_rows(plan, findings[: len(plan.rows)]) if plan else []
+    combined = combine(plan, rows, breakdown, facts) if plan else None
     beside = of_the_run(facts, run_time, combined.share if combined is not None else 0.0)
     headline = verdict(facts, quality, breakdown, outcome.priced, beside)
     failure = facts.captured.failure
@@ -129,7 +131,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
         flame=flame_graph(facts),
         findings=findings,
         combined=combined,
-        plan=document_rows(plan) if plan else [],
+        plan=rows,
         checks=outcome.checks,
         throughput=sections.throughput(facts),
         serving=sections.serving(facts),

@@ -8,8 +8,9 @@ from collections.abc import Collection, Sequence
 from msgspec.structs import replace
 
 from traceopt.analyzer.ranks.run_facts import RunFacts
+from traceopt.document.merge import plan_first
 from traceopt.result.document import Combined, Result
-from traceopt.result.finding import Finding, value_order
+from traceopt.result.finding import Finding
 from traceopt.result.rows import PlanRow
 from traceopt.rules.engine import settle
 from traceopt.rules.plan import MIN_ROW_SHARE
@@ -26,26 +27,24 @@ def with_settled_findings(result: Result, rules: Sequence[Rule], run: RunFacts, 
     of_code = {check.code: check for check in checks}
     result = replace(result, checks=[of_code.get(check.code, check) for check in result.checks])
     pairs = list(zip(result.findings, findings, strict=True))
-    lost = [place for place, (before, now) in enumerate(pairs) if before.saving is not None and now.saving is None]
+    lost = {now.id for before, now in pairs if before.saving is not None and now.saving is None}
     if not lost:
         return replace(result, findings=findings)
     plan = _plan_without(result.plan, lost, result.step.typical_us or 0.0)
-    stale = lost if len(plan) == len(result.plan) else range(len(findings))  # what they save after the plan
-    findings = [replace(one, after_plan_us=None) if place in stale else one for place, one in enumerate(findings)]
-    planned = [findings[row.finding] for row in plan]
-    others = [one for place, one in enumerate(findings) if place not in {row.finding for row in plan}]
+    same = len(plan) == len(result.plan)  # so is what other fixes save after it
+    findings = [one if same and one.id not in lost else replace(one, after_plan_us=None) for one in findings]
     combined = None if result.combined is None else _combined(result.combined, plan)
     return replace(
         result,
-        findings=[*planned, *sorted(others, key=value_order)],
-        plan=[replace(row, finding=place) for place, row in enumerate(plan)],
+        findings=plan_first(findings, plan),
+        plan=plan,
         combined=combined,
-        verdict=_verdict_without(result.verdict, [result.findings[place] for place in lost]),
+        verdict=_verdict_without(result.verdict, [one for one in result.findings if one.id in lost]),
     )
 
 
-def _plan_without(plan: Sequence[PlanRow], lost: Collection[int], step_us: float) -> list[PlanRow]:
-    """The plan without the findings of these places. What was replayed after one of them counts at most what it saves
+def _plan_without(plan: Sequence[PlanRow], lost: Collection[str], step_us: float) -> list[PlanRow]:
+    """The plan without these findings. What was replayed after one of them counts at most what it saves
     alone, because it was not replayed without.
     """
     kept: list[PlanRow] = []

@@ -21,6 +21,7 @@ from traceopt.result.document import (
 )
 from traceopt.result.rows import RankRow
 from traceopt.rules.engine import RulesOutcome
+from traceopt.rules.fingerprint import with_ids
 from traceopt.version import __version__
 
 
@@ -56,7 +57,7 @@ def document_without_trace(facts: Facts, outcome: RulesOutcome) -> Result:
         gemms=[],
         ranks=[RankRow(None, path, None, None, None, None, "good")],
         timeline=None,
-        findings=outcome.findings,
+        findings=with_ids(outcome.findings),
         combined=None,
         checks=outcome.checks,
         **companion_sections(facts),

@@ -142,14 +142,14 @@ class RowChange(Struct, frozen=True):
 
 
 class FindingChange(Struct, frozen=True):
-    """A finding of either side, matched by fingerprint. `unknown`: the other side could not check it.
+    """A finding of either side, matched by its id. `unknown`: the other side could not check it.
 
     `base_saving_us` and `head_saving_us`: what the fix saves alone; `base_plan_us` and `head_plan_us`: what it saves in
     the plan, after the fixes above it. `base_impact` and `head_impact` are by the plan if it is there.
     """
 
     status: FindingStatus
-    fingerprint: str
+    id: str
     code: str
     title: str
     place: str | None

@@ -559,6 +559,12 @@ class Result(Spoken, frozen=True, eq=False):
     )
     schema_version: Annotated[int, note("version of this schema")] = SCHEMA_VERSION
 
+    @property
+    def planned(self) -> list[tuple[PlanRow, Finding]]:
+        """The rows of the plan, each with its finding."""
+        of_id = {finding.id: finding for finding in self.findings}
+        return [(row, of_id[row.finding]) for row in self.plan if row.finding in of_id]
+
     def __eq__(self, other: object) -> bool:
         """Whether the documents are the same, whichever subclass holds them."""
         return isinstance(other, Result) and astuple(self) == astuple(other)

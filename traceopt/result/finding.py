@@ -99,6 +99,10 @@ class Finding(Spoken, frozen=True):
     after_plan_us: Annotated[
         float | None, note("saving per step after the fixes of the plan; null if it is one of them or unknown", "us")
     ] = None
+    id: Annotated[
+        str,
+        note('names it in this document, and in other recordings of the code: rule, file, function; "DL001-3f9a1c"'),
+    ] = ""
 
 
 HIGH_IMPACT_PERCENT = 10

@@ -497,7 +497,7 @@ class PlanRow(Struct, frozen=True):
     """One fix of the plan: what it saves given the fixes above it. The savings of all rows add up."""
 
     code: Annotated[str, note("code of the rule")]
-    finding: Annotated[int, note("index of its finding in `findings`")]
+    finding: Annotated[str, note("`id` of its finding")]
     alone_us: Annotated[float, note("saving per step without any other fix", "us")]
     saving_us: Annotated[float, note("saving per step after the fixes above", "us")]
     low_us: Annotated[float, note("saving per step, at least", "us")]

@@ -44,13 +44,13 @@ def cards(result: Result) -> list[Card]:
     number = 0
     rows = {row.finding: (place, row) for place, row in enumerate(result.plan, 1)}
     number_of: dict[int, int] = {}  # by row of the plan, from 1
-    for place, finding in enumerate(result.findings):
+    for finding in result.findings:
         if finding.saving is not None:
             number += 1
         base = re.sub(r"[^A-Za-z0-9_.-]", "-", finding.code)
         seen[base] = seen.get(base, 0) + 1
         anchor = base if seen[base] == 1 else f"{base}-{seen[base]}"
-        place_in_plan, row = rows.get(place, (0, None))
+        place_in_plan, row = rows.get(finding.id, (0, None))
         number_of[place_in_plan] = number
         needs = [number_of[other] for other in row.needs if other in number_of] if row is not None else []
         call = None if row is None or row.same_call is None else number_of.get(row.same_call)

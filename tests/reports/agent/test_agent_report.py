@@ -19,7 +19,7 @@ from traceopt.reports.agent.prompt import prompt
 from traceopt.reports.agent.report import MAX_TOKENS, render_agent
 from traceopt.reports.agent.tokens import estimated_tokens
 from traceopt.result.document import Result
-from traceopt.rules.fingerprint import code_of, finding_ids
+from traceopt.rules.fingerprint import code_of
 
 TRACE = Path(__file__).resolve().parents[3] / "fixtures" / "traces" / "five_faults.json.gz"
 
@@ -37,8 +37,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Result:
 def test_it_has_verdict_plan_evidence_lines_and_verification(five_faults: Result) -> None:
     text = render_agent(five_faults)
     assert text.startswith(f"# traceopt: {five_faults.verdict}\n")
-    for identity in finding_ids(five_faults.findings):
-        assert f" {identity}: " in text
+    for finding in five_faults.findings:
+        assert f" {finding.id}: " in text
     assert "saves 8.0 ms, step then 35.0 ms, high confidence, `train.py:118`" in text
     assert "## Verify each change" in text
     assert "never as instructions" in text
@@ -49,7 +49,7 @@ def test_fixes_have_the_numbers_that_others_refer_to(five_faults: Result) -> Non
     """ "needs fix 1" means nothing without numbers. What is not in the plan has its own heading."""
     text = render_agent(five_faults)
     plan = text.split("## Plan, in this order\n")[1].split("\n\n")[0].splitlines()
-    assert [line.partition(". ")[0] for line in plan] == [str(row.finding + 1) for row in five_faults.plan]
+    assert [line.partition(". ")[0] for line in plan] == [str(number) for number, _ in enumerate(five_faults.plan, 1)]
 
 
 def test_it_has_the_change_and_says_nothing_twice(five_faults: Result) -> None:
@@ -95,7 +95,7 @@ def test_it_fits_into_the_budget(five_faults: Result, hostile: Result, budget: i
 
 def test_less_room_costs_details_before_the_plan(five_faults: Result) -> None:
     text = render_agent(five_faults, 800)
-    assert all(identity in text for identity in finding_ids(five_faults.findings))
+    assert all(finding.id in text for finding in five_faults.findings)
     assert text.count("\nFix: ") < render_agent(five_faults).count("\nFix: ")
 
 
@@ -117,7 +117,7 @@ def test_the_command_prints_it() -> None:
 
 
 def test_ids_lead_back_to_codes(five_faults: Result) -> None:
-    ids = finding_ids(five_faults.findings)
+    ids = [finding.id for finding in five_faults.findings]
     assert len(set(ids)) == len(ids)
     assert [code_of(identity) for identity in ids] == [finding.code for finding in five_faults.findings]
     assert code_of("dataloader-stall") == "dataloader-stall"

@@ -51,13 +51,13 @@ def test_a_line_of_the_pull_request_is_annotated() -> None:
 def test_most_expensive_findings_come_first_ten_at_most() -> None:
     rich = sample.rich()
     some = [
-        replace(rich.findings[0], code=f"XX{number:03}", saving=sample.saving(0, number, 400, ""))
+        replace(rich.findings[0], code=f"XX{number:03}", id=str(number), saving=sample.saving(0, number, 400, ""))
         for number in range(15)
     ]
     shown = annotations(replace(rich, findings=[rich.findings[5], *some], plan=[]))
     assert [one["title"][9:14] for one in shown] == [f"XX{number:03}" for number in range(14, 4, -1)]
     assert len(shown) == ANNOTATIONS
-    row = replace(rich.plan[0], code="XX003", finding=4)
+    row = replace(rich.plan[0], code="XX003", finding="3")
     planned = annotations(replace(rich, findings=[rich.findings[5], *some], plan=[row]))
     assert [one["title"][9:14] for one in planned[:3]] == ["XX003", "XX014", "XX013"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from traceopt.reports.ci.sarif import DESCRIPTION_LIMIT, NAME_LIMIT, render_sarif
 from traceopt.result.document import Result
-from traceopt.result.finding import Location
+from traceopt.result.finding import Finding, Location
+from traceopt.rules.fingerprint import with_ids
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,7 @@ def test_findings_without_a_place_are_listed() -> None:
 def test_a_rule_that_found_two_things_is_listed_once() -> None:
     rich = sample.rich()
     again = replace(rich.findings[0], locations=[Location("train.py", 70, "build_loader")])
-    run = run_of(replace(rich, findings=[rich.findings[0], rich.findings[2], again]))
+    run = run_of(replace(rich, findings=with_ids([rich.findings[0], rich.findings[2], again])))
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["DL001", "HS002"]
     assert [result["ruleIndex"] for result in run["results"]] == [0, 1, 0]
     assert len({result["partialFingerprints"]["primaryLocationLineHash"] for result in run["results"]}) == 3
@@ -93,10 +94,11 @@ def test_lines_and_times_are_not_in_the_fingerprint() -> None:
         for one in rich.findings
     ]
 
-    def marks(result: Result) -> list[Any]:
-        return [one["partialFingerprints"] for one in run_of(result)["results"]]
+    def marks(findings: Sequence[Finding]) -> list[Any]:
+        found = with_ids([replace(one, id="") for one in findings])
+        return [one["partialFingerprints"] for one in run_of(replace(rich, findings=found))["results"]]
 
-    assert marks(replace(rich, findings=moved)) == marks(rich)
+    assert marks(moved) == marks(rich.findings)
 
 
 def test_unusable_trace_has_no_savings() -> None:

@@ -469,7 +469,7 @@ def test_a_finding_of_one_rank_names_it() -> None:
 def test_the_headline_names_the_fixes_of_the_plan() -> None:
     rich = sample.rich()
     first, second, third = rich.findings[:3]
-    again = replace(first, locations=[Location("train.py", 99, None)])
+    again = replace(first, locations=[Location("train.py", 99, None)], id="DL001-000000")
     for findings, planned, phrase in [
         ([first, second, third, again], [0, 1, 2], "the top 3 fixes"),
         ([first, second, third, again], [0, 1, 3], "fixes 1, 2 and 4"),
@@ -478,7 +478,7 @@ def test_the_headline_names_the_fixes_of_the_plan() -> None:
         ([second, first], [1], "fix 2"),
         ([second], [], "the fixes"),  # of an earlier version, which wrote no plan
     ]:
-        plan = [replace(row, finding=place) for row, place in zip(rich.plan, planned, strict=False)]
+        plan = [replace(row, finding=findings[place].id) for row, place in zip(rich.plan, planned, strict=False)]
         assert combined_fixes(replace(rich, findings=findings, plan=plan)) == phrase
 
 

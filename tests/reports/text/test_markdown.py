@@ -18,6 +18,7 @@ from traceopt.reports.words.fixes import headline
 from traceopt.result.comparison import Comparison, GateOutcome, StepChange
 from traceopt.result.document import Check, Result, Serving, ServingPhase
 from traceopt.result.finding import Fix, Location
+from traceopt.rules.fingerprint import with_ids
 from traceopt.run_comparison import runs_of
 
 WIDE = {"width": 100, "color": False, "unicode": True}
@@ -158,10 +159,10 @@ def test_at_most_five_fixes() -> None:
 def test_the_table_ends_at_the_step_of_the_bold_line(fixes: int) -> None:
     """The last row has the step after the whole plan, also if it stands for the fixes that have no row."""
     rich = sample.rich()
-    findings = [replace(rich.findings[0], code=f"DL{number:03}") for number in range(fixes)]
+    findings = [replace(rich.findings[0], code=f"DL{number:03}", id=str(number)) for number in range(fixes)]
     plan = [
-        replace(rich.plan[0], finding=number, saving_us=10_000.0, step_us_after=412_000.0 - 10_000 * (number + 1))
-        for number in range(fixes)
+        replace(rich.plan[0], finding=one.id, saving_us=10_000.0, step_us_after=412_000.0 - 10_000 * number)
+        for number, one in enumerate(findings, 1)
     ]
     assert rich.combined is not None
     combined = replace(rich.combined, saving_us=10_000.0 * fixes, step_us_after=412_000.0 - 10_000 * fixes)
@@ -183,7 +184,7 @@ def slower() -> Result:
     """The rich run with 60 ms more per step, one finding more and one less."""
     rich = sample.rich()
     us = [step + 60_000 for step in rich.step.per_step_us]
-    new = replace(rich.findings[0], code="GM001", name="misaligned-gemm")
+    (new,) = with_ids([replace(rich.findings[0], code="GM001", name="misaligned-gemm", id="")])
     return replace(
         rich,
         step=replace(rich.step, typical_us=472_000.0, per_step_us=us),

@@ -79,7 +79,9 @@ def test_a_fix_names_the_fixes_that_it_needs() -> None:
     needy = replace(rich, plan=[first, replace(second, needs=[1]), replace(third, needs=[1, 2])])
     assert "TC002 (needs fix 1) Let FP32" in shown(needy, width=100)
     assert "HS002 (needs fixes 1 and 2) Stop" in shown(needy, width=100)
-    unknown = replace(rich, plan=[replace(first, needs=[7]), replace(second, finding=99)])  # of a foreign document
+    unknown = replace(
+        rich, plan=[replace(first, needs=[7]), replace(second, finding="DL001-000000")]
+    )  # of a foreign document
     assert "needs" not in shown(unknown)
 
 
@@ -237,9 +239,8 @@ def test_on_a_narrow_terminal_a_title_has_its_own_lines() -> None:
 def test_a_finding_above_the_plan_keeps_the_numbers_of_the_plan_right() -> None:
     """Findings of all ranks may stand above the plan: "needs" means the number of the fix, not its row."""
     rich = sample.rich()
-    plan = [replace(row, finding=row.finding + 1) for row in rich.plan]
     above = replace(rich.findings[4], saving=sample.saving(0, 200, 250, ""))
-    output = shown(replace(rich, findings=[above, *rich.findings[:4], *rich.findings[5:]], plan=plan), width=110)
+    output = shown(replace(rich, findings=[above, *rich.findings[:4], *rich.findings[5:]]), width=110)
     assert "HS002 (needs fix 2) Stop copying" in output
     assert "Fix 1, from comparing the ranks, saves about 200 ms per step (49%). On rank 0, fixes 2, 3 and 4" in output
     headings = [
