@@ -52,7 +52,7 @@ gains little while the host is the limit. This was checked against the raw event
 - `hta/nccl_parser_config/nccl_data`, exposed communication 6%: the GPU is idle for 76% of the step and the host waits
   for it for 0.03 ms of 222. A step without exposed communication is launched as late as before.
 - `hta/trace_diff/control/control`, misaligned matmuls 10%: the host waits for the GPU for 12.6 ms of 77.5. Its own work
-  takes 65 ms, so LB001 comes first, and aligned matmuls or overlapped communication gain more after it.
+  takes 65 ms, so LB002 comes first, and aligned matmuls or overlapped communication gain more after it.
 """
 
 PUBLIC = """

@@ -77,7 +77,7 @@ def _by_rule(registry: Registry, thresholds: Mapping[str, Mapping[str, Any]]) ->
         if former is None:
             own.update(table)
         else:
-            settings[rule] = {former.present(str(name)): value for name, value in table.items()} | own
+            settings[rule] = former.present(table) | own
     return settings
 
 

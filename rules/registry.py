@@ -106,6 +106,8 @@ def select(rules: Sequence[type[Rule]], select: Sequence[str] = (), ignore: Sequ
 def former_of(rule: type[Rule], code_or_name: str) -> Former | None:
     """The former rule of this code or name that is part of `rule` now, or None."""
     wanted = code_or_name.lower()
+    if wanted in (rule.code.lower(), rule.name):
+        return None
     return next((one for one in rule.former if wanted in (one.code.lower(), one.name)), None)
 
 

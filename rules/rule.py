@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from msgspec import Struct
@@ -60,16 +60,17 @@ Findings = Iterator[Finding | Priced]  # what check() yields; self.finding() mak
 class Former(Struct, frozen=True):
     """A rule that became part of another one: in options, settings and commands, its code and name stand for that one.
 
-    `thresholds`: the present names of its thresholds that were renamed.
+    `thresholds`: the present names of its thresholds that were renamed; None for one that has no effect any more.
     """
 
     code: str
     name: str
-    thresholds: dict[str, str] = {}
+    thresholds: dict[str, str | None] = {}
 
-    def present(self, threshold: str) -> str:
-        """The present name of a threshold, as it is written in settings."""
-        return self.thresholds.get(threshold.replace("-", "_"), threshold)
+    def present(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Its settings under the present names."""
+        names = {name: self.thresholds.get(str(name).replace("-", "_"), name) for name in settings}
+        return {now: settings[name] for name, now in names.items() if now is not None}
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)

@@ -50,8 +50,8 @@ SCENARIOS = {
 
 # Of `expected.json` beside the traces: the largest bottleneck that the expert saw, and what to do first.
 REAL = {
-    "tracelens/h100/Falconsai_nsfw_image_detection/1016002.json.gz": Truth("launch", ("LB001", "LB002")),
-    "hta/nccl_parser_config/nccl_data.json.gz": Truth("launch", ("LB001", "LB002", "CM007")),
+    "tracelens/h100/Falconsai_nsfw_image_detection/1016002.json.gz": Truth("launch", ("LB002",)),
+    "hta/nccl_parser_config/nccl_data.json.gz": Truth("launch", ("LB002", "CM007")),
     "hta/ns_resolution_trace/rank-0.Apr_03_18_51_38.1102.pt.trace.json.gz": Truth("compute", ("TC001",)),
     "tracelens/mi300/google_owlv2-large-patch14-ensemble/1016001.json.gz": Truth("input", ("DL001", "DL002")),
     "tracelens/mi300/resnet_act_checkpoint.json.gz": Truth("communication", ("CM001", "CM003", "CM004")),

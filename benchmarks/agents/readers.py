@@ -128,7 +128,7 @@ def _from_names(on_cpu: list[Row], on_gpu: list[Row], lines: list[str]) -> Answe
     busy = sum(ms for _, ms, _ in on_gpu)
     launches = sum(ms for name, ms, _ in on_cpu if "Launch" in name)
     if not on_gpu or launches > busy:
-        return Answers("launch", "LB001", lines)
+        return Answers("launch", "LB002", lines)
     for name, ms, calls in sorted(on_gpu, key=lambda row: -row[1]):
         for pattern, fix in _KERNEL_SIGNS:
             if re.search(pattern, name):

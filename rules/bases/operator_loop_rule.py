@@ -1,4 +1,4 @@
-"""Base of LB001 for runs on a CPU: lines that call many operators that are too small to be worth a call."""
+"""Base of LB002 for runs on a CPU: lines that call many operators that are too small to be worth a call."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class IndexingInLoop(Rule):
     For ranges use `x.split(size)`; for a loop over time steps a fused layer such as nn.LSTM is faster still.
 
     When it is wrong: indices that overlap or depend on the data cannot be split. A loop over the elements of a small
-    tensor does not count; LB001 reports it.
+    tensor does not count; LB002 reports it.
 
     Sources: PyTorch documentation, "torch.unbind"; PyTorch source, `select_backward` and `slice_backward`.
     """

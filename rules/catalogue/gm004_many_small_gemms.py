@@ -73,7 +73,7 @@ class ManySmallGemms(Rule):
                 "Stack the operands and multiply them in one call.",
                 "y = torch.bmm(x, w)  # instead of: for g in range(groups): y[g] = x[g] @ w[g]",
             ),
-            shares_cause_with=["LB001"] if starved > 0.1 * time else [],
+            shares_cause_with=["LB002"] if starved > 0.1 * time else [],
         )
 
     def _merges(self, facts: Facts) -> list[MergedGemms]:

@@ -107,7 +107,7 @@ class SkinnyBatch(Rule):
                 else "Increase the batch size per device.",
                 f"DataLoader(..., batch_size={self.factor:g} * batch_size)" if facts.trains else None,
             ),
-            shares_cause_with=["LB001", "MM001"],
+            shares_cause_with=["LB002", "MM001"],
         )
 
     def _skinny(self, facts: Facts) -> list[tuple[float, float, GemmShape, int]]:

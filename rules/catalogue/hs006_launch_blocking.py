@@ -97,7 +97,7 @@ class LaunchBlocking(Rule):
                 "\n".join(f"unset {variable.partition('=')[0]}" for variable in variables)
                 or f"unset {facts.device.vendor.blocking_variables[0]}",
             ),
-            shares_cause_with=["LB001"],
+            shares_cause_with=["LB002"],
         )
 
     def passed(self, facts: Facts) -> str:

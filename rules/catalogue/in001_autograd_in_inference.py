@@ -82,7 +82,7 @@ class AutogradInInference(Rule):
                 "Run inference under torch.inference_mode().",
                 "with torch.inference_mode():\n    logits = model(inputs)",
             ),
-            shares_cause_with=["LB001"],
+            shares_cause_with=["LB002"],
         )
 
     def passed(self, facts: Facts) -> str:

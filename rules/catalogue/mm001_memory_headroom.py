@@ -41,7 +41,7 @@ class MemoryHeadroom(Rule):
 
     When it is wrong: a larger batch may train worse, and one request of a server cannot wait for others (the rule does
     not apply to vLLM, SGLang, TensorRT-LLM and TGI). The finding has no saving: a step gets longer, but you need fewer
-    of them. LB001 prices the idle time itself.
+    of them. LB002 prices the idle time itself.
 
     Sources: PyTorch performance tuning guide; Malladi et al., "On the SDEs and Scaling Rules for Adaptive Gradient
     Algorithms" (2022).
@@ -90,7 +90,7 @@ class MemoryHeadroom(Rule):
                 if facts.trains
                 else None,
             ),
-            shares_cause_with=["LB001"],
+            shares_cause_with=["LB002"],
         )
 
     def _factor(self, facts: Facts, held: Composition) -> float | None:

@@ -114,7 +114,7 @@ class ForeachNotFused(Rule):
                 "Pass fused=True when you create the optimizer.",
                 f"optimizer = torch.optim.{kind}(model.parameters(), lr=lr, fused=True)",
             ),
-            shares_cause_with=["LB001"],
+            shares_cause_with=["LB002"],
         )
 
     def passed(self, facts: Facts) -> str:

@@ -70,7 +70,6 @@ _ARGUMENTS: Mapping[TrainingFramework, Mapping[str, Callable[[Facts, Fix], str |
         "DL005": _loader,
         "DL006": _loader,
         "GM005": _loader,
-        "LB001": _COMPILED,
         "LB002": _COMPILED,
         "LB003": _COMPILED,
         "MM001": _loader,

@@ -126,7 +126,7 @@ def test_the_same_work_without_the_state_is_launch_bound() -> None:
     launch_bound(machine)
     facts = machine.facts()
     assert facts.state is None
-    assert "LB001" in priced(result_of(facts))
+    assert "LB002" in priced(result_of(facts))
 
 
 @pytest.mark.parametrize("happens", [cold_start, context, compilation, capture, untraced], ids=lambda one: one.__name__)
@@ -137,7 +137,7 @@ def test_one_step_of_many_is_no_state(happens: Callable[[Machine], None]) -> Non
             (happens if index == 1 else launch_bound)(machine)
     facts = machine.facts()
     assert facts.state is None
-    assert "LB001" in priced(result_of(facts))
+    assert "LB002" in priced(result_of(facts))
 
 
 def test_a_few_kernels_per_step_are_enough_if_the_steps_repeat() -> None:
@@ -155,7 +155,7 @@ def test_the_rest_of_a_marked_cold_step_keeps_its_price() -> None:
     facts = machine.facts()
     assert facts.state is not None
     assert facts.state.name == "cold_start"
-    saved = next(f.saving for f in result_of(facts).findings if f.code == "LB001")
+    saved = next(f.saving for f in result_of(facts).findings if f.code == "LB002")
     assert saved is not None
     assert saved.share < 1 - facts.state.share
 
@@ -170,7 +170,7 @@ def test_device_work_keeps_its_price_in_a_cold_start() -> None:
     assert facts.state is not None
     assert facts.state.name == "cold_start"
     assert {"TC001", "TC002"} & priced(result_of(facts))
-    assert "LB001" not in priced(result_of(facts))
+    assert "LB002" not in priced(result_of(facts))
 
 
 def test_an_allocator_that_is_slow_all_the_time_is_no_cold_start() -> None:
@@ -214,8 +214,8 @@ def test_what_is_hidden_is_said_without_a_price() -> None:
     machine = Machine(A100)
     cold_start(machine)
     found = {finding.code: finding for finding in result_of(machine.facts()).findings}
-    assert (found["LB001"].impact, found["LB001"].saving, found["LB001"].confidence) == ("info", None, "low")
-    assert found["LB001"].why.endswith("What it costs in a steady step is unknown.")
+    assert (found["LB002"].impact, found["LB002"].saving, found["LB002"].confidence) == ("info", None, "low")
+    assert found["LB002"].why.endswith("What it costs in a steady step is unknown.")
 
 
 def quiet_traces() -> list[str]:

@@ -169,7 +169,7 @@ class TestMathBackend:
 
 
 class TestTinyOperators:
-    """LB001."""
+    """LB002."""
 
     def step(self, calls: int, us: float) -> Callable[[float, int], Events]:
         def events(t: float, _: int) -> Events:
@@ -181,7 +181,7 @@ class TestTinyOperators:
         return events
 
     def test_many_at_one_line(self) -> None:
-        finding, saved_us, places = the("LB001", self.step(calls=150, us=10))
+        finding, saved_us, places = the("LB002", self.step(calls=150, us=10))
         assert saved_us == pytest.approx(0.7 * 150 * 30, rel=0.05)  # with what lies between them
         assert (finding.title, places) == ("Batch many small operations into one", ["model.py:8"])
         assert "nn.Embedding" in (finding.fix.code or "")
@@ -198,7 +198,7 @@ class TestTinyOperators:
                 yield build.op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", begin + 6, 2)
             yield build.annotation("Optimizer.step#SGD.step", t + 9_100, 800)
 
-        finding, saved_us, places = the("LB001", step)
+        finding, saved_us, places = the("LB002", step)
         assert saved_us == pytest.approx(0.3 * 150 * (30 + 6), rel=0.05)
         assert finding.saving is not None
         assert finding.saving.low_us == 0
@@ -221,8 +221,8 @@ class TestTinyOperators:
             yield build.annotation("Optimizer.step#SGD.step", t + 9_100, 800)
             yield build.op("aten::_fused_sgd_", t + 9_200, 500)
 
-        finding, saved_us, _ = the("LB001", step)
-        alone = the("LB001", lambda t, index: step(t, index, own=0))
+        finding, saved_us, _ = the("LB002", step)
+        alone = the("LB002", lambda t, index: step(t, index, own=0))
         visits_us = 150 * 2 + 100 + 300  # not the fused operator
         assert saved_us == pytest.approx(0.7 * 150 * (30 + 6) + visits_us, rel=0.02)
         assert "150 of the 150 parameters" in finding.why
@@ -238,7 +238,7 @@ class TestTinyOperators:
                 yield build.op("aten::sum", t + 50 * index + 30, 4)
             yield build.op("aten::add", t + 8_000, 8)
 
-        finding = the("LB001", step)[0]
+        finding = the("LB002", step)[0]
         assert "61 aten::add, 60 " in finding.why
         assert "60 MulBackward0" in finding.why
         assert "and others" in finding.why
@@ -260,7 +260,7 @@ class TestTinyOperators:
             if else_us:
                 yield build.op("aten::mm", t + 3_500, else_us)
 
-        finding, saved_us, places = the("LB001", step)
+        finding, saved_us, places = the("LB002", step)
         assert saved_us == pytest.approx(share * 3_000, rel=0.05)
         assert places == ["ema.py:4"]
         assert ("update takes 3.0 ms" in finding.why) == (not else_us)
@@ -274,11 +274,11 @@ class TestTinyOperators:
                 yield build.op(name, t + 10 * index, 9)
                 yield build.op("aten::detach", t + 10 * index + 2, 4)
 
-        assert silent("LB001", step)
+        assert silent("LB002", step)
 
     def test_few_or_longer_ones(self) -> None:
-        assert silent("LB001", self.step(calls=60, us=10))
-        assert silent("LB001", self.step(calls=110, us=50))
+        assert silent("LB002", self.step(calls=60, us=10))
+        assert silent("LB002", self.step(calls=110, us=50))
 
     @pytest.mark.parametrize(
         ("operator", "rows", "found"),
@@ -297,7 +297,7 @@ class TestTinyOperators:
             for index in range(150):
                 yield build.op(operator, t + 50 * index, 25, **{"Input Dims": [[rows, 16], []]})
 
-        assert silent("LB001", step) is not found
+        assert silent("LB002", step) is not found
 
     def test_the_backward_pass_of_one_call_is_no_loop(self) -> None:
         """nn.GRU is one operator; its backward pass has nodes for each time step."""
@@ -308,7 +308,7 @@ class TestTinyOperators:
             for index in range(300):
                 yield build.op("autograd::engine::evaluate_function: MulBackward0", t + 3_000 + 15 * index, 8)
 
-        assert silent("LB001", step)
+        assert silent("LB002", step)
 
     @pytest.mark.parametrize("large", [False, True])
     def test_a_loop_of_many_lines_that_call_few(self, large: bool) -> None:
@@ -322,9 +322,9 @@ class TestTinyOperators:
                     yield build.op("aten::conv2d", t + 50 * index + 8, 40)
 
         if large:
-            assert silent("LB001", step)
+            assert silent("LB002", step)
             return
-        finding, _, places = the("LB001", step)
+        finding, _, places = the("LB002", step)
         assert finding.title == "Reduce the overhead of many small operations"
         assert "5 lines of a loop call 150 operators" in finding.why
         assert len(places) == 3
@@ -341,7 +341,7 @@ class TestTinyOperators:
                 yield build.op("aten::mm", t + 60 * index + 20, 40)
             yield build.op("aten::conv2d", t + 7_000, 2_000)
 
-        finding, saved_us, _ = the("LB001", step)
+        finding, saved_us, _ = the("LB002", step)
         assert finding.saving is not None
         assert saved_us == pytest.approx(0.7 * 100 * 20, rel=0.05)
         assert finding.saving.high_us == pytest.approx(100 * 60, rel=0.05)
@@ -361,7 +361,7 @@ class TestTinyOperators:
                         yield build.op("aten::add", begin + 30 * index, 10)
             yield build.op("aten::mm", t + 8_000, 1_000)
 
-        found = cpu_answer("LB001", step)[1]
+        found = cpu_answer("LB002", step)[1]
         assert len(found) == findings
         calls = "2 lines of a loop call 240" if findings == 1 else "One line calls 120"
         assert all(finding.why.startswith(calls) for finding in found)
@@ -384,8 +384,8 @@ class TestTinyOperators:
                 for inner in range(9):
                     yield build.op("aten::empty", t + 40 * index + 1 + 3 * inner, 2)
 
-        assert cpu_answer("LB001", step)[1] == []
-        assert cpu_answer("LB001", step, traceopt=traceopt)[1] != []
+        assert cpu_answer("LB002", step)[1] == []
+        assert cpu_answer("LB002", step, traceopt=traceopt)[1] != []
 
     def test_what_comes_between_two_of_them_is_another_work(self) -> None:
         def step(t: float, _: int) -> Events:
@@ -394,7 +394,7 @@ class TestTinyOperators:
                 yield build.op("aten::embedding", t + 10 * index, 8)
             yield build.op("aten::embedding", t + 7_000, 8)  # 6 ms later
 
-        assert the("LB001", step)[1] == pytest.approx(0.7 * (119 * 10 + 2 * 38), rel=0.05)
+        assert the("LB002", step)[1] == pytest.approx(0.7 * (119 * 10 + 2 * 38), rel=0.05)
 
     def test_a_call_that_lost_its_core_is_one_of_them(self) -> None:
         def step(t: float, _: int) -> Events:
@@ -403,7 +403,7 @@ class TestTinyOperators:
                 yield build.op("aten::embedding", t + 10 * index, 10)
             yield build.op("aten::embedding", t + 1_200, 1_000)
 
-        assert the("LB001", step)[1] == pytest.approx(0.7 * (120 * 10 + 1_000), rel=0.05)
+        assert the("LB002", step)[1] == pytest.approx(0.7 * (120 * 10 + 1_000), rel=0.05)
 
 
 class TestOtherDevices:

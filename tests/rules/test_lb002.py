@@ -1,9 +1,128 @@
-"""LB002 cuda-graph-candidate: replay the step as a CUDA graph."""
+"""LB002 launch-bound: a graph, a decoder, fewer launches; on a CPU, loops of tiny operators (test_cpu_only.py)."""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from statistics import median
+from typing import TYPE_CHECKING
+
+import pytest
+from support.findings import found, saving_of
+from support.jobs import facts_with
 from support.planted import PlantedFault
+
+from traceopt.analyzer.facts import Facts
+from traceopt.result.finding import Finding
+from traceopt.result.message import plain
+from traceopt.rules.catalogue.lb002_launch_bound import LaunchBound
+from traceopt.rules.savings.starvation import dispatch_ns
+from traceopt.testing import Machine
+
+if TYPE_CHECKING:
+    from conftest import GetExample
+
+SMALL = {"batch": 1, "tokens": 512, "hidden": 512, "vocabulary": 8192, "input_bytes": 2**16}
+GRAPH = "Replay the forward and backward passes as CUDA graphs"
 
 
 class TestPlanted(PlantedFault):
     code = "LB002"
+
+
+def the(facts: Facts) -> Finding:
+    (finding,) = found("LB002", facts)
+    return finding
+
+
+class TestGraph:
+    def test_of_steps_that_launch_the_same(self) -> None:
+        finding = the(facts_with("launch_bound"))
+        assert finding.title == GRAPH
+        assert "100% of the steps launch the same" in finding.why
+        assert finding.risk == "Shapes must not change"
+        assert any(row.what.startswith("Waiting for aten::") for row in finding.evidence)
+
+    def test_what_blocks_a_capture(self) -> None:
+        free, blocked = the(facts_with("launch_bound")), the(facts_with(**SMALL, item="forward"))
+        assert blocked.title == LaunchBound.title
+        assert "One CUDA graph cannot hold all of it: the step reads single values from the GPU" in blocked.fix.text
+        assert blocked.confidence == "medium"
+        assert saving_of(blocked).share < saving_of(free).share
+        assert "train.py:88" in [str(row.location) for row in blocked.evidence]
+
+    def test_a_host_that_launches_fast_enough_leaves_no_wait(self, example: GetExample) -> None:
+        """With 85% less launch time the GPU is the limit, so all of its wait goes and not 85% of it."""
+        planted = example("launch_bound").planted
+        gain_us = median(planted.step_us) - median(planted.fixed_step_us)
+        assert saving_of(the(facts_with("launch_bound"))).est_us == pytest.approx(gain_us, rel=0.03)
+
+    def test_steps_that_launch_other_kernels(self, example: GetExample) -> None:
+        facts = example("launch_bound").facts
+        assert facts.repetition.same_share == 1
+        other = facts_with(**SMALL, load_code_us=2_000, every=2, steps=4, route="nonzero")
+        assert other.repetition.same_share == 1  # the same kernels whatever the host does between
+        trace = other.trace
+        trace.gpu.grid[other.gpu.rows[5], 0] += 1  # one kernel of one step has another grid
+        changed = Facts(trace).repetition
+        assert changed.same_share == 0.75
+        assert changed.same_names_share == 1
+
+    def test_needs_steps_to_compare(self) -> None:
+        assert the(facts_with("launch_bound", steps=2)).title == LaunchBound.title
+
+    def test_replayed_steps_have_nothing_to_win(self, example: GetExample) -> None:
+        assert found("LB002", example("cuda_graph").facts) == []
+
+
+class TestFewerLaunches:
+    def test_whatever_is_launched_faster_the_whole_wait_goes(self) -> None:
+        """Without 70 or 85% of the launch time, kernels take longer than launches."""
+
+        def machine(steps: int) -> Facts:
+            machine = Machine()
+            for _ in range(steps):
+                with machine.step():
+                    for _ in range(40):
+                        machine.idle(20)
+                        machine.launch(15)
+                    machine.synchronize()
+            return machine.facts()
+
+        few, graph = machine(2), machine(5)
+        assert saving_of(the(few)).est_us == pytest.approx(saving_of(the(graph)).est_us, rel=0.02)
+        assert saving_of(the(few)).est_us > 0.85 * dispatch_ns(few) / 1e3
+
+    @pytest.mark.parametrize(
+        ("frames", "uneven", "confidence"),
+        [(False, False, "high"), (True, False, "medium"), (False, True, "medium"), (True, True, "low")],
+    )
+    def test_frames_and_uneven_steps_make_launch_waits_less_sure(
+        self, frames: bool, uneven: bool, confidence: str
+    ) -> None:
+        machine = Machine(**({"with_stack": 1} if frames else {}))
+        for us in (15, 10, 8.8) if uneven else (10, 10, 10):
+            with machine.step(), machine.python("train.py(3): loop") if frames else nullcontext():
+                for _ in range(40):
+                    machine.idle(us)
+                    machine.launch(2)
+                machine.synchronize()
+        assert the(machine.facts()).confidence == confidence
+
+    def test_a_larger_batch_has_a_risk(self) -> None:
+        assert the(facts_with("launch_bound", steps=2)).risk == "A larger batch may change convergence"
+
+    def test_compiling_the_model_does_not_speed_up_the_optimizer(self, example: GetExample) -> None:
+        facts = example("single_tensor_optimizer").facts
+        assert dispatch_ns(facts) > 0.2 * facts.step_ns
+        assert found("LB002", facts) == []
+        assert "launches in the forward and backward passes for 0.3% " in plain(LaunchBound().passed(facts))
+
+
+class TestDecoding:
+    def test_few_rows_are_a_decoder(self) -> None:
+        finding = the(facts_with("decode"))
+        assert finding.title == "Use CUDA graphs for decoding, or an inference engine"
+        assert "which is typical of decoding" in finding.why
+
+    def test_a_prompt_is_no_decoding(self) -> None:
+        assert "decoding" not in the(facts_with("decode", tokens=64)).title

@@ -17,7 +17,7 @@ class TestHeadroom:
         assert finding.saving is None
         assert "of the peak grow with the batch, so memory does not limit it." in finding.why
         assert "100" not in finding.why + finding.fix.text  # a bound of the rule is no measurement
-        assert finding.shares_cause_with == ["LB001"]
+        assert finding.shares_cause_with == ["LB002"]
 
     def test_silent_on_a_graph_and_on_a_full_device(self, example: GetExample) -> None:
         assert found("MM001", example("launch_bound", fixed=True).facts) == []

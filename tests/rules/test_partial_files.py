@@ -57,7 +57,7 @@ def copied_first(copy_us: float, compute_us: float, memory: str = "Pinned") -> M
 
 
 def test_one_step_may_not_recur_so_its_findings_are_less_sure() -> None:
-    sure, less = (confidence(result_of(launch_bound(steps).facts()), "LB001") for steps in (6, 1))
+    sure, less = (confidence(result_of(launch_bound(steps).facts()), "LB002") for steps in (6, 1))
     assert (sure, less) == ("high", "medium")
 
 

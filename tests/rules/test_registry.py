@@ -199,7 +199,7 @@ class TestFormer:
         name = "late-copy"
         title = "Copy early"
         family = "sample"
-        former = (Former("HS009", "late-read", {"min_us": "min_read_us"}),)
+        former = (Former("HS009", "late-read", {"min_us": "min_read_us", "max_us": None}),)
         min_us: float = threshold(1.0, "microseconds of a copy")
         min_read_us: float = threshold(2.0, "microseconds of a read")
 
@@ -220,7 +220,7 @@ class TestFormer:
         def prepared(thresholds: dict[str, dict[str, float]]) -> str:
             return repr(prepare(self.REGISTRY, select_codes=["DL003"], thresholds=thresholds)[0])
 
-        assert prepared({"HS009": {"min-us": 7.0}}).endswith("Merged(min_us=1.0, min_read_us=7.0)")
+        assert prepared({"HS009": {"min-us": 7.0, "max_us": 9.0}}).endswith("Merged(min_us=1.0, min_read_us=7.0)")
         both = {"late-copy": {"min_us": 5.0, "min_read_us": 6.0}, "HS009": {"min_us": 7.0}}
         assert prepared(both) == prepared(dict(reversed(both.items())))
         assert prepared(both).endswith("Merged(min_us=5.0, min_read_us=6.0)")

@@ -1,0 +1,352 @@
+"""LB002: the host launches work more slowly than the device runs it."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from traceopt.analyzer.vocabulary.host_activities import LONG_WORK, UNTRACED_PYTHON
+from traceopt.rules import (
+    CUDA_GRAPH,
+    I8,
+    RECORD_STACKS,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Former,
+    Intervals,
+    Location,
+    RemoveHost,
+    by_site,
+    dispatch_area,
+    dispatch_ns,
+    each_step,
+    launch_confidence,
+    location_of,
+    median,
+    microseconds,
+    ms,
+    named,
+    passes_area,
+    passes_ns,
+    per_step,
+    percent,
+    priced,
+    site_locations,
+    starved_ns,
+    the_step,
+    threshold,
+)
+from traceopt.rules.bases.operator_loop_rule import OperatorLoopRule
+from traceopt.rules.fixes.advice.batch_size import larger_batch_risk
+from traceopt.rules.fixes.advice.compilation import replayed
+from traceopt.rules.fixes.advice.fewer_launches import GRAPHS, decoding_fix, fewer_launches_fix, graph_fix
+from traceopt.rules.fixes.advice.graph_capture import blockers
+from traceopt.rules.savings.merged_gemms import place
+from traceopt.rules.savings.starvation import dispatch_amount, passes_amount
+
+MOST_LAUNCHES = 0.8  # of the main thread's launches: the innermost function with this share runs the step
+MOST_OPERATORS = 5
+MOST_PLACES = 3
+
+
+class LaunchWaits(Struct, frozen=True):
+    """The GPU's waits for launches that a fix can shorten. `amount`: of each idle gap, ns. `area`: the host's work
+    behind them. Compiling the model changes neither the optimizer nor `zero_grad`.
+    """
+
+    amount: I8
+    area: Intervals
+    per_step_ns: float
+    in_passes: str  # a part of a sentence; empty if no other waits are left out
+
+
+class Remedy(Struct, frozen=True):
+    """One way to launch less: what the trace shows for it, and how much of the launch time it removes."""
+
+    fix: Fix
+    why: str
+    low: float
+    removable: float
+    evidence: list[Evidence]
+    locations: list[Location]
+    title: str | None = None
+    effort: str | None = None
+    risk: str | None = None
+    graph: bool = True  # one launch replays many; at most, also those of the optimizer
+    blocked: bool = False
+
+
+class LaunchBound(OperatorLoopRule):
+    """Measures how long the GPU is idle because its next kernel was not launched yet, while the host did its ordinary
+    work: operators, launch calls, short Python between them. This leaves short gaps, because every launch ends one. In
+    a gap of a millisecond or longer the host does something else: Python (LB006), operators that compute on the CPU
+    (LB007), data loading, syncs, logging, first calls, compilation, or nothing that was recorded. On a CPU-only run:
+    operators of a few microseconds that one line calls a hundred times a step or more, forward and backward, with the
+    Python between them. Arithmetic on more than 16,384 elements does not count. Lines that a loop runs in turn are one
+    finding; if each calls fewer such operators, the loop has to take a large part of the step.
+
+    Why it costs: each operator costs the host about ten microseconds. A shorter kernel finishes before the next one
+    arrives. The same holds on a CPU: an operator on a few numbers takes longer to call than to compute. A decoder that
+    generates one token at a time repeats hundreds of launches for microseconds of work each.
+
+    How to fix, cheapest first: a larger batch makes every kernel longer at the same number of launches; `torch.compile`
+    fuses kernels; CUDA graphs replay a whole step with one launch.
+
+        model = torch.compile(model, mode="reduce-overhead")          # fusion and CUDA graphs
+        model = torch.cuda.make_graphed_callables(model, (sample,))   # forward and backward as graphs, by hand
+
+    A graph is the fix if all steps launch the same kernels, with the same grids, in the same order, and nothing blocks
+    the capture: syncs, driver allocations. Everything inside it must stay on the GPU. Read the loss outside it, and
+    keep shapes and addresses fixed (static input tensors, a capturable optimizer). Decoding needs a fixed-size KV cache
+    or an inference engine. With the launches gone, reading the weights is the limit. Then 8-bit or 4-bit weights help.
+
+        model.generation_config.cache_implementation = "static"        # Hugging Face
+        model.forward = torch.compile(model.forward, mode="reduce-overhead", fullgraph=True)
+
+        vllm serve MODEL      # also: TGI, SGLang, TensorRT-LLM, llama.cpp
+
+    Fused optimizers, fewer Python hooks and fewer tiny operators also help: one embedding with offsets instead of a
+    list of embeddings, torch.stack and one matmul instead of a loop, nn.LSTM instead of a loop over time steps. On a
+    CPU the range is wide for such a loop: at most, all operators that its lines call go away, of any size. If each
+    iteration has parameters of its own, one operator needs one parameter. Then the work for each parameter goes, too:
+    autograd's accumulation, zero_grad, the optimizer. If a function of a training step mostly calls such operators
+    without a backward, as for averages of the weights or metrics, all of its time counts. If one call of the line, such
+    as of nn.Sequential, runs them, they are small layers and no loop: between nothing and 70 % of their time goes.
+
+    On a GPU, the estimate replays the step with 70 % less launch time, or 85 % less where a graph is the fix, and no
+    more than this wait counts. A kernel that takes longer than its faster launch is not waited for at all, so the whole
+    wait may go. In training, the waits in the optimizer and in `zero_grad` do not count, except at most in a graph:
+    compiling the model does not change them. OP001, OP002 and OP003 price them.
+
+    If torch.compile made most kernels, graphs launch most of them, or a serving engine runs, the finding says what is
+    left to do. The rule is silent if the only recorded step has most of its idle time in a few long gaps.
+
+    When it is wrong: recording stacks and shapes slows the host by a third or more, so the share without the profiler
+    is smaller. A step that waits for other ranks or for data may look launch-bound just after the wait. Kernels in a
+    graph cannot use values that change from step to step (a learning rate as a Python number, random states).
+
+    Sources: PyTorch, "Accelerating PyTorch with CUDA Graphs"; PyTorch documentation of torch.cuda.CUDAGraph,
+    constraints; PyTorch blog, "Accelerating Generative AI with PyTorch II: GPT, Fast" (2023); Hugging Face
+    documentation, "LLM inference optimization"; NVIDIA, "CUDA Graphs" programming guide chapter.
+    """
+
+    code = "LB002"
+    name = "launch-bound"
+    title = f"Reduce launch overhead: larger batch, torch.compile or {CUDA_GRAPH}s"
+    family = "launch and dispatch"
+    effort = "One line, then testing"
+    risk = "A larger batch may change convergence"
+    requires = ("work", "whole", "launches")
+    former = (
+        Former("LB001", "launch-bound"),
+        Former(
+            "LB002",
+            "cuda-graph-candidate",
+            {"min_share": "min_graph_share", "removable": "removable_by_graph", "removable_blocked": None},
+        ),
+        Former("IN002", "decode-launch-bound", {"min_share": "min_decode_share", "removable": "removable_by_graph"}),
+    )
+
+    min_share: float = threshold(0.04, "smallest GPU wait for launches, as a share of the step, to report")
+    min_gaps: int = threshold(10, "fewest waits for launches in the recording: a few have causes of their own")
+    removable_low: float = threshold(0.3, "share of the launch time that the fix removes, low")
+    removable: float = threshold(0.7, "share of the launch time that the fix removes, expected")
+    removable_by_graph: float = threshold(0.85, "share of the launch time that a graph removes, expected")
+    min_graph_share: float = threshold(0.03, "smallest GPU wait for launches that a graph can replay, as a share")
+    min_steps: int = threshold(3, "fewest recorded steps needed to compare them")
+    min_same: float = threshold(0.66, "smallest share of steps with the same kernels and grids")
+    max_replayed: float = threshold(0.50, "largest share of kernels that graphs already launch")
+    min_decode_share: float = threshold(0.20, "smallest GPU wait for launches of a decoder, as a share of the step")
+    max_rows: int = threshold(16, "most rows of a matmul that count as token-by-token decoding")
+    min_few_rows: float = threshold(0.80, "smallest share of matmuls with so few rows")
+    min_products: int = threshold(20, "fewest matmuls per step that count as a decoder")
+
+    def applies(self, facts: Facts) -> str | None:
+        return None if facts.has_gpu or facts.call_sites.recorded else RECORD_STACKS
+
+    def check(self, facts: Facts) -> Findings:
+        return self._on_gpu(facts) if facts.has_gpu else self.operator_loops(facts)
+
+    def _on_gpu(self, facts: Facts) -> Findings:
+        waits = _waits(facts)
+        remedy = self._for_decoding(facts) or self._graph(facts, waits) or self._fewer_launches(facts, waits)
+        if remedy is None:
+            return
+        starved, covered = dispatch_ns(facts), waits.per_step_ns
+        most_ns, most_area = (starved, dispatch_area(facts)) if remedy.graph else (covered, waits.area)
+        longest, places = _longest(facts, waits.amount)
+        yield self.finding(
+            title=remedy.title,
+            effort=remedy.effort,
+            risk=remedy.risk,
+            why=(
+                f"The GPU waits {ms(starved)} of {each_step(facts)} for kernels that the host has not launched "
+                f"yet{waits.in_passes}. {remedy.why}"
+            ),
+            saving=priced(
+                facts,
+                (remedy.low * covered, covered, most_ns),
+                [RemoveHost(waits.area, remedy.removable)],
+                _basis(remedy, waits),
+                low=[RemoveHost(waits.area, remedy.low)],
+                high=[RemoveHost(most_area)],
+                without_replay_ns=remedy.removable * covered,
+            ),
+            confidence="medium" if remedy.blocked and launch_confidence(facts) == "high" else launch_confidence(facts),
+            evidence=[*remedy.evidence, *longest],
+            locations=remedy.locations or places,
+            fix=remedy.fix,
+        )
+
+    def _for_decoding(self, facts: Facts) -> Remedy | None:
+        """A graph of a step that generates a token for each sequence: its matmuls have few rows."""
+        few, products = self._few_rows(facts), len(facts.gemm_calls) / facts.steps.count
+        if facts.trains or replayed(facts) is not None or dispatch_ns(facts) < self.min_decode_share * facts.step_ns:
+            return None
+        if few < self.min_few_rows or products < self.min_products:
+            return None
+        location, (title, fix) = place(facts, 0), decoding_fix(facts)
+        return Remedy(
+            fix,
+            f"{percent(few)} of the {products:,.0f} matmuls {per_step(facts)} have {self.max_rows} rows or fewer, "
+            "which is typical of decoding.",
+            0.5 * self.removable_by_graph,
+            self.removable_by_graph,
+            [
+                Evidence("Matmuls with few rows", calls_per_step=round(few * products, 3), location=location),
+                Evidence("Kernels", calls_per_step=round(facts.repetition.kernels, 3)),
+            ],
+            [location] if location else [],
+            title=title,
+            effort="A few lines, or another inference engine",
+            risk="None known",
+        )
+
+    def _graph(self, facts: Facts, waits: LaunchWaits) -> Remedy | None:
+        """A graph of steps that all launch the same kernels, if nothing blocks its capture."""
+        same = facts.repetition
+        comparable = facts.has_step_marks and facts.steps.count >= self.min_steps
+        if not comparable or same.replayed_share > self.max_replayed or same.same_share < self.min_same:
+            return None
+        if waits.per_step_ns < self.min_graph_share * facts.step_ns or not same.kernels or blockers(facts)[0]:
+            return None
+        title, fix = graph_fix(facts)
+        return Remedy(
+            fix,
+            f"{percent(same.same_share)} of the steps launch the same {same.kernels:,.0f} kernels in the same order.",
+            0.5 * self.removable_by_graph,
+            self.removable_by_graph,
+            [Evidence("Kernels launched in every step", calls_per_step=same.kernels)],
+            _holder(facts),
+            title=title,
+            risk="Shapes must not change",
+        )
+
+    def _fewer_launches(self, facts: Facts, waits: LaunchWaits) -> Remedy | None:
+        """Fewer or longer kernels, or graphs of what can be captured."""
+        if waits.per_step_ns < self.min_share * facts.step_ns or np.count_nonzero(waits.amount) < self.min_gaps:
+            return None
+        if _waits_long_in_its_only_step(facts):
+            return None
+        kernels = facts.gpu.is_kernel & facts.gpu.is_inside
+        count = int(kernels.sum()) / facts.steps.count
+        usual = median(facts.gpu.work.duration[kernels]) if kernels.any() else 0.0
+        title, fix = fewer_launches_fix(facts)
+        blocks, evidence = blockers(facts) if fix.code == GRAPHS else ([], [])
+        if blocks:
+            fix = Fix(fix.text + f" One {CUDA_GRAPH} cannot hold all of it: the step {' and '.join(blocks)}.", fix.code)
+        return Remedy(
+            fix,
+            f"{count:,.0f} kernels run {per_step(facts)}, with a median of {microseconds(usual)}.",
+            self.removable_low,
+            self.removable,
+            evidence,
+            [],
+            title=title,
+            risk=larger_batch_risk(facts),
+            graph=False,
+            blocked=bool(blocks),
+        )
+
+    def _few_rows(self, facts: Facts) -> float:
+        """Share of the non-batched matmuls that have few rows."""
+        sizes = facts.gemm_calls.sizes
+        plain = sizes[sizes[:, 3] == 1]
+        return float(np.mean(plain[:, 0] <= self.max_rows)) if len(plain) else 0.0
+
+    def passed(self, facts: Facts) -> str:
+        if not facts.has_gpu:
+            return "No line calls many tiny operators."
+        starved = dispatch_ns(facts)
+        covered = starved if _fix_covers_updates(facts) else passes_ns(facts)
+        where = " in the forward and backward passes" if covered < starved else ""
+        waits = f"The GPU waits for launches{where} for {percent(covered / facts.step_ns)} of {the_step(facts)}."
+        if not _waits_long_in_its_only_step(facts):
+            return waits
+        return f"{waits} It waits longer in a few long gaps, and one step does not show whether it is a usual one."
+
+
+def _waits(facts: Facts) -> LaunchWaits:
+    count = facts.steps.count
+    if _fix_covers_updates(facts):
+        amount = dispatch_amount(facts)
+        return LaunchWaits(amount, dispatch_area(facts), float(amount.sum()) / count, "")
+    amount = passes_amount(facts)
+    covered = float(amount.sum()) / count
+    in_passes = f", {ms(covered)} of it in the forward and backward passes" if covered < dispatch_ns(facts) else ""
+    return LaunchWaits(amount, passes_area(facts), covered, in_passes)
+
+
+def _basis(remedy: Remedy, waits: LaunchWaits) -> str:
+    if not remedy.graph:
+        outside = " outside the optimizer and zero_grad" if waits.in_passes else ""
+        return (
+            f"Assumes launch time drops by {percent(remedy.low)}, {percent(remedy.removable)} or 100%, capped at the "
+            f"GPU's wait for launches{outside}."
+        )
+    return (
+        f"Assumes launch time drops by {percent(remedy.removable)}, capped at the GPU's wait for it; replaying a graph "
+        f"takes one launch.{' At most, the optimizer is captured too.' if waits.in_passes else ''}"
+    )
+
+
+def _longest(facts: Facts, waits: I8) -> tuple[list[Evidence], list[Location]]:
+    """The operators whose first kernel the GPU waited for, longest wait first, with their source lines. `waits`: ns of
+    each idle gap.
+    """
+    gaps = facts.gaps
+    evidence, places = [], []
+    for group in facts.gaps_by_operator(waits)[:MOST_OPERATORS]:
+        longest = int(group.rows[waits[group.rows].argmax()])
+        line = location_of(facts, int(facts.links.launch_slice[facts.gpu.rows[gaps.next_row[longest]]]))
+        evidence.append(
+            Evidence(
+                what=f"Waiting for {named(group.name) if group.name else 'launches outside any operator'}",
+                us_per_step=round(group.total / facts.steps.count / 1e3, 3),
+                calls_per_step=round(len(group.rows) / facts.steps.count, 3),
+                location=line,
+            )
+        )
+        places += [line] if line is not None and line not in places else []
+    return evidence, places[:MOST_PLACES]
+
+
+def _holder(facts: Facts) -> list[Location]:
+    """The innermost user function that makes most of the main thread's launches."""
+    frame = facts.launch_calls.function_with_share(MOST_LAUNCHES)
+    if frame is None:
+        return []
+    return site_locations(by_site(facts, np.array([frame]), np.zeros(1, np.int64)))
+
+
+def _waits_long_in_its_only_step(facts: Facts) -> bool:
+    """Whether a few long gaps hold most of the host's time. One step cannot show whether they recur."""
+    long_ns = starved_ns(facts, *LONG_WORK, UNTRACED_PYTHON)
+    return facts.steps.count == 1 and dispatch_ns(facts) < long_ns
+
+
+def _fix_covers_updates(facts: Facts) -> bool:
+    """Whether the fix also covers the optimizer and `zero_grad`. Compiling the model does not."""
+    return replayed(facts) is not None

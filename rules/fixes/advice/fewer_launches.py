@@ -1,0 +1,59 @@
+"""How to launch less work: by what the code does already."""
+
+from __future__ import annotations
+
+from traceopt.analyzer.facts import Facts
+from traceopt.result.finding import Fix
+from traceopt.result.message import CUDA_GRAPH, SERVING_ENGINES
+from traceopt.rules.fixes.advice.compilation import compiled, engine_graphs, replayed
+
+GRAPHS = 'model = torch.compile(model, mode="reduce-overhead")'
+
+
+def decoding_fix(facts: Facts) -> tuple[str, Fix]:
+    """Title and fix for a step that generates a token for each sequence."""
+    if (engine := engine_graphs(facts)) is not None:
+        return f"Use the engine's {CUDA_GRAPH}s for decoding", Fix(f"{engine}.")
+    return f"Use {CUDA_GRAPH}s for decoding, or an inference engine", Fix(
+        f"Compile the decoding step with a static cache and {CUDA_GRAPH}s, or serve the model with {SERVING_ENGINES}.",
+        'model.generation_config.cache_implementation = "static"\n'
+        'model.forward = torch.compile(model.forward, mode="reduce-overhead", fullgraph=True)',
+    )
+
+
+def graph_fix(facts: Facts) -> tuple[str, Fix]:
+    """Title and fix for steps that all launch the same kernels."""
+    title = (
+        f"Replay the forward and backward passes as {CUDA_GRAPH}s"
+        if facts.trains
+        else f"Replay the step as a {CUDA_GRAPH}"
+    )
+    if (engine := engine_graphs(facts)) is not None:
+        return title, Fix(f"{engine}.")
+    passes = "the forward and backward passes" if facts.trains else "the forward pass"
+    how = "Pass mode='reduce-overhead' to torch.compile" if compiled(facts) else f"Compile with {CUDA_GRAPH}s"
+    whole = " A capture by hand can hold the whole step, with a capturable optimizer." if facts.trains else ""
+    batch = " A larger batch also gives each launch more work."
+    return title, Fix(f"{how}, or capture {passes}.{whole}{batch}", GRAPHS)
+
+
+def fewer_launches_fix(facts: Facts) -> tuple[str | None, Fix]:
+    """Title (None: the rule's) and fix. Code that is compiled, replayed or served already is not told to become so."""
+    if (graphs := replayed(facts)) is not None:
+        text = f"{graphs} Capture what still runs outside them (see the evidence), or raise the batch size."
+        return f"Reduce launch overhead outside the {CUDA_GRAPH}s", Fix(text)
+    if (engine := engine_graphs(facts)) is not None:
+        return f"Reduce launch overhead: the engine's {CUDA_GRAPH}s", Fix(
+            f"{engine}. Larger batches of requests also help."
+        )
+    if compiled(facts):
+        text = (
+            "The model is compiled already. Raise the batch size if memory allows, or let the compiler replay its "
+            f"kernels as {CUDA_GRAPH}s (mode='reduce-overhead')."
+        )
+        return f"Reduce launch overhead: larger batch or {CUDA_GRAPH}s", Fix(text, GRAPHS)
+    text = (
+        "Raise the batch size if memory allows. Otherwise use torch.compile, which fuses kernels and (with "
+        f"mode='reduce-overhead') replays them as {CUDA_GRAPH}s."
+    )
+    return None, Fix(text, GRAPHS)
