@@ -70,6 +70,8 @@ def result_page() -> str:
     ]
     for name, definition in definitions.items():
         lines += ["", f"## {name}", "", definition.get("description", "")]
+        if "enum" in definition:
+            lines += ["", f"One of {_type(definition)}."]
         if "properties" in definition:
             required = set(definition.get("required", ()))
             lines += ["", "| field | type | meaning |", "| --- | --- | --- |"]

@@ -32,6 +32,7 @@ from traceopt.analyzer.timeline.steps import UNUSUAL_DEVIATIONS, UNUSUAL_FACTOR,
 from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.work.gemms import GemmShape
+from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Impact, Location, Saving
 from traceopt.result.message import (
     COUNTER_TOOLS,
@@ -119,6 +120,7 @@ from traceopt.rules.step_words import each_step, per_step, the_step, times
 __all__ = [
     "TRACE_QUALITY",  # the family of rules about the trace itself
     "Confidence",  # "high", "medium" or "low": how sure a conclusion is
+    "Effort",  # how much work a fix is
     "Evidence",
     "Facts",
     "Finding",
@@ -127,6 +129,7 @@ __all__ = [
     "Former",  # a rule that is part of another one now
     "Impact",  # "high", "medium", "low" or "info": the size of the expected saving
     "Location",
+    "Risk",  # what can go wrong with a fix
     "Rule",
     "Saving",
     "required",  # required(facts.compilation): never None in a rule that requires it

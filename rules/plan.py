@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.facts import Facts
+from traceopt.result.effort_and_risk import Risk
 from traceopt.result.finding import Confidence, Finding, impact_of_share, value_order
 from traceopt.result.message import ms
 from traceopt.result.rows import PlanRow
@@ -38,10 +39,6 @@ UNLOCKED = 1.25  # times its saving alone: a fix that gives more after others sa
 NEGLIGIBLE_SHARE = 0.001  # of the step; no fix is worth it
 
 _CONFIDENCE: dict[Confidence, int] = {"high": 0, "medium": 1, "low": 2}
-_NO_RISK = "None known"
-_SIMPLE = ("One ", "An ", "Two ")  # how a rule's `effort` begins if the fix is a line or two
-_SEARCH = "Some investigation"  # the effort if the cause has yet to be found, so that the saving is only what it may be
-_UNKNOWN_EFFORT = ("Depends ", _SEARCH)  # how it begins if the fix has yet to be found
 
 
 class Planned(Struct, frozen=True):
@@ -88,7 +85,9 @@ def make_plan(priced: Iterable[Priced], facts: Facts) -> Plan:
     while left and len(rows) < most:
         taken = [row.fix for row in rows]
         least = (MIN_ROW_SHARE if rows else MIN_FIRST_SHARE) * savings.step_ns
-        candidates = [one for one in left if not one.occasional and not _is_search(one)] if not wanted else left
+        candidates = (
+            [one for one in left if not one.occasional and not one.finding.effort.is_search] if not wanted else left
+        )
         gains = _gains(candidates, taken, savings)
         if max(gains.values(), default=0.0) < least:
             candidates, gains = left, _gains(left, taken, savings)
@@ -103,10 +102,6 @@ def make_plan(priced: Iterable[Priced], facts: Facts) -> Plan:
         wanted = [other for other in wanted if other is not fix]
         left = [other for other in left if other is not fix and not other.shares_cause_with(fix)]
     return Plan(rows, savings)
-
-
-def _is_search(one: Priced) -> bool:
-    return one.finding.effort == _SEARCH
 
 
 def _gains(left: Sequence[Priced], taken: Sequence[Priced], savings: SuccessiveSavings) -> dict[int, float]:
@@ -141,9 +136,11 @@ def next_fix(candidates: Sequence[Priced], gains: Mapping[int, float], alone: Ma
     def preference(one: Priced) -> tuple[int, bool, bool, bool, float, float, str]:
         finding = one.finding
         low_us = finding.saving.low_us if finding.saving is not None else 0.0
-        risky, simple = finding.risk != _NO_RISK, finding.effort.startswith(_SIMPLE)
-        vague = finding.effort.startswith(_UNKNOWN_EFFORT)
-        return _CONFIDENCE[finding.confidence], vague, risky, not simple, -worth[id(one)], -low_us, finding.code
+        effort, risky = finding.effort, finding.risk is not Risk.NONE
+        return (
+            *(_CONFIDENCE[finding.confidence], effort.is_unknown, risky, not effort.is_simple),
+            *(-worth[id(one)], -low_us, finding.code),
+        )
 
     chosen = min(close, key=preference)
     larger = [one for one in close if one.shares_cause_with(chosen) and alone[id(one)] >= LARGER * alone[id(chosen)]]
@@ -174,7 +171,7 @@ def _easy_before(fix: Priced, left: Sequence[Priced], taken: Sequence[Priced], s
 def _is_easy(one: Priced) -> bool:
     """Whether the saving was measured, nothing can go wrong, and the fix is a line or two."""
     finding = one.finding
-    return finding.confidence == "high" and finding.risk == _NO_RISK and finding.effort.startswith(_SIMPLE)
+    return finding.confidence == "high" and finding.risk is Risk.NONE and finding.effort.is_simple
 
 
 def _only_together(left: Sequence[Priced], taken: Sequence[Priced], savings: SuccessiveSavings) -> list[Priced]:

@@ -144,7 +144,7 @@ def flaw(rule: type[Rule]) -> str | None:
 def rule_page(rule: type[Rule]) -> str:
     """The rule's documentation as one Markdown page: title, docstring, thresholds."""
     lines = [f"# {rule.code} {rule.name}", "", f"**{rule.title}.**", ""]
-    lines += [f"Family: {rule.family}. Effort: {rule.effort}. Risk: {rule.risk}.", ""]
+    lines += [f"Family: {rule.family}. Effort: {rule.effort}. Risk: {rule.risk_note or rule.risk}.", ""]
     if rule.former:
         names = ", ".join(f"{former.code} {former.name}" for former in rule.former)
         lines += [f"Includes former rules, whose codes and names still work: {names}.", ""]
@@ -169,6 +169,7 @@ def summary(rule: type[Rule]) -> dict[str, object]:
         "family": rule.family,
         "effort": rule.effort,
         "risk": rule.risk,
+        "risk_note": rule.risk_note,
         "former": [former.code for former in rule.former],
         "requires": list(rule.requires),
         "thresholds": [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 from msgspec import Struct
 
 from traceopt.analyzer.requirements import lacks, rules_out
+from traceopt.result.effort_and_risk import Effort, Risk, risk_and_note
 from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Location, Saving, impact_of
 from traceopt.result.message import Message
 from traceopt.rules.savings.price import Price, Priced
@@ -85,8 +86,9 @@ class Rule:
     name: ClassVar[str]  # kebab-case noun for the problem; stable once released
     title: ClassVar[str]  # imperative: the change to make
     family: ClassVar[str]
-    effort: ClassVar[str] = "A few lines"
-    risk: ClassVar[str] = "None known"
+    effort: ClassVar[Effort] = Effort.FEW_LINES
+    risk: ClassVar[Risk] = Risk.NONE
+    risk_note: ClassVar[str | None] = None  # the risk in a few words, where its kind does not say it all
     confidence: ClassVar[Confidence] = "high"
     requires: ClassVar[tuple[str, ...]] = ()  # names in analyzer/requirements.py
     requires_on_cpu: ClassVar[tuple[str, ...] | None] = None  # instead of `requires`, in a run that uses no GPU
@@ -95,9 +97,12 @@ class Rule:
     needs_trace: ClassVar[bool] = True  # False: it reads only files beside the trace, and runs without one
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
+        """A plug-in may give effort and risk in its own words."""
         super().__init_subclass__(**kwargs)
         if "title" in vars(cls):
             cls.title = Message(cls.title)
+        cls.effort = Effort(cls.effort)
+        cls.risk, cls.risk_note = risk_and_note(cls.risk, cls.risk_note)
 
     def __init__(self, **thresholds: Any) -> None:
         if thresholds and (unknown := thresholds.keys() - {one.name for one in self.thresholds()}):
@@ -178,8 +183,9 @@ class Rule:
         evidence: list[Evidence],
         locations: list[Location] | None = None,
         title: str | None = None,
-        effort: str | None = None,
-        risk: str | None = None,
+        effort: Effort | None = None,
+        risk: Risk | None = None,
+        risk_note: str | None = None,
         confidence: Confidence | None = None,
         ranks: list[int] | None = None,
         shares_cause_with: list[str] | None = None,
@@ -191,14 +197,18 @@ class Rule:
         """
         price = saving if isinstance(saving, Price) else None
         saving = saving.saving if isinstance(saving, Price) else saving
+        if risk is None:
+            risk, risk_note = self.risk, risk_note or self.risk_note
+        risk, risk_note = risk_and_note(risk, risk_note)
         finding = Finding(
             code=self.code,
             name=self.name,
             title=title or self.title,
             impact="high" if ends_the_run else impact_of(saving),
             confidence=confidence or self.confidence,
-            effort=effort or self.effort,
-            risk=risk or self.risk,
+            effort=Effort(effort or self.effort),
+            risk=risk,
+            risk_note=risk_note,
             saving=saving,
             why=why,
             evidence=evidence,

@@ -44,7 +44,7 @@ def advice(result: Result) -> Iterator[str]:
     yield gemm_caption(result)
     yield from (note.text for note in result.quality.notes)
     for one in result.findings:
-        yield from (one.title, one.risk, one.effort, one.why, one.fix.text, one.fix.code or "")
+        yield from (one.title, one.risk_words, one.effort, one.why, one.fix.text, one.fix.code or "")
         yield one.saving.basis if one.saving is not None else ""
     for check in result.checks:
         if check.status != "not_applicable":

@@ -26,7 +26,7 @@ def prompt(finding: Finding, result: Result) -> str:
         _listed("Evidence", [words.evidence_row(row, result) for row in finding.evidence[:EVIDENCE_ROWS]]),
         f"Fix: {finding.fix.text}",
         _change(finding),
-        f"Risk: {finding.risk}",
+        f"Risk: {finding.risk_words}",
         f"Verify: {words.verification(result)} {words.when_wrong(finding.code)}",
     ]
     return "\n\n".join(part for part in parts if part)

@@ -141,7 +141,7 @@ def _details(result: Result, cards: Sequence[fix_cards.Card], level: _Detail) ->
             prose(finding.why),
             *(f"- {words.evidence_row(row, result, _name)}" for row in finding.evidence[: level.evidence]),
             *([f"Also: {', '.join(places)}"] if places else []),
-            f"Fix: {prose(finding.fix.text)} Risk: {prose(finding.risk)}.",
+            f"Fix: {prose(finding.fix.text)} Risk: {prose(finding.risk_words)}.",
             *(_change(card) if index < level.changes else []),
         ]
         sections.append(_section(card.finding.id, lines))

@@ -77,7 +77,7 @@ def _result(document: Result, finding: Finding, rule_index: int) -> Json:
     saving = finding.saving
     saved = f": saves about {step_words.saved(document, saving)} alone" if saving is not None else ""
     first, *others = repository_places(finding)
-    properties: Json = {"confidence": finding.confidence, "effort": finding.effort, "risk": finding.risk}
+    properties: Json = {"confidence": finding.confidence, "effort": finding.effort, "risk": finding.risk_words}
     if saving is not None:
         properties["savingMs"] = round(saving.est_us / 1_000, 3)
         properties["savingShare"] = round(saving.share, 4)

@@ -50,7 +50,7 @@ def fix_filters(cards: Sequence[Card]) -> list[tuple[str, str, list[str]]]:
     findings = [card.finding for card in cards]
     choices = [
         ("family", "Family", {finding.family for finding in findings}),
-        ("effort", "Effort", {finding.effort for finding in findings}),
-        ("risk", "Risk", {finding.risk for finding in findings}),
+        ("effort", "Effort", {str(finding.effort) for finding in findings}),
+        ("risk", "Risk", {str(finding.risk) for finding in findings}),
     ]
     return [(name, label, sorted(values - {""})) for name, label, values in choices if len(values - {""}) > 1]

@@ -253,7 +253,7 @@ def _advice(card: fix_cards.Card, result: Result, with_patch: bool = True) -> st
     blocks = [f"#### {number}{prose(finding.title)} ({prose(finding.code)})", prose(finding.why)]
     if saving is not None:
         blocks.append(f"{_ranges(card, saving, result)} {prose(saving.basis)}")
-    blocks.append(f"{prose(finding.fix.text)} Effort: {prose(finding.effort)}. Risk: {prose(finding.risk)}.")
+    blocks.append(f"{prose(finding.fix.text)} Effort: {prose(finding.effort)}. Risk: {prose(finding.risk_words)}.")
     if finding.fix.patch:
         blocks.append(code_block(finding.fix.patch, "diff") if with_patch else "The patch is above.")
     elif finding.fix.code:

@@ -12,6 +12,7 @@ from traceopt.rules import (
     Fix,
     Price,
     RemoveHost,
+    Risk,
     Rule,
     area_of,
     by_site,
@@ -79,8 +80,7 @@ class UnfusedAttentionRule(Rule):
     name = "unfused-attention"
     title = "Use fused attention (scaled_dot_product_attention)"
     family = "attention"
-    effort = "A few lines"
-    risk = "Changes rounding"
+    risk = Risk.ROUNDING
     confidence = "medium"
     requires = ("work",)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from traceopt.analyzer.work.attention import SDPA
 from traceopt.rules import (
+    Effort,
     Evidence,
     Facts,
     Findings,
+    Risk,
     Rule,
     by_site,
     each_step,
@@ -56,8 +58,8 @@ class SdpaMathFallback(Rule):
     name = "sdpa-math-fallback"
     title = "Let scaled_dot_product_attention use a fused kernel"
     family = "attention"
-    effort = "One line"
-    risk = "Changes rounding"
+    effort = Effort.ONE_LINE
+    risk = Risk.ROUNDING
     confidence = "medium"
     requires = ("work",)
 
@@ -126,7 +128,8 @@ class SdpaMathFallback(Rule):
             ],
             locations=site_locations(sites),
             fix=fix,
-            risk=NO_DROPOUT if ends_dropout else None,
+            risk=Risk.CONVERGENCE if ends_dropout else None,
+            risk_note=NO_DROPOUT if ends_dropout else None,
         )
 
     def passed(self, facts: Facts) -> str:

@@ -88,7 +88,6 @@ class ExposedCommunication(Rule):
     name = "exposed-communication"
     title = "Overlap communication with compute"
     family = "communication"
-    effort = "Some tuning"
     confidence = "medium"
 
     min_share: float = threshold(0.03, "smallest exposed time, as a share of the step, to report")

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from traceopt.analyzer.communication.collectives import CollectiveCalls
 from traceopt.rules import (
     I8,
+    Effort,
     Evidence,
     Facts,
     Finding,
@@ -85,7 +86,7 @@ class SlowCollective(Rule):
     name = "slow-collective"
     title = "Find the late rank or the slow link"
     family = "communication"
-    effort = "Some investigation"
+    effort = Effort.SEARCH
     confidence = "low"
     requires = ("gpu",)
 
@@ -185,7 +186,7 @@ class SlowCollective(Rule):
             return replace(
                 finding,
                 title="Make the ranks enter their collectives together",
-                effort="Depends on the cause",
+                effort=Effort.DEPENDS,
                 impact="info",
                 confidence="medium",
                 saving=None,

@@ -8,6 +8,7 @@ from traceopt.analyzer.ranks.rank_summary import COMPUTE, PART_LABELS
 from traceopt.analyzer.ranks.run_facts import Straggler
 from traceopt.rules import (
     Change,
+    Effort,
     Evidence,
     Findings,
     Fix,
@@ -75,7 +76,7 @@ class StragglerRank(RunRule):
     name = "straggler-rank"
     title = "Fix the straggler"
     family = "communication"
-    effort = "Depends on the cause"
+    effort = Effort.DEPENDS
 
     min_share: float = threshold(0.03, "smallest wait for the straggler, as a share of the step, to report")
     min_blame: float = threshold(0.6, "share of all waiting for late ranks that the same ranks must cause")

@@ -9,6 +9,7 @@ import numpy as np
 from traceopt.analyzer.ranks.rank_summary import COMPUTE
 from traceopt.rules import (
     Change,
+    Effort,
     Evidence,
     Findings,
     Fix,
@@ -52,7 +53,7 @@ class LoadImbalance(RunRule):
     name = "load-imbalance"
     title = "Give all ranks the same amount of work"
     family = "communication"
-    effort = "A new sampler or a different sharding"
+    effort = Effort.REFACTORING
 
     min_share: float = threshold(0.03, "smallest excess over the mean rank, as a share of the step, to report")
 

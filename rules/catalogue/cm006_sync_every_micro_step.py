@@ -7,6 +7,7 @@ from traceopt.rules import (
     I8,
     OP,
     Changes,
+    Effort,
     Evidence,
     Facts,
     Findings,
@@ -64,7 +65,7 @@ class SyncEveryMicroStep(Rule):
     name = "sync-every-micro-step"
     title = "Reduce gradients in the last micro-step only"
     family = "communication"
-    effort = "Two lines"
+    effort = Effort.ONE_LINE
     requires = ("work", "launches", "ops")
 
     min_share: float = threshold(

@@ -7,11 +7,13 @@ import numpy as np
 from traceopt.rules import (
     ANNOTATION,
     OP,
+    Effort,
     Facts,
     Findings,
     Fix,
     Intervals,
     RemoveHost,
+    Risk,
     Rule,
     by_site,
     each_step,
@@ -52,8 +54,9 @@ class DdpBufferBroadcast(Rule):
     name = "ddp-buffer-broadcast"
     title = "Stop broadcasting buffers every forward pass"
     family = "communication"
-    effort = "One argument"
-    risk = "Ranks keep their own statistics"
+    effort = Effort.ONE_LINE
+    risk = Risk.CONVERGENCE
+    risk_note = "Ranks keep their own statistics"
     requires = ("gpu", "launches", "ops")
 
     min_share: float = threshold(0.01, "smallest saving, as a share of the step, to report")

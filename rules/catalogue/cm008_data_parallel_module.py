@@ -11,10 +11,12 @@ from traceopt.rules import (
     I8,
     OP,
     PYTHON,
+    Effort,
     Facts,
     Findings,
     Fix,
     RemoveHost,
+    Risk,
     Rule,
     by_site,
     each_step,
@@ -62,8 +64,9 @@ class DataParallelModule(Rule):
     name = "data-parallel-module"
     title = "Replace DataParallel with DistributedDataParallel"
     family = "communication"
-    effort = "A dozen lines and a new launcher"
-    risk = "batch_size is then per GPU"
+    effort = Effort.REFACTORING
+    risk = Risk.CORRECTNESS
+    risk_note = "batch_size is then per GPU"
     confidence = "medium"
     requires = ("gpu", "launches")
 

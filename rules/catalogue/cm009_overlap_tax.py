@@ -8,6 +8,7 @@ from traceopt.analyzer.communication.overlap_slowdown import OverlappedKernel
 from traceopt.rules import (
     NCCL,
     Changes,
+    Effort,
     Evidence,
     Facts,
     Findings,
@@ -53,7 +54,7 @@ class OverlapTax(Rule):
     name = "overlap-tax"
     title = "Leave more of the GPU to overlapped kernels"
     family = "communication"
-    effort = "One environment variable, then measure"
+    effort = Effort.ONE_LINE_TESTED
     confidence = "low"
     requires = ("gpu",)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from traceopt.analyzer.work.cpu_work import CpuOperator
 from traceopt.rules import (
+    Effort,
     Facts,
     Findings,
     Fix,
     Price,
     RemoveHost,
+    Risk,
     Rule,
     each_step,
     ms,
@@ -53,8 +55,8 @@ class CpuBfloat16(Rule):
     name = "cpu-bfloat16"
     title = "Use bfloat16 for matmuls on the CPU"
     family = "CPU runs"
-    effort = "One line, then testing"
-    risk = "Changes rounding"
+    effort = Effort.ONE_LINE_TESTED
+    risk = Risk.ROUNDING
     confidence = "low"  # the shares below were not measured on many CPUs
     requires = ("cpu_only", "shapes", "settings")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, each_step, ms, percent, threshold, us
+from traceopt.rules import Effort, Evidence, Facts, Findings, Fix, Rule, each_step, ms, percent, threshold, us
 from traceopt.rules.savings.cpu_operators import faster_operators, operators_ns
 
 MOST_WAIT = 0.03  # of the run: with a longer wait for a core, other programs use the cores that seem free
@@ -32,7 +32,7 @@ class UnusedCores(Rule):
     name = "unused-cores"
     title = "Use all cores for operators"
     family = "CPU runs"
-    effort = "One variable"
+    effort = Effort.ONE_LINE
     confidence = "medium"
     requires = ("cpu_only", "shapes", "settings")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import Facts, Findings, Fix, Rule, each_step, ms, percent, places, threshold
+from traceopt.rules import Effort, Facts, Findings, Fix, Rule, each_step, ms, percent, places, threshold
 from traceopt.rules.savings.cpu_operators import faster_operators, operator_evidence, operators_ns
 
 
@@ -28,7 +28,7 @@ class CpuChannelsLast(Rule):
     name = "cpu-channels-last"
     title = "Use channels_last for convolutions on the CPU"
     family = "CPU runs"
-    effort = "Two lines"
+    effort = Effort.ONE_LINE
     confidence = "low"
     requires = ("cpu_only", "shapes", "settings")
 

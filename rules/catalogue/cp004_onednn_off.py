@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import Facts, Findings, Fix, Rule, each_step, ms, percent, places, the_step, threshold
+from traceopt.rules import Effort, Facts, Findings, Fix, Rule, each_step, ms, percent, places, the_step, threshold
 from traceopt.rules.savings.cpu_operators import operator_evidence, operators_ns
 
 
@@ -27,7 +27,7 @@ class OneDnnOff(Rule):
     name = "onednn-off"
     title = "Switch oneDNN on"
     family = "CPU runs"
-    effort = "One line"
+    effort = Effort.ONE_LINE
     confidence = "medium"
     requires = ("cpu_only", "shapes", "settings")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceopt.analyzer.run_log.cpu import CpuPeaks
 from traceopt.analyzer.work.cpu_work import CpuOperator
-from traceopt.rules import Facts, Findings, Fix, Rule, each_step, ms, percent, places, the_step, threshold
+from traceopt.rules import Facts, Findings, Fix, Risk, Rule, each_step, ms, percent, places, the_step, threshold
 from traceopt.rules.savings.cpu_operators import faster_operators, operator_evidence, operators_ns
 
 
@@ -30,8 +30,8 @@ class CpuFloat64(Rule):
     name = "cpu-float64"
     title = "Use FP32 unless the model needs FP64"
     family = "CPU runs"
-    effort = "A few lines"
-    risk = "Less precise"
+    risk = Risk.NUMERICS
+    risk_note = "Less precise"
     confidence = "medium"
     requires = ("cpu_only", "shapes")
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from traceopt.rules import (
+    Effort,
     Evidence,
     Facts,
     Findings,
     Fix,
     Price,
     RemoveHost,
+    Risk,
     Rule,
     each_step,
     ms,
@@ -52,8 +54,9 @@ class PageFaults(Rule):
     name = "cpu-page-faults"
     title = "Let malloc keep freed memory"
     family = "CPU runs"
-    effort = "Two variables"
-    risk = "The process holds more memory"
+    effort = Effort.ONE_LINE
+    risk = Risk.MEMORY
+    risk_note = "The process holds more memory"
     confidence = "low"  # it varies from run to run
     requires = ("cpu_only", "settings")
 

@@ -12,6 +12,7 @@ from traceopt.rules import (
     Intervals,
     Price,
     RemoveHost,
+    Risk,
     Rule,
     SiteCost,
     by_calling_site,
@@ -54,8 +55,8 @@ class CpuCheckpointing(Rule):
     name = "cpu-checkpointing"
     title = "Store activations instead of recomputing them"
     family = "CPU runs"
-    effort = "A few lines"
-    risk = "Takes more memory"
+    risk = Risk.MEMORY
+    risk_note = "Takes more memory"
     confidence = "medium"
     requires = ("cpu_only", "whole", "ops")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from traceopt.rules import (
+    Effort,
     Facts,
     Findings,
     Fix,
@@ -49,7 +50,7 @@ class LayoutConversion(Rule):
     name = "layout-conversion"
     title = "Use channels_last for convolutions"
     family = "convolution"
-    effort = "Two lines"
+    effort = Effort.ONE_LINE
     confidence = "medium"
     requires = ("gpu",)
 

@@ -7,9 +7,11 @@ import numpy.typing as npt
 
 from traceopt.rules import (
     OP,
+    Effort,
     Facts,
     Findings,
     Fix,
+    Risk,
     Rule,
     by_site,
     each_step,
@@ -50,8 +52,9 @@ class ConvBiasBeforeNorm(Rule):
     name = "conv-bias-before-norm"
     title = "Drop the bias of convolutions before a batch norm"
     family = "convolution"
-    effort = "One argument per layer"
-    risk = "Old checkpoints need the bias dropped"
+    effort = Effort.ONE_LINE
+    risk = Risk.OTHER
+    risk_note = "Old checkpoints need the bias dropped"
     requires = ("gpu", "launches", "shapes")
 
     min_share: float = threshold(0.01, "smallest time of the bias kernels, as a share of the step, to report")

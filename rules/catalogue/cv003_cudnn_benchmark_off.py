@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from traceopt.rules import (
     CUDNN,
+    Effort,
     Evidence,
     Facts,
     Findings,
     Fix,
+    Risk,
     Rule,
     each_step,
     kernel_evidence,
@@ -43,8 +45,9 @@ class CudnnBenchmarkOff(Rule):
     name = "cudnn-benchmark-off"
     title = "Turn on cudnn.benchmark"
     family = "convolution"
-    effort = "One line"
-    risk = "Last bits may differ between runs"
+    effort = Effort.ONE_LINE
+    risk = Risk.ROUNDING
+    risk_note = "Last bits may differ between runs"
     requires = ("gpu", "settings", "shapes")
 
     min_share: float = threshold(0.10, "smallest time of convolutions, as a share of the step, to report")

@@ -7,11 +7,13 @@ from msgspec import Struct
 
 from traceopt.rules import (
     Confidence,
+    Effort,
     Facts,
     Findings,
     Fix,
     Price,
     RemoveHost,
+    Risk,
     Rule,
     SiteCost,
     area_of,
@@ -123,8 +125,9 @@ class DataloaderStall(Rule):
     name = "dataloader-stall"
     title = "Load data in worker processes"
     family = "input pipeline"
-    effort = "One line"
-    risk = "More CPU memory"
+    effort = Effort.ONE_LINE
+    risk = Risk.MEMORY
+    risk_note = "More CPU memory"
 
     min_share: float = threshold(0.03, "smallest wait for data, as a share of the step, to report")
     named_share: float = threshold(0.5, "smallest share of the loading at one line of the data set to name the line")
@@ -151,8 +154,8 @@ class DataloaderStall(Rule):
         slowest = [one for one in (line, function) if one is not None]
         yield self.finding(
             title=title,
-            effort="A few lines" if title == CHEAPER_BATCHES else None,
-            risk=Rule.risk if title == CHEAPER_BATCHES else None,
+            effort=Effort.FEW_LINES if title == CHEAPER_BATCHES else None,
+            risk=Risk.NONE if title == CHEAPER_BATCHES else None,
             why=f"{who} waits {ms(wait.ns)} of {each_step(facts)} for the next batch. {cause}."
             + _slow_place(line, function, int(durations_ns.sum())),
             saving=None if wait.needs_cheaper_batches else _saving(facts, wait),

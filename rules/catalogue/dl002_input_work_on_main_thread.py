@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from traceopt.rules import (
+    Effort,
     Evidence,
     Facts,
     Findings,
@@ -63,7 +64,7 @@ class InputWorkOnMainThread(Rule):
     name = "input-work-on-main-thread"
     title = "Move input preparation off the main thread"
     family = "input pipeline"
-    effort = "Some refactoring"
+    effort = Effort.REFACTORING
     requires = ("stacks",)
 
     min_share: float = threshold(0.01, "smallest wait for input work, as a share of the step, to report")

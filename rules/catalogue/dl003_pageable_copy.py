@@ -8,11 +8,13 @@ from traceopt.rules import (
     AsyncCopy,
     Changes,
     DropSync,
+    Effort,
     Facts,
     Findings,
     Fix,
     MoveToStream,
     RemoveHost,
+    Risk,
     Rule,
     ScaleWork,
     area_of,
@@ -61,8 +63,9 @@ class PageableCopy(Rule):
     name = "pageable-copy"
     title = "Copy batches from pinned memory without blocking"
     family = "input pipeline"
-    effort = "Two arguments"
-    risk = "More locked memory"
+    effort = Effort.ONE_LINE
+    risk = Risk.MEMORY
+    risk_note = "More locked memory"
     requires = ("gpu",)
 
     min_share: float = threshold(0.01, "smallest exposed copy time and wait, as a share of the step, to report")

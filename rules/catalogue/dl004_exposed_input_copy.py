@@ -10,6 +10,7 @@ from traceopt.rules import (
     Findings,
     Fix,
     MoveToStream,
+    Risk,
     Rule,
     by_site,
     each_step,
@@ -68,8 +69,8 @@ class ExposedInputCopy(Rule):
     name = "exposed-input-copy"
     title = "Overlap input copies with compute"
     family = "input pipeline"
-    effort = "Twenty lines"
-    risk = "Memory for one more batch"
+    risk = Risk.MEMORY
+    risk_note = "Memory for one more batch"
     confidence = "medium"
     requires = ("gpu",)
 

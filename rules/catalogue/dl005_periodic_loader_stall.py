@@ -7,10 +7,12 @@ from msgspec import Struct
 
 from traceopt.rules import (
     I8,
+    Effort,
     Evidence,
     Facts,
     Findings,
     Fix,
+    Risk,
     Rule,
     by_site,
     mean_step_ns,
@@ -52,8 +54,9 @@ class PeriodicLoaderStall(Rule):
     name = "periodic-loader-stall"
     title = "Help the data loader workers keep up"
     family = "input pipeline"
-    effort = "One line"
-    risk = "More CPU memory"
+    effort = Effort.ONE_LINE
+    risk = Risk.MEMORY
+    risk_note = "More CPU memory"
     requires = ("settings", "ledger")
 
     min_share: float = threshold(0.03, "smallest cost, as a share of the step, to report")

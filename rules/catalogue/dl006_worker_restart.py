@@ -9,11 +9,13 @@ from msgspec import Struct
 
 from traceopt.analyzer.run_log.loaders import Loader
 from traceopt.rules import (
+    Effort,
     Evidence,
     Facts,
     Findings,
     Fix,
     Location,
+    Risk,
     Rule,
     by_site,
     ms,
@@ -55,8 +57,9 @@ class WorkerRestart(Rule):
     name = "worker-restart"
     title = "Keep data loader workers alive between epochs"
     family = "input pipeline"
-    effort = "One argument"
-    risk = "Workers keep their memory"
+    effort = Effort.ONE_LINE
+    risk = Risk.MEMORY
+    risk_note = "Workers keep their memory"
     requires = ("settings", "ledger")
 
     min_share: float = threshold(0.01, "smallest cost, spread over all steps, as a share of the step, to report")
@@ -94,7 +97,7 @@ class WorkerRestart(Rule):
         title, fix = _fix(costs, inline)
         yield self.finding(
             title=title,
-            risk="None known" if inline else None,
+            risk=Risk.NONE if inline else None,
             why=(
                 f"The workers were restarted {count} times in {steps:,} steps. A restart blocks the loop for "
                 f"{ms(high * steps / count)}: {ms(low * steps / count)} to stop and start the processes, then the wait "

@@ -49,7 +49,6 @@ class SlowSampler(Rule):
     name = "slow-sampler"
     title = "Compute the order of the samples once per epoch"
     family = "input pipeline"
-    effort = "A few lines"
     confidence = "medium"
     requires = ("work", "whole", "stacks")
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from traceopt.rules import (
     TENSOR_CORE,
+    Effort,
     Evidence,
     Facts,
     Findings,
@@ -50,7 +51,7 @@ class LowMfu(Rule):
     name = "low-mfu"
     title = "Find out what keeps the GPU below its peak"
     family = "efficiency"
-    effort = "Depends on the part"
+    effort = Effort.DEPENDS
     confidence = "medium"
     requires = ("gpu", "whole", "launches", "shapes", "device")
 

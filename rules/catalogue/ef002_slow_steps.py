@@ -15,6 +15,7 @@ from traceopt.rules import (
     I8,
     UNUSUAL_DEVIATIONS,
     UNUSUAL_FACTOR,
+    Effort,
     Evidence,
     Facts,
     Findings,
@@ -110,7 +111,7 @@ class SlowSteps(Rule):
     name = "slow-steps"
     title = "Find out why some steps are slow"
     family = "efficiency"
-    effort = "Depends on the cause"
+    effort = Effort.DEPENDS
 
     min_steps: int = threshold(5, "fewest recorded steps needed to compare them")
     slow_factor: float = threshold(UNUSUAL_FACTOR, "multiple of the median step above which a step is slow")

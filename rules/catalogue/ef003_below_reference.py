@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, ms, percent, threshold
+from traceopt.rules import Effort, Evidence, Facts, Findings, Fix, Rule, ms, percent, threshold
 
 
 class BelowReference(Rule):
@@ -26,7 +26,7 @@ class BelowReference(Rule):
     name = "below-reference"
     title = "Close the gap to the reference throughput"
     family = "efficiency"
-    effort = "Depends on the cause"
+    effort = Effort.DEPENDS
 
     min_ratio: float = threshold(0.95, "smallest share of the reference that is not reported")
 

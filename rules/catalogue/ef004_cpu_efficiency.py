@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from traceopt.rules import (
+    Effort,
     Evidence,
     Facts,
     Findings,
@@ -57,7 +58,7 @@ class CpuEfficiency(Rule):
     name = "cpu-efficiency"
     title = "Find out what limits the model's work on the CPU"
     family = "efficiency"
-    effort = "Depends on the part"
+    effort = Effort.DEPENDS
     confidence = "medium"
     requires = ("cpu_only", "shapes", "settings")
 

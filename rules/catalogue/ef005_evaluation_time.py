@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceopt.rules import Evidence, Facts, Findings, Fix, Ledger, Location, Rule, median, ms, percent, threshold
+from traceopt.rules import Evidence, Facts, Findings, Fix, Ledger, Location, Risk, Rule, median, ms, percent, threshold
 
 
 class EvaluationTime(Rule):
@@ -38,8 +38,8 @@ class EvaluationTime(Rule):
     name = "evaluation-time"
     title = "Evaluate less often or faster"
     family = "efficiency"
-    effort = "A few lines"
-    risk = "Fewer points in the validation curve"
+    risk = Risk.LATER
+    risk_note = "Fewer points in the validation curve"
     requires = ("ledger",)
 
     min_share: float = threshold(0.1, "smallest share of the run after its first step to report")

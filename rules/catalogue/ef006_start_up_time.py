@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from traceopt.analyzer.run_log.start_up import StartUpLine, StartUpPart
 from traceopt.analyzer.vocabulary.phases.start_up_parts import START_UP_LABELS, StartUpPartName
-from traceopt.rules import (
-    Evidence,
-    Facts,
-    Findings,
-    Fix,
-    Location,
-    Rule,
-    percent,
-    required,
-    seconds,
-    threshold,
-)
+from traceopt.rules import Effort, Evidence, Facts, Findings, Fix, Location, Rule, percent, required, seconds, threshold
 
 _ADVICE: dict[StartUpPartName, str] = {
     "imports": "Import only the modules that you use, inside the function that needs them, and keep the Python "
@@ -65,7 +54,7 @@ class StartUpTime(Rule):
     name = "start-up-time"
     title = "Shorten the start-up of the run"
     family = "efficiency"
-    effort = "Depends on the part"
+    effort = Effort.DEPENDS
     confidence = "medium"
     requires = ("ledger", "start_up")
 

@@ -8,6 +8,7 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    Risk,
     Rule,
     by_calling_site,
     each_step,
@@ -55,8 +56,8 @@ class ForwardWithoutGradients(Rule):
     name = "forward-without-gradients"
     title = "Run forward passes without gradients once, or less often"
     family = "efficiency"
-    effort = "A few lines"
-    risk = "Wrong if the result changes from step to step"
+    risk = Risk.CORRECTNESS
+    risk_note = "Wrong if the result changes from step to step"
     confidence = "medium"
     requires = ("work", "whole", "launches", "ops")
 
@@ -88,7 +89,7 @@ class ForwardWithoutGradients(Rule):
             evidence = _evidence(facts, unused, "Forward pass whose gradients are not used")
             yield self.finding(
                 title="Turn gradients off in forward passes that train nothing",
-                risk="Wrong if a later step runs the backward pass",
+                risk_note="Wrong if a later step runs the backward pass",
                 why=(
                     f"Forward passes that record gradients take {_time(facts, unused)}, but no backward pass uses "
                     "these gradients. Their activations are kept for nothing."

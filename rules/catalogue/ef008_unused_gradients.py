@@ -6,11 +6,13 @@ from msgspec.structs import astuple
 
 from traceopt.analyzer.run_log.run_settings import Gradients, Model
 from traceopt.rules import (
+    Effort,
     Evidence,
     Facts,
     Findings,
     Fix,
     Price,
+    Risk,
     Rule,
     by_calling_site,
     counted,
@@ -58,8 +60,9 @@ class UnusedGradients(Rule):
     name = "unused-gradients"
     title = "Turn gradients off for weights that are not trained"
     family = "efficiency"
-    effort = "One line"
-    risk = "Wrong if the script reads these gradients itself"
+    effort = Effort.ONE_LINE
+    risk = Risk.CORRECTNESS
+    risk_note = "Wrong if the script reads these gradients itself"
     confidence = "medium"
     requires = ("work", "whole", "ops")
 

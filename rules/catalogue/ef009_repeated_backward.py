@@ -6,11 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.rules import (
+    Effort,
     Evidence,
     Facts,
     Findings,
     Fix,
     Location,
+    Risk,
     Rule,
     area_of,
     by_calling_site,
@@ -51,8 +53,9 @@ class RepeatedBackward(Rule):
     name = "repeated-backward"
     title = "Add the losses and run one backward pass"
     family = "efficiency"
-    effort = "One line"
-    risk = "Wrong if the script reads the gradients of single losses"
+    effort = Effort.ONE_LINE
+    risk = Risk.CORRECTNESS
+    risk_note = "Wrong if the script reads the gradients of single losses"
     confidence = "high"
     requires = ("whole", "ops")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceopt.rules import (
+    Effort,
     Evidence,
     Facts,
     Findings,
@@ -50,8 +51,7 @@ class IndexingInLoop(Rule):
     name = "indexing-in-loop"
     title = "Split the tensor once instead of indexing it in a loop"
     family = "efficiency"
-    effort = "One line"
-    risk = "None known"
+    effort = Effort.ONE_LINE
     confidence = "medium"
     requires = ("whole", "ops", "stacks")
 

@@ -16,6 +16,7 @@ from traceopt.rules import (
     Fix,
     Former,
     Priced,
+    Risk,
     Rule,
     by_calling_site,
     each_step,
@@ -41,7 +42,7 @@ class Loop(Struct, frozen=True):
     expected: float
     basis: str
     title: str | None = None
-    risk: str | None = None
+    risk_note: str | None = None
     confidence: Confidence | None = None
 
 
@@ -72,7 +73,7 @@ SEQUENCES = Loop(
     expected=0.8,
     basis="Assumes one batch takes 60% or 20% of this time, at best almost none of it.",
     title="Run the sequences as one padded batch",
-    risk="Padding must not count in the loss",
+    risk_note="Padding must not count in the loss",
     confidence="medium",
 )
 
@@ -111,8 +112,8 @@ class RecurrentCellLoop(Rule):
     name = "recurrent-cell-loop"
     title = "Use nn.LSTM or nn.GRU instead of a loop over a cell"
     family = "efficiency"
-    effort = "A few lines"
-    risk = "Not possible if a time step needs the output of the one before as its input"
+    risk = Risk.CORRECTNESS
+    risk_note = "Not possible if a time step needs the output of the one before as its input"
     confidence = "low"
     requires = ("whole", "ops", "stacks")
     former = (Former("EF015", "single-sequences", {"min_share": "min_sequences_share"}),)
@@ -142,7 +143,7 @@ class RecurrentCellLoop(Rule):
             evidence = [Evidence(loop.evidence, us(time_ns), rate(often), location=site.location)]
             yield self.finding(
                 title=loop.title,
-                risk=loop.risk,
+                risk_note=loop.risk_note,
                 confidence=loop.confidence,
                 why=(
                     f"{loop.runs} {often:,.0f} times {per_step(facts)}{loop.each}. Forward and backward, this line "

@@ -10,6 +10,7 @@ from traceopt.rules import (
     Findings,
     Fix,
     Price,
+    Risk,
     Rule,
     by_calling_site,
     each_step,
@@ -53,8 +54,8 @@ class OneHotMatmul(Rule):
     name = "one-hot-matmul"
     title = "Use nn.Embedding instead of multiplying one-hot vectors"
     family = "efficiency"
-    effort = "A few lines"
-    risk = "A checkpoint of the linear layer has to be transposed"
+    risk = Risk.OTHER
+    risk_note = "A checkpoint of the linear layer has to be transposed"
     confidence = "high"
     requires = ("whole", "ops", "shapes")
 

@@ -9,6 +9,7 @@ from traceopt.rules import (
     Findings,
     Fix,
     Location,
+    Risk,
     Rule,
     by_calling_site,
     counted,
@@ -64,8 +65,8 @@ class ClearedGradient(Rule):
     name = "cleared-gradients"
     title = "Do not compute gradients that are cleared unread"
     family = "efficiency"
-    effort = "A few lines"
-    risk = "Wrong if the script reads these gradients itself"
+    risk = Risk.CORRECTNESS
+    risk_note = "Wrong if the script reads these gradients itself"
     confidence = "medium"
     requires = ("whole", "ops", "shapes", "stacks", "settings")
 

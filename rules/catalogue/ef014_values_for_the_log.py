@@ -7,6 +7,7 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    Risk,
     Rule,
     by_site,
     each_step,
@@ -44,8 +45,8 @@ class ValuesForTheLog(Rule):
     name = "values-for-the-log"
     title = "Compute values for the log every N steps"
     family = "efficiency"
-    effort = "A few lines"
-    risk = "Wrong if the training needs the values in each step"
+    risk = Risk.CORRECTNESS
+    risk_note = "Wrong if the training needs the values in each step"
     confidence = "low"
     requires = ("work", "whole", "ops", "stacks")
 

@@ -37,8 +37,6 @@ class MissingRank(Rule):
     name = "missing-rank"
     title = "Let every rank call the collective"
     family = "hangs"
-    effort = "A few lines, once the cause is known"
-    risk = "None known"
     confidence = "high"
     requires = ("flight_recorder",)
     needs_trace = False

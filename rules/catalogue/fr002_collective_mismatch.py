@@ -39,8 +39,6 @@ class CollectiveMismatch(Rule):
     name = "collective-mismatch"
     title = "Make the same collective calls on all ranks"
     family = "hangs"
-    effort = "A few lines, once the cause is known"
-    risk = "None known"
     confidence = "high"
     requires = ("flight_recorder",)
     needs_trace = False

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from traceopt.analyzer.companions.flight_recorder.late_ranks import LateRank as Late
 from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, ms, percent, required, threshold, to_location
+from traceopt.rules import (
+    Effort,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Rule,
+    counted,
+    ms,
+    percent,
+    required,
+    threshold,
+    to_location,
+)
 
 _SECOND_NS = 1e9
 
@@ -33,8 +46,7 @@ class LateRank(Rule):
     name = "late-rank"
     title = "Remove the delay of the rank that all others wait for"
     family = "hangs"
-    effort = "Depends on the cause"
-    risk = "None known"
+    effort = Effort.DEPENDS
     confidence = "high"
     requires = ("flight_recorder",)
     needs_trace = False

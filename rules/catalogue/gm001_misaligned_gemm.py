@@ -9,6 +9,7 @@ from traceopt.result.kernel_names import gemm_name
 from traceopt.rules import (
     OP,
     TENSOR_CORE,
+    Effort,
     Evidence,
     Facts,
     Findings,
@@ -16,6 +17,7 @@ from traceopt.rules import (
     GemmShape,
     Location,
     Mask,
+    Risk,
     Rule,
     each_step,
     location_of,
@@ -59,8 +61,9 @@ class MisalignedGemm(Rule):
     name = "misaligned-gemm"
     title = f"Pad matmul dimensions for {TENSOR_CORE}s"
     family = "matrix shapes"
-    effort = "One line per dimension"
-    risk = "Slightly more memory"
+    effort = Effort.ONE_LINE
+    risk = Risk.MEMORY
+    risk_note = "Slightly more memory"
     confidence = "medium"
     requires = ("gpu",)
 

@@ -31,7 +31,6 @@ class TileWaste(Rule):
     name = "tile-waste"
     title = "Merge projections of the same input"
     family = "matrix shapes"
-    effort = "A few lines; weights must be converted"
     confidence = "medium"
     requires = ("gpu", "launches", "shapes")
 

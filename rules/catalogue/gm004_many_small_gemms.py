@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import Facts, Findings, Fix, Rule, each_step, ms, per_step, places, priced, threshold
+from traceopt.rules import Effort, Facts, Findings, Fix, Rule, each_step, ms, per_step, places, priced, threshold
 from traceopt.rules.savings.merged_gemms import MergedGemms, as_one, describe, may_depend, merged, roofline
 
 
@@ -31,7 +31,7 @@ class ManySmallGemms(Rule):
     name = "many-small-gemms"
     title = "Batch the small matmuls of a loop"
     family = "matrix shapes"
-    effort = "Some refactoring"
+    effort = Effort.REFACTORING
     confidence = "medium"
     requires = ("gpu", "launches", "shapes")
 

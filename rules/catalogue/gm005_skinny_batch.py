@@ -6,11 +6,13 @@ from traceopt.result.kernel_names import gemm_name
 from traceopt.rules import (
     DTYPE_BYTES,
     OP,
+    Effort,
     Evidence,
     Facts,
     Findings,
     Fix,
     GemmShape,
+    Risk,
     Rule,
     each_step,
     location_of,
@@ -55,8 +57,8 @@ class SkinnyBatch(Rule):
     name = "skinny-batch"
     title = "Increase the micro-batch size"
     family = "matrix shapes"
-    effort = "One number, then tuning"
-    risk = "May change convergence"
+    effort = Effort.ONE_LINE_TESTED
+    risk = Risk.CONVERGENCE
     confidence = "low"
     requires = ("gpu", "launches", "shapes", "device")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import SCALAR_READ, Fix
+from traceopt.rules import SCALAR_READ, Fix, Risk
 from traceopt.rules.bases.sync_rule import SyncRule
 
 
@@ -31,7 +31,8 @@ class ScalarRead(SyncRule):
     code = "HS001"
     name = "scalar-read"
     title = "Avoid reading single values from the GPU every step"
-    risk = "Values arrive later"
+    risk = Risk.LATER
+    risk_note = "Values arrive later"
     reason = SCALAR_READ
     does = "The host reads a single value from the GPU"
     fix = Fix(

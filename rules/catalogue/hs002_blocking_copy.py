@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import BLOCKING_COPY, Fix
+from traceopt.rules import BLOCKING_COPY, Fix, Risk
 from traceopt.rules.bases.sync_rule import SyncRule
 
 
@@ -31,7 +31,7 @@ class BlockingCopy(SyncRule):
     code = "HS002"
     name = "blocking-copy"
     title = "Avoid blocking copies to the host inside the step"
-    risk = "Results arrive later"
+    risk = Risk.LATER
     reason = BLOCKING_COPY
     does = "The host copies a tensor and waits for it"
     fix = Fix(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import EXPLICIT, Fix
+from traceopt.rules import EXPLICIT, Effort, Fix
 from traceopt.rules.bases.sync_rule import SyncRule
 
 
@@ -30,7 +30,7 @@ class ExplicitSynchronize(SyncRule):
     code = "HS003"
     name = "explicit-synchronize"
     title = "Remove explicit synchronization from the step"
-    effort = "One line"
+    effort = Effort.ONE_LINE
     reason = EXPLICIT
     does = "The host synchronizes with the GPU"
     fix = Fix(

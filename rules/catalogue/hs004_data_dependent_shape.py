@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import DATA_DEPENDENT, Fix
+from traceopt.rules import DATA_DEPENDENT, Effort, Fix
 from traceopt.rules.bases.sync_rule import SyncRule
 
 
@@ -28,7 +28,7 @@ class DataDependentShape(SyncRule):
     code = "HS004"
     name = "data-dependent-shape"
     title = "Avoid data-dependent tensor shapes"
-    effort = "Some refactoring"
+    effort = Effort.REFACTORING
     reason = DATA_DEPENDENT
     does = "An operator needs a size that only the GPU knows"
     fix = Fix(

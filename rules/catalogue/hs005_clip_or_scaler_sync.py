@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.rules import SCALAR_READ, Facts, Fix
+from traceopt.rules import SCALAR_READ, Effort, Facts, Fix
 from traceopt.rules.bases.sync_rule import SyncRule
 
 
@@ -33,7 +33,7 @@ class ClipOrScalerSync(SyncRule):
     code = "HS005"
     name = "clip-or-scaler-sync"
     title = "Clip and scale gradients without a host sync"
-    effort = "One argument"
+    effort = Effort.ONE_LINE
     reason = SCALAR_READ
     does = "Gradient clipping or the loss scaler reads a value from the GPU"
     fix = Fix(

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from traceopt.result.vendors import VENDORS
 from traceopt.rules import (
     DropSync,
+    Effort,
     Evidence,
     Facts,
     Findings,
@@ -49,7 +50,7 @@ class LaunchBlocking(Rule):
     name = "launch-blocking"
     title = "Turn off blocking kernel launches"
     family = "host synchronization"
-    effort = "One variable"
+    effort = Effort.ONE_LINE
     requires = ("gpu", "launches")
 
     min_share: float = threshold(0.9, "smallest share of long-kernel time with blocking launches to report")

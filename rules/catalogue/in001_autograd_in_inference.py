@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from traceopt.rules import (
+    Effort,
     Evidence,
     Facts,
     Findings,
@@ -43,7 +44,7 @@ class AutogradInInference(Rule):
     name = "autograd-in-inference"
     title = "Run inference under torch.inference_mode()"
     family = "inference"
-    effort = "One line"
+    effort = Effort.ONE_LINE
     confidence = "low"
     requires = ("gpu", "whole", "launches", "ops")
 

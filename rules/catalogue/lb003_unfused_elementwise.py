@@ -6,6 +6,7 @@ from traceopt.rules import (
     CUDA_GRAPH,
     Changes,
     Confidence,
+    Effort,
     Facts,
     Findings,
     Fix,
@@ -53,7 +54,7 @@ class UnfusedElementwise(Rule):
     name = "unfused-elementwise"
     title = "Fuse pointwise kernels with torch.compile"
     family = "launch and dispatch"
-    effort = "One line, then testing"
+    effort = Effort.ONE_LINE_TESTED
     confidence = "medium"
     requires = ("gpu",)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from traceopt.rules import (
+    Effort,
     Evidence,
     Facts,
     Fallback,
@@ -54,7 +55,6 @@ class Recompilation(SteadyRule):
     code = "LB004"
     name = "recompilation"
     title = "Avoid recompilation in steady-state steps"
-    effort = "A few lines, once you know the reason"
     needs_trace = False
     former = (Former("LB009", "repeated-recompilation"),)
     cause = "compile"
@@ -96,7 +96,7 @@ class Recompilation(SteadyRule):
         evidence = [*map(_fallback_evidence, given_up), *map(guard_evidence, repeated)][:MOST_ROWS]
         return self.finding(
             title="Stop recompiling the same function",
-            effort="A few lines",
+            effort=Effort.FEW_LINES,
             why=" ".join([*map(_gave_up, given_up[:1]), *map(_again, repeated[:1])]),
             fix=_fix(repeated, given_up),
             saving=None,

@@ -11,6 +11,7 @@ from traceopt.analyzer.vocabulary.host_activities import LONG_PYTHON
 from traceopt.analyzer.vocabulary.python_frames import call_name
 from traceopt.rules import (
     PYTHON,
+    Effort,
     Evidence,
     Facts,
     Findings,
@@ -72,7 +73,7 @@ class PythonBound(Rule):
     name = "python-bound"
     title = "Move Python work out of the step"
     family = "launch and dispatch"
-    effort = "Some refactoring"
+    effort = Effort.REFACTORING
     confidence = "medium"
     requires = ("work", "whole", "launches", "stacks")
 

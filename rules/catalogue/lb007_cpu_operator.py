@@ -46,7 +46,6 @@ class CpuOperator(Rule):
     name = "cpu-operator"
     title = "Move CPU operators to the GPU or out of the step"
     family = "launch and dispatch"
-    effort = "A few lines"
     confidence = "medium"
     requires = ("gpu", "whole", "launches")
 

@@ -51,7 +51,6 @@ class GraphBreakInStep(Rule):
     name = "graph-break"
     title = "Avoid graph breaks in the compiled step"
     family = "launch and dispatch"
-    effort = "A few lines"
     confidence = "high"
     requires = ("compilation",)
     needs_trace = False

@@ -53,7 +53,6 @@ class GraphSkipped(Rule):
     name = "skipped-cuda-graph"
     title = f"Let compiled code run as {CUDA_GRAPH}s"
     family = "launch and dispatch"
-    effort = "A few lines"
     confidence = "medium"
     requires = ("compilation",)
     needs_trace = False

@@ -9,6 +9,7 @@ from traceopt.rules import (
     Findings,
     Fix,
     RemoveHost,
+    Risk,
     Rule,
     area_of,
     by_site,
@@ -60,7 +61,8 @@ class LoggingInStep(Rule):
     name = "logging-in-step"
     title = "Log every N steps, off the main thread"
     family = "logging"
-    risk = "Fewer log lines"
+    risk = Risk.LATER
+    risk_note = "Fewer log lines"
     requires = ("stacks",)
 
     min_share: float = threshold(0.01, "smallest stall, as a share of the step, to report")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.rules import Facts, Fix
+from traceopt.rules import Facts, Fix, Risk
 from traceopt.rules.bases.sync_rule import SyncRule
 
 
@@ -32,7 +32,8 @@ class MetricSync(SyncRule):
     name = "metric-sync"
     title = "Read metrics only at the logging interval"
     family = "logging"
-    risk = "Metrics arrive later"
+    risk = Risk.LATER
+    risk_note = "Metrics arrive later"
     requires = ("gpu", "launches", "stacks")
     reason = ""
     does = "A metric is read from the GPU for the log"

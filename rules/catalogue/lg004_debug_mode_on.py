@@ -10,6 +10,7 @@ from msgspec import Struct
 from traceopt.rules import (
     OP,
     PYTHON,
+    Effort,
     Evidence,
     Facts,
     Findings,
@@ -19,6 +20,7 @@ from traceopt.rules import (
     Price,
     Priced,
     RemoveLaunches,
+    Risk,
     Rule,
     by_site,
     each_step,
@@ -60,8 +62,9 @@ class DebugModeOn(Rule):
     name = "debug-mode-on"
     title = "Turn off debugging modes"
     family = "logging"
-    effort = "One line"
-    risk = "Errors are found later"
+    effort = Effort.ONE_LINE
+    risk = Risk.LATER
+    risk_note = "Errors are found later"
 
     min_share: float = threshold(0.005, "smallest saving of a mode seen in the trace, as a share of the step")
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from traceopt.analyzer.memory.composition import Composition
 from traceopt.rules import (
     CUDA_GRAPH,
+    Effort,
     Evidence,
     Facts,
     Findings,
     Fix,
+    Risk,
     Rule,
     dispatch_ns,
     each_step,
@@ -51,8 +53,8 @@ class MemoryHeadroom(Rule):
     name = "memory-headroom"
     title = "Raise the batch size to use free memory"
     family = "memory"
-    effort = "One number, then tuning"
-    risk = "May change convergence"
+    effort = Effort.ONE_LINE_TESTED
+    risk = Risk.CONVERGENCE
     confidence = "medium"
     requires = ("gpu", "whole", "launches", "memory")
 

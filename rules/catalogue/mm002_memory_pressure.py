@@ -10,6 +10,7 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    Risk,
     Rule,
     by_site,
     each_step,
@@ -56,8 +57,8 @@ class MemoryPressure(Rule):
     name = "memory-pressure"
     title = "Reduce peak device memory before it runs out"
     family = "memory"
-    effort = "A few lines, or a new training setup"
-    risk = "Lower precision changes numerics; checkpointing recomputes the forward pass"
+    risk = Risk.NUMERICS
+    risk_note = "Lower precision changes numerics; checkpointing recomputes the forward pass"
     requires = ("gpu", "memory")
 
     min_share: float = threshold(0.90, "smallest peak, as a share of device memory, to report")

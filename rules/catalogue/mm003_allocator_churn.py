@@ -65,7 +65,6 @@ class AllocatorChurn(Rule):
     name = "allocator-churn"
     title = "Avoid repeated driver memory allocations"
     family = "memory"
-    effort = "A few lines, once the cause is known"
     requires = ("gpu", "launches")
 
     min_share: float = threshold(0.01, "smallest GPU wait for driver allocations, as a share of the step")

@@ -7,6 +7,7 @@ from msgspec import Struct
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import MemorySnapshot
 from traceopt.rules import (
     Confidence,
+    Effort,
     Evidence,
     Facts,
     Findings,
@@ -69,7 +70,7 @@ class Fragmentation(Rule):
     name = "fragmentation"
     title = "Reduce memory fragmentation with expandable segments"
     family = "memory"
-    effort = "An environment variable"
+    effort = Effort.ONE_LINE
     requires_one_of = ("memory", "memory_snapshot")
     needs_trace = False
     former = (Former("MM010", "fragmented-segments", {"min_share": "min_unused"}),)

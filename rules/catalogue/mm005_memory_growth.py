@@ -10,6 +10,7 @@ from msgspec import Struct
 from traceopt.analyzer.run_log import memory_growth
 from traceopt.rules import (
     I8,
+    Effort,
     Evidence,
     Facts,
     Findings,
@@ -80,7 +81,7 @@ class MemoryGrowth(Rule):
     name = "memory-growth"
     title = "Release tensors at the end of each step"
     family = "memory"
-    effort = "One line"
+    effort = Effort.ONE_LINE
     requires_one_of = ("memory", "memory_snapshot", "step_memory")
     needs_trace = False
     former = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceopt.analyzer.memory.composition import GRADIENTS, OPTIMIZER_STATE, PARAMETERS
-from traceopt.rules import Facts, Findings, Fix, Rule, percent, size, threshold
+from traceopt.rules import Effort, Facts, Findings, Fix, Risk, Rule, percent, size, threshold
 from traceopt.rules.fixes.advice.memory import as_evidence, inside, parts, peak_of_capacity, peak_share, remedies
 
 STATE = (PARAMETERS, GRADIENTS, OPTIMIZER_STATE)
@@ -35,8 +35,8 @@ class StateHeavy(Rule):
     name = "state-heavy"
     title = "Shrink parameters, gradients and optimizer state"
     family = "memory"
-    effort = "One line, or a new training setup"
-    risk = "May change convergence"
+    effort = Effort.ONE_LINE
+    risk = Risk.CONVERGENCE
     confidence = "medium"
     requires = ("gpu", "memory")
 

@@ -7,6 +7,7 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    Risk,
     Rule,
     area_of,
     each_step,
@@ -49,8 +50,8 @@ class CheckpointingWithHeadroom(Rule):
     name = "checkpointing-with-headroom"
     title = "Checkpoint fewer layers"
     family = "memory"
-    effort = "A few lines"
-    risk = "Uses the free memory"
+    risk = Risk.MEMORY
+    risk_note = "Uses the free memory"
     confidence = "medium"
     requires = ("gpu", "launches", "memory")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceopt.analyzer.companions.memory_snapshot.failures import Failure
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import MemorySnapshot
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, percent, size
+from traceopt.rules import Evidence, Facts, Findings, Fix, Risk, Rule, percent, size
 from traceopt.rules.fixes.advice.memory_snapshot import held_by, place_of, snapshot_of
 
 _LEAST_STEP_SHARE = 0.1  # of the memory: below, a smaller batch frees too little
@@ -31,8 +31,8 @@ class OutOfMemory(Rule):
     name = "out-of-memory"
     title = "Make the failed allocation fit"
     family = "memory"
-    effort = "A few lines"
-    risk = "A smaller batch may change convergence"
+    risk = Risk.CONVERGENCE
+    risk_note = "A smaller batch may change convergence"
     confidence = "high"
     requires = ("memory_snapshot",)
     needs_trace = False

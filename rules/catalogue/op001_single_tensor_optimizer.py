@@ -7,6 +7,7 @@ import numpy as np
 from traceopt.rules import (
     ANNOTATION,
     OP,
+    Effort,
     Facts,
     Findings,
     Fix,
@@ -60,7 +61,7 @@ class SingleTensorOptimizer(Rule):
     name = "single-tensor-optimizer"
     title = "Use a fused or foreach optimizer"
     family = "optimizer"
-    effort = "One argument"
+    effort = Effort.ONE_LINE
     requires = ("work", "launches", "ops")
 
     min_share: float = threshold(0.01, "smallest saving, as a share of the step, to report")

@@ -6,12 +6,14 @@ import numpy as np
 
 from traceopt.rules import (
     OP,
+    Effort,
     Evidence,
     Facts,
     Findings,
     Fix,
     Intervals,
     RemoveHost,
+    Risk,
     Rule,
     by_site,
     each_step,
@@ -55,8 +57,9 @@ class ForeachNotFused(Rule):
     name = "foreach-not-fused"
     title = "Pass fused=True to the optimizer"
     family = "optimizer"
-    effort = "One argument"
-    risk = "Last bits may differ"
+    effort = Effort.ONE_LINE
+    risk = Risk.ROUNDING
+    risk_note = "Last bits may differ"
     requires = ("gpu", "launches", "ops")
 
     min_share: float = threshold(0.01, "smallest saving, as a share of the step, to report")

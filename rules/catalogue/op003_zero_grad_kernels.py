@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from traceopt.rules import (
     OP,
+    Effort,
     Facts,
     Findings,
     Fix,
@@ -53,7 +54,7 @@ class ZeroGradKernels(Rule):
     name = "zero-grad-kernels"
     title = "Set gradients to None instead of zeroing them"
     family = "optimizer"
-    effort = "One argument"
+    effort = Effort.ONE_LINE
     requires = ("gpu", "launches", "ops")
 
     min_share: float = threshold(0.01, "smallest saving, as a share of the step, to report")

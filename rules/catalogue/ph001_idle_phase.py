@@ -7,10 +7,12 @@ from traceopt.analyzer.vocabulary.phases.rl_phases import PhaseName
 from traceopt.rules import (
     CUDA_GRAPH,
     NCCL,
+    Effort,
     Evidence,
     Facts,
     Findings,
     Fix,
+    Risk,
     Rule,
     location_of,
     ms,
@@ -68,8 +70,9 @@ class IdlePhase(Rule):
     name = "idle-phase"
     title = "Keep the GPU busy in every phase of the step"
     family = "phases"
-    effort = "Depends on the phase"
-    risk = "Asynchronous rollouts train on slightly old weights"
+    effort = Effort.DEPENDS
+    risk = Risk.CONVERGENCE
+    risk_note = "Asynchronous rollouts train on slightly old weights"
     confidence = "medium"
     requires = ("gpu", "whole")
 

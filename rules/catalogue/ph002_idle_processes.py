@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from traceopt.analyzer.ranks.run_phases import RunPhase
-from traceopt.rules import Evidence, Findings, Fix, RunFacts, RunRule, percent, rank_name, threshold, to_location
+from traceopt.rules import (
+    Effort,
+    Evidence,
+    Findings,
+    Fix,
+    Risk,
+    RunFacts,
+    RunRule,
+    percent,
+    rank_name,
+    threshold,
+    to_location,
+)
 
 MOST_RANKS = 8
 
@@ -37,8 +49,9 @@ class IdleProcesses(RunRule):
     name = "idle-processes"
     title = "Let rollout and training overlap"
     family = "phases"
-    effort = "Changes how the tasks are scheduled"
-    risk = "Asynchronous rollouts train on slightly old weights"
+    effort = Effort.REFACTORING
+    risk = Risk.CONVERGENCE
+    risk_note = "Asynchronous rollouts train on slightly old weights"
     confidence = "medium"
     with_engines = True
 

@@ -16,6 +16,7 @@ from traceopt.rules import (
     Ledger,
     Priced,
     RemoveHost,
+    Risk,
     Rule,
     area_of,
     by_site,
@@ -62,8 +63,8 @@ class GcPause(Rule):
     name = "gc-pause"
     title = "Freeze the garbage collector and collect at chosen steps"
     family = "Python runtime"
-    effort = "Three lines"
-    risk = "Reference cycles live longer"
+    risk = Risk.MEMORY
+    risk_note = "Reference cycles live longer"
 
     min_share: float = threshold(0.01, "smallest pause time, as a share of the measured steps, to report")
     min_steps: int = threshold(3, "fewest steps of the run with such pauses to report")

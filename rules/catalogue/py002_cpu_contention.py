@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from traceopt.rules import (
+    Effort,
     Evidence,
     Facts,
     Findings,
@@ -48,7 +49,7 @@ class CpuContention(Rule):
     name = "cpu-contention"
     title = "Use no more threads than cores"
     family = "Python runtime"
-    effort = "One variable"
+    effort = Effort.ONE_LINE
     confidence = "medium"
     requires = ("settings", "ledger")
 

@@ -11,6 +11,7 @@ from traceopt.rules import (
     Fix,
     Price,
     RemoveHost,
+    Risk,
     Rule,
     area_of,
     by_calling_site,
@@ -54,8 +55,8 @@ class DeepCopy(Rule):
     name = "deep-copy"
     title = "Update a copy in place instead of deepcopy"
     family = "Python runtime"
-    effort = "A few lines"
-    risk = "Buffers and other state need the same update"
+    risk = Risk.CORRECTNESS
+    risk_note = "Buffers and other state need the same update"
     confidence = "medium"
     requires = ("whole", "stacks")
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from traceopt.analyzer.attribution.main_thread_calls import MainThreadCalls
 from traceopt.rules import (
     Confidence,
+    Effort,
     Facts,
     Findings,
     Fix,
@@ -53,7 +54,7 @@ class Wait(Struct, frozen=True):
     leaves: str = "leaves"
     goes_on: str = "."
     title: str | None = None
-    effort: str | None = None
+    effort: Effort | None = None
     confidence: Confidence | None = None
 
 
@@ -66,7 +67,7 @@ PAUSE = Wait(
     ),
     removes=WHOLE,
     title="Remove time.sleep from the step",
-    effort="One line",
+    effort=Effort.ONE_LINE,
 )
 POLL = Wait(
     starts="The step waits for something that is not ready: time.sleep",
@@ -79,7 +80,7 @@ POLL = Wait(
     ),
     removes=UNKNOWN,
     title="Shorten what the step polls for with time.sleep",
-    effort="Some investigation",
+    effort=Effort.SEARCH,
     confidence="low",
 )
 PROGRAM = Wait(
@@ -107,7 +108,7 @@ THREAD = Wait(
     ),
     removes=UNKNOWN,
     title="Make the thread faster that the step waits for",
-    effort="Some investigation",
+    effort=Effort.SEARCH,
     confidence="low",
 )
 
@@ -155,7 +156,6 @@ class MainThreadWait(Rule):
     name = "main-thread-wait"
     title = "Remove waits of the main thread from the step"
     family = "Python runtime"
-    effort = "A few lines"
     confidence = "high"
     requires = ("work", "whole", "stacks")
     former = (

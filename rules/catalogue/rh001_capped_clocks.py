@@ -11,7 +11,20 @@ from traceopt.analyzer.companions.gpu_samples.samples import (
     Gpu,
 )
 from traceopt.result.vendors import Vendor
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, median, percent, required, threshold
+from traceopt.rules import (
+    Effort,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Risk,
+    Rule,
+    counted,
+    median,
+    percent,
+    required,
+    threshold,
+)
 
 
 class CappedClocks(Rule):
@@ -38,8 +51,9 @@ class CappedClocks(Rule):
     name = "capped-clocks"
     title = "Find out what lowers the clocks of the GPU"
     family = "run health"
-    effort = "Depends on the cause"
-    risk = "More heat and power"
+    effort = Effort.DEPENDS
+    risk = Risk.OTHER
+    risk_note = "More heat and power"
     confidence = "medium"
     requires = ("gpu_samples",)
     needs_trace = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceopt.analyzer.companions.gpu_samples.samples import Gpu
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, percent, required, size, threshold
+from traceopt.rules import Effort, Evidence, Facts, Findings, Fix, Rule, counted, percent, required, size, threshold
 
 
 class SharedGpu(Rule):
@@ -30,8 +30,7 @@ class SharedGpu(Rule):
     name = "shared-gpu"
     title = "Give the run a GPU of its own"
     family = "run health"
-    effort = "One line"
-    risk = "None known"
+    effort = Effort.ONE_LINE
     confidence = "medium"
     requires = ("gpu_samples",)
     needs_trace = False

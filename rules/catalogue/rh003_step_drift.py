@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceopt.analyzer.run_log.step_drift import Change, Growth, Period, main_cause
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, ms, percent, size, threshold, us
+from traceopt.rules import Effort, Evidence, Facts, Findings, Fix, Rule, ms, percent, size, threshold, us
 
 
 class StepDrift(Rule):
@@ -36,7 +36,7 @@ class StepDrift(Rule):
     name = "step-drift"
     title = "Find out why steps become slower during the run"
     family = "run health"
-    effort = "Depends on the cause"
+    effort = Effort.DEPENDS
     confidence = "medium"
     requires = ("ledger",)
 

@@ -7,6 +7,7 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    Risk,
     Rule,
     each_step,
     kernel_evidence,
@@ -46,8 +47,7 @@ class Fp32Matmul(Rule):
     name = "fp32-matmul"
     title = "Use mixed precision for matmuls and convolutions"
     family = "precision"
-    effort = "A few lines"
-    risk = "Changes numerics"
+    risk = Risk.NUMERICS
     confidence = "medium"
     requires = ("gpu",)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from traceopt.rules import (
     TENSOR_CORE,
+    Effort,
     Evidence,
     Facts,
     Findings,
     Fix,
+    Risk,
     Rule,
     each_step,
     kernel_evidence,
@@ -43,8 +45,8 @@ class Tf32Off(Rule):
     name = "tf32-off"
     title = "Enable TF32 for FP32 matmuls"
     family = "precision"
-    effort = "Two lines"
-    risk = "Changes numerics"
+    effort = Effort.ONE_LINE
+    risk = Risk.NUMERICS
     confidence = "medium"
     requires = ("gpu",)
 

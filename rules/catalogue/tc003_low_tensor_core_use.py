@@ -6,6 +6,7 @@ import numpy as np
 
 from traceopt.rules import (
     TENSOR_CORE,
+    Effort,
     Facts,
     Findings,
     Fix,
@@ -54,7 +55,7 @@ class LowTensorCoreUse(Rule):
     name = "low-tensor-core-use"
     title = f"Use shapes and layouts that let 16-bit matmuls run on {TENSOR_CORE}s"
     family = "precision"
-    effort = "Depends on the kernel"
+    effort = Effort.DEPENDS
     confidence = "low"
     requires = ("gpu",)
 

@@ -10,6 +10,7 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    Risk,
     Rule,
     each_step,
     launched_ns,
@@ -52,8 +53,7 @@ class CastChurn(Rule):
     name = "cast-churn"
     title = "Cast weights once, not in every step"
     family = "precision"
-    effort = "A few lines"
-    risk = "Changes numerics"
+    risk = Risk.NUMERICS
     confidence = "medium"
     requires = ("gpu", "launches", "shapes")
 

@@ -10,6 +10,7 @@ from traceopt.rules import (
     Findings,
     Fix,
     GemmShape,
+    Risk,
     Rule,
     each_step,
     location_of,
@@ -49,8 +50,7 @@ class Fp8Candidate(Rule):
     name = "fp8-candidate"
     title = "Consider FP8 for large matmuls"
     family = "precision"
-    effort = "A few lines, then check the loss"
-    risk = "Changes numerics"
+    risk = Risk.NUMERICS
     confidence = "low"
     requires = ("gpu", "launches", "shapes", "device")
 

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import (
-    TRACE_QUALITY,
-    Facts,
-    Findings,
-    Fix,
-    Rule,
-    percent,
-    threshold,
-)
+from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule, percent, threshold
 
 
 class BusyMachine(Rule):

@@ -28,6 +28,7 @@ from traceopt.result.document import (
     Tool,
     TraceFile,
 )
+from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.finding import Evidence, Finding, Fix, Location, Saving
 from traceopt.result.packing import pack_columns
 from traceopt.result.rows import (
@@ -227,7 +228,6 @@ def _memory() -> Memory:
 
 def _findings() -> list[Finding]:
     at = Location
-    none = "None known"
     loader_code = "loader = DataLoader(\n    train_set, batch_size=128, num_workers=8,\n    persistent_workers=True)\n"
     pin_patch = (
         "--- a/train.py\n+++ b/train.py\n@@ -62,3 +62,3 @@\n loader = DataLoader(\n"
@@ -235,7 +235,7 @@ def _findings() -> list[Finding]:
     )
     found = [
         Finding(
-            "DL001", "dataloader-stall", "Load data in worker processes", "high", "high", "1 line", none,
+            "DL001", "dataloader-stall", "Load data in worker processes", "high", "high", Effort.ONE_LINE, Risk.NONE,
             saving(112, 150, 187, "80% of the measured stall; worker hand-over keeps part of the cost."),
             "The loader runs inside the training process, so the GPU waits 187 ms of every 412 ms step.",
             [
@@ -248,34 +248,34 @@ def _findings() -> list[Finding]:
             ["CM004"], [0, 1, 2, 3],
         ),
         Finding(
-            "TC002", "tf32-off", "Let FP32 matmuls use Tensor Cores (TF32)", "high", "medium", "1 line",
-            "Changes numerics", saving(27, 42, 53, "Roofline: 71 ms today, 29 ms at the TF32 rate."),
+            "TC002", "tf32-off", "Let FP32 matmuls use Tensor Cores (TF32)", "high", "medium", Effort.ONE_LINE,
+            Risk.NUMERICS, saving(27, 42, 53, "Roofline: 71 ms today, 29 ms at the TF32 rate."),
             "All 144 linear-layer GEMMs run as FP32 SIMT kernels at 49 TFLOP/s.",
             [Evidence("cutlass_80_simt_sgemm_128x256", 23_400, 48, None, at("model/vit.py", 57))],
             [], Fix("Allow TF32.", 'torch.set_float32_matmul_precision("high")'),
         ),
         Finding(
             "HS002", "blocking-copy", "Stop copying logits to the CPU every step", "medium", "high",
-            "2 lines", "Metric is delayed", saving(7, 9, 12, "The measured idle gap after the sync."),
+            Effort.FEW_LINES, Risk.LATER, saving(7, 9, 12, "The measured idle gap after the sync."),
             ".cpu() blocks until the GPU is drained; then the GPU sits idle for 26 ms.",
             [Evidence("cudaStreamSynchronize", 54_000, 1, None, at("train.py", 98))],
             [at("train.py", 98)], Fix("Keep the metric on the GPU and read it every 50 steps."),
         ),
         Finding(
-            "DL003", "pageable-copy", "Pin host memory for input batches", "medium", "high", "2 arguments",
-            "More locked RAM", saving(9, 13, 15, "Pinned copies on this link run at about 50 GB/s."),
+            "DL003", "pageable-copy", "Pin host memory for input batches", "medium", "high", Effort.FEW_LINES,
+            Risk.MEMORY, saving(9, 13, 15, "Pinned copies on this link run at about 50 GB/s."),
             "77 MB per step is copied from pageable memory at 5.1 GB/s, and nothing overlaps it.",
             [Evidence("Memcpy HtoD (Pageable -> Device)", 15_000, 2, None, at("train.py", 90))],
-            [at("train.py", 64)], Fix("Set pin_memory.", None, pin_patch),
+            [at("train.py", 64)], Fix("Set pin_memory.", None, pin_patch), risk_note="More locked RAM",
         ),
         Finding(
             "CM004", "straggler-rank", "Balance the ranks: three wait for rank 2", "low", "low",
-            "Unknown", none, saving(0, 9, 19, "Half of the measured wait."),
+            Effort.DEPENDS, Risk.NONE, saving(0, 9, 19, "Half of the measured wait."),
             "19 of the 22 ms of all-reduce is waiting for rank 2.",
             [], [], Fix("Find out what rank 2 does before the all-reduce."), ["DL001"], [2],
         ),
         Finding(
-            "EF001", "low-mfu", "Reach more of the GPU's peak", "info", "medium", "Unknown", none, None,
+            "EF001", "low-mfu", "Reach more of the GPU's peak", "info", "medium", Effort.DEPENDS, Risk.NONE, None,
             "The step does 3.1% of what this GPU can do.", [], [], Fix("See the fixes above."),
         ),
     ]  # fmt: skip

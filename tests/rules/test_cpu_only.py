@@ -141,7 +141,7 @@ class TestMathBackend:
         assert saved_us == pytest.approx(0.9 * 3_000 - 4_000 / 6, rel=0.05)
         assert places == ["model.py:8"]
         assert "does not support dropout of the attention weights; this call has 0.1." in finding.fix.text
-        assert finding.risk == "Trains without dropout of the attention weights"
+        assert finding.risk_words == "Trains without dropout of the attention weights"
         assert "takes 7.0 ms of each 10.0 ms step, 3.0 ms of it between the matmuls" in finding.why
 
     def test_its_backward_is_not_attention_of_the_script(self) -> None:

@@ -11,6 +11,7 @@ from support.recorded_facts import answer, document_of, finding, generated, reas
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.loaders import Loader
+from traceopt.result.effort_and_risk import Effort
 from traceopt.result.finding import Finding
 from traceopt.rules.catalogue.dl001_dataloader_stall import DataloaderStall
 from traceopt.rules.fixes.advice.loader_workers import SHARED_CORE, LoaderPlan
@@ -270,7 +271,7 @@ class TestWorkers:
         found = finding(self.without_workers("cpu_only", 0.5, threads=1, cores=1), "DL001")
         assert (found.title, found.saving, found.fix.code) == ("Make batches cheaper to load", None, None)
         assert "waits 24.0 ms of each" in found.why
-        assert found.effort == "A few lines"
+        assert found.effort is Effort.FEW_LINES
         assert "Workers would not help" in found.fix.text
 
     def test_the_saving_is_that_of_the_workers_that_the_cores_can_run(self) -> None:

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceopt.errors import ConfigError
+from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.finding import Fix, Impact, Saving
 from traceopt.result.vendors import NVIDIA
 from traceopt.rules.engine import RulesOutcome, configure, prepare, run_rules
@@ -135,6 +136,16 @@ def test_a_rule_that_raises_is_an_error_and_the_others_run(attributes: dict[str,
     with pytest.raises((Exception, SystemExit)) as caught:
         ask(broken, debug=True)
     assert type(caught.value).__name__ in reason
+
+
+def test_a_plugin_may_give_effort_and_risk_in_its_own_words() -> None:
+    rules = (
+        variant("OW001", effort="Two afternoons", risk="Fewer points in the charts"),
+        variant("KN001", effort="One line", risk="Changes rounding"),
+    )
+    own, known = (ask(rule(savings=(10,)), debug=True).findings[0] for rule in rules)
+    assert (own.effort, own.risk, own.risk_words) == (Effort.FEW_LINES, Risk.OTHER, "Fewer points in the charts")
+    assert (known.effort, known.risk, known.risk_note) == (Effort.ONE_LINE, Risk.ROUNDING, None)
 
 
 def test_ctrl_c_is_not_an_error_of_the_rule() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.finding import Evidence, Finding, Fix, Location, Saving
 from traceopt.rules.fingerprint import code_of, places, with_ids
 
@@ -13,8 +14,8 @@ FINDING = Finding(
     title="Load data in worker processes",
     impact="high",
     confidence="high",
-    effort="1 line",
-    risk="None known",
+    effort=Effort.ONE_LINE,
+    risk=Risk.NONE,
     saving=Saving(1.0, 2.0, 3.0, 0.5, "Measured."),
     why="",
     evidence=[],

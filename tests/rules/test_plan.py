@@ -13,6 +13,7 @@ from traceopt.analyzer.replay.changes import Change, DropSync, RemoveHost, Scale
 from traceopt.analyzer.trace_quality import TraceQuality
 from traceopt.document import sections
 from traceopt.result.document import Combined
+from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.finding import Finding, Fix, Saving
 from traceopt.result.rows import PlanRow
 from traceopt.rules.combined import combine
@@ -87,7 +88,7 @@ class TestEveryScenario:
         assert first.needs == []
         if first.alone_us >= MIN_FIRST_SHARE * step:
             assert first.saving_us == pytest.approx(first.alone_us, abs=0.01)
-            fixes = [one for one in result.findings if one.effort != "Some investigation"]  # a search comes last
+            fixes = [one for one in result.findings if not one.effort.is_search]  # a search comes last
             most = max(one.saving.est_us for one in fixes if one.saving is not None)
             assert first.saving_us >= 0.75 * most  # of savings that are close, the surest and simplest goes first
 
@@ -109,7 +110,7 @@ def test_the_step_after_is_the_step_of_the_fixed_twin(example: GetExample, scena
 def finding(code: str, est_us: float, *changes: Change, **attributes: object) -> Priced:
     saving = Saving(est_us / 2, est_us, est_us, 0.2, "")
     price = Price(saving, changes, changes, changes, (0.0, est_us * 1e3, est_us * 1e3)) if changes else None
-    one = Finding(code, code, "", "high", "high", "", "None known", saving, "", [], [], Fix(""))
+    one = Finding(code, code, "", "high", "high", Effort.FEW_LINES, Risk.NONE, saving, "", [], [], Fix(""))
     return Priced(replace(one, **attributes), price)
 
 
@@ -141,8 +142,8 @@ def test_of_one_cause_the_first_counts(example: GetExample) -> None:
 @pytest.mark.parametrize(("alone_ns", "first"), [(9e6, "AT001"), (1.5e6, "GM001")])
 def test_of_one_cause_the_one_that_saves_far_more_alone_goes_first(alone_ns: float, first: str) -> None:
     """The fixes taken hide what both save, so the plan itself does not tell them apart."""
-    simple = finding("GM001", 1000, effort="One line")
-    large = finding("AT001", 9000, effort="A few lines", shares_cause_with=["GM001"])
+    simple = finding("GM001", 1000, effort=Effort.ONE_LINE)
+    large = finding("AT001", 9000, effort=Effort.FEW_LINES, shares_cause_with=["GM001"])
     gains = {id(simple): 8e5, id(large): 8e5}
     assert next_fix([simple, large], gains, {id(simple): 1e6, id(large): alone_ns}).finding.code == first
 
@@ -246,15 +247,16 @@ class TestOrder:
         [
             ({}, "B"),
             ({"confidence": "medium"}, "A"),
-            ({"risk": "Changes numerics"}, "A"),
-            ({"effort": "Weeks"}, "A"),
-            ({"effort": "Depends on the cause"}, "A"),
+            ({"risk": Risk.NUMERICS}, "A"),
+            ({"effort": Effort.REFACTORING}, "A"),
+            ({"effort": Effort.DEPENDS}, "A"),
         ],
     )
     def test_of_two_that_are_close_the_surer_safer_or_simpler_one(
-        self, facts: Facts, attributes: dict[str, str], first: str
+        self, facts: Facts, attributes: dict[str, object], first: str
     ) -> None:
-        smaller, larger = finding("A", 250, effort="One line"), finding("B", 260, **{"effort": "One line"} | attributes)
+        smaller = finding("A", 250, effort=Effort.ONE_LINE)
+        larger = finding("B", 260, **{"effort": Effort.ONE_LINE} | attributes)
         assert codes([smaller, larger], facts)[0] == first
 
     def test_a_fix_that_itself_takes_time_beside_the_step_bounds_it(self, facts: Facts) -> None:
@@ -321,30 +323,30 @@ class TestEasyFixes:
         return machine.facts()
 
     @staticmethod
-    def fixes(facts: Facts, effort: str, model_us: float = 2500) -> list[Priced]:
-        model = finding("A", model_us, TestOrder.removal(facts, "model"), risk="Shapes must not change")
+    def fixes(facts: Facts, effort: Effort, model_us: float = 2500) -> list[Priced]:
+        model = finding("A", model_us, TestOrder.removal(facts, "model"), risk=Risk.CORRECTNESS)
         return [model, finding("B", 200, TestOrder.removal(facts, "zero"), effort=effort)]
 
     def test_a_simple_fix_that_a_larger_one_would_hide_goes_before_it(self, facts: Facts) -> None:
         load = finding("C", 2600, TestOrder.removal(facts, "load"))
-        plan = make_plan([load, *self.fixes(facts, "One argument")], facts)
+        plan = make_plan([load, *self.fixes(facts, Effort.ONE_LINE)], facts)
         assert [row.fix.finding.code for row in plan.rows] == ["C", "B", "A"]
         assert [row.saving_ns for row in plan.rows] == pytest.approx([2_600_000, 180_000, 2_266_000], rel=0.05)
 
     def test_but_the_largest_fix_begins_the_plan(self, facts: Facts) -> None:
-        plan = make_plan(self.fixes(facts, "One argument"), facts)
+        plan = make_plan(self.fixes(facts, Effort.ONE_LINE), facts)
         assert [row.fix.finding.code for row in plan.rows] == ["A"]
 
     def test_a_fix_hides_others_only_as_far_as_its_row_says(self, facts: Facts) -> None:
         """All of the change would save 2300 us and hide the other fix, but only 1000 us were measured."""
-        plan = make_plan(self.fixes(facts, "Weeks", model_us=1000), facts)
+        plan = make_plan(self.fixes(facts, Effort.REFACTORING, model_us=1000), facts)
         assert [row.fix.finding.code for row in plan.rows] == ["A", "B"]
         assert [row.saving_ns for row in plan.rows] == pytest.approx([1_000_000, 180_000], rel=0.05)
         after = facts.replay(plan.savings.after(plan.fixes).changes)
         assert after.step_ns == pytest.approx(facts.replayed.step_ns - plan.saving_ns, rel=0.01)
 
     def test_else_the_finding_says_what_is_left_of_it_after_the_plan(self, facts: Facts) -> None:
-        found = self.fixes(facts, "Weeks")
+        found = self.fixes(facts, Effort.REFACTORING)
         plan = make_plan(found, facts)
         assert [row.fix.finding.code for row in plan.rows] == ["A"]
         planned, hidden = in_order(found, plan, facts)

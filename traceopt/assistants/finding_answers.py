@@ -72,7 +72,7 @@ def explained(result: Result, wanted: Finding, page: str, folders: Sequence[Path
         how_sure=f"{finding.confidence}: {words.CONFIDENCE_WORDS[finding.confidence]}",
         when_wrong=next((" ".join(part.split()) for part in page.split("\n\n") if part.startswith(_WRONG)), None),
         effort=finding.effort,
-        risk=finding.risk,
+        risk=finding.risk_words,
         verify=words.verification(document),
     )
 

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Struct, field
 
+from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.field_notes import note
 from traceopt.result.message import Spoken
 from traceopt.result.rounding import shown_percent
@@ -66,7 +67,7 @@ class Fix(Spoken, frozen=True):
 class Finding(Spoken, frozen=True):
     """One thing worth changing. Most fields repeat the rule's own metadata, so that a finding is self-contained."""
 
-    messages: ClassVar = ("title", "effort", "risk", "why")
+    messages: ClassVar = ("title", "risk_note", "why")
 
     code: Annotated[str, note("code of the rule")]
     name: Annotated[str, note("name of the rule")]
@@ -81,8 +82,8 @@ class Finding(Spoken, frozen=True):
     confidence: Annotated[
         Confidence, note("high: measured idle time with a known cause; medium: modeled; low: inferred")
     ]
-    effort: Annotated[str, note("what the change takes")]
-    risk: Annotated[str, note("what can go wrong")]
+    effort: Annotated[Effort, note("what the change takes")]
+    risk: Annotated[Risk, note("what can go wrong")]
     saving: Annotated[Saving | None, note("time that the fix saves alone; null without an honest number")]
     why: Annotated[str, note("the measured reason")]
     evidence: Annotated[list[Evidence], note("measured rows behind it")]
@@ -103,6 +104,12 @@ class Finding(Spoken, frozen=True):
         str,
         note('names it in this document, and in other recordings of the code: rule, file, function; "DL001-3f9a1c"'),
     ] = ""
+    risk_note: Annotated[str | None, note("the risk in the rule's own words; null if `risk` says it all")] = None
+
+    @property
+    def risk_words(self) -> str:
+        """What can go wrong, for people."""
+        return self.risk_note or str(self.risk)
 
 
 HIGH_IMPACT_PERCENT = 10

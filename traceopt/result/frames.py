@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from traceopt.result.document import Check, ServingPhase
+from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.field_notes import field_notes
 from traceopt.result.finding import Finding, Fix, Location, Saving
 from traceopt.result.rows import (
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from traceopt.result.document import Result
 
 TEXT, NUMBER, WHOLE, FLAG = "string", "float64", "Int64", "boolean"  # pandas' names; all can be missing
-_DTYPES = {str: TEXT, float: NUMBER, int: WHOLE, bool: FLAG}
+_DTYPES = {str: TEXT, Effort: TEXT, Risk: TEXT, float: NUMBER, int: WHOLE, bool: FLAG}
 
 Columns = Mapping[str, tuple[str, str]]  # name: (dtype, meaning with unit)
 
@@ -191,6 +192,7 @@ class Frames(Struct, frozen=True):
 
 def _finding(finding: Finding) -> dict[str, Any]:
     row = asdict(finding) | _place(finding.locations[0] if finding.locations else None)
+    row |= {"effort": str(finding.effort), "risk": str(finding.risk)}
     row |= {"fix": finding.fix.text, "patch": finding.fix.patch, "ranks": ", ".join(map(str, finding.ranks))}
     if finding.saving is not None:
         saving = finding.saving

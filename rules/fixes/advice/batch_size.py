@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from traceopt.analyzer.facts import Facts
+from traceopt.result.effort_and_risk import Risk
 
 
-def larger_batch_risk(facts: Facts) -> str | None:
+def larger_batch_risk(facts: Facts) -> Risk | None:
     """None: the rule's own, which is that of training."""
-    if facts.trains:
-        return None
-    if facts.infers:
-        return "With a larger batch each request takes longer"
-    return "A larger batch may change convergence, or the time of a request"
+    return Risk.LATENCY if facts.infers else None

@@ -43,7 +43,7 @@ def test_sorting_and_filters_are_kept_in_the_address(open_report) -> None:
     page = open_report(sample.rich(), static=True)
     page.click("#gemms-table th:nth-child(3) button")
     page.fill("#kernels-filter", "vit.py")
-    page.select_option("[data-fix-filter=effort]", "1 line")
+    page.select_option("[data-fix-filter=effort]", "One line")
     again = page.context.new_page()
     again.goto(page.url)
     assert again.get_attribute("#gemms-table th:nth-child(3)", "aria-sort") == "descending"
@@ -76,10 +76,10 @@ def test_fixes_are_filtered_by_family_effort_and_risk(open_report) -> None:
     page = open_report(sample.rich(), static=True)
     page.select_option("[data-fix-filter=family]", "input")
     assert page.locator(".fixes > li:visible").count() == 2
-    page.select_option("[data-fix-filter=risk]", "More locked RAM")
+    page.select_option("[data-fix-filter=risk]", "More memory")
     assert page.locator(".fixes > li:visible").count() == 1
     assert page.inner_text("#fixes-count") == "1 of 6 shown"
-    page.select_option("[data-fix-filter=effort]", "1 line")
+    page.select_option("[data-fix-filter=effort]", "One line")
     assert page.inner_text("#fixes-count") == "No fix matches all of these."
     assert page.locator("section[aria-labelledby=fixes] h3:visible").count() == 0
 
