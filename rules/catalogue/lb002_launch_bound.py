@@ -10,6 +10,7 @@ from traceopt.rules import (
     CUDA_GRAPH,
     I8,
     RECORD_STACKS,
+    Effort,
     Evidence,
     Facts,
     Findings,
@@ -18,6 +19,7 @@ from traceopt.rules import (
     Intervals,
     Location,
     RemoveHost,
+    Risk,
     by_site,
     dispatch_area,
     dispatch_ns,
@@ -72,8 +74,9 @@ class Remedy(Struct, frozen=True):
     evidence: list[Evidence]
     locations: list[Location]
     title: str | None = None
-    effort: str | None = None
-    risk: str | None = None
+    effort: Effort | None = None
+    risk: Risk | None = None
+    risk_note: str | None = None
     graph: bool = True  # one launch replays many; at most, also those of the optimizer
     blocked: bool = False
 
@@ -136,8 +139,9 @@ class LaunchBound(OperatorLoopRule):
     name = "launch-bound"
     title = f"Reduce launch overhead: larger batch, torch.compile or {CUDA_GRAPH}s"
     family = "launch and dispatch"
-    effort = "One line, then testing"
-    risk = "A larger batch may change convergence"
+    effort = Effort.ONE_LINE_TESTED
+    risk = Risk.CONVERGENCE
+    risk_note = "A larger batch may change convergence"
     requires = ("work", "whole", "launches")
     former = (
         Former("LB001", "launch-bound"),
@@ -181,6 +185,7 @@ class LaunchBound(OperatorLoopRule):
             title=remedy.title,
             effort=remedy.effort,
             risk=remedy.risk,
+            risk_note=remedy.risk_note,
             why=(
                 f"The GPU waits {ms(starved)} of {each_step(facts)} for kernels that the host has not launched "
                 f"yet{waits.in_passes}. {remedy.why}"
@@ -220,8 +225,8 @@ class LaunchBound(OperatorLoopRule):
             ],
             [location] if location else [],
             title=title,
-            effort="A few lines, or another inference engine",
-            risk="None known",
+            effort=Effort.FEW_LINES,
+            risk=Risk.NONE,
         )
 
     def _graph(self, facts: Facts, waits: LaunchWaits) -> Remedy | None:
@@ -241,7 +246,8 @@ class LaunchBound(OperatorLoopRule):
             [Evidence("Kernels launched in every step", calls_per_step=same.kernels)],
             _holder(facts),
             title=title,
-            risk="Shapes must not change",
+            risk=Risk.CORRECTNESS,
+            risk_note="Shapes must not change",
         )
 
     def _fewer_launches(self, facts: Facts, waits: LaunchWaits) -> Remedy | None:

@@ -39,7 +39,7 @@ class TestGraph:
         finding = the(facts_with("launch_bound"))
         assert finding.title == GRAPH
         assert "100% of the steps launch the same" in finding.why
-        assert finding.risk == "Shapes must not change"
+        assert finding.risk_words == "Shapes must not change"
         assert any(row.what.startswith("Waiting for aten::") for row in finding.evidence)
 
     def test_what_blocks_a_capture(self) -> None:
@@ -109,7 +109,7 @@ class TestFewerLaunches:
         assert the(machine.facts()).confidence == confidence
 
     def test_a_larger_batch_has_a_risk(self) -> None:
-        assert the(facts_with("launch_bound", steps=2)).risk == "A larger batch may change convergence"
+        assert the(facts_with("launch_bound", steps=2)).risk_words == "A larger batch may change convergence"
 
     def test_compiling_the_model_does_not_speed_up_the_optimizer(self, example: GetExample) -> None:
         facts = example("single_tensor_optimizer").facts
