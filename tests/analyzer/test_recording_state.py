@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.real import real
 
-from fixtures.real_traces import TRACES, expected
+from fixtures.real_traces import expected
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.document.rank_document import rank_document
 from traceopt.result.document import Result
 from traceopt.rules.engine import run_rules
@@ -228,11 +228,6 @@ def quiet_traces() -> list[str]:
     ]
 
 
-def facts_of(path: str) -> Facts:
-    with (TRACES / path).open("rb") as stream:
-        return Facts(read_trace(stream, path))
-
-
 REAL: dict[str, Any] = {
     "hta/critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz": "cold_start",
     "hta/amd_trace/mi250_minitoy_train_ROCm6_2_kineto.json.gz": "cold_start",
@@ -261,11 +256,11 @@ REAL: dict[str, Any] = {
 @pytest.mark.real_traces
 @pytest.mark.parametrize(("path", "name"), REAL.items(), ids=list(REAL))
 def test_real_states(path: str, name: str | None) -> None:
-    state = facts_of(path).state
+    state = real(path).state
     assert (state and state.name) == name
 
 
 @pytest.mark.real_traces
 @pytest.mark.parametrize("path", quiet_traces())
 def test_nothing_is_priced_where_an_expert_saw_nothing(path: str) -> None:
-    assert priced(result_of(facts_of(path))) == set()
+    assert priced(result_of(real(path))) == set()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from support.facts import facts_of
+
 from traceopt.analyzer.facts import Facts
-from traceopt.testing.events import Json, annotation, document, kernel, op, python, read, runtime
+from traceopt.testing.events import Json, annotation, kernel, op, python, runtime
 
 
 def item(at: float, number: int) -> list[Json]:
@@ -14,10 +16,8 @@ def item(at: float, number: int) -> list[Json]:
     ]
 
 
-def facts_of(*events: Json) -> Facts:
-    step = annotation("ProfilerStep#0", 0, 1_000)
-    launch = [runtime("cudaLaunchKernel", 10, 5, 99), kernel("k", 20, 100, 99)]
-    return Facts(read(document([step, *launch, *events])))
+def after_a_launch(*events: Json) -> Facts:
+    return facts_of(runtime("cudaLaunchKernel", 10, 5, 99), kernel("k", 20, 100, 99), *events)
 
 
 def test_below_a_frame_of_clipping_or_scaling() -> None:
@@ -26,18 +26,18 @@ def test_below_a_frame_of_clipping_or_scaling() -> None:
         "/usr/lib/python3/site-packages/torch/amp/grad_scaler.py(350): _maybe_opt_step",
         "train.py(30): clip_gradients",
     ):
-        assert facts_of(python(frame, 90, 60), *item(100, 1)).gradient_syncs.tolist() == [True]
-    assert facts_of(python("train.py(30): train_step", 90, 60), *item(100, 1)).gradient_syncs.tolist() == [False]
+        assert after_a_launch(python(frame, 90, 60), *item(100, 1)).gradient_syncs.tolist() == [True]
+    assert after_a_launch(python("train.py(30): train_step", 90, 60), *item(100, 1)).gradient_syncs.tolist() == [False]
 
 
 def test_the_first_read_after_the_scalers_operator() -> None:
     unscale = op("aten::_amp_foreach_non_finite_check_and_unscale_", 50, 10)
     step = annotation("Optimizer.step#AdamW.step", 150, 20)
-    facts = facts_of(*item(20, 1), unscale, *item(100, 2), step, *item(200, 3))
+    facts = after_a_launch(*item(20, 1), unscale, *item(100, 2), step, *item(200, 3))
     assert facts.gradient_syncs.tolist() == [False, True, False]
 
 
 def test_a_read_behind_the_update_is_the_users() -> None:
     unscale = op("aten::_amp_foreach_non_finite_check_and_unscale_", 50, 10)
     fused = annotation("Optimizer.step#AdamW.step", 70, 20)
-    assert facts_of(unscale, fused, *item(100, 2)).gradient_syncs.tolist() == [False]
+    assert after_a_launch(unscale, fused, *item(100, 2)).gradient_syncs.tolist() == [False]

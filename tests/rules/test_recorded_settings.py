@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from odd_values import JSON, paths, put
-from support.recorded_facts import NOT_RECORDED, RULES, answer, document_of, facts_of, finding, generated, reason
+from support.recorded_facts import NOT_RECORDED, RULES, answer, document_of, finding, generated, of_document, reason
 
 from fixtures.generate import generate
 from traceopt.document import sections
@@ -41,7 +41,7 @@ class TestForeach:
     def test_an_optimizer_that_torch_cannot_fuse(self) -> None:
         document = generate("foreach_optimizer").document
         text = json.dumps(document).replace("Optimizer.step#AdamW.step", "Optimizer.step#NAdam.step")
-        assert reason(facts_of(json.loads(text)), "OP002", "not_applicable") == "torch has no fused NAdam."
+        assert reason(of_document(json.loads(text)), "OP002", "not_applicable") == "torch has no fused NAdam."
 
     def test_hidden_under_a_busy_gpu(self) -> None:
         assert answer(generated("healthy", optimizer="foreach"), "OP002")[1] == []
@@ -68,7 +68,7 @@ def document() -> Any:
 def test_no_rule_fails_on_odd_metadata(document: dict[str, Any], data: st.DataObject, odd: Any) -> None:
     own = document["traceopt"]
     path = data.draw(st.sampled_from(paths(own)))
-    outcome = run_rules(list(RULES.values()), facts_of({**document, "traceopt": put(own, path, odd)}), debug=True)
+    outcome = run_rules(list(RULES.values()), of_document({**document, "traceopt": put(own, path, odd)}), debug=True)
     for one in outcome.findings:
         assert one.saving is None or math.isfinite(one.saving.est_us)
     assert all(check.reason and "nan" not in check.reason.split() for check in outcome.checks)

@@ -21,7 +21,7 @@ RULES = {rule.code: rule() for rule in builtin_rules()}
 NOT_RECORDED = "not recorded; record with traceopt run."
 
 
-def facts_of(document: dict[str, Any]) -> Facts:
+def of_document(document: dict[str, Any]) -> Facts:
     return Facts(read_trace(io.BytesIO(json.dumps(document).encode()), "trace.json"))
 
 
@@ -29,11 +29,11 @@ def generated(scenario: str, *, fixed: bool = False, change: dict[str, Any] | No
     """The facts of a scenario; `change` replaces parts of its metadata: {"gc": ..., "environment.threads": 3}."""
     document = generate(scenario, fixed=fixed, **{"metadata": True, **fields}).document
     if not fields.get("metadata", True):
-        return facts_of(document)
+        return of_document(document)
     own = document["traceopt"]
     for path, value in (change or {}).items():
         own = put(own, tuple(path.split(".")[:-1]), own_part(own, path) | {path.split(".")[-1]: value})
-    return facts_of({**document, "traceopt": own})
+    return of_document({**document, "traceopt": own})
 
 
 def own_part(own: dict[str, Any], path: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from support.facts import facts_of
 
 from traceopt.analyzer.attribution.idle import CAUSES
 from traceopt.analyzer.facts import Facts
@@ -16,12 +17,6 @@ from traceopt.testing.events import Json, annotation, kernel, op, python, read, 
 
 MAIN, AUTOGRAD = 1, 2
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
-
-
-def facts_of(*events: Json, step_us: float = 1000, steps: int = 1) -> Facts:
-    """The facts of consecutive steps, starting at 0, on the main thread."""
-    marked = [annotation(f"ProfilerStep#{i}", i * step_us, step_us) for i in range(steps)]
-    return Facts(read([*marked, *events]))
 
 
 def launched(start: float, duration: float, launch: float, correlation: int, **args: Any) -> list[Json]:

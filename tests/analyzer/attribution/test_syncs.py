@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from support.facts import facts_of
 
 from traceopt.analyzer.facts import Facts
 from traceopt.testing.events import Json, annotation, kernel, op, python, read, runtime, span
@@ -21,8 +22,9 @@ SCENARIOS_WITH_SYNC = {
 }
 
 
-def facts_of(*events: Json) -> Facts:
-    return Facts(read([annotation("ProfilerStep#0", 0, 1000), kernel("gemm", 0, 100, 99), *events]))
+def facts_with(*events: Json) -> Facts:
+    """Beside a kernel of 0.1 ms."""
+    return facts_of(kernel("gemm", 0, 100, 99), *events)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,7 @@ def facts_of(*events: Json) -> Facts:
 )
 def test_reason_from_the_operators_around(ops: list[str], reason: str, outermost: str | None) -> None:
     nested = [op(name, 200 + depth, 100 - 2 * depth) for depth, name in enumerate(ops)]
-    facts = facts_of(*nested, runtime("cudaStreamSynchronize", 220, 50, 1))
+    facts = facts_with(*nested, runtime("cudaStreamSynchronize", 220, 50, 1))
     assert facts.syncs.reason.tolist() == [reason]
     if outermost:
         (cause,) = facts.syncs.cause_slice.tolist()
@@ -59,17 +61,17 @@ def test_reason_from_the_operators_around(ops: list[str], reason: str, outermost
     ],
 )
 def test_calls_that_block(name: str) -> None:
-    assert len(facts_of(runtime(name, 220, 50, 1)).syncs) == 1
+    assert len(facts_with(runtime(name, 220, 50, 1)).syncs) == 1
 
 
 @pytest.mark.parametrize("name", ["cudaLaunchKernel", "cudaMemcpyAsync", "cudaStreamWaitEvent", "cudaEventQuery"])
 def test_calls_that_do_not(name: str) -> None:
-    assert len(facts_of(runtime(name, 220, 50, 1)).syncs) == 0
+    assert len(facts_with(runtime(name, 220, 50, 1)).syncs) == 0
 
 
 def test_nested_calls_are_one() -> None:
     """A driver call inside the runtime call is the same wait."""
-    facts = facts_of(
+    facts = facts_with(
         runtime("cudaDeviceSynchronize", 220, 50, 1),
         span("cuda_driver", "cuCtxSynchronize", 222, 46, correlation=2),
     )
@@ -77,7 +79,7 @@ def test_nested_calls_are_one() -> None:
 
 
 def test_idle_during_the_call_is_its_stall() -> None:
-    facts = facts_of(runtime("cudaDeviceSynchronize", 50, 350, 1), kernel("gemm", 300, 50, 98))
+    facts = facts_with(runtime("cudaDeviceSynchronize", 50, 350, 1), kernel("gemm", 300, 50, 98))
     # busy [0, 100) and [300, 350) by orphan work: what was queued is not the sync's; after 350 nothing is launched
     assert facts.syncs.idle.tolist() == [50_000]
 
@@ -127,7 +129,7 @@ def test_the_healthy_wait_is_free(example: GetExample) -> None:
 
 
 def test_a_sync_that_the_user_asked_for_is_placed_by_its_frame() -> None:
-    facts = facts_of(
+    facts = facts_with(
         python("train.py(33): timed", 200, 100),
         python("torch/cuda/__init__.py(9): synchronize", 210, 80),
         runtime("cudaDeviceSynchronize", 220, 50, 1),

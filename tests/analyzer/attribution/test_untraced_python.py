@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from support.facts import facts_of
 
 from traceopt.analyzer.facts import Facts
 from traceopt.testing.events import Json, annotation, kernel, op, python, read, runtime
@@ -20,12 +21,12 @@ LAUNCHES = [
 ]
 
 
-def facts_of(*events: Json) -> Facts:
-    return Facts(read([annotation("ProfilerStep#0", 0, 10_000), *LAUNCHES, *events]))
+def around_launches(*events: Json) -> Facts:
+    return facts_of(*LAUNCHES, *events, step_us=10_000)
 
 
 def stretches(*events: Json) -> list[tuple[int, int, str]]:
-    facts = facts_of(*events)
+    facts = around_launches(*events)
     found = facts.untraced_python
     where = [facts.trace.names[facts.slices.name[row]] for row in found.slice]
     return list(zip(found.start.tolist(), found.end.tolist(), where, strict=True))
@@ -35,7 +36,7 @@ def test_a_hole_in_a_frame() -> None:
     step = python("train.py(3): step", 50, 9_000)
     inner = python("train.py(9): inner", 300, 100)
     assert (400_000, 8_000_000, "train.py(3): step") in stretches(step, inner)
-    facts = facts_of(step, inner)
+    facts = around_launches(step, inner)
     assert facts.idle.total_ns("hole") >= 7_600_000
 
 
@@ -55,7 +56,7 @@ def test_other_events_fill_it() -> None:
     ],
 )
 def test_what_is_no_hole(around: list[Json]) -> None:
-    facts = facts_of(*around)
+    facts = around_launches(*around)
     inside = (facts.untraced_python.start >= 200_000) & (facts.untraced_python.end <= 8_010_000)
     assert not inside.any()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.facts import facts_of
 
 from traceopt.analyzer.facts import Facts
 from traceopt.testing.events import Json, annotation, kernel, op, read, runtime
@@ -26,13 +27,11 @@ def micro_step(at: float, number: int, elements: int) -> list[Json]:
     ]
 
 
-def facts_of(*elements: int) -> Facts:
-    """One update: a micro-step of 100 us for each size, then the optimizer."""
+def one_update(*elements: int) -> Facts:
+    """A micro-step of 100 us for each size, then the optimizer."""
     passes = [event for i, size in enumerate(elements) for event in micro_step(100 * i, i + 1, size)]
     end = 100 * len(elements)
-    return Facts(
-        read([annotation("ProfilerStep#0", 0, end + 50), *passes, annotation("Optimizer.step#SGD.step", end, 20)])
-    )
+    return facts_of(passes, annotation("Optimizer.step#SGD.step", end, 20), step_us=end + 50)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +44,7 @@ def facts_of(*elements: int) -> Facts:
     ],
 )
 def test_reductions_before_the_last_pass(elements: tuple[int, ...], repeated: list[bool]) -> None:
-    found = facts_of(*elements).gradient_reductions
+    found = one_update(*elements).gradient_reductions
     assert found.backward_pass.tolist() == list(range(len(elements)))
     assert found.pass_bytes.tolist() == [4 * size for size in elements]
     assert found.exposed.tolist() == [50_000] * len(elements)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import traceopt.testing as testing
+from support.facts import facts_of
+
 from traceopt.analyzer.companions.companions import Companions
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.compilation import Compilation, KernelSource
@@ -58,8 +59,8 @@ def replay(step: int, nodes: Sequence[tuple[str, str]] = FORWARD, **extra: Any) 
     return events
 
 
-def facts_of(*parts: Events) -> Facts:
-    return testing.facts_of([one for part in parts for one in part])
+def facts_without_steps(*parts: Events) -> Facts:
+    return facts_of(*parts, steps=0)
 
 
 def table(facts: Facts) -> dict[str, tuple[str | None, str | None, str | None]]:
@@ -69,7 +70,7 @@ def table(facts: Facts) -> dict[str, tuple[str | None, str | None, str | None]]:
 
 
 def test_operators_and_lines_come_from_the_capture() -> None:
-    facts = facts_of(capture(1_000), *(replay(step) for step in range(3)))
+    facts = facts_without_steps(capture(1_000), *(replay(step) for step in range(3)))
     assert table(facts) == {
         "gemm": ("aten::addmm", "train.py:20", "capture"),
         "relu_kernel": ("aten::relu", "train.py:20", "capture"),
@@ -78,7 +79,7 @@ def test_operators_and_lines_come_from_the_capture() -> None:
 
 
 def test_without_the_capture_only_the_replay_is_known() -> None:
-    facts = facts_of(*(replay(step) for step in range(3)))
+    facts = facts_without_steps(*(replay(step) for step in range(3)))
     assert {via for _, _, via in table(facts).values()} == {"replay"}
     assert graph_shares(facts) == (1.0, 0.0)
 
@@ -87,37 +88,47 @@ def test_nodes_are_in_the_order_of_their_ids() -> None:
     """On several streams, the order of the capture is not the order of the times."""
     swapped = FORWARD[::-1]
     in_order = [replay(step, swapped, stream=[7, 8], graph_node_id=[12, 11]) for step in range(3)]
-    assert table(facts_of(capture(1_000), *in_order))["gemm"][0] == "aten::addmm"
+    assert table(facts_without_steps(capture(1_000), *in_order))["gemm"][0] == "aten::addmm"
     unknown = [replay(step, swapped, stream=[7, 8]) for step in range(3)]
-    assert table(facts_of(capture(1_000), *unknown))["gemm"][2] == "replay"
+    assert table(facts_without_steps(capture(1_000), *unknown))["gemm"][2] == "replay"
 
 
 def test_graphs_that_cannot_be_told_apart_have_no_operators() -> None:
     """Two captures of as many kernels, with other operators, or two graphs and one capture."""
     other = (("aten::mul", "mul_kernel"), ("aten::add", "add_kernel"))
     replays = [replay(step) for step in range(3)]
-    assert table(facts_of(capture(1_000), capture(2_000, other), *replays))["gemm"][2] == "replay"
-    assert table(facts_of(capture(1_000), capture(2_000), *replays))["gemm"][2] == "capture", "the same operators twice"
-    assert table(facts_of(capture(1_000), *replays, replay(3, other)))["gemm"][2] == "replay"
+    assert table(facts_without_steps(capture(1_000), capture(2_000, other), *replays))["gemm"][2] == "replay"
+    assert table(facts_without_steps(capture(1_000), capture(2_000), *replays))["gemm"][2] == "capture", (
+        "the same operators twice"
+    )
+    assert table(facts_without_steps(capture(1_000), *replays, replay(3, other)))["gemm"][2] == "replay"
 
 
 def test_a_capture_of_other_work_is_not_that_of_the_graph() -> None:
     replays = [replay(step) for step in range(3)]
-    assert table(facts_of(capture(1_000, FORWARD[:1]), *replays))["gemm"][2] == "replay"
-    assert table(facts_of(capture(1_000, kind="gpu_memcpy"), *replays))["gemm"][2] == "replay"
+    assert table(facts_without_steps(capture(1_000, FORWARD[:1]), *replays))["gemm"][2] == "replay"
+    assert table(facts_without_steps(capture(1_000, kind="gpu_memcpy"), *replays))["gemm"][2] == "replay"
 
 
 def test_annotations_of_pytorch_name_the_kernels() -> None:
     notes = {"annotation": ["attention", 5], "graph_node_id": [1, 2]}
     named = {"name": ["mlp", "mlp"], "graph_node_id": [1, 2]}
-    assert table(facts_of(*(replay(step, **notes) for step in range(3))))["gemm"] == ("attention", None, "annotation")
-    assert table(facts_of(*(replay(step, **named) for step in range(3))))["gemm"] == ("mlp", None, "annotation")
+    assert table(facts_without_steps(*(replay(step, **notes) for step in range(3))))["gemm"] == (
+        "attention",
+        None,
+        "annotation",
+    )
+    assert table(facts_without_steps(*(replay(step, **named) for step in range(3))))["gemm"] == (
+        "mlp",
+        None,
+        "annotation",
+    )
 
 
 def test_a_log_of_torch_compile_knows_inductors_kernels() -> None:
     source = KernelSource("aten.relu, aten.add", CallSite("model.py", 7, "forward"))
     log = Compilation("log", (), (), {}, kernels={"relu_kernel": source})
-    trace = facts_of(*(replay(step) for step in range(3))).trace
+    trace = facts_without_steps(*(replay(step) for step in range(3))).trace
     facts = Facts(trace, companions=Companions(compile_log=log))
     assert table(facts) == {
         "gemm": (None, None, "replay"),
@@ -133,7 +144,7 @@ def test_kernels_outside_of_graphs_are_as_before() -> None:
         event("cuda_runtime", "cudaLaunchKernel", 10_015, 5, correlation=7),
         event("kernel", "gemm", 10_100, 50, 7, device=0, stream=7, correlation=7, name="not a graph"),
     ]
-    facts = facts_of(own)
+    facts = facts_without_steps(own)
     assert table(facts)["gemm"] == ("aten::mm", None, None)
     assert graph_shares(facts) == (0.0, None)
 
@@ -144,11 +155,11 @@ def with_frames(step: int) -> Events:
 
 
 def test_rules_and_the_timeline_name_the_line_and_operator_of_the_capture() -> None:
-    facts = facts_of(capture(1_000), *(with_frames(step) for step in range(3)))
+    facts = facts_without_steps(capture(1_000), *(with_frames(step) for step in range(3)))
     evidence = {row.what: (row.detail, str(row.location)) for row in kernel_evidence(facts, facts.gpu.in_window > 0)}
     assert evidence == {"gemm": ("aten::addmm", "train.py:20"), "relu_kernel": ("aten::relu", "train.py:20")}
     assert str(place_of_work(facts, 0)) == "train.py:20"
-    unknown = facts_of(*(with_frames(step) for step in range(3)))
+    unknown = facts_without_steps(*(with_frames(step) for step in range(3)))
     assert str(place_of_work(unknown, 0)) == "train.py:40", "without the capture, the line that replays it"
     table = span_table(facts)
     assert table is not None
@@ -157,7 +168,7 @@ def test_rules_and_the_timeline_name_the_line_and_operator_of_the_capture() -> N
 
 def test_the_flame_graph_continues_below_the_launch_of_a_graph() -> None:
     module = event("python_function", "nn.Module: Linear_0", 1_004, 12, **{"Python id": 2})
-    graph = flame_graph(facts_of([*capture(1_000), module], *(with_frames(step) for step in range(3))))
+    graph = flame_graph(facts_without_steps([*capture(1_000), module], *(with_frames(step) for step in range(3))))
     assert graph is not None
 
     def path(frame: str) -> list[str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support.facts import facts_of
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.blocks import AFTER, BEFORE, find_blocks
@@ -72,8 +73,8 @@ def training(resident: int, steps: int = 3, *, keeps_gradients: bool = False) ->
     return events + memory.marks
 
 
-def facts_of(events: list[Json], **header: Any) -> Facts:
-    return Facts(read(document(events, deviceProperties=[A100], **header)))
+def facts_on_device(events: list[Json], **header: Any) -> Facts:
+    return facts_of(events, steps=0, deviceProperties=[A100], **header)
 
 
 class TestBlocks:
@@ -98,7 +99,7 @@ class TestBlocks:
 
 class TestComposition:
     def test_by_where_blocks_come_and_go(self) -> None:
-        facts = facts_of(training(resident=10 * MB))
+        facts = facts_on_device(training(resident=10 * MB))
         held = facts.composition
         assert held is not None
         # the peak: activation and gradient; 10 MB stay, of which 2 MB are weights and 4 MB Adam's moments
@@ -112,20 +113,20 @@ class TestComposition:
         assert held.total == facts.memory.peak_allocated if facts.memory else False
 
     def test_gradients_that_stay(self) -> None:
-        held = facts_of(training(resident=10 * MB, keeps_gradients=True)).composition
+        held = facts_on_device(training(resident=10 * MB, keeps_gradients=True)).composition
         assert held is not None
         assert held.of(GRADIENTS) == 2 * MB
         assert held.of(OTHER) == 4 * MB
 
     def test_recorded_counts_win(self) -> None:
         own = {"models": [{"dtypes": {"bfloat16": MB}}], "optimizers": [{"parameters": MB}]}
-        state = facts_of(training(resident=10 * MB), traceopt=own).model_state
+        state = facts_on_device(training(resident=10 * MB), traceopt=own).model_state
         assert state is not None
         assert (state.source, state.parameters, state.parameter_bytes) == ("recorded", MB, 2 * MB)
         assert (state.gradient_bytes, state.state_bytes) == (2 * MB, 4 * MB)
 
     def test_a_sharded_model_is_not_split(self) -> None:
-        held = facts_of(training(resident=1 * MB)).composition
+        held = facts_on_device(training(resident=1 * MB)).composition
         assert held is not None
         assert held.of(PARAMETERS) == 0
         assert held.of(OTHER) == 1 * MB
@@ -134,12 +135,12 @@ class TestComposition:
         "junk", [{"models": 5}, {"models": [5, {"dtypes": 3}]}, "text", {"models": [{"dtypes": {"x": "y"}}]}]
     )
     def test_metadata_of_unexpected_types(self, junk: Any) -> None:
-        state = facts_of(training(resident=10 * MB), traceopt=junk).model_state
+        state = facts_on_device(training(resident=10 * MB), traceopt=junk).model_state
         assert state is not None
         assert state.source == "shapes"
 
     def test_without_totals_or_on_a_cpu_there_is_none(self) -> None:
-        assert facts_of([annotation("ProfilerStep#0", 0, 10)]).composition is None
+        assert facts_on_device([annotation("ProfilerStep#0", 0, 10)]).composition is None
 
     def test_sums_to_the_peak(self, example: GetExample) -> None:
         facts = example("healthy").facts
@@ -162,7 +163,7 @@ def test_passes_are_parted_by_forward_products() -> None:
     events: list[Json] = [annotation("ProfilerStep#0", 0, 1_000), kernel("k", 1, 2, 1)]
     for t in (0, 300, 600):
         events += [op("aten::mm", t + 10, 20), op(NODE, t + 100, 20), op("aten::mm", t + 105, 5), op(NODE, t + 130, 20)]
-    passes = facts_of(events).regions.backward_passes
+    passes = facts_on_device(events).regions.backward_passes
     assert list(zip(passes.start.tolist(), passes.end.tolist(), strict=True)) == [
         (100_000, 150_000),
         (400_000, 450_000),

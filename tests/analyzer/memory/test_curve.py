@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.facts import facts_of
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.curve import DeviceMemory
@@ -26,26 +27,27 @@ def sample(at: float, allocated: int, reserved: int = -1, kind: int = CUDA, devi
     return event | {"pid": 100, "tid": 1, "ts": at, "args": args}
 
 
-def facts_of(*events: Json, gpu: bool = True) -> Facts:
+def with_samples(*events: Json, gpu: bool = True) -> Facts:
+    """A step of 0.9 ms from 0.1 ms on."""
     work = [kernel("gemm", 100, 100, 1)] if gpu else []
-    return Facts(read([annotation("ProfilerStep#0", 100, 900), *work, *events]))
+    return facts_of(annotation("ProfilerStep#0", 100, 900), work, *events, steps=0)
 
 
 def test_peaks_inside_the_window() -> None:
-    memory = facts_of(sample(50, 900, 999), sample(200, 300, 500), sample(300, 200, 600), sample(2000, 800)).memory
+    memory = with_samples(sample(50, 900, 999), sample(200, 300, 500), sample(300, 200, 600), sample(2000, 800)).memory
     assert memory is not None
     assert (memory.peak_allocated, memory.peak_reserved) == (300, 600)
 
 
 def test_the_device_with_the_highest_peak() -> None:
-    memory = facts_of(sample(200, 300, device=0), sample(300, 700, device=1), sample(400, 100, device=0)).memory
+    memory = with_samples(sample(200, 300, device=0), sample(300, 700, device=1), sample(400, 100, device=0)).memory
     assert memory is not None
     assert (memory.peak_allocated, memory.peak_reserved) == (700, None)
 
 
 def test_the_hosts_memory_is_another() -> None:
     events = (sample(200, 5_000, kind=CPU), sample(300, 70))
-    on_gpu, on_cpu = facts_of(*events).memory, facts_of(*events, gpu=False).memory
+    on_gpu, on_cpu = with_samples(*events).memory, with_samples(*events, gpu=False).memory
     assert on_gpu is not None
     assert on_cpu is not None
     assert (on_gpu.peak_allocated, on_gpu.device_type) == (70, CUDA)
@@ -53,11 +55,11 @@ def test_the_hosts_memory_is_another() -> None:
 
 
 def test_not_recorded() -> None:
-    assert facts_of().memory is None
-    assert facts_of(sample(200, 0), sample(300, 0)).memory is None  # totals of zero do not count
+    assert with_samples().memory is None
+    assert with_samples(sample(200, 0), sample(300, 0)).memory is None  # totals of zero do not count
     old = sample(200, 5)
     del old["args"]["Total Allocated"]  # 2021: only sizes
-    assert facts_of(old).memory is None
+    assert with_samples(old).memory is None
 
 
 @settings(max_examples=60)
@@ -83,7 +85,7 @@ def test_the_curve_begins_with_what_was_held_before() -> None:
 
 
 def test_the_first_event_tells_what_was_held_before_it() -> None:
-    facts = facts_of(sample(160, 50, size=20), sample(170, 40))
+    facts = with_samples(sample(160, 50, size=20), sample(170, 40))
     start = int(facts.steps.host_start[0])
     assert facts.memory is not None
     time, allocated, _ = facts.memory.curve(start, start + 100_000)
@@ -113,6 +115,6 @@ def test_the_lowest_of_each_step() -> None:
 
 def test_an_impossible_first_event_is_limited() -> None:
     """A damaged file: what was held before would not fit into 64 bits."""
-    facts = facts_of(sample(160, 2**62, size=-(2**63) + 1))
+    facts = with_samples(sample(160, 2**62, size=-(2**63) + 1))
     assert facts.memory is not None
     assert facts.memory.allocated_before == 2**63 - 1

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.facts import facts_of
 
 from traceopt.analyzer.facts import Facts
-from traceopt.testing.events import Json, annotation, kernel, op, python, read, runtime, span
+from traceopt.testing.events import Json, annotation, kernel, op, python, runtime, span
 
 
 def step(number: int) -> list[Json]:
@@ -26,12 +27,12 @@ def step(number: int) -> list[Json]:
     return [annotation(f"ProfilerStep#{number}", at, 1_000), *launches, *kernels, *graph, *fill]
 
 
-def facts_of(*events: Json) -> Facts:
-    return Facts(read([op("aten::zeros", 0, 10), *step(1), *step(2), *events]))
+def two_steps(*events: Json) -> Facts:
+    return facts_of(op("aten::zeros", 0, 10), *step(1), *step(2), *events, steps=0)
 
 
 def test_each_call_once() -> None:
-    facts = facts_of(kernel("launched before the trace", 1_010, 50, 99))
+    facts = two_steps(kernel("launched before the trace", 1_010, 50, 99))
     names = facts.trace.runtime.name
     assert len(facts.launch_calls.calls) == len(names) == 10
     assert len(facts.launch_calls.kernel_calls) == 8
@@ -39,7 +40,7 @@ def test_each_call_once() -> None:
 
 def test_how_far_into_the_step() -> None:
     time = np.array([0, 1_000, 1_250, 1_900, 2_350, 5_000]) * 1_000
-    shares = facts_of().launch_calls.share_before(time)  # five kernels a step, two of them from one call
+    shares = two_steps().launch_calls.share_before(time)  # five kernels a step, two of them from one call
     assert shares.tolist() == pytest.approx([np.nan, 0.0, 0.4, 1.0, 0.6, np.nan], nan_ok=True)
 
 
@@ -49,8 +50,8 @@ def test_the_function_that_launches() -> None:
         *(python("train.py(9): step", 1_000 * i + 50, 600) for i in (1, 2)),
         *(python("train.py(20): head", 1_000 * i + 90, 50) for i in (1, 2)),
     ]
-    facts = facts_of(*frames)
+    facts = two_steps(*frames)
     found = {share: facts.launch_calls.function_with_share(share) for share in (0.1, 0.8, 1.0)}
     names = {share: facts.trace.names[facts.slices.name[row]] for share, row in found.items() if row is not None}
     assert names == {0.1: "train.py(20): head", 0.8: "train.py(9): step", 1.0: "train.py(9): step"}
-    assert facts_of().launch_calls.function_with_share(0.1) is None
+    assert two_steps().launch_calls.function_with_share(0.1) is None

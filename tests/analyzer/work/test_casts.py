@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.facts import facts_of
 
-from traceopt.analyzer.facts import Facts
-from traceopt.testing.events import Json, annotation, document, kernel, op, read, runtime
+from traceopt.testing.events import Json, kernel, op, runtime
 
 HALF, FLOAT = "c10::BFloat16", "float"
 GEMM = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_tn"
@@ -31,11 +31,6 @@ def mm(at: float, number: int, m: int, n: int, k: int) -> list[Json]:
         runtime("cudaLaunchKernel", at + 2, 2, number),
         kernel(GEMM, at + 5, 4, number),
     ]
-
-
-def facts_of(*groups: list[Json]) -> Facts:
-    events = [annotation("ProfilerStep#0", 0, 1_000), *(event for group in groups for event in group)]
-    return Facts(read(document(events)))
 
 
 def test_of_a_weight_by_its_size() -> None:

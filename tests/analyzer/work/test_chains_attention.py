@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from support.facts import facts_of
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.work.unfused_chains import MAX_GAIN
@@ -22,9 +23,9 @@ FUSED = "triton_poi_fused_add_mul_0"
 FLASH = "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4> >(x)"
 
 
-def facts_of(*work: tuple[str, float] | tuple[str, float, int], ops: dict[str, str] | None = None) -> Facts:
+def in_turn(*work: tuple[str, float] | tuple[str, float, int], ops: dict[str, str] | None = None) -> Facts:
     """Consecutive kernels, each launched by the operator that `ops` names for it, else by aten::add."""
-    events: list[Json] = [annotation("ProfilerStep#0", 0, 100_000)]
+    events: list[Json] = []
     at = 1000.0
     for correlation, (name, duration, *stream) in enumerate(work, 1):
         start = 10.0 * correlation
@@ -32,30 +33,30 @@ def facts_of(*work: tuple[str, float] | tuple[str, float, int], ops: dict[str, s
         events.append(runtime("cudaLaunchKernel", start + 1, 5, correlation))
         events.append(kernel(name, at, duration, correlation, stream=stream[0] if stream else 7))
         at += duration + 1
-    return Facts(read(events))
+    return facts_of(events, step_us=100_000)
 
 
 def test_a_chain_keeps_its_longest_kernel() -> None:
-    chains = facts_of((ADD, 10), (NORM, 30), (ADD, 20), (GEMM, 100), (ADD, 5)).chains
+    chains = in_turn((ADD, 10), (NORM, 30), (ADD, 20), (GEMM, 100), (ADD, 5)).chains
     assert (chains.count, chains.kernels, chains.time_ns) == (1, 3, 60_000)
     assert chains.fused_gain_ns == 30_000
     assert chains.mask.tolist() == [True, True, True, False, False]  # the last one is on its own
 
 
 def test_the_gain_of_long_chains_is_bounded() -> None:
-    chains = facts_of(*[(ADD, 10.0)] * 10).chains
+    chains = in_turn(*[(ADD, 10.0)] * 10).chains
     assert (chains.time_ns, chains.fused_gain_ns) == (100_000, int(MAX_GAIN * 100_000))
 
 
 def test_streams_are_apart() -> None:
     """Kernels on two streams that alternate in time are two chains."""
-    chains = facts_of((ADD, 10, 7), (ADD, 10, 20), (NORM, 10, 7), (GEMM, 10, 20), (ADD, 10, 20)).chains
+    chains = in_turn((ADD, 10, 7), (ADD, 10, 20), (NORM, 10, 7), (GEMM, 10, 20), (ADD, 10, 20)).chains
     assert (chains.count, chains.kernels) == (1, 2)
 
 
 @pytest.mark.parametrize("name", [GEMM, FUSED, FLASH, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)"])
 def test_what_cannot_be_merged(name: str) -> None:
-    assert facts_of((name, 10), (name, 10)).chains.count == 0
+    assert in_turn((name, 10), (name, 10)).chains.count == 0
 
 
 def test_the_optimizers_kernels_are_the_optimizers() -> None:
@@ -72,7 +73,7 @@ ATTENTION = {GEMM: "aten::bmm", SOFTMAX: "aten::_softmax"}
 
 
 def test_unfused_attention() -> None:
-    facts = facts_of((NORM, 9), (GEMM, 50), (ADD, 10), (SOFTMAX, 20), (GEMM, 40), (NORM, 9), (NORM, 9), ops=ATTENTION)
+    facts = in_turn((NORM, 9), (GEMM, 50), (ADD, 10), (SOFTMAX, 20), (GEMM, 40), (NORM, 9), (NORM, 9), ops=ATTENTION)
     found = facts.unfused_attention
     assert found.mask.tolist() == [False, True, True, True, True, False, False]
     assert (found.count, found.product_ns, found.other_ns) == (1, 90_000, 30_000)
@@ -104,7 +105,7 @@ def test_without_operators_the_grid_tells_products_of_heads_from_linear_layers()
     ],
 )
 def test_what_is_no_unfused_attention(sequence: tuple[str, ...], ops: dict[str, str]) -> None:
-    assert facts_of(*((name, 10.0) for name in sequence), ops=ops).unfused_attention.count == 0
+    assert in_turn(*((name, 10.0) for name in sequence), ops=ops).unfused_attention.count == 0
 
 
 def test_the_planted_attention(example: GetExample) -> None:

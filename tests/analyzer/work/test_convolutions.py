@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from traceopt.analyzer.facts import Facts
-from traceopt.testing.events import Json, annotation, op, read
+from support.facts import facts_of
+
+from traceopt.testing.events import Json, op
 
 BIAS: Any = [[8, 3, 32, 32], [16, 3, 3, 3], [16]]
 NO_BIAS: Any = [[8, 3, 32, 32], [16, 3, 3, 3], []]
@@ -19,11 +20,6 @@ def conv(at: float, dims: Any, then: str) -> list[Json]:
     ]
 
 
-def facts_of(*steps: list[Json]) -> Facts:
-    marks = [annotation(f"ProfilerStep#{i}", 1_000 * i, 1_000) for i in range(len(steps))]
-    return Facts(read([*marks, *(event for events in steps for event in events)]))
-
-
 def test_a_bias_before_a_norm() -> None:
     norm = "aten::batch_norm"
     facts = facts_of([*conv(0, BIAS, norm), *conv(100, BIAS, "aten::relu"), *conv(200, NO_BIAS, norm)])
@@ -35,6 +31,6 @@ def test_a_bias_before_a_norm() -> None:
 def test_shapes_that_repeat() -> None:
     first = [*conv(0, BIAS, "aten::relu"), *conv(100, NO_BIAS, "aten::relu")]
     again = [*conv(1_000, NO_BIAS, "aten::relu"), *conv(1_100, BIAS, "aten::relu")]
-    assert facts_of(first, again).convolutions.repeated_shapes == 2
-    assert facts_of(first, conv(1_000, BIAS, "aten::relu")).convolutions.repeated_shapes == 0
+    assert facts_of(first, again, steps=2).convolutions.repeated_shapes == 2
+    assert facts_of(first, conv(1_000, BIAS, "aten::relu"), steps=2).convolutions.repeated_shapes == 0
     assert facts_of([op("aten::mm", 0, 5)]).convolutions.repeated_shapes == 0

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.facts import facts_on_an_a100
 
 from fixtures.real_traces import TRACES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.vocabulary.formulas.flop_formulas import op_flops
-from traceopt.testing.events import Json, annotation, document, kernel, op, python, read, runtime
+from traceopt.testing.events import Json, kernel, op, python, runtime
 
 if TYPE_CHECKING:
     from conftest import GetExample
 
-A100 = {"id": 0, "name": "NVIDIA A100-SXM4-40GB", "totalGlobalMem": 42_297_524_224}
-A100 |= {"computeMajor": 8, "computeMinor": 0, "numSms": 108}
 QKV = [[2, 8, 100, 64]] * 3
 SAME = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]
 
@@ -86,13 +85,8 @@ def mm(at: float, correlation: int, size: int = 1000, tid: int = 1) -> list[Json
     ]
 
 
-def facts_of(*events: Json) -> Facts:
-    step = annotation("ProfilerStep#0", 0, 1_000)
-    return Facts(read(document([step, *events], deviceProperties=[A100])))
-
-
 def test_shares_of_the_peak() -> None:
-    found = facts_of(*mm(100, 1), *mm(300, 2)).flops
+    found = facts_on_an_a100(*mm(100, 1), *mm(300, 2)).flops
     assert found.executed == found.model == 4e9
     assert found.dtype == "bf16"
     assert found.mfu == found.hfu == pytest.approx(4e9 / 1e-3 / 312e12)
@@ -102,19 +96,19 @@ def test_shares_of_the_peak() -> None:
 def test_what_checkpointing_computes_again_is_no_model_flop(around: str) -> None:
     node = op("autograd::engine::evaluate_function: ReluBackward0", 290, 200, 2)
     inside = (python if "/" in around else op)(around, 295, 100, 2)
-    found = facts_of(*mm(100, 1), node, inside, *mm(300, 2, tid=2), *mm(500, 3, tid=2)).flops
+    found = facts_on_an_a100(*mm(100, 1), node, inside, *mm(300, 2, tid=2), *mm(500, 3, tid=2)).flops
     assert found.executed == 6e9
     assert found.model == 4e9
 
 
 def test_work_launched_before_the_file_is_left_out() -> None:
     earlier = kernel("ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_tn", 10, 50, 99)
-    assert facts_of(earlier, *mm(100, 1)).flops.covered_share == 1
+    assert facts_on_an_a100(earlier, *mm(100, 1)).flops.covered_share == 1
 
 
 def test_a_share_of_the_peak_needs_most_of_the_work() -> None:
     unknown = [runtime("cudaLaunchKernel", 500, 5, 7), kernel("ampere_sgemm_128x64_tn", 520, 200, 7)]
-    found = facts_of(*mm(100, 1), *unknown).flops
+    found = facts_on_an_a100(*mm(100, 1), *unknown).flops
     assert found.executed == 2e9
     assert found.covered_share == pytest.approx(1 / 3)
     assert not found.known
@@ -125,7 +119,7 @@ def test_an_operator_inside_another_counts_once() -> None:
     dims = {"Input Dims": [[10, 16, 8, 8], [32, 16, 3, 3], []], "Input type": ["float"] * 2}
     dims["Concrete Inputs"] = SAME
     chain = [op("aten::convolution", 90, 50, **dims), op("aten::_convolution", 95, 40, **dims), *mm(100, 1)]
-    assert facts_of(*chain).flops.executed == 2 * 10 * 64 * 32 * 16 * 9
+    assert facts_on_an_a100(*chain).flops.executed == 2 * 10 * 64 * 32 * 16 * 9
 
 
 def test_a_transformer_takes_what_the_papers_say(example: GetExample) -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.facts import facts_of
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.work.gemms import GemmShape
-from traceopt.testing.events import Json, annotation, document, kernel, op, read, runtime
+from traceopt.testing import A100
+from traceopt.testing.events import Json, kernel, op, runtime
 
 if TYPE_CHECKING:
     from conftest import GetExample
 
-A100 = {"id": 0, "name": "NVIDIA A100-SXM4-40GB", "totalGlobalMem": 42_297_524_224}
-A100 |= {"computeMajor": 8, "computeMinor": 0, "numSms": 108}
 MI300X = {"name": "AMD Instinct MI300X", "computeMajor": 9, "computeMinor": 4, "totalGlobalMem": 206_141_652_992}
 B200 = {"name": "NVIDIA B200", "computeMajor": 10, "computeMinor": 0, "totalGlobalMem": 191_510_298_624}
 BF16 = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_tn"
@@ -31,9 +31,8 @@ def call(name: str, dims: Any, dtype: str, kernel_name: str, at: float, correlat
     ]
 
 
-def facts_of(*calls: list[Json], **device: Any) -> Facts:
-    events = [annotation("ProfilerStep#0", 0, 100_000), *(event for each in calls for event in each)]
-    return Facts(read(document(events, deviceProperties=[{**A100, **device}])))
+def products(*calls: list[Json], **device: Any) -> Facts:
+    return facts_of(*calls, step_us=100_000, deviceProperties=[A100 | device])
 
 
 def only(facts: Facts) -> GemmShape:
@@ -51,7 +50,7 @@ def only(facts: Facts) -> GemmShape:
     ],
 )
 def test_sizes_and_rate(name: str, dims: list[list[int]], size: tuple[int, int, int, int]) -> None:
-    facts = facts_of(call(name, dims, "c10::BFloat16", BF16, 100, 1))
+    facts = products(call(name, dims, "c10::BFloat16", BF16, 100, 1))
     shape = only(facts)
     m, n, k, batch = size
     assert (shape.m, shape.n, shape.k, shape.batch) == size
@@ -65,7 +64,7 @@ def test_sizes_and_rate(name: str, dims: list[list[int]], size: tuple[int, int, 
 
 def test_calls_of_one_shape_are_one_row() -> None:
     dims = [[128, 256], [256, 512]]
-    facts = facts_of(
+    facts = products(
         call("aten::mm", dims, "c10::BFloat16", BF16, 100, 1),
         call("aten::mm", dims, "c10::BFloat16", BF16, 300, 2),
         call("aten::mm", [[8, 8], [8, 8]], "c10::BFloat16", BF16, 500, 3),
@@ -85,12 +84,12 @@ def test_calls_of_one_shape_are_one_row() -> None:
 def test_fp32_on_tensor_cores_is_tf32(kernel_name: str, device: dict[str, Any], dtype: str, tensor_core: bool) -> None:
     """AMD's matrix cores support plain FP32."""
     dims = [[128, 256], [256, 512]]
-    shape = only(facts_of(call("aten::mm", dims, "float", kernel_name, 100, 1), **device))
+    shape = only(products(call("aten::mm", dims, "float", kernel_name, 100, 1), **device))
     assert (shape.dtype, shape.tensor_core) == (dtype, tensor_core)
 
 
 def test_tensor_core_use_may_be_unknown() -> None:
-    shape = only(facts_of(call("aten::mm", [[8, 8], [8, 8]], "c10::Half", "ampere_hgemm_64x32_tn", 100, 1)))
+    shape = only(products(call("aten::mm", [[8, 8], [8, 8]], "c10::Half", "ampere_hgemm_64x32_tn", 100, 1)))
     assert shape.tensor_core is None
 
 
@@ -108,13 +107,13 @@ def test_tensor_core_use_may_be_unknown() -> None:
     ],
 )
 def test_alignment(m: int, n: int, k: int, dtype: str, aligned: bool | None) -> None:
-    facts = facts_of(call("aten::mm", [[m, k], [k, n]], dtype, "ampere_sgemm_128x64_tn", 100, 1))
+    facts = products(call("aten::mm", [[m, k], [k, n]], dtype, "ampere_sgemm_128x64_tn", 100, 1))
     assert facts.gemms.aligned(only(facts)) is aligned
 
 
 @pytest.mark.parametrize("dims", [[], [[128, 256]], [[128, 256], [255, 512]], [[0, 256], [256, 512]], "x", None])
 def test_no_size_no_row(dims: Any) -> None:
-    assert facts_of(call("aten::mm", dims, "float", BF16, 100, 1)).gemms.shapes == []
+    assert products(call("aten::mm", dims, "float", BF16, 100, 1)).gemms.shapes == []
 
 
 def test_the_vocabulary_of_a_generated_trace(example: GetExample) -> None:
@@ -136,7 +135,7 @@ class TestNarrowTypes:
         dims = [[2048, k], [k, 4096], [2048, 64], [4096, 64], [], []]
         events = call("aten::_scaled_mm", dims, "", kernel_name, 100, 1)
         events[0]["args"]["Input type"] = types
-        return facts_of(events, **B200)
+        return products(events, **B200)
 
     def test_fp8_is_the_type_of_the_factors_not_of_their_scales(self) -> None:
         types = ["c10::Float8_e4m3fn", "c10::Float8_e4m3fn", "float", "float", "", "Scalar"]
@@ -164,7 +163,7 @@ class TestNarrowTypes:
         ],
     )
     def test_the_name_decides_below_an_operator_that_quantizes_its_inputs(self, kernel_name: str, dtype: str) -> None:
-        facts = facts_of(call("vllm::moe_forward", [[64, 2048], [64, 8]], "c10::BFloat16", kernel_name, 100, 1), **B200)
+        facts = products(call("vllm::moe_forward", [[64, 2048], [64, 8]], "c10::BFloat16", kernel_name, 100, 1), **B200)
         work = facts.tensor_core_work
         assert work.dtype.at(0) == dtype
         assert work.used_ns == KERNEL_US * 1000
@@ -179,11 +178,11 @@ class TestKnownShare:
     def test_kernels_of_compiled_code_have_none(self) -> None:
         known = call("aten::mm", [[128, 256], [256, 512]], "c10::BFloat16", BF16, 100, 1)
         compiled = [self.without_shapes("Torch-Compiled Region: 0/0", 1_000 * n, n + 1) for n in (1, 2, 3)]
-        assert facts_of(known, *compiled).gemms.known_share == pytest.approx(0.25)
+        assert products(known, *compiled).gemms.known_share == pytest.approx(0.25)
 
     def test_convolutions_have_a_table_of_their_own(self) -> None:
         known = call("aten::mm", [[128, 256], [256, 512]], "c10::BFloat16", BF16, 100, 1)
-        assert facts_of(known, self.without_shapes("aten::convolution", 1_000, 2)).gemms.known_share == 1
-        assert facts_of(self.without_shapes("aten::convolution", 1_000, 2)).gemms.known_share is None
+        assert products(known, self.without_shapes("aten::convolution", 1_000, 2)).gemms.known_share == 1
+        assert products(self.without_shapes("aten::convolution", 1_000, 2)).gemms.known_share is None
         old = self.without_shapes("aten::cudnn_convolution_backward", 1_000, 2)  # in traces of 2021
-        assert facts_of(known, old).gemms.known_share == 1
+        assert products(known, old).gemms.known_share == 1

@@ -28,7 +28,7 @@ def loading(machine: Machine, us: float) -> None:
     machine.work(us, "load")
 
 
-def facts_of(load_us: float, kernel_us: float, *, wait: bool, late_us: float = 0.0) -> Facts:
+def facts_with(load_us: float, kernel_us: float, *, wait: bool, late_us: float = 0.0) -> Facts:
     return machine_of(load_us, kernel_us, wait=wait, late_us=late_us).facts()
 
 
@@ -58,7 +58,7 @@ def finding(price: Price, code: str) -> Priced:
 
 
 def test_the_replay_says_how_much_a_fix_saves() -> None:
-    facts = facts_of(600, 400, wait=True)
+    facts = facts_with(600, 400, wait=True)
     price = priced(
         facts, (0, 1_000 * US, 1_000 * US), [load_area(facts)], "", low=[RemoveHost(load_area(facts).area, 0.5)]
     )
@@ -68,18 +68,18 @@ def test_the_replay_says_how_much_a_fix_saves() -> None:
 
 
 def test_profiler_overhead_is_mentioned_only_for_host_work() -> None:
-    facts = facts_of(600, 400, wait=True)
+    facts = facts_with(600, 400, wait=True)
     assert "recording itself" not in priced(facts, (0, 0, 400 * US), [halved(facts)], "Half.").saving.basis
 
 
 def test_never_more_than_was_measured() -> None:
-    facts = facts_of(600, 400, wait=True)
+    facts = facts_with(600, 400, wait=True)
     saving = priced(facts, (100 * US, 200 * US, 300 * US), [load_area(facts)], "").saving
     assert (saving.low_us, saving.est_us, saving.high_us) == (100, 200, 300)
 
 
 def test_a_range_is_never_narrower_than_predictions_are_known_to_be_exact() -> None:
-    facts = facts_of(600, 400, wait=True)
+    facts = facts_with(600, 400, wait=True)
     exact = priced(facts, (200 * US, 200 * US, 200 * US), [load_area(facts)], "").saving
     assert (exact.low_us, exact.est_us, exact.high_us) == pytest.approx((166, 200, 234))
     wide = priced(facts, (100 * US, 200 * US, 210 * US), [load_area(facts)], "").saving
@@ -87,12 +87,12 @@ def test_a_range_is_never_narrower_than_predictions_are_known_to_be_exact() -> N
 
 
 def test_fixing_hidden_work_saves_nothing() -> None:
-    facts = facts_of(300, 400, wait=False)
+    facts = facts_with(300, 400, wait=False)
     assert priced(facts, (0, 300 * US, 300 * US), [load_area(facts)], "").saving.est_us == 0
 
 
 def test_without_a_replay_to_trust_the_bounds_are_the_saving() -> None:
-    facts = facts_of(300, 100, wait=True, late_us=500)
+    facts = facts_with(300, 100, wait=True, late_us=500)
     assert not facts.replay_trusted
     saving = priced(facts, (100 * US, 200 * US, 300 * US), [load_area(facts)], "").saving
     assert (saving.low_us, saving.est_us, saving.high_us) == (100, 200, 300)
@@ -131,7 +131,7 @@ class TestEachOthersLimit:
 
     @pytest.fixture
     def facts(self) -> Facts:
-        return facts_of(400, 400, wait=False)
+        return facts_with(400, 400, wait=False)
 
     @pytest.fixture
     def alone(self, facts: Facts) -> list[Priced]:
@@ -159,13 +159,13 @@ class TestEachOthersLimit:
 
 
 def test_gains_are_shares_of_the_measured_step() -> None:
-    facts = facts_of(600, 400, wait=True)
+    facts = facts_with(600, 400, wait=True)
     assert gain_ns(facts, [load_area(facts)]) == pytest.approx(600 * US, rel=0.01)
     assert gain_ns(facts, [load_area(facts), halved(facts)]) == pytest.approx(800 * US, rel=0.01)
 
 
 def test_work_gets_shorter_by_so_much_a_step() -> None:
-    facts = facts_of(100, 400, wait=True)
+    facts = facts_with(100, 400, wait=True)
     everything = np.ones(len(facts.gpu.work), bool)
     for changes in (shorter(facts, everything, 100 * US), hide(facts, np.arange(5), np.full(5, 100.0 * US))):
         assert gain_ns(facts, changes) == pytest.approx(100 * US, rel=0.01)
@@ -193,7 +193,7 @@ def test_work_outside_the_typical_steps_changes_as_that_of_its_name_in_them() ->
 @pytest.mark.parametrize(("kernel_us", "same"), [(590, True), (100, False)])
 def test_one_saving_of_several_assumptions_says_why(kernel_us: float, same: bool) -> None:
     """The kernel of the step before takes as long as loading but for 10 us: to load faster than that saves no more."""
-    facts = facts_of(600, kernel_us, wait=False)
+    facts = facts_with(600, kernel_us, wait=False)
     low, expected, high = ([replace(load_area(facts), share=share)] for share in (0.2, 0.5, 1.0))
     saving = priced(facts, (600e3, 600e3, 600e3), expected, "Assumes.", low=low, high=high).saving
     ends = (1 - GAIN_ERROR) * saving.est_us, (1 + GAIN_ERROR) * saving.est_us
