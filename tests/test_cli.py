@@ -13,58 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from click.testing import Result as Outcome
 from msgspec.structs import replace
+from support.command_line import RESULT, one_error, run
 
 from traceopt import __version__
-from traceopt.cli import cli
 from traceopt.errors import InputError, OutputError
 from traceopt.output import StderrProgress, write_atomically
 from traceopt.result.document import (
-    Communication,
-    DataLoader,
-    Efficiency,
-    Gpu,
-    Memory,
-    Quality,
-    Recorded,
     Result,
-    Run,
-    Step,
-    Sync,
-    TensorCores,
-    Tool,
     TraceFile,
 )
 from traceopt.result.finding import Finding, Fix, Location
 from traceopt.rules import registry
 from traceopt.rules.rule import Rule
-
-RESULT = Result(
-    tool=Tool("traceopt", __version__),
-    verdict="The GPU is idle.",
-    run=Run(["logs"], 1, [0], 0, None, None, Recorded(True, True, True, True), []),
-    quality=Quality("good", []),
-    step=Step("window", 1, 0, None, [], None, None, None, []),
-    breakdown=[],
-    gpu=Gpu(None, None, None, None, None, []),
-    sync=Sync(None, None, None),
-    dataloader=DataLoader(None, None),
-    communication=Communication(None, None, None, []),
-    copies=[],
-    tensor_cores=TensorCores(None, None, None),
-    efficiency=Efficiency(None, None, None, None, None, None),
-    memory=Memory(None, None, None, [], []),
-    kernels=[],
-    ops=[],
-    gemms=[],
-    ranks=[],
-    timeline=None,
-    findings=[],
-    combined=None,
-    checks=[],
-)
 
 
 class Fakes:
@@ -106,19 +67,6 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fakes:
         monkeypatch.setitem(sys.modules, module, stand_in)
     monkeypatch.chdir(tmp_path)
     return fakes
-
-
-def run(*arguments: str, **options: Any) -> Outcome:
-    return CliRunner().invoke(cli, arguments, prog_name="traceopt", **options)
-
-
-def one_error(outcome: Outcome) -> str:
-    """The message of an outcome that failed as it should: exit code 2, one line on stderr."""
-    assert outcome.exit_code == 2
-    assert not outcome.stdout
-    assert outcome.stderr.count("\n") == 1
-    assert outcome.stderr.startswith("traceopt: ")
-    return outcome.stderr.rstrip("\n")
 
 
 def test_summary_and_report(fakes: Fakes) -> None:

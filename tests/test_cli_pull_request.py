@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from test_cli import RESULT, one_error, run
+from support.command_line import RESULT, one_error, run
 
 import traceopt.api
 from traceopt.cli.shared.pull_request import SUMMARY_LIMIT

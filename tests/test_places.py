@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from test_real_traces import READABLE, find, result_of
+from support.real import READABLE, find, result_of
 
 from traceopt.result.finding import Fix, Location, Saving
 from traceopt.rules.catalogue.hs003_explicit_synchronize import ExplicitSynchronize

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec import Struct
-from test_real_traces import READABLE, result_of
+from support.real import READABLE, result_of
 
 from fixtures.scenarios import SCENARIOS
 from traceopt import comparison, document, reports, rules

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support.real import READABLE, TRUTH, find, result_of
 
-from fixtures.real_traces import SCORE, TRACES, expected, public
+from fixtures.real_traces import SCORE, TRACES, public
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.api import analyze
@@ -37,21 +38,9 @@ def _kinds(name: str) -> Any:
     raise AssertionError(f"score.py has no {name}")
 
 
-TRUTH = expected()
-READABLE = [file for file, truth in TRUTH.items() if all(p["kind"] != "not_a_trace" for p in truth["present"])]
 LEGACY = "pl_0trace.json.gz"  # of the legacy autograd profiler
 PUBLIC = [f"public/{name}" for name in public() if name != LEGACY]
 REJECTED = [file for file in TRUTH if file not in READABLE]
-
-
-@cache
-def result_of(file: str) -> Result:
-    return analyze(str(TRACES / file), debug=True)
-
-
-def find(part: str) -> Result:
-    (file,) = [file for file in READABLE if part in file]
-    return result_of(file)
 
 
 def loud(result: Result) -> list[str]:

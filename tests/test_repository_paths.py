@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from test_cli import RESULT
+from support.command_line import RESULT
 
 from traceopt.reports.ci.repository_places import repository_places
 from traceopt.repository_paths import in_repository

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pytest
-from test_real_traces import READABLE, result_of
+from support.real import READABLE, result_of
 
 from fixtures.generate import generate
 from fixtures.scenarios import SCENARIOS

@@ -1,11 +1,19 @@
-"""Real traces, and the trace-quality rules that speak on them."""
+"""The real traces: their facts, and their results, analyzed once a process."""
 
 from __future__ import annotations
 
-from fixtures.real_traces import TRACES
+from functools import cache
+
+from fixtures.real_traces import TRACES, expected
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
+from traceopt.api import analyze
+from traceopt.result.document import Result
 
+TRUTH = expected()
+READABLE = [file for file, truth in TRUTH.items() if all(p["kind"] != "not_a_trace" for p in truth["present"])]
+
+# The trace-quality rules that speak on a trace.
 REAL = {
     "hta/cpu_only/rank-34.Jul_15_10_52_41.1074.pt.trace.json.gz": {"TQ001", "TQ002", "TQ003"},
     "hta/rank_non_gpu/rank_non_gpu.json.gz": {"TQ001", "TQ002"},
@@ -31,3 +39,13 @@ REAL = {
 def real(path: str) -> Facts:
     with (TRACES / path).open("rb") as stream:
         return Facts(read_trace(stream, path))
+
+
+@cache
+def result_of(file: str) -> Result:
+    return analyze(str(TRACES / file), debug=True)
+
+
+def find(part: str) -> Result:
+    (file,) = [file for file in READABLE if part in file]
+    return result_of(file)
