@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from test_readme import block_commands
+from support.documentation import block_commands
 
 from fixtures.memory_snapshots import training
 from traceopt.cli import cli

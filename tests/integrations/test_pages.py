@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from test_readme import fences, parse_traceopt
+from support.documentation import fences, parse_traceopt
 
 from fixtures.hostile import hostile_trace
 from traceopt.api import analyze

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import sample
 from msgspec.structs import replace
-from test_real_traces import READABLE, result_of
+from support.real import READABLE, result_of
 
 from fixtures.scenarios import SCENARIOS
 from traceopt.reports.html.notebook import render_notebook

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_graph import Action, actions, run
+from support.random_runs import Action, actions, run
 
 from traceopt.analyzer.arrays.intervals import Intervals, intersect, union
 from traceopt.analyzer.facts import Facts

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.random_runs import Action, actions, run
 
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.facts import Facts
@@ -367,41 +368,6 @@ def test_without_launches_there_is_nothing_to_replay() -> None:
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_no_change_gives_generated_steps_back(example: GetExample, scenario: str, fixed: bool) -> None:
     assert error_of(example(scenario, fixed).facts) <= 0.001
-
-
-Action = tuple[str, int, int]
-actions = st.lists(
-    st.tuples(
-        st.sampled_from(["work", "launch", "sync", "sync all", "copy", "other thread"]),
-        st.integers(1, 400),
-        st.sampled_from([7, 20]),
-    ),
-    min_size=1,
-    max_size=25,
-)
-
-
-def run(program: list[list[Action]]) -> Facts:
-    machine = Machine()
-    for step in program:
-        with machine.step():
-            for action, us, stream in step:
-                match action:
-                    case "work":
-                        machine.work(us)
-                    case "launch":
-                        machine.launch(us, stream)
-                    case "other thread":
-                        machine.launch(us, stream, tid=2)
-                    case "sync":
-                        machine.launch(us, stream)
-                        machine.synchronize(stream)
-                    case "sync all":
-                        machine.synchronize()
-                    case "copy":
-                        machine.copy_to_host(us)
-            machine.work(10)
-    return machine.facts()
 
 
 @settings(max_examples=150)
