@@ -8,7 +8,7 @@ import pytest
 
 from traceopt.result.finding import Finding, Saving
 from traceopt.rules.catalogue.hs003_explicit_synchronize import ExplicitSynchronize
-from traceopt.rules.catalogue.lb001_launch_bound import LaunchBound
+from traceopt.rules.catalogue.lb002_launch_bound import LaunchBound
 from traceopt.rules.catalogue.lb006_python_bound import PythonBound
 from traceopt.rules.catalogue.py004_main_thread_wait import MainThreadWait
 from traceopt.testing import A100, Machine, answer, assert_finds, assert_silent
