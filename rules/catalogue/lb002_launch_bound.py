@@ -42,7 +42,7 @@ from traceopt.rules import (
 )
 from traceopt.rules.bases.operator_loop_rule import OperatorLoopRule
 from traceopt.rules.fixes.advice.batch_size import larger_batch_risk
-from traceopt.rules.fixes.advice.compilation import replayed
+from traceopt.rules.fixes.advice.compilation import compiled, replayed
 from traceopt.rules.fixes.advice.fewer_launches import GRAPHS, decoding_fix, fewer_launches_fix, graph_fix
 from traceopt.rules.fixes.advice.graph_capture import blockers
 from traceopt.rules.savings.merged_gemms import place
@@ -208,9 +208,11 @@ class LaunchBound(OperatorLoopRule):
     def _for_decoding(self, facts: Facts) -> Remedy | None:
         """A graph of a step that generates a token for each sequence: its matmuls have few rows."""
         few, products = self._few_rows(facts), len(facts.gemm_calls) / facts.steps.count
-        if facts.trains or replayed(facts) is not None or dispatch_ns(facts) < self.min_decode_share * facts.step_ns:
+        if facts.trains or compiled(facts) or replayed(facts) is not None:
             return None
         if few < self.min_few_rows or products < self.min_products:
+            return None
+        if dispatch_ns(facts) < self.min_decode_share * facts.step_ns:
             return None
         location, (title, fix) = place(facts, 0), decoding_fix(facts)
         return Remedy(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from traceopt.analyzer.facts import Facts
-from traceopt.rules.catalogue.lb001_launch_bound import LaunchBound
+from traceopt.rules.catalogue.lb002_launch_bound import LaunchBound
 from traceopt.rules.catalogue.py003_deep_copy import DeepCopy
 from traceopt.rules.savings.known_error import GAIN_ERROR
 from traceopt.testing import answer

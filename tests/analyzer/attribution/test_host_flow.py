@@ -11,7 +11,7 @@ from traceopt.analyzer.attribution.silent_work import LONG_NS
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.errors import InputError
-from traceopt.rules.catalogue.lb001_launch_bound import LaunchBound
+from traceopt.rules.catalogue.lb002_launch_bound import LaunchBound
 from traceopt.rules.savings.starvation import dispatch_amount
 from traceopt.testing import A100, Machine, answer
 from traceopt.testing.events import Json, annotation, kernel, op, python, read, runtime, span

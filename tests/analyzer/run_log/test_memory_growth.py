@@ -16,7 +16,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.run_log.step_memory import read_step_memory
 from traceopt.rules.catalogue.rh003_step_drift import StepDrift
-from traceopt.rules.catalogue.rh004_growing_memory import GrowingMemory
+from traceopt.rules.catalogue.mm005_memory_growth import MemoryGrowth
 from traceopt.testing import A100, Machine, answer, assert_finds, assert_silent
 
 STEPS = 1_000
@@ -57,7 +57,7 @@ HARMLESS = {
 
 
 def test_a_leak_on_the_gpu_is_found_and_asks_for_a_snapshot() -> None:
-    finding = assert_finds(GrowingMemory, run_with({"device_bytes": LEAK, "process_bytes": LEVEL}))
+    finding = assert_finds(MemoryGrowth, run_with({"device_bytes": LEAK, "process_bytes": LEVEL}))
     assert finding.why.startswith("The memory that tensors hold on the GPU grows from 2.0 GiB to 2.9 GiB between steps")
     assert finding.evidence[0].detail == "0.99 MiB"
     assert finding.fix.code == "traceopt run --memory-snapshot train.py"
@@ -65,19 +65,19 @@ def test_a_leak_on_the_gpu_is_found_and_asks_for_a_snapshot() -> None:
 
 
 def test_a_leak_of_the_process_beside_a_gpu_asks_for_no_snapshot() -> None:
-    finding = assert_finds(GrowingMemory, run_with({"device_bytes": LEVEL, "process_bytes": LEAK}))
+    finding = assert_finds(MemoryGrowth, run_with({"device_bytes": LEVEL, "process_bytes": LEAK}))
     assert finding.why.startswith("The memory of the process grows from")
     assert "not on the GPU" in finding.fix.text
 
 
 @pytest.mark.parametrize("name", HARMLESS)
 def test_other_memory_is_no_leak(name: str) -> None:
-    assert_silent(GrowingMemory, run_with({"device_bytes": HARMLESS[name]}))
+    assert_silent(MemoryGrowth, run_with({"device_bytes": HARMLESS[name]}))
 
 
 def test_batches_that_grow_may_explain_it() -> None:
     longer = (1_000 + NUMBERS).tolist()
-    check, findings = answer(GrowingMemory, run_with({"device_bytes": LEAK}, elements=longer))
+    check, findings = answer(MemoryGrowth, run_with({"device_bytes": LEAK}, elements=longer))
     assert not findings
     assert check.reason.endswith("and so do the batches.")
 
@@ -86,8 +86,8 @@ def test_the_longest_stretch_without_a_profiler_counts() -> None:
     """What the recording itself keeps is a jump at its end."""
     window = {"cycle": "timing", "warmup_from": 600, "from": 600, "until": 610}
     kept = LEVEL + np.where(NUMBERS >= 610, 500 * MIB, 0)
-    assert_silent(GrowingMemory, run_with({"process_bytes": kept}, windows=[window]))
-    finding = assert_finds(GrowingMemory, run_with({"process_bytes": LEAK}, windows=[window]))
+    assert_silent(MemoryGrowth, run_with({"process_bytes": kept}, windows=[window]))
+    finding = assert_finds(MemoryGrowth, run_with({"process_bytes": LEAK}, windows=[window]))
     assert "between steps 3 and 599," in finding.why
 
 
@@ -97,9 +97,9 @@ def test_few_readings_are_not_judged() -> None:
         "steps": NUMBERS[::50].tolist(),
         "device_bytes": list(map(int, LEAK[::50])),
     }
-    assert answer(GrowingMemory, machine)[0].status == "not_applicable"
+    assert answer(MemoryGrowth, machine)[0].status == "not_applicable"
     del machine.metadata["traceopt"]["step_memory"]
-    assert answer(GrowingMemory, machine)[0].status == "not_checked"
+    assert answer(MemoryGrowth, machine)[0].status == "not_checked"
 
 
 def test_a_snapshot_names_the_line(tmp_path: Path) -> None:
@@ -107,12 +107,13 @@ def test_a_snapshot_names_the_line(tmp_path: Path) -> None:
     snapshot = read([one.source for one in find_sources([str(file)]).companions], [])
     facts = run_with({"device_bytes": noisy(2_000 * MIB + NUMBERS * 16 * MIB)}).facts()
     beside = Facts(facts.trace, companions=replace(Companions(), memory_snapshot=snapshot))
-    finding = assert_finds(GrowingMemory, beside)
+    finding = assert_finds(MemoryGrowth, beside)
     assert [(one.file, one.line) for one in finding.locations[:1]] == [(SCRIPT, HISTORY_LINE)]
     assert finding.confidence == "high"
     other = run_with({"device_bytes": noisy(2_000 * MIB + NUMBERS * 100 * MIB)}).facts()  # mostly something else
-    apart = Facts(other.trace, companions=replace(Companions(), memory_snapshot=snapshot))
-    assert assert_finds(GrowingMemory, apart).locations == []
+    both = assert_finds(MemoryGrowth, Facts(other.trace, companions=replace(Companions(), memory_snapshot=snapshot)))
+    assert "leaves 16.0 MiB more" in both.why
+    assert "100 MiB per step" in both.why
 
 
 def slower(**memory: Any) -> Any:
