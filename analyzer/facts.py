@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.grouping import distinct_values, numbered, split
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, merge, union
+from traceopt.analyzer.attribution.attribution import Attribution
 from traceopt.analyzer.attribution.compiled_pieces import CompiledPieces, breaks_in_steps, find_compiled_pieces
 from traceopt.analyzer.attribution.cpu_phases import CpuPhases
 from traceopt.analyzer.attribution.host_flow import CpuOperators, HostFlow
@@ -22,6 +23,7 @@ from traceopt.analyzer.attribution.idle import Gaps, Idle, attribute, find_gaps,
 from traceopt.analyzer.attribution.main_thread_calls import MainThreadCalls, main_thread_calls, waits_for_others
 from traceopt.analyzer.attribution.profiler_cost import find_profiler_cost
 from traceopt.analyzer.attribution.python_stretches import PythonStretches, python_stretches
+from traceopt.analyzer.attribution.replayed_parts import ReplayedParts
 from traceopt.analyzer.attribution.rl_phases import PhaseMarks, RlPhase, find_phase_marks, find_rl_phases
 from traceopt.analyzer.attribution.start_up import first_fetches, startup_calls
 from traceopt.analyzer.attribution.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
@@ -84,12 +86,28 @@ from traceopt.analyzer.timeline.steps import (
 )
 from traceopt.analyzer.trace_quality import TraceQuality
 from traceopt.analyzer.vocabulary import op_names
-from traceopt.analyzer.vocabulary.host_activities import (
+from traceopt.analyzer.vocabulary.causes.cause import Cause
+from traceopt.analyzer.vocabulary.causes.host_names import (
     GRADIENT_FRAME,
     LOGGING_FRAME,
     PROFILER_FRAME,
     REPORTING_FUNCTION,
 )
+from traceopt.analyzer.vocabulary.causes.table import (
+    ALLOCATION,
+    BACKWARD,
+    COMMUNICATION,
+    COMPUTE,
+    COPIES,
+    FORWARD,
+    HOST_SYNC,
+    LOADER_STARTUP,
+    LOGGING,
+    MODULE_LOAD,
+    OPTIMIZER,
+    STARTUP,
+)
+from traceopt.analyzer.vocabulary.causes.table import PYTHON as RUNNING_PYTHON
 from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS, is_gradient
 from traceopt.analyzer.vocabulary.phases.serving_steps import Engine
 from traceopt.analyzer.vocabulary.python_frames import is_recorder
@@ -287,12 +305,12 @@ class Facts(Struct, frozen=True, dict=True):
             self.trace,
             self.slices,
             {
-                "python": training_functions(self.regions),
-                "host_sync": calls[blocking_copies(self.trace, self.links)],
-                "module_load": calls[slow],
-                "startup": calls[startup],
-                "loader_startup": first_fetches(self.regions),
-                "logging": prepared_output(self.regions),
+                RUNNING_PYTHON: training_functions(self.regions),
+                HOST_SYNC: calls[blocking_copies(self.trace, self.links)],
+                MODULE_LOAD: calls[slow],
+                STARTUP: calls[startup],
+                LOADER_STARTUP: first_fetches(self.regions),
+                LOGGING: prepared_output(self.regions),
             },
         )
 
@@ -334,7 +352,7 @@ class Facts(Struct, frozen=True, dict=True):
             self.steps,
             self.gpu,
             self.gaps,
-            self.host.rows_of("host_sync"),
+            self.host.rows_of(HOST_SYNC),
             self.earlier_work,
         )
 
@@ -388,12 +406,27 @@ class Facts(Struct, frozen=True, dict=True):
     @cached_property
     def cpu_phases(self) -> CpuPhases:
         """CPU-only runs: the time of the main thread by phase (forward, backward, loading, ...)."""
-        return CpuPhases(self.host, self.regions, self.steps)
+        return CpuPhases(self.steps, self.host, self.regions)
 
     @property
-    def stalls(self) -> Idle | CpuPhases:
+    def stalls(self) -> Attribution:
         """Why the device waits, by cause: idle gaps of the GPU, or phases of the main thread in a CPU-only run."""
         return self.idle if self.has_gpu else self.cpu_phases
+
+    @property
+    def parts_by_step(self) -> dict[Cause, I8]:
+        """Exclusive parts that sum to each step, by cause: busy parts of the GPU and its idle time, or phases of the
+        main thread in a CPU-only run. Shape (steps,), ns.
+        """
+        gpu, stalls = self.gpu, self.stalls
+        areas = {COMPUTE: gpu.compute, COMMUNICATION: gpu.exposed_communication, COPIES: gpu.exposed_copies}
+        busy = {cause: self.steps.within(area) for cause, area in areas.items()} if self.has_gpu else {}
+        return busy | {cause: stalls.of_steps(cause) for cause in stalls.causes}
+
+    def label(self, cause: Cause) -> str:
+        """What people call a part of this step. Where launches are unknown, no label speaks of them."""
+        without_launches = not self.has_gpu or (self.replay_error is None and not cause.busy)
+        return (without_launches and cause.host_label) or cause.label
 
     def stalled_within(self, start: I8, end: I8) -> I8:
         """Time of each stretch of host time in which the device stalled: GPU starvation, or all of it in a CPU-only
@@ -403,8 +436,8 @@ class Facts(Struct, frozen=True, dict=True):
             return self.gaps.starved.within(start, end)
         return self.steps.window.within(start, end)
 
-    def main_thread_calls(self, activity: str) -> MainThreadCalls:
-        """The calls of one activity ("sleep", "program") on the main thread, and for how long the device waits in each:
+    def main_thread_calls(self, activity: Cause) -> MainThreadCalls:
+        """The calls of one activity (SLEEP, PROGRAM) on the main thread, and for how long the device waits in each:
         GPU starvation due to this activity, or all of its time in a CPU-only run.
         """
         if not self.has_gpu:
@@ -575,7 +608,7 @@ class Facts(Struct, frozen=True, dict=True):
     def _untrained(self, rows: I8) -> UntrainedCalls:
         if self.has_gpu:
             return UntrainedCalls(rows, self.regions.work_ns(rows))
-        forward = self.cpu_phases.areas["forward"]
+        forward = self.cpu_phases.areas[FORWARD]
         return UntrainedCalls(rows, forward.within(self.slices.start[rows], self.slices.end[rows]))
 
     @cached_property
@@ -652,13 +685,13 @@ class Facts(Struct, frozen=True, dict=True):
     def called_ops(self) -> CalledOps:
         """Operators in the forward and backward passes of a CPU-only run, and which are too small for their call."""
         phases = self.cpu_phases.areas
-        work = merge(phases["forward"], phases["backward"])
+        work = merge(phases[FORWARD], phases[BACKWARD])
         return find_called_ops(self.regions, self.steps.thread, work, self.profiler_cost)
 
     @cached_property
     def parameter_work(self) -> ParameterWork:
         """CPU-only runs: what is done for each parameter, however small: accumulation, zero_grad, the optimizer."""
-        return find_parameter_work(self.regions, self.steps.thread, self.cpu_phases.areas["optimizer"], self.steps)
+        return find_parameter_work(self.regions, self.steps.thread, self.cpu_phases.areas[OPTIMIZER], self.steps)
 
     @cached_property
     def collectives(self) -> list[CollectiveCalls]:
@@ -666,7 +699,7 @@ class Facts(Struct, frozen=True, dict=True):
         if self.has_gpu:
             return find_collectives(self.trace, self.slices, self.links, self.gpu)
         phases = self.cpu_phases
-        exposed = phases.areas["communication"]
+        exposed = phases.areas[COMMUNICATION]
         return find_cpu_collectives(self.trace, self.slices, phases.collectives, exposed, self.steps.window)
 
     @cached_property
@@ -707,7 +740,7 @@ class Facts(Struct, frozen=True, dict=True):
     @cached_property
     def allocator(self) -> Allocator:
         """Whether PyTorch's caching allocator is switched off, or its cache is emptied."""
-        return find_allocator(self.trace, self.slices, self.host.rows_of("allocation"), self.steps.host_window)
+        return find_allocator(self.trace, self.slices, self.host.rows_of(ALLOCATION), self.steps.host_window)
 
     @cached_property
     def blocks(self) -> MemoryBlocks | None:
@@ -755,9 +788,15 @@ class Facts(Struct, frozen=True, dict=True):
         """All recorded steps, re-timed with changes applied."""
         return replay(self.replay_graph, self.recorded_steps, changes)
 
+    def parts_of(self, replayed: Replayed) -> dict[Cause, float]:
+        """Exclusive parts of a replayed step, as in `parts_by_step`: ns of the typical step. They sum to it."""
+        gpu = self.gpu if self.has_gpu else None
+        areas = self.flow_areas if self.has_gpu else self.of_every_step.cpu_phases.areas
+        return ReplayedParts(areas, gpu).of(replayed)
+
     @cached_property
-    def flow_areas(self) -> dict[str, Intervals]:
-        """What the host threads that launch work did: exclusive activities by name."""
+    def flow_areas(self) -> dict[Cause, Intervals]:
+        """What the host threads that launch work did: exclusive areas by cause."""
         calls = self.replay_graph.call
         launching_threads = distinct_values(self.trace.runtime.thread[calls[calls >= 0]])
         others = launching_threads[launching_threads != self.steps.thread].tolist()

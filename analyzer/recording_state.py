@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.trace_quality import TraceQuality
-from traceopt.analyzer.vocabulary.host_activities import DISPATCH, LONG_WORK, UNRECORDED
+from traceopt.analyzer.vocabulary.causes.table import COMPILE, DISPATCH, LONG_WORK, UNRECORDED
 
 StateName = Literal[
     "few_events", "lost_kernels", "hidden_work", "cold_start", "compile", "graph_capture", "untraced", "edges"
@@ -101,11 +101,11 @@ def _typical_ns(quality: TraceQuality, amount: I8) -> float:
 def _idle_once(quality: TraceQuality) -> dict[StateName, I8]:
     """Idle time of each gap that a steady step may not have, by state. No time counts twice."""
     gaps, idle = quality.gaps, quality.idle
-    ordinary = [idle.of_gaps(cause) for cause in (*DISPATCH, *LONG_WORK) if cause != UNRECORDED]
+    ordinary = [idle.of_gaps(cause) for cause in (*DISPATCH, *LONG_WORK) if cause is not UNRECORDED]
     dispatch = sum(ordinary, np.zeros(len(gaps), np.int64))
     captured = np.minimum(quality.captures.within(gaps.start, gaps.end), dispatch)
     edge = quality.before_or_after_work
-    cold, compiled = quality.cold, idle.of_gaps("compile")
+    cold, compiled = quality.cold, idle.of_gaps(COMPILE)
     return {
         "cold_start": np.where(_recurs(quality, cold), 0, cold),
         "compile": np.where(_recurs(quality, compiled), 0, compiled),

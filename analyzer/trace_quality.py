@@ -18,6 +18,7 @@ from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks, launched_before
 from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.causes.table import MODULE_LOAD, STARTUP
 from traceopt.analyzer.vocabulary.event_categories import COUNTER_RANGE_CATEGORY, HARDWARE_COUNTERS, unread
 
 SAMPLED_BELOW = 0.25  # of the events that the profiler numbered; whole traces hold at least 0.78 of them, samples 0.01
@@ -106,7 +107,7 @@ class TraceQuality(Struct, frozen=True, dict=True):
     @cached_property
     def cold(self) -> I8:
         """Starvation of each gap while the driver loaded code, created the context or initialized a library; ns."""
-        return self.idle.of_gaps("module_load") + self.idle.of_gaps("startup")
+        return self.idle.of_gaps(MODULE_LOAD) + self.idle.of_gaps(STARTUP)
 
     @property
     def cold_share(self) -> float:

@@ -25,6 +25,7 @@ from traceopt.analyzer.run_log.run_settings import LONGER
 from traceopt.analyzer.tables.schema import I8, Spans
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import PYTHON
+from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 
 HIDDEN_COST_NS = 3_000  # of an event, where it cannot be measured: hosts with an H100 needed 2,300 to 7,000
 MOST_COST_NS = 8_000  # of an event, on the slowest hosts; a larger difference has another cause
@@ -72,7 +73,7 @@ def _bare_step_ns(facts: Facts) -> float | None:
     damaged = facts.quality.damaged or facts.quality.cut_off or facts.quality.sampled_share is not None
     if damaged or facts.frames_recorded_with_times or facts.steps.source != "profiler_step" or not facts.replay_trusted:
         return None
-    loading = facts.host.rows_of("data_loading")
+    loading = facts.host.rows_of(DATA_LOADING)
     loading = loading[facts.slices.thread[loading] == facts.steps.thread]
     loading_ns = facts.steps.host_mean_ns(union(facts.slices.start[loading], facts.slices.end[loading]))
     return ledger.usual_step_ns if loading_ns <= MOST_LOADING * facts.step_ns else None

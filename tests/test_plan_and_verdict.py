@@ -16,9 +16,20 @@ from msgspec.structs import replace
 
 from fixtures.real_traces import TRACES, expected, load
 from fixtures.scenarios import SCENARIOS
+from traceopt.analyzer.attribution.limits import grouped
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
-from traceopt.analyzer.replayed_parts import grouped, treated_part
+from traceopt.analyzer.vocabulary.causes.table import (
+    CAUSE_OF_KEY,
+    COMMUNICATION,
+    COPIES,
+    IDLE_CAUSES,
+    LOADER_STARTUP,
+    QUEUED,
+    STARTUP,
+    UNRECORDED,
+    UNTRACED_PYTHON,
+)
 from traceopt.document import verdict
 from traceopt.document.rank_document import rank_document
 from traceopt.errors import InputError
@@ -27,6 +38,7 @@ from traceopt.result.quantities import percent
 from traceopt.result.rows import PlanRow
 from traceopt.rules.engine import RulesOutcome, run_rules
 from traceopt.rules.registry import builtin_rules
+from traceopt.rules.savings.potential import treated_cause
 from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.pricing import gain_ns
 from traceopt.what_if import what_if
@@ -41,7 +53,7 @@ REAL += [path.relative_to(TRACES).as_posix() for path in sorted((TRACES / "publi
 ROUNDING_US = 0.002
 MOSTLY_IDLE = 0.9
 # Why nothing can be fixed although the GPU hardly works.
-REASONS = [verdict._CAUSE[name] for name in ("unrecorded", "queued", "hole", "startup", "loader_startup")]
+REASONS = [str(cause.verdict) for cause in (UNRECORDED, QUEUED, UNTRACED_PYTHON, STARTUP, LOADER_STARTUP)]
 REASONS += [verdict._NO_LAUNCHES, verdict._PASSING]
 
 
@@ -150,17 +162,15 @@ def no_larger_part(analysis: Analysis) -> Iterator[str]:
 def named_limit(analysis: Analysis) -> Iterator[str]:
     """Whether the first fix treats the limit that the verdict names."""
     said = analysis.document.verdict
-    named = {name for name, sentence in verdict._CAUSE.items() if sentence in said}
-    if said.startswith("Exposed (non-overlapped) communication takes"):
-        named.add("communication")
-    if said.startswith("Exposed (non-overlapped) copies take"):
-        named.add("copies")
+    named = {cause for cause in IDLE_CAUSES if str(cause.verdict) in said}
+    named |= {cause for cause in (COMMUNICATION, COPIES) if said.startswith(str(cause.verdict).partition("{")[0])}
     replayed = analysis.facts.replay_error is not None  # or else nothing shows what a fix treats
     if not named or not analysis.document.plan or not analysis.first.changes or not replayed:
         return
-    treated = treated_part(analysis.facts, analysis.first.changes)
+    treated = treated_cause(analysis.facts, analysis.first.changes)
     if treated not in named:
-        yield f"{' or '.join(sorted(named))} is the bottleneck, but {analysis.first.finding.code} treats {treated}"
+        names = " or ".join(sorted(cause.label for cause in named))
+        yield f"{names} is the bottleneck, but {analysis.first.finding.code} treats {treated}"
 
 
 def named_fix(document: Result) -> Iterator[str]:
@@ -180,11 +190,12 @@ def limit_left(document: Result) -> Iterator[str]:
     if combined is None or combined.limit_after is None:
         return
     left = combined.breakdown_after
-    groups = grouped({part.name: part.share for part in left}) if document.gpu.busy_share is not None else {}
+    shares = {CAUSE_OF_KEY[part.name]: part.share for part in left}
+    groups = grouped(shares) if document.gpu.busy_share is not None else {}
     idle = sum(part.share for part in left if not part.busy)
     if not left:
         yield "a limit after the fixes, but it is not known what is left"
-    elif groups and idle < 0.5 and groups[combined.limit_after] < max(groups.values()) - 1e-6:
+    elif groups and idle < 0.5 and groups[CAUSE_OF_KEY[combined.limit_after]] < max(groups.values()) - 1e-6:
         yield f"the step is said to be limited by {combined.limit_after}, which is not the largest part"
 
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.arrays.percentiles import median
+from traceopt.analyzer.attribution.limits import limit_of
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.joint_replay import Ranks
 from traceopt.analyzer.reading.sources import find_traces
@@ -22,7 +23,6 @@ from traceopt.analyzer.recordings.runs import find_runs, pick_run
 from traceopt.analyzer.replay.changes import Change, RemoveHost, ScaleWork
 from traceopt.analyzer.replay.error import ReplayError
 from traceopt.analyzer.replay.replayed import Replayed
-from traceopt.analyzer.replayed_parts import labels_of, limit_of, parts_of
 from traceopt.analyzer.unprofiled import without_profiler
 from traceopt.config import checked_devices
 from traceopt.errors import InputError
@@ -189,9 +189,8 @@ def _document(
     saved_ns = min(replayed_ns, most_ns)
     reached = saved_ns / replayed_ns if saved_ns < replayed_ns else 1.0  # by the parts, too
     first = ranks.facts[0]
-    parts_before, replayed_parts = parts_of(first, before[0]), parts_of(first, after[0])
-    parts_after = {name: ns + reached * (replayed_parts[name] - ns) for name, ns in parts_before.items()}
-    labels = labels_of(first)
+    parts_before, replayed_parts = first.parts_of(before[0]), first.parts_of(after[0])
+    parts_after = {part: ns + reached * (replayed_parts[part] - ns) for part, ns in parts_before.items()}
     graphs = [facts.replay_graph for facts in ranks.facts]
     errors = [facts.replay_error for facts in ranks.facts if facts.replay_error is not None]
     worst = max(errors, key=lambda error: error.share)
@@ -215,12 +214,12 @@ def _document(
         after_us=us(step_ns - saved_ns),
         saving_us=us(saved_ns),
         saving_share=round(saved_ns / step_ns, 6),
-        limit_before=limit_of(parts_before),
-        limit_after=limit_of(parts_after),
+        limit_before=limit_of(parts_before).key,
+        limit_after=limit_of(parts_after).key,
         parts=[
-            WhatIfPart(name, labels[name], us(ns * to_measured), us(parts_after[name] * to_measured))
-            for name, ns in parts_before.items()
-            if us(ns) or us(parts_after[name])
+            WhatIfPart(part.key, first.label(part), us(ns * to_measured), us(parts_after[part] * to_measured))
+            for part, ns in parts_before.items()
+            if us(ns) or us(parts_after[part])
         ],
         replay_error_share=share(worst.share),
         replay_check=_checked(worst),

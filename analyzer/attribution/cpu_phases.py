@@ -5,83 +5,62 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, subtract
+from traceopt.analyzer.attribution.attribution import Attribution
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.timeline.host_activity import Host
 from traceopt.analyzer.timeline.regions import Regions
-from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
-
-# Name, label, is it model work? If phases nest, the first one owns the time.
-PHASES = (
-    ("loader_startup", "Starting data loader workers", False),
-    ("data_loading", "Waiting for data", False),
-    ("checkpoint", "Saving a checkpoint", False),
-    ("logging", "Logging", False),
-    ("gc", "Garbage collection", False),
-    ("compile", "Compiling", False),
-    ("post_processing", "Post-processing", False),
-    ("input_work", "Preprocessing outside the loader", False),
-    ("program", "Running other programs", False),
-    ("sleep", "Sleeping", False),
-    ("thread_wait", "Waiting for another thread", False),
-    ("optimizer", "Optimizer", True),
-    ("backward", "Backward", True),
-    ("forward", "Forward and other operators", True),
-    ("communication", "Waiting for communication", True),
-    ("python", "Other Python", False),
-    ("untraced", "Untraced", False),
+from traceopt.analyzer.vocabulary.causes.cause import Cause
+from traceopt.analyzer.vocabulary.causes.table import (
+    BACKWARD,
+    COMMUNICATION,
+    FORWARD,
+    LAUNCH,
+    MODEL_WORK,
+    OPTIMIZER,
+    PHASES,
+    PYTHON,
+    UNTRACED,
 )
-PHASE_NAMES = tuple(name for name, _, _ in PHASES)
-MODEL_WORK = tuple(name for name, _, busy in PHASES if busy and name != "communication")
 
 
-class CpuPhases(Struct, frozen=True, dict=True):
+class CpuPhases(Attribution, frozen=True, dict=True):
     """Exclusive phases of the training thread inside the window; they sum to it."""
 
     host: Host
     regions: Regions
-    steps: Steps
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        return PHASES
 
     @cached_property
-    def areas(self) -> dict[str, Intervals]:
-        window = self.steps.window
-        thread = self.steps.thread
+    def areas(self) -> dict[Cause, Intervals]:
+        """When the thread was in each phase. If phases nest, the first one in the table owns the time."""
+        thread, window, regions = self.steps.thread, self.steps.window, self.regions
         host = self.host.of_thread(thread)
-        regions = self.regions
         calls = regions.area(
             regions.named(op_names.is_collective_call, OP), thread
         )  # the thread may lose its core in one
-        raw = {
-            "loader_startup": host["loader_startup"],
-            "data_loading": host["data_loading"],
-            "checkpoint": host["checkpoint"],
-            "logging": host["logging"],
-            "gc": host["gc"],
-            "compile": host["compile"],
-            "post_processing": host["post_processing"],
-            "input_work": host["input_work"],
-            "program": host["program"],
-            "sleep": host["sleep"],
-            "thread_wait": host["thread_wait"],
-            "optimizer": merge(regions.own_time(regions.optimizer, thread), regions.area(regions.zero_grad, thread)),
-            "backward": subtract(regions.area(regions.backward), calls),
-            "forward": subtract(host["launch"], calls),
-            "communication": merge(self.communication, calls),
-            "engine": regions.area(regions.engine, thread),
-            "python": host["python"],
+        found = {phase: host[phase] for phase in PHASES if phase in host} | {
+            OPTIMIZER: merge(regions.own_time(regions.optimizer, thread), regions.area(regions.zero_grad, thread)),
+            BACKWARD: subtract(regions.area(regions.backward), calls),
+            FORWARD: subtract(host[LAUNCH], calls),
+            COMMUNICATION: merge(self.communication, calls),
+            UNTRACED: window,
         }
+        order = [(phase, found[phase]) for phase in PHASES]
+        between_nodes = regions.area(regions.engine, thread)
+        order.insert(PHASES.index(PYTHON), (BACKWARD, between_nodes))
         taken = EMPTY
-        areas = {}
-        for name, area in raw.items():
+        areas = dict.fromkeys(PHASES, EMPTY)
+        for phase, area in order:
             mine = intersect(area, window)
-            areas[name] = subtract(mine, taken)
+            areas[phase] = merge(areas[phase], subtract(mine, taken))
             taken = merge(taken, mine)
-        areas["backward"] = merge(areas["backward"], areas.pop("engine"))  # the time between its nodes
-        areas["untraced"] = subtract(window, taken)
         return areas
 
     @cached_property
@@ -97,18 +76,11 @@ class CpuPhases(Struct, frozen=True, dict=True):
     @cached_property
     def by_step(self) -> I8:
         """Time by step and phase. Shape (steps, phases), ns."""
-        return np.stack([self.steps.within(self.areas[name]) for name in PHASE_NAMES], axis=1)
-
-    def total_ns(self, phase: str) -> int:
-        return self.areas[phase].total if phase in self.areas else 0
-
-    def typical_ns(self, *phases: str) -> float:
-        """Time of the phases per step."""
-        return sum(self.total_ns(phase) for phase in phases) / self.steps.count
+        return np.stack([self.steps.within(self.areas[phase]) for phase in PHASES], axis=1)
 
     @cached_property
     def model_work(self) -> Intervals:
-        return merge(*(self.areas[name] for name in MODEL_WORK))
+        return merge(*(self.areas[phase] for phase in MODEL_WORK))
 
 
 def _runs_on_cpu(name: str) -> bool:

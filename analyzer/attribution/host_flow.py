@@ -16,13 +16,18 @@ from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merg
 from traceopt.analyzer.attribution.idle import Gaps
 from traceopt.analyzer.attribution.silent_work import LONG_NS, SilentWork
 from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.timeline.call_tree import OP, PYTHON
+from traceopt.analyzer.timeline import call_tree
+from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.timeline.host_activity import Host
 from traceopt.analyzer.timeline.regions import Regions
-from traceopt.analyzer.vocabulary.host_activities import (
+from traceopt.analyzer.vocabulary.causes.cause import Cause
+from traceopt.analyzer.vocabulary.causes.table import (
+    CAUSES,
     CPU_OP,
+    LAUNCH,
     LONG_PYTHON,
     LONG_WORK,
+    PYTHON,
     SMALL_OPS,
     UNRECORDED,
     UNTRACED_PYTHON,
@@ -48,8 +53,8 @@ class HostFlow(Struct, frozen=True, dict=True):
     threads: tuple[int, ...]
     untraced_python: Intervals
 
-    def of(self, thread: int) -> dict[str, Intervals]:
-        """Activities of a thread by name. While it shows nothing, or waits for the autograd engine, these are what the
+    def of(self, thread: int) -> dict[Cause, Intervals]:
+        """What a thread did. While it shows nothing, or waits for the autograd engine, these are what the
         training thread does, then what the other launching threads do.
         """
         known = self._by_thread.get(thread)
@@ -58,52 +63,52 @@ class HostFlow(Struct, frozen=True, dict=True):
         return known
 
     @cached_property
-    def _by_thread(self) -> dict[int, dict[str, Intervals]]:
+    def _by_thread(self) -> dict[int, dict[Cause, Intervals]]:
         return {}
 
-    def _of(self, thread: int) -> dict[str, Intervals]:
+    def _of(self, thread: int) -> dict[Cause, Intervals]:
         helpers = [other for other in self.threads if other not in (thread, -1)][:_MOST_HELPERS]
-        areas, taken, waits = dict[str, Intervals](), EMPTY, EMPTY
+        areas, taken, waits = dict[Cause, Intervals](), EMPTY, EMPTY
         for one in (thread, *helpers):
             own = self.own(one)
-            waiting = intersect(own["python"], self._engine(one))
-            own |= {"python": subtract(own["python"], waiting)}
-            areas = {name: merge(areas.get(name, EMPTY), subtract(area, taken)) for name, area in own.items()}
+            waiting = intersect(own[PYTHON], self._engine(one))
+            own |= {PYTHON: subtract(own[PYTHON], waiting)}
+            areas = {cause: merge(areas.get(cause, EMPTY), subtract(area, taken)) for cause, area in own.items()}
             taken, waits = merge(*areas.values()), merge(waits, waiting)
-        return self._without_long_gaps(areas | {"python": merge(areas["python"], subtract(waits, taken))})
+        return self._without_long_gaps(areas | {PYTHON: merge(areas[PYTHON], subtract(waits, taken))})
 
     def _engine(self, thread: int) -> Intervals:
         """When a thread is in the autograd engine and runs no Python of the program there."""
         engine, slices = self.regions.engine, self.regions.slices
         if not engine.any():
             return EMPTY
-        inside = (slices.kind == PYTHON) & ~engine & (slices.nearest(engine) >= 0)
+        inside = (slices.kind == call_tree.PYTHON) & ~engine & (slices.nearest(engine) >= 0)
         return subtract(self.regions.area(engine, thread), self.regions.area(inside, thread))
 
-    def own(self, thread: int) -> dict[str, Intervals]:
+    def own(self, thread: int) -> dict[Cause, Intervals]:
         """What a thread did itself. Operators and calls that show no event for long are named for what they are."""
         areas = self.host.of_thread(thread) | dict.fromkeys((*LONG_WORK, UNTRACED_PYTHON), EMPTY)
         silence = self._silent_work.of(thread)
         silence = silence.only((silence.end - silence.start >= LONG_NS) | self._long.contains(silence.start))
-        for name in sorted({*silence.what.tolist()} - {"launch"}):
-            area = intersect(silence.only(silence.what == name).area, areas["launch"])
-            areas |= {name: merge(areas[name], area), "launch": subtract(areas["launch"], area)}
+        for cause in {CAUSES[index] for index in silence.cause.tolist()} - {LAUNCH}:
+            area = intersect(silence.of(cause).area, areas[LAUNCH])
+            areas |= {cause: merge(areas[cause], area), LAUNCH: subtract(areas[LAUNCH], area)}
         return areas
 
     @cached_property
     def _silent_work(self) -> SilentWork:
         return SilentWork(self.regions)
 
-    def _without_long_gaps(self, areas: dict[str, Intervals]) -> dict[str, Intervals]:
+    def _without_long_gaps(self, areas: dict[Cause, Intervals]) -> dict[Cause, Intervals]:
         """Dispatch is left in short gaps, and in the operator that ends a long one."""
-        launch, python, hole = areas["launch"], areas["python"], intersect(areas["python"], self.untraced_python)
+        launch, python, silent = areas[LAUNCH], areas[PYTHON], intersect(areas[PYTHON], self.untraced_python)
         known = merge(*areas.values())
         return areas | {
-            "launch": subtract(launch, self._long),
-            "python": subtract(python, merge(self._long, hole)),
+            LAUNCH: subtract(launch, self._long),
+            PYTHON: subtract(python, merge(self._long, silent)),
             SMALL_OPS: intersect(launch, self._long),
-            LONG_PYTHON: merge(areas[LONG_PYTHON], subtract(intersect(python, self._long), hole)),
-            UNTRACED_PYTHON: hole,
+            LONG_PYTHON: merge(areas[LONG_PYTHON], subtract(intersect(python, self._long), silent)),
+            UNTRACED_PYTHON: silent,
             UNRECORDED: merge(areas[UNRECORDED], subtract(self._long, known)),
         }
 

@@ -11,22 +11,16 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, union
+from traceopt.analyzer.attribution.attribution import Attribution
 from traceopt.analyzer.tables.schema import I4, I8
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
-from traceopt.analyzer.vocabulary.host_activities import (
-    ACTIVITY_NAMES,
-    DISPATCH,
-    LONG_WORK,
-    QUEUED,
-    UNTRACED,
-    UNTRACED_PYTHON,
-)
+from traceopt.analyzer.vocabulary.causes.cause import Cause
+from traceopt.analyzer.vocabulary.causes.table import HOST_SYNC, IDLE_CAUSES, QUEUED, UNTRACED
 
-CAUSES = (*ACTIVITY_NAMES, *LONG_WORK, UNTRACED_PYTHON, UNTRACED, QUEUED)
-Activities = Callable[[int], Mapping[str, Intervals]]  # what a thread did: exclusive areas by cause
+Activities = Callable[[int], Mapping[Cause, Intervals]]  # what a thread did: exclusive areas by cause
 _TENTHS = 10
 MOST_THREADS = 256  # threads that launch; gaps that other threads end are attributed to the training thread
 # From the end of a launch call to its kernel on an idle GPU: 3-20 us seen, more for P2P setups.
@@ -93,36 +87,33 @@ def cut_at(area: Intervals, cuts: I8) -> Intervals:
     return Intervals(start, end)
 
 
-class Idle(Struct, frozen=True, dict=True):
-    """Idle time by cause: `amount` has shape (len(gaps), len(CAUSES)), ns; each row sums to its gap."""
+class Idle(Attribution, frozen=True, dict=True):
+    """Idle time by cause: `amount` has shape (len(gaps), len(IDLE_CAUSES)), ns; each row sums to its gap."""
 
     gaps: Gaps
     amount: I8
-    steps: Steps
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        return IDLE_CAUSES
 
     @cached_property
     def by_step(self) -> I8:
         """Idle time by step and cause. Shape (steps, causes), ns."""
         return np.stack([self.steps.per_step(self.gaps.step, column) for column in self.amount.T], axis=1)
 
-    def of_gaps(self, cause: str) -> I8:
+    def of_gaps(self, cause: Cause) -> I8:
         """Idle time of each gap due to a cause. Shape (len(gaps),), ns."""
-        return self.amount[:, CAUSES.index(cause)]
+        return self.amount[:, IDLE_CAUSES.index(cause)]
 
-    def of_steps(self, cause: str) -> I8:
-        """Idle time in each step due to a cause. Shape (steps,), ns."""
-        return self.by_step[:, CAUSES.index(cause)]
+    def main_causes(self, gaps: I8) -> list[Cause]:
+        """The cause of most of the time of each of these gaps."""
+        return [IDLE_CAUSES[index] for index in self.amount[gaps].argmax(axis=1).tolist()]
 
-    def total_ns(self, cause: str) -> int:
-        return int(self.amount[:, CAUSES.index(cause)].sum())
-
-    def typical_ns(self, *causes: str) -> float:
-        """Idle time due to the causes per step."""
-        return sum(self.total_ns(cause) for cause in causes) / self.steps.count
-
-    def recurring_ns(self, cause: str) -> float:
-        """The same. A recording without step marks has one step for all: ten times the time in its median tenth counts,
-        so that a cost at its start is no cost of every step. A gap belongs to the tenth in which it begins.
+    def recurring_ns(self, cause: Cause) -> float:
+        """Time per step due to a cause. A recording without step marks has one step for all: ten times the time in its
+        median tenth counts, so that a cost at its start is no cost of every step. A gap belongs to the tenth in which
+        it begins.
         """
         if self.steps.source != "window" or not len(self.gaps):
             return self.typical_ns(cause)
@@ -133,23 +124,23 @@ class Idle(Struct, frozen=True, dict=True):
 
 
 def attribute(gaps: Gaps, activities: Activities, steps: Steps, refill: Intervals = EMPTY) -> Idle:
-    """Attributes each gap to what the launching thread did while the GPU starved: `activities` of a thread by name.
+    """Attributes each gap to what the launching thread did while the GPU starved: `activities` of a thread by cause.
 
     In `refill`, the host launches again after a sync that drained the GPU: that time counts as the sync's.
     """
-    amount = np.zeros((len(CAUSES), len(gaps)), np.int64).T  # column-major, because it is filled cause by cause
+    amount = np.zeros((len(IDLE_CAUSES), len(gaps)), np.int64).T  # column-major, because it is filled cause by cause
     for thread in distinct_values(gaps.thread):
         rows = np.flatnonzero(gaps.thread == thread)
         start, end = gaps.start[rows], gaps.starved_end[rows]
-        for name, area in activities(int(thread)).items():
+        for cause, area in activities(int(thread)).items():
             if len(area):
-                amount[rows, CAUSES.index(name)] += area.within(start, end)
-    untraced = CAUSES.index(UNTRACED)
+                amount[rows, IDLE_CAUSES.index(cause)] += area.within(start, end)
+    untraced = IDLE_CAUSES.index(UNTRACED)
     amount[:, untraced] = gaps.starved_end - gaps.start - amount.sum(axis=1)
-    amount[:, CAUSES.index(QUEUED)] = gaps.end - gaps.starved_end
+    amount[:, IDLE_CAUSES.index(QUEUED)] = gaps.end - gaps.starved_end
     if len(refill):
         _move_refill(amount, gaps, activities, refill)
-    return Idle(gaps, amount, steps)
+    return Idle(steps, gaps, amount)
 
 
 SLOW_CALL_NS = 1_000_000
@@ -171,26 +162,25 @@ def slow_calls(gpu: GpuWork, gaps: Gaps) -> npt.NDArray[np.bool_]:
     return mask
 
 
-MOVABLE = (*DISPATCH, *LONG_WORK)  # ordinary host work that follows a sync
-
-
 def _move_refill(amount: I8, gaps: Gaps, activities: Activities, refill: Intervals) -> None:
-    sync = CAUSES.index("host_sync")
+    """Gives the ordinary host work in the refill after a sync to the sync."""
+    sync, untraced = IDLE_CAUSES.index(HOST_SYNC), IDLE_CAUSES.index(UNTRACED)
     for thread in distinct_values(gaps.thread):
         rows = np.flatnonzero(gaps.thread == thread)
         start, end = gaps.start[rows], gaps.starved_end[rows]
         areas = activities(int(thread))
         left = refill.within(start, end)
-        for name, area in areas.items():
+        for cause, area in areas.items():
             both = intersect(area, refill)
             if not len(both):
                 continue
             inside = both.within(start, end)
             left -= inside
-            if name in MOVABLE:
-                moved = np.minimum(inside, amount[rows, CAUSES.index(name)])
-                amount[rows, CAUSES.index(name)] -= moved
+            if cause.host_work is not None:
+                column = IDLE_CAUSES.index(cause)
+                moved = np.minimum(inside, amount[rows, column])
+                amount[rows, column] -= moved
                 amount[rows, sync] += moved
-        moved = np.clip(left, 0, amount[rows, CAUSES.index(UNTRACED)])
-        amount[rows, CAUSES.index(UNTRACED)] -= moved
+        moved = np.clip(left, 0, amount[rows, untraced])
+        amount[rows, untraced] -= moved
         amount[rows, sync] += moved

@@ -10,6 +10,7 @@ from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON, RUNTIME, Slices
 from traceopt.analyzer.timeline.host_activity import Host
 from traceopt.analyzer.timeline.steps import Steps
+from traceopt.analyzer.vocabulary.causes.cause import Cause
 
 
 class MainThreadCalls(Struct, frozen=True):
@@ -37,7 +38,7 @@ class MainThreadCalls(Struct, frozen=True):
         return bool(np.sort(by_step)[steps.count // 4] > 0)
 
 
-def main_thread_calls(host: Host, thread: int, activity: str, waits: Intervals) -> MainThreadCalls:
+def main_thread_calls(host: Host, thread: int, activity: Cause, waits: Intervals) -> MainThreadCalls:
     """The calls that own time of the activity; `waits`: when the device waits for it. What an earlier activity does
     inside, such as a loader that sleeps, belongs to that one.
     """

@@ -14,7 +14,18 @@ from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON, RUNTIME
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.vocabulary import op_names
-from traceopt.analyzer.vocabulary.host_activities import CPU_OP, HOST_COPY, LONG_PYTHON, UNRECORDED
+from traceopt.analyzer.vocabulary.causes.cause import Cause
+from traceopt.analyzer.vocabulary.causes.table import (
+    CAUSES,
+    COMPILE,
+    CPU_OP,
+    HOST_COPY,
+    LAUNCH,
+    LONG_PYTHON,
+    MODULE_LOAD,
+    STARTUP,
+    UNRECORDED,
+)
 
 # Longer than any dispatch. A host takes 4 to 140 us from one launch to the next (medians of 30 real traces), so a
 # millisecond is the dispatch of seven launches on the slowest host, and of thirty on a usual one.
@@ -29,10 +40,13 @@ class Silence(Struct, frozen=True):
     start: I8
     end: I8
     slice: I8  # the innermost slice
-    what: npt.NDArray[np.str_]  # the name of an activity or cause
+    cause: I8  # index in CAUSES of what the thread does
 
     def only(self, mask: Mask) -> Silence:
-        return Silence(self.start[mask], self.end[mask], self.slice[mask], self.what[mask])
+        return Silence(self.start[mask], self.end[mask], self.slice[mask], self.cause[mask])
+
+    def of(self, cause: Cause) -> Silence:
+        return self.only(self.cause == CAUSES.index(cause))
 
     @property
     def area(self) -> Intervals:
@@ -53,19 +67,20 @@ class SilentWork(Struct, frozen=True, dict=True):
         row = slices.at(thread, edges[at]).astype(np.int64)
         at, row = at[row >= 0], row[row >= 0]
         start, end = edges[at], edges[at + 1]
-        what, launching = self._what(mine, row, end)
-        silence = Silence(start, end, row, what)
-        return silence.only((end - start >= LONG_NS) | ((what == CPU_OP) & ~launching))
+        cause, launching = self._cause(mine, row, end)
+        computes = (cause == CAUSES.index(CPU_OP)) & ~launching
+        return Silence(start, end, row, cause).only((end - start >= LONG_NS) | computes)
 
-    def _what(self, mine: slice, row: npt.NDArray[np.int64], end: I8) -> tuple[npt.NDArray[np.str_], Mask]:
-        """What each stretch is, and whether its slice launches anything."""
+    def _cause(self, mine: slice, row: npt.NDArray[np.int64], end: I8) -> tuple[I8, Mask]:
+        """What the thread does in each stretch, and whether its slice launches anything."""
         slices = self.regions.slices
         is_op = slices.kind[row] == OP
         following = np.minimum(mine.start + np.searchsorted(slices.start[mine], end), mine.stop - 1)
         inside = mine.start + np.searchsorted(slices.start[mine], slices.end[row])
         launches = np.append(0, np.cumsum(self._launches))
         launching = launches[inside] > launches[row]
-        what = np.select(
+        causes = [LONG_PYTHON, HOST_COPY, COMPILE, STARTUP, STARTUP, MODULE_LOAD, CPU_OP, UNRECORDED]
+        cause = np.select(
             [
                 slices.kind[row] == PYTHON,
                 self._copies[row],
@@ -76,10 +91,10 @@ class SilentWork(Struct, frozen=True, dict=True):
                 is_op & self._namespaced[row],
                 slices.kind[row] != RUNTIME,
             ],
-            [LONG_PYTHON, HOST_COPY, "compile", "startup", "startup", "module_load", CPU_OP, UNRECORDED],
-            "launch",
+            [CAUSES.index(one) for one in causes],
+            CAUSES.index(LAUNCH),
         )
-        return what, launching
+        return cause, launching
 
     @cached_property
     def _first_work_ns(self) -> int:

@@ -13,7 +13,7 @@ from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import calls_named
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.vocabulary import op_names
-from traceopt.analyzer.vocabulary.host_activities import DATA_LOADING
+from traceopt.analyzer.vocabulary.causes.host_names import LOADER_FETCH
 
 # An allocation takes less than a millisecond, unless the driver first creates its context or a library its handle.
 CONTEXT_NS = 10_000_000
@@ -66,6 +66,6 @@ def first_fetches(regions: Regions) -> npt.NDArray[np.int64]:
     rows = first.tolist()
     for row in rows:  # grows while it is walked: a loader has a few frames
         above = int(slices.parent[row])
-        if above >= 0 and slices.kind[above] == PYTHON and DATA_LOADING.frame(names[slices.name[above]]):
+        if above >= 0 and slices.kind[above] == PYTHON and LOADER_FETCH(names[slices.name[above]]):
             rows.append(above)
     return np.array(rows, np.int64)

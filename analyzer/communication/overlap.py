@@ -10,6 +10,7 @@ from traceopt.analyzer.attribution.cpu_phases import CpuPhases
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.steps import Steps
+from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION
 
 
 class Overlap(Struct, frozen=True):
@@ -38,7 +39,7 @@ def gpu_overlap(gpu: GpuWork, steps: Steps) -> Overlap:
 def cpu_overlap(phases: CpuPhases, steps: Steps) -> Overlap:
     """Overlap in a CPU-only run: the training thread can work on anything while collectives run on their thread."""
     free = subtract(steps.window, phases.communication)
-    return _overlap(phases.communication, phases.areas["communication"], free, steps)
+    return _overlap(phases.communication, phases.areas[COMMUNICATION], free, steps)
 
 
 def _overlap(all_of_it: Intervals, exposed: Intervals, free: Intervals, steps: Steps) -> Overlap:

@@ -10,17 +10,12 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.attribution.cpu_phases import MODEL_WORK, PHASE_NAMES
-from traceopt.analyzer.attribution.idle import CAUSES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.rank_phases import RankPhases, find_rank_phases
 from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.vocabulary.host_activities import ACTIVITY_NAMES, LABELS
+from traceopt.analyzer.vocabulary.causes.table import COMPUTE, DISPATCH, HOST_ACTIVITIES
 from traceopt.analyzer.vocabulary.python_frames import CallSite
 
-COMPUTE = "compute"
-PART_LABELS = {COMPUTE: "Compute", **LABELS}
-_WITHOUT_PLACE = ("launch", "python")  # ordinary host work happens everywhere
 _MOST_PLACES = 3
 _FIGHTING_SHARE = 0.03  # of the run in which the training thread is ready but has no core
 
@@ -43,9 +38,9 @@ class Collectives(Struct, frozen=True):
 
 
 class RankSummary(Struct, frozen=True):
-    """One rank. `parts` holds the compute time and each idle cause per step, shape (steps,), ns; `profiler_ns` is the
-    profiler's cost on the host; `places` are the user's lines behind the longest waits; `free_cores`: waits for a core
-    do not stretch the compute time.
+    """One rank. `parts` holds the compute time and each idle cause per step, shape (steps,), ns; `places` holds the
+    user's lines behind the longest waits. Both name causes by their key. `profiler_ns` is the profiler's cost on the
+    host; `free_cores`: waits for a core do not stretch the compute time.
     """
 
     rank: int | None
@@ -72,7 +67,7 @@ def summarize(facts: Facts) -> RankSummary:
     typical_ns, phases, facts = facts.step_ns, find_rank_phases(facts), facts.of_every_step
     meta, steps = facts.trace.meta, facts.steps
     compute = facts.gpu.compute if facts.has_gpu else facts.cpu_phases.model_work
-    parts = {COMPUTE: steps.within(compute), **_waits(facts)}
+    parts = {COMPUTE.key: steps.within(compute), **_waits(facts)}
     return RankSummary(
         rank=meta.rank,
         path=meta.path,
@@ -125,16 +120,13 @@ def _fits_the_cores(facts: Facts) -> bool:
 
 
 def _waits(facts: Facts) -> dict[str, I8]:
-    if facts.has_gpu:
-        return {cause: facts.idle.by_step[:, index] for index, cause in enumerate(CAUSES)}
-    others = (*MODEL_WORK, "communication")  # waiting in a collective does not make a rank late
-    return {name: facts.cpu_phases.by_step[:, i] for i, name in enumerate(PHASE_NAMES) if name not in others}
+    return {cause.key: facts.stalls.of_steps(cause) for cause in facts.stalls.causes if not cause.busy}
 
 
 def _places(facts: Facts, parts: dict[str, I8]) -> dict[str, CallSite]:
-    """For the longest idle causes, the most expensive line of each."""
-    waits = [cause for cause in ACTIVITY_NAMES if cause in parts and cause not in _WITHOUT_PLACE]
-    longest = sorted(waits, key=lambda cause: -int(parts[cause].sum()))[:_MOST_PLACES]
+    """For the longest idle causes, the most expensive line of each. Ordinary host work happens everywhere."""
+    waits = [cause for cause in HOST_ACTIVITIES if cause.key in parts and cause not in DISPATCH]
+    longest = sorted(waits, key=lambda cause: -int(parts[cause.key].sum()))[:_MOST_PLACES]
     out = {}
     for cause in longest:
         rows = facts.host.rows_of(cause)
@@ -143,7 +135,7 @@ def _places(facts: Facts, parts: dict[str, I8]) -> dict[str, CallSite]:
         known = (sites >= 0) & (cost > 0)
         if known.any():
             total = np.bincount(sites[known], weights=cost[known])
-            out[cause] = facts.call_sites.sites[int(total.argmax())]
+            out[cause.key] = facts.call_sites.sites[int(total.argmax())]
     return out
 
 

@@ -10,9 +10,11 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.ranks.missing_ranks import missing_ranks
-from traceopt.analyzer.ranks.rank_summary import COMPUTE, RankSummary
+from traceopt.analyzer.ranks.rank_summary import RankSummary
 from traceopt.analyzer.ranks.run_phases import RunPhase, find_run_phases
 from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.vocabulary.causes.cause import Cause
+from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY, COMPUTE
 
 F8 = npt.NDArray[np.float64]
 
@@ -53,7 +55,7 @@ class Straggler(Struct, frozen=True):
     ranks: list[int]  # indices into RunFacts.ranks
     wait_ns: float  # that the others would save in the median step if these came no later than the last of them
     share: float  # of all time spent waiting for late ranks
-    parts: list[tuple[str, float]]
+    parts: list[tuple[Cause, float]]
 
 
 class Arrivals(Struct, frozen=True):
@@ -310,9 +312,9 @@ class RunFacts(Struct, frozen=True, dict=True):
         """ "3 of 16 ranks are missing: ..."; None if no rank is missing or the ranks are unknown."""
         return missing_ranks((rank.world_size for rank in self.ranks), (rank.rank for rank in self.ranks))
 
-    def part(self, name: str) -> F8:
+    def part(self, cause: Cause) -> F8:
         """Time of a part in the common steps. Shape (steps, ranks), ns."""
-        return self._in_common_steps([rank.parts.get(name) for rank in self.ranks])
+        return self._in_common_steps([rank.parts.get(cause.key) for rank in self.ranks])
 
     def _in_common_steps(self, by_rank: list[I8 | None]) -> F8:
         """Values of each rank in the common steps. Shape (steps, ranks)."""
@@ -351,9 +353,10 @@ class RunFacts(Struct, frozen=True, dict=True):
         if not waits.any():
             return None
         more = []
-        for name in dict.fromkeys(part for summary in self.ranks for part in summary.parts):
-            times = self.part(name)
-            more.append((name, median(times[:, ranks].mean(axis=1) - np.median(times[:, others], axis=1))))
+        for key in dict.fromkeys(part for summary in self.ranks for part in summary.parts):
+            cause = CAUSE_OF_KEY[key]
+            times = self.part(cause)
+            more.append((cause, median(times[:, ranks].mean(axis=1) - np.median(times[:, others], axis=1))))
         parts = sorted((part for part in more if part[1] > 0), key=lambda part: -part[1])
         return Straggler(ranks.tolist(), median(waits), float(saved.sum() / arrivals.wait.sum()), parts)
 

@@ -15,9 +15,6 @@ from traceopt.analyzer.tables.schema import KERNEL, MEMCPY, GpuTable, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.vocabulary.kernels.kernel_names import KernelClass, classify
 
-# The exclusive busy parts of the device's time.
-BUSY_LABELS = {"compute": "Compute kernels", "communication": "Exposed communication", "copies": "Exposed copies"}
-
 
 class GpuWork(Struct, frozen=True, dict=True):
     """The work of one device, and when it was busy inside a window. Masks and arrays have shape (len(work),)."""

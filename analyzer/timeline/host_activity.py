@@ -13,16 +13,16 @@ from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, merge, subtract
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME, Slices
 from traceopt.analyzer.timeline.regions import Regions
-from traceopt.analyzer.vocabulary.host_activities import (
-    ACTIVITIES,
+from traceopt.analyzer.vocabulary.causes.cause import Cause
+from traceopt.analyzer.vocabulary.causes.host_names import (
     IMAGE_OPENER,
     IMAGE_WORK,
     IMAGE_WRITER,
     SQL_COMMIT,
     SQL_EXECUTE,
     SQL_FETCH,
-    Activity,
 )
+from traceopt.analyzer.vocabulary.causes.table import HOST_ACTIVITIES
 
 
 class Host(Struct, frozen=True, dict=True):
@@ -30,11 +30,11 @@ class Host(Struct, frozen=True, dict=True):
 
     trace: Trace
     slices: Slices
-    known: Mapping[str, npt.NDArray[np.integer]]
+    known: Mapping[Cause, npt.NDArray[np.integer]]
 
     @cached_property
     def activity(self) -> npt.NDArray[np.int8]:
-        """Index in ACTIVITIES of the first activity that matches each slice's name; -1: none. Shape (len,)."""
+        """Index in HOST_ACTIVITIES of the first activity that matches each slice's name; -1: none. Shape (len,)."""
         of_name = np.full((RUNTIME + 1, len(self.trace.names) + 1), -1, np.int8)
         for kind, matcher in (
             (PYTHON, "frame"),
@@ -45,40 +45,40 @@ class Host(Struct, frozen=True, dict=True):
             codes = self.slices.name_codes(kind)
             of_name[kind, codes] = [_first_match(self.trace.names[code], matcher) for code in codes]
         out: npt.NDArray[np.int8] = of_name[self.slices.kind, self.slices.name]
-        for name, rows in self.known.items():
-            out[rows] = _INDEX[name]
+        for cause, rows in self.known.items():
+            out[rows] = HOST_ACTIVITIES.index(cause)
         return out
 
-    def of_thread(self, thread: int) -> dict[str, Intervals]:
-        """Exclusive activities of one thread by name: they do not overlap and cover everything that was traced."""
+    def of_thread(self, thread: int) -> dict[Cause, Intervals]:
+        """Exclusive activities of one thread: they do not overlap and cover everything that was traced."""
         known = self._by_thread.get(thread)
         if known is None:
             known = self._by_thread[thread] = self._paint(thread)
         return known
 
     @cached_property
-    def _by_thread(self) -> dict[int, dict[str, Intervals]]:
+    def _by_thread(self) -> dict[int, dict[Cause, Intervals]]:
         return {}
 
-    def _paint(self, thread: int) -> dict[str, Intervals]:
+    def _paint(self, thread: int) -> dict[Cause, Intervals]:
         mine = self.slices.of_thread(thread)
         activity = self.activity[mine]
         taken = EMPTY
         painted = {}
-        for index, kind in enumerate(ACTIVITIES):
+        for index, cause in enumerate(HOST_ACTIVITIES):
             rows = mine.start + np.flatnonzero(activity == index)
             area = union(self.slices.start[rows], self.slices.end[rows])
-            painted[kind.name] = subtract(area, taken)
+            painted[cause] = subtract(area, taken)
             taken = merge(taken, area)
         return painted
 
-    def rows_of(self, name: str) -> npt.NDArray[np.int64]:
+    def rows_of(self, cause: Cause) -> npt.NDArray[np.int64]:
         """The outermost slices of an activity, in order of thread and time.
 
         Frames of another cycle may cross the end of an event. Where two slices cross for most of their time, the one
         that encloses more stands for both, so that the time counts once.
         """
-        rows, slices = self.slices.outermost(self.activity == _INDEX[name]), self.slices
+        rows, slices = self.slices.outermost(self.activity == HOST_ACTIVITIES.index(cause)), self.slices
         start, end, thread = slices.start[rows], slices.end[rows], slices.thread[rows]
         shorter = np.minimum(end[1:] - start[1:], end[:-1] - start[:-1])
         twice = np.flatnonzero((thread[1:] == thread[:-1]) & (2 * (end[:-1] - start[1:]) > shorter))
@@ -106,13 +106,5 @@ def training_functions(regions: Regions) -> npt.NDArray[np.int64]:
     return np.flatnonzero((slices.kind == PYTHON) & trains)
 
 
-_INDEX = {activity.name: index for index, activity in enumerate(ACTIVITIES)}
-
-
-def _first_match(name: str, matcher: str) -> int:
-    return next((i for i, activity in enumerate(ACTIVITIES) if _matches(activity, matcher, name)), -1)
-
-
-def _matches(activity: Activity, matcher: str, name: str) -> bool:
-    result: bool = getattr(activity, matcher)(name)
-    return result
+def _first_match(name: str, kind: str) -> int:
+    return next((i for i, cause in enumerate(HOST_ACTIVITIES) if getattr(cause.names, kind)(name)), -1)

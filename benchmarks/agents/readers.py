@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from benchmarks.agents.cases import Truth
-from traceopt.reports.words.step_words import LIMITS
+from traceopt.analyzer.vocabulary.causes.table import CAUSES
 
 LINES = 3  # named for a fix
 GAIN_TOLERANCE = 0.25
 
-_KINDS = {word: part for part, word in reversed(LIMITS.items())} | {
+_KINDS = {cause.limit: cause.key for cause in reversed(CAUSES) if cause.limit is not None} | {
     "input-bound": "input",
     "GPU-bound": "compute",
     "Python-bound": "python",

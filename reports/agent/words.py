@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from traceopt.analyzer.replayed_parts import IDLE_LIMIT_SHARE, limit_of
-from traceopt.reports.words import step_words
+from traceopt.analyzer.attribution.limits import IDLE_LIMIT_SHARE, limit_of
+from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY, COMMUNICATION, COMPUTE, COPIES
 from traceopt.reports.words.names import where
 from traceopt.reports.words.step_words import of_each_step, per_step
 from traceopt.result.document import Result
@@ -26,14 +26,14 @@ def limit(result: Result) -> str | None:
 
     As in the verdict, a busy GPU is no limit of its own while much of the step is exposed communication or copies.
     """
-    parts = {part.name: part.us_per_step for part in result.breakdown}
+    parts = {CAUSE_OF_KEY[part.name]: part.us_per_step for part in result.breakdown if part.name in CAUSE_OF_KEY}
     if not parts:
         return None
     bound = limit_of(parts)
-    exposed = max(("communication", "copies"), key=lambda name: parts.get(name, 0.0))
-    if bound == "compute" and parts.get(exposed, 0.0) >= IDLE_LIMIT_SHARE * sum(parts.values()):
+    exposed = max((COMMUNICATION, COPIES), key=lambda part: parts.get(part, 0.0))
+    if bound is COMPUTE and parts.get(exposed, 0.0) >= IDLE_LIMIT_SHARE * sum(parts.values()):
         bound = exposed
-    return step_words.limit(bound)
+    return bound.limit
 
 
 def saving(finding: Finding, result: Result) -> str:

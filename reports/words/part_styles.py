@@ -1,4 +1,4 @@
-"""The parts of the step: the color, pattern and explanation of each.
+"""The looks of the parts of the step and of spans: color, pattern, explanation.
 
 Busy parts are plain and idle parts have a pattern, so that color is never the only difference.
 """
@@ -7,91 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from msgspec import Struct
+from msgspec.structs import replace
 
+from traceopt.analyzer.vocabulary.causes.cause import Look
+from traceopt.analyzer.vocabulary.causes.span_categories import SPAN_CATEGORIES
+from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
 from traceopt.result.rows import BreakdownPart
 
-
-class PartStyle(Struct, frozen=True):
-    """`color` is a token of report.css, `pattern` one of its `p-` classes, `detail` explains the part."""
-
-    color: str
-    pattern: str
-    detail: str
-
-
 PLAIN = ""
-
-PARTS: dict[str, PartStyle] = {
-    # busy, with a GPU
-    "compute": PartStyle("compute", PLAIN, ""),
-    "communication": PartStyle("comm", PLAIN, "not overlapped"),
-    "copies": PartStyle("copy", PLAIN, "not overlapped"),
-    # busy, CPU-only run
-    "forward": PartStyle("compute", PLAIN, ""),
-    "backward": PartStyle("backward", PLAIN, ""),
-    "optimizer": PartStyle("copy", PLAIN, ""),
-    "model": PartStyle("cpu", PLAIN, "operators outside known phases"),
-    # idle. Gray is for time of which nothing is known.
-    "data_loading": PartStyle("loader", "diagonal", "in next(loader)"),
-    "loader_startup": PartStyle("loader", "vertical", "worker processes and their first batch"),
-    "input_work": PartStyle("input", "cross", "decoding, tokenizing, transforms"),
-    "host_copy": PartStyle("loader", "horizontal", "in calls that copy to the GPU"),
-    "post_processing": PartStyle("input", "dots", "results turned into boxes, text, files"),
-    "sleep": PartStyle("host", "horizontal", "in time.sleep"),
-    "thread_wait": PartStyle("loader", "cross", "queue.get, join, result"),
-    "program": PartStyle("host", "cross", "started with subprocess or os.system"),
-    "os_wait": PartStyle("host", "vertical", "poll, sem_wait, read"),
-    "host_sync": PartStyle("sync", "horizontal", "after .item(), .cpu()"),
-    "logging": PartStyle("sync", "dots", "print, loggers, metric writers, images"),
-    "checkpoint": PartStyle("sync", "vertical", ""),
-    "launch": PartStyle("launch", "vertical", "the GPU waits for its next kernel"),
-    "python": PartStyle("python", "horizontal", ""),
-    "long_python": PartStyle("python", "cross", "for a millisecond or longer"),
-    "cpu_op": PartStyle("host", "diagonal", "operators that launch nothing"),
-    "small_ops": PartStyle("host", "dots", "such as views"),
-    "compile": PartStyle("launch", "diagonal", "inside the step"),
-    "hole": PartStyle("launch", "dots", "often garbage collection"),
-    "gc": PartStyle("driver", "diagonal", ""),
-    "allocation": PartStyle("driver", "horizontal", "calls of the driver's allocator"),
-    "startup": PartStyle("sync", "cross", "once, at the start of a process"),
-    "module_load": PartStyle("driver", "vertical", "kernels loaded on first use"),
-    "queued": PartStyle("queue", "cross", ""),
-    "unrecorded": PartStyle("cpu", "cross", ""),
-    "untraced": PartStyle("other", "dots", ""),
-}
-
-# Timeline spans by category: their color, and their name in the key below the chart.
-SPANS: dict[str, tuple[str, str]] = {
-    "cpu": ("cpu", "CPU working"),
-    "python": ("python", "Python"),
-    "annotation": ("range", "Annotation"),
-    "runtime": ("launch", "Launches and other calls"),
-    "wait": ("wait", "CPU waiting"),
-    "loader": ("loader", "Waiting for data"),
-    "input": ("input", "Preparing input, post-processing"),
-    "forward": ("compute", "Forward and other operators"),
-    "backward": ("backward", "Backward"),
-    "optimizer": ("copy", "Optimizer"),
-    "logging": ("sync", "Logging"),
-    "checkpoint": ("sync", "Checkpoint"),
-    "gc": ("other", "Garbage collection"),
-    "compute": ("compute", "GPU compute"),
-    "comm": ("comm", "Communication"),
-    "copy": ("copy", "Copies"),
-}
+_UNKNOWN = Look("other", "dots")
+_LOOK_OF_SPAN = {row.key: (row.color, row.label) for row in SPAN_CATEGORIES}
 _OTHER_SPAN = ("other", "Other")
 _IDLE = "GPU idle"
 
 
-def part_style(name: str, busy: bool) -> PartStyle:
+def part_style(name: str, busy: bool) -> Look:
     """The look of a part. A part that this version does not know is gray, and dotted if idle."""
-    known = PARTS.get(name)
-    if known is None:
-        return PartStyle("other", PLAIN if busy else "dots", "")
-    if busy:
-        return PartStyle(known.color, PLAIN, known.detail)
-    return PartStyle(known.color, known.pattern or "dots", known.detail)
+    look = CAUSE_OF_KEY[name].look if name in CAUSE_OF_KEY else _UNKNOWN
+    return replace(look, pattern=PLAIN if busy else look.pattern or _UNKNOWN.pattern)
 
 
 def span_color(category: str) -> str:
@@ -100,18 +33,20 @@ def span_color(category: str) -> str:
 
 def is_idle(category: str) -> bool:
     """Whether a category is the cause of an idle gap: the gap itself names it."""
-    return category in PARTS and category not in SPANS
+    return category in CAUSE_OF_KEY and category not in _LOOK_OF_SPAN
 
 
 def span_look(category: str) -> tuple[str, str]:
     """Color and name of a category. Idle gaps have the color of their cause, as in the parts of the step."""
-    return (PARTS[category].color, _IDLE) if is_idle(category) else SPANS.get(category, _OTHER_SPAN)
+    if is_idle(category):
+        return CAUSE_OF_KEY[category].look.color, _IDLE
+    return _LOOK_OF_SPAN.get(category, _OTHER_SPAN)
 
 
 def span_words(categories: Set[str]) -> list[tuple[str, str]]:
     """Color and name of each category present, in the order of the table."""
-    known = [look for category, look in SPANS.items() if category in categories]
-    return known + ([_OTHER_SPAN] if categories - SPANS.keys() else [])
+    known = [look for category, look in _LOOK_OF_SPAN.items() if category in categories]
+    return known + ([_OTHER_SPAN] if categories - _LOOK_OF_SPAN.keys() else [])
 
 
 def small_parts_together(parts: Sequence[BreakdownPart], small_share: float) -> list[BreakdownPart]:

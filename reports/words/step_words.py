@@ -5,45 +5,12 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
+from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
 from traceopt.reports.words.rank_words import rank_phrase
 from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.finding import Saving
 from traceopt.result.quantities import estimated, percent
-
-# What limits a step whose largest part is this one.
-LIMITS = {
-    "compute": "GPU-bound",
-    "communication": "communication-bound",
-    "copies": "copy-bound",
-    "data_loading": "input-bound",
-    "loader_startup": "bound by the start of data loader workers",
-    "input_work": "input-bound",
-    "host_copy": "copy-bound",
-    "post_processing": "bound by post-processing",
-    "sleep": "bound by time.sleep",
-    "thread_wait": "bound by another thread",
-    "program": "bound by other programs",
-    "os_wait": "bound by waits in the operating system",
-    "launch": "launch-bound",
-    "host_sync": "sync-bound",
-    "logging": "logging-bound",
-    "checkpoint": "checkpoint-bound",
-    "gc": "bound by garbage collection",
-    "hole": "Python-bound",
-    "long_python": "Python-bound",
-    "cpu_op": "bound by CPU operators",
-    "small_ops": "bound by small operators",
-    "python": "Python-bound",
-    "allocation": "allocation-bound",
-    "startup": "bound by start-up",
-    "module_load": "bound by kernel loading",
-    "compile": "bound by compilation",
-    "queued": "stalled with work queued",
-    "forward": "bound by the forward pass",
-    "backward": "bound by the backward pass",
-    "optimizer": "bound by the optimizer",
-}
 
 # The names of the two sides of the step, in a run with a GPU and in a CPU-only run.
 GPU_PATTERNED = "Patterned parts: the GPU is idle."
@@ -167,7 +134,7 @@ def partly_hidden(result: Result) -> list[str]:
 
 def limit(part: str | None) -> str | None:
     """ "launch-bound": the word for a step whose largest part is this one; None if there is no word."""
-    return LIMITS.get(part) if part is not None else None
+    return CAUSE_OF_KEY[part].limit if part in CAUSE_OF_KEY else None
 
 
 def measured_facts(result: Result) -> list[str]:

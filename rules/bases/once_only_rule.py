@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.attribution.idle import CAUSES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.result.finding import Confidence, Evidence, Fix
 from traceopt.result.message import ms, percent
 from traceopt.rules.evidence import SiteCost, by_site, site_evidence, site_locations
@@ -22,7 +22,7 @@ from traceopt.rules.step_words import the_step
 class SteadyRule(Rule):
     """Base of the rules about work that should be over by the steady-state steps. A subclass names cause and fix."""
 
-    cause: ClassVar[str]  # a name of idle.CAUSES
+    cause: ClassVar[Cause]
     does: ClassVar[str]  # what happens, for the sentence "... in 3 of 6 steps"
     fix: ClassVar[Fix]
     family: ClassVar[str] = "launch and dispatch"
@@ -60,7 +60,7 @@ class SteadyRule(Rule):
 
     def cost(self, facts: Facts) -> I8:
         """GPU starvation from this cause in each recorded step, ns."""
-        return np.asarray(facts.of_every_step.idle.by_step[:, CAUSES.index(self.cause)])
+        return facts.of_every_step.idle.of_steps(self.cause)
 
     def rows(self, facts: Facts, hit: I8) -> I8:
         """The slices of this cause in the affected steps."""

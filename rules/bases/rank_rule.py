@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
 
+from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.result.finding import Location, Saving
 from traceopt.rules.evidence import to_location
 from traceopt.rules.rule import Findings, Rule
@@ -89,7 +90,7 @@ def on_rank(one: Priced, run: RunFacts, *indices: int) -> Priced:
     return replace(one, finding=replace(one.finding, ranks=ranks)) if ranks else one
 
 
-def place_on(run: RunFacts, index: int, part: str) -> Location | None:
+def place_on(run: RunFacts, index: int, part: Cause) -> Location | None:
     """The source line behind the time that a rank spends on a part of its step."""
-    site = run.ranks[index].places.get(part)
+    site = run.ranks[index].places.get(part.key)
     return to_location(site)

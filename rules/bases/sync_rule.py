@@ -21,14 +21,6 @@ from traceopt.rules.step_words import the_step, times
 
 SURE_SHARE = 0.7  # of the stall, saved at least: some reads remain
 TOGETHER = 1.5  # times the sum of what each line saves alone
-OTHER_RULES = {
-    "data_loading": "DL001",
-    "input_work": "DL002",
-    "logging": "LG001",
-    "checkpoint": "LG003",
-    "sleep": "PY004",
-    "program": "PY004",
-}
 
 
 class SyncRule(Rule):
@@ -104,7 +96,9 @@ class SyncRule(Rule):
         refill = intersect(union(syncs.end[rows], syncs.refill_end[rows]), facts.gaps.starved)
         host = facts.host.of_thread(facts.steps.thread)
         shared = (
-            code for cause, code in OTHER_RULES.items() if intersect(host[cause], refill).total > 0.1 * refill.total
+            cause.refill_rule
+            for cause, area in host.items()
+            if cause.refill_rule is not None and intersect(area, refill).total > 0.1 * refill.total
         )
         return list(dict.fromkeys(shared))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceopt.analyzer.communication.serialized import SerializedKinds
+from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION
 from traceopt.rules import (
     Changes,
     Evidence,
@@ -209,7 +210,7 @@ def _overlapped(facts: Facts, share: float) -> Changes:
     """Hides a share of what overlap could hide: of each collective's exposed time on a GPU, of the waits on a CPU."""
     overlap = facts.overlap
     if not facts.has_gpu:
-        return [RemoveHost(facts.cpu_phases.areas["communication"], share * overlap.possible_share)]
+        return [RemoveHost(facts.cpu_phases.areas[COMMUNICATION], share * overlap.possible_share)]
     rows = np.flatnonzero(facts.gpu.is_communication & facts.gpu.is_inside)
     work = facts.gpu.work
     exposed = facts.gpu.exposed_communication.within(work.start[rows], work.end_of(rows))

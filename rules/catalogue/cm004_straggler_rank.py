@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from traceopt.analyzer.ranks.rank_summary import COMPUTE, PART_LABELS
 from traceopt.analyzer.ranks.run_facts import Straggler
+from traceopt.analyzer.vocabulary.causes.cause import Cause
+from traceopt.analyzer.vocabulary.causes.table import COMPUTE, LAUNCH, QUEUED
 from traceopt.rules import (
     Change,
     Effort,
@@ -30,21 +31,6 @@ from traceopt.rules import (
 
 BETWEEN, BETWEEN_GROUPS = "between the last two ranks", "from the last other rank to the last of these"
 DIFFERENCE = "what this rank does that the others do not"
-# What to check on the straggler, by the part of its step that takes longer.
-ADVICE = {
-    "data_loading": "its data loader: workers, shards of unequal cost, a slow disk or mount",
-    "input_work": "its input work outside the data loader",
-    "logging": "what only that rank logs or prints",
-    "checkpoint": "what only that rank saves",
-    "sleep": "where only that rank calls time.sleep",
-    "thread_wait": "which thread that rank waits for",
-    "gc": "Python's garbage collector: freeze objects and collect at the same step on all ranks",
-    "host_sync": "what only that rank reads from the GPU",
-    "allocation": "its memory, which may be fuller than on the other ranks",
-    "launch": "its CPU: binding to cores and memory, other processes, a lower clock",
-    "python": "what only that rank computes in Python",
-    "queued": "its GPU: another process on it, throttling",
-}
 
 
 class StragglerRank(RunRule):
@@ -87,15 +73,15 @@ class StragglerRank(RunRule):
             return
         recording = _recording_ns(run, late)
         wait = late.wait_ns - recording
-        if wait < self.min_share * run.step_ns or (late.parts and late.parts[0][0] == COMPUTE):
+        if wait < self.min_share * run.step_ns or (late.parts and late.parts[0][0] is COMPUTE):
             return  # CM005 reports a rank with more to compute
         names, one = rank_names(run, late.ranks), len(late.ranks) == 1
-        cause, more = late.parts[0] if late.parts else ("", 0.0)
-        known = more >= 0.3 * wait
+        cause, more = late.parts[0] if late.parts else (None, 0.0)
+        known = cause if more >= 0.3 * wait else None
         spends = "It spends" if one else "They spend"
-        does = f" {spends} {ms(more)} more than the other ranks on this: {_inside(cause)}." if known else ""
-        place = _place(run, late, cause) if known else None
-        longer = sum(part for name, part in late.parts if name != COMPUTE) - recording
+        does = f" {spends} {ms(more)} more than the other ranks on this: {_inside(known)}." if known else ""
+        place = _place(run, late, known) if known else None
+        longer = sum(ns for part, ns in late.parts if part is not COMPUTE) - recording
         gain = min(0.95 * wait, max(0.0, longer)) if known else 0.95 * wait
         finding = self.finding(
             title=f"Fix the straggler{'' if one else 's'}: {names}",
@@ -120,12 +106,10 @@ class StragglerRank(RunRule):
             evidence=_evidence(run, late),
             locations=[place] if place else [],
             fix=Fix(
-                f"{'Look' if one else 'On each of them, look'} at {ADVICE.get(cause, DIFFERENCE)}."
+                f"{'Look' if one else 'On each of them, look'} at {known.straggler or DIFFERENCE}."
                 if known
                 else "Compare this rank's host, clocks and data with the others'.",
-                "numactl --cpunodebind=$NODE --membind=$NODE python train.py"
-                if cause in ("launch", "queued")
-                else None,
+                "numactl --cpunodebind=$NODE --membind=$NODE python train.py" if cause in (LAUNCH, QUEUED) else None,
             ),
             confidence="high" if known and len(run.step_names) > 1 else "medium",
             shares_cause_with=["CM001", "CM003"],
@@ -160,7 +144,7 @@ class StragglerRank(RunRule):
 def _evidence(run: RunFacts, late: Straggler) -> list[Evidence]:
     rows = [
         Evidence(
-            f"{PART_LABELS.get(part, part)}: more than on the other ranks",
+            f"{_label(part)}: more than on the other ranks",
             round(more / 1e3, 3),
             location=_place(run, late, part),
         )
@@ -184,12 +168,16 @@ def _recording_ns(run: RunFacts, late: Straggler) -> float:
     return max(run.recording_ns(rank) for rank in late.ranks)
 
 
-def _place(run: RunFacts, late: Straggler, part: str) -> Location | None:
+def _place(run: RunFacts, late: Straggler, part: Cause) -> Location | None:
     """The line behind a part of the straggler's step; None if it is unknown, or not the same on all late ranks."""
     first, *others = (place_on(run, rank, part) for rank in late.ranks)
     return first if all(one == first for one in others) else None
 
 
-def _inside(part: str) -> str:
-    label = PART_LABELS.get(part, part)
+def _label(part: Cause) -> str:
+    return "Compute" if part is COMPUTE else part.label  # also of a CPU
+
+
+def _inside(part: Cause) -> str:
+    label = _label(part)
     return label[:1].lower() + label[1:]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from traceopt.analyzer.ranks.rank_summary import COMPUTE
+from traceopt.analyzer.vocabulary.causes.table import COMPUTE
 from traceopt.rules import (
     Change,
     Effort,

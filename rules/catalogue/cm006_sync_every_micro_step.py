@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION
 from traceopt.rules import (
     ANNOTATION,
     I8,
@@ -134,7 +135,7 @@ class SyncEveryMicroStep(Rule):
     def _host_time(self, facts: Facts, calls: I8) -> Intervals:
         """When the host serves these reductions. On a CPU-only run without the part that counts as exposed."""
         area = area_of(facts, calls)
-        return area if facts.has_gpu else subtract(area, facts.cpu_phases.areas["communication"])
+        return area if facts.has_gpu else subtract(area, facts.cpu_phases.areas[COMMUNICATION])
 
     def _beside_the_model(self, facts: Facts, rows: I8, host: Intervals) -> Intervals:
         """When reductions of a CPU-only run overlap the model's work. How much they slow it down is unknown."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 from traceopt.rules import (
     Confidence,
     Effort,
@@ -136,7 +137,7 @@ class DataloaderStall(Rule):
     )
 
     def applies(self, facts: Facts) -> str | None:
-        return None if len(facts.host.rows_of("data_loading")) else "No DataLoader in this trace."
+        return None if len(facts.host.rows_of(DATA_LOADING)) else "No DataLoader in this trace."
 
     def check(self, facts: Facts) -> Findings:
         wait = self._wait(facts)
@@ -187,7 +188,7 @@ class DataloaderStall(Rule):
     def _wait(self, facts: Facts) -> Wait | None:
         """None if the wait is too short to report, or workers would not help for a reason that no advice changes."""
         least_ns = self.min_share * facts.step_ns
-        stall_ns = facts.stalls.typical_ns("data_loading")
+        stall_ns = facts.stalls.typical_ns(DATA_LOADING)
         if stall_ns < least_ns:
             return None
         loading_ns, plan = _loading(facts)
@@ -215,7 +216,7 @@ class DataloaderStall(Rule):
         return plan.fetches * (self.hand_over_ms * 1e6 if measured is None else measured.receive_ns)
 
     def passed(self, facts: Facts) -> str:
-        stall = facts.stalls.typical_ns("data_loading")
+        stall = facts.stalls.typical_ns(DATA_LOADING)
         text = f"Waiting for data takes {percent(stall / facts.step_ns)} of {the_step(facts)}"
         if stall < self.min_share * facts.step_ns:
             return f"{text}."
@@ -264,8 +265,8 @@ def _saving(facts: Facts, wait: Wait) -> Price:
             low=[RemoveHost(area, 0.8 * low)],
             high=[RemoveHost(area, high)],
         ),
-        facts.stalls.typical_ns("data_loading"),
-        facts.of_every_step.stalls.typical_ns("data_loading"),
+        facts.stalls.typical_ns(DATA_LOADING),
+        facts.of_every_step.stalls.typical_ns(DATA_LOADING),
     )
 
 
@@ -274,7 +275,7 @@ def _loading(facts: Facts) -> tuple[float, LoaderPlan]:
     rows = loader_rows(facts)
     start, end = facts.slices.start[rows], facts.slices.end[rows]
     loading_ns = typical_ns(facts, start, end - start)
-    return loading_ns, plan_loader(facts, loading_ns, facts.step_ns - facts.stalls.typical_ns("data_loading"))
+    return loading_ns, plan_loader(facts, loading_ns, facts.step_ns - facts.stalls.typical_ns(DATA_LOADING))
 
 
 def _pins(plan: LoaderPlan) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING, INPUT_WORK
 from traceopt.rules import (
     Effort,
     Evidence,
@@ -70,10 +71,10 @@ class InputWorkOnMainThread(Rule):
     min_share: float = threshold(0.01, "smallest wait for input work, as a share of the step, to report")
 
     def check(self, facts: Facts) -> Findings:
-        stall = facts.stalls.typical_ns("input_work")
+        stall = facts.stalls.typical_ns(INPUT_WORK)
         if stall < self.min_share * facts.step_ns:
             return
-        rows = facts.host.rows_of("input_work")
+        rows = facts.host.rows_of(INPUT_WORK)
         rows = rows[facts.slices.thread[rows] == facts.steps.thread]
         start, end = facts.slices.start[rows], facts.slices.end[rows]
         preparing_ns = typical_ns(facts, start, end - start)
@@ -120,13 +121,13 @@ class InputWorkOnMainThread(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        share = facts.stalls.typical_ns("input_work") / facts.step_ns
+        share = facts.stalls.typical_ns(INPUT_WORK) / facts.step_ns
         return f"Waiting for input work outside the data loader takes {percent(share)} of {the_step(facts)}."
 
 
 def _reads_ahead(facts: Facts) -> bool:
     """Whether DataLoader workers can do the work: a serving program has no dataset that they could read ahead."""
-    return facts.trains or len(facts.host.rows_of("data_loading")) > 0
+    return facts.trains or len(facts.host.rows_of(DATA_LOADING)) > 0
 
 
 def _ahead(facts: Facts, plan: LoaderPlan) -> int | None:

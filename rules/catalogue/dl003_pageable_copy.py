@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 from traceopt.rules import (
     AsyncCopy,
     Changes,
@@ -130,7 +131,7 @@ class PageableCopy(Rule):
 
 
 def _fix(facts: Facts) -> Fix:
-    if facts.trains or len(facts.host.rows_of("data_loading")):
+    if facts.trains or len(facts.host.rows_of(DATA_LOADING)):
         return Fix(
             "Pin the batches (pin_memory=True in the DataLoader) and copy them with non_blocking=True.",
             'DataLoader(..., pin_memory=True)\nimages = images.to("cuda", non_blocking=True)',

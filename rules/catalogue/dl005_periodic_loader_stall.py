@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 from traceopt.rules import (
     I8,
     Effort,
@@ -79,7 +80,7 @@ class PeriodicLoaderStall(Rule):
         regular = float(np.mean(apart == period)) if len(apart) else 0.0
         if len(waits.long_steps) < self.min_rounds or period < 2 or regular < self.min_regular:
             return
-        cost_ns = float(waits.wait_ns.mean()) - max(waits.quick_ns, facts.stalls.typical_ns("data_loading"))
+        cost_ns = float(waits.wait_ns.mean()) - max(waits.quick_ns, facts.stalls.typical_ns(DATA_LOADING))
         saved = whole_run_saving(
             facts,
             ledger,

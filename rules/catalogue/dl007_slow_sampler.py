@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 from traceopt.rules import (
     Facts,
     Findings,
@@ -55,7 +56,7 @@ class SlowSampler(Rule):
     min_share: float = threshold(0.03, "smallest time of the sampler, as a share of the step, to report")
 
     def applies(self, facts: Facts) -> str | None:
-        return None if len(facts.host.rows_of("data_loading")) else "No DataLoader in this trace."
+        return None if len(facts.host.rows_of(DATA_LOADING)) else "No DataLoader in this trace."
 
     def check(self, facts: Facts) -> Findings:
         stall = _stall_ns(facts)

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.attribution.cpu_phases import PHASES
-from traceopt.analyzer.attribution.idle import CAUSES
 from traceopt.analyzer.run_log.step_ledger import LONG
-from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
-from traceopt.analyzer.vocabulary.host_activities import ACTIVITY_NAMES, DISPATCH, LABELS
+from traceopt.analyzer.vocabulary.causes.cause import Cause
+from traceopt.analyzer.vocabulary.causes.table import BUSY_PARTS, COMPUTE, DISPATCH, HOST_ACTIVITIES, LAUNCH
 from traceopt.rules import (
     F8,
     I8,
@@ -43,30 +41,6 @@ from traceopt.rules import (
     without_calls,
 )
 
-# What to change if this part is larger in the slow steps.
-ADVICE = {
-    "data_loading": "Use more loader workers or cheaper items, so that the queue never runs empty.",
-    "input_work": "Move the input work into the loader's workers.",
-    "checkpoint": "Write checkpoints asynchronously, or less often.",
-    "logging": "Log less often, or from a thread with a queue.",
-    "gc": "Freeze long-lived objects and collect at steps you choose: gc.freeze(), gc.collect().",
-    "allocation": "Keep shapes the same, so that the allocator needs no memory from the driver.",
-    "compile": "Mark varying dimensions as dynamic, so that nothing is recompiled.",
-    "module_load": "Warm up all shapes before the loop: the first call of a kernel loads its code.",
-    "sleep": "Find what the step sleeps for: it calls time.sleep.",
-    "thread_wait": "Find why the other thread is late in these steps.",
-    "program": "Start other programs less often, or from another thread.",
-    "os_wait": "Find what the thread waits for: another thread or process, a lock, a file or the network.",
-    "host_copy": "Copy from pinned memory without blocking: pin_memory=True and .to(device, non_blocking=True).",
-    "host_sync": "Read results from the GPU less often.",
-    "communication": "Find the rank that is late in these steps.",
-    "compute": "Compare the inputs: longer sequences or other shapes take longer. Bucket or pad them.",
-}
-SAME_CAUSE = {
-    "data_loading": ["DL005"],
-    "checkpoint": ["LG003"],
-    "gc": ["PY001"],
-}  # rules that report this cause themselves
 HOST_SLOW = (
     "The host launches the same GPU work more slowly in these steps. See if other threads or processes take its core: "
     "traceopt run records how long the main thread waits for one."
@@ -142,13 +116,13 @@ class SlowSteps(Rule):
         period = _period(slow)
         parts = _what_grew(facts, slow)
         causes = _causes(parts, slow)
-        known = {cause.name for cause in causes} <= ADVICE.keys()
+        known = all(cause.part.advice is not None for cause in causes)
         sites = [(cause, _sites(facts, cause)) for cause in causes]
         places = [location for _, of_cause in sites for location in site_locations(of_cause)]
         ends = [] if places else _ends(facts, slow)
         wait = 0.0 if known or facts.captured.ledger is None else facts.captured.ledger.core_wait_share or 0.0
         contended = wait >= self.min_core_wait
-        computes = any(cause.name == "compute" for cause in causes)
+        computes = any(cause.part is COMPUTE for cause in causes)
         yield self.finding(
             why=_why(facts, slow, period)
             + _in_the_run(facts)
@@ -166,8 +140,10 @@ class SlowSteps(Rule):
             ],
             locations=places or ends,
             fix=Fix(_advice(causes, parts) + (ENDS if ends else "")),
-            confidence="high" if known and not any(cause.name in BUSY_LABELS for cause in causes) else "low",
-            shares_cause_with=["PY002"] if contended else [code for c in causes for code in SAME_CAUSE.get(c.name, [])],
+            confidence="high" if known and not any(cause.part in BUSY_PARTS for cause in causes) else "low",
+            shares_cause_with=["PY002"]
+            if contended
+            else [code for cause in causes for code in cause.part.slow_step_rules],
             occasional=True,
         )
 
@@ -265,13 +241,13 @@ def _cause_sentence(facts: Facts, causes: list[_Growth]) -> str:
 
 def _advice(causes: list[_Growth], parts: list[_Growth]) -> str:
     """What to change for each cause; where to look if none is known."""
-    compute_ns = next((part.mean_ns for part in parts if part.name == "compute"), 0.0)
+    compute_ns = next((part.mean_ns for part in parts if part.part is COMPUTE), 0.0)
     same_work = compute_ns <= SAME_WORK * sum(max(part.mean_ns, 0.0) for part in parts)
-    known = ADVICE | ({"launch": HOST_SLOW} if same_work else {})
-    advised = [cause for cause in causes if cause.name in known]
+    known = [(cause, HOST_SLOW if cause.part is LAUNCH and same_work else cause.part.advice) for cause in causes]
+    advised = [(cause, advice) for cause, advice in known if advice is not None]
     if len(causes) == 1 or not advised:
-        return known[advised[0].name] if advised else OTHERWISE
-    return " ".join(f"{cause.label}: {_lower(known[cause.name])}" for cause in advised)
+        return advised[0][1] if advised else OTHERWISE
+    return " ".join(f"{cause.label}: {_lower(advice)}" for cause, advice in advised)
 
 
 def _lower(label: str) -> str:
@@ -312,7 +288,7 @@ def _saving(facts: Facts, slow: I8, causes: list[_Growth]) -> Price | Saving | N
 class _Growth(Struct, frozen=True):
     """A part of the step, and how much more of it the `steps` (indices of recorded steps) have than a usual one."""
 
-    name: str
+    part: Cause
     label: str
     steps: I8
     more_ns: F8  # in each of these steps
@@ -325,16 +301,10 @@ class _Growth(Struct, frozen=True):
 def _what_grew(facts: Facts, slow: I8) -> list[_Growth]:
     """The parts and their growth in the slow steps over the median of the usual ones, largest mean first."""
     facts = facts.of_every_step
-    if facts.has_gpu:
-        gpu = facts.gpu
-        busy = {"compute": gpu.compute, "communication": gpu.exposed_communication, "copies": gpu.exposed_copies}
-        parts = [(name, BUSY_LABELS[name], facts.steps.within(area)) for name, area in busy.items()]
-        parts += [(name, LABELS[name], facts.idle.by_step[:, i]) for i, name in enumerate(CAUSES)]
-    else:
-        parts = [(name, label, facts.cpu_phases.by_step[:, i]) for i, (name, label, _) in enumerate(PHASES)]
     usual = np.setdiff1d(np.arange(facts.steps.count), slow)
     grown = [
-        _Growth(name, label, slow, np.asarray(ns[slow] - median(ns[usual]), np.float64)) for name, label, ns in parts
+        _Growth(part, facts.label(part), slow, np.asarray(ns[slow] - median(ns[usual]), np.float64))
+        for part, ns in facts.parts_by_step.items()
     ]
     return sorted(grown, key=lambda part: -part.mean_ns)
 
@@ -346,22 +316,22 @@ def _causes(parts: list[_Growth], slow: I8) -> list[_Growth]:
     """
     most = np.argmax([part.more_ns for part in parts], axis=0)  # by slow step
     causes = [
-        _Growth(part.name, part.label, slow[most == i], part.more_ns[most == i])
+        _Growth(part.part, part.label, slow[most == i], part.more_ns[most == i])
         for i, part in enumerate(parts)
         if (most == i).any()
     ]
     causes.sort(key=lambda cause: -cause.more_ns.sum())
     growth_ns = sum(cause.more_ns.sum() for cause in causes)
     if causes[0].more_ns.sum() >= ONE_CAUSE * growth_ns:
-        return [next(part for part in parts if part.name == causes[0].name)]
+        return [next(part for part in parts if part.part is causes[0].part)]
     return causes
 
 
 def _rows(facts: Facts, cause: _Growth) -> I8:
     """Slices of the cause in its steps; empty if the cause has no place in the code."""
-    if cause.name not in ACTIVITY_NAMES or cause.name in DISPATCH:
+    if cause.part not in HOST_ACTIVITIES or cause.part in DISPATCH:
         return np.empty(0, np.int64)
-    rows = facts.of_every_step.host.rows_of(cause.name)
+    rows = facts.of_every_step.host.rows_of(cause.part)
     return rows[facts.recorded_steps.host_in(cause.steps, facts.slices.start[rows])]
 
 

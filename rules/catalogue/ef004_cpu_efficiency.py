@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from traceopt.analyzer.vocabulary.causes.table import OPTIMIZER
 from traceopt.rules import (
     Effort,
     Evidence,
@@ -103,7 +104,7 @@ class CpuEfficiency(Rule):
         work, phases = facts.cpu_work, facts.cpu_phases
         heavy = work.area(work.heavy)
         heavy_ns, peak_share = operators_ns(facts, work.heavy), work.heavy_peak_share
-        passes = facts.steps.mean_ns(subtract(phases.model_work, phases.areas["optimizer"]))
+        passes = facts.steps.mean_ns(subtract(phases.model_work, phases.areas[OPTIMIZER]))
         inside = facts.steps.mean_ns(intersect(heavy, phases.model_work))
         parts = [Part("Other operators and calls", max(0.0, passes - inside), *_fusion(facts))]
         if peak_share is None:

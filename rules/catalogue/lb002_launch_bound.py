@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.vocabulary.host_activities import LONG_WORK, UNTRACED_PYTHON
+from traceopt.analyzer.vocabulary.causes.table import LONG_WORK, UNTRACED_PYTHON
 from traceopt.rules import (
     CUDA_GRAPH,
     I8,

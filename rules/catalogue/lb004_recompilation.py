@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from traceopt.analyzer.vocabulary.causes.table import COMPILE
 from traceopt.rules import (
     Effort,
     Evidence,
@@ -57,7 +58,7 @@ class Recompilation(SteadyRule):
     title = "Avoid recompilation in steady-state steps"
     needs_trace = False
     former = (Former("LB009", "repeated-recompilation"),)
-    cause = "compile"
+    cause = COMPILE
     does = "The model is recompiled"
     fix = Fix(
         "Find the guard that fails with TORCH_LOGS=recompiles. Mark what varies as dynamic, or pad it to a few sizes.",
@@ -73,7 +74,7 @@ class Recompilation(SteadyRule):
     def applies(self, facts: Facts) -> str | None:
         if facts.compilation is not None:
             return None
-        if not len(facts.host.rows_of("compile")) and not facts.regions.compiled:
+        if not len(facts.host.rows_of(COMPILE)) and not facts.regions.compiled:
             return "Nothing is compiled in this trace."
         return super().applies(facts)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from traceopt.analyzer.vocabulary.causes.table import MODULE_LOAD
 from traceopt.rules import Facts, Fix
 from traceopt.rules.bases.once_only_rule import SteadyRule
 
@@ -30,7 +31,7 @@ class LazyModuleLoad(SteadyRule):
     code = "LB005"
     name = "lazy-module-load"
     title = "Load GPU code during warm-up"
-    cause = "module_load"
+    cause = MODULE_LOAD
     does = "GPU code is loaded, or a kernel is called for the first time,"
     fix = Fix(
         "Warm up with every shape before the loop, and use few shapes.",
@@ -42,6 +43,6 @@ class LazyModuleLoad(SteadyRule):
         return self.fix if facts.device.vendor.has_eager_loading else Fix(self.fix.text)
 
     def applies(self, facts: Facts) -> str | None:
-        if not len(facts.host.rows_of("module_load")):
+        if not len(facts.host.rows_of(MODULE_LOAD)):
             return "No GPU code is loaded in this trace."
         return super().applies(facts)

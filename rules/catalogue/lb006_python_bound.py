@@ -7,7 +7,8 @@ from msgspec import Struct
 
 from traceopt.analyzer.attribution.python_stretches import PythonStretches
 from traceopt.analyzer.attribution.silent_work import LONG_NS
-from traceopt.analyzer.vocabulary.host_activities import LONG_PYTHON
+from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING, GC, LONG_PYTHON
+from traceopt.analyzer.vocabulary.causes.table import PYTHON as RUNNING_PYTHON
 from traceopt.analyzer.vocabulary.python_frames import call_name
 from traceopt.rules import (
     PYTHON,
@@ -172,8 +173,8 @@ def _held(facts: Facts) -> _Held:
         stretches = _python_work(facts, area)
         amount = np.minimum(amount, stretches.area.within(gaps.start, gaps.starved_end))
         return _Held(float(amount.sum()) / facts.steps.count, stretches)
-    python = facts.cpu_phases.areas["python"]
-    whole = merge(python, facts.cpu_phases.areas["gc"])  # a collection does not end the function that it interrupts
+    python = facts.cpu_phases.areas[RUNNING_PYTHON]
+    whole = merge(python, facts.cpu_phases.areas[GC])  # a collection does not end the function that it interrupts
     least_ns = min(LONG_NS, max(DISPATCH_NS, LONG_SHARE * facts.step_ns))
     long = python.within(whole.start, whole.end) >= least_ns
     area = intersect(python, Intervals(whole.start[long], whole.end[long]))
@@ -182,7 +183,7 @@ def _held(facts: Facts) -> _Held:
 
 def _python_work(facts: Facts, area: Intervals) -> PythonStretches:
     stretches = facts.python_stretches(area)
-    loading = facts.host.of_thread(facts.steps.thread)["data_loading"]
+    loading = facts.host.of_thread(facts.steps.thread)[DATA_LOADING]
     stretches = stretches.only(~stretches.after_loading(facts.slices, loading))
     memory, blocks, steps = facts.memory, facts.blocks, facts.recorded_steps
     if facts.has_gpu or memory is None or blocks is None or not len(stretches):

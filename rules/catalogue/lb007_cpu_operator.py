@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.vocabulary.host_activities import CPU_OP
+from traceopt.analyzer.vocabulary.causes.table import CPU_OP
 from traceopt.rules import (
     Facts,
     Findings,

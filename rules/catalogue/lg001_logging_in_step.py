@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.vocabulary.host_activities import IMAGE_WRITER
+from traceopt.analyzer.vocabulary.causes.host_names import IMAGE_WRITER
+from traceopt.analyzer.vocabulary.causes.table import LOGGING
 from traceopt.rules import (
     PYTHON,
     Facts,
@@ -68,10 +69,10 @@ class LoggingInStep(Rule):
     min_share: float = threshold(0.01, "smallest stall, as a share of the step, to report")
 
     def check(self, facts: Facts) -> Findings:
-        stall = facts.stalls.typical_ns("logging") - _sync_ns(facts)
+        stall = facts.stalls.typical_ns(LOGGING) - _sync_ns(facts)
         if stall < self.min_share * facts.step_ns:
             return
-        rows = facts.host.rows_of("logging")
+        rows = facts.host.rows_of(LOGGING)
         cost = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
         sites = by_site(facts, rows[cost > 0], cost[cost > 0])
         images = facts.regions.named(IMAGE_WRITER, PYTHON)[rows]
@@ -93,7 +94,7 @@ class LoggingInStep(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        share = max(0.0, facts.stalls.typical_ns("logging") - _sync_ns(facts)) / facts.step_ns
+        share = max(0.0, facts.stalls.typical_ns(LOGGING) - _sync_ns(facts)) / facts.step_ns
         return f"Logging stalls take {percent(share)} of {the_step(facts)}."
 
 
@@ -101,7 +102,7 @@ def _sync_ns(facts: Facts) -> float:
     """GPU starvation during syncs inside logging calls, in the typical step."""
     if not facts.has_gpu:
         return 0.0
-    rows = facts.host.rows_of("logging")
+    rows = facts.host.rows_of(LOGGING)
     area = union(facts.slices.start[rows], facts.slices.end[rows])
     syncs = facts.syncs
     inside = area.contains(syncs.start)

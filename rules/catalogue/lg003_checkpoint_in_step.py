@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceopt.analyzer.vocabulary.causes.table import CHECKPOINT
 from traceopt.rules import (
     Evidence,
     Facts,
@@ -60,16 +61,16 @@ class CheckpointInStep(Rule):
         return None if facts.captured.checkpoints is not None else super().missing(facts)
 
     def check(self, facts: Facts) -> Findings:
-        typical = facts.stalls.typical_ns("checkpoint")
+        typical = facts.stalls.typical_ns(CHECKPOINT)
         every = facts.of_every_step
-        total, steps = every.stalls.total_ns("checkpoint"), facts.recorded_steps
+        total, steps = every.stalls.total_ns(CHECKPOINT), facts.recorded_steps
         ledger = facts.captured.ledger
         if ledger is not None and ledger.save_ns.any() and typical < self.min_share * facts.step_ns:
             yield from self._of_the_run(facts, ledger)
             return
         if max(typical / facts.step_ns, total / steps.window_ns) < self.min_share:
             return
-        rows = every.host.rows_of("checkpoint")
+        rows = every.host.rows_of(CHECKPOINT)
         cost = every.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
         sites = by_site(facts, rows[cost > 0], cost[cost > 0])
         affected = int(np.count_nonzero(steps.per_step(steps.host_step_of(facts.slices.start[rows]), cost)))
@@ -108,7 +109,7 @@ class CheckpointInStep(Rule):
         mean = float(ledger.save_ns.sum()) / len(ledger.save_ns)
         if len(saves) < 2 or mean < self.min_share * mean_step_ns(ledger):
             return
-        rows = facts.host.rows_of("checkpoint")
+        rows = facts.host.rows_of(CHECKPOINT)
         yield self.finding(
             why=(
                 f"torch.save blocks {len(saves)} of {len(ledger.save_ns):,} steps, about once every "
@@ -133,7 +134,7 @@ class CheckpointInStep(Rule):
         if ledger is not None and ledger.save_ns.any():
             share = float(ledger.save_ns.sum() / max(1, ledger.step_ns[1:].sum()))
             return f"torch.save takes {percent(share)} of the run's steps."
-        share = facts.stalls.total_ns("checkpoint") / facts.steps.window_ns
+        share = facts.stalls.total_ns(CHECKPOINT) / facts.steps.window_ns
         return f"Saving checkpoints takes {percent(share)} of the measured steps."
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceopt.analyzer.memory.curve import find_retries
+from traceopt.analyzer.vocabulary.causes.table import ALLOCATION
 from traceopt.rules import (
     Evidence,
     Facts,
@@ -71,10 +72,10 @@ class MemoryPressure(Rule):
     def check(self, facts: Facts) -> Findings:
         if facts.memory is None or peak_share(facts) < self.min_share:
             return
-        retries = find_retries(facts.trace, facts.slices, facts.host.rows_of("allocation"))
+        retries = find_retries(facts.trace, facts.slices, facts.host.rows_of(ALLOCATION))
         start, end = facts.slices.start[retries], facts.slices.end[retries]
         failed = typical_ns(facts, start, np.ones(len(retries), np.int64))
-        stall = facts.idle.typical_ns("allocation") if failed else 0.0
+        stall = facts.idle.typical_ns(ALLOCATION) if failed else 0.0
         sites = by_site(facts, retries, end - start)
         found = remedies(facts)
         yield self.finding(
@@ -82,7 +83,7 @@ class MemoryPressure(Rule):
             saving=priced(
                 facts,
                 (0.8 * stall, stall, 1.25 * stall),
-                without_calls(facts, facts.host.rows_of("allocation")),
+                without_calls(facts, facts.host.rows_of(ALLOCATION)),
                 BASIS,
             )
             if stall

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceopt.analyzer.memory.curve import find_retries
+from traceopt.analyzer.vocabulary.causes.table import ALLOCATION
 from traceopt.rules import (
     I8,
     RECORD_STACKS,
@@ -70,7 +71,7 @@ class AllocatorChurn(Rule):
     min_share: float = threshold(0.01, "smallest GPU wait for driver allocations, as a share of the step")
 
     def check(self, facts: Facts) -> Findings:
-        stall, every = facts.idle.recurring_ns("allocation"), facts.idle.typical_ns("allocation")
+        stall, every = facts.idle.recurring_ns(ALLOCATION), facts.idle.typical_ns(ALLOCATION)
         if stall < self.min_share * facts.step_ns:
             return
         rows = _calls(facts)
@@ -111,7 +112,7 @@ class AllocatorChurn(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        share = facts.idle.recurring_ns("allocation") / facts.step_ns
+        share = facts.idle.recurring_ns(ALLOCATION) / facts.step_ns
         return (
             f"Driver allocations ({len(_calls(facts)):,}) leave the GPU idle for {percent(share)} of {the_step(facts)}."
         )
@@ -144,9 +145,9 @@ def _fix(facts: Facts) -> Fix:
 def _slower_calls(facts: Facts) -> str:
     """Says so if all recorded steps make as many calls, but the driver takes far longer for them in some."""
     every = facts.of_every_step
-    steps, rows = every.steps, every.host.rows_of("allocation")
+    steps, rows = every.steps, every.host.rows_of(ALLOCATION)
     calls = steps.per_step(steps.host_step_of(every.slices.start[rows]), np.ones(len(rows), np.int64))
-    waits = every.idle.of_steps("allocation")
+    waits = every.idle.of_steps(ALLOCATION)
     least, most = int(waits.argmin()), int(waits.argmax())
     if calls.max() > SAME_CALLS * calls.min() or waits[most] < FAR_LONGER * waits[least]:
         return ""
@@ -158,7 +159,7 @@ def _slower_calls(facts: Facts) -> str:
 
 def _calls(facts: Facts) -> I8:
     """The allocation calls inside the window."""
-    rows = facts.host.rows_of("allocation")
+    rows = facts.host.rows_of(ALLOCATION)
     return rows[facts.steps.host_window.contains(facts.slices.start[rows])]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceopt.analyzer.run_log.run_settings import Collections
-from traceopt.analyzer.vocabulary.host_activities import UNTRACED_PYTHON
+from traceopt.analyzer.vocabulary.causes.table import GC, UNTRACED_PYTHON
 from traceopt.rules import (
     PYTHON,
     Confidence,
@@ -78,7 +78,7 @@ class GcPause(Rule):
             if mean_ns >= self.min_share * mean_step_ns(ledger) and np.count_nonzero(long) >= self.min_steps:
                 yield self._of_the_run(facts, ledger, collections, mean_ns)
             return
-        recorded = facts.stalls.total_ns("gc")
+        recorded = facts.stalls.total_ns(GC)
         if recorded >= least:
             yield self._of_the_trace(facts, recorded)
         untraced = facts.idle.total_ns(UNTRACED_PYTHON) if facts.has_gpu else 0
@@ -86,7 +86,7 @@ class GcPause(Rule):
             yield self._guessed(facts, untraced)
 
     def _of_the_run(self, facts: Facts, ledger: Ledger, collections: Collections, mean_ns: float) -> Priced:
-        rows = facts.host.rows_of("gc")
+        rows = facts.host.rows_of(GC)
         time = facts.slices.end[rows] - facts.slices.start[rows]
         traced_ns = int(time.sum())
         stalled = float(facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows]).sum())
@@ -123,7 +123,7 @@ class GcPause(Rule):
         )
 
     def _of_the_trace(self, facts: Facts, total_ns: int) -> Priced:
-        rows = facts.host.rows_of("gc")
+        rows = facts.host.rows_of(GC)
         cost = facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows])
         rows, cost = rows[cost > 0], cost[cost > 0]
         sites = by_site(facts, rows, cost)
@@ -176,7 +176,7 @@ class GcPause(Rule):
         if ledger is not None and facts.captured.collections is not None:
             share = _mean_ns(ledger) / max(1.0, mean_step_ns(ledger))
             return f"Garbage collection takes {percent(share)} of the run's steps."
-        share = facts.stalls.total_ns("gc") / facts.steps.window_ns
+        share = facts.stalls.total_ns(GC) / facts.steps.window_ns
         return f"Stalls in recorded collections take {percent(share)} of the steps."
 
 

@@ -6,6 +6,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.attribution.main_thread_calls import MainThreadCalls
+from traceopt.analyzer.vocabulary.causes.table import PROGRAM as RUNNING_PROGRAM
+from traceopt.analyzer.vocabulary.causes.table import SLEEP, THREAD_WAIT
 from traceopt.rules import (
     Confidence,
     Effort,
@@ -172,13 +174,13 @@ class MainThreadWait(Rule):
         return None if facts.has_step_marks else "The trace marks no steps, so a wait may not recur."
 
     def check(self, facts: Facts) -> Findings:
-        sleeps = facts.main_thread_calls("sleep")
+        sleeps = facts.main_thread_calls(SLEEP)
         polls = facts.sleeps_that_wait(sleeps)
         for wait, calls, least in (
             (PAUSE, sleeps.only(~polls), self.min_share),
             (POLL, sleeps.only(polls), self.min_share),
-            (PROGRAM, facts.main_thread_calls("program"), self.min_share),
-            (THREAD, facts.main_thread_calls("thread_wait"), self.min_thread_share),
+            (PROGRAM, facts.main_thread_calls(RUNNING_PROGRAM), self.min_share),
+            (THREAD, facts.main_thread_calls(THREAD_WAIT), self.min_thread_share),
         ):
             if calls.typical_ns(facts.steps) >= least * facts.step_ns and calls.recur(facts.steps):
                 yield self._of(wait, facts, calls)
@@ -205,7 +207,7 @@ class MainThreadWait(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        activities = ("sleep", "program", "thread_wait")
+        activities = (SLEEP, RUNNING_PROGRAM, THREAD_WAIT)
         calls = (facts.main_thread_calls(activity) for activity in activities)
         sleep, programs, threads = (percent(one.typical_ns(facts.steps) / facts.step_ns) for one in calls)
         effect = "leaves the GPU idle for" if facts.has_gpu else "takes"

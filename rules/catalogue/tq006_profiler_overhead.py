@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.vocabulary.host_activities import DISPATCH, LONG_PYTHON, SMALL_OPS
+from traceopt.analyzer.vocabulary.causes.table import DISPATCH, LONG_PYTHON, SMALL_OPS
 from traceopt.rules import (
     TRACE_QUALITY,
     Evidence,

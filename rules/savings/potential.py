@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from traceopt.analyzer.attribution.limits import grouped
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import ScaleWork
+from traceopt.analyzer.replay.changes import Change, DropSync, ScaleWork
+from traceopt.analyzer.vocabulary.causes.cause import Cause
+from traceopt.analyzer.vocabulary.causes.table import HOST_SYNC
 from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.pricing import on_host
 
@@ -48,6 +51,21 @@ def side_of(one: Priced, facts: Facts) -> str:
     faster = [change.work & (change.factor < 1) for change in one.changes if isinstance(change, ScaleWork)]
     only_communication = all(not (work & ~facts.gpu.is_communication).any() for work in faster)
     return "communication" if faster and only_communication else "compute"
+
+
+def treated_cause(facts: Facts, changes: Sequence[Change]) -> Cause | None:
+    """The part of the step that these changes treat: the one that they shorten most, dispatch grouped as in `grouped`.
+
+    None if no change is known or nothing can be replayed.
+    """
+    if not changes or facts.replay_error is None:
+        return None
+    if facts.has_gpu and all(isinstance(change, DropSync) for change in changes):
+        return HOST_SYNC  # whatever the host does meanwhile is hidden, but the wait is what goes
+    before, after = facts.parts_of(facts.replayed), facts.parts_of(facts.replay(changes))
+    if facts.has_gpu:
+        before, after = grouped(before), grouped(after)
+    return max(before, key=lambda cause: before[cause] - after.get(cause, 0.0))
 
 
 def _independent(found: Iterable[Priced]) -> list[Priced]:

@@ -14,6 +14,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import AsyncCopy, Change, DropSync, RemoveHost, ScaleWork
 from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.timeline.call_tree import RUNTIME
+from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION
 from traceopt.analyzer.work.gemms import GemmShape
 from traceopt.result.message import ms
 from traceopt.rules.savings.price import Price, Priced
@@ -147,7 +148,7 @@ def hide_collectives(
     """
     if facts.has_gpu:
         return hide(facts, rows, gain_ns)
-    waits = intersect(area_of(facts, rows), facts.cpu_phases.areas["communication"])
+    waits = intersect(area_of(facts, rows), facts.cpu_phases.areas[COMMUNICATION])
     return [RemoveHost(waits, min(1.0, float(gain_ns.sum()) / max(1, waits.total)))]
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.arrays.intervals import Intervals, complement, intersect, merge, subtract
-from traceopt.analyzer.attribution.idle import CAUSES
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.vocabulary.host_activities import DISPATCH
+from traceopt.analyzer.vocabulary.causes.cause import Cause
+from traceopt.analyzer.vocabulary.causes.table import DISPATCH, IDLE_CAUSES, QUEUED
 from traceopt.result.finding import Confidence, Saving
 from traceopt.rules.savings.known_error import saving_of_step
 
@@ -21,9 +21,9 @@ def saving(facts: Facts, low_ns: float, est_ns: float, high_ns: float, basis: st
     return saving_of_step(facts.step_ns, low_ns, est_ns, high_ns, basis)
 
 
-def starved_ns(facts: Facts, *causes: str) -> float:
+def starved_ns(facts: Facts, *causes: Cause) -> float:
     """GPU starvation from these causes (all if none is given) in the typical step."""
-    wanted = causes or tuple(cause for cause in CAUSES if cause != "queued")
+    wanted = causes or tuple(cause for cause in IDLE_CAUSES if cause is not QUEUED)
     return facts.idle.typical_ns(*wanted)
 
 
@@ -39,7 +39,7 @@ def dispatch_area(facts: Facts) -> Intervals:
     """When the host does its ordinary work: the whole window except waits, long work that starves the GPU, and
     activities that other rules cover.
     """
-    other = merge(*(area for name, area in facts.flow_areas.items() if name not in DISPATCH))
+    other = merge(*(area for cause, area in facts.flow_areas.items() if cause not in DISPATCH))
     return complement(other, *facts.recorded_steps.host_span)
 
 

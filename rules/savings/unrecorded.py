@@ -8,7 +8,7 @@ from traceopt.analyzer.arrays.intervals import intersect, merge, subtract
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.recording_state import DOMINANT_SHARE
 from traceopt.analyzer.replay.changes import AsyncCopy, RemoveHost
-from traceopt.analyzer.vocabulary.host_activities import DISPATCH, LONG_PYTHON, UNRECORDED
+from traceopt.analyzer.vocabulary.causes.table import DISPATCH, LONG_PYTHON, UNRECORDED
 from traceopt.rules.savings.potential import side_of
 from traceopt.rules.savings.price import Priced
 
@@ -43,6 +43,6 @@ def _edges_hide(one: Priced, facts: Facts) -> bool:
     if not removed or not facts.has_gpu or any(isinstance(change, AsyncCopy) for change in one.changes):
         return False
     starving = intersect(merge(*removed), facts.gaps.starved)
-    named = merge(*(area for name, area in facts.flow_areas.items() if name not in _ORDINARY))
+    named = merge(*(area for cause, area in facts.flow_areas.items() if cause not in _ORDINARY))
     ordinary = subtract(intersect(starving, facts.quality.edges), named)
     return ordinary.total > DOMINANT_SHARE * starving.total

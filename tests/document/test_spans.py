@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from traceopt.analyzer.attribution.idle import CAUSES
+from traceopt.analyzer.vocabulary.causes.table import IDLE_CAUSES
 from traceopt.document.timeline.spans import span_table
 from traceopt.result import packing
 from traceopt.result.rows import COLUMNS, STREAM_COLUMNS
@@ -107,7 +107,7 @@ def test_every_idle_gap_of_the_steps_is_a_stall_or_a_span(example: GetExample, s
     shorter_us = float(found["duration"][mine].sum()) / 1e3
     assert shorter_us > 0
     assert shorter_us + sum(stall.duration_us for stall in table.stalls) == pytest.approx(idle_us, abs=1)
-    assert {table.categories[code] for code in found["category"][mine]} <= set(CAUSES)
+    assert {table.categories[code] for code in found["category"][mine]} <= {cause.key for cause in IDLE_CAUSES}
 
 
 def test_occupancy_covers_all_spans(example: GetExample) -> None:

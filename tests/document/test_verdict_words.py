@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from traceopt.analyzer.replayed_parts import labels_of
+from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
 from traceopt.document.rank_document import rank_document
 from traceopt.document.verdict import NO_FIX, _GpuVerdict
 from traceopt.result.message import plain
@@ -26,8 +26,8 @@ def verdict_of(**shares: float) -> str:
             machine.launch(1_000)
             machine.synchronize()
     facts = machine.facts()
-    labels = labels_of(facts)
-    parts = [BreakdownPart(n, labels[n], n == "compute", s * 1_000, s, None) for n, s in shares.items()]
+    causes = {CAUSE_OF_KEY[key]: share for key, share in shares.items()}
+    parts = [BreakdownPart(c.key, c.label, c.busy, share * 1_000, share, None) for c, share in causes.items()]
     return plain(_GpuVerdict(facts, parts, []).text)
 
 

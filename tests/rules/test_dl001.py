@@ -11,6 +11,7 @@ from support.recorded_facts import answer, document_of, finding, generated, reas
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.loaders import Loader
+from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 from traceopt.result.effort_and_risk import Effort
 from traceopt.result.finding import Finding
 from traceopt.rules.catalogue.dl001_dataloader_stall import DataloaderStall
@@ -31,7 +32,7 @@ class TestPlanted(PlantedFault):
 
 def test_the_threshold_decides(example: GetExample) -> None:
     facts = example("slow_loader").facts
-    share = facts.stalls.typical_ns("data_loading") / facts.step_ns
+    share = facts.stalls.typical_ns(DATA_LOADING) / facts.step_ns
     assert_finds(DataloaderStall, facts, min_share=share * 0.99)
     assert_silent(DataloaderStall, facts, min_share=share * 1.01)
 
@@ -312,5 +313,5 @@ class TestWorkers:
 
     def test_a_batch_that_is_ready_takes_a_moment_all_the_same(self) -> None:
         facts = generated("slow_steps", every=1, load_us=16_200, build_us=20_000.0)
-        assert facts.stalls.typical_ns("data_loading") > 0.03 * facts.step_ns
+        assert facts.stalls.typical_ns(DATA_LOADING) > 0.03 * facts.step_ns
         assert answer(facts, "DL001")[1] == []

@@ -8,6 +8,7 @@ from support.recorded_facts import finding, generated
 
 from fixtures.scenarios import CPU
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.vocabulary.causes.table import INPUT_WORK
 from traceopt.rules.catalogue.dl002_input_work_on_main_thread import InputWorkOnMainThread
 from traceopt.rules.fixes.advice.loader_workers import SHARED_CORE
 from traceopt.testing import A100, Machine
@@ -23,7 +24,7 @@ class TestMovedInputWork:
     def test_on_a_cpu_workers_slow_the_model_down(self) -> None:
         facts = generated("input_work_main_thread", **CPU, threads=1)
         found = finding(facts, "DL002")
-        work_us = facts.stalls.typical_ns("input_work") / 1e3
+        work_us = facts.stalls.typical_ns(INPUT_WORK) / 1e3
         slower_us = (SHARED_CORE - 1) * min(work_us, facts.step_ns / 1e3 - work_us)
         assert found.saving is not None
         assert found.saving.low_us == pytest.approx(0.7 * (work_us - slower_us), rel=0.01)
@@ -37,7 +38,7 @@ class TestMovedInputWork:
         facts = generated("input_work_main_thread", **CPU, threads=1, change={"loaders": [row]})
         found = finding(facts, "DL002")
         assert found.saving is not None
-        assert found.saving.est_us == pytest.approx(0.95 * facts.stalls.typical_ns("input_work") / 1e3, rel=0.01)
+        assert found.saving.est_us == pytest.approx(0.95 * facts.stalls.typical_ns(INPUT_WORK) / 1e3, rel=0.01)
         assert "the workers take CPU time" not in found.saving.basis
 
     def test_a_single_core_gains_nothing_from_workers(self) -> None:

@@ -12,6 +12,7 @@ from fixtures import real_traces
 from fixtures.serving import VLLM, serve
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
+from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 from traceopt.errors import InputError
 from traceopt.result.effort_and_risk import Risk
 from traceopt.rules.catalogue.lb002_launch_bound import LaunchBound
@@ -190,7 +191,7 @@ def test_inference_gets_no_advice_for_training() -> None:
     seen = 0
     for name, facts in inference():
         seen += 1
-        loads = len(facts.host.rows_of("data_loading")) > 0
+        loads = len(facts.host.rows_of(DATA_LOADING)) > 0
         for finding in run_rules([rule() for rule in builtin_rules()], facts, debug=True).findings:
             text = f"{advice(finding)} {finding.why} {finding.risk_words} {finding.effort}"
             assert not TRAINING.search(text), (name, finding.code, text)

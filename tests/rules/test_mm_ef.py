@@ -12,6 +12,7 @@ from support.findings import found, saving_of
 from support.real import REAL, real
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.vocabulary.causes.table import ALLOCATION
 from traceopt.testing import Machine
 from traceopt.testing import events as small_traces
 from traceopt.testing.machine import A100
@@ -96,7 +97,7 @@ class TestAllocatorChurn:
         """The first two of five iterations have 40% of the work, and 8% of the time."""
         facts = self.uncached([100.0, 100.0, *[1_000.0] * 3], marked=False)
         assert not facts.has_step_marks
-        assert facts.idle.recurring_ns("allocation") >= 0.95 * facts.idle.total_ns("allocation")
+        assert facts.idle.recurring_ns(ALLOCATION) >= 0.95 * facts.idle.total_ns(ALLOCATION)
 
     def test_frames_without_empty_cache_rule_it_out(self, example: GetExample) -> None:
         assert self.uncached([500.0] * 4, emptied=True).allocator.is_emptied

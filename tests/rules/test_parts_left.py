@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fixtures.scenarios import SCENARIOS
-from traceopt.analyzer.replayed_parts import busy_names, parts_of
+from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
 from traceopt.api import analyze
 from traceopt.document.sections import breakdown
 from traceopt.rules.combined import UNEXPLAINED_SHARE, parts_left
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from traceopt.analyzer.facts import Facts
     from traceopt.analyzer.replay.changes import Change
+    from traceopt.analyzer.vocabulary.causes.cause import Cause
 
 
 FIVE_FAULTS = Path(__file__).resolve().parents[2] / "fixtures" / "traces" / "five_faults.json.gz"
@@ -37,17 +38,17 @@ def planned(facts: Facts) -> tuple[list[Change], float]:
 
 
 def assert_as_replayed(
-    now_us: Mapping[str, float], left: Mapping[str, float], facts: Facts, changes: list[Change]
+    now_us: Mapping[Cause, float], left: Mapping[Cause, float], facts: Facts, changes: list[Change]
 ) -> None:
     """Idle time as a whole: the replay may give it other causes than the breakdown."""
     if not left:
         return
-    before, after = parts_of(facts, facts.replayed), parts_of(facts, facts.replay(changes))
+    before, after = facts.parts_of(facts.replayed), facts.parts_of(facts.replay(changes))
     step_us, replayed_us = sum(now_us.values()), facts.replayed.step_ns / 1e3
-    apart = set(busy_names(facts)) if facts.has_gpu else set(after)
-    for group in [*({name} for name in apart), set(after) - apart]:
+    apart = {cause for cause in after if cause.busy or not facts.has_gpu}
+    for group in [*({part} for part in apart), set(after) - apart]:
         now, was, becomes, remains = (
-            sum(parts.get(name, 0.0) for name in group) for parts in (now_us, before, after, left)
+            sum(parts.get(part, 0.0) for part in group) for parts in (now_us, before, after, left)
         )
         grows_us = max(0.0, becomes - was) / 1e3 * step_us / replayed_us
         assert -0.001 <= remains <= now + grows_us + 0.001, group
@@ -59,7 +60,7 @@ def test_a_part_changes_as_in_the_replay(example: GetExample, scenario: str) -> 
     changes, left_us = planned(facts)
     if not changes:
         return
-    now_us = {part.name: part.us_per_step for part in breakdown(facts)}
+    now_us = {CAUSE_OF_KEY[part.name]: part.us_per_step for part in breakdown(facts)}
     left = parts_left(now_us, left_us, changes, facts)
     if left:
         assert sum(left.values()) == pytest.approx(left_us, rel=1e-6)
@@ -74,7 +75,8 @@ def test_steps_unlike_the_replayed_ones(example: GetExample, scenario: str, fact
     facts = example(scenario).facts
     changes, left_us = planned(facts)
     assert changes
-    now_us = {part.name: part.us_per_step * factor for part, factor in zip(breakdown(facts), factors, strict=False)}
+    parts = zip(breakdown(facts), factors, strict=False)
+    now_us = {CAUSE_OF_KEY[part.name]: part.us_per_step * factor for part, factor in parts}
     saved = 1 - left_us * 1e3 / facts.step_ns
     left_us = sum(now_us.values()) * (1 - saved)
     left = parts_left(now_us, left_us, changes, facts)
@@ -102,6 +104,6 @@ def test_idle_time_may_have_other_causes_in_the_replay() -> None:
 def test_parts_that_do_not_explain_the_step_are_not_told(example: GetExample) -> None:
     facts = example("slow_loader").facts
     changes, left_us = planned(facts)
-    now_us = {part.name: part.us_per_step for part in breakdown(facts)}
+    now_us = {CAUSE_OF_KEY[part.name]: part.us_per_step for part in breakdown(facts)}
     assert parts_left(now_us, left_us, changes, facts)
     assert parts_left(now_us, (1 + 2 * UNEXPLAINED_SHARE) * left_us, changes, facts) == {}

@@ -6,16 +6,14 @@ from typing import Literal
 
 from traceopt.analyzer.arrays.intervals import intersect, merge, subtract
 from traceopt.analyzer.arrays.percentiles import median, percentiles
-from traceopt.analyzer.attribution.cpu_phases import PHASES
-from traceopt.analyzer.attribution.idle import CAUSES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.run_facts import RunFacts
-from traceopt.analyzer.replayed_parts import idle_labels
 from traceopt.analyzer.requirements import lacks
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
-from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.accelerator import Accelerator
+from traceopt.analyzer.vocabulary.causes.cause import Cause
+from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION, COMPUTE, COPIES, DATA_LOADING, IDLE_CAUSES
 from traceopt.document.timeline.step_series import step_series
 from traceopt.result.document import (
     Communication,
@@ -145,49 +143,29 @@ def breakdown(facts: Facts) -> list[BreakdownPart]:
     """
     if facts.quality.lost_all_gpu_events:
         return []
-    parts = _gpu_parts(facts) if facts.has_gpu else _cpu_parts(facts)
+    window, count = facts.steps.window_ns, facts.steps.count
+    raw_ns = _overlapping_ns(facts)
+    parts = []
+    for part, by_step in facts.parts_by_step.items():
+        ns, raw = int(by_step.sum()), raw_ns.get(part)
+        raw_us = None if raw is None else us(max(ns, raw) / count)
+        parts.append(BreakdownPart(part.key, facts.label(part), part.busy, us(ns / count), share(ns / window), raw_us))
     return [part for part in parts if part.us_per_step > 0 or (part.raw_us_per_step or 0) > 0]
 
 
-def _gpu_parts(facts: Facts) -> list[BreakdownPart]:
-    gpu, window, count = facts.gpu, facts.steps.window_ns, facts.steps.count
-
-    def part(name: str, label: str, busy: bool, ns: float, raw_ns: float | None) -> BreakdownPart:
-        raw = None if raw_ns is None else us(raw_ns / count)
-        return BreakdownPart(name, label, busy, us(ns / count), share(ns / window), raw)
-
-    copies = gpu.exposed_copies.total
-    parts = [
-        part("compute", BUSY_LABELS["compute"], True, gpu.compute.total, gpu.compute.total),
-        part(
-            "communication",
-            BUSY_LABELS["communication"],
-            True,
-            gpu.exposed_communication.total,
-            gpu.communication.total,
-        ),
-        part("copies", BUSY_LABELS["copies"], True, copies, gpu.copies.total),
-    ]
+def _overlapping_ns(facts: Facts) -> dict[Cause, int]:
+    """Time of each part with what overlaps parts before it, where that is known."""
+    if not facts.has_gpu:
+        phases = facts.cpu_phases
+        return {phase: area.total for phase, area in phases.areas.items()} | {COMMUNICATION: phases.communication.total}
+    gpu = facts.gpu
+    work = {COMPUTE: gpu.compute.total, COMMUNICATION: gpu.communication.total, COPIES: gpu.copies.total}
     threads = {facts.steps.thread, *facts.gaps.thread.tolist()} - {-1}
     host = [facts.host_flow.of(thread) for thread in sorted(threads)]
-    labels = idle_labels(facts)
     # Of the host's own step: the measured one may begin later, and end with the profiler's wait for the GPU.
     own_step = subtract(facts.steps.host_window, facts.earlier_work)
-    for cause in CAUSES:
-        areas, exposed = [areas[cause] for areas in host if cause in areas], facts.idle.total_ns(cause)
-        raw = max(exposed, intersect(merge(*areas), own_step).total) if areas else None
-        parts.append(part(cause, labels[cause], False, exposed, raw))
-    return parts
-
-
-def _cpu_parts(facts: Facts) -> list[BreakdownPart]:
-    window, count, phases = facts.steps.window_ns, facts.steps.count, facts.cpu_phases
-    parts = []
-    for name, label, busy in PHASES:
-        ns = phases.total_ns(name)
-        raw = phases.communication.total if name == "communication" else ns
-        parts.append(BreakdownPart(name, label, busy, us(ns / count), share(ns / window), us(raw / count)))
-    return parts
+    waits = {cause: [areas[cause] for areas in host if cause in areas] for cause in IDLE_CAUSES}
+    return work | {cause: intersect(merge(*areas), own_step).total for cause, areas in waits.items() if areas}
 
 
 def gpu(facts: Facts) -> Gpu:
@@ -195,7 +173,7 @@ def gpu(facts: Facts) -> Gpu:
         return Gpu(None, None, None, None, None, [])
     window = facts.steps.window_ns
     busy = facts.gpu.busy.total
-    causes, labels = [(cause, facts.idle.total_ns(cause)) for cause in CAUSES], idle_labels(facts)
+    causes = [(cause, facts.idle.total_ns(cause)) for cause in IDLE_CAUSES]
     in_graphs, known = graph_shares(facts)
     return Gpu(
         window_us=us(window),
@@ -204,7 +182,7 @@ def gpu(facts: Facts) -> Gpu:
         compute_share=share(facts.gpu.compute.total / window),
         idle_share=share(1 - busy / window),
         idle_by_cause=[
-            IdleCause(cause, labels[cause], us(ns / facts.steps.count), share(ns / window))
+            IdleCause(cause.key, facts.label(cause), us(ns / facts.steps.count), share(ns / window))
             for cause, ns in sorted(causes, key=lambda pair: -pair[1])
             if ns > 0
         ],
@@ -229,11 +207,11 @@ def sync(facts: Facts) -> Sync:
 
 
 def dataloader(facts: Facts) -> DataLoader:
-    loading = intersect(facts.host.of_thread(facts.steps.thread)["data_loading"], facts.steps.host_window)
+    loading = intersect(facts.host.of_thread(facts.steps.thread)[DATA_LOADING], facts.steps.host_window)
     if not loading.total:
         return DataLoader(None, None)
     count = facts.steps.count
-    return DataLoader(us(loading.total / count), us(facts.stalls.total_ns("data_loading") / count))
+    return DataLoader(us(loading.total / count), us(facts.stalls.total_ns(DATA_LOADING) / count))
 
 
 def communication(facts: Facts) -> Communication:
@@ -241,7 +219,7 @@ def communication(facts: Facts) -> Communication:
     if facts.has_gpu:
         total, exposed = facts.gpu.communication.total, facts.gpu.exposed_communication.total
     else:
-        total, exposed = facts.cpu_phases.communication.total, facts.cpu_phases.total_ns("communication")
+        total, exposed = facts.cpu_phases.communication.total, facts.cpu_phases.total_ns(COMMUNICATION)
     if not total:
         return Communication(None, None, None, [])
     rows = []

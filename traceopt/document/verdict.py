@@ -7,16 +7,27 @@ from functools import cached_property
 
 from msgspec import Struct
 
+from traceopt.analyzer.attribution.limits import grouped
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replayed_parts import grouped, labels_of, treated_part
-from traceopt.analyzer.vocabulary.host_activities import CPU_OP, DISPATCH, LONG_PYTHON, SMALL_OPS
+from traceopt.analyzer.vocabulary.causes.cause import Cause
+from traceopt.analyzer.vocabulary.causes.table import (
+    CAUSE_OF_KEY,
+    COMMUNICATION,
+    COMPUTE,
+    COPIES,
+    DISPATCH,
+    IDLE_CAUSES,
+    LAUNCH,
+    OPTIMIZER,
+    QUEUED,
+)
 from traceopt.result.document import Quality
 from traceopt.result.message import ms, percent
 from traceopt.result.quantities import in_sentence
 from traceopt.result.rows import BreakdownPart
 from traceopt.rules.evidence import location_of
 from traceopt.rules.savings.cpu_operators import operators_ns
-from traceopt.rules.savings.potential import side_of
+from traceopt.rules.savings.potential import side_of, treated_cause
 from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.roofline import matmul_rate, peak_caveat
 
@@ -31,57 +42,8 @@ NAMED_SHARE = 0.5  # of the largest limit: the limit that the first fix treats i
 RECURS_SHARE = 0.5  # of the time of a cause: with less of it all through the recording, the cause may pass
 UNUSABLE = ("TQ001", "TQ007")  # notes that make the trace unusable
 
-# The bottleneck, by the largest cause of idle time.
-_LAUNCH_BOUND = "Launch-bound: the host launches work more slowly than the GPU runs it."
-_BY_LAUNCHES = (*DISPATCH, CPU_OP, SMALL_OPS, LONG_PYTHON)  # causes that only the launches show
 _NO_LAUNCHES = "The file holds no launch of its GPU work, so it does not show why."
-_CAUSE = {
-    "data_loading": "The data loader is the bottleneck.",
-    "loader_startup": "The data loader is starting its workers.",
-    "input_work": "Preprocessing outside the data loader is the bottleneck.",
-    "post_processing": "Post-processing on the host is the bottleneck.",
-    "sleep": "The host sleeps in time.sleep: that is the bottleneck.",
-    "program": "Other programs that the steps start are the bottleneck.",
-    "thread_wait": "Another thread, for which the step waits, is the bottleneck.",
-    "os_wait": "Waits in the operating system (other threads, processes, files) are the bottleneck.",
-    "host_sync": "Host syncs are the bottleneck: each one drains the GPU's queue.",
-    "logging": "Logging in the step is the bottleneck.",
-    "checkpoint": "Saving checkpoints in the step is the bottleneck.",
-    "gc": "Python's garbage collector is the bottleneck.",
-    "allocation": "Allocating device memory is the bottleneck.",
-    "startup": "This is a cold start: the time goes into creating the context and loading libraries.",
-    "module_load": "First calls and kernel loading are the bottleneck.",
-    "compile": "Compilation is the bottleneck.",
-    "launch": _LAUNCH_BOUND,
-    "python": _LAUNCH_BOUND,
-    "untraced": _LAUNCH_BOUND,
-    "cpu_op": "Operators that compute on the CPU are the bottleneck.",
-    "small_ops": "Host-bound: many small operators run that launch nothing.",
-    "long_python": "Python-bound: long Python code runs between the launches.",
-    "host_copy": "Copies from pageable memory are the bottleneck: the host copies them first.",
-    "unrecorded": "Nothing is recorded on the host during most of that time, so the cause is unknown.",
-    "hole": "Python records no events for long stretches, as it does during garbage collection.",
-    "queued": "But its next work was already queued; the trace does not show what held it back.",
-}
-_EXPOSED = {
-    "communication": "Exposed (non-overlapped) communication takes {share} of {unit}.",
-    "copies": "Exposed (non-overlapped) copies take {share} of {unit}.",
-}
-_MORE_THAN_COMPUTE = {"communication": " It is the bottleneck.", "copies": " They are the bottleneck."}
-# Causes that a run also has once, for example as it starts.
-_MAY_PASS = (
-    "allocation",
-    "gc",
-    "host_copy",
-    "host_sync",
-    "input_work",
-    "logging",
-    "checkpoint",
-    "sleep",
-    "program",
-    "thread_wait",
-    "cpu_op",
-)
+_MORE_THAN_COMPUTE = {COMMUNICATION: " It is the bottleneck.", COPIES: " They are the bottleneck."}
 _PASSING = "in a part of the recording. Without step marks, it is unknown whether it recurs."
 NAMED_LIMIT_SHARE = 0.10  # of the step: a larger limit is named even if no fix for it has a price
 NO_FIX = "No fix above 3% found."
@@ -135,10 +97,10 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
     @property
     def text(self) -> str:
         first, largest, limits = self.first, self.largest, self.limits
-        exceeds = largest in _EXPOSED and limits[largest] > self.compute
+        exceeds = largest.busy and limits[largest] > self.compute
         if exceeds and (first is None or self.treated in (None, largest)):
             return self._bottleneck(largest) + ("" if first is not None else f" {NO_FIX}")
-        waits = exceeds or max(self.idle, limits["communication"]) >= MOSTLY_IDLE_SHARE
+        waits = exceeds or max(self.idle, limits[COMMUNICATION]) >= MOSTLY_IDLE_SHARE
         treated = self.treated if self.treated is not None or first is None or not waits else largest
         if treated in limits and limits[treated] >= NAMED_SHARE * limits[largest]:
             larger = limits[largest] >= LARGER * limits[treated]
@@ -153,11 +115,11 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         return f"{self._state(largest)} {start} {self._why_later(largest)}"
 
     @cached_property
-    def limits(self) -> dict[str, float]:
+    def limits(self) -> dict[Cause, float]:
         """What holds the compute up, as shares of the step: idle causes, exposed communication and copies."""
-        groups = grouped({part.name: part.share for part in self.breakdown})
-        wanted = (*_CAUSE, *_EXPOSED)
-        return {name: groups.get(name, 0.0) for name in wanted if name not in DISPATCH or name == "launch"}
+        groups = grouped({CAUSE_OF_KEY[part.name]: part.share for part in self.breakdown})
+        wanted = (*IDLE_CAUSES, COMMUNICATION, COPIES)
+        return {cause: groups.get(cause, 0.0) for cause in wanted if cause not in DISPATCH or cause is LAUNCH}
 
     @property
     def idle(self) -> float:
@@ -165,19 +127,19 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
 
     @property
     def compute(self) -> float:
-        return sum(part.share for part in self.breakdown if part.name == "compute")
+        return sum(part.share for part in self.breakdown if part.name == COMPUTE.key)
 
     @property
-    def largest(self) -> str:
-        return max(self.limits, key=lambda name: self.limits[name])
+    def largest(self) -> Cause:
+        return max(self.limits, key=lambda cause: self.limits[cause])
 
     @property
     def first(self) -> Priced | None:
         return _first_fix(self.priced)
 
     @cached_property
-    def treated(self) -> str | None:
-        return treated_part(self.facts, self.first.changes) if self.first is not None else None
+    def treated(self) -> Cause | None:
+        return treated_cause(self.facts, self.first.changes) if self.first is not None else None
 
     @property
     def unit(self) -> str:
@@ -188,37 +150,37 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         bound = "GPU-bound" if self.idle < HEALTHY_IDLE_SHARE else "Mostly GPU-bound"
         return f"{bound}: the GPU is busy for {percent(1 - self.idle)} of {self.unit}."
 
-    def _state(self, limit: str) -> str:
-        if limit in _EXPOSED:
-            return f"{labels_of(self.facts)[limit]}: {percent(self.limits[limit])} of {self.unit}."
-        return f"The GPU {'seems' if limit == 'queued' else 'is'} idle for {percent(self.idle)} of {self.unit}."
+    def _state(self, limit: Cause) -> str:
+        if limit.busy:
+            return f"{self.facts.label(limit)}: {percent(self.limits[limit])} of {self.unit}."
+        return f"The GPU {'seems' if limit is QUEUED else 'is'} idle for {percent(self.idle)} of {self.unit}."
 
-    def _bottleneck(self, limit: str) -> str:
-        if limit in _EXPOSED:
+    def _bottleneck(self, limit: Cause) -> str:
+        if limit.busy:
             most = _MORE_THAN_COMPUTE[limit] if self.limits[limit] > self.compute else ""
-            return _EXPOSED[limit].format(share=percent(self.limits[limit]), unit=self.unit) + most
-        if limit in _BY_LAUNCHES and self.facts.replay_error is None:
+            return f"{limit.verdict}".format(share=percent(self.limits[limit]), unit=self.unit) + most
+        if limit.host_label and self.facts.replay_error is None:
             return f"{self._state(limit)} {_NO_LAUNCHES}"
-        if limit != "queued" and self.limits[limit] < MOSTLY_IDLE_SHARE:
-            return f"{self._state(limit)} Largest cause: {in_sentence(labels_of(self.facts)[limit])}."
-        if limit in _MAY_PASS and self._passes(limit):
-            return f"{self._state(limit)} Largest cause: {in_sentence(labels_of(self.facts)[limit])}, {_PASSING}"
-        return f"{self._state(limit)} {_CAUSE[limit]}"
+        if limit is not QUEUED and self.limits[limit] < MOSTLY_IDLE_SHARE:
+            return f"{self._state(limit)} Largest cause: {in_sentence(self.facts.label(limit))}."
+        if limit.may_pass and self._passes(limit):
+            return f"{self._state(limit)} Largest cause: {in_sentence(self.facts.label(limit))}, {_PASSING}"
+        return f"{self._state(limit)} {limit.verdict}"
 
-    def _passes(self, cause: str) -> bool:
+    def _passes(self, cause: Cause) -> bool:
         """Whether most of the time of a cause lies in a part of a recording without step marks."""
         idle = self.facts.idle
         return not self.facts.has_step_marks and idle.recurring_ns(cause) < RECURS_SHARE * idle.typical_ns(cause)
 
-    def _unpriced(self, limit: str) -> str:
+    def _unpriced(self, limit: Cause) -> str:
         """Names the largest limit if it takes much of the step, although what its fix saves is not known."""
         if self.limits[limit] < NAMED_LIMIT_SHARE:
             return ""
-        return f" {labels_of(self.facts)[limit]}: {percent(self.limits[limit])} of {self.unit}."
+        return f" {self.facts.label(limit)}: {percent(self.limits[limit])} of {self.unit}."
 
-    def _why_later(self, limit: str) -> str:
+    def _why_later(self, limit: Cause) -> str:
         """Why the largest limit is not treated first."""
-        name, share = in_sentence(labels_of(self.facts)[limit]), percent(self.limits[limit])
+        name, share = in_sentence(self.facts.label(limit)), percent(self.limits[limit])
         fixes = [one for one in self.priced[1:] if self._is_for(limit, one)]
         fix = max(fixes, key=lambda one: one.finding.saving.est_us if one.finding.saving else 0.0, default=None)
         if fix is None or fix.finding.saving is None:
@@ -226,12 +188,12 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         saved = ms(fix.finding.saving.est_us * 1e3)
         return f"The fix for {name} ({share}), {fix.finding.code}, saves {saved} alone."
 
-    def _is_for(self, limit: str, one: Priced) -> bool:
+    def _is_for(self, limit: Cause, one: Priced) -> bool:
         """Whether a fix treats this limit. Less compute before a collective shortens exposed communication as well, but
         is no fix for it.
         """
-        another = limit == "communication" and side_of(one, self.facts) != limit
-        return not another and treated_part(self.facts, one.changes) == limit
+        another = limit is COMMUNICATION and side_of(one, self.facts) != "communication"
+        return not another and treated_cause(self.facts, one.changes) is limit
 
 
 def _rate_of_matmuls(facts: Facts) -> str:
@@ -301,13 +263,13 @@ def _cpu_verdict(facts: Facts, breakdown: Sequence[BreakdownPart], priced: Seque
 
 def _cpu_limit(facts: Facts, breakdown: Sequence[BreakdownPart]) -> str:
     stall = max((p for p in breakdown if not p.busy), key=lambda p: p.share, default=None)
-    work = sum(p.share for p in breakdown if p.busy and p.name != "communication")
-    communication = sum(p.share for p in breakdown if p.name == "communication")
+    work = sum(p.share for p in breakdown if p.busy and p.name != COMMUNICATION.key)
+    communication = sum(p.share for p in breakdown if p.name == COMMUNICATION.key)
     if communication >= max(0.10, work):
         return f"The main thread waits for communication for {percent(communication)} of {_unit(facts)}."
     if stall is not None and stall.share >= HEALTHY_IDLE_SHARE and stall.share > 0.5 * work:
         return f"{stall.label} takes {percent(stall.share)} of {_unit(facts)}; model work takes {percent(work)}."
-    optimizer = sum(p.share for p in breakdown if p.name == "optimizer")
+    optimizer = sum(p.share for p in breakdown if p.name == OPTIMIZER.key)
     kind = f", most of it the optimizer ({percent(optimizer)})" if optimizer > 0.5 * work else _kind_of_work(facts)
     return f"Model work takes {percent(work)} of {_unit(facts)}{kind}."
 

@@ -6,9 +6,10 @@ import re
 
 from msgspec import Struct
 
+from traceopt.analyzer.vocabulary.causes.cause import Look
 from traceopt.reports.html.charts.round_values import round_values
 from traceopt.reports.html.charts.stacked_columns import COLUMN, column_paths
-from traceopt.reports.words.part_styles import PartStyle, part_style
+from traceopt.reports.words.part_styles import part_style
 from traceopt.reports.words.rank_words import rank_phrase
 from traceopt.result import quantities
 from traceopt.result.document import Result
@@ -31,7 +32,7 @@ class PartColumn(Struct, frozen=True):
     """
 
     label: str
-    look: PartStyle
+    look: Look
     us: list[float]
     heights: list[float]
     path: str

@@ -4,41 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY, HOST_SYNC
 from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.result.finding import Finding, Location
 from traceopt.result.rows import Stall
 
-# The rules that measure each cause of a stall, and each busy part in which no kernel computes.
-_RULES_OF_CAUSE = {
-    "data_loading": ("DL001", "DL005"),
-    "loader_startup": ("DL006",),
-    "input_work": ("DL002",),
-    "host_copy": ("DL003",),
-    "host_sync": ("HS001", "HS002", "HS003", "HS004", "HS005", "HS006", "LG002"),
-    "logging": ("LG001", "LG002"),
-    "checkpoint": ("LG003",),
-    "sleep": ("PY004",),
-    "thread_wait": ("PY004",),
-    "program": ("PY004",),
-    "gc": ("PY001",),
-    "hole": ("PY001",),
-    "launch": ("LB002",),
-    "python": ("LB002",),
-    "small_ops": ("LB002",),
-    "long_python": ("LB006",),
-    "cpu_op": ("LB007",),
-    "allocation": ("MM003", "MM002"),
-    "module_load": ("LB005",),
-    "compile": ("LB004",),
-    "communication": ("CM001", "CM002", "CM003", "CM004", "CM006"),
-    "copies": ("DL003", "DL004"),
-}
-_AT_ITS_LINE = ("host_sync",)  # causes with a finding per line
+_AT_ITS_LINE = (HOST_SYNC.key,)  # causes with a finding per line
 
 
 def rules_of_cause(cause: str) -> tuple[str, ...]:
     """Codes of the rules that measure a part of the step; empty for those in which the device computes."""
-    return _RULES_OF_CAUSE.get(cause, ())
+    return CAUSE_OF_KEY[cause].rules if cause in CAUSE_OF_KEY else ()
 
 
 def cards_of_place(cards: Iterable[Card], place: Location) -> list[int]:

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from traceopt.analyzer.attribution.syncs import BLOCKING_COPY, DATA_DEPENDENT, EXPLICIT, SCALAR_READ
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.vocabulary.causes.table import ALLOCATION
 from traceopt.result.finding import Evidence
 from traceopt.result.rounding import rate
 from traceopt.rules.evidence import by_site
@@ -36,7 +37,7 @@ def blockers(facts: Facts) -> tuple[list[str], list[Evidence]]:
         sites = by_site(facts, syncs.cause_slice[rows], (syncs.end - syncs.start)[rows])
         what = f"Blocks capture: the step {text}"
         evidence += [Evidence(what, calls_per_step=rate(s.calls / count), location=s.location) for s in sites[:2]]
-    calls = facts.host.rows_of("allocation")
+    calls = facts.host.rows_of(ALLOCATION)
     calls = calls[_amid_launches(facts, facts.slices.start[calls])]
     if len(calls) >= count:
         words.append(f"allocates driver memory {times(facts, len(calls) / count)}")

@@ -13,6 +13,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.loaders import Loader
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 from traceopt.result.message import ms, percent
 from traceopt.rules.savings.pricing import area_of
 
@@ -306,7 +307,7 @@ def plan_moved_work(facts: Facts, work_ns: float, rest_ns: float) -> LoaderPlan:
 
 def loader_rows(facts: Facts) -> npt.NDArray[np.int64]:
     """The outermost slices of the main thread that are inside a loader."""
-    rows = facts.host.rows_of("data_loading")
+    rows = facts.host.rows_of(DATA_LOADING)
     return np.asarray(rows[facts.slices.thread[rows] == facts.steps.thread])
 
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from traceopt.analyzer.attribution.cpu_phases import PHASE_NAMES, PHASES
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING, PHASES
 from traceopt.testing.events import Json, annotation, op, python, read
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 def phases(*events: Json, steps: int = 1) -> dict[str, int]:
     facts = Facts(read([*(annotation(f"ProfilerStep#{i}", 1000 * i, 1000) for i in range(steps)), *events]))
     assert not facts.has_gpu
-    found = {name: facts.cpu_phases.total_ns(name) for name in PHASE_NAMES}
+    found = {phase.key: facts.cpu_phases.total_ns(phase) for phase in PHASES}
     assert sum(found.values()) == 1_000_000 * steps
     return {name: ns for name, ns in found.items() if ns}
 
@@ -100,20 +100,20 @@ def test_by_step() -> None:
             ]
         )
     )
-    loading = facts.cpu_phases.by_step[:, PHASE_NAMES.index("data_loading")]
+    loading = facts.cpu_phases.of_steps(DATA_LOADING)
     assert loading.tolist() == [100_000, 200_000]
     assert facts.cpu_phases.by_step.sum(axis=1).tolist() == [1_000_000, 1_000_000]
-    assert facts.cpu_phases.typical_ns("data_loading") == 150_000
+    assert facts.cpu_phases.typical_ns(DATA_LOADING) == 150_000
     assert facts.cpu_phases.model_work.total == 100_000
 
 
 def test_every_phase_has_a_label() -> None:
-    assert len({label for _, label, _ in PHASES}) == len(PHASES)
+    assert len({phase.host_label or phase.label for phase in PHASES}) == len(PHASES)
 
 
 def test_the_planted_loader(example: GetExample) -> None:
     slow, fixed = example("cpu_only"), example("cpu_only", fixed=True)
-    gained = slow.facts.cpu_phases.typical_ns("data_loading") - fixed.facts.cpu_phases.typical_ns("data_loading")
+    gained = slow.facts.cpu_phases.typical_ns(DATA_LOADING) - fixed.facts.cpu_phases.typical_ns(DATA_LOADING)
     assert gained == pytest.approx(slow.planted.cost_us * 1e3, rel=0.05)
     work = [example.facts.cpu_phases.model_work.total for example in (slow, fixed)]
     assert work[0] == pytest.approx(work[1], rel=0.02)

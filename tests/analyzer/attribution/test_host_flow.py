@@ -6,10 +6,21 @@ import numpy as np
 import pytest
 
 from fixtures.real_traces import TRACES, expected
-from traceopt.analyzer.attribution.idle import CAUSES, LAUNCH_LATENCY_NS
+from traceopt.analyzer.attribution.idle import LAUNCH_LATENCY_NS
 from traceopt.analyzer.attribution.silent_work import LONG_NS
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
+from traceopt.analyzer.vocabulary.causes.table import (
+    ALLOCATION,
+    COMPILE,
+    DATA_LOADING,
+    HOST_COPY,
+    IDLE_CAUSES,
+    LOADER_STARTUP,
+    LONG_PYTHON,
+    MODULE_LOAD,
+    STARTUP,
+)
 from traceopt.errors import InputError
 from traceopt.rules.catalogue.lb002_launch_bound import LaunchBound
 from traceopt.rules.savings.starvation import dispatch_amount
@@ -35,7 +46,7 @@ def between(*events: Json, us: float) -> dict[str, int]:
     row = facts.gaps.start.tolist().index(1_000_000)
     assert facts.gaps.end[row] == (1_000 + us) * 1_000
     amount = facts.idle.amount[row] // 1_000
-    return {cause: int(us) for cause, us in zip(CAUSES, amount, strict=True) if us >= 30}
+    return {cause.key: int(us) for cause, us in zip(IDLE_CAUSES, amount, strict=True) if us >= 30}
 
 
 def test_an_operator_that_computes_on_the_cpu() -> None:
@@ -54,7 +65,7 @@ def test_many_small_operators_without_a_launch() -> None:
 
 def test_the_operator_that_ends_a_long_gap_dispatches() -> None:
     events = [python("train.py(3): step", 1_000, 3_000), op("aten::mm", 3_700, 200), *launched(3_800, 9)]
-    assert between(*events, us=2_810) == {"hole": 2_700, "launch": 110}
+    assert between(*events, us=2_810) == {"untraced_python": 2_700, "launch": 110}
 
 
 def test_python_in_a_long_gap() -> None:
@@ -76,7 +87,7 @@ def test_torchscript_compiles_at_the_first_calls() -> None:
         kernel("fused_mul_add_15680171862954066917", 150_930, 10, 9),
     ]
     facts = Facts(read([STEP, *launched(890, 1), *events, *launched(151_100, 2)]))
-    assert facts.idle.total_ns("compile") == 149_900_000
+    assert facts.idle.total_ns(COMPILE) == 149_900_000
 
 
 def test_a_range_of_the_program_is_no_operator() -> None:
@@ -85,7 +96,7 @@ def test_a_range_of_the_program_is_no_operator() -> None:
 
 def test_the_first_call_of_an_operator_that_launches_loads_code() -> None:
     facts = Facts(read([STEP, *launched(890, 1), op("aten::arange", 1_000, 29_100), *launched(30_000, 2)]))
-    assert facts.idle.total_ns("module_load") == 29_000_000
+    assert facts.idle.total_ns(MODULE_LOAD) == 29_000_000
 
 
 def test_a_copy_from_pageable_memory_is_made_on_the_host() -> None:
@@ -99,7 +110,7 @@ def test_a_copy_from_pageable_memory_is_made_on_the_host() -> None:
             ]
         )
     )
-    assert facts.idle.total_ns("host_copy") == 19_990_000
+    assert facts.idle.total_ns(HOST_COPY) == 19_990_000
 
 
 def test_post_processing_is_no_input_work() -> None:
@@ -114,7 +125,7 @@ def test_an_allocation_that_is_slow_once_is_start_up(steps: int) -> None:
     for i in range(steps):
         events += [op("aten::mm", i * 100_000 + 1_000, 50_000), runtime("cudaFree", i * 100_000 + 1_010, 49_000, 0)]
     facts = Facts(read(events))
-    assert facts.idle.total_ns("startup" if steps == 1 else "allocation") == steps * 49_000_000
+    assert facts.idle.total_ns(STARTUP if steps == 1 else ALLOCATION) == steps * 49_000_000
 
 
 class TestLoader:
@@ -124,7 +135,7 @@ class TestLoader:
         events += [annotation(FETCH, i * 100_000 + 30_000, 50_000) for i in range(3)]
         events += [op("aten::random_", at, 10) for at in draws]
         facts = Facts(read([op("aten::empty", 0, 1), *events]))
-        return {c: facts.idle.total_ns(c) for c in ("loader_startup", "data_loading")}
+        return {c.key: facts.idle.total_ns(c) for c in (LOADER_STARTUP, DATA_LOADING)}
 
     def test_the_first_batch_of_new_workers(self) -> None:
         assert self.causes(1_000) == {"loader_startup": 50_000_000, "data_loading": 100_000_000}
@@ -148,8 +159,8 @@ def test_while_a_thread_waits_for_the_engine_its_threads_are_asked() -> None:
         *launched(56_000, 3),
     ]
     facts = Facts(read([*events, op("aten::convolution_backward", 70_000, 10, AUTOGRAD)]))
-    assert facts.idle.total_ns("startup") == 45_000_000  # the first call of its operator
-    assert facts.idle.total_ns("long_python") < 10_000_000
+    assert facts.idle.total_ns(STARTUP) == 45_000_000  # the first call of its operator
+    assert facts.idle.total_ns(LONG_PYTHON) < 10_000_000
 
 
 @pytest.mark.parametrize(("steps", "python_us", "found"), [(1, 5_000, 0), (1, 500, 1), (3, 5_000, 1)])
@@ -201,4 +212,4 @@ def test_causes_are_exclusive_and_dispatch_is_short(path: str) -> None:
     ],
 )
 def test_the_largest_cause_of_real_traces(path: str, cause: str) -> None:
-    assert CAUSES[int(real(path).idle.amount.sum(axis=0).argmax())] == cause
+    assert IDLE_CAUSES[int(real(path).idle.amount.sum(axis=0).argmax())].key == cause

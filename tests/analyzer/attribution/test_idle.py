@@ -10,8 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.facts import facts_of
 
-from traceopt.analyzer.attribution.idle import CAUSES
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING, HOST_SYNC, IDLE_CAUSES
 from traceopt.document import sections
 from traceopt.testing.events import Json, annotation, kernel, op, python, read, runtime, span
 
@@ -33,7 +33,7 @@ def causes_ns(facts: Facts) -> dict[str, int]:
     work, gaps = facts.gpu.work, facts.gaps
     between = (gaps.start >= work.start.min()) & (gaps.end <= work.end.max())
     total = facts.idle.amount[between].sum(axis=0).tolist()
-    return {cause: ns for cause, ns in zip(CAUSES, total, strict=True) if ns}
+    return {cause.key: ns for cause, ns in zip(IDLE_CAUSES, total, strict=True) if ns}
 
 
 def test_gap_in_the_data_loader() -> None:
@@ -108,7 +108,8 @@ def test_the_tail_is_the_training_threads() -> None:
     )
     tail = facts.gaps.start == 200_000
     assert tail.sum() == 1
-    amount = dict(zip(CAUSES, facts.idle.amount[tail][0].tolist(), strict=True))
+    causes = [cause.key for cause in IDLE_CAUSES]
+    amount = dict(zip(causes, facts.idle.amount[tail][0].tolist(), strict=True))
     assert {cause: ns for cause, ns in amount.items() if ns} == {
         "logging": 100_000,
         "python": 500_000,
@@ -163,7 +164,7 @@ def test_a_sync_under_a_busy_gpu_costs_nothing() -> None:
         *launched(350, 100, 320, 3),
     )
     assert facts.syncs.stall.tolist() == [0]
-    assert facts.idle.total_ns("host_sync") == 0
+    assert facts.idle.total_ns(HOST_SYNC) == 0
 
 
 def test_a_gap_is_cut_at_the_border_of_steps() -> None:
@@ -181,7 +182,7 @@ def test_a_gap_is_cut_at_the_border_of_steps() -> None:
         (900_000, 1_000_000, 0),
         (1_000_000, 1_120_000, 1),
     ]
-    loading = CAUSES.index("data_loading")
+    loading = IDLE_CAUSES.index(DATA_LOADING)
     assert facts.idle.by_step[:, loading].tolist() == [100_000, 110_000]
 
 

@@ -13,6 +13,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost, RemoveLaunches
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON, Slices
 from traceopt.analyzer.timeline.steps import Marks, find_steps
+from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 
 if TYPE_CHECKING:
     from conftest import GetExample
@@ -63,7 +64,7 @@ def with_cost(facts: Facts, cost: Intervals) -> Facts:
 
 def test_no_change_gives_it_back(example: GetExample) -> None:
     facts = example("cpu_only").facts
-    loading = facts.cpu_phases.areas["data_loading"]
+    loading = facts.cpu_phases.areas[DATA_LOADING]
     half = union(loading.start, (loading.start + loading.end) // 2)
     costly = with_cost(facts, half)
     gain, real = (f.replayed.step_ns - f.replay([RemoveHost(loading)]).step_ns for f in (facts, costly))

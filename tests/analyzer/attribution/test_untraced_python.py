@@ -8,6 +8,7 @@ import pytest
 from support.facts import facts_of
 
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.vocabulary.causes.table import UNTRACED_PYTHON
 from traceopt.testing.events import Json, annotation, kernel, op, python, read, runtime
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def test_a_hole_in_a_frame() -> None:
     inner = python("train.py(9): inner", 300, 100)
     assert (400_000, 8_000_000, "train.py(3): step") in stretches(step, inner)
     facts = around_launches(step, inner)
-    assert facts.idle.total_ns("hole") >= 7_600_000
+    assert facts.idle.total_ns(UNTRACED_PYTHON) >= 7_600_000
 
 
 def test_other_events_fill_it() -> None:
@@ -75,7 +76,7 @@ def test_short_gaps_have_none() -> None:
 
 def test_the_planted_pause(example: GetExample) -> None:
     facts = example("gc_pause").facts
-    per_step = facts.idle.typical_ns("hole")
+    per_step = facts.idle.typical_ns(UNTRACED_PYTHON)
     planted = example("gc_pause").planted.cost_us * 1e3
     assert per_step == pytest.approx(planted, rel=0.10)
-    assert example("gc_pause", fixed=True).facts.idle.typical_ns("hole") == 0
+    assert example("gc_pause", fixed=True).facts.idle.typical_ns(UNTRACED_PYTHON) == 0

@@ -14,7 +14,7 @@ from traceopt.analyzer.ranks.joint_replay import Meetings, Ranks, _JointPass
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.replay.changes import Change, RemoveHost, ScaleWork
 from traceopt.analyzer.replay.retime import Pass, Timing
-from traceopt.analyzer.replayed_parts import parts_of
+from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION, DATA_LOADING
 
 NOTHING: list[list[Change]] = [[], []]
 
@@ -44,11 +44,11 @@ def test_the_others_no_longer_wait_when_the_late_rank_is_mended() -> None:
     traces = generate_ranks("straggler")
     ranks = read(traces)
     late = ranks.facts[1]
-    fixed: list[list[Change]] = [[], [RemoveHost(late.flow_areas["data_loading"])]]
+    fixed: list[list[Change]] = [[], [RemoveHost(late.flow_areas[DATA_LOADING])]]
     before, after = ranks.replay(NOTHING), ranks.replay(fixed)
     fixed_ms = median(traces[0].planted.fixed_step_us) / 1e3
     assert [one.step_ns / 1e6 for one in after] == pytest.approx([fixed_ms] * 2, rel=0.02)
-    waited, waits = (parts_of(ranks.facts[0], one[0])["communication"] for one in (before, after))
+    waited, waits = (ranks.facts[0].parts_of(one[0])[COMMUNICATION] for one in (before, after))
     assert waits < 0.5 * waited
     alone_ms = Ranks([ranks.facts[0]]).replay([[]])[0].step_ns / 1e6
     assert alone_ms > 1.2 * fixed_ms  # a rank replayed alone cannot know

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replayed_parts import parts_of
 from traceopt.document import sections
 from traceopt.testing import Machine
 from traceopt.testing.machine import A100, STREAM
@@ -65,7 +64,7 @@ def test_no_step_includes_earlier_work(happens: Callable[[Machine], None], marke
     assert facts.quality.long_queued_share == 0
     assert facts.replay_error is not None
     assert facts.replay_error.share < 0.01
-    assert sum(parts_of(facts, facts.replayed).values()) == pytest.approx(facts.step_ns, rel=0.01)
+    assert sum(facts.parts_of(facts.replayed).values()) == pytest.approx(facts.step_ns, rel=0.01)
 
 
 def test_the_parts_of_the_step_have_no_time_of_earlier_work() -> None:

@@ -12,7 +12,7 @@ from traceopt.analyzer.arrays.intervals import intersect, union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.call_tree import build_slices
 from traceopt.analyzer.timeline.host_activity import Host
-from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES, ACTIVITY_NAMES
+from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING, HOST_ACTIVITIES
 from traceopt.testing.events import Json, annotation, op, python, read, runtime, span
 
 MAIN, OTHER = 1, 2
@@ -26,7 +26,7 @@ def host_of(*events: Json) -> Host:
 
 def times(host: Host, tid: int = MAIN) -> dict[str, int]:
     thread = next(i for i, thread in enumerate(host.trace.threads) if thread.tid == tid)
-    return {name: area.total for name, area in host.of_thread(thread).items() if area.total}
+    return {cause.key: area.total for cause, area in host.of_thread(thread).items() if area.total}
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_images_that_a_function_draws_and_writes_are_no_input(opens: bool, activ
     elsewhere = [python("vae.py(9): augment", 200, 50), python("PIL/Image.py(7): resize", 210, 40)]
     facts = Facts(read([*more, *grid, python("PIL/Image.py(8): save", 60, 30), *elsewhere]))
     resized = [row for row in range(len(facts.slices)) if "resize" in facts.trace.names[facts.slices.name[row]]]
-    assert [ACTIVITY_NAMES[facts.host.activity[row]] for row in resized] == [activity, "input_work"]
+    assert [HOST_ACTIVITIES[facts.host.activity[row]].key for row in resized] == [activity, "input_work"]
 
 
 @pytest.mark.parametrize(("beside", "activity"), [("commit", "logging"), ("fetchone", "python"), (None, "python")])
@@ -131,7 +131,7 @@ def test_statements_that_a_function_commits_write_rows(beside: str | None, activ
         calls += [python("<built-in method fetchone of sqlite3.Cursor object>", 92, 5)]
     facts = Facts(read([python("tracker.py(3): log", 0, 100), *calls]))
     [executed] = [row for row in range(len(facts.slices)) if "execute" in facts.trace.names[facts.slices.name[row]]]
-    assert ACTIVITY_NAMES[facts.host.activity[executed]] == activity
+    assert HOST_ACTIVITIES[facts.host.activity[executed]].key == activity
 
 
 def test_threads_are_apart() -> None:
@@ -146,7 +146,7 @@ def test_rows_are_the_outermost() -> None:
         annotation(LOADER, 110, 80),
         annotation(LOADER, 300, 80),
     )
-    rows = host.rows_of("data_loading")
+    rows = host.rows_of(DATA_LOADING)
     first, second = host.slices.start[rows].tolist()
     assert second - first == 200_000
     assert (host.slices.end - host.slices.start)[rows].tolist() == [100_000, 80_000]
@@ -172,7 +172,7 @@ events = st.builds(
 def test_activities_are_a_partition_of_what_was_traced(some: list[Json]) -> None:
     host = host_of(*some)
     areas = host.of_thread(0)
-    assert list(areas) == list(ACTIVITY_NAMES) == [a.name for a in ACTIVITIES]
+    assert tuple(areas) == HOST_ACTIVITIES
     assert all(intersect(a, b).total == 0 for a, b in combinations(areas.values(), 2))
     traced = union(host.slices.start, host.slices.end).total
     assert sum(area.total for area in areas.values()) == traced
@@ -183,7 +183,7 @@ def test_slices_that_cross_count_once() -> None:
     frame = "torch/utils/data/dataloader.py(733): __next__"
     twice = [python(frame, 0, 95), annotation(LOADER, 5, 95), op("aten::stack", 50, 10)]
     host = host_of(*twice, python(frame, 200, 60), annotation(LOADER, 255, 145))
-    rows = host.rows_of("data_loading")
+    rows = host.rows_of(DATA_LOADING)
     assert host.slices.start[rows].tolist() == [5_000, 200_000, 255_000], "the last two hardly meet"
 
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.page_parts import page_of, visible
 
+from traceopt.analyzer.vocabulary.causes.table import CAUSES
 from traceopt.reports.html.page import FOLDED_ROWS, render_html, without_spans
 from traceopt.reports.words.fixes.fix_cards import combined_fixes
 from traceopt.reports.words.fixes.headline import Tile, tiles
-from traceopt.reports.words.part_styles import PARTS
 from traceopt.reports.words.table_captions import kernel_rate
 from traceopt.result import packing
 from traceopt.result.document import Result
@@ -322,10 +322,8 @@ def test_evidence_that_is_a_part_of_another_row_is_indented() -> None:
 
 
 def test_gray_is_only_for_time_of_which_nothing_is_known() -> None:
-    grays = {name for name, look in PARTS.items() if look.color in ("cpu", "other")}
-    assert grays == {"model", "unrecorded", "untraced"}
-    looks = [(look.color, look.pattern) for look in PARTS.values() if look.pattern]
-    assert len(looks) == len(set(looks))
+    grays = {cause.key for cause in CAUSES if cause.look.color in ("cpu", "other")}
+    assert grays == {"unrecorded", "untraced"}
 
 
 def test_gpu_that_was_not_recorded() -> None:

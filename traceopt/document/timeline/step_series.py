@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.attribution.cpu_phases import PHASES
-from traceopt.analyzer.attribution.idle import CAUSES
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replayed_parts import idle_labels
-from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.timeline.gpu_work import BUSY_LABELS
 from traceopt.result.rounding import us
 from traceopt.result.rows import StepPart, StepSeries
 
@@ -25,8 +20,8 @@ def step_series(facts: Facts) -> StepSeries | None:
     first = max(0, min(shown - MOST_STEPS // 2, steps.count - MOST_STEPS))
     chosen = slice(first, first + MOST_STEPS)
     parts = [
-        StepPart(name, label, busy, [us(ns) for ns in spent[chosen].tolist()])
-        for name, label, busy, spent in _parts(facts.of_every_step)
+        StepPart(part.key, facts.label(part), part.busy, [us(ns) for ns in spent[chosen].tolist()])
+        for part, spent in facts.of_every_step.parts_by_step.items()
         if spent[chosen].any()
     ]
     return StepSeries(first, shown, steps.names[chosen], parts, peak_memory_bytes=_peak_memory(facts)[chosen])
@@ -38,19 +33,3 @@ def _peak_memory(facts: Facts) -> list[int | None]:
         return []
     peaks = facts.memory.peak_by_step(facts.recorded_steps)
     return [peak if peak >= 0 else None for peak in peaks.tolist()]
-
-
-def _parts(facts: Facts) -> list[tuple[str, str, bool, I8]]:
-    """Name, label and side of each part, and its time in each step, ns, shape (steps,)."""
-    if not facts.has_gpu:
-        by_phase = facts.cpu_phases.by_step.T
-        return [(*phase, spent) for phase, spent in zip(PHASES, by_phase, strict=True)]
-    gpu, steps = facts.gpu, facts.steps
-    areas = {
-        "compute": gpu.compute,
-        "communication": gpu.exposed_communication,
-        "copies": gpu.exposed_copies,
-    }
-    busy = [(name, BUSY_LABELS[name], True, steps.within(area)) for name, area in areas.items()]
-    labels = idle_labels(facts)
-    return busy + [(cause, labels[cause], False, facts.idle.by_step[:, index]) for index, cause in enumerate(CAUSES)]

@@ -11,9 +11,9 @@ from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, clip, merge, union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.vocabulary.causes.span_categories import COPY, GPU_COMPUTE, TRANSFER
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.document.timeline.spans import (
-    ACTIVITY_CATEGORIES,
     JOINED_SHARE,
     STREAM_TITLES,
     activity_areas,
@@ -63,9 +63,9 @@ class _ShownStep:
         """What a thread did: its phases in a CPU-only run, its activities in a run with a GPU."""
         spans: list[Span] = []
         areas: dict[str, Intervals] = {}
-        for part, label, area in activity_areas(self.facts, thread):
+        for span_category, label, area in activity_areas(self.facts, thread):
             inside = joined(clip(area, self.start, self.end), int((self.end - self.start) * JOINED_SHARE))
-            category = ACTIVITY_CATEGORIES.get(part, "cpu")
+            category = span_category.key
             areas[category] = merge(areas.get(category, EMPTY), inside)
             spans += [self.span(int(a), int(b), label, category) for a, b in zip(inside.start, inside.end, strict=True)]
         info = self.facts.trace.threads[thread] if 0 <= thread < len(self.facts.trace.threads) else None
@@ -104,7 +104,8 @@ class _ShownStep:
             return []
         gpu = self.facts.gpu
         rows = np.flatnonzero(gpu.work.meets(self.start, self.end))
-        category = np.where(gpu.is_communication[rows], "comm", np.where(gpu.is_kernel[rows], "compute", "copy"))
+        category = np.where(gpu.is_kernel[rows], GPU_COMPUTE.key, COPY.key)
+        category = np.where(gpu.is_communication[rows], TRANSFER.key, category)
         stream, busy = gpu.work.stream[rows], gpu.work.duration[rows]
         lane_of = self._lane_of(stream, category, busy)
         keys, group = np.unique(np.stack([lane_of, stream.astype(str)]), axis=1, return_inverse=True)

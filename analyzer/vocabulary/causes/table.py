@@ -1,0 +1,492 @@
+"""The causes of time, one row each. If host work nests, the earlier row owns the time."""
+
+from __future__ import annotations
+
+from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.causes import span_categories as spans
+from traceopt.analyzer.vocabulary.causes.cause import Cause, Look
+from traceopt.analyzer.vocabulary.causes.host_names import LIBRARY, LOADER_FETCH, LOGGING_FRAME, Names, pattern
+from traceopt.analyzer.vocabulary.os_calls import is_os_wait
+
+_NO_MODEL = r"\d+\): (?!forward$)"  # a tokenizer may be a network
+_LAUNCH_BOUND = "Launch-bound: the host launches work more slowly than the GPU runs it."
+_LAUNCH_RULES = ("LB002",)
+
+COMPUTE = Cause(
+    key="compute",
+    label="Compute kernels",
+    busy=True,
+    look=Look("compute", ""),
+    span=spans.GPU_COMPUTE,
+    limit="GPU-bound",
+    verdict=None,
+    rules=(),
+    advice="Compare the inputs: longer sequences or other shapes take longer. Bucket or pad them.",
+    straggler=None,
+)
+LOADER_STARTUP = Cause(
+    key="loader_startup",
+    label="Starting data loader workers",
+    on_cpu=True,
+    names=Names(frame=pattern(LIBRARY + r"torch/utils/data/dataloader\.py\(\d+\): (?:__iter__|_get_iterator)")),
+    look=Look("loader", "vertical", "worker processes and their first batch"),
+    span=spans.LOADER,
+    limit="bound by the start of data loader workers",
+    verdict="The data loader is starting its workers.",
+    rules=("DL006",),
+    advice=None,
+    straggler=None,
+)
+DATA_LOADING = Cause(
+    key="data_loading",
+    label="Waiting for data",
+    on_cpu=True,
+    names=Names(frame=LOADER_FETCH, annotation=op_names.is_dataloader),
+    look=Look("loader", "diagonal", "in next(loader)"),
+    span=spans.LOADER,
+    limit="input-bound",
+    verdict="The data loader is the bottleneck.",
+    rules=("DL001", "DL005"),
+    slow_step_rules=("DL005",),
+    refill_rule="DL001",
+    advice="Use more loader workers or cheaper items, so that the queue never runs empty.",
+    straggler="its data loader: workers, shards of unequal cost, a slow disk or mount",
+)
+CHECKPOINT = Cause(
+    key="checkpoint",
+    label="Saving a checkpoint",
+    on_cpu=True,
+    names=Names(
+        frame=pattern(
+            LIBRARY + r"torch/serialization\.py\(\d+\): _?(?:legacy_)?save",
+            LIBRARY + r"torch/distributed/checkpoint/.*: (?:async_)?save",
+            LIBRARY + r"safetensors/.*: save",
+            r": _?save_(?:checkpoint|pretrained|model|state)$",
+        )
+    ),
+    look=Look("sync", "vertical"),
+    span=spans.SAVE,
+    limit="checkpoint-bound",
+    verdict="Saving checkpoints in the step is the bottleneck.",
+    may_pass=True,
+    rules=("LG003",),
+    slow_step_rules=("LG003",),
+    refill_rule="LG003",
+    advice="Write checkpoints asynchronously, or less often.",
+    straggler="what only that rank saves",
+)
+LOGGING = Cause(
+    key="logging",
+    label="Logging",
+    on_cpu=True,
+    names=Names(frame=LOGGING_FRAME),
+    look=Look("sync", "dots", "print, loggers, metric writers, images"),
+    span=spans.LOG,
+    limit="logging-bound",
+    verdict="Logging in the step is the bottleneck.",
+    may_pass=True,
+    rules=("LG001", "LG002"),
+    refill_rule="LG001",
+    advice="Log less often, or from a thread with a queue.",
+    straggler="what only that rank logs or prints",
+)
+GC = Cause(
+    key="gc",
+    label="Garbage collection",
+    on_cpu=True,
+    names=Names(
+        frame=pattern(r"^<built-in function collect>", r"^gc\.py"),
+        op="traceopt: gc".__eq__,  # the range opened by capture/metadata/step_ledger.py
+    ),
+    look=Look("driver", "diagonal"),
+    span=spans.COLLECTION,
+    limit="bound by garbage collection",
+    verdict="Python's garbage collector is the bottleneck.",
+    may_pass=True,
+    rules=("PY001",),
+    slow_step_rules=("PY001",),
+    advice="Freeze long-lived objects and collect at steps you choose: gc.freeze(), gc.collect().",
+    straggler="Python's garbage collector: freeze objects and collect at the same step on all ranks",
+)
+STARTUP = Cause(
+    key="startup",
+    label="Starting up (context, libraries)",
+    names=Names(),  # facts.py finds it by what happens
+    look=Look("sync", "cross", "once, at the start of a process"),
+    limit="bound by start-up",
+    verdict="This is a cold start: the time goes into creating the context and loading libraries.",
+    rules=(),
+    advice=None,
+    straggler=None,
+)
+ALLOCATION = Cause(
+    key="allocation",
+    label="Allocating device memory",
+    names=Names(runtime=op_names.is_allocation),
+    look=Look("driver", "horizontal", "calls of the driver's allocator"),
+    limit="allocation-bound",
+    verdict="Allocating device memory is the bottleneck.",
+    may_pass=True,
+    rules=("MM003", "MM002"),
+    advice="Keep shapes the same, so that the allocator needs no memory from the driver.",
+    straggler="its memory, which may be fuller than on the other ranks",
+)
+MODULE_LOAD = Cause(
+    key="module_load",
+    label="Loading kernels (first calls)",
+    names=Names(runtime=op_names.is_module_load),
+    look=Look("driver", "vertical", "kernels loaded on first use"),
+    limit="bound by kernel loading",
+    verdict="First calls and kernel loading are the bottleneck.",
+    rules=("LB005",),
+    advice="Warm up all shapes before the loop: the first call of a kernel loads its code.",
+    straggler=None,
+)
+HOST_SYNC = Cause(
+    key="host_sync",
+    label="Host sync (waiting for the GPU)",
+    names=Names(runtime=op_names.is_blocking_sync),
+    look=Look("sync", "horizontal", "after .item(), .cpu()"),
+    span=spans.WAIT,
+    limit="sync-bound",
+    verdict="Host syncs are the bottleneck: each one drains the GPU's queue.",
+    may_pass=True,
+    rules=("HS001", "HS002", "HS003", "HS004", "HS005", "HS006", "LG002"),
+    advice="Read results from the GPU less often.",
+    straggler="what only that rank reads from the GPU",
+)
+COMPILE = Cause(
+    key="compile",
+    label="Compiling",
+    on_cpu=True,
+    names=Names(
+        frame=pattern(
+            LIBRARY + r"torch/_dynamo/convert_frame\.py\(\d+\): _?compile",
+            LIBRARY + r"torch/_inductor/.*: compile",
+            LIBRARY + r"triton/compiler/.*: compile",
+            LIBRARY + r"triton/runtime/jit\.py\(\d+\): _do_compile",
+            LIBRARY + r"torch/jit/_(?:script|trace)\.py\(\d+\): (?:script|trace|trace_module)$",
+            LIBRARY + r"torch/utils/cpp_extension\.py\(\d+\): (?:load|load_inline|_jit_compile)$",
+        ),
+        annotation=op_names.is_compile,
+        op=op_names.is_compile,
+    ),
+    look=Look("launch", "diagonal", "inside the step"),
+    limit="bound by compilation",
+    verdict="Compilation is the bottleneck.",
+    rules=("LB004",),
+    advice="Mark varying dimensions as dynamic, so that nothing is recompiled.",
+    straggler=None,
+)
+POST_PROCESSING = Cause(
+    key="post_processing",
+    label="Post-processing",
+    on_cpu=True,
+    names=Names(
+        frame=pattern(r": _?post_?process(?:_\w+)?$", r"(?:^|/)post_?process\w*\.py\("),
+        annotation=pattern(r"(?i)\bpost_?process\w*\b"),
+    ),
+    look=Look("input", "dots", "results turned into boxes, text, files"),
+    span=spans.INPUT,
+    limit="bound by post-processing",
+    verdict="Post-processing on the host is the bottleneck.",
+    rules=(),
+    advice=None,
+    straggler=None,
+)
+INPUT_WORK = Cause(
+    key="input_work",
+    label="Preprocessing outside the loader",
+    on_cpu=True,
+    names=Names(
+        frame=pattern(
+            LIBRARY + r"(?:PIL|cv2|albumentations|imgaug|av|decord|librosa|soundfile)/",
+            LIBRARY + r"(?:tokenizers|datasets|webdataset|lmdb|h5py)/",
+            LIBRARY + r"torchvision/(?:transforms|io|datasets)/",
+            LIBRARY + r"torchaudio/",
+            LIBRARY + r"transformers/(?:\w+/)*(?:image_processing|image_transforms|feature_extraction|tokenization)",
+            LIBRARY + r"transformers/(?:\w+/)*(?:audio_utils|video_utils)",
+            LIBRARY + r"diffusers/(?:image|video)_processor",
+            r": _?pre_?process(?:_\w+)?$",
+            r": _?(?:tokeni[sz]e|collate|augment)(?:_\w+|r)?$",
+            r": _?(?:decode|read|load)_(?:image|jpeg|video|audio|batch|sample|frame)s?(?:_\w+)?$",
+            r": \w*collate_fn$",
+            r"(?:^|/)(?:tokeni[sz]er|tokeni[sz]ation|pre_?process\w*|augment\w*|collat\w+)\.py\(" + _NO_MODEL,
+        ),
+        annotation=pattern(r"(?i)\b(?:preprocess\w*|tokeni[sz]\w*|collate|augment\w*|decode_(?:image|video|audio))\b"),
+    ),
+    look=Look("input", "cross", "decoding, tokenizing, transforms"),
+    span=spans.INPUT,
+    limit="input-bound",
+    verdict="Preprocessing outside the data loader is the bottleneck.",
+    may_pass=True,
+    rules=("DL002",),
+    refill_rule="DL002",
+    advice="Move the input work into the loader's workers.",
+    straggler="its input work outside the data loader",
+)
+# Programs and sleeps of the work above are part of that work.
+PROGRAM = Cause(
+    key="program",
+    label="Running other programs",
+    on_cpu=True,
+    names=Names(
+        frame=pattern(
+            LIBRARY + r"subprocess\.py\(\d+\): (?:__init__|run|(?:check_)?call|\w+output|communicate|wait)$",
+            r"^<built-in function (?:system|fork_exec|posix_spawnp?)>",
+        )
+    ),
+    look=Look("host", "cross", "started with subprocess or os.system"),
+    limit="bound by other programs",
+    verdict="Other programs that the steps start are the bottleneck.",
+    may_pass=True,
+    rules=("PY004",),
+    refill_rule="PY004",
+    advice="Start other programs less often, or from another thread.",
+    straggler=None,
+)
+SLEEP = Cause(
+    key="sleep",
+    label="Sleeping",
+    on_cpu=True,
+    names=Names(frame=pattern(r"^<built-in function sleep>")),
+    look=Look("host", "horizontal", "in time.sleep"),
+    span=spans.WAIT,
+    limit="bound by time.sleep",
+    verdict="The host sleeps in time.sleep: that is the bottleneck.",
+    may_pass=True,
+    rules=("PY004",),
+    refill_rule="PY004",
+    advice="Find what the step sleeps for: it calls time.sleep.",
+    straggler="where only that rank calls time.sleep",
+)
+THREAD_WAIT = Cause(
+    key="thread_wait",
+    label="Waiting for another thread",
+    on_cpu=True,
+    # A lock of a queue, an event, a thread that is joined, or a future.
+    names=Names(frame=pattern(r"^<built-in method acquire of _thread\.R?[lL]ock")),
+    look=Look("loader", "cross", "queue.get, join, result"),
+    span=spans.WAIT,
+    limit="bound by another thread",
+    verdict="Another thread, for which the step waits, is the bottleneck.",
+    may_pass=True,
+    rules=("PY004",),
+    advice="Find why the other thread is late in these steps.",
+    straggler="which thread that rank waits for",
+)
+OS_WAIT = Cause(
+    key="os_wait",
+    label="Waiting in the operating system",
+    names=Names(runtime=is_os_wait),
+    look=Look("host", "vertical", "poll, sem_wait, read"),
+    span=spans.WAIT,
+    limit="bound by waits in the operating system",
+    verdict="Waits in the operating system (other threads, processes, files) are the bottleneck.",
+    rules=(),
+    advice="Find what the thread waits for: another thread or process, a lock, a file or the network.",
+    straggler=None,
+)
+LAUNCH = Cause(
+    key="launch",
+    label="Launching GPU work",
+    host_label="Operators on the host",
+    names=Names(op=lambda _: True, runtime=lambda _: True),
+    host_work="dispatch",
+    look=Look("launch", "vertical", "the GPU waits for its next kernel"),
+    span=spans.CALL,
+    limit="launch-bound",
+    verdict=_LAUNCH_BOUND,
+    rules=_LAUNCH_RULES,
+    advice=None,
+    straggler="its CPU: binding to cores and memory, other processes, a lower clock",
+)
+OPTIMIZER = Cause(
+    key="optimizer",
+    label="Optimizer",
+    on_gpu=False,
+    on_cpu=True,
+    busy=True,
+    look=Look("copy", ""),
+    span=spans.UPDATE,
+    limit="bound by the optimizer",
+    verdict=None,
+    rules=(),
+    advice=None,
+    straggler=None,
+)
+BACKWARD = Cause(
+    key="backward",
+    label="Backward",
+    on_gpu=False,
+    on_cpu=True,
+    busy=True,
+    look=Look("backward", ""),
+    span=spans.BACKWARD_PASS,
+    limit="bound by the backward pass",
+    verdict=None,
+    rules=(),
+    advice=None,
+    straggler=None,
+)
+FORWARD = Cause(
+    key="forward",
+    label="Forward and other operators",
+    on_gpu=False,
+    on_cpu=True,
+    busy=True,
+    look=Look("compute", ""),
+    span=spans.FORWARD_PASS,
+    limit="bound by the forward pass",
+    verdict=None,
+    rules=(),
+    advice=None,
+    straggler=None,
+)
+COMMUNICATION = Cause(
+    key="communication",
+    label="Exposed communication",
+    host_label="Waiting for communication",
+    on_cpu=True,
+    busy=True,
+    look=Look("comm", "", "not overlapped"),
+    span=spans.TRANSFER,
+    limit="communication-bound",
+    verdict="Exposed (non-overlapped) communication takes {share} of {unit}.",
+    rules=("CM001", "CM002", "CM003", "CM004", "CM006"),
+    advice="Find the rank that is late in these steps.",
+    straggler=None,
+)
+COPIES = Cause(
+    key="copies",
+    label="Exposed copies",
+    busy=True,
+    look=Look("copy", "", "not overlapped"),
+    span=spans.COPY,
+    limit="copy-bound",
+    verdict="Exposed (non-overlapped) copies take {share} of {unit}.",
+    rules=("DL003", "DL004"),
+    advice=None,
+    straggler=None,
+)
+PYTHON = Cause(
+    key="python",
+    label="Running Python between launches",
+    host_label="Other Python",
+    on_cpu=True,
+    names=Names(frame=lambda _: True),
+    host_work="dispatch",
+    look=Look("python", "horizontal"),
+    span=spans.PYTHON_CODE,
+    limit="Python-bound",
+    verdict=_LAUNCH_BOUND,
+    rules=_LAUNCH_RULES,
+    advice=None,
+    straggler="what only that rank computes in Python",
+)
+# Only its length tells the following work from dispatch: see attribution/host_flow.py.
+CPU_OP = Cause(
+    key="cpu_op",
+    label="CPU operators",
+    host_label="CPU operators",
+    host_work="long",
+    look=Look("host", "diagonal", "operators that launch nothing"),
+    limit="bound by CPU operators",
+    verdict="Operators that compute on the CPU are the bottleneck.",
+    may_pass=True,
+    rules=("LB007",),
+    advice=None,
+    straggler=None,
+)
+SMALL_OPS = Cause(
+    key="small_ops",
+    label="Small operators without launches",
+    host_label="Small operators on the host",
+    host_work="long",
+    look=Look("host", "dots", "such as views"),
+    limit="bound by small operators",
+    verdict="Host-bound: many small operators run that launch nothing.",
+    rules=_LAUNCH_RULES,
+    advice=None,
+    straggler=None,
+)
+LONG_PYTHON = Cause(
+    key="long_python",
+    label="Python without launches",
+    host_label="Long Python code",
+    host_work="long",
+    look=Look("python", "cross", "for a millisecond or longer"),
+    span=spans.PYTHON_CODE,
+    limit="Python-bound",
+    verdict="Python-bound: long Python code runs between the launches.",
+    rules=("LB006",),
+    advice=None,
+    straggler=None,
+)
+HOST_COPY = Cause(
+    key="host_copy",
+    label="Copying pageable memory on the host",
+    host_work="long",
+    look=Look("loader", "horizontal", "in calls that copy to the GPU"),
+    span=spans.COPY,
+    limit="copy-bound",
+    verdict="Copies from pageable memory are the bottleneck: the host copies them first.",
+    may_pass=True,
+    rules=("DL003",),
+    advice="Copy from pinned memory without blocking: pin_memory=True and .to(device, non_blocking=True).",
+    straggler=None,
+)
+UNRECORDED = Cause(
+    key="unrecorded",
+    label="Nothing recorded on the host",
+    host_work="long",
+    look=Look("cpu", "cross"),
+    limit=None,
+    verdict="Nothing is recorded on the host during most of that time, so the cause is unknown.",
+    rules=(),
+    advice=None,
+    straggler=None,
+)
+UNTRACED_PYTHON = Cause(
+    key="untraced_python",
+    label="Untraced Python",
+    look=Look("launch", "dots", "often garbage collection"),
+    limit="Python-bound",
+    verdict="Python records no events for long stretches, as it does during garbage collection.",
+    rules=("PY001",),
+    advice=None,
+    straggler=None,
+)
+UNTRACED = Cause(
+    key="untraced",
+    label="Untraced between launches",
+    host_label="Untraced",
+    on_cpu=True,
+    host_work="dispatch",
+    look=Look("other", "dots"),
+    limit=None,
+    verdict=_LAUNCH_BOUND,
+    rules=(),
+    advice=None,
+    straggler=None,
+)
+QUEUED = Cause(
+    key="queued",
+    label="Idle with work queued",
+    look=Look("queue", "cross"),
+    limit="stalled with work queued",
+    verdict="But its next work was already queued; the trace does not show what held it back.",
+    rules=(),
+    advice=None,
+    straggler="its GPU: another process on it, throttling",
+)
+
+CAUSES = tuple(row for row in list(globals().values()) if isinstance(row, Cause))
+BUSY_PARTS = tuple(cause for cause in CAUSES if cause.on_gpu and cause.busy)
+IDLE_CAUSES = tuple(cause for cause in CAUSES if cause.on_gpu and not cause.busy)
+PHASES = tuple(cause for cause in CAUSES if cause.on_cpu)  # of the main thread in a CPU-only run
+MODEL_WORK = tuple(cause for cause in PHASES if cause.busy and cause is not COMMUNICATION)
+HOST_ACTIVITIES = tuple(cause for cause in CAUSES if cause.names is not None)
+DISPATCH = tuple(cause for cause in CAUSES if cause.host_work == "dispatch")  # from one launch to the next
+LONG_WORK = tuple(cause for cause in CAUSES if cause.host_work == "long")
+CAUSE_OF_KEY = {cause.key: cause for cause in CAUSES}
