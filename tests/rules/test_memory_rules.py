@@ -2,57 +2,26 @@
 
 from __future__ import annotations
 
-from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
-from support.findings import found, saving_of
+from support.findings import found
 from support.jobs import facts_with
 
 from traceopt.analyzer.memory.composition import ACTIVATIONS, OPTIMIZER_STATE, PARAMETERS
-from traceopt.result.quantities import size
 from traceopt.rules.fixes.advice.memory import remedies
 
 if TYPE_CHECKING:
     from conftest import GetExample
 
 
-CODES = ("MM001", "MM006", "MM007")
+CODES = ("MM001", "MM006")
 
 
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("scenario", ["healthy", "slow_loader", "cuda_malloc"])
 def test_silent_without_their_fault(example: GetExample, code: str, scenario: str) -> None:
     assert found(code, example(scenario).facts) == []
-
-
-class TestCheckpointing:
-    def test_costs_what_was_planted(self, example: GetExample) -> None:
-        subject = example("checkpointing")
-        (finding,) = found("MM007", subject.facts)
-        saving = saving_of(finding)
-        cost = median(subject.planted.step_us) - median(subject.planted.fixed_step_us)
-        assert saving.low_us <= cost <= saving.high_us * 1.03
-        assert finding.impact == "high"
-        assert subject.planted.site in [str(place) for place in finding.locations]
-
-    def test_the_memory_to_store_activations(self, example: GetExample) -> None:
-        """The twin keeps it."""
-        (finding,) = found("MM007", example("checkpointing").facts)
-        kept, dropped = (example("checkpointing", fixed=fixed).facts.memory for fixed in (True, False))
-        assert kept is not None
-        assert dropped is not None
-        assert f"storing them takes {size((kept.peak_allocated or 0) - (dropped.peak_allocated or 0))}" in finding.why
-
-    def test_silent_on_the_twin_and_on_a_full_device(self, example: GetExample) -> None:
-        assert found("MM007", example("checkpointing", fixed=True).facts) == []
-        assert found("MM007", facts_with(checkpointing=True, reserved_bytes=39_000_000_000)) == []
-
-    def test_hardware_and_model_utilization(self, example: GetExample) -> None:
-        flops = example("checkpointing").facts.flops
-        same = example("checkpointing", fixed=True).facts.flops
-        assert flops.model == pytest.approx(same.model)
-        assert flops.executed > 1.2 * same.executed
 
 
 class TestRemedies:

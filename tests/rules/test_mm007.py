@@ -1,14 +1,24 @@
-"""CP007: a CPU-only run recomputes activations although there is memory to store them."""
+"""MM007: activations are recomputed although there is memory to store them, on a GPU or in a CPU-only run."""
 
 from __future__ import annotations
 
+from statistics import median
+from typing import TYPE_CHECKING
+
 import pytest
+from support.findings import found as found_in
+from support.findings import saving_of
+from support.jobs import facts_with
 
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Finding
-from traceopt.rules.catalogue.cp007_cpu_checkpointing import CpuCheckpointing
+from traceopt.result.quantities import size
+from traceopt.rules.catalogue.mm007_checkpointing_with_headroom import CheckpointingWithHeadroom
 from traceopt.testing import answer
 from traceopt.testing import events as build
+
+if TYPE_CHECKING:
+    from conftest import GetExample
 
 STEP_US, STEPS, MB = 20_000, 4, 1_000_000
 NODE = "autograd::engine::evaluate_function: AddmmBackward0"
@@ -53,7 +63,7 @@ def facts(
 
 
 def the(found: Facts) -> Finding:
-    check, findings = answer(CpuCheckpointing, found)
+    check, findings = answer(CheckpointingWithHeadroom, found)
     return findings[0] if findings else pytest.fail(check.reason or "")
 
 
@@ -86,6 +96,35 @@ def test_a_part_of_the_layers_if_they_do_not_all_fit() -> None:
 
 @pytest.mark.parametrize("found", [facts(available=210 * MB), facts(ranks=5), facts(again=False)])
 def test_silent_without_memory_or_without_recomputation(found: Facts) -> None:
-    check, findings = answer(CpuCheckpointing, found)
+    check, findings = answer(CheckpointingWithHeadroom, found)
     assert not findings, findings[0].why
     assert check.status in ("passed", "not_applicable")
+
+
+class TestOnGpu:
+    def test_costs_what_was_planted(self, example: GetExample) -> None:
+        subject = example("checkpointing")
+        (finding,) = found_in("MM007", subject.facts)
+        saving = saving_of(finding)
+        cost = median(subject.planted.step_us) - median(subject.planted.fixed_step_us)
+        assert saving.low_us <= cost <= saving.high_us * 1.03
+        assert finding.impact == "high"
+        assert subject.planted.site in [str(place) for place in finding.locations]
+
+    def test_the_memory_to_store_activations(self, example: GetExample) -> None:
+        """The twin keeps it."""
+        (finding,) = found_in("MM007", example("checkpointing").facts)
+        kept, dropped = (example("checkpointing", fixed=fixed).facts.memory for fixed in (True, False))
+        assert kept is not None
+        assert dropped is not None
+        assert f"storing them takes {size((kept.peak_allocated or 0) - (dropped.peak_allocated or 0))}" in finding.why
+
+    def test_silent_on_the_twin_and_on_a_full_device(self, example: GetExample) -> None:
+        assert found_in("MM007", example("checkpointing", fixed=True).facts) == []
+        assert found_in("MM007", facts_with(checkpointing=True, reserved_bytes=39_000_000_000)) == []
+
+    def test_hardware_and_model_utilization(self, example: GetExample) -> None:
+        flops = example("checkpointing").facts.flops
+        same = example("checkpointing", fixed=True).facts.flops
+        assert flops.model == pytest.approx(same.model)
+        assert flops.executed > 1.2 * same.executed
