@@ -1,4 +1,4 @@
-"""CV001: tensors are transposed between NCHW and NHWC around convolutions."""
+"""CV001: convolutions work on NCHW tensors, which a GPU transposes and a CPU reorders."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    Former,
     Rule,
     each_step,
     ms,
@@ -17,21 +18,35 @@ from traceopt.rules import (
     threshold,
 )
 from traceopt.rules.savings.channels_last import ChannelsLast
+from traceopt.rules.savings.cpu_operators import faster_operators, operator_evidence, operators_ns
 
 KEEP_LAYOUT = Fix(
     "channels_last alone may make the step longer. First pad in a way that keeps the layout: join slices with "
     "torch.cat, or pad with zeros. Then convert the model and its input, and measure.",
     "x = torch.cat([x[..., -1:], x, x[..., :1]], dim=-1)  # circular; keeps channels_last",
 )
+IMAGES = "images = images.to(memory_format=torch.channels_last)"
+CONVERT = Fix(
+    "Convert the model and its input to channels_last once.",
+    f"model = model.to(memory_format=torch.channels_last)\n{IMAGES}",
+)
+CONVERT_INPUT = Fix(
+    "The recorded model weights are already in channels_last. Convert the input too, and look for operators that bring "
+    "NCHW back. The evidence names the operators that launch the transposes.",
+    IMAGES,
+)
 
 
 class LayoutConversion(Rule):
     """Measures kernels that transpose activations and weights between NCHW and NHWC in a model with convolutions, and
-    batch norms on NCHW tensors that take longer than the memory bandwidth explains (with recorded shapes).
+    batch norms on NCHW tensors that take longer than the memory bandwidth explains (with recorded shapes). In a run
+    without a GPU: the time of convolutions of a model in NCHW (contiguous) layout, on a CPU that convolves faster in
+    channels_last.
 
     Why it costs: Tensor Cores and matrix cores convolve in NHWC. An NCHW model is transposed before and after each
     convolution, and each transpose reads and writes the whole tensor. Batch norms are slow, too: the kernels for NCHW
-    work on each channel apart, and few channels do not fill the device.
+    work on each channel apart, and few channels do not fill the device. On a CPU, oneDNN computes on blocks of
+    channels: from NCHW it reorders inputs and gradients at each call.
 
     How to fix: keep the model and its input in channels_last.
 
@@ -41,9 +56,11 @@ class LayoutConversion(Rule):
     When it is wrong: operators without a channels_last version bring the transposes back, and copies of strided tensors
     are slower than transposes. Circular, reflecting and replicating paddings are such operators: the estimate counts
     only convolutions without them, and there is none if they stand before half of the convolutions. A single transpose
-    of the model's input is normal.
+    of the model's input is normal. The speedup of a CPU is measured on one convolution of 64 channels, after the run;
+    other shapes differ.
 
-    Sources: PyTorch tutorial, "Channels Last Memory Format"; NVIDIA, "Convolutional Layers User's Guide".
+    Sources: PyTorch tutorial, "Channels Last Memory Format"; NVIDIA, "Convolutional Layers User's Guide"; oneDNN
+    developer guide, "Memory format propagation".
     """
 
     code = "CV001"
@@ -53,17 +70,44 @@ class LayoutConversion(Rule):
     effort = Effort.ONE_LINE
     confidence = "medium"
     requires = ("gpu",)
+    requires_on_cpu = ("shapes", "settings")
+    former = (
+        Former(
+            "CP003",
+            "cpu-channels-last",
+            {"min_share": "min_convolution_share", "expected": "expected_on_cpu"},
+        ),
+    )
 
     min_share: float = threshold(0.01, "smallest time of layout transposes, as a share of the step, to report")
-
+    min_convolution_share: float = threshold(0.15, "smallest time of convolutions in a CPU-only run, as a share")
+    min_speedup: float = threshold(1.2, "smallest measured speedup of channels_last on the CPU to report")
+    expected_on_cpu: float = threshold(0.5, "share of the measured speedup's gain on the CPU, expected")
     most_undone: float = threshold(
         0.5, "paddings that undo channels_last for each convolution, from which none is saved"
     )
 
     def applies(self, facts: Facts) -> str | None:
-        return None if facts.gpu.kind.among("conv").any() else "No convolutions in this trace."
+        if facts.has_gpu:
+            return None if facts.gpu.kind.among("conv").any() else "No convolutions in this trace."
+        if not any(operator.is_convolution for operator in facts.cpu_work.heavy):
+            return "No convolutions in this trace."
+        if not any(model.channels_last is False for model in facts.captured.models):
+            return "No model in NCHW layout was recorded."
+        return None
+
+    def missing(self, facts: Facts) -> str | None:
+        lack = super().missing(facts)
+        if lack is None and not facts.has_gpu and self.applies(facts) is None and _cpu_speedup(facts) is None:
+            return (
+                "What this CPU reaches in channels_last was not measured; record with traceopt run on an idle machine."
+            )
+        return lack
 
     def check(self, facts: Facts) -> Findings:
+        return self._on_gpu(facts) if facts.has_gpu else self._on_cpu(facts)
+
+    def _on_gpu(self, facts: Facts) -> Findings:
         layout, count = ChannelsLast(facts), facts.steps.count
         if layout.transposes_ns < self.min_share * facts.step_ns:
             return
@@ -82,9 +126,46 @@ class LayoutConversion(Rule):
             fix=_fix(facts) if layout.undone_share < self.most_undone else KEEP_LAYOUT,
         )
 
+    def _on_cpu(self, facts: Facts) -> Findings:
+        convolutions = [
+            operator
+            for operator in facts.cpu_work.heavy
+            if operator.is_convolution and operator.dtype in ("fp32", "bf16")
+        ]
+        time_ns, speedup = operators_ns(facts, convolutions), _cpu_speedup(facts) or 1.0
+        if time_ns < self.min_convolution_share * facts.step_ns or speedup < self.min_speedup:
+            return
+        evidence = operator_evidence(facts, convolutions)
+        yield self.finding(
+            why=(
+                f"Convolutions on NCHW tensors take {ms(time_ns)} of {each_step(facts)}. On this machine a "
+                f"convolution in channels_last is {speedup:.1f} times as fast."
+            ),
+            saving=faster_operators(
+                facts,
+                [(convolutions, speedup)],
+                (0.0, self.expected_on_cpu, 1.0),
+                f"Assumes none, {percent(self.expected_on_cpu)} or all of the gain from the measured speedup of "
+                f"{speedup:.1f} times.",
+            ),
+            confidence="low",
+            evidence=evidence,
+            locations=places(evidence),
+            fix=CONVERT,
+        )
+
     def passed(self, facts: Facts) -> str:
+        if not facts.has_gpu:
+            speedup = _cpu_speedup(facts) or 1.0
+            return f"On this machine a convolution in channels_last is {speedup:.1f} times as fast as in NCHW."
         share = facts.gpu.area(facts.gpu.kind.among("layout")).total / facts.steps.window_ns
         return f"Layout transposes take {percent(share)} of {the_step(facts)}."
+
+
+def _cpu_speedup(facts: Facts) -> float | None:
+    """How many times as fast a convolution in channels_last is on this machine; None if that was not measured."""
+    peaks = facts.captured.cpu_peaks
+    return None if peaks is None else peaks.channels_last_speedup
 
 
 def _batch_norms(layout: ChannelsLast) -> str:
@@ -108,15 +189,5 @@ def _undone(layout: ChannelsLast) -> str:
 
 
 def _fix(facts: Facts) -> Fix:
-    images = "images = images.to(memory_format=torch.channels_last)"
     layouts = [model.channels_last for model in facts.captured.models if model.channels_last is not None]
-    if layouts and all(layouts):
-        return Fix(
-            "The recorded model weights are already in channels_last. Convert the input too, and look for operators "
-            "that bring NCHW back. The evidence names the operators that launch the transposes.",
-            images,
-        )
-    return Fix(
-        "Convert the model and its input to channels_last once.",
-        f"model = model.to(memory_format=torch.channels_last)\n{images}",
-    )
+    return CONVERT_INPUT if layouts and all(layouts) else CONVERT
