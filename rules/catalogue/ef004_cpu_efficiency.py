@@ -45,7 +45,7 @@ class CpuEfficiency(Rule):
     reach most of the CPU's peak. Small ones, and operators that only read and write memory, do not.
 
     How to fix: it depends on the largest part. Other operators: let the compiler fuse them. Matmuls below the peak:
-    use a larger batch. Matmuls at the peak: only fewer or narrower numbers help (CP001).
+    use a larger batch. Matmuls at the peak: only fewer or narrower numbers help (TC001).
 
         model = torch.compile(model)
 

@@ -1,12 +1,15 @@
-"""TC001: matmuls and convolutions run in FP32 without Tensor Cores on a GPU that has them."""
+"""TC001: matmuls and convolutions run in FP32 on a device that multiplies faster in 16 bits."""
 
 from __future__ import annotations
 
+from traceopt.analyzer.work.cpu_work import CpuOperator
 from traceopt.rules import (
     TENSOR_CORE,
+    Effort,
     Facts,
     Findings,
     Fix,
+    Former,
     Risk,
     Rule,
     each_step,
@@ -17,15 +20,23 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
+from traceopt.rules.savings.cpu_bfloat16 import bfloat16_price, bfloat16_speedup
+from traceopt.rules.savings.cpu_operators import operator_evidence, operators_ns
 from traceopt.rules.savings.precision import fp32_saving, fp32_work, mixed_share
+
+CPU_AUTOCAST = 'with torch.autocast("cpu", dtype=torch.bfloat16):\n    loss = model(inputs, labels)'
+AUTOCAST_TO_TRAIN_ON_CPU = "Run the forward pass under autocast in bfloat16. It needs no gradient scaler."
+AUTOCAST_ON_CPU = "Run the model under autocast in bfloat16, or load its weights in bfloat16."
 
 
 class Fp32Matmul(Rule):
     """Measures the GPU time of FP32 matmuls, convolutions and attention that run without Tensor Cores on a device that
-    has them. A run that does a good part of such work in 16 or 8 bits uses mixed precision already.
+    has them. A run that does a good part of such work in 16 or 8 bits uses mixed precision already. In a run without a
+    GPU: the time of FP32 matmuls on a CPU that has instructions for bfloat16 (AMX, AVX512_BF16, Arm BF16).
 
     Why it costs: FP32 runs on the ordinary units at a fraction of the rate: 15.7 instead of 125 TFLOP/s on a V100, 19.5
-    instead of 312 on an A100.
+    instead of 312 on an A100. On a CPU, the instructions for bfloat16 multiply several times as many numbers at a time,
+    and the numbers take half of the memory.
 
     How to fix: run the forward pass under autocast.
 
@@ -33,14 +44,24 @@ class Fp32Matmul(Rule):
             loss = model(inputs, labels)
         loss.backward()
 
+        with torch.autocast("cpu", dtype=torch.bfloat16):    # bfloat16 needs no gradient scaler
+            loss = model(inputs, labels)
+
     On Volta and Turing use `torch.float16` with `torch.amp.GradScaler`. For convolutions add
     `model.to(memory_format=torch.channels_last)`. In inference, load the weights themselves in 16 bits:
-    `model.to(torch.bfloat16)`.
+    `model.to(torch.bfloat16)`. On a CPU, `torch.set_float32_matmul_precision("medium")` lets oneDNN round the factors
+    of FP32 matmuls to bfloat16 by itself. It is one line and gains less, because it converts at each call.
 
     When it is wrong: the estimate is a model of kernels, not of your run. Memory-bound matmuls gain less, large ones
-    more, and the step gets faster only as far as the host keeps up. Numerics change; check the loss.
+    more, and the step gets faster only as far as the host keeps up. Numerics change; check the loss. On a CPU the gain
+    follows from the rates that `traceopt run` measured after the run, for square matrices; without them the finding has
+    no saving. Matmuls with few columns gain nothing there, because autocast converts both factors, and the next
+    operator may convert the result. These conversions are subtracted, at the rate at which the CPU copies memory; if
+    they may take all of the gain, there is no finding. Operators between the matmuls may become slower in bfloat16.
+    Convolutions may gain as well, but are not counted.
 
-    Sources: NVIDIA V100 and A100 datasheets; PyTorch documentation, "Automatic Mixed Precision".
+    Sources: NVIDIA V100 and A100 datasheets; PyTorch documentation, "Automatic Mixed Precision" and "CPU Op-Specific
+    Behavior"; Intel, "Intel 64 and IA-32 Architectures Optimization Reference Manual", chapter on AMX.
     """
 
     code = "TC001"
@@ -50,19 +71,39 @@ class Fp32Matmul(Rule):
     risk = Risk.NUMERICS
     confidence = "medium"
     requires = ("gpu",)
+    requires_on_cpu = ("shapes", "settings")
+    former = (
+        Former(
+            "CP001",
+            "cpu-bfloat16",
+            {"min_share": "min_cpu_share", "low": "low_on_cpu", "expected": "expected_on_cpu"},
+        ),
+    )
 
     min_share: float = threshold(0.05, "smallest FP32 matmul time, as a share of the step, to report")
     max_used_share: float = threshold(0.10, "16-bit Tensor Core share of matmul time that makes a run mixed")
     low_speedup: float = threshold(1.5, "speed-up of the kernels, low")
     speedup: float = threshold(2.5, "speed-up of the kernels, expected")
     high_speedup: float = threshold(8.0, "speed-up of the kernels, high (at most the ratio of the peaks)")
+    min_cpu_share: float = threshold(0.10, "smallest time of FP32 matmuls in a CPU-only run, as a share of the step")
+    min_peak_share: float = threshold(0.3, "smallest share of the CPU's FP32 peak of a matmul that may become faster")
+    min_speedup: float = threshold(1.3, "smallest measured speedup of matmuls in bfloat16 on the CPU to report")
+    low_on_cpu: float = threshold(0.5, "share of the CPU's measured gain that matmuls reach, low")
+    expected_on_cpu: float = threshold(0.75, "share of the CPU's measured gain that matmuls reach, expected")
 
     def applies(self, facts: Facts) -> str | None:
+        if not facts.has_gpu:
+            if not facts.captured.environment.cpu.native_bf16:
+                return "This CPU has no bfloat16 instructions, or they were not recorded."
+            return None if self._cpu_products(facts) else "No FP32 matmuls in this trace."
         if facts.device.arch is None or not facts.device.arch.has_tensor_cores:
             return f"The device is not known to have {TENSOR_CORE}s."
         return None if facts.tensor_core_work.eligible.any() else "No matmuls or convolutions in this trace."
 
     def check(self, facts: Facts) -> Findings:
+        return self._on_gpu(facts) if facts.has_gpu else self._on_cpu(facts)
+
+    def _on_gpu(self, facts: Facts) -> Findings:
         work = fp32_work(facts)
         time = facts.tensor_core_work.time_ns(work) / facts.steps.count
         if time < self.min_share * facts.step_ns or mixed_share(facts) > self.max_used_share:
@@ -82,12 +123,55 @@ class Fp32Matmul(Rule):
             fix=_fix(facts, bf16),
         )
 
+    def _on_cpu(self, facts: Facts) -> Findings:
+        products, speedup = self._cpu_products(facts), bfloat16_speedup(facts)
+        time_ns = operators_ns(facts, products)
+        if time_ns < self.min_cpu_share * facts.step_ns or _rounds_already(facts):
+            return
+        price = bfloat16_price(facts, products, self.low_on_cpu, self.expected_on_cpu)
+        if (speedup is not None and speedup < self.min_speedup) or (price is not None and not price.bounds_ns[0]):
+            return
+        evidence = operator_evidence(facts, products)
+        measured = f" On this machine, matmuls in bfloat16 are {speedup:.1f} times as fast." if speedup else ""
+        yield self.finding(
+            title="Use bfloat16 for matmuls on the CPU",
+            effort=Effort.ONE_LINE_TESTED,
+            risk=Risk.ROUNDING,
+            why=(
+                f"FP32 matmuls take {ms(time_ns)} of {each_step(facts)}, and this CPU has bfloat16 "
+                f"instructions.{measured}"
+            ),
+            saving=price,
+            confidence="low",  # the shares were not measured on many CPUs
+            evidence=evidence,
+            locations=places(evidence),
+            fix=Fix(AUTOCAST_TO_TRAIN_ON_CPU if facts.trains else AUTOCAST_ON_CPU, CPU_AUTOCAST),
+        )
+
+    def _cpu_products(self, facts: Facts) -> list[CpuOperator]:
+        """The FP32 matmuls, if the peaks are known those near enough to the peak."""
+        work = facts.cpu_work
+        products = [operator for operator in work.heavy if operator.is_matmul and operator.dtype == "fp32"]
+        if work.peaks is None:
+            return products
+        return [product for product in products if (work.peak_share(product) or 0.0) >= self.min_peak_share]
+
     def passed(self, facts: Facts) -> str:
+        if not facts.has_gpu:
+            if _rounds_already(facts):
+                return "FP32 matmuls may round to bfloat16 already (float32_matmul_precision is medium)."
+            share = percent(operators_ns(facts, self._cpu_products(facts)) / facts.step_ns)
+            return f"FP32 matmuls that bfloat16 could speed up take {share} of {the_step(facts)}."
         mixed = mixed_share(facts)
         if mixed > self.max_used_share:
             return f"{TENSOR_CORE}s run {percent(mixed)} of the matmul time in mixed precision."
         share = facts.tensor_core_work.time_ns(fp32_work(facts)) / facts.steps.window_ns
         return f"FP32 matmuls without {TENSOR_CORE}s take {percent(share)} of {the_step(facts)}."
+
+
+def _rounds_already(facts: Facts) -> bool:
+    """Whether oneDNN may round the factors of FP32 matmuls to bfloat16."""
+    return facts.captured.environment.matmul_precision == "medium"
 
 
 def _fix(facts: Facts, bf16: bool) -> Fix:

@@ -23,7 +23,6 @@ Recipe = Callable[[PythonSource, Finding], list[TextEdit]]
 RECIPES: dict[str, Recipe] = {
     "AT001": attention.fused_attention,
     "CM007": arguments.ddp_buffers,
-    "CP001": precision.autocast,
     "CV001": precision.channels_last,
     "CV003": precision.cudnn_benchmark,
     "DL001": loaders.workers,

@@ -45,12 +45,13 @@ def _trains(source: PythonSource) -> bool:
 
 
 def autocast(source: PythonSource, finding: Finding) -> list[TextEdit]:
-    """TC001, CP001: wraps the forward pass and the loss, if their statements are consecutive."""
-    if "torch.bfloat16" not in (finding.fix.code or "") or source.mentions(*_INCOMPATIBLE):
+    """TC001: wraps the forward pass and the loss, if their statements are consecutive."""
+    code = finding.fix.code or ""
+    if "torch.bfloat16" not in code or source.mentions(*_INCOMPATIBLE):
         raise UnclearError("autocast alone is not enough")
     backward = only([node for node in source.nodes if isinstance(node, ast.Expr) and _backward_of(node) is not None])
     forward = _forward(source, backward, _backward_of(backward) or "")
-    torch, device = source.module("torch"), "cpu" if finding.code == "CP001" else "cuda"
+    torch, device = source.module("torch"), "cpu" if '"cpu"' in code else "cuda"
     return put_inside(source, forward, f'with {torch}.autocast(device_type="{device}", dtype={torch}.bfloat16):')
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from patch_case import case
 
+AUTOCAST_ON_CPU = 'with torch.autocast("cpu", dtype=torch.bfloat16):\n    loss = model(inputs, labels)'
 AUTOCAST = 'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = model(inputs, labels)'
 
 PRECISION = [
@@ -26,21 +27,21 @@ PRECISION = [
     ),
     case(
         "on the CPU",
-        "CP001",
+        "TC001",
         "import torch\nfor x in loader:\n    loss = model(x).loss  #@\n    loss.backward()\n",
         """
         -    loss = model(x).loss
         +    with torch.autocast(device_type="cpu", dtype=torch.bfloat16):
         +        loss = model(x).loss
         """,
-        AUTOCAST,
+        AUTOCAST_ON_CPU,
     ),
     case(
         "on the CPU, with a NumPy array of the result",
-        "CP001",
+        "TC001",
         "import torch\nfor x in loader:\n    loss = f(model(x).numpy())  #@\n    loss.backward()\n",
         "",
-        AUTOCAST,
+        AUTOCAST_ON_CPU,
     ),
     case(
         "forward pass and loss over several lines",
