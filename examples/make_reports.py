@@ -21,7 +21,7 @@ from pathlib import Path
 from traceopt.result import packing
 
 HERE = Path(__file__).resolve().parent
-PACKED = re.compile(r"[0-3]\./eH[^\s\"<>]+")  # padding, then the first bytes of gzip in base 85
+PACKED = re.compile(r"H4sIAAAAAA[A-Za-z0-9+/]+=*")  # the first bytes of gzip in base64
 TORCHRUN = ("--", "torchrun", "--standalone", "--nproc-per-node", "2", "train.py")
 # Of each example: the options of `traceopt try` alone, then what `traceopt run` gets as well.
 EXAMPLES = {

@@ -30,7 +30,7 @@ def test_all_that_is_packed_in_it_can_be_read(report: Path) -> None:
 def test_the_name_of_the_computer_is_replaced_also_in_packed_documents() -> None:
     document = {"files": [f"ab_{number}.json" for number in range(500)]}
     packed = packing.pack(json.dumps(document).encode())
-    letters = packed[1:3]  # the name of a computer may be in a packed text by chance
+    letters = packed[-9:-7]  # the name of a computer may be in a packed text by chance
     for host in ("ab", letters):
         page = without_host(f'<p>{host}_1</p><script>{{"document": "{packed}"}}</script>', host)
         assert "<p>host_1</p>" in page

@@ -24,8 +24,8 @@ from traceopt.reports.agent import prompt
 from traceopt.reports.html import evidence_links, flame_view, span_view, table_rows, tables
 from traceopt.reports.html.charts import loss_chart, rank_chart, roofline, run_chart, step_strip, timeline_svg
 from traceopt.reports.html.companions.sections import sections as companion_sections
-from traceopt.reports.html.compiled_assets import CompiledTemplates
 from traceopt.reports.html.readouts import readouts
+from traceopt.reports.html.template_cache import TemplateCache
 from traceopt.reports.html.work_tables import evidence_table, work_tables
 from traceopt.reports.words import (
     memory_parts,
@@ -208,7 +208,7 @@ def _links(document: Result, view: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
-        bytecode_cache=CompiledTemplates(),
+        bytecode_cache=TemplateCache(),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

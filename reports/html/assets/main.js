@@ -427,25 +427,11 @@
     });
   }
 
-  /* The encoding of traceopt/result/packing.py: gzip in base 85, preceded by the number of padding bytes. */
+  /* The encoding of traceopt/result/packing.py. */
   function unpackBytes(text) {
-    var digitOf = {};
-    var digit = 0;
-    for (var code = 33; code < 127; code++) {
-      if ("\"&'<>\\`|~".indexOf(String.fromCharCode(code)) < 0) {
-        digitOf[code] = digit++;
-      }
-    }
-    var bytes = new Uint8Array(((text.length - 1) / 5) * 4);
-    var view = new DataView(bytes.buffer);
-    for (var group = 0; group < bytes.length / 4; group++) {
-      var word = 0;
-      for (var letter = 0; letter < 5; letter++) {
-        word = word * 85 + digitOf[text.charCodeAt(1 + group * 5 + letter)];
-      }
-      view.setUint32(group * 4, word);
-    }
-    var packed = bytes.subarray(0, bytes.length - Number(text[0]));
+    var packed = Uint8Array.from(atob(text), function (letter) {
+      return letter.charCodeAt(0);
+    });
     var stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
     return new Response(stream).arrayBuffer().then(function (buffer) {
       return new Uint8Array(buffer);
