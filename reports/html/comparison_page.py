@@ -7,12 +7,11 @@ from collections import Counter
 from markupsafe import Markup
 
 from traceopt.reports.html import page as report
-from traceopt.reports.words import comparison_words, safe_text
+from traceopt.reports.words import comparison_tables, comparison_words, safe_text
 from traceopt.reports.words.fixes.headline import Tile
 from traceopt.result import quantities
-from traceopt.result.comparison import Comparison, GateStatus, Side
+from traceopt.result.comparison import Comparison, GateOutcome, GateStatus, Side
 
-TABLE_ROWS = 100  # kernels and operators
 RUN_ROWS = 50  # per side
 
 
@@ -20,6 +19,7 @@ def render_comparison_html(comparison: Comparison) -> str:
     """The page; it makes no network request and is complete without JavaScript."""
     document = safe_text.cleaned(comparison)
     heading, more = safe_text.first_sentence(document.verdict)
+    parts = comparison_words.shown_parts(document)
     scripts = [report.asset_text("head.js"), report.asset_text("main.js")]
     head_script, main_script = (Markup(script) for script in scripts)  # noqa: S704 (our own files)
     return (
@@ -33,15 +33,21 @@ def render_comparison_html(comparison: Comparison) -> str:
             comparison=document,
             heading=heading.replace(" → ", f"{quantities.NO_BREAK_SPACE}→{quantities.NO_BREAK_SPACE}"),
             more=more,
-            parts=comparison_words.shown_parts(document),
+            parts=parts,
+            changed_parts=comparison_tables.changed_parts(document, parts),
+            metrics=comparison_tables.changed_metrics(document),
+            kernels=comparison_tables.changed_kernels(document.kernels),
+            operators=comparison_tables.changed_operators(document.ops),
+            runs=comparison_tables.compared_runs(document, RUN_ROWS),
+            settings=comparison_tables.changed_settings(document),
+            method=_method(document),
+            gate_word=_gate_word,
             change_line=comparison_words.change_line(document),
             basis=comparison_words.basis(document),
             tiles=_tiles(document),
             steps_compared=document.step.verdict != "not_measured",
             gates_line=_gates_line(document),
             words=comparison_words,
-            TABLE_ROWS=TABLE_ROWS,
-            RUN_ROWS=RUN_ROWS,
         )
     )
 
@@ -91,3 +97,46 @@ def _gates_line(comparison: Comparison) -> str:
     counts = Counter(gate.status for gate in comparison.gates)
     kinds: dict[GateStatus, str] = {"failed": "failed", "not_checked": "not checked", "passed": "passed"}
     return ", ".join(f"{counts[status]} {words}" for status, words in kinds.items() if counts[status]) + "."
+
+
+def _gate_word(gate: GateOutcome) -> str:
+    failed = "Failed" if gate.level == "fail" else "Warning"
+    return {"passed": "Passed", "failed": failed, "not_checked": "Not checked"}[gate.status]
+
+
+def _method(comparison: Comparison) -> list[tuple[str, str]]:
+    """How the sides were compared: terms and what they mean."""
+    same_work = (
+        "FLOP, tokens or samples are not known on both sides. So kernels with the same name and number of calls are "
+        "compared: most of their time is in kernels whose grids (thread blocks per launch) changed by the same factor, "
+        "as with a larger batch. Work that does not grow with the batch, such as the optimizer, makes the time per "
+        "unit look better for the larger batch."
+    )
+    by_unit = "The step time divided by the work of a step."
+    work = comparison.work
+    return [
+        (
+            "Step time",
+            "The typical step of a run (the mean without steps that are unusual once), or the geometric mean of "
+            "several runs. Each run counts as one observation, because two runs of the same code differ more than the "
+            "steps of one run suggest. This run-to-run noise is estimated from the runs, together with an assumption "
+            "(1.0% on top of the spread of the steps) that weighs as much as four runs. With one run per side, only "
+            "the assumption is left.",
+        ),
+        (
+            "Interval",
+            "A 99% Student's t interval of the logarithms. Steps count less if they resemble the steps before them.",
+        ),
+        (
+            "Kernels, operators",
+            "Matched by name. Listed if they change by 0.5% of the step, or appear or vanish with 0.1% of it. A change "
+            "must also exceed run-to-run noise, with one run per side the assumed one. Outlier: only a few steps "
+            "changed, and the median step did not.",
+        ),
+        *([("Unit of work", same_work if work.unit == "unit" else by_unit)] if work is not None else []),
+        (
+            "Findings",
+            "Matched by rule, file and function, never by line or time. Only in BASE or HEAD: the other side could not "
+            "check the rule, or the sides are not like for like.",
+        ),
+    ]

@@ -21,7 +21,7 @@ from markupsafe import Markup
 from msgspec.structs import asdict, replace
 
 from traceopt.reports.agent import prompt
-from traceopt.reports.html import evidence_links, flame_view, span_view, table_rows, tables
+from traceopt.reports.html import evidence_links, flame_view, span_view, table_rows
 from traceopt.reports.html.charts import loss_chart, rank_chart, roofline, run_chart, step_strip, timeline_svg
 from traceopt.reports.html.companions.sections import sections as companion_sections
 from traceopt.reports.html.readouts import readouts
@@ -29,6 +29,7 @@ from traceopt.reports.html.template_cache import TemplateCache
 from traceopt.reports.html.work_tables import evidence_table, work_tables
 from traceopt.reports.words import (
     memory_parts,
+    method_words,
     names,
     not_recorded,
     part_styles,
@@ -44,7 +45,6 @@ from traceopt.reports.words.fixes import fix_cards, headline, plan_numbers
 from traceopt.reports.words.viewer_command import in_trace_folder, viewer_command
 from traceopt.result import packing, quantities
 from traceopt.result.document import Result
-from traceopt.result.kernel_names import short_kernel_name
 from traceopt.result.packing import RESULT_ID
 from traceopt.result.serialization import to_json
 from traceopt.result.tables import EVIDENCE, GEMMS
@@ -109,9 +109,11 @@ def without_spans(result: Result) -> Result:
 def _view(document: Result) -> dict[str, Any]:
     """What the templates print: the cleaned document, and sentences and drawings made from it."""
     words = step_words.sides(document)
-    idle_word = words.idle if document.gpu.busy_share is not None and not step_words.on_cpu(document) else None
+    idle_word = words.idle if step_words.has_gpu_sides(document) else None
     timeline = None if document.timeline is None else timeline_svg.draw_timeline(document.timeline, idle_word)
+    memory = timeline_svg.draw_memory(document.memory, document.timeline)
     all_cards, groups = fix_cards.cards(document), fix_cards.groups(document)
+    first_card = fix_cards.first_card(document)
     by_shape = ["shaped", "gemms"] if table_rows.convolutions_take_longer(document) else ["gemms", "shaped"]
     view: dict[str, Any] = {
         "all_cards": all_cards,
@@ -129,13 +131,13 @@ def _view(document: Result) -> dict[str, Any]:
         "scope": step_words.scope(document),
         "typical": step_words.typical_step(document),
         "step_noun": step_words.step_noun(document),
-        "per_step": step_words.per_step(document),
         "partly_hidden": step_words.partly_hidden(document),
         "environment": run_words.environment(document),
         "verdict": run_words.verdict(document),
         "headline": safe_text.split_sentences(run_words.verdict(document)),
         "lead": headline.lead(document),
-        "first_card": fix_cards.first_card(document),
+        "first_card": first_card,
+        "first_saving": first_card and headline.first_saving(first_card, document),
         "ranks_missing": rank_words.ranks_missing(document),
         "shown_codes": {finding.code for finding in document.findings},
         "tiles": headline.tiles(document),
@@ -148,6 +150,7 @@ def _view(document: Result) -> dict[str, Any]:
         "alone_cards": groups.rest,
         "info_cards": groups.noted,
         "across_ranks": fix_cards.ACROSS_RANKS,
+        "fixes_heading": fix_cards.fixes_heading(document),
         "plan_heading": fix_cards.plan_heading(document),
         "unplanned": fix_cards.unplanned(document),
         "steps": step_strip.draw_steps(document),
@@ -155,18 +158,22 @@ def _view(document: Result) -> dict[str, Any]:
         "run_memory": run_chart.draw_memory(document),
         "steps_caption": step_strip.caption(document),
         "timeline": timeline,
-        "memory": timeline_svg.draw_memory(document.memory, document.timeline),
+        "memory": memory,
+        "memory_caption": memory
+        and table_captions.memory_caption(document, memory.peak_us, memory.reserved is not None),
         "memory_cards": [card for card in all_cards if card.finding.code.startswith(memory_parts.RULE_FAMILY)],
         "roofline": roofline.draw_roofline(document, GEMMS.most),
         "rank_drawing": rank_chart.draw_ranks(document),
         "rank_caption": rank_chart.caption(document),
         "checks_line": run_words.checks_line(document),
+        "method": method_words.method(document),
         "command": run_words.command(document),
         "flame_caption": flame_view.caption(document),
         "flame_key": flame_view.key(document),
         "by_shape": by_shape,
         "copies_are_most": table_rows.copies_take_longest(document),
         "tables": work_tables(document),
+        "tried": trial_words.trial_table(document.tried),
         "module_caption": table_captions.module_caption(document),
         "fix_filters": table_rows.fix_filters(all_cards),
         "left_out_sections": not_recorded.left_out_sections(document),
@@ -224,15 +231,12 @@ def environment() -> jinja2.Environment:
         first_sentence=safe_text.first_sentence,
         in_sentence=quantities.in_sentence,
         is_name=names.is_name,
-        look=tables.look,
+        look=table_rows.look,
         ms=quantities.ms_of_us,
-        ms_number=quantities.ms_number,
         number=quantities.count,
         percent=quantities.percent,
         seconds=quantities.seconds_of_us,
-        short_kernel_name=short_kernel_name,
         short_path=names.short_path,
-        signed_ms_number=quantities.signed_ms_number,
         where=names.where,
         with_whole_line_number=table_rows.with_whole_line_number,
     )
@@ -247,7 +251,6 @@ def environment() -> jinja2.Environment:
         LEAST_PART_US=LEAST_PART_US,
         cards_of_part=evidence_links.cards_of_part,
         evidence_table=evidence_table,
-        numbers_of=plan_numbers.row_numbers,
         step_before=plan_numbers.step_before,
         plan_time=plan_numbers.plan_time,
         prompt=prompt.prompt,
@@ -261,9 +264,9 @@ def environment() -> jinja2.Environment:
         needs=fix_cards.needs,
         only_on=fix_cards.only_on,
         title=fix_cards.title,
-        ranks_phrase=rank_words.ranks_phrase,
         place=fix_cards.place,
         recording=not_recorded,
+        seen_on=fix_cards.seen_on,
         trial=trial_words,
         draw_losses=loss_chart.draw_losses,
     )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from markupsafe import Markup, escape
 
 from traceopt.reports.words.fixes.fix_cards import Card
+from traceopt.result.columns import Column
 from traceopt.result.document import Result
 
 FEWEST_CARDS = 4  # with fewer, a filter only takes room
@@ -25,6 +26,19 @@ def copies_take_longest(document: Result) -> bool:
     """Whether no part of the step takes longer than copies, so their section is open."""
     longest = max(document.breakdown, key=lambda part: part.us_per_step, default=None)
     return longest is not None and longest.name == "copies"
+
+
+def look(column: Column) -> Markup:
+    """The class attribute of the cells of a column. One class needs no quotes, and there are thousands of cells."""
+    classes = {
+        "num": column.is_number,
+        "wrap-cell": column.type == "text" or not column.on_phone,
+        "only-wide": not column.on_phone,
+        "screen": not column.on_paper,
+    }
+    chosen = [name for name, is_chosen in classes.items() if is_chosen]
+    quote = '"' if len(chosen) > 1 else ""
+    return Markup(" class=" + quote + " ".join(chosen) + quote if chosen else "")  # noqa: S704 (our own names)
 
 
 def breakable(text: str) -> Markup:

@@ -7,9 +7,9 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from traceopt.reports.html.tables import Derived, ShownTable, shown_table
 from traceopt.reports.words import not_recorded, step_words, table_captions
 from traceopt.reports.words.fixes.fix_cards import Card
+from traceopt.reports.words.tables import Derived, ShownTable, shown_table
 from traceopt.result import quantities, tables
 from traceopt.result.document import Result
 from traceopt.result.kernel_names import short_kernel_name

@@ -69,9 +69,14 @@ def on_cpu(result: Result) -> bool:
     return device.vendor == "cpu" if device is not None else not result.run.recorded.gpu
 
 
+def has_gpu_sides(result: Result) -> bool:
+    """Whether the step is divided into busy and idle time of the GPU."""
+    return not on_cpu(result) and result.gpu.busy_share is not None
+
+
 def sides(result: Result) -> Sides:
     """The names for a CPU-only run also if a GPU was used but not recorded: its idle time is unknown."""
-    if not on_cpu(result) and result.gpu.busy_share is not None:
+    if has_gpu_sides(result):
         return Sides(*_GPU_SIDES)
     communicates = any(part.busy and part.name == "communication" for part in result.breakdown)
     words = Sides(*_CPU_SIDES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceopt.reports.words import safe_text
 from traceopt.reports.words.rank_words import rank_phrase
-from traceopt.reports.words.step_words import on_cpu, scope
+from traceopt.reports.words.step_words import on_cpu, scope, step_noun
 from traceopt.result import quantities
 from traceopt.result.document import Result, TensorCores
 from traceopt.result.rows import Gemm, Kernel
@@ -29,6 +29,22 @@ def timeline_caption(result: Result, shaded: bool) -> str:
     if any(lane.occupancy for lane in timeline.lanes):
         sentences.append("Dense lanes show how busy each moment is.")
     return " ".join(sentences)
+
+
+def memory_caption(result: Result, peak_us: float, reserved: bool) -> str:
+    """What the curve of the memory shows, which is highest at `peak_us`; `reserved`: so is reserved memory."""
+    memory, size = result.memory, quantities.size_text
+    capacity = "" if memory.capacity_bytes is None else f" of {size(memory.capacity_bytes)}"
+    rank = rank_phrase(result)
+    since = ", counted from the start of the recording" if on_cpu(result) else ""
+    sentences = [
+        f"Peak {size(memory.peak_allocated_bytes)}{capacity}{f', {rank}' if rank else ''}{since}.",
+        f"In this {step_noun(result)} it is highest at {quantities.ms_of_us(peak_us)}.",
+        "" if on_cpu(result) else "Time of the host, which allocates before the GPU runs the work.",
+        "Solid: allocated.",
+        "Dashed: reserved by the caching allocator." if reserved else "",
+    ]
+    return " ".join(filter(None, sentences))
 
 
 def matrix_units(result: Result) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from traceopt.reports.words.tables import Derived, ShownTable, shown_table
 from traceopt.result.quantities import from_to, ms_of_us, percent, size
+from traceopt.result.tables import TRIED
 from traceopt.result.trial import TrialVerdict, TriedChange
 
-HEADING = "Tried on this machine"
+HEADING = TRIED.title
 VERDICTS: dict[TrialVerdict, str] = {
     "keep": "keep",
     "no_gain": "no gain",
@@ -68,6 +70,21 @@ def verdict(row: TriedChange) -> str:
 def name(row: TriedChange) -> str:
     """The change, and those below it: "OP001 on top of DL001"."""
     return f"{row.name} on top of {', '.join(row.on_top_of)}" if row.on_top_of else row.name
+
+
+_DERIVED: Derived = {
+    "change": name,
+    "verdict_word": verdict,
+    "predicted": predicted,
+    "measured": measured,
+    "loss_words": losses,
+    "peak_memory": memory,
+}
+
+
+def trial_table(tried: Sequence[TriedChange], most: int | None = None) -> ShownTable:
+    """Changes, what was predicted of them and what was measured."""
+    return shown_table(TRIED, tried[:most], derived=_DERIVED)
 
 
 def notes(tried: Sequence[TriedChange]) -> list[str]:

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from traceopt.result import tables
 from traceopt.result.columns import Table
+from traceopt.result.comparison import ComparedRun, MetricChange, PartChange, RowChange, SettingChange
 from traceopt.result.document import RlPhaseRow, TraceFile
 from traceopt.result.field_notes import field_notes
 from traceopt.result.finding import Evidence
@@ -23,11 +24,18 @@ from traceopt.result.rows import (
     RankRow,
     ShapedOperator,
 )
+from traceopt.result.trial import TriedChange
 
 ROWS: dict[str, tuple[Table, type[Struct], set[str]]] = {
     table.title: (table, row, derived)
     for table, row, derived in [
+        (tables.CHANGED_KERNELS, RowChange, {"short_name", "counted_calls", "status_word"}),
+        (tables.CHANGED_METRICS, MetricChange, {"base_value", "head_value", "change"}),
+        (tables.CHANGED_OPERATORS, RowChange, {"counted_calls", "status_word"}),
+        (tables.CHANGED_PARTS, PartChange, {"base", "head", "change"}),
+        (tables.CHANGED_SETTINGS, SettingChange, {"base_value", "head_value"}),
         (tables.COLLECTIVES, Collective, set()),
+        (tables.COMPARED_RUNS, ComparedRun, {"side", "steps_words", "typical", "quality_words"}),
         (tables.COPIES, Copy, set()),
         (tables.COUNTERS, CounterRangeRow, {"short_name"}),
         (tables.CPU_OPERATORS, CpuOperator, set()),
@@ -42,6 +50,11 @@ ROWS: dict[str, tuple[Table, type[Struct], set[str]]] = {
         (tables.RANKS, RankRow, {"rank_words", "file"}),
         (tables.RL_PHASES, RlPhaseRow, {"title", "idle_share", "process_names"}),
         (tables.SHAPED_OPERATORS, ShapedOperator, set()),
+        (
+            tables.TRIED,
+            TriedChange,
+            {"change", "verdict_word", "predicted", "measured", "loss_words", "peak_memory"},
+        ),
     ]
 }
 TYPES = {"us": {"ms", "us"}, "share": {"share"}, "bytes": {"MB", "MiB", "KiB"}, "per step": {"count"}}
@@ -55,10 +68,10 @@ def test_every_table_is_checked_here() -> None:
 @pytest.mark.parametrize("title", ROWS)
 def test_keys_are_fields_and_types_are_those_of_their_units(title: str) -> None:
     table, row, derived = ROWS[title]
+    assert {column.key for column in table.columns} - set(row.__struct_fields__) == derived
     fields = field_notes(row)
-    assert {column.key for column in table.columns} - set(fields) == derived
     for column in table.columns:
-        unit = None if column.key in derived else fields[column.key].unit
+        unit = fields[column.key].unit if column.key in fields else None
         assert column.type in TYPES.get(unit or "", {column.type}), column.key
 
 

@@ -8,6 +8,8 @@ from msgspec import Struct
 
 NumberType = Literal[
     "ms",  # from microseconds, as all times
+    "ms_change",  # with its sign
+    "time",  # with its unit
     "us",
     "seconds",
     "share",  # in per cent
@@ -16,7 +18,7 @@ NumberType = Literal[
     "MB",  # from bytes, as all sizes
     "KiB",
     "MiB",
-    "number",  # a number as text, such as a change with its sign
+    "number",  # a number that is text already
 ]
 ValueType = Literal[
     NumberType,
@@ -27,7 +29,7 @@ ValueType = Literal[
     "yes_no",
     "word",
     "text",  # several words, which may break
-    "special",  # the template of the table writes it
+    "special",  # the page has more than this text, which the template of the table writes
 ]
 NUMBER_TYPES = frozenset(get_args(NumberType))
 

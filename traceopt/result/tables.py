@@ -319,3 +319,84 @@ EVIDENCE = Table(
     sortable=False,
     linked=True,
 )
+
+# What two runs differ in. Only what can be compared has a change.
+
+_CHANGE = Column("change", "Change", "number")
+
+CHANGED_PARTS = Table(
+    "parts",
+    "Where the time goes",
+    (
+        Column("label", "Part", "special", beside="noise"),
+        Column("base", "Base", "number"),
+        Column("head", "Head", "number"),
+        _CHANGE,
+    ),
+)
+CHANGED_METRICS = Table(
+    "metrics",
+    "Metrics",
+    (
+        Column("label", "Metric", "word", beside="noise"),
+        Column("base_value", "Base", "number"),
+        Column("head_value", "Head", "number"),
+        _CHANGE,
+        Column("name", "Gate", "name"),
+    ),
+    sortable=False,
+)
+CHANGED_KERNELS = Table(
+    "kernels",
+    "Kernels that changed",
+    (
+        Column("short_name", "Kernel", "kernel"),
+        Column("base_us", "Base", "ms"),
+        Column("head_us", "Head", "ms"),
+        Column("change_us", "Change", "ms_change"),
+        Column("counted_calls", "Calls", "number"),
+        Column("status_word", "Status", "word"),
+    ),
+    noun="kernels",
+)
+CHANGED_OPERATORS = Table(
+    "ops",
+    "Operators that changed",
+    (Column("name", "Operator", "name"), *CHANGED_KERNELS.columns[1:]),
+    noun="operators",
+)
+CHANGED_SETTINGS = Table(
+    "settings",
+    "Settings that differ",
+    (
+        Column("name", "Setting", "word"),
+        Column("base_value", "Base", "word"),
+        Column("head_value", "Head", "word"),
+    ),
+    sortable=False,
+)
+COMPARED_RUNS = Table(
+    "runs",
+    "Runs",
+    (
+        Column("label", "Run", "name"),
+        Column("side", "Side", "word"),
+        Column("steps_words", "Steps", "number"),
+        Column("typical", "Typical step", "number"),
+        Column("quality_words", "Quality", "word"),
+    ),
+    sortable=False,
+)
+TRIED = Table(
+    "tried",
+    "Tried on this machine",
+    (
+        Column("change", "Change", "special"),
+        Column("verdict_word", "Verdict", "word"),
+        Column("predicted", "Predicted", "number"),
+        Column("measured", "Measured", "number"),
+        Column("loss_words", "Losses", "special"),
+        Column("peak_memory", "Peak memory", "number"),
+    ),
+    sortable=False,
+)

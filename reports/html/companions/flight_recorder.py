@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 from traceopt.reports.html.companions.section import Section
-from traceopt.reports.html.tables import Derived, ShownTable, shown_table
 from traceopt.reports.words.companions import flight_recorder as words
+from traceopt.reports.words.tables import Derived, ShownTable, shown_table
 from traceopt.result.columns import Column, Table
 from traceopt.result.document import Result
 

@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from traceopt.reports.html.charts.timeline_svg import Tick, ticks
 from traceopt.reports.html.companions.section import Section
-from traceopt.reports.html.tables import Derived, ShownTable, shown_table
 from traceopt.reports.words.companions import memory_snapshot as words
+from traceopt.reports.words.tables import Derived, ShownTable, shown_table
 from traceopt.result.columns import Column, Table
 from traceopt.result.companions.memory_snapshot import MemorySnapshotSection, SnapshotCurve
 from traceopt.result.document import Result

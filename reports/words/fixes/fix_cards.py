@@ -134,6 +134,19 @@ def plan_heading(result: Result) -> str:
     return "The plan" if shown is None else f"The plan for rank {shown}"
 
 
+def fixes_heading(result: Result) -> str:
+    """How many fixes there are, and whether they are a plan."""
+    found = groups(result)
+    numbered = len(found.above) + len(found.plan) + len(found.rest)
+    if len(found.plan) > 1 and not found.above:
+        return f"The plan: {len(found.plan)} fixes in this order"
+    if numbered:
+        return "1 fix" if numbered == 1 else f"{numbered} fixes"
+    if found.noted:
+        return f"{quantities.counted(len(found.noted), 'finding')}, savings not estimated"
+    return "Fixes: not assessed" if result.quality.verdict == "unusable" else "No fix found"
+
+
 def unplanned(result: Result) -> str:
     """The words above fixes that are not in the plan."""
     return "Not in the plan: alternatives, and fixes that add little" if result.plan else "What each fix saves alone"
@@ -153,6 +166,12 @@ def only_on(finding: Finding, result: Result) -> str | None:
     if not ranks or len(ranks) >= len(result.run.ranks) or says_which:
         return None
     return ranks_phrase(ranks)
+
+
+def seen_on(finding: Finding, result: Result) -> str:
+    """ "all ranks", "rank 3"."""
+    everywhere = len(finding.ranks) > 1 and len(finding.ranks) == len(result.run.ranks)
+    return "all ranks" if everywhere else ranks_phrase(finding.ranks)
 
 
 def first_card(result: Result) -> Card | None:

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from traceopt.reports.words import rank_words, step_words
 from traceopt.reports.words.fixes import fix_cards, plan_numbers
-from traceopt.reports.words.fixes.fix_cards import combined_fixes
+from traceopt.reports.words.fixes.fix_cards import Card, combined_fixes
 from traceopt.reports.words.rank_words import rank_phrase
 from traceopt.reports.words.step_words import on_cpu
 from traceopt.result import quantities
@@ -33,6 +33,15 @@ def worth_fixing(result: Result) -> bool:
     if result.combined is not None:
         shares.append(result.combined.share)
     return any(share >= WORTH_FIXING_SHARE for share in shares)
+
+
+def first_saving(card: Card, result: Result) -> str:
+    """ "saves about 150 ms": of the fix to start with."""
+    verb = "may save" if card.finding.confidence == "low" else "saves"
+    if card.row is not None:
+        return f"{verb} about {plan_numbers.row_numbers(card.row, result).saves}"
+    saving = card.finding.saving
+    return "" if saving is None else f"{verb} about {quantities.estimated(saving.est_us)}"
 
 
 def lead(result: Result) -> tuple[str, str, str]:

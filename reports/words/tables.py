@@ -1,4 +1,4 @@
-"""Tables of the page: the columns that have values, and each value as text. table.html.j2 writes them."""
+"""Tables with their values as text: the columns for which a row has a value. All formats write these."""
 
 from __future__ import annotations
 
@@ -6,16 +6,40 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
-from markupsafe import Markup
 from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.reports.words import names
-from traceopt.reports.words.cells import text_of
-from traceopt.result.columns import Column, Table
+from traceopt.reports.words.safe_text import yes_no
+from traceopt.result import quantities
+from traceopt.result.columns import Column, Table, ValueType
 
 FULL_NAMES = 30  # kernels whose full name can be opened; the rest have the short one
+HASH_DIGITS = 12
 _UNKNOWN = (None, "")
+
+_TEXT_OF: Mapping[ValueType, Callable[[Any], str]] = {
+    "ms": quantities.ms_number,
+    "us": quantities.measured,
+    "seconds": quantities.seconds_number,
+    "time": quantities.ms_of_us,
+    "ms_change": quantities.signed_ms_number,
+    "share": quantities.percent,
+    "count": quantities.count,
+    "rate": quantities.rate_number,
+    "MB": quantities.megabytes_number,
+    "KiB": lambda value: quantities.measured(value / 1024),
+    "MiB": quantities.mebibytes_number,
+    "place": lambda place: names.short_path(names.where(place)),
+    "hash": lambda digits: digits[:HASH_DIGITS],
+    "yes_no": yes_no,
+}
+# Where no heading or caption says the unit.
+_WITH_UNIT: Mapping[ValueType, Callable[[Any], str]] = {
+    **_TEXT_OF,
+    "ms": quantities.ms_of_us,
+    "ms_change": quantities.signed_time,
+}
 
 Derived = Mapping[str, Callable[[Any], Any]]  # values that are no field of the row, by key
 
@@ -59,14 +83,16 @@ def shown_table(
     captions: Iterable[str] = (),
     total: int | None = None,
     depths: Iterable[int] = repeat(0),
+    units: bool = False,
 ) -> ShownTable:
     """The first rows of a table. `words` are those for which labels have placeholders. `scope` is what the rows cover,
-    and `captions` are the last sentences of the caption.
+    and `captions` are the last sentences of the caption. `units`: each time has its unit.
     """
     words, total = words or {}, len(rows) if total is None else total
     values = _Values(rows[: table.most], derived or {})
     columns = [replace(one, label=one.label.format_map(words)) for one in _with_values(table.columns, values)]
-    cells = zip(*(_cells(column, values) for column in columns), strict=True)
+    text_of = _WITH_UNIT if units else _TEXT_OF
+    cells = zip(*(_cells(column, values, text_of) for column in columns), strict=True)
     anchors = [f"{table.name}-{number}" if table.linked else "" for number in range(1, len(values.rows) + 1)]
     sentences = [
         table.about,
@@ -95,19 +121,6 @@ def _cut(table: Table, total: int) -> str:
     )
 
 
-def look(column: Column) -> Markup:
-    """The class attribute of the cells of a column. One class needs no quotes, and there are thousands of cells."""
-    classes = {
-        "num": column.is_number,
-        "wrap-cell": column.type == "text" or not column.on_phone,
-        "only-wide": not column.on_phone,
-        "screen": not column.on_paper,
-    }
-    chosen = [name for name, is_chosen in classes.items() if is_chosen]
-    quote = '"' if len(chosen) > 1 else ""
-    return Markup(" class=" + quote + " ".join(chosen) + quote if chosen else "")  # noqa: S704 (our own names)
-
-
 class _Values(Struct, frozen=True):
     """The values of rows by key: fields of the row, or derived from it."""
 
@@ -124,18 +137,17 @@ def _with_values(columns: Sequence[Column], values: _Values) -> list[Column]:
     shown: dict[str, Column] = {}
     for column in columns:
         nothing = _UNKNOWN if column.usual is None else (*_UNKNOWN, column.usual)
-        known = column.type == "special" or any(value not in nothing for value in values.of(column.key))
-        if known and column.instead_of not in shown:
+        if column.instead_of not in shown and any(value not in nothing for value in values.of(column.key)):
             shown[column.key] = column
     return list(shown.values())
 
 
-def _cells(column: Column, values: _Values) -> list[Cell]:
-    of_rows = [] if column.type == "special" else values.of(column.key)
+def _cells(column: Column, values: _Values, text_of: Mapping[ValueType, Callable[[Any], str]]) -> list[Cell]:
+    of_rows, as_text = values.of(column.key), text_of.get(column.type, str)
     return [
         Cell(*parts)
         for parts in zip(
-            [text_of(value, column.type) for value in of_rows] or repeat("", len(values.rows)),
+            ["" if value is None else as_text(value) for value in of_rows],
             _full(column, of_rows, values.rows),
             values.of(column.beside) if column.beside else repeat(""),
             values.of(column.warning) if column.warning else repeat(""),

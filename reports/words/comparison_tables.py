@@ -1,0 +1,84 @@
+"""The tables of a comparison, which all formats share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from traceopt.reports.words import comparison_words
+from traceopt.reports.words.tables import Derived, ShownTable, shown_table
+from traceopt.result import quantities, tables
+from traceopt.result.comparison import Comparison, MetricChange, PartChange, RowChange
+from traceopt.result.kernel_names import short_kernel_name
+
+ROWS = 100  # kernels and operators of the page
+
+_ROW: Derived = {
+    "short_name": lambda row: short_kernel_name(row.name),
+    "counted_calls": lambda row: comparison_words.calls(row) or _same_calls(row),
+    "status_word": lambda row: comparison_words.ROW_WORDS[row.status],
+}
+_RUN: Derived = {  # of the name of a side and its run
+    "label": lambda row: row[1].label,
+    "side": lambda row: row[0],
+    "steps_words": lambda row: quantities.count(row[1].steps) if row[1].steps else "no marks",
+    "typical": lambda row: quantities.ms_of_us(row[1].typical_us) if row[1].steps else None,
+    "quality_words": lambda row: f"{row[1].quality}{', at times no free core' if row[1].crowded else ''}",
+}
+
+
+def changed_parts(comparison: Comparison, parts: Sequence[PartChange]) -> ShownTable:
+    """The parts of the step. Those of sides that cannot be compared are shares of their own side."""
+    sides = partial(comparison_words.part_of_sides, comparison)
+    derived: Derived = {
+        "noise": _noise,
+        "base": lambda part: quantities.ms_of_us(part.base_us) if comparison.comparable else sides(part)[0],
+        "head": lambda part: quantities.ms_of_us(part.head_us) if comparison.comparable else sides(part)[1],
+        "change": lambda part: comparison_words.part_change(part) if comparison.comparable else None,
+    }
+    return shown_table(tables.CHANGED_PARTS, parts, derived=derived)
+
+
+def changed_metrics(comparison: Comparison) -> ShownTable:
+    derived: Derived = {
+        "noise": _noise if comparison.comparable else lambda _: "",
+        "base_value": lambda metric: comparison_words.metric_value(metric, metric.base),
+        "head_value": lambda metric: comparison_words.metric_value(metric, metric.head),
+        "change": lambda metric: comparison_words.metric_change(metric) if comparison.comparable else None,
+    }
+    return shown_table(tables.CHANGED_METRICS, comparison.metrics, derived=derived)
+
+
+def changed_kernels(rows: Sequence[RowChange], *, most: int = ROWS, units: bool = False) -> ShownTable:
+    return shown_table(replace(tables.CHANGED_KERNELS, most=most), rows, derived=_ROW, units=units)
+
+
+def changed_operators(rows: Sequence[RowChange], *, most: int = ROWS, units: bool = False) -> ShownTable:
+    return shown_table(replace(tables.CHANGED_OPERATORS, most=most), rows, derived=_ROW, units=units)
+
+
+def changed_settings(comparison: Comparison) -> ShownTable:
+    derived: Derived = {
+        "base_value": lambda setting: setting.base or quantities.NOT_RECORDED,
+        "head_value": lambda setting: setting.head or quantities.NOT_RECORDED,
+    }
+    return shown_table(tables.CHANGED_SETTINGS, comparison.settings, derived=derived)
+
+
+def compared_runs(comparison: Comparison, most: int) -> ShownTable:
+    """The first runs of each side."""
+    sides = {"base": comparison.base, "head": comparison.head}
+    runs = [(name, run) for name, side in sides.items() for run in side.runs[:most]]
+    return shown_table(replace(tables.COMPARED_RUNS, most=2 * most), runs, derived=_RUN)
+
+
+def _noise(change: PartChange | MetricChange) -> str:
+    return "within noise" if change.beyond_noise is False else ""
+
+
+def _same_calls(row: RowChange) -> str | None:
+    """The calls of both sides, or of the only one."""
+    calls = row.head_calls if row.base_calls is None else row.base_calls
+    return None if calls is None else quantities.count(calls)

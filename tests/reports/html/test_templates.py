@@ -1,0 +1,24 @@
+"""The templates: short lines, and nothing that counts columns."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from traceopt.reports.html.page import ASSETS, TEMPLATES
+
+LONGEST_LINE = 160
+FILES = sorted(TEMPLATES.rglob("*.j2"))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(TEMPLATES)))
+def test_lines_are_short(file) -> None:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert [number for number, line in enumerate(lines, 1) if len(line) > LONGEST_LINE] == []
+
+
+def test_columns_are_not_counted() -> None:
+    """Only rows are: alignment and widths follow from the type of a column."""
+    style = (ASSETS / "report.css").read_text(encoding="utf-8")
+    assert re.findall(r"\b(?:td|th|\))(?::\w+)?:nth-child", style) == []
