@@ -1,19 +1,24 @@
-"""AT001: attention runs as separate matmul, softmax and matmul kernels."""
+"""AT001: attention runs as separate matmul, softmax and matmul kernels, written out or in the math backend."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from traceopt.analyzer.work.attention import UnfusedAttention
+from traceopt.analyzer.work.attention import SDPA, MathAttention, UnfusedAttention
 from traceopt.rules import (
+    I8,
     OP,
+    Effort,
+    Evidence,
     Facts,
     Findings,
     Fix,
+    Former,
     Price,
     RemoveHost,
     Risk,
     Rule,
+    SiteCost,
     area_of,
     by_site,
     each_step,
@@ -29,7 +34,9 @@ from traceopt.rules import (
     the_step,
     threshold,
     times,
+    us,
 )
+from traceopt.rules.fixes.advice.sdpa_requirements import cpu_requirement, gpu_requirement
 
 BASIS = "Assumes a fused kernel, which removes the work between the matmuls and part of their memory traffic."
 CALL = "out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)"
@@ -38,10 +45,12 @@ ON_CPU = 'Call F.scaled_dot_product_attention, or load the model with attn_imple
 # half as long as the matmuls before, forward and backward (benchmarks/savings/captures.py).
 REMOVED = (0.6, 0.0), (0.95, 0.3), (1.0, 0.5)
 OPERATORS = 0.9  # of the host's time in the operators between the matmuls: the fused one takes the rest
+MATH_TITLE = "Let scaled_dot_product_attention use a fused kernel"
+NO_DROPOUT = "Trains without dropout of the attention weights"
 FIX = Fix(f'{ON_CPU} (or "flash_attention_2").', CALL)
 
 
-def _price(facts: Facts, found: UnfusedAttention) -> Price:
+def _price(facts: Facts, found: UnfusedAttention | MathAttention) -> Price:
     """One kernel in place of those between the products. The operators that launch them go away, too."""
     count, slices = facts.steps.count, facts.slices
     low_ns, usual_ns, high_ns = (
@@ -60,6 +69,10 @@ class UnfusedAttentionRule(Rule):
     On a CPU-only run the rule looks at operators instead of kernels, forward and backward; if they drop weights, there
     is no finding, because the CPU's fused operator does not support that.
 
+    Also measures calls of `scaled_dot_product_attention` that run on its math backend, which is the same kernels. The
+    finding names the requirement of the fused kernels that the call does not meet, as far as shapes and dtypes show it;
+    on a CPU-only run it needs one that the trace shows.
+
     Why it costs: the score matrix has one entry per head and pair of tokens. Each step between the matmuls reads and
     writes all of it. A fused kernel never writes it. On a CPU the matmuls take as long as before, and in training the
     fused backward computes the scores once more: that is one matmul for every six.
@@ -70,10 +83,20 @@ class UnfusedAttentionRule(Rule):
 
         model = AutoModel.from_pretrained(name, attn_implementation="sdpa")   # Hugging Face
 
-    When it is wrong: short sequences gain little. If the attention weights are returned, or the fused kernels do not
-    support a bias, the unfused form is needed.
+    If it runs on the math backend, meet the one requirement that is missing.
 
-    Sources: Dao et al., "FlashAttention" (2022); PyTorch documentation of scaled_dot_product_attention.
+        q, k, v = (t.unflatten(0, (batch, heads)) for t in (q, k, v))   # four dimensions
+        mask = mask.to(q.dtype)                                          # or boolean
+
+    The flash kernels support FP16 and BF16, head sizes up to 256, and no mask except the causal one. The
+    memory-efficient kernel also supports FP32 and masks. The CPU's fused kernel supports FP32 and masks, but no dropout
+    of the attention weights. nn.TransformerEncoderLayer has such a dropout of 0.1 by default.
+
+    When it is wrong: short sequences gain little. If the attention weights are returned, or the fused kernels do not
+    support a bias, the unfused form is needed. Deterministic algorithms may rule out the fused kernels.
+
+    Sources: Dao et al., "FlashAttention" (2022); PyTorch documentation of scaled_dot_product_attention and
+    torch.nn.attention.
     """
 
     code = "AT001"
@@ -83,43 +106,77 @@ class UnfusedAttentionRule(Rule):
     risk = Risk.ROUNDING
     confidence = "medium"
     requires = ("work",)
+    former = (Former("AT002", "sdpa-math-fallback"),)
 
     min_share: float = threshold(0.02, "smallest time of unfused attention, as a share of the step, to report")
 
     def applies(self, facts: Facts) -> str | None:
-        if not facts.has_gpu:
-            return None if len(facts.cpu_attention.calls) else "No softmax between batched matmuls in this trace."
-        return None if facts.gpu.kind.among("softmax").any() else "No standalone softmax kernel in this trace."
+        if SDPA in facts.trace.names:
+            return None
+        if facts.has_gpu:
+            runs = facts.gpu.kind.among("softmax").any() or len(facts.math_attention.calls)
+            return None if runs else "No standalone softmax kernel in this trace."
+        runs = len(facts.cpu_attention.calls) or len(facts.cpu_math_attention.calls)
+        return None if runs else "No softmax between batched matmuls in this trace."
 
     def check(self, facts: Facts) -> Findings:
-        return self._on_gpu(facts) if facts.has_gpu else self._on_cpu(facts)
+        if facts.has_gpu:
+            yield from self._written_out(facts)
+            yield from self._math_backend(facts)
+        else:
+            yield from self._written_out_on_cpu(facts)
+            yield from self._math_backend_on_cpu(facts)
 
-    def _on_gpu(self, facts: Facts) -> Findings:
-        found = facts.unfused_attention
-        count = facts.steps.count
-        time = (found.product_ns + found.other_ns) / count
-        own = facts.math_attention.mask  # inside scaled_dot_product_attention: AT002 reports the reason
-        if time < self.min_share * facts.step_ns or (found.mask & own).sum() > 0.5 * found.mask.sum():
+    def _written_out(self, facts: Facts) -> Findings:
+        unfused, count = facts.unfused_attention, facts.steps.count
+        time_ns = (unfused.product_ns + unfused.other_ns) / count
+        own = facts.math_attention.mask  # inside scaled_dot_product_attention
+        if time_ns < self.min_share * facts.step_ns or (unfused.mask & own).sum() > 0.5 * unfused.mask.sum():
             return
-        evidence = kernel_evidence(facts, found.mask)
+        evidence = kernel_evidence(facts, unfused.mask)
         yield self.finding(
             why=(
-                f"Unfused attention (matmul, softmax, matmul) runs {times(facts, found.count / count)}. It takes "
-                f"{ms(time)} of {each_step(facts)}, {ms(found.other_ns / count)} of it between the matmuls."
+                f"Unfused attention (matmul, softmax, matmul) runs {times(facts, unfused.count / count)}. It takes "
+                f"{ms(time_ns)} of {each_step(facts)}, {ms(unfused.other_ns / count)} of it between the matmuls."
             ),
-            saving=_price(facts, found),
+            saving=_price(facts, unfused),
             evidence=evidence,
             locations=places(evidence),
             fix=FIX,
         )
 
-    def _on_cpu(self, facts: Facts) -> Findings:
-        found, slices = facts.cpu_attention, facts.slices
-        fused = fused_attention(facts, found)
-        if fused.time_ns < self.min_share * facts.step_ns or found.drops or not fused.expected_ns:
+    def _math_backend(self, facts: Facts) -> Findings:
+        math, count = facts.math_attention, facts.steps.count
+        time_ns = (math.product_ns + math.other_ns) / count
+        if not len(math.calls) or time_ns < self.min_share * facts.step_ns:
+            return
+        fix = gpu_requirement(facts, math.calls)
+        sites = _sites_of(facts, math.calls)
+        yield self.finding(
+            title=MATH_TITLE,
+            effort=Effort.ONE_LINE,
+            why=(
+                f"scaled_dot_product_attention runs on its math backend {times(facts, len(math.calls) / count)}, "
+                f"which takes {ms(time_ns)} of {each_step(facts)}. "
+            )
+            + fix.text,
+            saving=_price(facts, math),
+            evidence=[
+                Evidence("Math backend", calls_per_step=len(math.calls) / count),
+                *kernel_evidence(facts, math.mask),
+            ],
+            locations=site_locations(sites),
+            fix=fix,
+            shares_cause_with=["LB003"],
+        )
+
+    def _written_out_on_cpu(self, facts: Facts) -> Findings:
+        unfused = facts.cpu_attention
+        fused = fused_attention(facts, unfused)
+        if fused.time_ns < self.min_share * facts.step_ns or unfused.drops or not fused.expected_ns:
             return
         both = "forward and backward, " if facts.trains else ""
-        sites = by_site(facts, found.calls, slices.end[found.calls] - slices.start[found.calls])
+        sites = _sites_of(facts, unfused.calls)
         yield self.finding(
             why=(
                 f"Unfused attention (matmul, softmax, matmul) takes {ms(fused.time_ns)} of {each_step(facts)}, "
@@ -131,16 +188,48 @@ class UnfusedAttentionRule(Rule):
             fix=Fix(f"{ON_CPU}.", CALL),
         )
 
+    def _math_backend_on_cpu(self, facts: Facts) -> Findings:
+        """Only with a reason that the trace shows: without one there is nothing to change."""
+        math = facts.cpu_math_attention
+        fused = fused_attention(facts, math)
+        if not len(math.calls) or fused.time_ns < self.min_share * facts.step_ns or not fused.expected_ns:
+            return
+        if (unmet := cpu_requirement(facts, math.calls)) is None:
+            return
+        fix, ends_dropout = unmet
+        calls, sites = len(math.calls) / facts.steps.count, _sites_of(facts, math.calls)
+        yield self.finding(
+            title=MATH_TITLE,
+            effort=Effort.ONE_LINE,
+            why=(
+                f"scaled_dot_product_attention runs on its math backend {times(facts, calls)}, which takes "
+                f"{ms(fused.time_ns)} of {each_step(facts)}, {ms(fused.other_ns)} of it between the matmuls."
+            ),
+            saving=fused.price,
+            evidence=[
+                Evidence("Math backend", us(fused.time_ns), calls),
+                *site_evidence(facts, sites),
+            ],
+            locations=site_locations(sites),
+            fix=fix,
+            risk=Risk.CONVERGENCE if ends_dropout else None,
+            risk_note=NO_DROPOUT if ends_dropout else None,
+        )
+
     def passed(self, facts: Facts) -> str:
-        if not facts.has_gpu:
-            share = facts.cpu_attention.area.total / facts.steps.window_ns
+        if facts.has_gpu:
+            written, math = facts.unfused_attention, facts.math_attention
+            shares = [(one.product_ns + one.other_ns) / facts.steps.window_ns for one in (written, math)]
+            reason = ""
+        else:
+            shares = [one.area.total / facts.steps.window_ns for one in (facts.cpu_attention, facts.cpu_math_attention)]
             drops = " It uses dropout, for which a CPU has no fused operator." if facts.cpu_attention.drops else ""
-            return f"Unfused attention takes {percent(share)} of {the_step(facts)}.{drops}"
-        found = facts.unfused_attention
-        share = (found.product_ns + found.other_ns) / facts.steps.window_ns
-        if len(facts.math_attention.calls):
-            return (
-                f"The math backend of scaled_dot_product_attention takes {percent(share)} of {the_step(facts)}; see "
-                "AT002."
-            )
-        return f"Unfused attention takes {percent(share)} of {the_step(facts)}."
+            reason = drops or (" The trace does not show why." if shares[1] >= self.min_share else "")
+        return (
+            f"Unfused attention takes {percent(shares[0])} of {the_step(facts)}, and the math backend of "
+            f"scaled_dot_product_attention {percent(shares[1])}.{reason}"
+        )
+
+
+def _sites_of(facts: Facts, calls: I8) -> list[SiteCost]:
+    return by_site(facts, calls, facts.slices.end[calls] - facts.slices.start[calls])

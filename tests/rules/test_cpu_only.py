@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from support.cpu_steps import STEPS, Events, cpu_answer, silent, the
 
+from traceopt.rules.catalogue.at001_unfused_attention import MATH_TITLE, UnfusedAttentionRule
 from traceopt.testing import events as build
 
 
@@ -102,7 +103,7 @@ class TestAttention:
 
 
 class TestMathBackend:
-    """AT002: scaled_dot_product_attention that a CPU runs as separate operators."""
+    """AT001: scaled_dot_product_attention that a CPU runs as separate operators."""
 
     SDPA = "aten::scaled_dot_product_attention"
 
@@ -137,7 +138,7 @@ class TestMathBackend:
         return events
 
     def test_dropout_is_the_reason(self) -> None:
-        finding, saved_us, places = the("AT002", self.step())
+        finding, saved_us, places = the("AT001", self.step())
         assert saved_us == pytest.approx(0.9 * 3_000 - 4_000 / 6, rel=0.05)
         assert places == ["model.py:8"]
         assert "does not support dropout of the attention weights; this call has 0.1." in finding.fix.text
@@ -145,27 +146,28 @@ class TestMathBackend:
         assert "takes 7.0 ms of each 10.0 ms step, 3.0 ms of it between the matmuls" in finding.why
 
     def test_its_backward_is_not_attention_of_the_script(self) -> None:
-        assert silent("AT001", self.step())
+        assert [finding.title for finding in cpu_answer("AT001", self.step())[1]] == [MATH_TITLE]
 
     def test_the_backward_of_another_softmax_is(self) -> None:
-        assert not silent("AT001", self.step(sequence=21))
-        assert "takes 4.0 ms of each" in the("AT002", self.step(sequence=21))[0].why
+        findings = {finding.title: finding for finding in cpu_answer("AT001", self.step(sequence=21))[1]}
+        assert findings.keys() == {MATH_TITLE, UnfusedAttentionRule.title}
+        assert "takes 4.0 ms of each" in findings[MATH_TITLE].why
 
     def test_without_a_reason_there_is_nothing_to_change(self) -> None:
-        check, findings = cpu_answer("AT002", self.step(dropout="0."))
+        check, findings = cpu_answer("AT001", self.step(dropout="0."))
         assert not findings
-        assert check.reason.endswith("takes 70% of the step. The trace does not show why.")
+        assert check.reason.endswith("70%. The trace does not show why.")
 
     def test_a_call_that_is_fused_passes(self) -> None:
         def step(t: float, _: int) -> Events:
             yield build.op(self.SDPA, t + 900, 4_000)
             yield build.op("aten::_scaled_dot_product_flash_attention_for_cpu", t + 900, 4_000)
 
-        assert cpu_answer("AT002", step)[0].status == "passed"
+        assert cpu_answer("AT001", step)[0].status == "passed"
 
     @pytest.mark.parametrize("odd", ["", "x", "[]"])
     def test_odd_inputs_are_no_dropout(self, odd: str) -> None:
-        assert silent("AT002", self.step(dropout=odd))
+        assert silent("AT001", self.step(dropout=odd))
 
 
 class TestTinyOperators:
