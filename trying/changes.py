@@ -31,7 +31,6 @@ _SWITCHES: dict[str, dict[str, Any]] = {
     "DL003": {"pin_memory": True},
     "LG003": {"rare_saves": True},
     "OP001": {"fused_optimizer": True},
-    "OP002": {"fused_optimizer": True},
     "PY001": {"gc_freeze": True},
     "TC002": {"tf32": True},
 }

@@ -75,7 +75,6 @@ _ARGUMENTS: Mapping[TrainingFramework, Mapping[str, Callable[[Facts, Fix], str |
         "MM001": _loader,
         "MM007": _if_says(("gradient_checkpointing_disable", "gradient_checkpointing=False")),
         "OP001": _fused,
-        "OP002": _fused,
         "TC001": _if_says((_BF16, "bf16=True"), (_FP16, "fp16=True")),
         "TC002": _if_says(('set_float32_matmul_precision("high")', "tf32=True")),
     },

@@ -17,7 +17,7 @@ _DDP = "torch.nn.parallel.DistributedDataParallel"
 
 
 def fused_optimizer(source: PythonSource, finding: Finding) -> list[TextEdit]:
-    """OP001, OP002: fused=True if the optimizer supports it, else foreach=True if the finding mentions it. A script
+    """OP001: fused=True if the optimizer supports it, else foreach=True if the finding mentions it. A script
     with several optimizers gets it for each of them.
     """
     kinds = (*_FUSED, *_FOREACH) if "foreach" in finding.fix.text else _FUSED

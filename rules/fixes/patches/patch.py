@@ -33,7 +33,6 @@ RECIPES: dict[str, Recipe] = {
     "LG001": loops.log_at_interval,
     "LG002": loops.log_at_interval,
     "OP001": arguments.fused_optimizer,
-    "OP002": arguments.fused_optimizer,
     "OP003": arguments.zero_grad,
     "PY001": loops.collect_at_interval,
     "TC001": precision.autocast,

@@ -122,12 +122,12 @@ ARGUMENTS = [
     ),
     case(
         "foreach becomes fused",
-        "OP002",
+        "OP001",
         "from torch import optim\nopt = optim.Adam(params, foreach=True, fused=None)\nopt.step()  #@\n",
     ),
     case(
         "foreach alone becomes fused",
-        "OP002",
+        "OP001",
         "from torch import optim\nopt = optim.Adam(params, foreach=True)\nopt.step()  #@\n",
         """
         -opt = optim.Adam(params, foreach=True)
@@ -136,7 +136,7 @@ ARGUMENTS = [
     ),
     case(
         "foreach has nothing to become",
-        "OP002",
+        "OP001",
         "from torch import optim\nopt = optim.Rprop(params, foreach=True)\nopt.step()  #@\n",
     ),
     case("fused already", "OP001", "from torch import optim\nopt = optim.Adam(p, fused=True)\nopt.step()  #@\n"),
