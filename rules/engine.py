@@ -94,15 +94,34 @@ def configure(rule: type[Rule], settings: Mapping[str, Any]) -> Rule:
 
 
 def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> RulesOutcome:
+    """What the rules find in one trace, and the plan. See `check_rules`."""
+    outcome = check_rules(rules, facts, debug=debug)
+    return planned(outcome, facts) if facts.has_trace else outcome
+
+
+def check_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> RulesOutcome:
     """Runs every rule on one trace, trace-quality rules first. A rule that raises becomes a check of status `error`.
 
     With `debug`, the rule's exception is raised instead.
     """
     of_traces = [rule for rule in rules if not isinstance(rule, RunRule)]
     outcome = _outcome(of_traces, lambda rule: _ask(rule, facts), debug)
-    if not facts.has_trace:
-        return outcome
-    outcome = _in_words_of(facts.device.vendor.key, outcome)
+    return _in_words_of(facts.device.vendor.key, outcome) if facts.has_trace else outcome
+
+
+def refuted(outcome: RulesOutcome, rules: Sequence[Rule]) -> RulesOutcome | None:
+    """The outcome before the plan if the other ranks show that the fixes that they can refute save nothing. None if
+    there is no such fix.
+    """
+    codes = {rule.code for rule in rules if rule.refutable}
+    if not any(one.finding.code in codes and one.finding.saving is not None for one in outcome.priced):
+        return None
+    priced = [one.without_saving() if one.finding.code in codes else one for one in outcome.priced]
+    return replace(outcome, priced=sorted(priced, key=_value_order))
+
+
+def planned(outcome: RulesOutcome, facts: Facts) -> RulesOutcome:
+    """The outcome with its plan: the findings in order, without those whose fix cannot shorten the step."""
     plan = make_plan(outcome.priced, facts)
     useful = in_order(outcome.priced, plan, facts)
     hidden = {one.finding.code for one in outcome.priced} - {one.finding.code for one in useful}
@@ -116,19 +135,19 @@ def run_rank_rules(rules: Sequence[Rule], run: RunFacts, *, debug: bool = False)
     return _outcome(of_ranks, lambda rule: _ask_run(rule, run if rule.with_engines else run.without_engines), debug)
 
 
-def settle(
+def in_view_of_ranks(
     rules: Sequence[Rule], findings: Sequence[Finding], run: RunFacts, vendor: str | None, *, debug: bool = False
 ) -> tuple[list[Finding], list[Check]]:
     """The findings of single ranks in view of all ranks, in the same order, and the checks of those that changed. With
     a rule that raises, a finding stays as it is and its check has the status `error`.
     """
     of_code = {rule.code: rule for rule in rules}
-    settled: list[Finding] = []
+    seen: list[Finding] = []
     checks: dict[str, Check] = {}
     for finding in findings:
         rule, now = of_code.get(finding.code), finding
         try:
-            now = finding if rule is None else _plain(rule.settled(finding, run))
+            now = finding if rule is None else _plain(_in_view_of_ranks(rule, finding, run))
             now = finding if now == finding else now.for_vendor(vendor)
         except (Exception, SystemExit) as error:
             if debug:
@@ -136,8 +155,16 @@ def settle(
             checks[finding.code] = Check(finding.code, finding.name, finding.title, "error", error_text(error))
         if now != finding:
             checks.setdefault(finding.code, Check(now.code, now.name, now.title, "found", now.why))
-        settled.append(now)
-    return settled, list(checks.values())
+        seen.append(now)
+    return seen, list(checks.values())
+
+
+def _in_view_of_ranks(rule: Rule, finding: Finding, run: RunFacts) -> Finding:
+    now = rule.in_view_of_ranks(finding, run)
+    lost = finding.saving is not None and now.saving is None
+    if lost and (not rule.refutable or run.missing is not None):
+        raise ValueError("only a `refutable` rule may take a saving, and only where no rank is missing")
+    return now
 
 
 _Answer = tuple[CheckStatus, str, list[Priced]]

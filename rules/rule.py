@@ -94,6 +94,7 @@ class Rule:
     requires_on_cpu: ClassVar[tuple[str, ...] | None] = None  # instead of `requires`, in a run that uses no GPU
     requires_one_of: ClassVar[tuple[str, ...]] = ()  # any one of these is enough
     former: ClassVar[tuple[Former, ...]] = ()  # rules that are part of this one now
+    refutable: ClassVar[bool] = False  # the traces of all ranks may show that the fix saves nothing
     needs_trace: ClassVar[bool] = True  # False: it reads only files beside the trace, and runs without one
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -154,8 +155,8 @@ class Rule:
         """One sentence for the user when check() yields nothing, with numbers if possible."""
         return "No sign of it in this trace."
 
-    def settled(self, finding: Finding, run: RunFacts) -> Finding:  # noqa: ARG002
-        """A finding of one rank, once all ranks were read. Without a saving it leaves the plan."""
+    def in_view_of_ranks(self, finding: Finding, run: RunFacts) -> Finding:  # noqa: ARG002
+        """A finding of one rank, once all ranks were read. Only a `refutable` rule may take its saving."""
         return finding
 
     @classmethod

@@ -11,29 +11,20 @@ from typing import Any
 from msgspec.structs import replace
 
 from traceopt.analysis import Analysis
-from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.recordings import runs
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.recordings.runs import Run
 from traceopt.analyzer.work.throughput import Workload
 from traceopt.config import checked_devices
-from traceopt.document.merge import MergedRun, plan_first
-from traceopt.document.sections import phases_of_run
-from traceopt.document.settled import with_settled_findings
+from traceopt.document.merge import MergedRun
+from traceopt.document.run_document import run_document
 from traceopt.errors import ConfigError, InputError, TraceoptError, one_line
 from traceopt.result.document import Result
-from traceopt.result.finding import Finding, impact_of_share
-from traceopt.result.rounding import us
-from traceopt.result.rows import RankRow, RankSteps
-from traceopt.rules.engine import RulesOutcome, run_rank_rules
-from traceopt.rules.fingerprint import with_ids
 from traceopt.workers.answers import Executor
 from traceopt.workers.executors import executor_for
 from traceopt.workers.progress_line import ProgressLine, ShowProgress
 from traceopt.workers.rank_task import RankOptions, RankTask, load
-
-MOST_RANKS = 16  # whose steps are in the document
 
 
 def find_runs(paths: Sequence[str] | str) -> list[Run]:
@@ -111,23 +102,14 @@ def analyze(
     merged = _read(tasks, executor, progress)
     told = [others] if others is not None else []
     warnings = [*told, *rules.registry.warnings, *found.skipped, *merged.warnings, *executor.notes]
-    result = merged.result()
-    if result is None:
+    shown = merged.shown
+    if shown is None:
         raise InputError(merged.warnings[-1])
-    warnings = [*result.warnings, *warnings]
     if progress is not None and len(tasks) > 1:
         progress(f"comparing {len(merged.summaries)} ranks")
-    facts = RunFacts(merged.summaries)
-    phases = phases_of_run(facts, result.step.typical_us) or result.rl_phases
-    result = replace(_with_steps_of_ranks(result, facts), rl_phases=phases)
     several = len(tasks) > 1 or not tasks[0].recording.source.named
-    if facts.missing is not None and (several or result.communication.us_per_step):
-        warnings.append(facts.missing)
-    result = with_settled_findings(result, rules.chosen, facts, debug=debug)
-    outcome = run_rank_rules(rules.chosen, facts, debug=debug)
-    compared = _with_ranks_compared(replace(result, ranks=_rows(result, facts), warnings=warnings), outcome)
-    compared = replace(compared, warnings=[*_failed_rules(compared), *compared.warnings])
-    return Analysis.of(_with_patches(compared, folders, debug) if folders else compared)
+    result = run_document(merged, shown, rules.chosen, warnings, several=several, debug=debug)
+    return Analysis.of(_with_patches(result, folders, debug) if folders else result)
 
 
 def _read(tasks: Sequence[RankTask], executor: Executor, progress: ShowProgress | None) -> MergedRun:
@@ -159,41 +141,12 @@ def _read(tasks: Sequence[RankTask], executor: Executor, progress: ShowProgress 
     return merged
 
 
-def _failed_rules(result: Result) -> list[str]:
-    """One line for each rule that raised: its code, its name, and the error."""
-    return [f"rule {c.code} ({c.name}) failed: {c.reason}" for c in result.checks if c.status == "error"]
-
-
 def _cache_folder(folder: Path) -> str:
     from traceopt.workers.cache import Cache
 
     cache = Cache(str(folder.absolute()))
     cache.prepare()
     return cache.folder
-
-
-def _rows(result: Result, run: RunFacts) -> list[RankRow]:
-    """The rows of the ranks, with the time that the others wait for each of them."""
-    run = run.without_engines
-    if run.incomparable is not None or not run.step_names or not run.matched.count:
-        return result.ranks
-    waits = iter(run.waits_in_median_step)
-    return [replace(row, waited_for_us=us(next(waits))) if row.engine is None else row for row in result.ranks]
-
-
-def _with_steps_of_ranks(result: Result, run: RunFacts) -> Result:
-    """The document with the steps of the first ranks that recorded the same steps as the shown one."""
-    series = result.step.series
-    if series is None or len(run.ranks) < 2:
-        return result
-    shown = slice(series.first, series.first + len(series.names))
-    ranks = [
-        RankSteps(rank.rank, [us(ns) for ns in rank.durations[shown]])
-        for rank in run.without_engines.ranks
-        if rank.step_names[shown] == series.names
-    ]
-    series = replace(series, ranks=ranks[:MOST_RANKS] if len(ranks) > 1 else [])
-    return replace(result, step=replace(result.step, series=series))
 
 
 def _with_patches(result: Result, folders: Sequence[Path], debug: bool) -> Result:
@@ -215,28 +168,3 @@ def _workload(tokens: float | None, samples: float | None, reference: float | No
     if reference is not None and tokens is None and samples is None:
         raise ConfigError("reference-throughput also needs tokens-per-step or samples-per-step")
     return Workload(tokens, samples, reference)
-
-
-def _of_shown_step(finding: Finding, result: Result) -> Finding:
-    """The finding with its saving as a part of the step that the document shows, as all other shares in it."""
-    saving, step_us = finding.saving, result.step.typical_us
-    if saving is None or not step_us:
-        return finding
-    share = round(min(1.0, saving.est_us / step_us), 6)
-    return replace(finding, saving=replace(saving, share=share), impact=impact_of_share(share))
-
-
-def _with_ranks_compared(result: Result, outcome: RulesOutcome) -> Result:
-    """The document with the findings of the rules that compare all ranks. Those that save more than the first fix of
-    the plan come first.
-    """
-    first_us = result.plan[0].saving_us if result.plan else math.inf
-    new = [_of_shown_step(finding, result) for finding in outcome.findings]
-    above = [one for one in new if one.saving is not None and one.saving.est_us > first_us]
-    others = [one for one in new if one not in above]
-    return replace(
-        result,
-        findings=with_ids([*above, *plan_first([*result.findings, *others], result.plan)]),
-        quality=replace(result.quality, notes=[*result.quality.notes, *outcome.notes]),
-        checks=[*result.checks, *outcome.checks],
-    )

@@ -1,4 +1,4 @@
-"""The document as reports show it: safe strings, short paths, sorted parts, no savings if the trace is unusable."""
+"""The document as reports show it: safe strings, short paths, sorted parts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,7 @@ def for_display(result: Result) -> Result:
     if document.combined is not None:
         after = sorted(document.combined.breakdown_after, key=_idle_first_largest_first)
         document = replace(document, combined=replace(document.combined, breakdown_after=after))
-    if document.quality.verdict != "unusable":
-        return document
-    # The evidence holds. Savings and impact do not: they are shares of times that are not real.
-    findings = [replace(one, saving=None, impact="info") if one.saving else one for one in document.findings]
-    return replace(document, findings=findings, combined=None, plan=[])
+    return document
 
 
 def _idle_first_largest_first(part: BreakdownPart) -> tuple[bool, float]:

@@ -35,7 +35,7 @@ from traceopt.rules import (
 )
 
 SMALL_CALLS = "Most of it is in small calls, so this rank waits for a late one."
-BASIS = "Expects half of the exposed excess to go away: one rank's trace does not show how much can, none or all."
+BASIS = "Expects half of the exposed excess to go away."
 TRANSPORT = "P2P and InfiniBand in use, and the right network interface"
 EITHER = "Either this rank waits for a late one, or the link is slow."
 STEADY = "They take about as long in every step, so a slow link is more likely than a rank that is late now and then."
@@ -88,6 +88,7 @@ class SlowCollective(Rule):
     family = "communication"
     effort = Effort.SEARCH
     confidence = "low"
+    refutable = True
     requires = ("gpu",)
 
     min_share: float = threshold(0.03, "smallest exposed excess, as a share of the step, to report")
@@ -146,12 +147,12 @@ class SlowCollective(Rule):
         if excess_ns < self.min_share * facts.step_ns:
             return
         rows = np.flatnonzero(late)
+        likely = SMALL_CALLS if of_small > 0.5 * late.sum() else STEADY if _is_steady(facts, rows) else EITHER
         yield self.finding(
             why=(
                 f"In {each_step(facts)}, collectives take {ms(excess_ns)} longer than their "
-                f"{'size' if used is None else 'measured traffic'} needs at {self._fair(facts)}. "
-                + (f"Hardware counters measured {percent(used)} of NVLink's rate in them. " if used is not None else "")
-                + (SMALL_CALLS if of_small > 0.5 * late.sum() else STEADY if _is_steady(facts, rows) else EITHER)
+                f"{'size' if used is None else 'measured traffic'} needs at {self._fair(facts)}."
+                + (f" Hardware counters measured {percent(used)} of NVLink's rate in them." if used is not None else "")
             ),
             saving=priced(
                 facts,
@@ -163,14 +164,14 @@ class SlowCollective(Rule):
             ),
             evidence=evidence,
             fix=Fix(
-                "Analyze the traces of all ranks together: they show which rank is late, and why. If none is, check "
-                f"the transport with NCCL_DEBUG=INFO: {TRANSPORT}.",
+                f"{likely} Analyze the traces of all ranks together: they show which rank is late, and why. If none "
+                f"is, check the transport with NCCL_DEBUG=INFO: {TRANSPORT}.",
                 "NCCL_DEBUG=INFO torchrun --nproc-per-node 8 train.py",
             ),
             shares_cause_with=["CM001"],
         )
 
-    def settled(self, finding: Finding, run: RunFacts) -> Finding:
+    def in_view_of_ranks(self, finding: Finding, run: RunFacts) -> Finding:
         """With the traces of all ranks, the wait for late ranks is measured: the rest is the link's."""
         if run.missing is not None:
             return replace(
@@ -181,7 +182,6 @@ class SlowCollective(Rule):
         if late_ns is None:
             return finding
         excess_ns = sum(row.us_per_step or 0.0 for row in finding.evidence) * 1e3
-        measured = finding.why.removesuffix(SMALL_CALLS).removesuffix(STEADY).removesuffix(EITHER).rstrip()
         if late_ns >= self.late_share * excess_ns:
             return replace(
                 finding,
@@ -190,21 +190,21 @@ class SlowCollective(Rule):
                 impact="info",
                 confidence="medium",
                 saving=None,
-                why=f"{measured} Rank {rank} waits {ms(late_ns)} for ranks that enter its collectives later, so the "
-                "link is not the reason.",
+                why=finding.why + f" Rank {rank} waits {ms(late_ns)} for ranks that enter its collectives later, so "
+                "the link is not the reason.",
                 fix=Fix(
                     "Find out why ranks enter the same collective at different times: one late rank (CM004), unequal "
                     "work (CM005), or their data, hosts and clocks."
                 ),
             )
-        basis, saving = "Expects half of the exposed excess to go away, 20% to 100%.", finding.saving
+        saving = finding.saving
         return replace(
             finding,
             title="Find the slow link",
             confidence="medium",
-            saving=saving and replace(saving, low_us=0.4 * saving.est_us, basis=saving.basis.replace(BASIS, basis)),
-            why=f"{measured} The ranks enter them at about the same time: rank {rank} waits {ms(late_ns)} for later "
-            "ones. So the link or its settings are slow.",
+            saving=saving and replace(saving, low_us=0.4 * saving.est_us),
+            why=finding.why + f" The ranks enter them at about the same time: rank {rank} waits {ms(late_ns)} for "
+            "later ones. So the link or its settings are slow.",
             fix=Fix(f"Check the transport with NCCL_DEBUG=INFO: {TRANSPORT}.", finding.fix.code),
         )
 

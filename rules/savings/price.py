@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceopt.analyzer.replay.changes import Change
 from traceopt.result.finding import Finding, Saving
@@ -35,6 +36,10 @@ class Priced(Struct, frozen=True):
     finding: Finding
     price: Price | None = None
     occasional: bool = False
+
+    def without_saving(self) -> Priced:
+        """The finding, if its fix saves nothing that is known."""
+        return Priced(replace(self.finding, saving=None, impact="info"))
 
     @property
     def changes(self) -> tuple[Change, ...]:

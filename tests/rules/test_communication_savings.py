@@ -35,9 +35,9 @@ class TestLinkOfTheNode:
 
     def test_a_small_collective_that_takes_milliseconds_waits_for_a_rank(self) -> None:
         finding = assert_finds(RULES["CM003"], after_compute(20_000, 5_000, megabytes=0.01))
-        assert finding.why.endswith("so this rank waits for a late one.")
+        assert "so this rank waits for a late one." in finding.fix.text
         finding = assert_finds(RULES["CM003"], after_compute(20_000, 10_000, megabytes=100))
-        assert finding.why.endswith("so a slow link is more likely than a rank that is late now and then.")
+        assert "so a slow link is more likely than a rank that is late now and then." in finding.fix.text
         assert finding.saving is not None
         assert finding.saving.low_us == 0  # it may be a rank that is always late
 
@@ -130,4 +130,4 @@ def test_a_search_for_the_cause_does_not_come_before_fixes() -> None:
     assert (found["CM003"].confidence, found["CM003"].impact) == ("low", "high")
     assert found["CM003"].saving is not None
     assert found["CM003"].saving.low_us == 0
-    assert "They take about as long in every step" in found["CM003"].why
+    assert "They take about as long in every step" in found["CM003"].fix.text

@@ -30,9 +30,12 @@ def merged(answers: dict[int, bytes]) -> Result:
     merge = MergedRun()
     for index, answer in answers.items():
         assert merge.add(index, answer) is None
-    result = merge.result()
-    assert result is not None
-    return result
+    return document_of(merge)
+
+
+def document_of(merge: MergedRun) -> Result:
+    assert merge.shown is not None
+    return merge.around(merge.shown)
 
 
 def test_ranks_come_in_any_order(answers: list[bytes]) -> None:
@@ -112,7 +115,7 @@ def test_of_processes_without_a_rank_those_that_train_count(
     for order in (packed, dict(reversed(packed.items()))):
         merge = MergedRun()
         assert [merge.add(index, answer) for index, answer in order.items()] == [None] * 3
-        result = merge.result()
+        result = document_of(merge)
         assert result is not None
         assert (result.verdict, [one.code for one in result.findings]) == (f"process {shown}", codes)
         left_out = [f"p{index}" for index, trained in enumerate(trains) if not trained and any(trains)]

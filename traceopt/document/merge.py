@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.ranks.rank_summary import RankSummary
+from traceopt.document.decision import Decision
 from traceopt.document.packed_result import DocumentPart, PackedResult
 from traceopt.errors import one_line
 from traceopt.result.companions.start_up import StartUpSection
@@ -42,11 +43,19 @@ class _SameFinding(Struct):
     ranks: set[int]
 
 
+class _Shown(Struct, frozen=True):
+    """The answer of the lowest rank so far. Its findings are merged last, as the document shows them."""
+
+    order: _Order
+    packed: PackedResult
+    part: DocumentPart
+
+
 class MergedRun:
     """Merges packed results one by one."""
 
     def __init__(self) -> None:
-        self._lowest: tuple[_Order, PackedResult] | None = None
+        self._shown: _Shown | None = None
         self._rows: dict[int, _RankEntry] = {}
         self._summaries: dict[int, RankSummary] = {}
         self._warnings: dict[int, list[str]] = {}
@@ -64,14 +73,16 @@ class MergedRun:
         part = packed.part()
         rank = part.run.shown_rank
         order = (rank is None, rank or 0, not packed.summary.trains, index)
-        if self._lowest is None or order < self._lowest[0]:
-            self._lowest = (order, packed)
         (row,) = part.ranks
         self._rows[index] = _RankEntry(row, part.run.paths, part.run.files)
         self._summaries[index] = self._shared(packed.summary)
         if part.start_up is not None:
             self._start_ups[index] = part.start_up
-        self._add_findings(order, part)
+        others = [_Shown(order, packed, part), *([] if self._shown is None else [self._shown])]
+        self._shown = min(others, key=lambda one: one.order)
+        for other in others:
+            if other is not self._shown:
+                self._add_findings(other.order, other.part.findings, other.part.checks)
         return None
 
     def warn(self, index: int, warning: str) -> None:
@@ -99,11 +110,20 @@ class MergedRun:
         """In the order of the files."""
         return [summary for _, summary in sorted(self._summaries.items())]
 
-    def result(self) -> Result | None:
-        """The document without the comparison of ranks; None if nothing could be read."""
-        if self._lowest is None:
-            return None
-        lowest = self._lowest[1].whole()
+    @property
+    def shown(self) -> Result | None:
+        """The document of the lowest rank, as it decides alone; None if nothing could be read."""
+        return None if self._shown is None else self._shown.packed.whole()
+
+    @property
+    def refuted(self) -> Decision | None:
+        """What that rank decides if other ranks refute what they can."""
+        return None if self._shown is None else self._shown.packed.refuted
+
+    def around(self, lowest: Result) -> Result:
+        """The document of all ranks, without their comparison, from that of the lowest."""
+        if self._shown is not None:
+            self._add_findings(self._shown.order, lowest.findings, lowest.checks)
         rows = [row for _, row in sorted(self._rows.items())]
         run = replace(
             lowest.run,
@@ -120,9 +140,9 @@ class MergedRun:
             start_up=max((one for _, one in sorted(self._start_ups.items())), key=_own_start_up_us, default=None),
         )
 
-    def _add_findings(self, order: _Order, part: DocumentPart) -> None:
+    def _add_findings(self, order: _Order, findings: Sequence[Finding], checks: Sequence[Check]) -> None:
         seen: Counter[tuple[str, str]] = Counter()
-        for place, finding in enumerate(part.findings):
+        for place, finding in enumerate(findings):
             where = (finding.code, str(finding.locations[0]) if finding.locations else "")
             key = (*where, seen[where])
             seen[where] += 1
@@ -133,7 +153,7 @@ class MergedRun:
             group.ranks |= set(finding.ranks)
             if (order, place) < group.order:
                 group.order, group.finding = (order, place), finding
-        for check in part.checks:
+        for check in checks:
             rating = (_only_infers(order), _RATING.get(check.status, len(_RATING)), order)
             if check.code not in self._checks or rating < self._checks[check.code][0]:
                 self._checks[check.code] = (rating, check)

@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.ranks.rank_summary import RankSummary
+from traceopt.document.decision import Decision
 from traceopt.result.companions.start_up import StartUpSection
 from traceopt.result.document import Check, Result, TraceFile
 from traceopt.result.finding import Finding
@@ -20,12 +21,15 @@ from traceopt.result.rows import RankRow
 
 
 class RankResult(Struct, frozen=True):
-    """`problem` says why nothing could be read; there is then no document and no summary."""
+    """`problem` says why nothing could be read; there is then no document and no summary. `refuted`: what the rank
+    decides if other ranks show that the fixes that they can refute save nothing; None if there is no such fix.
+    """
 
     document: Result | None
     summary: RankSummary | None
     warnings: list[str]
     problem: str | None = None
+    refuted: Decision | None = None
 
     def pack(self) -> bytes:
         return _encoder.encode(self)
@@ -58,6 +62,7 @@ class PackedResult(Struct, frozen=True):
     summary: RankSummary | None
     warnings: list[str]
     problem: str | None
+    refuted: Decision | None
 
     @staticmethod
     def of(data: bytes) -> PackedResult:

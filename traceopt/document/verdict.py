@@ -21,6 +21,7 @@ from traceopt.analyzer.vocabulary.causes.table import (
     OPTIMIZER,
     QUEUED,
 )
+from traceopt.document.quality import UNUSABLE
 from traceopt.result.document import Quality
 from traceopt.result.message import ms, percent
 from traceopt.result.quantities import in_sentence
@@ -40,7 +41,6 @@ LARGER = 1.2  # times the limit that the first fix treats: a limit that much lar
 WELL_BELOW_PEAK = 0.5  # of the peak: matmuls that reach less may have a faster kernel
 NAMED_SHARE = 0.5  # of the largest limit: the limit that the first fix treats is named if it is not far smaller
 RECURS_SHARE = 0.5  # of the time of a cause: with less of it all through the recording, the cause may pass
-UNUSABLE = ("TQ001", "TQ007")  # notes that make the trace unusable
 
 _NO_LAUNCHES = "The file holds no launch of its GPU work, so it does not show why."
 _MORE_THAN_COMPUTE = {COMMUNICATION: " It is the bottleneck.", COPIES: " They are the bottleneck."}

@@ -13,6 +13,7 @@ from traceopt.result.rounding import shown_percent
 
 Impact = Literal["high", "medium", "low", "info"]
 Confidence = Literal["high", "medium", "low"]
+IMPACTS: tuple[Impact, ...] = ("high", "medium", "low", "info")
 
 
 class Location(Struct, frozen=True):
@@ -130,7 +131,6 @@ def impact_of_share(share: float) -> Impact:
 
 
 _LAST = ("EF004", "EF006")  # a question about the step as a whole, and what happens before the steps
-_IMPACTS = ("high", "medium", "low", "info")
 
 
 def value_order(finding: Finding) -> tuple[int, float, int, str, str]:
@@ -140,4 +140,4 @@ def value_order(finding: Finding) -> tuple[int, float, int, str, str]:
     saved_us = finding.saving.est_us if finding.saving else 0.0
     where = str(finding.locations[0]) if finding.locations else ""
     last = _LAST.index(finding.code) + 1 if finding.code in _LAST else 0
-    return _IMPACTS.index(finding.impact), -saved_us, last, finding.code, where
+    return IMPACTS.index(finding.impact), -saved_us, last, finding.code, where

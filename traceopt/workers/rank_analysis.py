@@ -11,12 +11,15 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.rank_summary import no_steps, summarize
 from traceopt.analyzer.recordings.rank_trace import read_recording
 from traceopt.analyzer.unprofiled import without_profiler
+from traceopt.document.decision import decided_again
 from traceopt.document.packed_result import RankResult
 from traceopt.document.rank_document import rank_document
 from traceopt.document.without_trace import document_without_trace
 from traceopt.errors import InputError, one_line
-from traceopt.rules.engine import run_rules
+from traceopt.rules.engine import check_rules, planned, refuted
 from traceopt.workers.rank_task import RankTask, loaded
+
+_SHOWN = (0, None)  # the rank whose decision the document shows if no rank is missing, as in a refutation
 
 
 def analyze_rank(task: RankTask, count_bytes: Callable[[int], None] | None = None) -> bytes:
@@ -36,7 +39,11 @@ def _analyze(task: RankTask, count_bytes: Callable[[int], None] | None) -> bytes
     except InputError as error:
         return RankResult(None, None, warnings, one_line(str(error))).pack()
     facts = without_profiler(Facts(trace, task.options.devices, task.options.workload, companions))
-    outcome = run_rules(loaded(task.options).chosen, facts, debug=task.options.debug)
+    rules = loaded(task.options).chosen
+    outcome = check_rules(rules, facts, debug=task.options.debug)
     if not facts.has_trace:
         return RankResult(document_without_trace(facts, outcome), no_steps(trace.meta.path), warnings).pack()
-    return RankResult(rank_document(facts, outcome), summarize(facts), warnings).pack()
+    document = rank_document(facts, planned(outcome, facts))
+    other = refuted(outcome, rules) if trace.meta.rank in _SHOWN else None
+    decision = None if other is None else decided_again(document, facts, planned(other, facts))
+    return RankResult(document, summarize(facts), warnings, refuted=decision).pack()

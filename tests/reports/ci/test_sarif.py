@@ -102,7 +102,7 @@ def test_lines_and_times_are_not_in_the_fingerprint() -> None:
 
 
 def test_unusable_trace_has_no_savings() -> None:
-    run = run_of(replace(sample.unusable(), findings=sample.rich().findings))
+    run = run_of(sample.unusable())
     assert all("savingMs" not in one["properties"] and one["level"] == "note" for one in run["results"])
     assert run["invocations"][0]["toolExecutionNotifications"][0]["level"] == "error"
 

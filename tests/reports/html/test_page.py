@@ -365,13 +365,6 @@ def test_unusable_trace_has_no_estimates() -> None:
     assert "Step time not reliable in the trace: 412.0 ms" in text
 
 
-def test_savings_of_an_unusable_trace_are_hidden() -> None:
-    text = visible(page_of(replace(sample.rich(), quality=sample.unusable().quality)))
-    assert "6 findings, savings not estimated" in text
-    assert "≈" not in text
-    assert "High impact" not in text
-
-
 def test_savings_that_are_not_estimated_are_said_once() -> None:
     """The heading says so, and nothing below it."""
     rich = sample.rich()

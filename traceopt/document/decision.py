@@ -1,0 +1,64 @@
+"""What to do about the findings of one rank: their order, the plan, what it saves, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from msgspec.structs import replace
+
+from traceopt.analyzer.facts import Facts
+from traceopt.document.companions.sections import companion_ending
+from traceopt.document.quality import allowed
+from traceopt.document.verdict import verdict
+from traceopt.document.whole_run import of_the_run
+from traceopt.result.document import Check, Combined, Quality, Result, WholeRun
+from traceopt.result.finding import Finding
+from traceopt.result.message import Spoken
+from traceopt.result.rows import BreakdownPart, PlanRow
+from traceopt.rules.combined import combine
+from traceopt.rules.engine import RulesOutcome
+from traceopt.rules.fingerprint import with_ids
+from traceopt.rules.plan import document_rows
+
+
+class Decision(Spoken, frozen=True):
+    """The fields of the document that follow from all findings together."""
+
+    messages: ClassVar = ("verdict",)
+
+    verdict: str
+    findings: list[Finding]
+    plan: list[PlanRow]
+    combined: Combined | None
+    checks: list[Check]
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__struct_fields__}
+
+
+def decide(
+    facts: Facts,
+    outcome: RulesOutcome,
+    quality: Quality,
+    breakdown: Sequence[BreakdownPart],
+    run_time: WholeRun | None,
+) -> Decision:
+    """The decision as far as the trace can be judged. `breakdown`, `run_time`: the step and the run as they are."""
+    may, rank = allowed(facts, quality), facts.trace.meta.rank
+    ranked = (replace(one, ranks=one.ranks or ([] if rank is None else [rank])) for one in outcome.findings)
+    findings = with_ids([may.finding(one) for one in ranked])
+    plan = outcome.plan if may.savings else None
+    rows = document_rows(plan, findings[: len(plan.rows)]) if plan is not None else []
+    combined = combine(plan, rows, breakdown, facts) if plan is not None else None
+    beside = of_the_run(facts, run_time, combined.share if combined is not None else 0.0)
+    headline = verdict(facts, quality, breakdown, outcome.priced, beside)
+    failure = facts.captured.failure
+    ending = failure.sentence if failure is not None else companion_ending(facts)
+    return Decision(f"{ending} {headline}" if ending else headline, findings, rows, combined, outcome.checks)
+
+
+def decided_again(document: Result, facts: Facts, outcome: RulesOutcome) -> Decision:
+    """The decision on another outcome of the same trace."""
+    return decide(facts, outcome, document.quality, document.breakdown, document.whole_run)

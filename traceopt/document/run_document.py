@@ -1,0 +1,109 @@
+"""The document of a run: the shown rank's, in view of all ranks, and what their comparison finds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from traceopt.analyzer.ranks.run_facts import RunFacts
+from traceopt.document.merge import MergedRun, plan_first
+from traceopt.document.sections import phases_of_run
+from traceopt.result.document import Check, Result
+from traceopt.result.finding import Finding, impact_of_share
+from traceopt.result.rounding import us
+from traceopt.result.rows import RankRow, RankSteps
+from traceopt.rules.engine import RulesOutcome, in_view_of_ranks, run_rank_rules
+from traceopt.rules.fingerprint import with_ids
+from traceopt.rules.rule import Rule
+
+MOST_RANKS = 16  # whose steps are in the document
+
+
+def run_document(
+    merged: MergedRun, shown: Result, rules: Sequence[Rule], warnings: Sequence[str], *, several: bool, debug: bool
+) -> Result:
+    """The document of all ranks. `shown`: that of the lowest. `warnings`: of reading them. `several`: the user asked
+    for more than one file, so missing ranks are a warning.
+    """
+    run = RunFacts(merged.summaries)
+    if merged.refuted is not None and _refute(shown, rules, run, debug):
+        shown = replace(shown, **merged.refuted.fields)
+    result = merged.around(shown)
+    findings, checks = _in_view_of_ranks(result, rules, run, debug)
+    of_code = {check.code: check for check in checks}
+    outcome = run_rank_rules(rules, run, debug=debug)
+    if run.missing is not None and (several or result.communication.us_per_step):
+        warnings = [*warnings, run.missing]
+    result = replace(
+        _with_steps_of_ranks(result, run),
+        rl_phases=phases_of_run(run, result.step.typical_us) or result.rl_phases,
+        ranks=_rows(result, run),
+        findings=_with_compared(replace(result, findings=findings), outcome),
+        quality=replace(result.quality, notes=[*result.quality.notes, *outcome.notes]),
+        checks=[*(of_code.get(check.code, check) for check in result.checks), *outcome.checks],
+    )
+    return replace(result, warnings=[*_failed_rules(result), *result.warnings, *warnings])
+
+
+def _refute(shown: Result, rules: Sequence[Rule], run: RunFacts, debug: bool) -> bool:
+    """Whether other ranks show that a fix saves nothing for which the document of the shown rank states a saving."""
+    findings, _ = _in_view_of_ranks(shown, rules, run, debug)
+    return any(one.saving is not None and now.saving is None for one, now in zip(shown.findings, findings, strict=True))
+
+
+def _in_view_of_ranks(
+    result: Result, rules: Sequence[Rule], run: RunFacts, debug: bool
+) -> tuple[list[Finding], list[Check]]:
+    vendor = result.run.device.vendor if result.run.device is not None else None
+    return in_view_of_ranks(rules, result.findings, run, vendor, debug=debug)
+
+
+def _with_compared(result: Result, outcome: RulesOutcome) -> list[Finding]:
+    """The findings with those of the rules that compare all ranks. What these save comes first if it is more than the
+    first fix of the plan saves.
+    """
+    first_us = result.plan[0].saving_us if result.plan else math.inf
+    new = [_of_shown_step(finding, result) for finding in outcome.findings]
+    above = [one for one in new if one.saving is not None and one.saving.est_us > first_us]
+    others = [one for one in new if one not in above]
+    return with_ids([*above, *plan_first([*result.findings, *others], result.plan)])
+
+
+def _of_shown_step(finding: Finding, result: Result) -> Finding:
+    """The finding with its saving as a part of the step that the document shows, as all other shares in it."""
+    saving, step_us = finding.saving, result.step.typical_us
+    if saving is None or not step_us:
+        return finding
+    share = round(min(1.0, saving.est_us / step_us), 6)
+    return replace(finding, saving=replace(saving, share=share), impact=impact_of_share(share))
+
+
+def _rows(result: Result, run: RunFacts) -> list[RankRow]:
+    """The rows of the ranks, with the time that the others wait for each of them."""
+    run = run.without_engines
+    if run.incomparable is not None or not run.step_names or not run.matched.count:
+        return result.ranks
+    waits = iter(run.waits_in_median_step)
+    return [replace(row, waited_for_us=us(next(waits))) if row.engine is None else row for row in result.ranks]
+
+
+def _with_steps_of_ranks(result: Result, run: RunFacts) -> Result:
+    """The document with the steps of the first ranks that recorded the same steps as the shown one."""
+    series = result.step.series
+    if series is None or len(run.ranks) < 2:
+        return result
+    shown = slice(series.first, series.first + len(series.names))
+    ranks = [
+        RankSteps(rank.rank, [us(ns) for ns in rank.durations[shown]])
+        for rank in run.without_engines.ranks
+        if rank.step_names[shown] == series.names
+    ]
+    series = replace(series, ranks=ranks[:MOST_RANKS] if len(ranks) > 1 else [])
+    return replace(result, step=replace(result.step, series=series))
+
+
+def _failed_rules(result: Result) -> list[str]:
+    """One line for each rule that raised: its code, its name, and the error."""
+    return [f"rule {c.code} ({c.name}) failed: {c.reason}" for c in result.checks if c.status == "error"]
