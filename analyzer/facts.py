@@ -15,14 +15,13 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.grouping import distinct_values, numbered, split
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, merge, union
+from traceopt.analyzer.arrays.name_totals import NameTotal, totals_by_name
 from traceopt.analyzer.attribution.attribution import Attribution
 from traceopt.analyzer.attribution.compiled_pieces import CompiledPieces, breaks_in_steps, find_compiled_pieces
 from traceopt.analyzer.attribution.cpu_phases import CpuPhases
 from traceopt.analyzer.attribution.host_flow import CpuOperators, HostFlow
 from traceopt.analyzer.attribution.idle import Gaps, Idle, attribute, find_gaps, slow_calls
 from traceopt.analyzer.attribution.main_thread_calls import MainThreadCalls, main_thread_calls, waits_for_others
-from traceopt.analyzer.attribution.profiler_cost import find_profiler_cost
-from traceopt.analyzer.attribution.python_stretches import PythonStretches, python_stretches
 from traceopt.analyzer.attribution.replayed_parts import ReplayedParts
 from traceopt.analyzer.attribution.rl_phases import PhaseMarks, RlPhase, find_phase_marks, find_rl_phases
 from traceopt.analyzer.attribution.start_up import first_fetches, startup_calls
@@ -52,6 +51,7 @@ from traceopt.analyzer.recording_state import RecordingState, find_state
 from traceopt.analyzer.replay.changes import Change
 from traceopt.analyzer.replay.error import MAX_ERROR_SHARE, ReplayError, replay_error
 from traceopt.analyzer.replay.graph import Graph, build_graph
+from traceopt.analyzer.replay.profiler_cost import find_profiler_cost
 from traceopt.analyzer.replay.replayed import Replayed, replay
 from traceopt.analyzer.run_log.constructions import find_framework
 from traceopt.analyzer.run_log.memory_growth import MemoryOverRun, find_memory_over_run
@@ -72,7 +72,7 @@ from traceopt.analyzer.timeline.host_activity import Host, prepared_output, trai
 from traceopt.analyzer.timeline.kernel_launches import KernelLaunches
 from traceopt.analyzer.timeline.launch_calls import LaunchCalls
 from traceopt.analyzer.timeline.launch_links import LaunchLinks, launch_times, link
-from traceopt.analyzer.timeline.name_totals import NameTotal, totals_by_name
+from traceopt.analyzer.timeline.python_stretches import PythonStretches, python_stretches
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.serving import Serving, find_engine, find_serving
 from traceopt.analyzer.timeline.steps import (

@@ -10,10 +10,10 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values
-from traceopt.analyzer.attribution.python_stretches import PythonStretches
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.compilation import KernelSource
 from traceopt.analyzer.timeline.call_tree import PYTHON
+from traceopt.analyzer.timeline.python_stretches import PythonStretches
 from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.result.finding import Evidence, Location
 from traceopt.result.message import named

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.attribution.python_stretches import PythonStretches
 from traceopt.analyzer.attribution.silent_work import LONG_NS
+from traceopt.analyzer.timeline.python_stretches import PythonStretches
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING, GC, LONG_PYTHON
 from traceopt.analyzer.vocabulary.causes.table import PYTHON as RUNNING_PYTHON
 from traceopt.analyzer.vocabulary.python_frames import call_name

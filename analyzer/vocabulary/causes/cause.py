@@ -28,6 +28,7 @@ class Cause(Struct, frozen=True, eq=False, kw_only=True):
     key: str
     label: str
     host_label: str = ""  # in a CPU-only run, and of idle time in a file without launches; "": the same
+    meaning: str  # when time counts for it, in Markdown
     on_gpu: bool = True
     on_cpu: bool = False
     busy: bool = False

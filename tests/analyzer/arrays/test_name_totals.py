@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceopt.analyzer.timeline.name_totals import totals_by_name
+from traceopt.analyzer.arrays.name_totals import totals_by_name
 
 
 def test_groups_by_name() -> None:
