@@ -44,6 +44,7 @@ from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes import fix_cards, headline, plan_numbers
 from traceopt.reports.words.viewer_command import in_trace_folder, viewer_command
 from traceopt.result import packing, quantities
+from traceopt.result.columns import CODE_TYPES
 from traceopt.result.document import Result
 from traceopt.result.packing import RESULT_ID
 from traceopt.result.serialization import to_json
@@ -244,6 +245,7 @@ def environment() -> jinja2.Environment:
         IMPACT_WORDS=fix_cards.IMPACT_WORDS,
         FOLDED_ROWS=FOLDED_ROWS,
         PRINTED_ROWS=table_rows.PRINTED_ROWS,
+        CODE_TYPES=CODE_TYPES,
         EVIDENCE_ROWS=EVIDENCE.most,
         NOT_RECORDED=quantities.NOT_RECORDED,
         MOST_ROWS=rank_chart.MOST_ROWS,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from traceopt.reports.text.markdown import tag
-from traceopt.reports.text.markdown_escaping import code, folded, prose, table
-from traceopt.reports.words import comparison_words, names, safe_text
-from traceopt.result import quantities
-from traceopt.result.comparison import Comparison, FindingChange, GateOutcome, RowChange
+from traceopt.reports.text.markdown_escaping import code, columns_table, folded, prose, table
+from traceopt.reports.words import comparison_tables, comparison_words, names, safe_text
+from traceopt.result.comparison import Comparison, FindingChange, GateOutcome
 
 LIMIT = 60_000  # characters; GitHub refuses comments over 65,536
 ROWS = 15  # kernels, and operators
@@ -97,78 +96,31 @@ def _finding(finding: FindingChange) -> list[str]:
 
 
 def _sections(comparison: Comparison) -> list[str]:
-    parts = _parts(comparison) if comparison.comparable else _parts_side_by_side(comparison)
-    metrics = [
-        [
-            prose(m.label),
-            comparison_words.metric_value(m, m.base),
-            comparison_words.metric_value(m, m.head),
-            *([comparison_words.metric_change(m), _noise(m)] if comparison.comparable else []),
-        ]
-        for m in comparison.metrics
-    ]
-    changes = ["Change", ""] if comparison.comparable else []
-    settings = [
-        [prose(s.name), *(code(value) if value else quantities.NOT_RECORDED for value in (s.base, s.head))]
-        for s in comparison.settings
-    ]
+    kernels = comparison_tables.changed_kernels(comparison.kernels, most=ROWS, units=True)
+    operators = comparison_tables.changed_operators(comparison.ops, most=ROWS, units=True)
+    typical = " (typical step)" if comparison.step.base_us is not None else ""
     sections = [
-        ("Where the time goes" + (" (typical step)" if comparison.step.base_us is not None else ""), parts),
-        (
-            "Metrics",
-            table(["Metric", "Base", "Head", *changes], "lrrrl"[: 3 + len(changes)], metrics) if metrics else "",
+        (f"Where the time goes{typical}", _parts(comparison)),
+        *(
+            (table.table.title, "\n\n".join(filter(None, (columns_table(table), table.caption))))
+            for table in (
+                comparison_tables.changed_metrics(comparison),
+                kernels,
+                operators,
+                comparison_tables.changed_settings(comparison),
+            )
         ),
-        ("Kernels that changed", _rows(comparison.kernels, of_kernels=True)),
-        ("Operators that changed", _rows(comparison.ops, of_kernels=False)),
-        ("Settings that differ", table(["Setting", "Base", "Head"], "lll", settings) if settings else ""),
         ("Keep in mind", "\n".join(f"- {prose(note)}" for note in comparison.notes[:NOTES])),
     ]
     return [folded(summary, body) for summary, body in sections if body]
 
 
 def _parts(comparison: Comparison) -> str:
-    shown, rest = comparison_words.apart_from_noise(comparison_words.shown_parts(comparison))
-    parts = [
-        [
-            prose(p.label),
-            quantities.ms_of_us(p.base_us),
-            quantities.ms_of_us(p.head_us),
-            comparison_words.part_change(p),
-            _noise(p),
-        ]
-        for p in shown
-    ]
-    changed = table(["Part", "Base", "Head", "Change", ""], "lrrrl", parts) if parts else ""
-    return "\n\n".join(block for block in (changed, prose(rest)) if block)
-
-
-def _parts_side_by_side(comparison: Comparison) -> str:
-    parts = [
-        [prose(p.label), *comparison_words.part_of_sides(comparison, p)]
-        for p in comparison_words.shown_parts(comparison)
-    ]
-    return table(["Part", "Base", "Head"], "lrr", parts) if parts else ""
-
-
-def _noise(change: object) -> str:
-    return "within noise" if getattr(change, "beyond_noise", None) is False else ""
-
-
-def _rows(rows: Sequence[RowChange], *, of_kernels: bool) -> str:
-    if not rows:
-        return ""
-    cells = [
-        [
-            comparison_words.ROW_WORDS[row.status],
-            code(comparison_words.row_name(row, of_kernels=of_kernels)),
-            *("–" if us is None else quantities.ms_of_us(us) for us in (row.base_us, row.head_us)),
-            quantities.signed_time(row.change_us),
-            comparison_words.calls(row),
-        ]
-        for row in rows[:ROWS]
-    ]
-    changes = table(["", "Name", "Base", "Head", "Change", "Calls"], "llrrrr", cells)
-    return changes if len(rows) <= ROWS else f"{changes}\n\nThe {ROWS} largest of {len(rows):,}."
+    parts, rest = comparison_words.shown_parts(comparison), ""
+    if comparison.comparable:
+        parts, rest = comparison_words.apart_from_noise(parts)
+    changed = columns_table(comparison_tables.changed_parts(comparison, parts))
+    return "\n\n".join(filter(None, (changed, prose(rest))))
 
 
 def _about(comparison: Comparison) -> str:

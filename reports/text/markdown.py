@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from traceopt.reports.text.markdown_escaping import code, code_block, folded, prose, table
+from traceopt.reports.text.markdown_escaping import code, code_block, columns_table, folded, prose, table
 from traceopt.reports.words import comparison_words, names, rank_words, run_words, safe_text, step_words, trial_words
 from traceopt.reports.words.companions.lines import companion_lines
 from traceopt.reports.words.display import for_display
@@ -206,20 +206,13 @@ def _tried(result: Result) -> list[str]:
     """The changes that were made and measured."""
     if not result.tried:
         return []
-    rows = [
-        [
-            prose(trial_words.name(row)),
-            trial_words.verdict(row),
-            trial_words.predicted(row),
-            trial_words.measured(row),
-            trial_words.losses(row),
-            trial_words.memory(row),
-        ]
-        for row in result.tried[:TRIED]
+    tried = result.tried[:TRIED]
+    notes = [f"- {prose(note)}" for note in trial_words.notes(tried)]
+    return [
+        f"#### {trial_words.HEADING}",
+        columns_table(trial_words.trial_table(tried)),
+        *(["\n".join(notes)] if notes else []),
     ]
-    head = ["Change", "Verdict", "Predicted", "Measured", "Losses", "Peak memory"]
-    notes = [f"- {prose(note)}" for note in trial_words.notes(result.tried[:TRIED])]
-    return [f"#### {trial_words.HEADING}", table(head, "llrlll", rows), *(["\n".join(notes)] if notes else [])]
 
 
 def _savings(card: fix_cards.Card, result: Result) -> tuple[str, str]:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from traceopt.reports.words import safe_text
+from traceopt.reports.words.tables import Cell, ShownTable
+from traceopt.result.columns import CODE_TYPES, Column
 
 _REFERENCE = re.compile(
     r"[@#$~&]|[!%]\w|:[\w+-]+:"  # @who #1 $math$ ~label &epic !1 %milestone :emoji:
@@ -49,9 +51,29 @@ def table(head: Sequence[str], aligned: str, rows: Iterable[Sequence[str]]) -> s
     return "\n".join(f"| {' | '.join(map(_cell, cells))} |" for cells in (head, rules, *rows))
 
 
+def columns_table(shown: ShownTable) -> str:
+    """A table from its columns and cells; "" without rows."""
+    if not shown.rows:
+        return ""
+    head = [column.label for column in shown.columns]
+    aligned = "".join("r" if column.is_number else "l" for column in shown.columns)
+    rows = [[_value(*pair) for pair in zip(shown.columns, row.cells, strict=True)] for row in shown.rows]
+    return table(head, aligned, rows)
+
+
 def folded(summary: str, body: str) -> str:
     """A section that opens with a click. `summary` must not come from the trace or hold markup."""
     return f"<details><summary>{summary}</summary>\n\n{body}\n\n</details>"
+
+
+def _value(column: Column, cell: Cell) -> str:
+    """A cell by the type of its column: names are code, and numbers need no escaping."""
+    text = cell.text or "–"
+    if column.type in CODE_TYPES:
+        text = code(text)
+    elif not column.is_number:
+        text = prose(text)
+    return f"{text} ({prose(cell.beside)})" if cell.beside else text
 
 
 def _word(word: str) -> str:

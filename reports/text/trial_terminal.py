@@ -9,7 +9,6 @@ from traceopt.reports.words import safe_text, trial_words
 from traceopt.result.trial import TriedChange
 
 _COLORS = {"keep": "green", "slower": "red", "fails": "red", "trains_differently": "yellow", "unclear": "yellow"}
-HEAD = ("change", "verdict", "predicted", "measured", "losses", "peak memory")
 FIRST = 4  # columns of the first line on a narrow terminal
 OUTPUT_LINES = 4  # shown of a script that failed
 NAME_COLUMNS, LEAST_NAME_COLUMNS = 24, 6
@@ -25,37 +24,27 @@ def trial_lines(tried: Sequence[TriedChange], terminal: Terminal) -> list[str]:
     """The table and its notes. On a narrow terminal, losses and memory get a line of their own."""
     if not tried:
         return []
-    rows = [[terminal.plain(cell) for cell in _cells(row)] for row in tried]
-    cells = [list(HEAD), *rows]
-    widths = [max(width_of(row[column]) for row in cells) for column in range(len(HEAD))]
+    table = trial_words.trial_table(tried)
+    head = [column.label.lower() for column in table.columns]
+    rows = [[terminal.plain(cell.text or "–") for cell in row.cells] for row in table.rows]
+    widths = [max(map(width_of, column)) for column in zip(head, *rows, strict=True)]
     widths[0] = min(widths[0], NAME_COLUMNS)
     if sum(widths) + 2 * len(widths) > terminal.width:
         widths = widths[:FIRST]
-        widths[0] = max(LEAST_NAME_COLUMNS, min(widths[0], terminal.width - 2 * FIRST - sum(widths[1:])))
+        widths[0] = max(LEAST_NAME_COLUMNS, min(widths[0], terminal.width - 2 * len(widths) - sum(widths[1:])))
     lines = [terminal.style(f"{trial_words.HEADING}:", bold=True)]
-    lines.append(terminal.style(_line(list(HEAD), widths, terminal), dim=True))
+    lines.append(terminal.style(_line(head, widths, terminal), dim=True))
     for row, values in zip(tried, rows, strict=True):
         line = _line(values, widths, terminal)
         color = _COLORS.get(row.verdict)
         lines.append(line.replace(values[1], terminal.style(values[1], fg=color, bold=row.verdict == "keep"), 1))
-        if len(widths) < len(HEAD) and row.before_us is not None:
-            rest = "; ".join(f"{name} {value}" for name, value in zip(HEAD[FIRST:], values[FIRST:], strict=True))
+        if len(widths) < len(head) and row.before_us is not None:
+            rest = "; ".join(f"{name} {value}" for name, value in zip(head[FIRST:], values[FIRST:], strict=True))
             lines.append(terminal.style(terminal.fit(f"      {rest}", terminal.width), dim=True))
         lines += [terminal.fit(f"      | {line}", terminal.width) for line in row.output[-OUTPUT_LINES:]]
     for note in trial_words.notes(tried):
         lines += [terminal.style(line, dim=True) for line in terminal.wrap(note, first="  ", indent="  ")]
     return lines
-
-
-def _cells(row: TriedChange) -> tuple[str, ...]:
-    return (
-        row.name,
-        trial_words.verdict(row),
-        trial_words.predicted(row),
-        trial_words.measured(row),
-        trial_words.losses(row),
-        trial_words.memory(row),
-    )
 
 
 def _line(values: Sequence[str], widths: Sequence[int], terminal: Terminal) -> str:

@@ -114,11 +114,8 @@ def _cut(table: Table, total: int) -> str:
     """ "The 200 longest of 1,418 kernels."; "" if all are shown."""
     if total <= table.most:
         return ""
-    return (
-        f"The {table.most} longest of {total:,} {table.noun}."
-        if table.by_time
-        else (f"The first {table.most} of {total:,} {table.noun}.")
-    )
+    first = f"{table.most} {table.order}" if table.order else f"first {table.most}"
+    return f"The {first} of {total:,} {table.noun}."
 
 
 class _Values(Struct, frozen=True):

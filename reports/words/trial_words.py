@@ -82,9 +82,9 @@ _DERIVED: Derived = {
 }
 
 
-def trial_table(tried: Sequence[TriedChange], most: int | None = None) -> ShownTable:
+def trial_table(tried: Sequence[TriedChange]) -> ShownTable:
     """Changes, what was predicted of them and what was measured."""
-    return shown_table(TRIED, tried[:most], derived=_DERIVED)
+    return shown_table(TRIED, tried, derived=_DERIVED)
 
 
 def notes(tried: Sequence[TriedChange]) -> list[str]:

@@ -31,6 +31,7 @@ ValueType = Literal[
     "text",  # several words, which may break
     "special",  # the page has more than this text, which the template of the table writes
 ]
+CODE_TYPES = frozenset({"name", "kernel", "place", "hash"})
 NUMBER_TYPES = frozenset(get_args(NumberType))
 
 
@@ -66,7 +67,7 @@ class Table(Struct, frozen=True):
     about: str = ""  # the first sentence of the caption
     noun: str = "rows"
     most: int = 200  # rows shown
-    by_time: bool = True  # the longest come first
+    order: str = "longest"  # what the first rows are; empty: they come in no order
     filter: str = ""  # of the box above the table; empty: no box
     narrow: bool = False  # the first column has short names
     sortable: bool = True

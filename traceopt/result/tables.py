@@ -271,7 +271,7 @@ RANKS = Table(
     about="One row per file.",
     noun="ranks",
     most=64,
-    by_time=False,
+    order="",
     narrow=True,
 )
 
@@ -303,7 +303,7 @@ FILES = Table(
     ),
     noun="files",
     most=16,
-    by_time=False,
+    order="",
     sortable=False,
 )
 EVIDENCE = Table(
@@ -357,13 +357,15 @@ CHANGED_KERNELS = Table(
         Column("counted_calls", "Calls", "number"),
         Column("status_word", "Status", "word"),
     ),
-    noun="kernels",
+    noun="kernels that changed",
+    order="largest",
 )
 CHANGED_OPERATORS = Table(
     "ops",
     "Operators that changed",
     (Column("name", "Operator", "name"), *CHANGED_KERNELS.columns[1:]),
-    noun="operators",
+    noun="operators that changed",
+    order="largest",
 )
 CHANGED_SETTINGS = Table(
     "settings",
