@@ -32,6 +32,18 @@ from traceopt.analyzer.timeline.steps import UNUSUAL_DEVIATIONS, UNUSUAL_FACTOR,
 from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.work.gemms import GemmShape
+from traceopt.result.edits import (
+    Call,
+    CallEvery,
+    Compile,
+    Edit,
+    RemoveCall,
+    Replace,
+    SetArguments,
+    SetAttribute,
+    SetVariable,
+    Wrap,
+)
 from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Impact, Location, Saving
 from traceopt.result.message import (
@@ -247,6 +259,20 @@ __all__ += [
     "shorter",
     "without_calls",
     "work_of",
+]
+
+# The edits of a fix
+__all__ += [
+    "Call",  # a function, once before the loop
+    "CallEvery",  # a call of each step, only every N steps
+    "Compile",  # with torch.compile
+    "Edit",  # any of these
+    "RemoveCall",
+    "Replace",  # an expression by a call
+    "SetArguments",  # keyword arguments of a call
+    "SetAttribute",  # a switch of the process
+    "SetVariable",  # of the environment
+    "Wrap",  # statements in a context manager
 ]
 
 # What a fix saves

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 import orjson
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from traceopt.analyzer.tables.json_values import MOST_US
 from traceopt.config import typed_settings
@@ -17,6 +17,7 @@ from traceopt.errors import ConfigError, error_text, one_line
 from traceopt.result.document import Check, CheckStatus, Note
 from traceopt.result.finding import Finding, Location, value_order
 from traceopt.result.message import Message
+from traceopt.result.serialization import fields_of
 from traceopt.rules.bases.rank_rule import RunRule
 from traceopt.rules.evidence import to_location
 from traceopt.rules.fixes.framework_arguments import in_framework
@@ -264,7 +265,7 @@ def _plain(part: _Part) -> _Part:
 
 def _fields(value: Any) -> Any:
     """What orjson does not know. A message keeps its slots."""
-    return value.source if isinstance(value, Message) else asdict(value)
+    return value.source if isinstance(value, Message) else fields_of(value)
 
 
 def _value_order(one: Priced) -> tuple[int, float, int, str, str]:

@@ -18,7 +18,7 @@ from traceopt.result.effort_and_risk import Risk
 from traceopt.result.finding import Confidence, Finding, impact_of_share, value_order
 from traceopt.result.message import ms
 from traceopt.result.rows import PlanRow
-from traceopt.rules.fixes.advice.compilation import compiles_model
+from traceopt.rules.fixes.same_edit import same_edit
 from traceopt.rules.savings.known_error import known_range
 from traceopt.rules.savings.potential import potentials_ns
 from traceopt.rules.savings.price import Priced
@@ -254,8 +254,8 @@ def _rated(one: Priced, most_ns: float, plan: Plan) -> Priced:
 def document_rows(plan: Plan, findings: Sequence[Finding]) -> list[PlanRow]:
     """The plan as the result document holds it. `findings`: those of its rows, with their ids."""
     rows, step_us = list[PlanRow](), plan.step_ns / 1e3
-    compiling = [place for place, row in enumerate(plan.rows, 1) if compiles_model(row.fix.finding.fix)]
     for place, (row, finding) in enumerate(zip(plan.rows, findings, strict=True)):
+        above = enumerate(findings[:place], 1)
         saving_us = round(row.saving_ns / 1e3, 3)
         step_us -= saving_us
         rows.append(
@@ -268,7 +268,7 @@ def document_rows(plan: Plan, findings: Sequence[Finding]) -> list[PlanRow]:
                 high_us=round(row.high_ns / 1e3, 3),
                 step_us_after=round(step_us, 3),
                 needs=list(row.needs),
-                same_call=compiling[0] if place + 1 in compiling[1:] else None,
+                same_edit=next((n for n, other in above if same_edit(other, finding)), None),
             )
         )
     return rows

@@ -23,6 +23,8 @@ from traceopt.result.document import (
     Result,
     TraceFile,
 )
+from traceopt.result.edits import SetArguments
+from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.finding import Finding, Fix, Location
 from traceopt.rules import registry
 from traceopt.rules.rule import Rule
@@ -148,9 +150,9 @@ def test_a_patch_of_all_fixes(fakes: Fakes) -> None:
     assert fakes.asked["source"] == (Path("src"),)
     assert outcome.stderr == "traceopt: no fix has a patch, so all.patch was not written\n"
     assert not Path("all.patch").exists()
-    found = Finding(
-        "OP003", "", "", "low", "high", "", "", None, "", [], [Location("train.py", 1)], Fix("Drop the gradients.")
-    )
+    places = [Location("train.py", 1)]
+    fix = Fix("Drop the gradients.", edits=[SetArguments("optimizer.zero_grad", {"set_to_none": "True"})])
+    found = Finding("OP003", "", "", "low", "high", Effort.ONE_LINE, Risk.NONE, None, "", [], places, fix)
     fakes.result = replace(RESULT, findings=[found])
     assert run(*analyze).stderr == "traceopt: all.patch changes OP003\n"
     assert Path("all.patch").read_text().endswith("+optimizer.zero_grad(set_to_none=True)\n")

@@ -14,26 +14,12 @@ from traceopt.errors import ConfigError, InputError, one_line, suggestion
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding
 from traceopt.result.trial import ChangeKind, Via
+from traceopt.rules.fixes.run_time import at_run_time
 from traceopt.rules.registry import load_rules
 
 MOST_PATCH_BYTES = 8 << 20
-_WORKERS = re.compile(r"\bnum_workers\s*=\s*(\d{1,3})\b")
-_VARIABLE = re.compile(
-    r"(PYTORCH_CUDA_ALLOC_CONF|PYTORCH_ALLOC_CONF|OMP_NUM_THREADS|MALLOC_TRIM_THRESHOLD_|MALLOC_MMAP_MAX_)=(\S+)"
-)
 _SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|KEY$", re.IGNORECASE)  # not for a report
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-# Settings that have the effect of a fix and can be changed while the script starts (capture/script/switches.py).
-_SWITCHES: dict[str, dict[str, Any]] = {
-    "CM006": {"reduce_once": True},
-    "CV003": {"cudnn_benchmark": True},
-    "DL003": {"pin_memory": True},
-    "LG003": {"rare_saves": True},
-    "OP001": {"fused_optimizer": True},
-    "PY001": {"gc_freeze": True},
-    "TC002": {"tf32": True},
-}
 
 
 class Prediction(Struct, frozen=True):
@@ -95,42 +81,27 @@ def changes_of(result: Result, codes: Sequence[str], top: int | None) -> tuple[l
         alone = Prediction(saving.est_us, saving.low_us, saving.high_us) if saving is not None else None
         in_plan = Prediction(row.saving_us, row.low_us, row.high_us) if row is not None else None
         needs = tuple(name_of.get(result.plan[n - 1].finding, "") for n in row.needs) if row is not None else ()
-        made = _made(finding)
-        if made is None:
+        patched = finding.fix.patch is not None
+        settings = None if patched else at_run_time(finding.fix)
+        if settings is None and not patched:
             reason = "it has no patch, and no setting has its effect"
             left.append(NotTried(name, finding.title, reason))
             continue
-        via, switches, environment = made
         changes.append(
             Change(
                 name,
                 "fix",
                 finding.title,
-                via,
-                finding=finding if via == "patch" else None,
-                switches=switches,
-                environment=environment,
+                "patch" if patched else "runtime",
+                finding=finding if patched else None,
+                switches=settings.switches if settings is not None else {},
+                environment=settings.environment if settings is not None else {},
                 alone=alone,
                 in_plan=in_plan,
                 needs=tuple(name for name in needs if name),
             )
         )
     return changes, left
-
-
-def _made(finding: Finding) -> tuple[Via, dict[str, Any], dict[str, str]] | None:
-    """How a fix can be made: by its patch, or else by a setting that has its effect. None: only by a person."""
-    if finding.fix.patch:
-        return "patch", {}, {}
-    code = finding.fix.code or ""
-    if finding.code == "DL001" and (workers := _WORKERS.search(code)):
-        return "runtime", {"loader_workers": int(workers[1]), "persistent_workers": True}, {}
-    if finding.code == "DL006" and "persistent_workers=True" in code:
-        return "runtime", {"persistent_workers": True}, {}
-    if finding.code in _SWITCHES:
-        return "runtime", _SWITCHES[finding.code], {}
-    variables = dict(_VARIABLE.findall(code))
-    return ("runtime", {}, variables) if variables else None
 
 
 def patch_change(path: Path) -> Change:

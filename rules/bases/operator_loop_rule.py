@@ -17,6 +17,7 @@ from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.work.tiny_ops import CalledOps
+from traceopt.result.edits import Compile
 from traceopt.result.finding import Evidence, Fix, Location
 from traceopt.result.message import ms, percent
 from traceopt.rules.evidence import SiteCost, by_site, location_of
@@ -41,7 +42,7 @@ UPDATES = Fix(
 )
 SMALL_LAYERS = Fix(
     "One call runs many small layers. Use a larger batch, so that each operator computes more, or compile the model.",
-    "model = torch.compile(model)",
+    edits=[Compile()],
 )
 LOOP = Fix(
     "If rounds of the loop do not need each other's results, stack their tensors and run one operator on all of them. "

@@ -16,6 +16,7 @@ from traceopt.rules import (
     Former,
     Price,
     RemoveHost,
+    Replace,
     Risk,
     Rule,
     SiteCost,
@@ -39,7 +40,7 @@ from traceopt.rules import (
 from traceopt.rules.fixes.advice.sdpa_requirements import cpu_requirement, gpu_requirement
 
 BASIS = "Assumes a fused kernel, which removes the work between the matmuls and part of their memory traffic."
-CALL = "out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)"
+CALL = Replace("F.scaled_dot_product_attention", "q, k, v, attn_mask=mask", "softmax(q @ k.mT) @ v")
 ON_CPU = 'Call F.scaled_dot_product_attention, or load the model with attn_implementation="sdpa"'
 # At worst, as expected, at best: of the time between the matmuls, and of the matmuls. On an H100, a fused kernel took
 # half as long as the matmuls before, forward and backward (benchmarks/savings/captures.py).
@@ -47,7 +48,7 @@ REMOVED = (0.6, 0.0), (0.95, 0.3), (1.0, 0.5)
 OPERATORS = 0.9  # of the host's time in the operators between the matmuls: the fused one takes the rest
 MATH_TITLE = "Let scaled_dot_product_attention use a fused kernel"
 NO_DROPOUT = "Trains without dropout of the attention weights"
-FIX = Fix(f'{ON_CPU} (or "flash_attention_2").', CALL)
+FIX = Fix(f'{ON_CPU} (or "flash_attention_2").', edits=[CALL])
 
 
 def _price(facts: Facts, found: UnfusedAttention | MathAttention) -> Price:
@@ -185,7 +186,7 @@ class UnfusedAttentionRule(Rule):
             saving=fused.price,
             evidence=site_evidence(facts, sites),
             locations=site_locations(sites),
-            fix=Fix(f"{ON_CPU}.", CALL),
+            fix=Fix(f"{ON_CPU}.", edits=[CALL]),
         )
 
     def _math_backend_on_cpu(self, facts: Facts) -> Findings:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import indent
+
 from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION
 from traceopt.rules import (
     ANNOTATION,
@@ -16,6 +18,7 @@ from traceopt.rules import (
     Intervals,
     RemoveHost,
     Rule,
+    Wrap,
     area_of,
     by_site,
     each_step,
@@ -32,6 +35,8 @@ from traceopt.rules import (
 
 SHOWN_SHARE = 0.05  # of the exposed time: less host time is not mentioned
 FORWARD = "DistributedDataParallel.forward"
+
+MICRO_STEP = "loss = model(inputs) / micro_steps\nloss.backward()"
 
 
 class SyncEveryMicroStep(Rule):
@@ -126,8 +131,8 @@ class SyncEveryMicroStep(Rule):
             locations=site_locations(by_site(facts, launch, exposed)),
             fix=Fix(
                 "Wrap all micro-steps but the last in model.no_sync(): the forward pass, too.",
-                "with contextlib.nullcontext() if last else model.no_sync():\n"
-                "    loss = model(inputs) / micro_steps\n    loss.backward()",
+                edits=[Wrap("model.no_sync", MICRO_STEP)],
+                code="with contextlib.nullcontext() if last else model.no_sync():\n" + indent(MICRO_STEP, "    "),
             ),
             shares_cause_with=["CM001"],
         )

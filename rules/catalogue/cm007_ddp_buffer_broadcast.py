@@ -15,6 +15,7 @@ from traceopt.rules import (
     RemoveHost,
     Risk,
     Rule,
+    SetArguments,
     by_site,
     each_step,
     host_bounds,
@@ -87,7 +88,7 @@ class DdpBufferBroadcast(Rule):
             locations=site_locations(sites),
             fix=Fix(
                 "Pass broadcast_buffers=False to DDP; use SyncBatchNorm if the statistics must be shared.",
-                "model = DistributedDataParallel(model, device_ids=[rank], broadcast_buffers=False)",
+                edits=[SetArguments("DistributedDataParallel", {"broadcast_buffers": "False"})],
             ),
         )
 

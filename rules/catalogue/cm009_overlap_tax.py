@@ -14,6 +14,7 @@ from traceopt.rules import (
     Findings,
     Fix,
     Rule,
+    SetVariable,
     each_step,
     hide,
     ms,
@@ -87,7 +88,7 @@ class OverlapTax(Rule):
             evidence=[_evidence(facts, one) for one in slowed[:5]],
             fix=Fix(
                 f"Limit {NCCL}'s channels, and measure the step again.",
-                "NCCL_MAX_NCHANNELS=8 torchrun --nproc-per-node 8 train.py",
+                edits=[SetVariable("NCCL_MAX_NCHANNELS", "8")],
             ),
             shares_cause_with=["CM001"],
         )

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from traceopt.rules import Effort, Evidence, Facts, Findings, Fix, Rule, each_step, ms, percent, threshold, us
+from traceopt.rules import (
+    Effort,
+    Evidence,
+    Facts,
+    Findings,
+    Fix,
+    Rule,
+    SetVariable,
+    each_step,
+    ms,
+    percent,
+    threshold,
+    us,
+)
 from traceopt.rules.savings.cpu_operators import faster_operators, operators_ns
 
 MOST_WAIT = 0.03  # of the run: with a longer wait for a core, other programs use the cores that seem free
@@ -77,7 +90,7 @@ class UnusedCores(Rule):
             saving=saving,
             confidence=None if saving is not None else "low",
             evidence=[Evidence("Matmuls and convolutions", us(time_ns), detail=f"{threads} of {cores} cores")],
-            fix=Fix(_advice(facts, cores), f"OMP_NUM_THREADS={cores}"),
+            fix=Fix(_advice(facts, cores), edits=[SetVariable("OMP_NUM_THREADS", str(cores))]),
             shares_cause_with=["DL001", "DL002"],  # their workers need the same cores
         )
 

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from traceopt.rules import Effort, Facts, Findings, Fix, Rule, each_step, ms, percent, places, the_step, threshold
+from traceopt.rules import (
+    Effort,
+    Facts,
+    Findings,
+    Fix,
+    Rule,
+    SetAttribute,
+    each_step,
+    ms,
+    percent,
+    places,
+    the_step,
+    threshold,
+)
 from traceopt.rules.savings.cpu_operators import operator_evidence, operators_ns
 
 
@@ -51,7 +64,10 @@ class OneDnnOff(Rule):
             saving=None,
             evidence=evidence,
             locations=places(evidence),
-            fix=Fix("Remove the line that switches oneDNN off.", "torch.backends.mkldnn.enabled = True"),
+            fix=Fix(
+                "Remove the line that switches oneDNN off.",
+                edits=[SetAttribute("torch.backends.mkldnn.enabled", "True")],
+            ),
         )
 
     def passed(self, facts: Facts) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from traceopt.rules import (
+    Edit,
     Effort,
     Evidence,
     Facts,
@@ -12,6 +13,7 @@ from traceopt.rules import (
     RemoveHost,
     Risk,
     Rule,
+    SetVariable,
     each_step,
     ms,
     percent,
@@ -23,7 +25,7 @@ from traceopt.rules import (
 )
 
 VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_MMAP_MAX_")
-KEEP = "MALLOC_TRIM_THRESHOLD_=1073741824 MALLOC_MMAP_MAX_=0 python script.py"
+KEEP: list[Edit] = [SetVariable("MALLOC_TRIM_THRESHOLD_", "1073741824"), SetVariable("MALLOC_MMAP_MAX_", "0")]
 
 
 class PageFaults(Rule):
@@ -91,7 +93,8 @@ class PageFaults(Rule):
             saving=self._price(facts, cost_ns),
             evidence=[Evidence("Page faults", us(cost_ns), round(faults, 1))],
             fix=Fix(
-                "Let malloc keep freed memory, or use tcmalloc or jemalloc. traceopt try --fix CP006 measures it.", KEEP
+                "Let malloc keep freed memory, or use tcmalloc or jemalloc. traceopt try --fix CP006 measures it.",
+                edits=KEEP,
             ),
         )
 

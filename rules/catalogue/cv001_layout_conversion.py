@@ -9,6 +9,7 @@ from traceopt.rules import (
     Fix,
     Former,
     Rule,
+    SetArguments,
     each_step,
     ms,
     per_step,
@@ -25,15 +26,15 @@ KEEP_LAYOUT = Fix(
     "torch.cat, or pad with zeros. Then convert the model and its input, and measure.",
     "x = torch.cat([x[..., -1:], x, x[..., :1]], dim=-1)  # circular; keeps channels_last",
 )
-IMAGES = "images = images.to(memory_format=torch.channels_last)"
+MODEL, IMAGES = (SetArguments(f"{one}.to", {"memory_format": "torch.channels_last"}) for one in ("model", "images"))
 CONVERT = Fix(
     "Convert the model and its input to channels_last once.",
-    f"model = model.to(memory_format=torch.channels_last)\n{IMAGES}",
+    edits=[MODEL, IMAGES],
 )
 CONVERT_INPUT = Fix(
     "The recorded model weights are already in channels_last. Convert the input too, and look for operators that bring "
     "NCHW back. The evidence names the operators that launch the transposes.",
-    IMAGES,
+    edits=[IMAGES],
 )
 
 

@@ -11,6 +11,7 @@ from traceopt.rules import (
     Fix,
     Risk,
     Rule,
+    SetAttribute,
     each_step,
     kernel_evidence,
     ms,
@@ -77,7 +78,7 @@ class CudnnBenchmarkOff(Rule):
             locations=places(evidence),
             fix=Fix(
                 "Turn it on before the first convolution and compare the step time. The first steps take longer.",
-                "torch.backends.cudnn.benchmark = True",
+                edits=[SetAttribute("torch.backends.cudnn.benchmark", "True")],
             ),
         )
 

@@ -180,7 +180,7 @@ class DataloaderStall(Rule):
             fix=Fix(
                 (plan.advice if wait.helps or plan.multiprocess else plan.advice_without_workers(wait.expected))
                 + _by_item(facts, lines),
-                plan.code if wait.helps else None,
+                edits=plan.edits if wait.helps else [],
             ),
             shares_cause_with=["DL006"] if plan.keeps_up and _restarted(facts) else None,
         )

@@ -18,6 +18,7 @@ from traceopt.rules import (
     Risk,
     Rule,
     ScaleWork,
+    SetArguments,
     area_of,
     by_site,
     calls_in,
@@ -134,7 +135,10 @@ def _fix(facts: Facts) -> Fix:
     if facts.trains or len(facts.host.rows_of(DATA_LOADING)):
         return Fix(
             "Pin the batches (pin_memory=True in the DataLoader) and copy them with non_blocking=True.",
-            'DataLoader(..., pin_memory=True)\nimages = images.to("cuda", non_blocking=True)',
+            edits=[
+                SetArguments("images.to", {"non_blocking": "True"}),
+                SetArguments("DataLoader", {"pin_memory": "True"}),
+            ],
         )
     return Fix(
         "Write inputs into pinned memory that you reuse, and copy them with non_blocking=True.",

@@ -111,7 +111,7 @@ class PeriodicLoaderStall(Rule):
                 )
             ],
             locations=[*loader_places(facts), *site_locations(sites, 1)],
-            fix=Fix(plan.advice, plan.code),
+            fix=Fix(plan.advice, edits=plan.edits),
             shares_cause_with=["DL001", "EF002"],
         )
 

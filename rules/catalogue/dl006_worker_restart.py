@@ -17,6 +17,7 @@ from traceopt.rules import (
     Location,
     Risk,
     Rule,
+    SetArguments,
     by_site,
     ms,
     percent,
@@ -175,7 +176,7 @@ def _fix(costs: list[_Cost], inline: bool) -> tuple[str | None, Fix]:
     if inline:
         return "Load short epochs without worker processes", Fix(
             "Build the batches in the training process: each loader reads too few to pay for starting workers.",
-            "DataLoader(..., num_workers=0)",
+            edits=[SetArguments("DataLoader", {"num_workers": "0"})],
         )
     if any(cost.rebuilt for cost in costs):
         return "Build the data loader once, with persistent workers", Fix(
@@ -184,5 +185,5 @@ def _fix(costs: list[_Cost], inline: bool) -> tuple[str | None, Fix]:
         )
     return None, Fix(
         "Keep the workers alive between epochs, and build the DataLoader once, outside the loop over epochs.",
-        f"DataLoader(..., num_workers={max(cost.workers for cost in costs)}, persistent_workers=True)",
+        edits=[SetArguments("DataLoader", {"persistent_workers": "True"})],
     )

@@ -14,6 +14,7 @@ from traceopt.rules import (
     GemmShape,
     Risk,
     Rule,
+    SetArguments,
     each_step,
     location_of,
     ms,
@@ -107,7 +108,9 @@ class SkinnyBatch(Rule):
                 "Serve several requests in one batch, if they can wait for each other."
                 if facts.infers
                 else "Increase the batch size per device.",
-                f"DataLoader(..., batch_size={self.factor:g} * batch_size)" if facts.trains else None,
+                edits=[SetArguments("DataLoader", {"batch_size": f"{self.factor:g} * batch_size"})]
+                if facts.trains
+                else [],
             ),
             shares_cause_with=["LB002", "MM001"],
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import SCALAR_READ, Fix, Risk
+from traceopt.rules import SCALAR_READ, CallEvery, Fix, Risk
 from traceopt.rules.bases.sync_rule import SyncRule
 
 
@@ -37,7 +37,8 @@ class ScalarRead(SyncRule):
     does = "The host reads a single value from the GPU"
     fix = Fix(
         "Accumulate the value on the GPU (detached) and read it every N steps.",
-        "total += loss.detach()\nif step % 50 == 0:\n    log(total.item() / 50)\n    total.zero_()",
+        edits=[CallEvery("log", 50)],
+        code="total += loss.detach()\nif step % 50 == 0:\n    log(total.item() / 50)\n    total.zero_()",
     )
     inference_fix = Fix(
         "Keep the value on the GPU. If the host needs it, copy it into pinned memory with non_blocking=True, and read "

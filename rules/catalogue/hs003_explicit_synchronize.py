@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import EXPLICIT, Effort, Fix
+from traceopt.rules import EXPLICIT, Effort, Fix, RemoveCall
 from traceopt.rules.bases.sync_rule import SyncRule
 
 
@@ -35,10 +35,12 @@ class ExplicitSynchronize(SyncRule):
     does = "The host synchronizes with the GPU"
     fix = Fix(
         "Remove the call. To time GPU work, use torch.cuda.Event and read it every N steps.",
-        "start.record(); train_step(); end.record()\n"
+        edits=[RemoveCall("torch.cuda.synchronize")],
+        code="start.record(); train_step(); end.record()\n"
         "if step % 50 == 0:\n    end.synchronize(); print(start.elapsed_time(end))",
     )
     inference_fix = Fix(
         "Remove the call. To time GPU work, use CUDA events and read them after several batches.",
-        "start.record(); output = model(batch); end.record()",
+        edits=[RemoveCall("torch.cuda.synchronize")],
+        code="start.record(); output = model(batch); end.record()",
     )

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from traceopt.rules import SCALAR_READ, Effort, Facts, Fix
 from traceopt.rules.bases.sync_rule import SyncRule
+from traceopt.rules.fixes.optimizers import fused
 
 
 class ClipOrScalerSync(SyncRule):
@@ -39,7 +40,7 @@ class ClipOrScalerSync(SyncRule):
     fix = Fix(
         "Use a fused optimizer (it checks the scaler's result on the GPU), or bf16 without a scaler. Read the gradient "
         "norm every N steps.",
-        "optimizer = torch.optim.AdamW(model.parameters(), lr=lr, fused=True)",
+        edits=fused(["AdamW"]),
     )
 
     def rows(self, facts: Facts) -> npt.NDArray[np.bool_]:

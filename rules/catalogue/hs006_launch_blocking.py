@@ -14,6 +14,7 @@ from traceopt.rules import (
     Findings,
     Fix,
     Rule,
+    SetVariable,
     each_step,
     intersect,
     ms,
@@ -95,8 +96,10 @@ class LaunchBlocking(Rule):
             ],
             fix=Fix(
                 "Unset the variable in the environment (job script, container, os.environ in the script).",
-                "\n".join(f"unset {variable.partition('=')[0]}" for variable in variables)
-                or f"unset {facts.device.vendor.blocking_variables[0]}",
+                edits=[
+                    SetVariable(variable.partition("=")[0], None)
+                    for variable in variables or facts.device.vendor.blocking_variables[:1]
+                ],
             ),
             shares_cause_with=["LB002"],
         )

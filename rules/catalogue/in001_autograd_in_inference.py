@@ -10,6 +10,7 @@ from traceopt.rules import (
     Fix,
     RemoveHost,
     Rule,
+    Wrap,
     dispatch_area,
     each_step,
     ms,
@@ -81,7 +82,7 @@ class AutogradInInference(Rule):
             evidence=[Evidence("Autograd nodes", calls_per_step=round(nodes, 3))],
             fix=Fix(
                 "Run inference under torch.inference_mode().",
-                "with torch.inference_mode():\n    logits = model(inputs)",
+                edits=[Wrap("torch.inference_mode", "logits = model(inputs)")],
             ),
             shares_cause_with=["LB002"],
         )

@@ -262,9 +262,11 @@ class LaunchBound(OperatorLoopRule):
         count = int(kernels.sum()) / facts.steps.count
         usual = median(facts.gpu.work.duration[kernels]) if kernels.any() else 0.0
         title, fix = fewer_launches_fix(facts)
-        blocks, evidence = blockers(facts) if fix.code == GRAPHS else ([], [])
+        blocks, evidence = blockers(facts) if fix.edits == [GRAPHS] else ([], [])
         if blocks:
-            fix = Fix(fix.text + f" One {CUDA_GRAPH} cannot hold all of it: the step {' and '.join(blocks)}.", fix.code)
+            fix = Fix(
+                fix.text + f" One {CUDA_GRAPH} cannot hold all of it: the step {' and '.join(blocks)}.", edits=fix.edits
+            )
         return Remedy(
             fix,
             f"{count:,.0f} kernels run {per_step(facts)}, with a median of {microseconds(usual)}.",

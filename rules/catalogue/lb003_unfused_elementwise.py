@@ -5,6 +5,7 @@ from __future__ import annotations
 from traceopt.rules import (
     CUDA_GRAPH,
     Changes,
+    Compile,
     Confidence,
     Effort,
     Facts,
@@ -147,4 +148,4 @@ def _remedy(facts: Facts) -> tuple[str | None, Fix]:
         f"Compile the model (or its blocks), or use fused kernels for {blocks}. Every mode of torch.compile fuses; "
         f"reduce-overhead also makes {CUDA_GRAPH}s."
     )
-    return None, Fix(text, "model = torch.compile(model)")
+    return None, Fix(text, edits=[Compile()])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceopt.analyzer.vocabulary.causes.table import MODULE_LOAD
-from traceopt.rules import Facts, Fix
+from traceopt.rules import Facts, Fix, SetVariable
 from traceopt.rules.bases.once_only_rule import SteadyRule
 
 
@@ -35,7 +35,7 @@ class LazyModuleLoad(SteadyRule):
     does = "GPU code is loaded, or a kernel is called for the first time,"
     fix = Fix(
         "Warm up with every shape before the loop, and use few shapes.",
-        "CUDA_MODULE_LOADING=EAGER python script.py",
+        edits=[SetVariable("CUDA_MODULE_LOADING", "EAGER")],
     )
 
     def advice(self, facts: Facts) -> Fix:

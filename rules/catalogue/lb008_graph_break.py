@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from traceopt.rules import (
+    Compile,
     Evidence,
     Facts,
     Findings,
@@ -123,5 +124,6 @@ def _fix(first: GraphBreak) -> Fix:
     advice = f" PyTorch's hint: {hints[0]}" if hints else ""
     return Fix(
         f"Move the line out of the compiled function, or write it in a way that Dynamo can trace.{advice}",
-        "model = torch.compile(model, fullgraph=True)  # an error names each graph break",
+        edits=[Compile(arguments={"fullgraph": "True"})],
+        code="model = torch.compile(model, fullgraph=True)  # an error names each graph break",
     )

@@ -6,6 +6,7 @@ from traceopt.analyzer.vocabulary.causes.host_names import IMAGE_WRITER
 from traceopt.analyzer.vocabulary.causes.table import LOGGING
 from traceopt.rules import (
     PYTHON,
+    CallEvery,
     Facts,
     Findings,
     Fix,
@@ -28,11 +29,12 @@ from traceopt.rules import (
 
 LINES = Fix(
     "Log every N steps, and write the output in a queue handler or the writer's own thread.",
-    'if step % 50 == 0:\n    logger.info("step %d loss %.4f", step, loss.item())',
+    edits=[CallEvery("log", 50)],
+    code='if step % 50 == 0:\n    logger.info("step %d loss %.4f", step, loss.item())',
 )
 IMAGES = Fix(
     "Save images every N steps, or hand them to a thread that writes them.",
-    "if step % 500 == 0:\n    image.save(path)",
+    edits=[CallEvery("image.save", 500, "path")],
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.rules import Facts, Fix, Risk
+from traceopt.rules import CallEvery, Facts, Fix, Risk
 from traceopt.rules.bases.sync_rule import SyncRule
 
 
@@ -39,7 +39,8 @@ class MetricSync(SyncRule):
     does = "A metric is read from the GPU for the log"
     fix = Fix(
         "Accumulate the metric on the GPU and read it only when you log it, every N steps.",
-        "loss_sum += loss.detach()\nif step % 50 == 0:\n    log(loss_sum.item() / 50)\n    loss_sum.zero_()",
+        edits=[CallEvery("log", 50)],
+        code="loss_sum += loss.detach()\nif step % 50 == 0:\n    log(loss_sum.item() / 50)\n    loss_sum.zero_()",
     )
 
     def rows(self, facts: Facts) -> npt.NDArray[np.bool_]:

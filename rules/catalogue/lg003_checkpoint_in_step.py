@@ -6,6 +6,7 @@ import numpy as np
 
 from traceopt.analyzer.vocabulary.causes.table import CHECKPOINT
 from traceopt.rules import (
+    CallEvery,
     Evidence,
     Facts,
     Findings,
@@ -141,5 +142,6 @@ class CheckpointInStep(Rule):
 _FIX = Fix(
     "Save less often and write in the background (torch.distributed.checkpoint.async_save, or a thread with a copy "
     "in pinned memory).",
-    "future = dcp.async_save(state_dict, checkpoint_id=path)",
+    edits=[CallEvery("torch.save", 500)],
+    code="future = dcp.async_save(state_dict, checkpoint_id=path)",
 )

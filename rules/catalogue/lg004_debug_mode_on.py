@@ -22,6 +22,7 @@ from traceopt.rules import (
     RemoveLaunches,
     Risk,
     Rule,
+    SetVariable,
     by_site,
     each_step,
     host_bounds,
@@ -90,7 +91,7 @@ class DebugModeOn(Rule):
                 evidence=[Evidence(switch, detail=effect) for switch, effect in switches],
                 fix=Fix(
                     "Unset it and measure the step again: no event shows its cost.",
-                    "\n".join(f"unset {switch.partition('=')[0]}" for switch, _ in switches if "=" in switch) or None,
+                    edits=[SetVariable(switch.partition("=")[0], None) for switch, _ in switches if "=" in switch],
                 ),
             )
 

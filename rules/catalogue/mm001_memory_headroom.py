@@ -12,6 +12,7 @@ from traceopt.rules import (
     Fix,
     Risk,
     Rule,
+    SetArguments,
     dispatch_ns,
     each_step,
     ms,
@@ -88,9 +89,7 @@ class MemoryHeadroom(Rule):
                 "Raise the batch size in steps, as long as the time per sample falls."
                 if factor is None or factor >= MANY
                 else f"Raise the batch size; about {factor:.2g} times fills {percent(self.usable)} of the memory.",
-                "DataLoader(..., batch_size=2 * batch_size)  # repeat while the time per sample falls"
-                if facts.trains
-                else None,
+                edits=[SetArguments("DataLoader", {"batch_size": "2 * batch_size"})] if facts.trains else [],
             ),
             shares_cause_with=["LB002"],
         )

@@ -14,6 +14,7 @@ from traceopt.rules import (
     Findings,
     Fix,
     Rule,
+    SetVariable,
     by_site,
     each_step,
     ms,
@@ -131,14 +132,14 @@ def _fix(facts: Facts) -> Fix:
     if facts.allocator.is_off:
         names = facts.device.vendor.uncached_variables
         text = f"Switch the caching allocator on: unset {' and '.join(names)}."
-        return Fix(text, f"env {' '.join(f'-u {name}' for name in names)} python script.py")
+        return Fix(text, edits=[SetVariable(name, None) for name in names])
     causes = _OTHERS if facts.allocator.is_emptied is False else (_EMPTIED, *_OTHERS)
     text = f"Find what gives memory back to the driver, and stop it: {', '.join(causes[:-1])}, or {causes[-1]}."
     if not facts.device.vendor.has_expandable_segments:
         return Fix(text)
     return Fix(
         f"{text} Set expandable_segments.",
-        "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python script.py",
+        edits=[SetVariable("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")],
     )
 
 

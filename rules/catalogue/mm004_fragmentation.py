@@ -14,6 +14,7 @@ from traceopt.rules import (
     Fix,
     Former,
     Rule,
+    SetVariable,
     lacks,
     of_memory,
     percent,
@@ -26,7 +27,7 @@ from traceopt.rules.fixes.advice.memory_snapshot import place_of
 MOST_ROWS = 5
 EXPANDABLE = Fix(
     "Set expandable_segments, and pad inputs to a few sizes.",
-    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python script.py",
+    edits=[SetVariable("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")],
 )
 REORDER = Fix("Allocate what stays before what comes and goes, and call empty_cache() once in between.")
 PAD = Fix("Pad inputs to a few sizes.")

@@ -6,6 +6,7 @@ import numpy as np
 
 from traceopt.rules import (
     I8,
+    Call,
     Evidence,
     Facts,
     Findings,
@@ -173,5 +174,5 @@ def _fix(facts: Facts, part: float) -> Fix:
     if part < 1:
         return Fix(f"Checkpoint only {percent(1 - part)} of the layers.", "if index % 2: x = checkpoint(block, x)")
     if facts.has_gpu:
-        return Fix("Turn off checkpointing.", "model.gradient_checkpointing_disable()")
+        return Fix("Turn off checkpointing.", edits=[Call("model.gradient_checkpointing_disable")])
     return Fix("Call the layers without checkpoint().", "x = layer(x)  # instead of checkpoint(layer, x)")

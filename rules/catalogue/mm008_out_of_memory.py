@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceopt.analyzer.companions.memory_snapshot.failures import Failure
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import MemorySnapshot
-from traceopt.rules import Evidence, Facts, Findings, Fix, Risk, Rule, percent, size
+from traceopt.rules import Evidence, Facts, Findings, Fix, Risk, Rule, SetVariable, percent, size
 from traceopt.rules.fixes.advice.memory_snapshot import held_by, place_of, snapshot_of
 
 _LEAST_STEP_SHARE = 0.1  # of the memory: below, a smaller batch frees too little
@@ -77,7 +77,7 @@ def _fix(snapshot: MemorySnapshot, failure: Failure) -> Fix:
     if failure.fragmented:
         return Fix(
             "Enough memory is free, but not in one piece. Let segments grow instead of adding new ones.",
-            "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+            edits=[SetVariable("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")],
         )
     largest = snapshot.holders_at(failure.row)[0] if len(snapshot.lifetimes.live(failure.row)) else None
     named = f" The largest holder is {snapshot.owner(largest.owner).name} ({size(largest.bytes)})." if largest else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, size, threshold
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, SetVariable, counted, size, threshold
 from traceopt.rules.fixes.advice.memory_snapshot import place_of, snapshot_of
 
 
@@ -59,7 +59,9 @@ class AllocationRetries(Rule):
             locations=[row.location for row in evidence if row.location is not None],
             fix=Fix(
                 "Keep tensor sizes the same from step to step, or let segments grow.",
-                None if snapshot.tables.expandable else "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+                edits=[]
+                if snapshot.tables.expandable
+                else [SetVariable("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")],
             ),
             shares_cause_with=["MM003"],
         )

@@ -33,11 +33,11 @@ from traceopt.rules import (
     threshold,
 )
 from traceopt.rules.fixes.advice.constructed import optimizer_classes, optimizer_places
+from traceopt.rules.fixes.optimizers import FUSED_ON_CPU, fused
 from traceopt.rules.savings.foreach_optimizer import ForeachOptimizer, foreach_optimizer
 
 # Step annotations of the optimizers that PyTorch can fuse on a CPU.
-FUSIBLE = ("Adam", "AdamW", "SGD", "Adagrad")
-FUSED_ON_CPU = tuple(f"Optimizer.step#{name}.step" for name in FUSIBLE)
+STEPS_ON_CPU = tuple(f"Optimizer.step#{name}.step" for name in FUSED_ON_CPU)
 
 
 class SingleTensorOptimizer(Rule):
@@ -118,7 +118,10 @@ class SingleTensorOptimizer(Rule):
                 ),
             ],
             locations=[*optimizer_places(facts), *(site_locations(sites) or places(evidence))],
-            fix=Fix("Pass fused=True when you create the optimizer.", _fused(facts)),
+            fix=Fix(
+                "Pass fused=True when you create the optimizer.",
+                edits=fused(optimizer_classes(facts)[:1], FUSED_ON_CPU),
+            ),
             shares_cause_with=["LB002"],
         )
 
@@ -154,14 +157,14 @@ class SingleTensorOptimizer(Rule):
             evidence=evidence,
             locations=[*optimizer_places(facts), *(site_locations(sites) or places(evidence))],
             fix=Fix(
-                "Pass fused=True (Adam, AdamW, SGD, Adagrad on a GPU) or foreach=True to the optimizer.",
-                _fused(facts),
+                "Pass fused=True (Adam, AdamW, SGD) or foreach=True to the optimizer.",
+                edits=fused(optimizer_classes(facts)),
             ),
         )
 
     def _on_cpu(self, facts: Facts) -> Findings:
         slices = facts.slices
-        optimizer = facts.regions.named(lambda name: name.startswith(FUSED_ON_CPU), ANNOTATION)
+        optimizer = facts.regions.named(lambda name: name.startswith(STEPS_ON_CPU), ANNOTATION)
         area = facts.regions.own_time(optimizer, facts.steps.thread)
         ops = np.flatnonzero((slices.kind == OP) & (slices.nearest(optimizer) >= 0) & area.contains(slices.start))
         if facts.regions.named(lambda name: name.startswith("aten::_fused_"), OP)[ops].any():
@@ -190,7 +193,7 @@ class SingleTensorOptimizer(Rule):
             confidence="medium",
             evidence=site_evidence(facts, sites),
             locations=[*optimizer_places(facts), *site_locations(sites)],
-            fix=Fix("Pass fused=True to the optimizer.", _fused(facts)),
+            fix=Fix("Pass fused=True to the optimizer.", edits=fused(optimizer_classes(facts), FUSED_ON_CPU)),
         )
 
     def passed(self, facts: Facts) -> str:
@@ -206,8 +209,3 @@ class SingleTensorOptimizer(Rule):
 def _foreach(facts: Facts) -> ForeachOptimizer | None:
     """The foreach operators of the first optimizer that steps."""
     return foreach_optimizer(facts, next(iter(optimizer_classes(facts)), ""))
-
-
-def _fused(facts: Facts) -> str:
-    kind = next((name for name in optimizer_classes(facts) if name in FUSIBLE), "AdamW")
-    return f"optimizer = torch.optim.{kind}(model.parameters(), lr=lr, fused=True)"

@@ -15,6 +15,7 @@ from traceopt.rules import (
     RemoveHost,
     RemoveLaunches,
     Rule,
+    SetArguments,
     area_of,
     by_site,
     each_step,
@@ -94,7 +95,7 @@ class ZeroGradKernels(Rule):
             locations=site_locations(sites) or places(evidence),
             fix=Fix(
                 "Call zero_grad(set_to_none=True), the default since PyTorch 2.0.",
-                "optimizer.zero_grad(set_to_none=True)",
+                edits=[SetArguments("optimizer.zero_grad", {"set_to_none": "True"})],
             ),
         )
 

@@ -8,6 +8,8 @@ from traceopt.analyzer.run_log.run_settings import Collections
 from traceopt.analyzer.vocabulary.causes.table import GC, UNTRACED_PYTHON
 from traceopt.rules import (
     PYTHON,
+    Call,
+    CallEvery,
     Confidence,
     Evidence,
     Facts,
@@ -190,18 +192,19 @@ def _fix(facts: Facts, collections: Collections) -> Fix:
     if facts.regions.named(lambda name: name.startswith("<built-in function collect>"), PYTHON).any():
         return Fix(
             "The script calls gc.collect() itself. Move the call out of the step, or make it every few hundred steps.",
-            "if step % 500 == 0:\n    gc.collect()",
+            edits=[CallEvery("gc.collect", 500, ""), Call("gc.freeze")],
+            code="if step % 500 == 0:\n    gc.collect()",
         )
     if collections.frozen:
         return Fix(
             f"{collections.frozen:,} objects are already frozen. Also disable automatic collection, and collect every "
             "few hundred steps on all ranks.",
-            "gc.disable()\nif step % 500 == 0:\n    gc.collect(1)",
+            edits=[Call("gc.disable"), CallEvery("gc.collect", 500, "1")],
         )
     return _FIX
 
 
 _FIX = Fix(
     "Freeze long-lived objects, disable automatic collection, and collect every few hundred steps on all ranks.",
-    "gc.collect(); gc.freeze(); gc.disable()\nif step % 500 == 0:\n    gc.collect(1)",
+    edits=[Call("gc.collect"), Call("gc.freeze"), Call("gc.disable"), CallEvery("gc.collect", 500, "1")],
 )

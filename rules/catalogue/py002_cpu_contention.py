@@ -9,6 +9,7 @@ from traceopt.rules import (
     Findings,
     Fix,
     Rule,
+    SetVariable,
     counted,
     mean_step_ns,
     ms,
@@ -89,7 +90,10 @@ class CpuContention(Rule):
             if crowded and wasted
             else None,
             evidence=[Evidence("Ready to run, no core free", us(wait_ns), detail=_sum(facts))],
-            fix=Fix(_advice(facts, wasted), f"OMP_NUM_THREADS={_fair_threads(facts, cores)}" if crowded else None),
+            fix=Fix(
+                _advice(facts, wasted),
+                edits=[SetVariable("OMP_NUM_THREADS", str(_fair_threads(facts, cores)))] if crowded else [],
+            ),
         )
 
     def passed(self, facts: Facts) -> str:

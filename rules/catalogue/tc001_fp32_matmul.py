@@ -12,6 +12,7 @@ from traceopt.rules import (
     Former,
     Risk,
     Rule,
+    Wrap,
     each_step,
     kernel_evidence,
     ms,
@@ -24,7 +25,9 @@ from traceopt.rules.savings.cpu_bfloat16 import bfloat16_price, bfloat16_speedup
 from traceopt.rules.savings.cpu_operators import operator_evidence, operators_ns
 from traceopt.rules.savings.precision import fp32_saving, fp32_work, mixed_share
 
-CPU_AUTOCAST = 'with torch.autocast("cpu", dtype=torch.bfloat16):\n    loss = model(inputs, labels)'
+CPU_AUTOCAST = Wrap(
+    "torch.autocast", "loss = model(inputs, labels)", {"device_type": '"cpu"', "dtype": "torch.bfloat16"}
+)
 AUTOCAST_TO_TRAIN_ON_CPU = "Run the forward pass under autocast in bfloat16. It needs no gradient scaler."
 AUTOCAST_ON_CPU = "Run the model under autocast in bfloat16, or load its weights in bfloat16."
 
@@ -145,7 +148,7 @@ class Fp32Matmul(Rule):
             confidence="low",  # the shares were not measured on many CPUs
             evidence=evidence,
             locations=places(evidence),
-            fix=Fix(AUTOCAST_TO_TRAIN_ON_CPU if facts.trains else AUTOCAST_ON_CPU, CPU_AUTOCAST),
+            fix=Fix(AUTOCAST_TO_TRAIN_ON_CPU if facts.trains else AUTOCAST_ON_CPU, edits=[CPU_AUTOCAST]),
         )
 
     def _cpu_products(self, facts: Facts) -> list[CpuOperator]:
@@ -186,20 +189,25 @@ def _forward_pass(dtype: str) -> Fix:
     scaler = " If it trains, use a GradScaler." if dtype == "float16" else ""
     return Fix(
         f"Run the forward pass under autocast in {dtype}.{scaler} For convolutions also use channels_last.",
-        f'with torch.autocast("cuda", dtype=torch.{dtype}):\n    outputs = model(inputs)',
+        edits=[_under_autocast("outputs = model(inputs)", dtype)],
     )
 
 
 def _autocast(bf16: bool) -> Fix:
+    forward = _under_autocast("loss = model(inputs, labels)", "bfloat16" if bf16 else "float16")
     return Fix(
         f"Run the forward pass under autocast in {'bfloat16' if bf16 else 'float16 with a GradScaler'}. For "
         "convolutions also use channels_last.",
-        'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = model(inputs, labels)'
+        edits=[forward],
+        code=None
         if bf16
-        else 'scaler = torch.amp.GradScaler("cuda")\nwith torch.autocast("cuda", dtype=torch.float16):\n'
-        "    loss = model(inputs, labels)\n"
+        else f'scaler = torch.amp.GradScaler("cuda")\n{forward.code}\n'
         "scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()",
     )
+
+
+def _under_autocast(statement: str, dtype: str) -> Wrap:
+    return Wrap("torch.autocast", statement, {"device_type": '"cuda"', "dtype": f"torch.{dtype}"})
 
 
 def _narrow_weights(dtype: str) -> Fix:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from traceopt.rules import (
     TENSOR_CORE,
+    Call,
+    Edit,
     Effort,
     Evidence,
     Facts,
@@ -11,6 +13,8 @@ from traceopt.rules import (
     Fix,
     Risk,
     Rule,
+    SetAttribute,
+    SetVariable,
     each_step,
     kernel_evidence,
     ms,
@@ -87,7 +91,7 @@ class Tf32Off(Rule):
             fix=Fix(
                 "Allow TF32 for matmuls and convolutions. It keeps FP32's range but has only 10 mantissa bits, so "
                 f"check the {'loss' if facts.trains else 'results'} once after the change.",
-                _lines(facts),
+                edits=_edits(facts),
             ),
             shares_cause_with=["TC001"],
         )
@@ -116,12 +120,12 @@ def _recorded(facts: Facts) -> list[Evidence]:
     return found + ([Evidence("NVIDIA_TF32_OVERRIDE=0", detail="recorded environment")] if _overridden(facts) else [])
 
 
-def _lines(facts: Facts) -> str:
+def _edits(facts: Facts) -> list[Edit]:
     """The settings to change, without those that are already right."""
     environment = facts.captured.environment
-    lines = ["unset NVIDIA_TF32_OVERRIDE"] if _overridden(facts) else []
+    edits: list[Edit] = [SetVariable("NVIDIA_TF32_OVERRIDE", None)] if _overridden(facts) else []
     if not environment.matmul_tf32:
-        lines.append('torch.set_float32_matmul_precision("high")')
+        edits.append(Call("torch.set_float32_matmul_precision", '"high"'))
     if not environment.conv_tf32:
-        lines.append("torch.backends.cudnn.allow_tf32 = True")
-    return "\n".join(lines)
+        edits.append(SetAttribute("torch.backends.cudnn.allow_tf32", "True"))
+    return edits

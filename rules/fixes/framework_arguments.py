@@ -1,111 +1,114 @@
-"""Names a framework's own argument in a fix, where the framework owns the switch: bf16=True in TrainingArguments."""
+"""The arguments of a training framework that make a fix, where the framework owns the switch: bf16=True in
+TrainingArguments.
+"""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.constructions import FrameworkSettings
 from traceopt.analyzer.vocabulary.training_frameworks import TrainingFramework
+from traceopt.result.edits import SetArguments
 from traceopt.result.finding import Finding, Fix
 from traceopt.rules.evidence import to_location
 from traceopt.rules.fixes.advice.constructed import optimizer_classes, stepping_optimizers
 
 # What configures each framework, unless the script was recorded with a class derived from it.
-_SETTINGS: Mapping[TrainingFramework, str] = {
+_CLASSES: Mapping[TrainingFramework, str] = {
     "Hugging Face Trainer": "TrainingArguments",
     "Lightning": "Trainer",
     "Accelerate": "Accelerator",
 }
 
-_LOADER_ARGUMENTS = {
-    "num_workers": "dataloader_num_workers",
-    "persistent_workers": "dataloader_persistent_workers",
-    "prefetch_factor": "dataloader_prefetch_factor",
-    "pin_memory": "dataloader_pin_memory",
-    "batch_size": "per_device_train_batch_size",
+Arguments = dict[str, str]
+_AUTOCAST: Mapping[str, Mapping[str, Arguments]] = {
+    "torch.autocast": {"": {}},  # the framework knows the forward pass and the device
+    "torch.autocast.device_type": {'"cuda"': {}},
 }
 
-
-def _loader(facts: Facts, fix: Fix) -> str | None:
-    """The Trainer's names for the arguments of DataLoader; None if the script constructs the loader itself."""
-    loader = facts.captured.training_loader
-    if loader is not None and loader.built is not None and loader.built.library != "transformers":
-        return None
-    given = _keywords(fix.code, "DataLoader")
-    names = [f"{_LOADER_ARGUMENTS[name]}={value}" for name, value in given.items() if name in _LOADER_ARGUMENTS]
-    return ", ".join(names) or None
-
-
-def _pinned_copies(facts: Facts, fix: Fix) -> str | None:
-    arguments = _loader(facts, fix)
-    return f'{arguments}, accelerator_config={{"non_blocking": True}}' if arguments is not None else None
-
-
-def _fused(facts: Facts, _: Fix) -> str | None:
-    """None if the script constructs an optimizer itself, or the Trainer has no fused form of it."""
-    ours = any(one.built is not None and one.built.library != "transformers" for one in stepping_optimizers(facts))
-    return 'optim="adamw_torch_fused"' if not ours and optimizer_classes(facts) == ["AdamW"] else None
-
-
-def _if_says(*pairs: tuple[str, str]) -> Callable[[Facts, Fix], str | None]:
-    """The argument for the first text that the fix's code contains."""
-    return lambda _, fix: next((argument for text, argument in pairs if text in (fix.code or "")), None)
-
-
-_BF16, _FP16 = "dtype=torch.bfloat16", "dtype=torch.float16"
-_COMPILED = _if_says(
-    ('mode="reduce-overhead"', 'torch_compile=True, torch_compile_mode="reduce-overhead"'),
-    ("torch.compile(model)", "torch_compile=True"),
-)
-
-_ARGUMENTS: Mapping[TrainingFramework, Mapping[str, Callable[[Facts, Fix], str | None]]] = {
+# For a setting of an edit: the framework's argument for the same value, or its arguments for each value.
+_ARGUMENTS: Mapping[TrainingFramework, Mapping[str, str | Mapping[str, Arguments]]] = {
     "Hugging Face Trainer": {
-        "CM007": _if_says(("broadcast_buffers=False", "ddp_broadcast_buffers=False")),
-        "DL001": _loader,
-        "DL003": _pinned_copies,
-        "DL005": _loader,
-        "DL006": _loader,
-        "GM005": _loader,
-        "LB002": _COMPILED,
-        "LB003": _COMPILED,
-        "MM001": _loader,
-        "MM007": _if_says(("gradient_checkpointing_disable", "gradient_checkpointing=False")),
-        "OP001": _fused,
-        "TC001": _if_says((_BF16, "bf16=True"), (_FP16, "fp16=True")),
-        "TC002": _if_says(('set_float32_matmul_precision("high")', "tf32=True")),
+        **_AUTOCAST,
+        "DataLoader.batch_size": "per_device_train_batch_size",
+        "DataLoader.num_workers": "dataloader_num_workers",
+        "DataLoader.persistent_workers": "dataloader_persistent_workers",
+        "DataLoader.pin_memory": "dataloader_pin_memory",
+        "DataLoader.prefetch_factor": "dataloader_prefetch_factor",
+        "DistributedDataParallel.broadcast_buffers": "ddp_broadcast_buffers",
+        "images.to.non_blocking": {"True": {"accelerator_config": '{"non_blocking": True}'}},
+        "model.gradient_checkpointing_disable": {"": {"gradient_checkpointing": "False"}},
+        "torch.autocast.dtype": {"torch.bfloat16": {"bf16": "True"}, "torch.float16": {"fp16": "True"}},
+        "torch.backends.cudnn.allow_tf32": "tf32",
+        "torch.compile": {"model": {"torch_compile": "True"}},
+        "torch.compile.mode": "torch_compile_mode",
+        "torch.optim.AdamW.fused": {"True": {"optim": '"adamw_torch_fused"'}},
+        "torch.set_float32_matmul_precision": {'"high"': {"tf32": "True"}},
     },
     "Lightning": {
-        "CV003": _if_says(("cudnn.benchmark = True", "benchmark=True")),
-        "TC001": _if_says((_BF16, 'precision="bf16-mixed"'), (_FP16, 'precision="16-mixed"')),
+        **_AUTOCAST,
+        "torch.autocast.dtype": {
+            "torch.bfloat16": {"precision": '"bf16-mixed"'},
+            "torch.float16": {"precision": '"16-mixed"'},
+        },
+        "torch.backends.cudnn.benchmark": "benchmark",
     },
     "Accelerate": {
-        "TC001": _if_says((_BF16, 'mixed_precision="bf16"'), (_FP16, 'mixed_precision="fp16"')),
+        **_AUTOCAST,
+        "torch.autocast.dtype": {
+            "torch.bfloat16": {"mixed_precision": '"bf16"'},
+            "torch.float16": {"mixed_precision": '"fp16"'},
+        },
     },
 }
 
 
 def in_framework(finding: Finding, facts: Facts) -> Finding:
-    """The finding with the argument of the framework that runs the training, at the line of its settings; the same
-    finding if the framework has no such argument.
+    """The finding with the arguments of the framework that runs the training, at the line of its settings; the same
+    finding if the framework has no such arguments, or the script makes the call itself.
     """
-    framework = facts.training_framework
-    find = _ARGUMENTS[framework].get(finding.code) if framework is not None else None
-    arguments = find(facts, finding.fix) if find is not None and facts.trains else None
-    if framework is None or arguments is None:
+    framework, fix = facts.training_framework, finding.fix
+    if framework is None or not facts.trains:
+        return finding
+    arguments = _arguments(framework, fix)
+    if not arguments or _is_the_scripts(facts, fix):
         return finding
     settings = _settings(facts, framework)
-    name = settings.class_name if settings is not None else _SETTINGS[framework]
-    text = finding.fix.text + f" With {_called(framework)}, set it in {name}."
+    name = settings.class_name if settings is not None else _CLASSES[framework]
+    text = fix.text + f" With {_called(framework)}, set it in {name}."
     places = [to_location(settings.built.site)] if settings is not None else []
     return replace(
         finding,
-        fix=replace(finding.fix, text=text, code=f"{name}(..., {arguments})"),
+        fix=Fix(text, edits=fix.edits, in_framework=SetArguments(name, arguments)),
         locations=list(dict.fromkeys([*places, *finding.locations])),
     )
+
+
+def _arguments(framework: TrainingFramework, fix: Fix) -> Arguments:
+    """Empty unless the framework has arguments for all that the edits set."""
+    arguments: Arguments = {}
+    for name, value in fix.settings.items():
+        own = _ARGUMENTS[framework].get(name, {})
+        known = {own: value} if isinstance(own, str) else own.get(value)
+        if known is None:
+            return {}
+        arguments |= known
+    return arguments
+
+
+def _is_the_scripts(facts: Facts, fix: Fix) -> bool:
+    """Whether the script constructs the loader or an optimizer itself, or the framework has no such optimizer."""
+    callees = {edit.callee for edit in fix.edits if isinstance(edit, SetArguments)}
+    loader = facts.captured.training_loader
+    if "DataLoader" in callees and loader is not None and loader.built is not None:
+        return loader.built.library != "transformers"
+    if "torch.optim.AdamW" not in callees:
+        return False
+    makers = [one.built.library for one in stepping_optimizers(facts) if one.built is not None]
+    return optimizer_classes(facts) != ["AdamW"] or any(maker != "transformers" for maker in makers)
 
 
 def _settings(facts: Facts, framework: TrainingFramework) -> FrameworkSettings | None:
@@ -117,13 +120,3 @@ def _settings(facts: Facts, framework: TrainingFramework) -> FrameworkSettings |
 
 def _called(framework: TrainingFramework) -> str:
     return "the Hugging Face Trainer" if framework == "Hugging Face Trainer" else framework
-
-
-def _keywords(code: str | None, function: str) -> dict[str, str]:
-    """The keyword arguments of a call in a fix's code, as text."""
-    try:
-        nodes = ast.walk(ast.parse(code or ""))
-    except (SyntaxError, ValueError):
-        return {}
-    calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == function]
-    return {one.arg: ast.unparse(one.value) for call in calls for one in call.keywords if one.arg is not None}

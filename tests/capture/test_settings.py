@@ -89,7 +89,7 @@ def test_collections_are_found_with_the_line_that_makes_them(run: Run) -> None:
 def test_more_threads_than_cores_are_found(run: Run) -> None:
     found = the(result_of(run, "contention"), "PY002")
     assert "4 threads (4 for operators and 0 workers) on 1 core." in found.why
-    assert found.fix.code == "OMP_NUM_THREADS=1"
+    assert found.fix.code == "export OMP_NUM_THREADS=1"
     assert found.saving is not None
 
 

@@ -15,7 +15,7 @@ class TestCores:
         found = finding("CP002", facts(matmul(100, 5_000), peaks=self.ALL, environment={"cpu_count": 16}))
         assert found.saving is not None
         assert found.saving.high_us == pytest.approx(5_000 * 2 / 3, rel=0.01)
-        assert found.fix.code == "OMP_NUM_THREADS=16"
+        assert found.fix.code == "export OMP_NUM_THREADS=16"
 
     def test_without_a_measurement_nothing_is_promised(self) -> None:
         assert finding("CP002", facts(matmul(100, 5_000), environment={"cpu_count": 16})).saving is None

@@ -7,10 +7,14 @@ from typing import Any
 import pytest
 
 from traceopt.analyzer.facts import Facts
+from traceopt.result.edits import Compile, Edit, SetAttribute
+from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.finding import Finding, Fix
 from traceopt.rules.catalogue.tc001_fp32_matmul import _autocast
 from traceopt.rules.engine import run_rules
 from traceopt.rules.fixes.framework_arguments import in_framework
+from traceopt.rules.fixes.run_time import at_run_time
+from traceopt.rules.fixes.same_edit import same_edit
 from traceopt.rules.registry import builtin_rules
 from traceopt.testing import events as build
 
@@ -83,30 +87,43 @@ def test_the_trainer_makes_the_optimizer() -> None:
 @pytest.mark.parametrize("framework", FRAMES)
 def test_an_optimizer_that_the_script_makes_is_changed_where_it_is_made(framework: str) -> None:
     code, place = the("OP001", training(framework, optimizer=["net.py(7): configure_optimizers", *TRAINER]))
-    assert code == "optimizer = torch.optim.AdamW(model.parameters(), lr=lr, fused=True)"
+    assert code == "torch.optim.AdamW(..., fused=True)"
     assert place == "net.py:7"
 
 
-BF16, FP16 = _autocast(True).code, _autocast(False).code
+BF16, FP16 = _autocast(True).edits, _autocast(False).edits
+BENCHMARK: list[Edit] = [SetAttribute("torch.backends.cudnn.benchmark", "True")]
+GRAPHS: list[Edit] = [Compile(arguments={"mode": '"reduce-overhead"'})]
+
+
+def finding(edits: list[Edit]) -> Finding:
+    return Finding(
+        "XX001", "", "", "high", "high", Effort.ONE_LINE, Risk.NONE, None, "", [], [], Fix("Do it.", edits=edits)
+    )
 
 
 @pytest.mark.parametrize(
-    ("framework", "code", "plain", "wanted"),
+    ("framework", "plain", "wanted"),
     [
-        ("transformers", "TC001", BF16, "TrainingArguments(..., bf16=True)"),
-        ("transformers", "TC001", FP16, "TrainingArguments(..., fp16=True)"),
-        ("lightning", "TC001", BF16, 'Trainer(..., precision="bf16-mixed")'),
-        ("lightning", "TC001", FP16, 'Trainer(..., precision="16-mixed")'),
-        ("accelerate", "TC001", BF16, 'Accelerator(..., mixed_precision="bf16")'),
-        ("lightning", "CV003", "torch.backends.cudnn.benchmark = True", "Trainer(..., benchmark=True)"),
-        ("accelerate", "CV003", "torch.backends.cudnn.benchmark = True", None),
-        ("transformers", "LB003", "model = torch.compile(model)", "TrainingArguments(..., torch_compile=True)"),
-        ("transformers", "LB003", None, None),
-        ("transformers", "XX001", BF16, None),
+        ("transformers", BF16, "TrainingArguments(..., bf16=True)"),
+        ("transformers", FP16, "TrainingArguments(..., fp16=True)"),
+        ("lightning", BF16, 'Trainer(..., precision="bf16-mixed")'),
+        ("lightning", FP16, 'Trainer(..., precision="16-mixed")'),
+        ("accelerate", BF16, 'Accelerator(..., mixed_precision="bf16")'),
+        ("lightning", BENCHMARK, "Trainer(..., benchmark=True)"),
+        ("accelerate", BENCHMARK, None),
+        ("transformers", [Compile()], "TrainingArguments(..., torch_compile=True)"),
+        (
+            "transformers",
+            GRAPHS,
+            'TrainingArguments(..., torch_compile=True, torch_compile_mode="reduce-overhead")',
+        ),
+        ("transformers", [Compile(), *BENCHMARK], None),  # it has no argument for the second
+        ("transformers", [], None),
     ],
 )
-def test_switches(framework: str, code: str, plain: str | None, wanted: str | None) -> None:
-    before = Finding(code, "", "", "high", "high", "", "", None, "", [], [], Fix("Do it.", plain))
+def test_switches(framework: str, plain: list[Edit], wanted: str | None) -> None:
+    before = finding(plain)
     after = in_framework(before, training(framework))
     if wanted is None:
         assert after is before
@@ -114,9 +131,25 @@ def test_switches(framework: str, code: str, plain: str | None, wanted: str | No
         assert after.fix.code == wanted
         assert [str(place) for place in after.locations] == ["train.py:12"]
         assert wanted.partition("(")[0] in after.fix.text
+        assert after.fix.edits == plain
+
+
+def test_one_argument_of_the_trainer_makes_two_fixes_like_one_call() -> None:
+    facts = training("transformers")
+    plain, graphs, other = (in_framework(finding(edits), facts) for edits in ([Compile()], GRAPHS, BF16))
+    assert same_edit(plain, graphs)
+    assert not same_edit(plain, other)
+
+
+def test_a_loader_of_the_trainer_gets_workers_in_a_trial() -> None:
+    """`traceopt try` changes every DataLoader, whoever constructs it."""
+    [found] = run_rules([RULES["DL001"]], training("transformers", loader=TRAINER), debug=True).findings
+    made = at_run_time(found.fix)
+    assert made is not None
+    assert made.switches.keys() == {"loader_workers", "persistent_workers"}
 
 
 def test_a_script_without_a_framework_keeps_its_fix() -> None:
-    before = Finding("TC001", "", "", "high", "high", "", "", None, "", [], [], Fix("Do it.", BF16))
+    before = finding(BF16)
     plain = [build.annotation("ProfilerStep#0", 0, 100), build.python("train.py(5): main", 0, 100)]
     assert in_framework(before, Facts(build.read(plain))) is before

@@ -13,6 +13,7 @@ from traceopt.analyzer.replay.changes import Change, DropSync, RemoveHost, Scale
 from traceopt.analyzer.trace_quality import TraceQuality
 from traceopt.document import sections
 from traceopt.result.document import Combined
+from traceopt.result.edits import Compile
 from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.finding import Finding, Fix, Saving
 from traceopt.result.rows import PlanRow
@@ -270,13 +271,13 @@ class TestOrder:
         assert rows[-1].high_ns == pytest.approx(rows[-1].saving_ns)
 
     def test_two_fixes_by_torch_compile_are_one_call(self, facts: Facts) -> None:
-        plain, graphs = (Fix("", f"model = torch.compile(model{mode})") for mode in ("", ', mode="reduce-overhead"'))
+        plain, graphs = (Fix("", edits=[Compile(arguments=mode)]) for mode in ({}, {"mode": '"reduce-overhead"'}))
         load, log, other = (
             finding(name, us, self.removal(facts, name), fix=fix)
             for name, us, fix in (("load", 300, graphs), ("log", 200, plain), ("log", 200, Fix("", "log()")))
         )
-        assert [row.same_call for row in rows_of(make_plan([load, log], facts))] == [None, 1]
-        assert [row.same_call for row in rows_of(make_plan([load, other], facts))] == [None, None]
+        assert [row.same_edit for row in rows_of(make_plan([load, log], facts))] == [None, 1]
+        assert [row.same_edit for row in rows_of(make_plan([load, other], facts))] == [None, None]
 
     def test_what_the_plan_treats_in_another_way_has_no_saving_after_it(self, facts: Facts) -> None:
         load = finding("A", 300, self.removal(facts, "load"))

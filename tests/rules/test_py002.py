@@ -17,7 +17,7 @@ class TestContention:
     def test_more_threads_than_cores(self) -> None:
         found = finding(generated("cpu_contention"), "PY002")
         assert "24 threads (20 for operators and 4 workers) on 8 cores" in found.why
-        assert found.fix.code == "OMP_NUM_THREADS=4"
+        assert found.fix.code == "export OMP_NUM_THREADS=4"
 
     def test_workers_and_operators_that_share_the_cores_have_the_same_work_to_do(self) -> None:
         found = finding(generated("cpu_contention", threads=6), "PY002")

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
 
 from traceopt.errors import ConfigError, InputError
+from traceopt.result.edits import (
+    Call,
+    CallEvery,
+    Compile,
+    Edit,
+    SetArguments,
+    SetAttribute,
+    SetVariable,
+    Wrap,
+)
 from traceopt.result.finding import Fix
+from traceopt.rules.fixes.run_time import at_run_time
 from traceopt.trying import changes
 from traceopt.trying.session import prediction_of
 
@@ -47,10 +58,49 @@ def test_a_fix_for_a_person(example: GetExample) -> None:
 
 def test_a_variable_in_the_fix_is_set(example: GetExample) -> None:
     result = example("slow_loader").result
-    fix = Fix("Set it", code="OMP_NUM_THREADS=2 MALLOC_MMAP_MAX_=0\nLD_PRELOAD=evil.so")
+    variables = {"OMP_NUM_THREADS": "2", "MALLOC_MMAP_MAX_": "0", "LD_PRELOAD": "evil.so", "CUDA_LAUNCH_BLOCKING": None}
+    fix = Fix("Set it", edits=[SetVariable(name, value) for name, value in variables.items()])
     findings = [replace(f, code="PY002", fix=fix) for f in result.findings if f.code == "DL001"]
     [change], _ = changes.changes_of(replace(result, findings=findings, plan=[]), (), 3)
     assert (change.via, change.environment) == ("runtime", {"OMP_NUM_THREADS": "2", "MALLOC_MMAP_MAX_": "0"})
+
+
+@pytest.mark.parametrize(
+    ("edits", "switches"),
+    [
+        ([SetArguments("DataLoader", {"num_workers": "0"})], None),
+        ([SetArguments("DataLoader", {"num_workers": "2 * current", "persistent_workers": "True"})], None),
+        ([SetArguments("DataLoader", {"batch_size": "2 * batch_size"})], None),
+        ([SetArguments("DataLoader", {"persistent_workers": "True"})], {"persistent_workers": True}),
+        (
+            [SetArguments("DataLoader", {"num_workers": "4", "prefetch_factor": "4", "pin_memory": "True"})],
+            {"loader_workers": 4, "pin_memory": True},
+        ),
+        ([SetArguments("torch.optim.Adam", {"fused": "True"})], {"fused_optimizer": True}),
+        ([SetArguments("torch.optim.RMSprop", {"foreach": "True"})], None),
+        ([SetAttribute("torch.backends.cudnn.benchmark", "True")], {"cudnn_benchmark": True}),
+        ([Call("torch.set_float32_matmul_precision", '"high"')], {"tf32": True}),
+        ([Call("torch.set_float32_matmul_precision", '"medium"')], None),
+        ([Call("gc.freeze"), Call("gc.disable")], {"gc_freeze": True}),
+        ([CallEvery("torch.save", 500)], {"rare_saves": True}),
+        ([Wrap("model.no_sync", "loss.backward()")], {"reduce_once": True}),
+        ([Compile()], None),
+    ],
+)
+def test_a_switch_has_the_effect_of_an_edit(edits: list[Edit], switches: dict[str, Any] | None) -> None:
+    made = at_run_time(Fix("", edits=edits))
+    assert (None if made is None else made.switches) == switches
+
+
+def test_a_setting_of_the_trainer_is_tried_as_the_call_that_it_stands_for(example: GetExample) -> None:
+    """The Trainer's own name of the argument is for people and patches."""
+    result = example("slow_loader").result
+    trainer = SetArguments("TrainingArguments", {"dataloader_num_workers": "2"})
+    fix = Fix("", edits=[SetArguments("DataLoader", {"num_workers": "2"})], in_framework=trainer)
+    findings = [replace(f, fix=fix) for f in result.findings if f.code == "DL001"]
+    [change], left = changes.changes_of(replace(result, findings=findings, plan=[]), (), 3)
+    assert fix.code == "TrainingArguments(..., dataloader_num_workers=2)"
+    assert (change.via, change.switches, left) == ("runtime", {"loader_workers": 2}, [])
 
 
 def test_an_unknown_fix(example: GetExample) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import force_setattr
 
+from traceopt.result.edits import Edit, SetArguments, example_of, settings_of
 from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.field_notes import note
 from traceopt.result.message import Spoken
@@ -56,13 +58,30 @@ class Evidence(Spoken, frozen=True):
 
 
 class Fix(Spoken, frozen=True):
-    """What to change."""
+    """What to change. The code is for people: nothing reads it back, what a program needs is in the edits."""
 
     messages: ClassVar = ("text",)
 
     text: Annotated[str, note("the change in one or two sentences")]
-    code: Annotated[str | None, note("an example")] = None
+    code: Annotated[str | None, note("an example")] = None  # of the edits, unless the rule gives a longer one
     patch: Annotated[str | None, note("unified diff of the user's file, where its source is at hand")] = None
+    edits: Annotated[list[Edit], note("the change as values; empty if no kind of edit is it")] = field(
+        default_factory=list
+    )
+    in_framework: Annotated[
+        SetArguments | None,
+        note("the same change as arguments of the training framework that makes the calls; null if it makes none"),
+    ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.code is None and self.edits:
+            force_setattr(self, "code", self.in_framework.code if self.in_framework else example_of(self.edits))
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What the edits set, by full name."""
+        return settings_of(self.edits)
 
 
 class Finding(Spoken, frozen=True):

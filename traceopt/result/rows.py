@@ -504,4 +504,4 @@ class PlanRow(Struct, frozen=True):
     high_us: Annotated[float, note("saving per step, at most", "us")]
     step_us_after: Annotated[float, note("step after this fix and those above", "us")]
     needs: Annotated[list[int], note("rows of the plan, from 1, without which it saves little")]
-    same_call: Annotated[int | None, note("row of the plan, from 1, that makes the same torch.compile call")] = None
+    same_edit: Annotated[int | None, note("row of the plan, from 1, whose edit also makes this fix")] = None

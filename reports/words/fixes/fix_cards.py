@@ -23,8 +23,8 @@ class Card(Struct, frozen=True):
 
     `row`: its row of the plan, None if it is not in the plan. `needs`: the numbers of the fixes without which it saves
     little. `instead_of`: the number of the fix in the plan that treats the same cause. `saves_more`: this one is
-    expected to save more than that fix does in the plan. `same_call`: the number of the fix above whose torch.compile
-    call also makes this fix.
+    expected to save more than that fix does in the plan. `same_edit`: the number of the fix above whose edit
+    also makes this fix.
     """
 
     finding: Finding
@@ -34,7 +34,7 @@ class Card(Struct, frozen=True):
     needs: list[int] = []
     instead_of: int | None = None
     saves_more: bool = False
-    same_call: int | None = None
+    same_edit: int | None = None
 
 
 def cards(result: Result) -> list[Card]:
@@ -53,8 +53,8 @@ def cards(result: Result) -> list[Card]:
         place_in_plan, row = rows.get(finding.id, (0, None))
         number_of[place_in_plan] = number
         needs = [number_of[other] for other in row.needs if other in number_of] if row is not None else []
-        call = None if row is None or row.same_call is None else number_of.get(row.same_call)
-        card = Card(finding, None if finding.saving is None else number, anchor, row, needs, same_call=call)
+        call = None if row is None or row.same_edit is None else number_of.get(row.same_edit)
+        card = Card(finding, None if finding.saving is None else number, anchor, row, needs, same_edit=call)
         other = _same_cause(finding, numbered) if row is None and finding.saving is not None else None
         if other is not None and other.row is not None and finding.saving is not None:
             more = finding.saving.est_us > MORE * other.row.saving_us
@@ -103,16 +103,16 @@ def title(card: Card, result: Result) -> str:
 def needs(card: Card) -> str:
     """How the fix depends on the plan; empty if it does not.
 
-    "needs fixes 1 and 2": without them this one saves little. "same torch.compile call as fix 2": one edit makes both.
+    "needs fixes 1 and 2": without them this one saves little. "same edit as fix 2": one edit makes both.
     "same cause as fix 2": both treat the same cause.
     "saves 0.5 ms after the plan": why it is not in the plan.
     """
     if card.needs:
         noun = "fix" if len(card.needs) == 1 else "fixes"
         needed = f"needs {noun} {joined([str(number) for number in card.needs])}"
-        return f"{needed}; {_same_call(card)}" if card.same_call is not None else needed
-    if card.same_call is not None:
-        return _same_call(card)
+        return f"{needed}; {_same_edit(card)}" if card.same_edit is not None else needed
+    if card.same_edit is not None:
+        return _same_edit(card)
     if card.instead_of is not None:
         return f"same cause as fix {card.instead_of}" + (", may save more" if card.saves_more else "")
     after_us = card.finding.after_plan_us
@@ -121,8 +121,8 @@ def needs(card: Card) -> str:
     return f"saves {quantities.estimated(after_us) if after_us > 0 else 'nothing'} after the plan"
 
 
-def _same_call(card: Card) -> str:
-    return f"same torch.compile call as fix {card.same_call}"
+def _same_edit(card: Card) -> str:
+    return f"same edit as fix {card.same_edit}"
 
 
 ACROSS_RANKS = "From comparing the ranks"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Fix
 from traceopt.result.message import percent
 
 MOSTLY = 0.5  # of the kernels
@@ -19,13 +18,6 @@ _FUSION = {
     "vLLM": "Let vLLM compile the model (without --enforce-eager; -O3), or use a model with its fused layers",
     "SGLang": "Start SGLang with --enable-torch-compile, or use a model with its fused layers",
 }
-
-
-def compiles_model(fix: Fix) -> bool:
-    """Whether the fix is a torch.compile call of the model. One call, with the mode that a fix names, makes all of
-    these fixes.
-    """
-    return "torch.compile(model" in (fix.code or "")
 
 
 def compiled(facts: Facts) -> bool:

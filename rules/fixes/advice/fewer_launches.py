@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from traceopt.analyzer.facts import Facts
+from traceopt.result.edits import Compile
 from traceopt.result.finding import Fix
 from traceopt.result.message import CUDA_GRAPH, SERVING_ENGINES
 from traceopt.rules.fixes.advice.compilation import compiled, engine_graphs, replayed
 
-GRAPHS = 'model = torch.compile(model, mode="reduce-overhead")'
+GRAPHS = Compile(arguments={"mode": '"reduce-overhead"'})
 
 
 def decoding_fix(facts: Facts) -> tuple[str, Fix]:
@@ -16,7 +17,8 @@ def decoding_fix(facts: Facts) -> tuple[str, Fix]:
         return f"Use the engine's {CUDA_GRAPH}s for decoding", Fix(f"{engine}.")
     return f"Use {CUDA_GRAPH}s for decoding, or an inference engine", Fix(
         f"Compile the decoding step with a static cache and {CUDA_GRAPH}s, or serve the model with {SERVING_ENGINES}.",
-        'model.generation_config.cache_implementation = "static"\n'
+        edits=[Compile(arguments={"mode": '"reduce-overhead"', "fullgraph": "True"})],
+        code='model.generation_config.cache_implementation = "static"\n'
         'model.forward = torch.compile(model.forward, mode="reduce-overhead", fullgraph=True)',
     )
 
@@ -34,7 +36,7 @@ def graph_fix(facts: Facts) -> tuple[str, Fix]:
     how = "Pass mode='reduce-overhead' to torch.compile" if compiled(facts) else f"Compile with {CUDA_GRAPH}s"
     whole = " A capture by hand can hold the whole step, with a capturable optimizer." if facts.trains else ""
     batch = " A larger batch also gives each launch more work."
-    return title, Fix(f"{how}, or capture {passes}.{whole}{batch}", GRAPHS)
+    return title, Fix(f"{how}, or capture {passes}.{whole}{batch}", edits=[GRAPHS])
 
 
 def fewer_launches_fix(facts: Facts) -> tuple[str | None, Fix]:
@@ -51,9 +53,9 @@ def fewer_launches_fix(facts: Facts) -> tuple[str | None, Fix]:
             "The model is compiled already. Raise the batch size if memory allows, or let the compiler replay its "
             f"kernels as {CUDA_GRAPH}s (mode='reduce-overhead')."
         )
-        return f"Reduce launch overhead: larger batch or {CUDA_GRAPH}s", Fix(text, GRAPHS)
+        return f"Reduce launch overhead: larger batch or {CUDA_GRAPH}s", Fix(text, edits=[GRAPHS])
     text = (
         "Raise the batch size if memory allows. Otherwise use torch.compile, which fuses kernels and (with "
         f"mode='reduce-overhead') replays them as {CUDA_GRAPH}s."
     )
-    return None, Fix(text, GRAPHS)
+    return None, Fix(text, edits=[GRAPHS])

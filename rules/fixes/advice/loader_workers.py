@@ -14,6 +14,7 @@ from traceopt.analyzer.run_log.loaders import Loader
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
+from traceopt.result.edits import Edit, SetArguments
 from traceopt.result.message import ms, percent
 from traceopt.rules.savings.pricing import area_of
 
@@ -227,20 +228,20 @@ class LoaderPlan(Struct, frozen=True):
         )
 
     @property
-    def code(self) -> str | None:
-        """The arguments to add or change; None if all are set already, or no arguments help."""
+    def edits(self) -> list[Edit]:
+        """The arguments to add or change; empty if all are set already, or no arguments help."""
         if self.exhausted:
-            return None
-        arguments = []
+            return []
+        arguments = {}
         if not self.keeps_up:
-            arguments.append(f"num_workers={'2 * current' if self.wanted is None else self.wanted}")
+            arguments["num_workers"] = "2 * current" if self.wanted is None else str(self.wanted)
         if not self.settings.persistent_workers:
-            arguments.append("persistent_workers=True")
+            arguments["persistent_workers"] = "True"
         if (self.settings.prefetch_factor or 2) < 4:
-            arguments.append("prefetch_factor=4")
+            arguments["prefetch_factor"] = "4"
         if self.gpu and not self.settings.pin_memory:
-            arguments.append("pin_memory=True")
-        return f"DataLoader({', '.join(['...', *arguments])})" if arguments else None
+            arguments["pin_memory"] = "True"
+        return [SetArguments("DataLoader", arguments)] if arguments else []
 
     def _setting(self) -> str:
         """ "with num_workers=0 and 16 cores, "."""

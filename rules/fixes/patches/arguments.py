@@ -6,27 +6,23 @@ import ast
 from contextlib import suppress
 
 from traceopt.result.finding import Finding
+from traceopt.rules.fixes.optimizers import FOREACH, FUSED
 from traceopt.rules.fixes.patches.origins import Wanted, constructed_at, constructor
 from traceopt.rules.fixes.patches.places import own_nodes, statements_at
 from traceopt.rules.fixes.patches.source import PythonSource, UnclearError, constant, only
 from traceopt.rules.fixes.patches.text_edits import TextEdit, argument, set_keywords
 
-_FUSED = ("Adam", "AdamW", "SGD")  # these have a fused form on CUDA; the others only a foreach form
-_FOREACH = ("ASGD", "Adadelta", "Adagrad", "Adamax", "NAdam", "RAdam", "RMSprop", "Rprop")
 _DDP = "torch.nn.parallel.DistributedDataParallel"
 
 
 def fused_optimizer(source: PythonSource, finding: Finding) -> list[TextEdit]:
-    """OP001: fused=True if the optimizer supports it, else foreach=True if the finding mentions it. A script
-    with several optimizers gets it for each of them.
-    """
-    kinds = (*_FUSED, *_FOREACH) if "foreach" in finding.fix.text else _FUSED
+    """fused=True or foreach=True, as the fix says for each kind of optimizer; for each optimizer of the script."""
+    settings = finding.fix.settings
 
     def changes(call: ast.Call) -> bool:
-        name = _optimizer(source, call)
-        way = "fused" if name in _FUSED else "foreach"
-        given = [argument(call, "differentiable"), argument(call, way)]
-        return name in kinds and all(constant(one) in (None, False) for one in given)
+        given = [argument(call, "differentiable"), argument(call, _way(source, call))]
+        wanted = f"torch.optim.{_optimizer(source, call)}.{_way(source, call)}" in settings
+        return wanted and all(constant(one) in (None, False) for one in given)
 
     calls = _optimizers(source, finding, changes)
     return [edit for call in calls for edit in _fused(source, call)]
@@ -52,7 +48,7 @@ def _optimizers(source: PythonSource, finding: Finding, changes: Wanted) -> list
 
 
 def _fused(source: PythonSource, call: ast.Call) -> list[TextEdit]:
-    if _optimizer(source, call) in _FOREACH:
+    if _way(source, call) == "foreach":
         return set_keywords(source, call, {"foreach": "True"})
     foreach = next((one for one in call.keywords if one.arg == "foreach"), None)
     if foreach is None:
@@ -63,7 +59,7 @@ def _fused(source: PythonSource, call: ast.Call) -> list[TextEdit]:
 
 
 def zero_grad(source: PythonSource, finding: Finding) -> list[TextEdit]:
-    """OP003: set gradients to None instead of zeroing them."""
+    """Set gradients to None instead of zeroing them."""
     call = only([call for call in _calls_at(source, finding) if _method(call) == "zero_grad"])
     given = call.args[0] if call.args else argument(call, "set_to_none")
     if given is None:
@@ -74,7 +70,7 @@ def zero_grad(source: PythonSource, finding: Finding) -> list[TextEdit]:
 
 
 def ddp_buffers(source: PythonSource, finding: Finding) -> list[TextEdit]:
-    """CM007: DistributedDataParallel without buffer broadcasts."""
+    """DistributedDataParallel without buffer broadcasts."""
 
     def changes(call: ast.Call) -> bool:
         return constant(argument(call, "broadcast_buffers")) in (None, True)
@@ -98,8 +94,12 @@ def _method(call: ast.Call) -> str | None:
     return call.func.attr if isinstance(call.func, ast.Attribute) else None
 
 
+def _way(source: PythonSource, call: ast.Call) -> str:
+    return "fused" if _optimizer(source, call) in FUSED else "foreach"
+
+
 def _optimizer(source: PythonSource, call: ast.Call) -> str | None:
     """The optimizer's class name: "AdamW" for a call of torch.optim.AdamW."""
     full = source.dotted(call.func) or ""
     name = full.rpartition(".")[2]
-    return name if full.startswith("torch.optim.") and name in (*_FUSED, *_FOREACH) else None
+    return name if full.startswith("torch.optim.") and name in (*FUSED, *FOREACH) else None

@@ -1,4 +1,4 @@
-"""AT001: replaces attention written as matmul, softmax, matmul with one call of the fused operator.
+"""Replaces attention written as matmul, softmax, matmul with one call of the fused operator.
 
 A cast around the softmax is dropped, because the fused operator computes the softmax in FP32 by itself.
 """

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from traceopt.result.edits import SetArguments
 from traceopt.result.finding import Finding
 from traceopt.rules.fixes.patches.origins import Wanted, constructed_at, constructor
 from traceopt.rules.fixes.patches.places import own_nodes, statements_at, statements_of
@@ -18,10 +19,20 @@ _FOR_WORKERS = ("prefetch_factor", "persistent_workers", "timeout", "multiproces
 _WORKERS_POSITION, _PIN_POSITION = 5, 7  # among the positional arguments
 
 
-def workers(source: PythonSource, finding: Finding) -> list[TextEdit]:
-    """DL001: all arguments in the finding's example."""
-    advised = _advised(finding)
-    count, prefetch = advised.get("num_workers", 0), advised.get("prefetch_factor", 0)
+def arguments(source: PythonSource, finding: Finding) -> list[TextEdit]:
+    """The arguments of the fix: more workers, workers that live as long as the loader, or none."""
+    wanted = only([edit.arguments for edit in finding.fix.edits if isinstance(edit, SetArguments)])
+    if any(not wanted.get(name, "0").isdecimal() for name in ("num_workers", "prefetch_factor")):
+        raise UnclearError("the number depends on the one of the script")
+    if wanted.get("num_workers") == "0":
+        return _no_workers(source, finding)
+    if wanted.keys() == {"persistent_workers"}:
+        return _persistent_workers(source, finding)
+    return _more_workers(source, finding, wanted)
+
+
+def _more_workers(source: PythonSource, finding: Finding, wanted: Mapping[str, str]) -> list[TextEdit]:
+    count, prefetch = int(wanted.get("num_workers", 0)), int(wanted.get("prefetch_factor", 0))
 
     def changes(call: ast.Call) -> bool:
         given = _number(_workers(call))
@@ -34,23 +45,15 @@ def workers(source: PythonSource, finding: Finding) -> list[TextEdit]:
         if _runs_when_imported(source) and multiprocessing.get_all_start_methods()[0] != "fork":
             raise UnclearError("each worker would run the script")
     keywords = {"num_workers": str(count)} if count else {}
-    if "persistent_workers" in advised and constant(argument(call, "persistent_workers")) is not True:
+    if "persistent_workers" in wanted and constant(argument(call, "persistent_workers")) is not True:
         keywords["persistent_workers"] = "True"
     if _number(argument(call, "prefetch_factor")) < prefetch:
         keywords["prefetch_factor"] = str(prefetch)
-    if "pin_memory" in advised:
+    if "pin_memory" in wanted:
         if not _unpinned(call):
             raise UnclearError("pin_memory is set elsewhere")
         keywords["pin_memory"] = "True"
     return set_keywords(source, call, keywords)
-
-
-def restarted_workers(source: PythonSource, finding: Finding) -> list[TextEdit]:
-    """DL006: workers that live as long as the loader, or none."""
-    advised = _advised(finding)
-    if "num_workers" not in advised:
-        raise UnclearError("the loader has to be built elsewhere")
-    return _persistent_workers(source, finding) if advised["num_workers"] else _no_workers(source, finding)
 
 
 def _no_workers(source: PythonSource, finding: Finding) -> list[TextEdit]:
@@ -64,7 +67,6 @@ def _no_workers(source: PythonSource, finding: Finding) -> list[TextEdit]:
 
 
 def _persistent_workers(source: PythonSource, finding: Finding) -> list[TextEdit]:
-
     def changes(call: ast.Call) -> bool:
         return _workers(call) is not None and constant(argument(call, "persistent_workers")) in (None, False)
 
@@ -80,7 +82,7 @@ def _persistent_workers(source: PythonSource, finding: Finding) -> list[TextEdit
 
 
 def pinned_copies(source: PythonSource, finding: Finding) -> list[TextEdit]:
-    """DL003: pinned batches and non-blocking copies of them; one without the other saves nothing."""
+    """Pinned batches and non-blocking copies of them; one without the other saves nothing."""
     edits: list[TextEdit] = []
     batches: list[ast.expr] = []
     for place in finding.locations:
@@ -137,23 +139,6 @@ def _iterated(source: PythonSource, finding: Finding) -> list[ast.expr]:
     if not values:
         raise UnclearError("no loop")
     return values
-
-
-def _advised(finding: Finding) -> dict[str, int]:
-    """The arguments in the finding's example: `DataLoader(..., num_workers=4, persistent_workers=True)`.
-
-    Raises UnclearError if one of them depends on what the script has now.
-    """
-    try:
-        example = ast.parse(finding.fix.code or "")
-    except (SyntaxError, ValueError):
-        return {}
-    calls = [node for node in ast.walk(example) if isinstance(node, ast.Call)]
-    given = {keyword.arg: constant(keyword.value) for call in calls for keyword in call.keywords}
-    known = {name: value for name, value in given.items() if name is not None and isinstance(value, int)}
-    if len(known) < len(given):
-        raise UnclearError("an argument without a number")
-    return known
 
 
 def _is_loader(source: PythonSource, call: ast.Call) -> bool:

@@ -9,9 +9,6 @@ from traceopt.rules.fixes.patches.places import statements_of
 from traceopt.rules.fixes.patches.source import PythonSource, UnclearError, only
 from traceopt.rules.fixes.patches.text_edits import TextEdit, put_inside, removed
 
-LOG_STEPS = 50
-COLLECT_STEPS = 500
-
 _LOGGERS = ("print", "logging.", "wandb.log", "mlflow.log", "tqdm.", "sys.stdout.write", "sys.stderr.write")
 _LOG_METHODS = (
     *("debug", "info", "warning", "log", "log_metrics", "log_metric", "log_dict"),
@@ -29,25 +26,25 @@ _READING = frozenset(
 
 
 def log_at_interval(source: PythonSource, finding: Finding) -> list[TextEdit]:
-    """HS001, LG001, LG002: runs statements that only print or log every 50 steps of the enclosing loop.
+    """Runs statements that only print or log every N steps of the enclosing loop.
 
-    If they are in a function that only logs, it is called every 50 steps.
+    If they are in a function that only logs, it is called every N steps.
     """
-    statements = statements_of(source, finding)
+    statements, steps = statements_of(source, finding), finding.fix.settings["log.every"]
     call = _call_of_logger(source, source.scope(statements[0]))
     if call is not None:
-        return _at_interval(source, [call], LOG_STEPS)
+        return _at_interval(source, [call], steps)
     runs = [run for statement in statements if (run := _logging_run(source, statement))]
-    return _at_interval(source, only(runs), LOG_STEPS)
+    return _at_interval(source, only(runs), steps)
 
 
 def collect_at_interval(source: PythonSource, finding: Finding) -> list[TextEdit]:
-    """PY001: runs an explicit collection every 500 steps."""
-    return _at_interval(source, [_call_of(source, finding, "gc.collect")], COLLECT_STEPS)
+    """Runs an explicit collection every N steps."""
+    return _at_interval(source, [_call_of(source, finding, "gc.collect")], finding.fix.settings["gc.collect.every"])
 
 
 def no_synchronize(source: PythonSource, finding: Finding) -> list[TextEdit]:
-    """HS003: removes the statement, and an `if` that contains nothing else."""
+    """Removes the statement, and an `if` that contains nothing else."""
     statement: ast.stmt = _call_of(source, finding, "torch.cuda.synchronize")
     for outer in source.ancestors(statement):
         if not (isinstance(outer, ast.If) and outer.body == [statement] and not outer.orelse):
@@ -71,7 +68,7 @@ def _call_of(source: PythonSource, finding: Finding, function: str) -> ast.stmt:
     )
 
 
-def _at_interval(source: PythonSource, statements: list[ast.stmt], steps: int) -> list[TextEdit]:
+def _at_interval(source: PythonSource, statements: list[ast.stmt], steps: str) -> list[TextEdit]:
     loop = next(iter(source.loops(statements[0])), None)
     if not isinstance(loop, ast.For) or not _trains(source, loop):
         raise UnclearError("not the training loop")

@@ -9,7 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.vocabulary.python_frames import is_library_file
-from traceopt.result.finding import Finding
+from traceopt.result.finding import Finding, Fix
+from traceopt.rules.fixes.optimizers import FOREACH, FUSED
 from traceopt.rules.fixes.patches import arguments, attention, frameworks, loaders, loops, precision
 from traceopt.rules.fixes.patches.files import find_source
 from traceopt.rules.fixes.patches.places import statements_at
@@ -17,26 +18,28 @@ from traceopt.rules.fixes.patches.source import PythonSource, UnclearError
 from traceopt.rules.fixes.patches.text_edits import TextEdit, applied
 from traceopt.rules.fixes.patches.unified import apply_diff, unified_diff
 
-# Makes the edits for a rule's fix; raises UnclearError if a person has to decide. The finding has only locations in the
-# source.
+# Makes a fix in a source; raises UnclearError if a person has to decide. The finding has only locations in the source.
 Recipe = Callable[[PythonSource, Finding], list[TextEdit]]
+# By what the edits of a fix set.
 RECIPES: dict[str, Recipe] = {
-    "AT001": attention.fused_attention,
-    "CM007": arguments.ddp_buffers,
-    "CV001": precision.channels_last,
-    "CV003": precision.cudnn_benchmark,
-    "DL001": loaders.workers,
-    "DL003": loaders.pinned_copies,
-    "DL006": loaders.restarted_workers,
-    "HS001": loops.log_at_interval,
-    "HS003": loops.no_synchronize,
-    "LG001": loops.log_at_interval,
-    "LG002": loops.log_at_interval,
-    "OP001": arguments.fused_optimizer,
-    "OP003": arguments.zero_grad,
-    "PY001": loops.collect_at_interval,
-    "TC001": precision.autocast,
-    "TC002": precision.tf32,
+    "DataLoader.num_workers": loaders.arguments,
+    "DataLoader.persistent_workers": loaders.arguments,
+    "DataLoader.pin_memory": loaders.arguments,
+    "DataLoader.prefetch_factor": loaders.arguments,
+    "DistributedDataParallel.broadcast_buffers": arguments.ddp_buffers,
+    "F.scaled_dot_product_attention": attention.fused_attention,
+    "gc.collect.every": loops.collect_at_interval,
+    "images.to.non_blocking": loaders.pinned_copies,
+    "log.every": loops.log_at_interval,
+    "model.to.memory_format": precision.channels_last,
+    "optimizer.zero_grad.set_to_none": arguments.zero_grad,
+    "torch.autocast": precision.autocast,
+    "torch.backends.cudnn.allow_tf32": precision.tf32,
+    "torch.backends.cudnn.benchmark": precision.cudnn_benchmark,
+    "torch.cuda.synchronize.removed": loops.no_synchronize,
+    "torch.set_float32_matmul_precision": precision.tf32,
+    **{f"torch.optim.{kind}.fused": arguments.fused_optimizer for kind in FUSED},
+    **{f"torch.optim.{kind}.foreach": arguments.fused_optimizer for kind in FOREACH},
 }
 
 
@@ -96,7 +99,7 @@ def _change(finding: Finding, folders: Sequence[Path], files: dict[str, PythonSo
 
     Raises UnclearError if a person has to make the change.
     """
-    recipe = frameworks.framework_settings if frameworks.changes_settings(finding) else RECIPES.get(finding.code)
+    recipe = _recipe(finding.fix)
     places = [place for place in finding.locations if not is_library_file(place.file)]
     if recipe is None or not places:
         return None
@@ -108,6 +111,12 @@ def _change(finding: Finding, folders: Sequence[Path], files: dict[str, PythonSo
     if source is None or not statements_at(source, here[0]):
         return None
     return FilePatch(source, recipe(source, replace(finding, locations=here)))
+
+
+def _recipe(fix: Fix) -> Recipe | None:
+    if fix.in_framework is not None:
+        return frameworks.framework_settings
+    return next((RECIPES[name] for name in fix.settings if name in RECIPES), None)
 
 
 def _patch(source: PythonSource, edits: list[TextEdit]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from traceopt.result.edits import Call, SetAttribute
 from traceopt.result.finding import Finding
 from traceopt.rules.fixes.patches.source import PythonSource, UnclearError, only
 from traceopt.rules.fixes.patches.text_edits import TextEdit, after_imports, put_inside, set_keywords
@@ -19,25 +20,27 @@ _PLAIN = frozenset(
 _INCOMPATIBLE = ("autocast", "GradScaler", "BCELoss", "binary_cross_entropy(", ".numpy(", ".half(", ".bfloat16(")
 
 
-def tf32(source: PythonSource, _: Finding) -> list[TextEdit]:
-    """TC002: adds one line below the imports of the script."""
+def tf32(source: PythonSource, finding: Finding) -> list[TextEdit]:
+    """Adds lines below the imports of the script."""
     if source.mentions("set_float32_matmul_precision", "allow_tf32", "fp32_precision"):
         raise UnclearError("set already")
-    return _setting(source, "torch", 'set_float32_matmul_precision("high")')
+    return _switches(source, finding)
 
 
-def cudnn_benchmark(source: PythonSource, _: Finding) -> list[TextEdit]:
-    """CV003: adds one line below the imports of the script."""
+def cudnn_benchmark(source: PythonSource, finding: Finding) -> list[TextEdit]:
+    """Adds one line below the imports of the script."""
     if source.mentions("cudnn.benchmark", "cudnn.deterministic", "use_deterministic_algorithms"):
         raise UnclearError("set already")
-    return _setting(source, "torch", "backends.cudnn.benchmark = True")
+    return _switches(source, finding)
 
 
-def _setting(source: PythonSource, module: str, code: str) -> list[TextEdit]:
+def _switches(source: PythonSource, finding: Finding) -> list[TextEdit]:
+    """The calls and attributes of torch that the fix sets."""
     guards = [one.test for one in source.tree.body if isinstance(one, ast.If) and isinstance(one.test, ast.Compare)]
     if not _trains(source) and not any(_name(one.left) == "__name__" for one in guards):
         raise UnclearError("a library: the importing script decides")
-    return after_imports(source, module, code)
+    lines = [edit.code for edit in finding.fix.edits if isinstance(edit, (Call, SetAttribute))]
+    return after_imports(source, "torch", lines)
 
 
 def _trains(source: PythonSource) -> bool:
@@ -45,14 +48,14 @@ def _trains(source: PythonSource) -> bool:
 
 
 def autocast(source: PythonSource, finding: Finding) -> list[TextEdit]:
-    """TC001: wraps the forward pass and the loss, if their statements are consecutive."""
-    code = finding.fix.code or ""
-    if "torch.bfloat16" not in code or source.mentions(*_INCOMPATIBLE):
+    """Wraps the forward pass and the loss, if their statements are consecutive."""
+    settings = finding.fix.settings
+    if settings["torch.autocast.dtype"] != "torch.bfloat16" or source.mentions(*_INCOMPATIBLE):
         raise UnclearError("autocast alone is not enough")
     backward = only([node for node in source.nodes if isinstance(node, ast.Expr) and _backward_of(node) is not None])
     forward = _forward(source, backward, _backward_of(backward) or "")
-    torch, device = source.module("torch"), "cpu" if '"cpu"' in code else "cuda"
-    return put_inside(source, forward, f'with {torch}.autocast(device_type="{device}", dtype={torch}.bfloat16):')
+    torch, device = source.module("torch"), settings["torch.autocast.device_type"]
+    return put_inside(source, forward, f"with {torch}.autocast(device_type={device}, dtype={torch}.bfloat16):")
 
 
 def _backward_of(statement: ast.Expr) -> str | None:
@@ -110,7 +113,7 @@ def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
 
 
 def channels_last(source: PythonSource, _: Finding) -> list[TextEdit]:
-    """CV001: for both the model and its input, if one `.to(...)` each moves them to the device."""
+    """For both the model and its input, if one `.to(...)` each moves them to the device."""
     if not _trains(source) or source.mentions("channels_last", "memory_format", "Conv1d", "Conv3d"):
         raise UnclearError("another layout")
     moves: dict[str, list[ast.Call]] = {}

@@ -124,8 +124,8 @@ def removed(source: PythonSource, statement: ast.stmt) -> list[TextEdit]:
     return [TextEdit(source.line_start(first), source.line_start(last + 1), "")]
 
 
-def after_imports(source: PythonSource, module: str, code: str) -> list[TextEdit]:
-    """Adds a statement on an imported module, on its own line below the imports at the top of the file."""
+def after_imports(source: PythonSource, module: str, statements: Iterable[str]) -> list[TextEdit]:
+    """Adds statements that begin with the name of an imported module, below the imports at the top of the file."""
     head: list[ast.stmt] = []
     for statement in source.tree.body:
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
@@ -136,4 +136,5 @@ def after_imports(source: PythonSource, module: str, code: str) -> list[TextEdit
     _, last = whole_lines(source, head[-1:])
     at, eol = source.line_start(last + 1), source.eol
     ended = source.lines[last - 1].endswith("\n")
-    return [TextEdit(at, at, f"{eol}{name}.{code}{eol}" if ended else f"{eol}{eol}{name}.{code}")]
+    code = eol.join(name + statement.removeprefix(module) for statement in statements)
+    return [TextEdit(at, at, f"{eol}{code}{eol}" if ended else f"{eol}{eol}{code}")]

@@ -91,9 +91,9 @@ def test_a_fix_outside_the_plan_says_why() -> None:
 
 def test_one_call_that_makes_two_fixes_is_named() -> None:
     result = sample.rich()
-    plan = [replace(row, needs=[], same_call=1 if place else None) for place, row in enumerate(result.plan)]
+    plan = [replace(row, needs=[], same_edit=1 if place else None) for place, row in enumerate(result.plan)]
     shown = [needs(card) for card in cards(replace(result, plan=plan)) if card.row is not None]
-    assert shown[:2] == ["", "same torch.compile call as fix 1"]
+    assert shown[:2] == ["", "same edit as fix 1"]
 
 
 @pytest.mark.parametrize(("share", "says"), [(0.39, "off by up to 39%."), (0.01, ""), (None, "")])

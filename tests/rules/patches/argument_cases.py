@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from patch_case import case
 
+from traceopt.result.edits import SetArguments
+
 FRAMEWORKS = [
     case(
         "the Trainer's arguments",
@@ -20,7 +22,9 @@ FRAMEWORKS = [
         +    dataloader_num_workers=4,
         +    dataloader_persistent_workers=True,
         """,
-        "TrainingArguments(..., dataloader_num_workers=4, dataloader_persistent_workers=True)",
+        in_framework=SetArguments(
+            "TrainingArguments", {"dataloader_num_workers": "4", "dataloader_persistent_workers": "True"}
+        ),
     ),
     case(
         "under another name",
@@ -34,16 +38,22 @@ FRAMEWORKS = [
         -this = Prepared()
         +this = Prepared(mixed_precision="bf16")
         """,
-        'Accelerator(..., mixed_precision="bf16")',
+        in_framework=SetArguments("Accelerator", {"mixed_precision": '"bf16"'}),
     ),
     case(
         "a value from the command line",
         "TC001",
         "trainer = Trainer(precision=arguments.precision)  #@\n",
         "",
-        'Trainer(..., precision="bf16-mixed")',
+        in_framework=SetArguments("Trainer", {"precision": '"bf16-mixed"'}),
     ),
-    case("arguments parsed elsewhere", "TC001", "arguments = parse()  #@\n", "", "TrainingArguments(..., bf16=True)"),
+    case(
+        "arguments parsed elsewhere",
+        "TC001",
+        "arguments = parse()  #@\n",
+        "",
+        in_framework=SetArguments("TrainingArguments", {"bf16": "True"}),
+    ),
 ]
 
 ARGUMENTS = [

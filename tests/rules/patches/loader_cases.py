@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from patch_case import case
+from patch_case import case, loader
 
 HEAD = "import torch\nfrom torch.utils.data import DataLoader\n\n"
-WORKERS_4 = "DataLoader(..., num_workers=4, persistent_workers=True)"
-KEPT = "DataLoader(..., num_workers=2, persistent_workers=True)"
-INLINE = "DataLoader(..., num_workers=0)"
+WORKERS_4 = loader(num_workers=4, persistent_workers=True)
+KEPT = loader(persistent_workers=True)
+INLINE = loader(num_workers=0)
 
 LOADERS = [
     case(
@@ -20,7 +20,7 @@ LOADERS = [
             for batch in loader:
                 step(batch)
         """,
-        example=KEPT,
+        edits=KEPT,
     ),
     case(
         "each client has a new loader, somewhere else",
@@ -45,13 +45,13 @@ LOADERS = [
         -        self.loader = DataLoader(data, batch_size=8, num_workers=options.workers)
         +        self.loader = DataLoader(data, batch_size=8, num_workers=0)
         """,
-        example=INLINE,
+        edits=INLINE,
     ),
     case(
         "an argument that needs workers",
         "DL006",
         HEAD + "for batch in DataLoader(data, num_workers=2, prefetch_factor=4):  #@\n    train(batch)\n",
-        example=INLINE,
+        edits=INLINE,
     ),
     case(
         "a loader at the line that constructs it",
@@ -98,7 +98,7 @@ LOADERS = [
         -loader = tud.DataLoader(data, 8, num_workers=0, persistent_workers=False, prefetch_factor=None)
         +loader = tud.DataLoader(data, 8, num_workers=4, persistent_workers=True, prefetch_factor=4, pin_memory=True)
         """,
-        "DataLoader(..., num_workers=4, persistent_workers=True, prefetch_factor=4, pin_memory=True)",
+        loader(num_workers=4, persistent_workers=True, prefetch_factor=4, pin_memory=True),
     ),
     case(
         "one argument a line, with a comma behind the last and comments",
@@ -342,43 +342,43 @@ LOADERS = [
         -train(DataLoader(data, num_workers=options.workers, prefetch_factor=2), DataLoader(test))
         +train(DataLoader(data, num_workers=options.workers, prefetch_factor=4, pin_memory=True), DataLoader(test))
         """,
-        "DataLoader(..., prefetch_factor=4, pin_memory=True)",
+        loader(prefetch_factor=4, pin_memory=True),
     ),
     case(
         "pinned memory that only the run knows",
         "DL001",
         HEAD + "for batch in DataLoader(data, pin_memory=options.pin):  #@\n    train(batch)\n",
-        example="DataLoader(..., num_workers=4, pin_memory=True)",
+        edits=loader(num_workers=4, pin_memory=True),
     ),
     case(
         "batches do not wait where there are no workers",
         "DL001",
         HEAD + "for batch in DataLoader(data):  #@\n    train(batch)\n",
-        example="DataLoader(..., prefetch_factor=4)",
+        edits=loader(prefetch_factor=4),
     ),
     case(
         "more workers than advised",
         "DL001",
         HEAD + "for batch in DataLoader(data, num_workers=6):  #@\n    train(batch)\n",
-        example=WORKERS_4,
+        edits=WORKERS_4,
     ),
     case(
         "no number is advised",
         "DL001",
         HEAD + "for batch in DataLoader(data):  #@\n    train(batch)\n",
-        example="DataLoader(..., num_workers=2 * current)",
+        edits=loader(num_workers="2 * current"),
     ),
     case(
         "no number is advised, only what goes with it",
         "DL001",
         HEAD + "for batch in DataLoader(data, num_workers=2):  #@\n    train(batch)\n",
-        example="DataLoader(..., num_workers=2 * current, prefetch_factor=4)",
+        edits=loader(num_workers="2 * current", prefetch_factor=4),
     ),
     case(
         "workers that only the run knows",
         "DL001",
         HEAD + "for batch in DataLoader(data, num_workers=options.workers):  #@\n    train(batch)\n",
-        example=WORKERS_4,
+        edits=WORKERS_4,
     ),
     case(
         "a loader from outside, and the only one here",
@@ -402,38 +402,38 @@ LOADERS = [
         "a loader of another file beside one of this file",
         "DL001",
         HEAD + "from data import loader\ntest = DataLoader(data)\nfor batch in loader:  #@\n    train(batch)\n",
-        example=WORKERS_4,
+        edits=WORKERS_4,
     ),
     case(
         "arguments that the source does not show",
         "DL001",
         HEAD + "for batch in DataLoader(data, **options):  #@\n    train(batch)\n",
-        example=WORKERS_4,
+        edits=WORKERS_4,
     ),
     case(
         "two loaders in turns",
         "DL001",
         HEAD + "a, b = DataLoader(x), DataLoader(y)\nfor batch in zip(a, b):  #@\n    train(batch)\n",
-        example=WORKERS_4,
+        edits=WORKERS_4,
     ),
     case(
         "a class of the same name",
         "DL001",
         "class DataLoader(Base):\n    pass\nfor batch in DataLoader(data):  #@\n    train(batch)\n",
-        example=WORKERS_4,
+        edits=WORKERS_4,
     ),
     case(
         "data that each worker would read as a whole",
         "DL001",
         "from torch.utils.data import DataLoader, IterableDataset\n"
         "class Lines(IterableDataset):\n    pass\nfor batch in DataLoader(Lines()):  #@\n    train(batch)\n",
-        example=WORKERS_4,
+        edits=WORKERS_4,
     ),
     case(
         "the line is no loop any more",
         "DL001",
         HEAD + "loader = DataLoader(data)\nprint(loader)  #@\nfor batch in loader:\n    train(batch)\n",
-        example=WORKERS_4,
+        edits=WORKERS_4,
     ),
     case(
         "workers that are started again",
@@ -443,7 +443,7 @@ LOADERS = [
         -for batch in DataLoader(data, num_workers=2):
         +for batch in DataLoader(data, num_workers=2, persistent_workers=True):
         """,
-        example=KEPT,
+        edits=KEPT,
     ),
     case(
         "perhaps no workers, and then the argument is an error",
@@ -453,9 +453,9 @@ LOADERS = [
         -for batch in DataLoader(data, num_workers=options.workers):
         +for batch in DataLoader(data, num_workers=options.workers, persistent_workers=options.workers > 0):
         """,
-        example=KEPT,
+        edits=KEPT,
     ),
-    case("no workers", "DL006", HEAD + "for batch in DataLoader(data):  #@\n    train(batch)\n", example=KEPT),
+    case("no workers", "DL006", HEAD + "for batch in DataLoader(data):  #@\n    train(batch)\n", edits=KEPT),
     case(
         "both copies and the loader",
         "DL003",

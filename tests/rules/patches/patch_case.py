@@ -6,8 +6,42 @@ last line; `#@name` marks the first line of the function `name`, for traces with
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from textwrap import dedent
+
+from traceopt.result.edits import Call as CallOnce
+from traceopt.result.edits import CallEvery, Edit, RemoveCall, Replace, SetArguments, SetAttribute, Wrap
+from traceopt.result.finding import Fix
+from traceopt.rules.fixes.optimizers import FOREACH, FUSED, fused
+
+_LAYOUT = {"memory_format": "torch.channels_last"}
+# What the rules advise, where it does not depend on the trace.
+USUAL: Mapping[str, list[Edit]] = {
+    "AT001": [Replace("F.scaled_dot_product_attention", "q, k, v", "softmax(q @ k.mT) @ v")],
+    "CM007": [SetArguments("DistributedDataParallel", {"broadcast_buffers": "False"})],
+    "CV001": [SetArguments("model.to", _LAYOUT), SetArguments("images.to", _LAYOUT)],
+    "CV003": [SetAttribute("torch.backends.cudnn.benchmark", "True")],
+    "DL003": [SetArguments("images.to", {"non_blocking": "True"}), SetArguments("DataLoader", {"pin_memory": "True"})],
+    "HS001": [CallEvery("log", 50)],
+    "HS003": [RemoveCall("torch.cuda.synchronize")],
+    "LG001": [CallEvery("log", 50)],
+    "LG002": [CallEvery("log", 50)],
+    "OP001": fused([*FUSED, *FOREACH]),
+    "OP003": [SetArguments("optimizer.zero_grad", {"set_to_none": "True"})],
+    "PY001": [CallEvery("gc.collect", 500, "")],
+    "TC002": [CallOnce("torch.set_float32_matmul_precision", '"high"')],
+}
+
+
+def loader(**arguments: int | str) -> list[Edit]:
+    """Arguments of the DataLoader."""
+    return [SetArguments("DataLoader", {name: str(value) for name, value in arguments.items()})]
+
+
+def autocast(device: str = "cuda", dtype: str = "bfloat16") -> list[Edit]:
+    arguments = {"device_type": f'"{device}"', "dtype": f"torch.{dtype}"}
+    return [Wrap("torch.autocast", "loss = model(inputs, labels)", arguments)]
 
 
 @dataclass(frozen=True)
@@ -18,11 +52,20 @@ class Case:
     code: str
     text: str
     changes: str
-    example: str = ""
+    fix: Fix = field(default_factory=lambda: Fix("Change it."))
 
     def __str__(self) -> str:
         return f"{self.code}: {self.name}"
 
 
-def case(name: str, code: str, text: str, changes: str = "", example: str = "") -> Case:
-    return Case(name, code, dedent(text).lstrip("\n"), dedent(changes).lstrip("\n"), example)
+def case(
+    name: str,
+    code: str,
+    text: str,
+    changes: str = "",
+    edits: list[Edit] | None = None,
+    in_framework: SetArguments | None = None,
+) -> Case:
+    """Without `edits`: those that the rule usually advises."""
+    fix = Fix("Change it.", edits=USUAL.get(code, []) if edits is None else edits, in_framework=in_framework)
+    return Case(name, code, dedent(text).lstrip("\n"), dedent(changes).lstrip("\n"), fix)

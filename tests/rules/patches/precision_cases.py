@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from patch_case import case
+from patch_case import autocast, case
 
-AUTOCAST_ON_CPU = 'with torch.autocast("cpu", dtype=torch.bfloat16):\n    loss = model(inputs, labels)'
-AUTOCAST = 'with torch.autocast("cuda", dtype=torch.bfloat16):\n    loss = model(inputs, labels)'
+from traceopt.result.edits import Call, Edit, SetAttribute
+
+AUTOCAST = autocast()
+TF32: list[Edit] = [
+    Call("torch.set_float32_matmul_precision", '"high"'),
+    SetAttribute("torch.backends.cudnn.allow_tf32", "True"),
+]
 
 PRECISION = [
     case(
@@ -23,7 +28,7 @@ PRECISION = [
         +    with torch.autocast(device_type="cuda", dtype=torch.bfloat16):
         +        loss = model(x, y).loss
         """,
-        AUTOCAST,
+        edits=AUTOCAST,
     ),
     case(
         "on the CPU",
@@ -34,14 +39,14 @@ PRECISION = [
         +    with torch.autocast(device_type="cpu", dtype=torch.bfloat16):
         +        loss = model(x).loss
         """,
-        AUTOCAST_ON_CPU,
+        edits=autocast("cpu"),
     ),
     case(
         "on the CPU, with a NumPy array of the result",
         "TC001",
         "import torch\nfor x in loader:\n    loss = f(model(x).numpy())  #@\n    loss.backward()\n",
         "",
-        AUTOCAST_ON_CPU,
+        edits=autocast("cpu"),
     ),
     case(
         "forward pass and loss over several lines",
@@ -81,7 +86,7 @@ PRECISION = [
         +            loss = criterion(logits.view(-1, 10), y)
         +            loss = loss / 4
         """,
-        AUTOCAST,
+        edits=AUTOCAST,
     ),
     case(
         "tabs under autocast",
@@ -94,19 +99,19 @@ PRECISION = [
         +\t\tloss = model(
         +\t  x)
         """,
-        AUTOCAST,
+        edits=AUTOCAST,
     ),
     case(
         "a string over several lines must not move",
         "TC001",
         'import torch\nfor x in loader:\n    loss = model(x, """a\n    b""")  #@\n    loss.backward()\n',
-        example=AUTOCAST,
+        edits=AUTOCAST,
     ),
     case(
         "an f-string over several lines must not move",
         "TC001",
         'import torch\nfor x in loader:\n    loss = model(x, f"""{a}\n    b""")  #@\n    loss.backward()\n',
-        example=AUTOCAST,
+        edits=AUTOCAST,
     ),
     case(
         "strings that lie side by side on several lines may",
@@ -119,13 +124,13 @@ PRECISION = [
         +        loss = model(x, f"{a}"
         +            "b")
         """,
-        AUTOCAST,
+        edits=AUTOCAST,
     ),
     case(
         "something else in between",
         "TC001",
         "import torch\nfor x in loader:\n    out = model(x)\n    save(x)\n    loss = f(out)  #@\n    loss.backward()\n",
-        example=AUTOCAST,
+        edits=AUTOCAST,
     ),
     case(
         "a forward pass in a branch",
@@ -140,7 +145,7 @@ PRECISION = [
             loss = f(out)  #@
             loss.backward()
         """,
-        example=AUTOCAST,
+        edits=AUTOCAST,
     ),
     case(
         "a forward pass outside of the block of the loss",
@@ -153,13 +158,13 @@ PRECISION = [
                 loss = criterion(out, y)  #@
                 loss.backward()
         """,
-        example=AUTOCAST,
+        edits=AUTOCAST,
     ),
     case(
         "a forward pass before a branch of a function",
         "TC001",
         "import torch\ndef f(x):\n    y = m(x)\n    if g:\n        loss = c(y)  #@\n        loss.backward()\n",
-        example=AUTOCAST,
+        edits=AUTOCAST,
     ),
     case(
         "a state that goes from step to step",
@@ -179,32 +184,32 @@ PRECISION = [
         +        out, state = model(x, state)
         +        loss = criterion(out, y)
         """,
-        AUTOCAST,
+        edits=AUTOCAST,
     ),
     case(
         "two backward passes",
         "TC001",
         "import torch\nfor x in loader:\n    a = f(x)  #@\n    a.backward()\n    b = g(x)\n    b.backward()\n",
-        example=AUTOCAST,
+        edits=AUTOCAST,
     ),
     case(
         "autocast is there",
         "TC001",
         "import torch\nfor x in loader:\n    with torch.autocast('cuda', enabled=amp):\n        loss = f(x)  #@\n"
         "    loss.backward()\n",
-        example=AUTOCAST,
+        edits=AUTOCAST,
     ),
     case(
         "float16 needs a scaler",
         "TC001",
         "import torch\nfor x in loader:\n    loss = f(x)  #@\n    loss.backward()\n",
-        example=AUTOCAST.replace("bfloat16", "float16"),
+        edits=autocast(dtype="float16"),
     ),
     case(
         "two statements on a line",
         "TC001",
         "import torch\nfor x in loader:\n    loss = f(x); loss.backward()  #@\n",
-        example=AUTOCAST,
+        edits=AUTOCAST,
     ),
     case(
         "TF32 below the imports",
@@ -232,6 +237,23 @@ PRECISION = [
         "TF32 under another name, in a file of one line without an end",
         "TC002",
         "import torch as t; loss = f(t.ones(1)); loss.backward()  #@",
+    ),
+    case(
+        "TF32 for matmuls and convolutions",
+        "TC002",
+        "import torch\nmodel(x).backward()  #@\n",
+        """
+        +
+        +torch.set_float32_matmul_precision("high")
+        +torch.backends.cudnn.allow_tf32 = True
+        """,
+        edits=TF32,
+    ),
+    case(
+        "TF32 is set for convolutions",
+        "TC002",
+        "import torch\ntorch.backends.cudnn.allow_tf32 = flag\nf(x).backward()  #@\n",
+        edits=TF32,
     ),
     case(
         "TF32 is set",

@@ -17,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loader_cases import LOADERS, WORKERS_4
 from loop_cases import LOOPS
-from patch_case import Case
-from precision_cases import AUTOCAST, PRECISION
+from patch_case import USUAL, Case, autocast, loader
+from precision_cases import PRECISION
 
+from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.finding import Finding, Fix, Location
 from traceopt.rules.fixes.patches.patch import RECIPES, combined_patch, with_patches
 from traceopt.rules.fixes.patches.unified import apply_diff, unified_diff
@@ -39,9 +40,11 @@ def start_methods(monkeypatch: pytest.MonkeyPatch, *methods: str) -> None:
     monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: list(methods))
 
 
-def finding(code: str, *places: Location, example: str = "") -> Finding:
-    text = "Pass fused=True or foreach=True." if code == "OP001" else "Change it."
-    return Finding(code, code, "", "high", "high", "", "", None, "", [], list(places), Fix(text, example))
+def finding(code: str, *places: Location, fix: Fix | None = None) -> Finding:
+    """Without a fix: the one that the rule usually advises."""
+    fix = fix or Fix("Change it.", edits=USUAL.get(code, []))
+    effort, risk = Effort.ONE_LINE, Risk.NONE
+    return Finding(code, code, "", "high", "high", effort, risk, None, "", [], list(places), fix)
 
 
 def read(text: str) -> tuple[str, Location]:
@@ -55,7 +58,7 @@ def read(text: str) -> tuple[str, Location]:
 def patch_of(case: Case, folder: Path) -> str:
     text, place = read(case.text)
     (folder / "train.py").write_bytes(text.encode())
-    [patched] = with_patches([finding(case.code, place, example=case.example)], [folder], debug=True)
+    [patched] = with_patches([finding(case.code, place, fix=case.fix)], [folder], debug=True)
     return patched.fix.patch or ""
 
 
@@ -92,13 +95,13 @@ def test_workers_that_import_the_script_need_a_guard(
     plain = f"from torch.utils.data import DataLoader\n{loop}"
     guarded = f"from torch.utils.data import DataLoader\nif __name__ == '__main__':\n{indent(loop, '    ')}"
     start_methods(monkeypatch, default, "fork")
-    patches = [patch_of(Case("", "DL001", text, "", WORKERS_4), tmp_path) for text in (plain, guarded)]
+    patches = [patch_of(Case("", "DL001", text, "", Fix("", edits=WORKERS_4)), tmp_path) for text in (plain, guarded)]
     assert ["num_workers=4" in patch for patch in patches] == [False, True]
 
 
 def test_each_recipe_is_tried_both_ways() -> None:
-    for code in RECIPES:
-        assert {bool(case.changes) for case in CASES if case.code == code} == {True, False}, code
+    for name in RECIPES:
+        assert {bool(case.changes) for case in CASES if name in case.fix.settings} == {True, False}, name
 
 
 @pytest.mark.torch
@@ -203,7 +206,7 @@ def test_a_file_that_has_changed_since_gets_no_patch(place: Location, tmp_path: 
 
 def test_a_recipe_that_raises_costs_its_own_patch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "train.py").write_text("optimizer.zero_grad(set_to_none=False)\n")
-    monkeypatch.setitem(RECIPES, "HS003", lambda source, _: source.nodes[1_000])
+    monkeypatch.setitem(RECIPES, "torch.cuda.synchronize.removed", lambda source, _: source.nodes[1_000])
     findings = [finding(code, Location("train.py", 1)) for code in ("HS003", "OP003")]
     assert [bool(one.fix.patch) for one in with_patches(findings, [tmp_path])] == [False, True]
     with pytest.raises(IndexError):
@@ -219,11 +222,11 @@ def test_all_patches_together(tmp_path: Path) -> None:
         "    opt.zero_grad(set_to_none=False)\n    loss.backward()\n    opt.step()\n    print(loss.item())\n"
     )
     findings = [
-        finding("DL001", Location("train.py", 8), example=WORKERS_4),
+        finding("DL001", Location("train.py", 8), fix=Fix("", edits=WORKERS_4)),
         finding("DL003", Location("train.py", 9)),
         finding("HS001", Location("train.py", 14)),
         finding("LG002", Location("train.py", 14)),
-        finding("TC001", Location("train.py", 10), example=AUTOCAST),
+        finding("TC001", Location("train.py", 10), fix=Fix("", edits=autocast())),
         finding("TC002", Location("train.py", 10)),
         finding("OP003", Location("train.py", 11)),
         finding("OP003", Location("train.py", 11)),
@@ -252,7 +255,7 @@ def test_of_two_patches_that_clash_the_first_is_taken(tmp_path: Path) -> None:
         "from torch.utils.data import DataLoader\nfor x in DataLoader(data, num_workers=1):\n    train(x)\n"
     )
     workers = [
-        finding("DL001", Location("b.py", 2), example=f"DataLoader(..., num_workers={number})") for number in (4, 8)
+        finding("DL001", Location("b.py", 2), fix=Fix("", edits=loader(num_workers=number))) for number in (4, 8)
     ]
     patch, codes = combined_patch([*workers, finding("OP003", Location("a.py", 2))], [tmp_path])
     git_apply(patch, tmp_path)
