@@ -163,8 +163,8 @@ class Fp32Matmul(Rule):
         if not facts.has_gpu:
             if _rounds_already(facts):
                 return "FP32 matmuls may round to bfloat16 already (float32_matmul_precision is medium)."
-            share = percent(operators_ns(facts, self._cpu_products(facts)) / facts.step_ns)
-            return f"FP32 matmuls that bfloat16 could speed up take {share} of {the_step(facts)}."
+            share = operators_ns(facts, self._cpu_products(facts)) / facts.step_ns
+            return f"FP32 matmuls that bfloat16 could speed up take {percent(share)} of {the_step(facts)}."
         mixed = mixed_share(facts)
         if mixed > self.max_used_share:
             return f"{TENSOR_CORE}s run {percent(mixed)} of the matmul time in mixed precision."
