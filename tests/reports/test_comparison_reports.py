@@ -351,7 +351,7 @@ def test_markdown_says_what_changed() -> None:
 
 
 def test_a_long_markdown_is_cut() -> None:
-    long = replace(worse(), settings=[SettingChange("x" * 100, "on", "off")] * 1000)
+    long = replace(worse(), settings=[SettingChange("x" * 300, "on", "off")] * 1000)
     assert len(render_comparison_markdown(long)) < LIMIT
     assert "Cut to fit into a comment." in render_comparison_markdown(long)
 

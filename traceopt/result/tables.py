@@ -375,6 +375,8 @@ CHANGED_SETTINGS = Table(
         Column("base_value", "Base", "word"),
         Column("head_value", "Head", "word"),
     ),
+    noun="settings",
+    order="",
     sortable=False,
 )
 COMPARED_RUNS = Table(
