@@ -9,11 +9,11 @@ from pathlib import Path
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.requirements import REQUIREMENTS
-from traceopt.analyzer.vocabulary.accelerator import FIGURES, Accelerator
-from traceopt.analyzer.vocabulary.accelerators import ACCELERATORS
+from traceopt.analyzer.vocabulary.accelerator import FIGURES, Accelerator, accelerators
 from traceopt.analyzer.vocabulary.causes.table import BUSY_PARTS, IDLE_CAUSES, PHASES
 from traceopt.result.document import Result
 from traceopt.result.frames import TABLES
+from traceopt.result.vendors import VENDORS
 from traceopt.rules.registry import builtin_rules, rule_page
 from traceopt.rules.rule import Rule
 
@@ -175,10 +175,10 @@ def causes_page() -> str:
 def devices_page() -> str:
     """docs/devices.md: every row of the peak table with its sources, and how to change it in the settings."""
     lines = [ABOUT_DEVICES.replace("FIGURES", " ".join(FIGURES))]
-    for vendor, title in (("nvidia", "NVIDIA"), ("amd", "AMD")):
-        rows = [row for row in ACCELERATORS if row.vendor == vendor]
+    for vendor in VENDORS:
+        rows = [row for row in accelerators() if row.vendor == vendor.key]
         lines += [
-            f"## {title}",
+            f"## {vendor.name}",
             "",
             "TFLOP/s, int8 in TOP/s.",
             "",

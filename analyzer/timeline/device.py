@@ -63,7 +63,7 @@ def find_device(
     accelerator = find(name, capability, memory_bytes, overrides) if vendor.is_read else None
     arch = accelerator.architecture if accelerator else None
     if arch is None and known and vendor.is_read:
-        arch = architecture(vendor.key, int(major), int(minor))  # type: ignore[arg-type]
+        arch = architecture(vendor, int(major), int(minor))  # type: ignore[arg-type]
     return TraceDevice(
         vendor=vendor,
         name=name or unsupported,

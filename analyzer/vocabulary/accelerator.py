@@ -1,10 +1,21 @@
-"""One device: its peak rates, where each figure comes from, and whether that could be verified."""
+"""The peak table: dense rates (no sparsity) of accelerators, each with the vendor's document that states it.
+
+TFLOP/s (TOP/s for int8) of the fastest unit that multiplies matrices in that type: Tensor Cores or matrix cores where
+they take the type, else the vector units; FP32 accumulation where the document tells them apart. FP4 is with its block
+scales (NVFP4, MXFP4). One row is one device as the framework lists it: one die of an MI250X, one GPU of a GB200.
+
+The rows are in accelerators.json. A row takes every figure from the statement of a source. The vendors' sites were out
+of reach when the table was written: each source names the public text in which its statement was read. What no such
+text confirms is `unverified` in the row, and the report says so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 
 from msgspec import Struct
+from msgspec.json import decode
 
 from traceopt.analyzer.vocabulary.architectures import DTYPES, Architecture, architecture_named
 
@@ -16,11 +27,11 @@ class Source(Struct, frozen=True):
     """A document of the vendor, and what it says about one device."""
 
     title: str
-    edition: str
-    """Revision, document number or date; "" where no copy that was read names one."""
     states: str
     """Every figure that a row of the peak table takes from it."""
-    read_in: str
+    edition: str = ""
+    """Revision, document number or date; "" where no copy that was read names one."""
+    read_in: str = ""
     """The public text in which the statement was read; "" if none was found. The vendors' sites were out of reach."""
 
     @property
@@ -36,11 +47,12 @@ class Accelerator(Struct, frozen=True):
     pattern: str
     """Regular expression, matched without case anywhere in the device name."""
     vendor: str
+    """Key of its row in `result/vendors.py`."""
     arch: str
     """ "sm_80", "gfx942"."""
-    peak_tflops: Mapping[str, float]
+    peak_tflops: dict[str, float]
     """Dense peak per dtype of ``DTYPES``, TOP/s for int8; no key where the vendor states none or the unit is absent."""
-    hbm_gb_per_s: float | None
+    hbm_gb_per_s: float | None = None
     """Peak memory bandwidth, 10^9 bytes a second."""
     sources: tuple[Source, ...] = ()
     unverified: frozenset[str] = frozenset()
@@ -98,3 +110,11 @@ class Accelerator(Struct, frozen=True):
         if any(self.is_verified(figure) is False for figure in used):
             return "peak unverified"
         return f"peak from {SETTINGS}" if self.from_settings.intersection(used) else ""
+
+
+@cache
+def accelerators() -> tuple[Accelerator, ...]:
+    """The table, which is read with the first trace of a GPU. Where several rows match a name, the first one counts, so
+    the narrower pattern stands first.
+    """
+    return decode(Path(__file__).with_name("accelerators.json").read_bytes(), type=tuple[Accelerator, ...])

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
 
-from traceopt.analyzer.vocabulary.accelerator import FIGURES, Accelerator
-from traceopt.analyzer.vocabulary.architectures import ARCH_CAPABILITIES, DTYPES, GIB
+from traceopt.analyzer.vocabulary.accelerator import FIGURES, Accelerator, accelerators
+from traceopt.analyzer.vocabulary.architectures import DTYPES, GIB, capability_of
 from traceopt.result.vendors import vendor_of
 
 # A slice of a GPU has a share of its rates that the name does not tell.
@@ -22,23 +21,13 @@ _SLICE = re.compile(r"\bMIG\b|-\d+[QCAB]\b|\b\d+g\.\d+gb\b|GRID|vGPU|\b[CSD]PX\b
 _LAPTOP = re.compile(r"Laptop|Max-Q|Mobile", re.IGNORECASE)  # slower than the desktop card of the same name
 
 
-def _capability(text: str | None) -> tuple[int, int] | None:
-    """(8, 0) for "8.0", "8,0" or "sm_80"; None for anything else."""
-    match = re.fullmatch(r"(\d{1,2})[.,](\d)|sm_?(\d{1,2})(\d)a?", text or "")
-    if not match:
-        return None
-    return int(match[1] or match[3]), int(match[2] or match[4])
-
-
-def _fits(row: Accelerator, name: str, capability: tuple[int, int] | None, memory_bytes: int | None) -> bool:
+def _fits(row: Accelerator, name: str, capability: str | None, memory_bytes: int | None) -> bool:
     if not re.search(row.pattern, name, re.IGNORECASE):
         return False
     if _LAPTOP.search(name) and not _LAPTOP.search(row.name):
         return False
-    if capability is not None:
-        own = ARCH_CAPABILITIES.get(row.arch) or _capability(row.arch)
-        if own != capability:
-            return False
+    if capability is not None and capability_of(row.arch) != tuple(map(int, capability.split("."))):
+        return False
     # Usable memory is a few per cent under the nominal size (ECC, firmware); a partition has far less.
     return row.memory_gib is None or memory_bytes is None or 0.8 <= memory_bytes / GIB / row.memory_gib <= 1.1
 
@@ -51,18 +40,15 @@ def find(
 ) -> Accelerator | None:
     """The accelerator called ``device_name``, or None: unknown stays unknown.
 
-    ``compute_capability`` ("8.0" or "sm_80") and ``memory_bytes`` (total, as reported) rule out rows that do
+    ``compute_capability`` ("8.0") and ``memory_bytes`` (total, as reported) rule out rows that do
     not fit; where two cards share a name and the memory is not given, the bandwidth is left out.
     ``overrides`` are the user's settings: by a device's name (whole words of it, without case) the figures that
     replace the table's or add a device, by the names of ``FIGURES``. The one named last wins.
     """
     name = device_name or ""
-    capability = _capability(compute_capability)
     found: Accelerator | None = None
     if name and not _SLICE.search(name):
-        from traceopt.analyzer.vocabulary.accelerators import ACCELERATORS  # a run on a CPU needs no table
-
-        rows = [row for row in ACCELERATORS if _fits(row, name, capability, memory_bytes)]
+        rows = [row for row in accelerators() if _fits(row, name, compute_capability, memory_bytes)]
         found = rows[0] if rows else None
         sizes = {row.hbm_gb_per_s for row in rows if row.memory_gib is not None}
         if found and memory_bytes is None and len(sizes) > 1:  # A100-PG509-200: 40 GB or 80 GB
@@ -75,7 +61,7 @@ def find(
 
 def _unknown(name: str) -> Accelerator:
     """A device that only the settings know; its architecture follows from the trace."""
-    return Accelerator(name, re.escape(name), vendor_of((), name).key, "", MappingProxyType({}), None)
+    return Accelerator(name, re.escape(name), vendor_of((), name).key, "", {})
 
 
 def _corrected(found: Accelerator, figures: Mapping[str, Any]) -> Accelerator:
@@ -83,7 +69,7 @@ def _corrected(found: Accelerator, figures: Mapping[str, Any]) -> Accelerator:
     rates = {**found.peak_tflops, **{figure: rate for figure, rate in given.items() if figure in DTYPES}}
     return replace(
         found,
-        peak_tflops=MappingProxyType(rates),
+        peak_tflops=rates,
         hbm_gb_per_s=given.get("hbm_gb_per_s", found.hbm_gb_per_s),
         link_gb_per_s=given.get("link_gb_per_s", found.link_gb_per_s),
         from_settings=found.from_settings.union(given),

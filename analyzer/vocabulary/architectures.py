@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from msgspec import Struct
+
+from traceopt.result.vendors import AMD, NVIDIA, VENDORS, Vendor
 
 GIB = 2**30
 DTYPES: tuple[str, ...] = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")
@@ -18,8 +21,7 @@ DTYPE_BYTES: Mapping[str, float] = MappingProxyType(
 class Architecture(Struct, frozen=True):
     """What a compute capability tells by itself."""
 
-    vendor: str
-    """ "nvidia" or "amd"."""
+    vendor: Vendor
     name: str
     """ "sm_80", "gfx942"."""
     has_tensor_cores: bool
@@ -32,7 +34,7 @@ class Architecture(Struct, frozen=True):
 
 
 def _nvidia(name: str, tensor: bool, tf32_bf16: bool, fp8: bool) -> Architecture:
-    return Architecture("nvidia", name, tensor, tf32_bf16, tf32_bf16, fp8)
+    return Architecture(NVIDIA, name, tensor, tf32_bf16, tf32_bf16, fp8)
 
 
 # NVIDIA: CUDA C++ Programming Guide, "Compute Capabilities", types supported by Tensor Cores per capability.
@@ -43,25 +45,13 @@ _ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
         **{f"sm_{n}": _nvidia(f"sm_{n}", True, False, False) for n in (70, 72, 75)},
         **{f"sm_{n}": _nvidia(f"sm_{n}", True, True, False) for n in (80, 86, 87)},
         **{f"sm_{n}": _nvidia(f"sm_{n}", True, True, True) for n in (89, 90, 100, 101, 103, 110, 120, 121)},
-        "gfx908": Architecture("amd", "gfx908", True, False, True, False, True),
-        "gfx90a": Architecture("amd", "gfx90a", True, False, True, False, True),
-        "gfx940": Architecture("amd", "gfx940", True, True, True, True, True),
-        "gfx941": Architecture("amd", "gfx941", True, True, True, True, True),
-        "gfx942": Architecture("amd", "gfx942", True, True, True, True, True),
-        "gfx950": Architecture("amd", "gfx950", True, False, True, True, True),
+        "gfx908": Architecture(AMD, "gfx908", True, False, True, False, True),
+        "gfx90a": Architecture(AMD, "gfx90a", True, False, True, False, True),
+        "gfx942": Architecture(AMD, "gfx942", True, True, True, True, True),
+        "gfx950": Architecture(AMD, "gfx950", True, False, True, True, True),
     }
 )
 _GEFORCE = ("sm_86", "sm_89", "sm_120")
-# What HIP reports as major.minor; 9.0 stands for gfx900, gfx906, gfx908 and gfx90a alike and tells nothing.
-_AMD_CAPABILITIES = {(9, 4): "gfx942", (9, 5): "gfx950"}
-ARCH_CAPABILITIES = {
-    "gfx908": (9, 0),
-    "gfx90a": (9, 0),
-    "gfx942": (9, 4),
-    "gfx950": (9, 5),
-    "gfx1100": (11, 0),
-    "gfx1201": (12, 0),
-}
 
 
 def architecture_named(name: str) -> Architecture | None:
@@ -69,21 +59,21 @@ def architecture_named(name: str) -> Architecture | None:
     return _ARCHITECTURES.get(name)
 
 
-def architecture(vendor: str, major: int, minor: int, gcn_arch: str | None = None) -> Architecture | None:
-    """Facts that follow from the compute capability alone; None if they do not.
+def capability_of(name: str) -> tuple[int, int] | None:
+    """(8, 0) for "sm_80", (9, 4) for "gfx942"; None for a name in the form of no vendor."""
+    matches = (re.fullmatch(vendor.architecture_names, name) for vendor in VENDORS if vendor.architecture_names)
+    return next(((int(match[1]), int(match[2])) for match in matches if match), None)
 
-    ``vendor`` is "nvidia" or "amd". ``gcn_arch`` is HIP's own name where known ("gfx90a:sramecc+:xnack-"). An
-    NVIDIA capability newer than the table inherits what every capability since 9.0 has.
+
+def architecture(vendor: Vendor, major: int, minor: int) -> Architecture | None:
+    """Facts that follow from the compute capability alone; None if they do not: 9.0 stands for all from gfx900 to
+    gfx90a. An NVIDIA capability newer than the table inherits what every capability since 9.0 has.
     """
-    vendor = vendor.lower()
-    if vendor == "nvidia":
-        known = _ARCHITECTURES.get(f"sm_{major}{minor}")
-        return known or (_nvidia(f"sm_{major}{minor}", True, True, True) if major >= 9 else None)
-    if vendor == "amd":
-        if gcn_arch:
-            return _ARCHITECTURES.get(gcn_arch.split(":")[0])
-        return _ARCHITECTURES.get(_AMD_CAPABILITIES.get((major, minor), ""))
-    return None
+    found = [one for one in _ARCHITECTURES.values() if one.vendor is vendor]
+    found = [one for one in found if capability_of(one.name) == (major, minor)]
+    if len(found) == 1:
+        return found[0]
+    return _nvidia(f"sm_{major}{minor}", True, True, True) if vendor is NVIDIA and major >= 9 else None
 
 
 def geforce_ratio(device_name: str, arch: Architecture | None, dtype: str) -> float | None:

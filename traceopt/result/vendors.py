@@ -40,6 +40,8 @@ class Vendor(Struct, frozen=True):
     """How the names of its runtime calls begin, if no other vendor's do."""
     device_words: tuple[str, ...] = ()
     """Words in the names of its devices, in lower case."""
+    architecture_names: str | None = None
+    """Regular expression for the names of its architectures, with the groups major and minor."""
     capability_name: str = "architecture"
     """What it calls the two numbers of a device's architecture."""
     numbers_devices_by_rank: bool = False
@@ -70,6 +72,7 @@ NVIDIA = Vendor(
     "nvidia",
     "NVIDIA",
     is_read=True,
+    architecture_names=r"sm_(\d+)(\d)",
     capability_name="compute capability",
     numbers_devices_by_rank=True,
     sampler="nvml",
@@ -99,6 +102,7 @@ AMD = Vendor(
     is_read=True,
     call_prefix="hip",
     device_words=("amd", "radeon"),
+    architecture_names=r"gfx(\d+)(\d)[0-9a-f]",
     sampler="amdsmi",
     power_command="amd-smi metric --power --violation",
     graph_trace_command="rocprofv3 --sys-trace --",

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from traceopt.analyzer.vocabulary.accelerator import accelerators
 from traceopt.analyzer.vocabulary.accelerator_lookup import find
-from traceopt.analyzer.vocabulary.accelerators import ACCELERATORS
 from traceopt.analyzer.vocabulary.architectures import (
     GIB,
     Architecture,
@@ -18,6 +18,7 @@ from traceopt.analyzer.vocabulary.architectures import (
     geforce_ratio,
     needed_multiple,
 )
+from traceopt.result.vendors import AMD, NVIDIA, OTHER
 
 # Names of real traces (shared/traces) and drivers: name, capability, memory bytes;
 # then row, FP16 peak, bandwidth.
@@ -190,12 +191,11 @@ def test_what_is_not_verified_is_said() -> None:
 
 def test_the_table_is_loaded_with_the_first_device() -> None:
     code = """if True:
-        import sys
         from traceopt.analyzer.timeline.device import find_device
+        from traceopt.analyzer.vocabulary.accelerator import accelerators
         from traceopt.analyzer.vocabulary.accelerator_lookup import find
-        table = "traceopt.analyzer.vocabulary.accelerators"
-        assert find(None) is None and table not in sys.modules
-        assert find("NVIDIA H200") is not None and table in sys.modules
+        assert find(None) is None and accelerators.cache_info().currsize == 0
+        assert find("NVIDIA H200") is not None and accelerators.cache_info().currsize == 1
     """
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -204,17 +204,16 @@ def test_architecture_facts() -> None:
     def facts(found: Architecture | None) -> tuple[bool, ...] | None:
         return found and (found.has_tensor_cores, found.has_tf32, found.has_bf16, found.has_fp8)
 
-    assert facts(architecture("nvidia", 6, 1)) == (False, False, False, False)
-    assert facts(architecture("nvidia", 7, 0)) == (True, False, False, False)
-    assert facts(architecture("nvidia", 7, 5)) == (True, False, False, False)
-    assert facts(architecture("NVIDIA", 8, 0)) == (True, True, True, False)
-    assert facts(architecture("nvidia", 8, 9)) == (True, True, True, True)
-    assert facts(architecture("nvidia", 10, 0)) == (True, True, True, True)
-    assert facts(architecture("nvidia", 13, 0)) == (True, True, True, True)
-    assert facts(architecture("amd", 9, 4)) == (True, True, True, True)
-    assert facts(architecture("amd", 9, 0, "gfx90a:sramecc+:xnack-")) == (True, False, True, False)
-    assert architecture("amd", 9, 0) is None  # gfx900 to gfx90a all say 9.0
-    assert architecture("intel", 1, 0) is None
+    assert facts(architecture(NVIDIA, 6, 1)) == (False, False, False, False)
+    assert facts(architecture(NVIDIA, 7, 0)) == (True, False, False, False)
+    assert facts(architecture(NVIDIA, 7, 5)) == (True, False, False, False)
+    assert facts(architecture(NVIDIA, 8, 0)) == (True, True, True, False)
+    assert facts(architecture(NVIDIA, 8, 9)) == (True, True, True, True)
+    assert facts(architecture(NVIDIA, 10, 0)) == (True, True, True, True)
+    assert facts(architecture(NVIDIA, 13, 0)) == (True, True, True, True)
+    assert facts(architecture(AMD, 9, 4)) == (True, True, True, True)
+    assert architecture(AMD, 9, 0) is None  # gfx900 to gfx90a all say 9.0
+    assert architecture(OTHER, 1, 0) is None
 
 
 @pytest.mark.parametrize(
@@ -235,7 +234,7 @@ def test_needed_multiples(dtype: str, arch: str | None, multiples: tuple[int, in
 
 
 def test_needed_multiple_takes_an_architecture() -> None:
-    assert needed_multiple("bf16", architecture("nvidia", 9, 0)) == (8, 64)
+    assert needed_multiple("bf16", architecture(NVIDIA, 9, 0)) == (8, 64)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +254,7 @@ def test_tensor_cores_of_geforce_cards(name: str, arch: str, dtype: str, ratio: 
 
 def test_geforce_rows_agree_with_their_family() -> None:
     rows = [
-        row for row in ACCELERATORS if row.arch in ("sm_86", "sm_89", "sm_120") and re.match(r"RTX \d{4}", row.name)
+        row for row in accelerators() if row.arch in ("sm_86", "sm_89", "sm_120") and re.match(r"RTX \d{4}", row.name)
     ]
     assert len(rows) > 3
     for row in rows:
