@@ -19,6 +19,7 @@
 #                build the site
 #   make site    build the documentation site in build/site; a broken link or a page without a place fails (make lint does it)
 #   make dist    build the source distribution and the wheel in dist/
+#   make types   the links through which mypy and editors (pyright) see one package; every new .venv has them
 #   make clean   remove everything that the other targets made
 #
 # PYTHON=python3.12 picks the interpreter for a new .venv. TESTS="tests/test_cli.py -k help" picks tests,
@@ -124,13 +125,14 @@ clean:
 	rm -rf .venv .venv-audit .venv-dist .venv-docs .venv-torch-* build dist demo-logs traceopt-report.html *.egg-info
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "traceopt needs Python 3.10 or newer: make PYTHON=...")'
 	test -x $(BIN)/python || { $(PYTHON) -m venv --clear .venv && $(PIP) install --upgrade pip; }
 	$(PIP) install --editable '.[dev]'
+	@$(MAKE) --no-print-directory types
 	@touch $@
 
-# mypy needs one package tree: a folder of links that mirrors the package mapping in pyproject.toml.
+# mypy and editors need one package tree: a folder of links that mirrors the package mapping in setup.py.
 types:
 	@mkdir -p build/types/traceopt
 	@find -L build/types/traceopt -maxdepth 1 -type l -exec rm -f {} +

@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from hta.trace_analysis import TraceAnalysis
+from hta.trace_analysis import TraceAnalysis  # pyright: ignore[reportMissingImports]
 
 if __name__ == "__main__":  # HolisticTraceAnalysis may start worker processes
     trace = Path(sys.argv[1]).resolve()

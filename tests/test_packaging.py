@@ -23,12 +23,6 @@ TRACE = ROOT / "fixtures" / "traces" / "slow_loader.json.gz"
 
 
 @pytest.fixture(scope="module")
-def setuptools_table() -> dict[str, Any]:
-    table: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    return table
-
-
-@pytest.fixture(scope="module")
 def project() -> dict[str, Any]:
     table: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return table
@@ -38,37 +32,26 @@ def test_the_version_is_the_same_in_both_places(project: dict[str, Any]) -> None
     assert project["version"] == __version__
 
 
-def folder_of(package: str, mapping: dict[str, str]) -> Path:
-    """Where setuptools looks for a package: the longest mapped prefix, then its own name."""
-    parent, rest = package, []
-    while parent not in mapping:
-        parent, _, last = parent.rpartition(".")
-        rest.insert(0, last)
-    return ROOT.joinpath(mapping[parent], *rest)
-
-
-def test_every_package_is_listed(setuptools_table: dict[str, Any]) -> None:
-    mapping = setuptools_table["package-dir"]
-    listed = {folder_of(package, mapping) for package in setuptools_table["packages"]}
-    there = {init.parent for folder in mapping.values() for init in (ROOT / folder).rglob("__init__.py")}
-    assert listed == there
-
-
-def test_the_type_checker_sees_every_mapped_folder(setuptools_table: dict[str, Any]) -> None:
-    found = re.search(r"^PACKAGES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert found is not None
-    assert {*found[1].split(), "traceopt"} == set(setuptools_table["package-dir"].values())
+# What a container sees, and what the wheel is built from.
+SHOWN = [ROOT / line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory, setuptools_table: dict[str, Any]) -> Path:
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what the wheel is built from."""
+    source = tmp_path_factory.mktemp("source")
+    for path in SHOWN:
+        if path.is_dir():
+            shutil.copytree(path, source / path.name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(path, source)
+    return source
+
+
+@pytest.fixture(scope="module")
+def installed(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that holds what the wheel holds."""
     pytest.importorskip("setuptools", minversion="77")
-    source = tmp_path_factory.mktemp("source")
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    for folder in setuptools_table["package-dir"].values():
-        shutil.copytree(ROOT / folder, source / folder, ignore=shutil.ignore_patterns("__pycache__"))
     code = "import setuptools.build_meta as backend; backend.build_wheel('.')"
     subprocess.run([sys.executable, "-c", code], cwd=source, check=True, capture_output=True)
     (wheel,) = source.glob("*.whl")
@@ -84,6 +67,24 @@ def test_the_wheel_holds_the_package_and_nothing_beside_it(installed: Path) -> N
     assert (installed / "traceopt" / "py.typed").is_file()
     (license_file,) = installed.glob("*.dist-info/licenses/LICENSE")
     assert license_file.read_text() == (ROOT / "LICENSE").read_text()
+
+
+def modules(tree: Path) -> set[Path]:
+    """The modules of a package, also those behind links, by their path in it."""
+    walk = os.walk(tree / "traceopt", followlinks=True)
+    return {Path(folder, name).relative_to(tree) for folder, _, names in walk for name in names if name.endswith(".py")}
+
+
+def test_the_wheel_holds_every_module(installed: Path) -> None:
+    files = {file.relative_to(ROOT) for folder in SHOWN for file in folder.rglob("*.py")}
+    assert modules(installed) == {file if file.parts[0] == "traceopt" else "traceopt" / file for file in files}
+
+
+def test_editors_and_mypy_see_every_module_of_the_wheel(installed: Path, source: Path) -> None:
+    subprocess.run(["make", "--file", ROOT / "Makefile", "types"], cwd=source, check=True)
+    assert modules(source / "build" / "types") == modules(installed)
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    assert tools["mypy"]["mypy_path"] == tools["pyright"]["extraPaths"][0] == "build/types"
 
 
 def test_the_package_index_shows_the_readme_with_links_to_this_version(installed: Path) -> None:
@@ -119,8 +120,3 @@ def test_the_recipe_for_conda_has_the_same_version_and_dependencies(project: dic
     wanted = {line.replace("python-isal", "isal") for line in lines}
     given = {one.partition(";")[0].strip().replace(" ", "") for one in project["dependencies"]}
     assert wanted == given | {f"python{project['requires-python']}"}
-
-
-def test_the_container_gets_what_the_wheel_is_built_from(setuptools_table: dict[str, Any]) -> None:
-    shown = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
-    assert shown == {"pyproject.toml", "setup.py", "README.md", "LICENSE", *setuptools_table["package-dir"].values()}

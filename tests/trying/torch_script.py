@@ -7,7 +7,7 @@ It reduces gradients in each micro-batch and saves in each step, as the settings
 import os
 
 import torch
-from library import WIDTH
+from library import WIDTH  # pyright: ignore[reportMissingImports]
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import mlflow
+import mlflow  # pyright: ignore[reportMissingImports]
 
 from traceopt.integrations.tracking import Logged
 

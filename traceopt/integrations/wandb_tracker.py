@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import wandb
+import wandb  # pyright: ignore[reportMissingImports]
 
 from traceopt.integrations.tracking import Logged
 

@@ -10,7 +10,7 @@ import sys
 
 os.environ["TORCH_EXTENSIONS_DIR"] = os.path.abspath("extensions")  # it compiles one for its collectives
 
-import deepspeed
+import deepspeed  # pyright: ignore[reportMissingImports]
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
