@@ -20,6 +20,7 @@ from traceopt.rules import (
     Mask,
     Rule,
     RunFacts,
+    SetVariable,
     each_step,
     hide,
     median,
@@ -36,6 +37,7 @@ from traceopt.rules import (
 
 SMALL_CALLS = "Most of it is in small calls, so this rank waits for a late one."
 BASIS = "Expects half of the exposed excess to go away."
+VERBOSE = SetVariable("NCCL_DEBUG", "INFO")
 TRANSPORT = "P2P and InfiniBand in use, and the right network interface"
 EITHER = "Either this rank waits for a late one, or the link is slow."
 STEADY = "They take about as long in every step, so a slow link is more likely than a rank that is late now and then."
@@ -166,7 +168,7 @@ class SlowCollective(Rule):
             fix=Fix(
                 f"{likely} Analyze the traces of all ranks together: they show which rank is late, and why. If none "
                 f"is, check the transport with NCCL_DEBUG=INFO: {TRANSPORT}.",
-                "NCCL_DEBUG=INFO torchrun --nproc-per-node 8 train.py",
+                edits=[VERBOSE],
             ),
             shares_cause_with=["CM001"],
         )
@@ -205,7 +207,7 @@ class SlowCollective(Rule):
             saving=saving and replace(saving, low_us=0.4 * saving.est_us),
             why=finding.why + f" The ranks enter them at about the same time: rank {rank} waits {ms(late_ns)} for "
             "later ones. So the link or its settings are slow.",
-            fix=Fix(f"Check the transport with NCCL_DEBUG=INFO: {TRANSPORT}.", finding.fix.code),
+            fix=Fix(f"Check the transport with NCCL_DEBUG=INFO: {TRANSPORT}.", edits=[VERBOSE]),
         )
 
     def _judged(

@@ -127,7 +127,7 @@ class RemoveCall(Struct, frozen=True, tag="remove_call"):
 
     @property
     def settings(self) -> dict[str, str]:
-        return {f"{self.callee}.removed": "True"}
+        return {f"{self.callee}.removed": ""}
 
     @property
     def code(self) -> str:

@@ -86,6 +86,12 @@ def test_what_a_patch_changes(case: Case, tmp_path: Path) -> None:
         ast.parse((tmp_path / "train.py").read_bytes())
 
 
+def test_no_patch_reads_the_example_or_the_sentence(tmp_path: Path) -> None:
+    for case in CASES:
+        other = replace(case, fix=Fix("Lorem ipsum.", "dolor(sit)", None, case.fix.edits, case.fix.in_framework))
+        assert patch_of(other, tmp_path) == patch_of(case, tmp_path), case
+
+
 @pytest.mark.parametrize("default", ["forkserver", "spawn"])
 def test_workers_that_import_the_script_need_a_guard(
     default: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
