@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from traceopt.reports.text.terminal_lines import MAX_WIDTH, MIN_WIDTH, Terminal, pad, width_of
-from traceopt.reports.words import comparison_words, names, safe_text
+from traceopt.reports.words import comparison_tables, comparison_words, names, safe_text
 from traceopt.result import quantities
 from traceopt.result.comparison import Comparison, FindingChange, GateOutcome, RowChange, Side
 
@@ -118,27 +118,22 @@ def _sentences(verdict: str, terminal: Terminal) -> list[str]:
 
 def _parts(comparison: Comparison, terminal: Terminal) -> list[str]:
     room = terminal.width - NUMBERS - 2
-    if not comparison.comparable:
-        return _parts_side_by_side(comparison, room, terminal)
-    lines = []
-    parts, rest = comparison_words.apart_from_noise(comparison_words.shown_parts(comparison))
-    for part in parts:
-        noise = "  within noise" if part.beyond_noise is False else ""
-        label = pad(terminal.fit(part.label, room - len(noise)) + noise, room)
-        times = f"{_cell(quantities.ms_of_us(part.base_us))}{_cell(quantities.ms_of_us(part.head_us))}"
-        lines.append(terminal.plain(f"  {label}{times}{_cell(comparison_words.part_change(part))}"))
-    lines += terminal.wrap(rest, first="  ", indent="  ") if rest else []
-    return [_heading("part of the step", room, terminal), *lines] if lines else []
-
-
-def _parts_side_by_side(comparison: Comparison, room: int, terminal: Terminal) -> list[str]:
-    half = NUMBERS // 2
-    label = f"part of the {comparison_words.measured_noun(comparison)}"
-    lines = [terminal.style(f"  {label:<{room}}{'base':>{half}}{'head':>{half}}", dim=True)]
-    for part in comparison_words.shown_parts(comparison):
-        cells = "".join(f"{cell:>{half}}" for cell in comparison_words.part_of_sides(comparison, part))
-        lines.append(terminal.plain(f"  {pad(terminal.fit(part.label, room), room)}{cells}"))
-    return lines if len(lines) > 1 else []
+    parts, rest = comparison_words.shown_parts(comparison), ""
+    if comparison.comparable:
+        parts, rest = comparison_words.apart_from_noise(parts)
+    table = comparison_tables.changed_parts(comparison, parts)
+    if not table.rows:
+        return []
+    _, *numbers = table.columns
+    width = NUMBERS // len(numbers)
+    heading = f"  {f'part of the {comparison_words.measured_noun(comparison)}':<{room}}"
+    lines = [terminal.style(heading + "".join(f"{column.label.lower():>{width}}" for column in numbers), dim=True)]
+    for row in table.rows:
+        name, *values = row.cells
+        beside = f"  {name.beside}" if name.beside else ""
+        label = pad(terminal.fit(name.text, room - len(beside)) + beside, room)
+        lines.append(terminal.plain(f"  {label}{''.join(f'{cell.text:>{width}}' for cell in values)}"))
+    return lines + (terminal.wrap(rest, first="  ", indent="  ") if rest else [])
 
 
 def _explanation(comparison: Comparison, terminal: Terminal) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from traceopt.reports.text.terminal_lines import MAX_WIDTH, MIN_WIDTH, Terminal, width_of
-from traceopt.reports.text.trial_terminal import trial_lines
 from traceopt.reports.words import rank_words, run_words, safe_text, step_words
 from traceopt.reports.words.companions.lines import companion_lines
 from traceopt.reports.words.display import for_display
@@ -47,7 +46,7 @@ def render_terminal(result: Result, *, width: int, color: bool, unicode: bool) -
         _breakdown(document, terminal),
         _fixes(document, terminal),
         _companions(document, terminal),
-        trial_lines(document.tried, terminal),
+        _tried(document, terminal),
         _footer(document, terminal),
     ]
     return safe_text.without_commands("\n\n".join("\n".join(lines) for lines in blocks if lines) + "\n")
@@ -266,6 +265,14 @@ def _titled(
 def _fits(place: str, columns: int, terminal: Terminal) -> bool:
     """Whether at least the name of the file and the line fit."""
     return width_of(place) <= columns or width_of(place.rpartition("/")[2]) + 1 + len(terminal.mark) <= columns
+
+
+def _tried(result: Result, terminal: Terminal) -> list[str]:
+    if not result.tried:
+        return []
+    from traceopt.reports.text.trial_terminal import trial_lines
+
+    return trial_lines(result.tried, terminal)
 
 
 def _footer(result: Result, terminal: Terminal) -> list[str]:
