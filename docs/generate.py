@@ -17,14 +17,7 @@ from traceopt.result.vendors import VENDORS
 from traceopt.rules.registry import builtin_rules, rule_page
 from traceopt.rules.rule import Rule
 
-FOLDER = Path(__file__).parent / "rules"
-FACTS = Path(__file__).parent / "facts.md"
-FRAMES = Path(__file__).parent / "frames.md"
-SCHEMA = Path(__file__).parent / "result.schema.json"
-CAUSES_PAGE = Path(__file__).parent / "causes.md"
-DEVICES = Path(__file__).parent / "devices.md"
-LLMS = Path(__file__).parent / "llms.txt"
-INDEX = Path(__file__).parent / "README.md"
+DOCS = Path(__file__).resolve().parent
 ABOUT_LLMS = """# traceopt
 
 > Finds the bottleneck in PyTorch profiler traces: what to change, on which line, and how much time that saves. Record
@@ -69,6 +62,19 @@ In `traceopt.toml` the table is `[devices."NVIDIA H100 PCIe"]`. In Python it is 
 
 
 def pages() -> dict[str, str]:
+    """The text of every page that is generated here, by its place in docs/."""
+    return {
+        "facts.md": facts_page(),
+        "result.schema.json": Result.json_schema().decode(),
+        "frames.md": frames_page(),
+        "causes.md": causes_page(),
+        "devices.md": devices_page(),
+        "llms.txt": llms_text(),
+        **{f"rules/{name}": text for name, text in rule_pages().items()},
+    }
+
+
+def rule_pages() -> dict[str, str]:
     """The file name and Markdown of every page in docs/rules/."""
     rules = sorted(builtin_rules(), key=lambda rule: rule.code)
     codes = {rule.code for rule in rules}
@@ -206,7 +212,9 @@ def unlinked(text: str) -> str:
 def llms_text() -> str:
     """docs/llms.txt: the pages and rules in one list for assistants, in the format of llmstxt.org."""
     rows = re.findall(
-        r"^\| \[(?P<title>[^]]+)\]\((?P<file>[^)]+)\) \| (?P<about>.+) \|$", INDEX.read_text("utf-8"), re.MULTILINE
+        r"^\| \[(?P<title>[^]]+)\]\((?P<file>[^)]+)\) \| (?P<about>.+) \|$",
+        (DOCS / "README.md").read_text("utf-8"),
+        re.MULTILINE,
     )
     lines = [ABOUT_LLMS, "## Documentation", ""]
     lines += [f"- [{title}]({file}): {unlinked(about)}" for title, file, about in rows]
@@ -222,18 +230,10 @@ def _figure(row: Accelerator, figure: str) -> str:
 
 
 def main() -> None:
-    FACTS.write_text(facts_page(), encoding="utf-8")
-    SCHEMA.write_bytes(Result.json_schema())
-    FRAMES.write_text(frames_page(), encoding="utf-8")
-    CAUSES_PAGE.write_text(causes_page(), encoding="utf-8")
-    DEVICES.write_text(devices_page(), encoding="utf-8")
-    LLMS.write_text(llms_text(), encoding="utf-8")
-    wanted = pages()
-    FOLDER.mkdir(exist_ok=True)
-    for stale in {path.name for path in FOLDER.glob("*.md")} - wanted.keys():
-        (FOLDER / stale).unlink()
-    for name, text in wanted.items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
+    for page in DOCS.glob("rules/*.md"):  # those of rules that are gone
+        page.unlink()
+    for name, text in pages().items():
+        (DOCS / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

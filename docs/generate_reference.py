@@ -13,7 +13,7 @@ import click
 from traceopt.cli import cli
 from traceopt.result.document import Result
 
-FOLDER = Path(__file__).parent / "reference"
+DOCS = Path(__file__).resolve().parent
 
 
 def cli_page() -> str:
@@ -107,10 +107,14 @@ def _type(schema: dict[str, Any]) -> str:
     return str(schema.get("type", "any"))
 
 
+def pages() -> dict[str, str]:
+    """The text of every page that is generated here, by its place in docs/."""
+    return {"reference/cli.md": cli_page(), "reference/result.md": result_page()}
+
+
 def main() -> None:
-    FOLDER.mkdir(exist_ok=True)
-    (FOLDER / "cli.md").write_text(cli_page(), encoding="utf-8")
-    (FOLDER / "result.md").write_text(result_page(), encoding="utf-8")
+    for name, text in pages().items():
+        (DOCS / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -17,8 +17,15 @@ def generator() -> dict[str, Any]:
     return runpy.run_path(str(DOCS / "generate.py"))
 
 
-def test_the_page_of_facts_is_current(generator: dict[str, Any]) -> None:
-    assert (DOCS / "facts.md").read_text(encoding="utf-8") == generator["facts_page"](), "run: python docs/generate.py"
+@pytest.mark.parametrize("script", ["generate.py", "generate_reference.py"])
+def test_generated_pages_are_current(script: str) -> None:
+    pages = runpy.run_path(str(DOCS / script))["pages"]()
+    stale = [name for name, text in pages.items() if (DOCS / name).read_text(encoding="utf-8") != text]
+    assert stale == [], "run: make docs"
+
+
+def test_no_page_is_left_of_a_rule_that_is_gone(generator: dict[str, Any]) -> None:
+    assert {path.name for path in (DOCS / "rules").glob("*.md")} == generator["rule_pages"]().keys()
 
 
 def test_every_fact_has_its_line(generator: dict[str, Any]) -> None:
@@ -27,9 +34,8 @@ def test_every_fact_has_its_line(generator: dict[str, Any]) -> None:
     assert [name for name, (_, about) in facts.items() if not about.endswith(".")] == []
 
 
-def test_the_list_for_assistants_is_current(generator: dict[str, Any]) -> None:
-    text = (DOCS / "llms.txt").read_text(encoding="utf-8")
-    assert text == generator["llms_text"](), "run: make docs"
+def test_the_list_for_assistants_links_to_pages(generator: dict[str, Any]) -> None:
+    text = generator["llms_text"]()
     files = re.findall(r"^- \[[^]]+\]\(([^)]+)\): .+$", text, re.MULTILINE)
     assert set(files) >= {"agents.md", "rules/DL001.md"}
     assert [file for file in files if not (DOCS / file).exists()] == []

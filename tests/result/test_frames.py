@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,8 +91,3 @@ def test_frames_are_for_counting(example: GetExample) -> None:
     gemms = result.frames.gemms
     lost = gemms[~gemms["aligned"].fillna(True)].groupby(["file", "line"])["us_per_step"].sum()
     assert dict(lost) == {("model.py", 52): pytest.approx(sum(g.us_per_step for g in result.gemms if not g.aligned))}
-
-
-def test_the_documentation_is_current() -> None:
-    page = runpy.run_path(str(ROOT / "docs" / "generate.py"))["frames_page"]()
-    assert (ROOT / "docs" / "frames.md").read_text(encoding="utf-8") == page, "run: python docs/generate.py"
