@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from traceopt.reports.words.part_styles import span_color, span_look
+from traceopt.analyzer.vocabulary.causes.span_categories import ANNOTATED, CALL, CPU, GPU_COMPUTE, PYTHON_CODE
+from traceopt.reports.words.part_styles import span_look
 from traceopt.reports.words.step_words import step_noun
 from traceopt.result.document import Result
 from traceopt.result.quantities import ms
@@ -14,12 +15,12 @@ from traceopt.result.rows import FlameGraph
 US_PER_MS = 1_000
 _PYTHON = ("user", "library")
 _LOOKS = {
-    "user": (span_color("python"), "Your code"),
-    "library": (span_color("python"), "Library code"),
-    "annotation": span_look("annotation"),
-    "operator": span_look("cpu"),
-    "runtime": span_look("runtime"),
-    "kernel": span_look("compute"),
+    "user": (PYTHON_CODE.color, "Your code"),
+    "library": (PYTHON_CODE.color, "Library code"),
+    "annotation": (ANNOTATED.color, ANNOTATED.label),
+    "operator": (CPU.color, CPU.label),
+    "runtime": (CALL.color, CALL.label),
+    "kernel": (GPU_COMPUTE.color, GPU_COMPUTE.label),
 }
 NS_PER_US = 1_000
 _FRAME = re.compile(r"(?P<folder>.*[/\\])?(?P<file>[^/\\]+)\((?P<line>\d+)\): (?P<function>.+)", re.DOTALL)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Literal
 
+from traceopt.analyzer.vocabulary.causes.table import COMPUTE, MODEL_WORK
 from traceopt.comparison import metrics
 from traceopt.comparison.noise import ASSUMED_SPREAD
 from traceopt.reports.words import safe_text
@@ -178,9 +179,9 @@ def metric_change(metric: MetricChange) -> str:
 def patterned(comparison: Comparison) -> str:
     """What the patterned parts of the bars mean."""
     busy = {part.name for part in comparison.breakdown if part.busy}
-    if "compute" not in busy:
+    if COMPUTE.key not in busy:
         return CPU_PATTERNED
-    return "Patterned parts: no model work." if busy & {"forward", "backward", "optimizer"} else GPU_PATTERNED
+    return "Patterned parts: no model work." if busy & {part.key for part in MODEL_WORK} else GPU_PATTERNED
 
 
 def no_operators(comparison: Comparison) -> str:

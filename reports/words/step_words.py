@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
+from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY, COMMUNICATION
 from traceopt.reports.words.rank_words import rank_phrase
 from traceopt.result import quantities
 from traceopt.result.document import Result
@@ -78,7 +78,7 @@ def sides(result: Result) -> Sides:
     """The names for a CPU-only run also if a GPU was used but not recorded: its idle time is unknown."""
     if has_gpu_sides(result):
         return Sides(*_GPU_SIDES)
-    communicates = any(part.busy and part.name == "communication" for part in result.breakdown)
+    communicates = any(part.busy and part.name == COMMUNICATION.key for part in result.breakdown)
     words = Sides(*_CPU_SIDES)
     return replace(words, busy=f"{words.busy} and communication", busy_short="busy") if communicates else words
 

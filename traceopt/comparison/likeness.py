@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 from traceopt.document.sections import LOADER_WORKERS
 from traceopt.result.comparison import RowChange
 from traceopt.result.document import Result
@@ -17,7 +18,6 @@ SAME_CALLS = 0.02  # smallest change in the number of calls to name, as a share 
 NOTABLE_SHARE = 0.005  # of the step: smaller changes are not explained
 EXPLAINED = 4  # sentences
 OTHER_GRAPHS = 0.05  # of the GPU's work: smaller differences leave nearly all operators where they were
-WAIT = "data_loading"  # the part of the step that loader workers shorten
 
 
 def other_machines(base: Result, head: Result) -> list[str]:
@@ -105,7 +105,7 @@ def _new_workers(base: Result, head: Result) -> list[tuple[float, str]]:
     before, after = (settings.get(LOADER_WORKERS) for settings in sides)
     if before is None or after is None or before == after:
         return []
-    waits = [sum(p.us_per_step for p in result.breakdown if p.name == WAIT) for result in (base, head)]
+    waits = [sum(p.us_per_step for p in result.breakdown if p.name == DATA_LOADING.key) for result in (base, head)]
     change_us = waits[1] - waits[0]
     return [(abs(change_us), f"{LOADER_WORKERS}: {after} instead of {before} (waiting for data {_signed(change_us)}).")]
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from traceopt.analyzer.vocabulary.causes.cause import Cause
+from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION, COPIES, DATA_LOADING, HOST_SYNC
 from traceopt.result.comparison import MetricUnit
 from traceopt.result.document import Result
 from traceopt.result.quantities import ms, peak_caveat, percent, rate_number, size
@@ -31,19 +33,19 @@ def _step_time(result: Result) -> float | None:
     return None if result.step.source == "window" else result.step.typical_us
 
 
-def _part(name: str) -> Callable[[Result], float | None]:
+def _part(cause: Cause) -> Callable[[Result], float | None]:
     """The share of a part of the typical step; 0 if the step has a breakdown without this part."""
 
     def of(result: Result) -> float | None:
         if not result.breakdown:
             return None
-        return sum(part.share for part in result.breakdown if part.name == name)
+        return sum(part.share for part in result.breakdown if part.name == cause.key)
 
     return of
 
 
 def _copies(result: Result) -> float | None:
-    return _part("copies")(result) if result.gpu.busy_share is not None else None
+    return _part(COPIES)(result) if result.gpu.busy_share is not None else None
 
 
 def _peak_memory(result: Result) -> float | None:
@@ -72,10 +74,10 @@ METRICS = {
     for metric in (
         Metric(STEP_TIME, "Step time", "us", _step_time, _STEPS),
         Metric("gpu_idle", "GPU idle", "share", lambda result: result.gpu.idle_share, _GPU),
-        Metric("data_stall", "Waiting for data", "share", _part("data_loading"), _STEPS),
-        Metric("sync_stall", "Host sync (waiting for the GPU)", "share", _part("host_sync"), _STEPS),
-        Metric("exposed_communication", "Exposed communication", "share", _part("communication"), _STEPS),
-        Metric("exposed_copies", "Exposed copies", "share", _copies, _GPU),
+        Metric("data_stall", DATA_LOADING.label, "share", _part(DATA_LOADING), _STEPS),
+        Metric("sync_stall", HOST_SYNC.label, "share", _part(HOST_SYNC), _STEPS),
+        Metric("exposed_communication", COMMUNICATION.label, "share", _part(COMMUNICATION), _STEPS),
+        Metric("exposed_copies", COPIES.label, "share", _copies, _GPU),
         Metric("peak_memory", "Peak memory", "bytes", _peak_memory, "record with profile_memory=True"),
         Metric(
             "mfu",

@@ -6,6 +6,7 @@ from statistics import median
 
 from msgspec import Struct
 
+from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION, COMPUTE, DATA_LOADING, UNTRACED
 from traceopt.reports.html.charts.stacked_columns import COLUMN, column_paths
 from traceopt.reports.words.step_words import step_noun
 from traceopt.result import quantities
@@ -17,18 +18,14 @@ ROOM_ABOVE = 1.14  # leaves room for the label of the median
 MOST_ROWS = 8  # ranks drawn as rows; more ranks are drawn as columns
 TICKS = 8
 
-# Color, pattern and name of the parts from the bottom up, for ranks with and without a GPU.
+# Look and name of the parts from the bottom up, for ranks with and without a GPU.
 _GPU_PARTS = (
-    ("compute", "", "GPU busy: compute and copies"),
-    ("comm", "", "Exposed communication"),
-    ("loader", "diagonal", "Waiting for data"),
-    ("other", "dots", "Idle for other reasons"),
+    (COMPUTE.look, "GPU busy: compute and copies"),
+    (COMMUNICATION.look, COMMUNICATION.label),
+    (DATA_LOADING.look, DATA_LOADING.label),
+    (UNTRACED.look, "Idle for other reasons"),
 )
-_CPU_PARTS = (
-    ("compute", "", "Model work and everything else"),
-    ("comm", "", "Exposed communication"),
-    ("loader", "diagonal", "Waiting for data"),
-)
+_CPU_PARTS = ((COMPUTE.look, "Model work and everything else"), *_GPU_PARTS[1:3])
 
 
 class RankPart(Struct, frozen=True):
@@ -74,7 +71,10 @@ def rank_parts(rows: list[RankRow]) -> list[RankPart]:
     on_gpu = all(row.gpu_busy_share is not None for row in rows if row.step_us is not None)
     amounts = [_gpu_amounts(row) if on_gpu else _cpu_amounts(row) for row in rows]
     looks = _GPU_PARTS if on_gpu else _CPU_PARTS
-    parts = [RankPart(*look, [amount[index] for amount in amounts]) for index, look in enumerate(looks)]
+    parts = [
+        RankPart(look.color, look.pattern, label, [amount[index] for amount in amounts])
+        for index, (look, label) in enumerate(looks)
+    ]
     return [part for part in parts if any(part.us)]
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 
 from msgspec import Struct
 
+from traceopt.analyzer.vocabulary.causes.span_categories import GPU_COMPUTE
 from traceopt.reports.html.charts.round_values import round_values
 from traceopt.reports.words.part_styles import part_style, span_color, span_words
 from traceopt.result import quantities
@@ -118,7 +119,7 @@ def draw_timeline(timeline: Timeline, idle_word: str | None) -> TimelineDrawing:
 def compute_row(timeline: Timeline) -> int | None:
     """The first lane with compute spans, where the GPU's stalls are hatched."""
     rows = enumerate(timeline.lanes)
-    return next((row for row, lane in rows if any(span.category == "compute" for span in lane.spans)), None)
+    return next((row for row, lane in rows if any(span.category == GPU_COMPUTE.key for span in lane.spans)), None)
 
 
 def band(timeline: Timeline, idle_word: str | None) -> StallBar | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION
 from traceopt.reports.words import rank_words, step_words
 from traceopt.reports.words.fixes import fix_cards, plan_numbers
 from traceopt.reports.words.fixes.fix_cards import Card, combined_fixes
@@ -182,7 +183,7 @@ def _of_all(result: Result) -> str:
 def _busy_tile(result: Result) -> Tile:
     rank = rank_phrase(result)
     if on_cpu(result):
-        busy = [part for part in result.breakdown if part.busy and part.name != "communication"]
+        busy = [part for part in result.breakdown if part.busy and part.name != COMMUNICATION.key]
         if not result.breakdown:
             return Tile("Model work", quantities.NOT_RECORDED, None, "the step has no breakdown")
         share = quantities.percent(sum(part.share for part in busy))

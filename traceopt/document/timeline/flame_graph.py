@@ -10,6 +10,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
 from traceopt.analyzer.timeline.steps import PROFILER_STEP
+from traceopt.analyzer.vocabulary.causes.span_categories import COPY, GPU_COMPUTE, TRANSFER
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.python_frames import is_library, shown_frame
 from traceopt.document.timeline.spans import CATEGORY_CODE, SPECIFIC_CATEGORY
@@ -126,9 +127,9 @@ class _Tree:
     def _category_of_work(self) -> I8:
         """The code of the category of each row of `trace.gpu`."""
         work, everything = self._facts.gpu, self._facts.trace.gpu
-        out = np.full(len(everything), CATEGORY_CODE["copy"])
-        out[work.rows[work.is_kernel]] = CATEGORY_CODE["compute"]
-        out[work.rows[work.is_communication]] = CATEGORY_CODE["comm"]
+        out = np.full(len(everything), CATEGORY_CODE[COPY.key])
+        out[work.rows[work.is_kernel]] = CATEGORY_CODE[GPU_COMPUTE.key]
+        out[work.rows[work.is_communication]] = CATEGORY_CODE[TRANSFER.key]
         return out
 
     def _below_captures(self, rows: npt.NDArray[np.intp], node: I8) -> I8:
