@@ -7,7 +7,7 @@
 #   make trackers
 #                install W&B and MLflow (200 MB), whose tests are skipped without them
 #   make crowd   record all trainings of tests/capture/crowd, bare and under traceopt run (10 minutes)
-#   make lint    ruff, mypy, the import contract, and make audit if PyPI answers; changes nothing
+#   make lint    ruff, subjects of commits, mypy, the import contract, and make audit if PyPI answers; changes nothing
 #   make test-torch
 #                the recording tests on torch 2.1 and 2.15 too, in their own environments (11 GB, Python 3.11)
 #   make audit   check the installed packages for known vulnerabilities; asks PyPI directly
@@ -72,6 +72,7 @@ test-torch: $(TORCHES:%=.venv-torch-%/.installed)
 lint: $(STAMP)
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
+	$(BIN)/python .ci/commit_subjects.py
 	@$(MAKE) --no-print-directory mypy
 	@$(MAKE) --no-print-directory site
 	@rm -rf build/imports && cp -RL build/types build/imports  # lint-imports does not follow links
