@@ -45,7 +45,7 @@ from traceopt.result.edits import (
     Wrap,
 )
 from traceopt.result.effort_and_risk import Effort, Risk
-from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Impact, Location, Saving
+from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Impact, Location
 from traceopt.result.message import (
     COUNTER_TOOLS,
     CUDA_GRAPH,
@@ -109,6 +109,7 @@ from traceopt.rules.savings.pricing import (
     priced_work,
     scaled,
     shorter,
+    within,
     without_calls,
     work_of,
 )
@@ -143,7 +144,6 @@ __all__ = [
     "Location",
     "Risk",  # what can go wrong with a fix
     "Rule",
-    "Saving",
     "required",  # required(facts.compilation): never None in a rule that requires it
     "threshold",
 ]
@@ -257,6 +257,7 @@ __all__ += [
     "hide_collectives",
     "scaled",
     "shorter",
+    "within",
     "without_calls",
     "work_of",
 ]

@@ -15,10 +15,9 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.facts import Facts
 from traceopt.result.effort_and_risk import Risk
-from traceopt.result.finding import Confidence, Finding, impact_of_share, value_order
+from traceopt.result.finding import Confidence, impact_of_share, value_order
 from traceopt.result.message import ms
-from traceopt.result.rows import PlanRow
-from traceopt.rules.fixes.same_edit import same_edit
+from traceopt.result.rounding import us
 from traceopt.rules.savings.known_error import known_range
 from traceopt.rules.savings.potential import potentials_ns
 from traceopt.rules.savings.price import Priced
@@ -79,7 +78,7 @@ def make_plan(priced: Iterable[Priced], facts: Facts) -> Plan:
     savings, rows, wanted = SuccessiveSavings(facts), list[Planned](), list[Priced]()
     if facts.quality.sampled_share is not None:
         return Plan([], savings)
-    left = [one for one in priced if one.finding.saving is not None]
+    left = [one for one in priced if one.price is not None]
     alone = {id(one): savings.of(one, []) for one in left}
     most = MAX_ROWS if facts.replay_trusted else 1
     while left and len(rows) < most:
@@ -116,9 +115,9 @@ def _gains(left: Sequence[Priced], taken: Sequence[Priced], savings: SuccessiveS
 
 def _most_ns(one: Priced) -> float:
     """What a fix can save with any others, ns per step."""
-    if one.price is not None and one.changes:
-        return one.price.bounds_ns[1]
-    return one.finding.saving.est_us * 1e3 if one.finding.saving is not None else 0.0
+    if one.price is None:
+        return 0.0
+    return one.price.bounds_ns[1] if one.changes else one.price.est_ns
 
 
 def next_fix(candidates: Sequence[Priced], gains: Mapping[int, float], alone: Mapping[int, float]) -> Priced:
@@ -135,11 +134,11 @@ def next_fix(candidates: Sequence[Priced], gains: Mapping[int, float], alone: Ma
 
     def preference(one: Priced) -> tuple[int, bool, bool, bool, float, float, str]:
         finding = one.finding
-        low_us = finding.saving.low_us if finding.saving is not None else 0.0
+        low_ns = one.price.low_ns if one.price is not None else 0
         effort, risky = finding.effort, finding.risk is not Risk.NONE
         return (
             *(_CONFIDENCE[finding.confidence], effort.is_unknown, risky, not effort.is_simple),
-            *(-worth[id(one)], -low_us, finding.code),
+            *(-worth[id(one)], -low_ns, finding.code),
         )
 
     chosen = min(close, key=preference)
@@ -149,8 +148,7 @@ def next_fix(candidates: Sequence[Priced], gains: Mapping[int, float], alone: Ma
 
 def _worth(one: Priced, gain_ns: float) -> float:
     """What counts of a saving when fixes are put in order."""
-    found = one.finding.saving
-    guess = one.finding.confidence == "low" and found is not None and found.low_us == 0
+    guess = one.finding.confidence == "low" and one.price is not None and one.price.low_ns == 0
     return (GUESS if guess else 1.0) * gain_ns
 
 
@@ -197,9 +195,8 @@ def _row(fix: Priced, alone_ns: float, taken: Sequence[Priced], savings: Success
         enough = [i for i, other in enumerate(taken, 1) if savings.of(fix, [other]) >= NEEDS_SHARE * gain_ns]
         needs = (enough[0],) if enough else tuple(range(1, len(taken) + 1))
     low_ns, high_ns = known_range(savings.at_worst(fix, taken), gain_ns, savings.at_best(fix, taken))
-    found = fix.finding.saving
-    if found is not None and abs(gain_ns - alone_ns) <= SAME_RANGE * alone_ns:
-        low_ns, high_ns = min(low_ns, found.low_us * 1e3), max(high_ns, found.high_us * 1e3)
+    if fix.price is not None and abs(gain_ns - alone_ns) <= SAME_RANGE * alone_ns:
+        low_ns, high_ns = min(low_ns, fix.price.low_ns), max(high_ns, fix.price.high_ns)
     most_ns = max(gain_ns, savings.most_of(fix, taken))
     return Planned(fix, alone_ns, gain_ns, max(0.0, low_ns), min(high_ns, most_ns), needs)
 
@@ -222,53 +219,25 @@ def in_order(priced: Sequence[Priced], plan: Plan, facts: Facts) -> list[Priced]
 
 def _left_out(one: Priced, plan: Plan) -> Priced:
     """The finding with what it saves after the plan, if the replay tells."""
-    if not plan.rows or not one.changes or not plan.savings.replayed or one.finding.saving is None:
+    if not plan.rows or not one.changes or not plan.savings.replayed or one.price is None:
         return one
     if any(one.shares_cause_with(planned) for planned in plan.fixes):
         return one  # the plan treats its cause in another way
-    after_us = round(plan.savings.of(one, plan.fixes) / 1e3, 3)
-    return replace(one, finding=replace(one.finding, after_plan_us=after_us))
+    return replace(one, finding=replace(one.finding, after_plan_us=us(plan.savings.of(one, plan.fixes))))
 
 
 def _is_useless(one: Priced, most_ns: float, plan: Plan) -> bool:
     """Whether the fix was replayed and does not shorten the step, whatever else is fixed."""
-    found = one.finding.saving
-    return (
-        one.price is not None
-        and found is not None
-        and max(found.high_us * 1e3, most_ns) < NEGLIGIBLE_SHARE * plan.step_ns
-    )
+    price = one.price
+    return price is not None and price.by_replay and max(price.high_ns, most_ns) < NEGLIGIBLE_SHARE * plan.step_ns
 
 
 def _rated(one: Priced, most_ns: float, plan: Plan) -> Priced:
     """The finding with its impact. `most_ns`: the most that its fix can save per step."""
-    finding, found = one.finding, one.finding.saving
-    if found is None:
+    finding, saving = one.finding, one.finding.saving
+    if one.price is None or saving is None:
         return one
-    if most_ns > UNLOCKED * found.est_us * 1e3 and most_ns >= MIN_ROW_SHARE * plan.step_ns:
-        basis = found.basis + f" It saves up to {ms(most_ns)} once the other limits of the step are gone."
-        finding = replace(finding, saving=replace(found, basis=basis))
+    if most_ns > UNLOCKED * one.price.est_ns and most_ns >= MIN_ROW_SHARE * plan.step_ns:
+        basis = saving.basis + f" It saves up to {ms(most_ns)} once the other limits of the step are gone."
+        finding = replace(finding, saving=replace(saving, basis=basis))
     return replace(one, finding=replace(finding, impact=impact_of_share(most_ns / plan.step_ns)))
-
-
-def document_rows(plan: Plan, findings: Sequence[Finding]) -> list[PlanRow]:
-    """The plan as the result document holds it. `findings`: those of its rows, with their ids."""
-    rows, step_us = list[PlanRow](), plan.step_ns / 1e3
-    for place, (row, finding) in enumerate(zip(plan.rows, findings, strict=True)):
-        above = enumerate(findings[:place], 1)
-        saving_us = round(row.saving_ns / 1e3, 3)
-        step_us -= saving_us
-        rows.append(
-            PlanRow(
-                code=row.fix.finding.code,
-                finding=finding.id,
-                alone_us=round(row.alone_ns / 1e3, 3),
-                saving_us=saving_us,
-                low_us=round(row.low_ns / 1e3, 3),
-                high_us=round(row.high_ns / 1e3, 3),
-                step_us_after=round(step_us, 3),
-                needs=list(row.needs),
-                same_edit=next((n for n, other in above if same_edit(other, finding)), None),
-            )
-        )
-    return rows

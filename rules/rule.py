@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.requirements import lacks, rules_out
 from traceopt.result.effort_and_risk import Effort, Risk, risk_and_note
-from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Location, Saving, impact_of
+from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Location, impact_of_share
 from traceopt.result.message import Message
 from traceopt.rules.savings.price import Price, Priced
 
@@ -180,7 +180,7 @@ class Rule:
         *,
         why: str,
         fix: Fix,
-        saving: Saving | Price | None,
+        saving: Price | None,
         evidence: list[Evidence],
         locations: list[Location] | None = None,
         title: str | None = None,
@@ -196,8 +196,6 @@ class Rule:
         """A finding with this rule's metadata; the saving determines the impact. `occasional`: the cost is not one of
         every step. `ends_the_run`: a hang or a crash, whose impact is high without a saving.
         """
-        price = saving if isinstance(saving, Price) else None
-        saving = saving.saving if isinstance(saving, Price) else saving
         if risk is None:
             risk, risk_note = self.risk, risk_note or self.risk_note
         risk, risk_note = risk_and_note(risk, risk_note)
@@ -205,12 +203,12 @@ class Rule:
             code=self.code,
             name=self.name,
             title=title or self.title,
-            impact="high" if ends_the_run else impact_of(saving),
+            impact="high" if ends_the_run else "info" if saving is None else impact_of_share(saving.share),
             confidence=confidence or self.confidence,
             effort=Effort(effort or self.effort),
             risk=risk,
             risk_note=risk_note,
-            saving=saving,
+            saving=None if saving is None else saving.saving,
             why=why,
             evidence=evidence,
             locations=list(dict.fromkeys(locations or [])),
@@ -219,4 +217,4 @@ class Rule:
             shares_cause_with=shares_cause_with or [],
             family=self.family,
         )
-        return Priced(finding, price, occasional)
+        return Priced(finding, saving, occasional)

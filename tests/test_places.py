@@ -12,10 +12,11 @@ import msgspec
 import pytest
 from support.real import READABLE, find, result_of
 
-from traceopt.result.finding import Fix, Location, Saving
+from traceopt.result.finding import Fix, Location
 from traceopt.rules.catalogue.hs003_explicit_synchronize import ExplicitSynchronize
 from traceopt.rules.catalogue.lb006_python_bound import PythonBound
 from traceopt.rules.fixes.patches.patch import with_patches
+from traceopt.rules.savings.price import Price
 from traceopt.testing import A100, Machine, answer
 
 # Written down here once more, by what a reader would call infrastructure: not by the table under test.
@@ -134,7 +135,7 @@ def test_the_patch_is_of_the_users_file(tmp_path: Path) -> None:
         "import torch\nfor batch in loader:\n    loss = model(batch)\n    torch.cuda.synchronize()\n"
     )
     where = [Location("torchvision/models/resnet.py", 3, "forward"), Location("train.py", 4, "<module>")]
-    saving = Saving(1.0, 1.0, 1.0, 0.5, "")
+    saving = Price(1, 1, 1, 0.5, "", (1, 1, 1))
     finding = ExplicitSynchronize().finding(why="", fix=Fix(""), saving=saving, evidence=[], locations=where).finding
     (patched,) = with_patches([finding], [tmp_path], debug=True)
     assert patched.fix.patch is not None

@@ -95,7 +95,7 @@ class DataParallelModule(Rule):
                 f"One process drives {devices} GPUs through nn.DataParallel. Copying the model, batches and results "
                 f"blocks the host for {ms(host)} of {each_step(facts)}."
             ),
-            saving=saved if saved.saving.share >= self.min_share else None,
+            saving=saved if saved.share >= self.min_share else None,
             evidence=site_evidence(facts, sites),
             locations=site_locations(sites),
             fix=Fix(

@@ -23,7 +23,6 @@ from traceopt.rules import (
     Mask,
     Price,
     Rule,
-    Saving,
     SiteCost,
     by_site,
     mean_step_ns,
@@ -269,7 +268,7 @@ def _period(slow: I8) -> int | None:
     return period if len(slow) > 2 and regular == 1.0 and period > 1 else None
 
 
-def _saving(facts: Facts, slow: I8, causes: list[_Growth]) -> Price | Saving | None:
+def _saving(facts: Facts, slow: I8, causes: list[_Growth]) -> Price | None:
     """Spread over the typical steps; None if slow steps do not recur. The low end drops the slowest as a one-off."""
     recurring = np.intersect1d(slow, facts.recorded_steps.typical_rows)
     if not len(recurring):

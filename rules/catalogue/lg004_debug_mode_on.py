@@ -80,7 +80,7 @@ class DebugModeOn(Rule):
                 area = _area(facts, mask)
                 changes = [*without_calls(facts, np.flatnonzero(mask)), RemoveLaunches(facts.regions.work_under(mask))]
                 saved = priced(facts, host_bounds(facts, area, 1.0), changes, mode.basis)
-                if saved.saving.share >= self.min_share:
+                if saved.share >= self.min_share:
                     yield self._measured(facts, mode, mask, saved)
         switches = _switches(facts)
         if switches:

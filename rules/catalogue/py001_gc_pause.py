@@ -105,7 +105,7 @@ class GcPause(Rule):
             "The time of all collections of the run, spread over the steps; at the low end without the longest"
             + (", scaled by how much the GPU idles in the traced ones." if facts.has_gpu else "."),
         )
-        bounds_ns = (saved.low_us * 1e3, saved.est_us * 1e3, saved.high_us * 1e3)
+        bounds_ns = (saved.low_ns, saved.est_ns, saved.high_ns)
         pauses = [RemoveHost(area_of(facts, rows))]
         typical = traced_ns >= TYPICAL_SHARE * bounds_ns[1] * facts.steps.count  # else the longest ones are elsewhere
         return self.finding(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from traceopt.analyzer.attribution.main_thread_calls import MainThreadCalls
 from traceopt.analyzer.vocabulary.causes.table import PROGRAM as RUNNING_PROGRAM
@@ -27,11 +26,11 @@ from traceopt.rules import (
     percent,
     places,
     priced,
-    saving,
     site_evidence,
     the_step,
     threshold,
     times,
+    within,
 )
 
 MOST_SITES = 4
@@ -225,6 +224,5 @@ def _price(wait: Wait, facts: Facts, calls: MainThreadCalls) -> Price:
     if wait.removes == WHOLE:
         return price
     # A few recorded steps do not show how much the duration of a program differs from run to run.
-    est_ns = price.saving.est_us * 1e3
-    low, high = (share * est_ns for share in RUNS_DIFFER)
-    return replace(price, saving=saving(facts, low, est_ns, high, price.saving.basis))
+    low, high = (share * price.est_ns for share in RUNS_DIFFER)
+    return within(facts, price, low, high, price.basis)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.result.finding import Saving
+from traceopt.rules.savings.price import Price
 
 # Of a predicted saving: four of five measured gains differ from their prediction by this share or less, as
 # `python benchmarks/savings/page.py` computes from the measured pairs (docs/accuracy.md). They were measured on CPUs;
@@ -16,10 +16,10 @@ def known_range(low: float, expected: float, high: float) -> tuple[float, float]
     return min(low, (1 - GAIN_ERROR) * expected), max(high, (1 + GAIN_ERROR) * expected)
 
 
-def saving_of_step(step_ns: float, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
-    """A saving in time per step, capped at the step: low <= est <= high, at least as wide as the known error."""
+def saving_of_step(step_ns: float, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Price:
+    """A saving in ns per step, capped at the step: low <= est <= high, at least as wide as the known error."""
     est = min(max(0.0, est_ns), step_ns)
     low, high = known_range(max(0.0, low_ns), est, high_ns)
     high = max(est, min(high_ns, step_ns), min(high, MAX_SAVED_SHARE * step_ns))
     share = round(est / step_ns, 6) if step_ns else 0.0
-    return Saving(round(low / 1e3, 3), round(est / 1e3, 3), round(high / 1e3, 3), share, basis)
+    return Price(round(low), round(est), round(high), share, basis, (low, est, high))

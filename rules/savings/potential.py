@@ -20,7 +20,7 @@ def potentials_ns(findings: Sequence[Priced], facts: Facts) -> list[float]:
     """For each finding, what its fix saves per step once the findings about the other limits are fixed at best: at
     least what it saves alone, at most what was measured of it. 0 without a saving.
     """
-    alone = [one.finding.saving.est_us * 1e3 if one.finding.saving is not None else 0.0 for one in findings]
+    alone = [float(one.price.est_ns) if one.price is not None else 0.0 for one in findings]
     if not facts.replay_trusted or facts.quality.sampled_share is not None:
         return alone
     limits = [side_of(one, facts) for one in findings]
@@ -72,6 +72,6 @@ def _independent(found: Iterable[Priced]) -> list[Priced]:
     """Findings with a saving; only the first of those that share a cause."""
     chosen: list[Priced] = []
     for one in found:
-        if one.finding.saving is not None and not any(one.shares_cause_with(other) for other in chosen):
+        if one.price is not None and not any(one.shares_cause_with(other) for other in chosen):
             chosen.append(one)
     return chosen

@@ -1,4 +1,4 @@
-"""A saving with its origin: the changes that a fix makes to the replayed graph, and the measured bounds."""
+"""What a fix saves, in ns per step, and its origin: the changes to the replayed graph, and the measured bounds."""
 
 from __future__ import annotations
 
@@ -7,28 +7,39 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.replay.changes import Change
 from traceopt.result.finding import Finding, Saving
+from traceopt.result.rounding import us
 
 
 class Price(Struct, frozen=True):
-    """A saving and where it comes from.
+    """What a fix saves alone: at least, expected and at most, and expected as a share of the step.
 
     `changes`: what the fix is expected to change in a replay, so that fixes can be replayed together. `worst`, `best`:
     what it changes at worst and at best. `bounds_ns`: the measured cost, ns per step: low, expected, at most.
     `least_step_ns`: the step cannot become shorter with this fix, whatever else is fixed, because the fix itself takes
-    so long in parallel.
+    so long in parallel. `by_replay`: a replay of the changes says what it saves.
     """
 
-    saving: Saving
-    changes: tuple[Change, ...]
-    worst: tuple[Change, ...]
-    best: tuple[Change, ...]
+    low_ns: int
+    est_ns: int
+    high_ns: int
+    share: float
+    basis: str
     bounds_ns: tuple[float, float, float]
+    changes: tuple[Change, ...] = ()
+    worst: tuple[Change, ...] = ()
+    best: tuple[Change, ...] = ()
     least_step_ns: float = 0.0
+    by_replay: bool = False
+
+    @property
+    def saving(self) -> Saving:
+        """The saving as the document holds it."""
+        return Saving(us(self.low_ns), us(self.est_ns), us(self.high_ns), self.share, self.basis)
 
 
 class Priced(Struct, frozen=True):
-    """A finding while rules run, with its price; the price is None if nothing was replayed. `occasional`: the cost is
-    not one of every step, so the plan begins with others.
+    """A finding while rules run, with its price; the price is None without a saving. `occasional`: the cost is not one
+    of every step, so the plan begins with others.
 
     The result document holds only the finding.
     """

@@ -56,21 +56,33 @@ def priced(
         if low is not None and high is not None and gains[0] > ALIKE * gains[2]:
             basis += " Each of these saves the same, because another part of the step is the limit then."
         basis += _without_profiler(facts, expected)
-    return Price(saving(facts, *gains, basis), tuple(expected), tuple(worst), tuple(best), bounds_ns, least_step_ns)
+    return replace(
+        saving(facts, *gains, basis),
+        changes=tuple(expected),
+        worst=tuple(worst),
+        best=tuple(best),
+        bounds_ns=bounds_ns,
+        least_step_ns=least_step_ns,
+        by_replay=True,
+    )
 
 
 def over_all_steps(facts: Facts, price: Price, typical_ns: float, mean_ns: float) -> Price:
     """The price with a range that also covers the mean of all recorded steps. `typical_ns`, `mean_ns`: the cost in the
     typical step, and on average in all of them.
     """
-    found, scale = price.saving, mean_ns / typical_ns
-    basis = found.basis
+    basis, scale = price.basis, mean_ns / typical_ns
     if abs(scale - 1) > UNLIKE:
         count = f"{facts.recorded_steps.count:,}"
         basis += f" The range also covers the mean of all {count} steps, unusual ones included: {ms(mean_ns)}."
-    low, est, high = (us * 1e3 for us in (found.low_us, found.est_us, found.high_us))
-    wider = saving(facts, min(low, scale * est), est, max(high, scale * est), basis)
-    return replace(price, saving=wider)
+    mean = scale * price.est_ns
+    return within(facts, price, min(price.low_ns, mean), max(price.high_ns, mean), basis)
+
+
+def within(facts: Facts, price: Price, low_ns: float, high_ns: float, basis: str) -> Price:
+    """The price with another range."""
+    other = saving(facts, low_ns, price.est_ns, high_ns, basis)
+    return replace(price, low_ns=other.low_ns, high_ns=other.high_ns, basis=basis)
 
 
 def _without_profiler(facts: Facts, changes: Changes) -> str:

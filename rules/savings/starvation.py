@@ -9,14 +9,15 @@ from traceopt.analyzer.arrays.intervals import Intervals, complement, intersect,
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import DISPATCH, IDLE_CAUSES, QUEUED
-from traceopt.result.finding import Confidence, Saving
+from traceopt.result.finding import Confidence
 from traceopt.rules.savings.known_error import saving_of_step
+from traceopt.rules.savings.price import Price
 
 FEW_STEPS = 5  # with fewer steps, a longer one shifts their mean
 UNEVEN = 0.25  # of the mean step: a larger range of few steps makes their mean unsure
 
 
-def saving(facts: Facts, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
+def saving(facts: Facts, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Price:
     """A saving in time per step, capped at the step. Its range is at least as wide as the known error."""
     return saving_of_step(facts.step_ns, low_ns, est_ns, high_ns, basis)
 

@@ -54,17 +54,21 @@ class SuccessiveSavings:
 
     def at_worst(self, fix: Priced, given: Sequence[Priced]) -> float:
         """What a fix saves after others if it changes the least that is likely."""
-        found = fix.finding.saving
-        if fix.price is None or not self._replays(fix):
-            return found.low_us * 1e3 if found is not None else 0.0
-        return min(self._gain_ns(self.after(given), fix, fix.price.worst), fix.price.bounds_ns[0])
+        price = fix.price
+        if price is None:
+            return 0.0
+        if not self._replays(fix):
+            return price.low_ns
+        return min(self._gain_ns(self.after(given), fix, price.worst), price.bounds_ns[0])
 
     def at_best(self, fix: Priced, given: Sequence[Priced]) -> float:
         """What a fix saves after others at best."""
-        found = fix.finding.saving
-        if fix.price is None or not self._replays(fix):
-            return found.high_us * 1e3 if found is not None else 0.0
-        return min(self._gain_ns(self.after(given), fix, fix.best), fix.price.bounds_ns[2])
+        price = fix.price
+        if price is None:
+            return 0.0
+        if not self._replays(fix):
+            return price.high_ns
+        return min(self._gain_ns(self.after(given), fix, price.best), price.bounds_ns[2])
 
     def together(self, fixes: Sequence[Priced], given: Sequence[Priced]) -> float:
         """What replayed fixes save together after others."""
@@ -91,13 +95,12 @@ class SuccessiveSavings:
         return self.replayed and bool(fix.changes)
 
     def _saved(self, fix: Priced, given: Sequence[Priced]) -> float:
-        before, found = self.after(given), fix.finding.saving
-        if found is None:
+        before, price = self.after(given), fix.price
+        if price is None:
             return 0.0
-        if fix.price is not None and self._replays(fix):
-            saved_ns = min(self._gain_ns(before, fix, fix.changes), fix.price.bounds_ns[1])
-        else:
-            saved_ns = found.est_us * 1e3
+        saved_ns: float = price.est_ns
+        if self._replays(fix):
+            saved_ns = min(self._gain_ns(before, fix, fix.changes), price.bounds_ns[1])
         return max(0.0, min(saved_ns, self._most_ns(before)))
 
     def _next(self, given: Sequence[Priced], fix: Priced) -> State:

@@ -7,7 +7,7 @@ import numpy as np
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.step_ledger import FEW, SETTLED, Ledger
 from traceopt.analyzer.tables.schema import I8
-from traceopt.result.finding import Saving
+from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.starvation import saving
 
 
@@ -30,7 +30,7 @@ def host_limit_ns(facts: Facts, ledger: Ledger) -> float:
     return max(0.0, mean_step_ns(ledger) - busy_ns)
 
 
-def whole_run_saving(facts: Facts, ledger: Ledger, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Saving:
+def whole_run_saving(facts: Facts, ledger: Ledger, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Price:
     """A host cost from the ledger, spread over the steps; with a GPU, capped at the time beyond the GPU's own work.
 
     The cost is a part of the run's mean step. If that is longer than the recorded step, which the saving is a part of,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
 from traceopt.api import analyze
+from traceopt.document.plan_rows import UNEXPLAINED_SHARE, parts_left
 from traceopt.document.sections import breakdown
-from traceopt.rules.combined import UNEXPLAINED_SHARE, parts_left
 from traceopt.rules.engine import run_rules
 from traceopt.rules.registry import builtin_rules
 

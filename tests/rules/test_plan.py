@@ -11,19 +11,19 @@ from msgspec.structs import replace
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.replay.changes import Change, DropSync, RemoveHost, ScaleWork
 from traceopt.analyzer.trace_quality import TraceQuality
+from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
 from traceopt.document import sections
+from traceopt.document.plan_rows import combine, document_rows
 from traceopt.result.document import Combined
 from traceopt.result.edits import Compile
 from traceopt.result.effort_and_risk import Effort, Risk
-from traceopt.result.finding import Finding, Fix, Saving
+from traceopt.result.finding import Finding, Fix
 from traceopt.result.rows import PlanRow
-from traceopt.rules.combined import combine
 from traceopt.rules.plan import (
     MAX_ROWS,
     MIN_FIRST_SHARE,
     MIN_ROW_SHARE,
     Plan,
-    document_rows,
     in_order,
     make_plan,
     next_fix,
@@ -109,9 +109,10 @@ def test_the_step_after_is_the_step_of_the_fixed_twin(example: GetExample, scena
 
 
 def finding(code: str, est_us: float, *changes: Change, **attributes: object) -> Priced:
-    saving = Saving(est_us / 2, est_us, est_us, 0.2, "")
-    price = Price(saving, changes, changes, changes, (0.0, est_us * 1e3, est_us * 1e3)) if changes else None
-    one = Finding(code, code, "", "high", "high", Effort.FEW_LINES, Risk.NONE, saving, "", [], [], Fix(""))
+    est_ns = round(est_us * 1e3)
+    bounds_ns = (0.0, est_ns, est_ns)
+    price = Price(est_ns // 2, est_ns, est_ns, 0.2, "", bounds_ns, changes, changes, changes, by_replay=bool(changes))
+    one = Finding(code, code, "", "high", "high", Effort.FEW_LINES, Risk.NONE, price.saving, "", [], [], Fix(""))
     return Priced(replace(one, **attributes), price)
 
 
@@ -129,7 +130,7 @@ def codes(found: Sequence[Priced], facts: Facts) -> list[str]:
 
 
 def without(facts: Facts, activity: str) -> RemoveHost:
-    rows = facts.host.rows_of(activity)
+    rows = facts.host.rows_of(CAUSE_OF_KEY[activity])
     return RemoveHost(area_of(facts, rows[facts.slices.thread[rows] == facts.steps.thread]))
 
 
@@ -215,7 +216,7 @@ def test_a_sampled_file_has_no_plan(example: GetExample, monkeypatch: pytest.Mon
     subject = example("slow_loader")
     assert subject.result.combined is not None
     monkeypatch.setattr(TraceQuality, "sampled_share", 0.01)
-    assert codes([Priced(one) for one in subject.result.findings], subject.facts) == []
+    assert codes([finding("DL001", 1e6)], subject.facts) == []
 
 
 class TestOrder:
@@ -290,7 +291,9 @@ class TestOrder:
 
     @pytest.mark.parametrize(("guess_us", "first"), [(300, "A"), (700, "B")])
     def test_one_that_may_save_nothing_counts_half(self, facts: Facts, guess_us: float, first: str) -> None:
-        guess = finding("B", guess_us, confidence="low", saving=Saving(0.0, guess_us, guess_us, 0.2, ""))
+        guess = finding("B", guess_us, confidence="low")
+        assert guess.price is not None
+        guess = replace(guess, price=replace(guess.price, low_ns=0))
         assert codes([finding("A", 200), guess], facts)[0] == first
 
     def test_fixes_that_the_first_makes_useless_are_not_in_the_plan(self, facts: Facts) -> None:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.facts import Facts
 from traceopt.document.companions.sections import companion_ending
+from traceopt.document.plan_rows import combine, document_rows
 from traceopt.document.quality import allowed
 from traceopt.document.verdict import verdict
 from traceopt.document.whole_run import of_the_run
@@ -16,10 +17,8 @@ from traceopt.result.document import Check, Combined, Quality, Result, WholeRun
 from traceopt.result.finding import Finding
 from traceopt.result.message import Spoken
 from traceopt.result.rows import BreakdownPart, PlanRow
-from traceopt.rules.combined import combine
 from traceopt.rules.engine import RulesOutcome
 from traceopt.rules.fingerprint import with_ids
-from traceopt.rules.plan import document_rows
 
 
 class Decision(Spoken, frozen=True):

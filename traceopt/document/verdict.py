@@ -182,10 +182,10 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         """Why the largest limit is not treated first."""
         name, share = in_sentence(self.facts.label(limit)), percent(self.limits[limit])
         fixes = [one for one in self.priced[1:] if self._is_for(limit, one)]
-        fix = max(fixes, key=lambda one: one.finding.saving.est_us if one.finding.saving else 0.0, default=None)
-        if fix is None or fix.finding.saving is None:
+        fix = max(fixes, key=lambda one: one.price.est_ns if one.price else 0, default=None)
+        if fix is None or fix.price is None:
             return f"No fix was found for the largest limit, {name} ({share})."
-        saved = ms(fix.finding.saving.est_us * 1e3)
+        saved = ms(fix.price.est_ns)
         return f"The fix for {name} ({share}), {fix.finding.code}, saves {saved} alone."
 
     def _is_for(self, limit: Cause, one: Priced) -> bool:
@@ -213,7 +213,7 @@ def _rate_of_matmuls(facts: Facts) -> str:
 
 def _first_fix(priced: Sequence[Priced]) -> Priced | None:
     """The first fix of the plan, if it is worth a headline."""
-    return next((one for one in priced if one.finding.saving and one.finding.impact in ("high", "medium")), None)
+    return next((one for one in priced if one.price and one.finding.impact in ("high", "medium")), None)
 
 
 def _without_gradients(facts: Facts, priced: Sequence[Priced]) -> str:
@@ -229,7 +229,7 @@ def _without_gradients(facts: Facts, priced: Sequence[Priced]) -> str:
     }
     calls = {kind: one.total_ns / facts.steps.count for kind, one in kinds.items() if one is not None}
     kind, ns = max(calls.items(), key=lambda one: one[1])
-    if first is not None and first.finding.saving is not None and ns <= first.finding.saving.est_us * 1e3:
+    if first is not None and first.price is not None and ns <= first.price.est_ns:
         return ""
     places = found[0 if kind == "without gradients" else -1].locations
     where = f" ({places[0]})" if places else ""

@@ -136,11 +136,6 @@ HIGH_IMPACT_PERCENT = 10
 MEDIUM_IMPACT_PERCENT = 3
 
 
-def impact_of(saving: Saving | None) -> Impact:
-    """High from 10 % of the step, medium from 3 %, low below, info without a saving."""
-    return "info" if saving is None else impact_of_share(saving.share)
-
-
 def impact_of_share(share: float) -> Impact:
     """High from 10 % of the step, medium from 3 %, low below, by the digits that reports print."""
     percent = shown_percent(share)

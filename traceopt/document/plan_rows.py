@@ -1,4 +1,4 @@
-"""All fixes of the plan together: what they save, and the step that they leave."""
+"""The plan as the document holds it: its rows, what all of them save together, and the step that they leave."""
 
 from __future__ import annotations
 
@@ -10,11 +10,36 @@ from traceopt.analyzer.replay.changes import Change
 from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
 from traceopt.result.document import BeforeAndAfter, Combined
+from traceopt.result.finding import Finding
+from traceopt.result.rounding import us
 from traceopt.result.rows import BreakdownPart, PlanRow
+from traceopt.rules.fixes.same_edit import same_edit
 from traceopt.rules.plan import Plan
 from traceopt.rules.savings.known_error import MAX_SAVED_SHARE
 
 UNEXPLAINED_SHARE = 0.05  # of the step after the fixes: largest gap between the plan and the parts that are left
+
+
+def document_rows(plan: Plan, findings: Sequence[Finding]) -> list[PlanRow]:
+    """The plan as the result document holds it. `findings`: those of its rows, with their ids."""
+    rows, step_ns = list[PlanRow](), plan.step_ns
+    for place, (row, finding) in enumerate(zip(plan.rows, findings, strict=True)):
+        above = enumerate(findings[:place], 1)
+        step_ns -= round(row.saving_ns)
+        rows.append(
+            PlanRow(
+                code=row.fix.finding.code,
+                finding=finding.id,
+                alone_us=us(row.alone_ns),
+                saving_us=us(row.saving_ns),
+                low_us=us(row.low_ns),
+                high_us=us(row.high_ns),
+                step_us_after=us(step_ns),
+                needs=list(row.needs),
+                same_edit=next((n for n, other in above if same_edit(other, finding)), None),
+            )
+        )
+    return rows
 
 
 def combine(plan: Plan, rows: Sequence[PlanRow], breakdown: Sequence[BreakdownPart], facts: Facts) -> Combined | None:
