@@ -46,6 +46,8 @@ _SENTENCES: dict[StateName, str] = {
         "Record several steps."
     ),
 }
+# Warm-up steps or stacks would show what a steady step does, so another recording comes before any fix.
+_RECORD_AGAIN = ("cold_start", "compile", "graph_capture", "untraced")
 # No idle time is real, or none repeats. The other states leave the rest of a marked step as it is.
 _ALL_IDLE_TIME = ("lost_kernels", "hidden_work", "edges")
 
@@ -61,6 +63,11 @@ class RecordingState(Struct, frozen=True):
     share: float
     sentence: str
     hides: Literal["nothing", "waits", "everything"]
+
+    @property
+    def record_again(self) -> bool:
+        """Whether another recording comes before any fix."""
+        return self.name in _RECORD_AGAIN
 
 
 def find_state(quality: TraceQuality) -> RecordingState | None:

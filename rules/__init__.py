@@ -59,6 +59,7 @@ from traceopt.result.message import (
     ms,
     named,
     of_memory,
+    of_ranks,
     per_second,
     percent,
     placed,
@@ -222,6 +223,7 @@ __all__ += [
     "ms",
     "named",  # named("aten::mm"): a name from the trace or the program
     "of_memory",
+    "of_ranks",
     "per_second",
     "percent",
     "placed",  # placed(location): "train.py:31"

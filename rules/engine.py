@@ -187,7 +187,7 @@ def _outcome(rules: Sequence[_AnyRule], ask: Callable[[_AnyRule], _Answer], debu
             found, check = [], Check(rule.code, rule.name, rule.title, "error", error_text(error))
         checks.append(check)
         if rule.family == TRACE_QUALITY:
-            notes += [Note(one.finding.code, one.finding.name, one.finding.why) for one in found]
+            notes += [Note(one.finding.code, one.finding.name, one.finding.why, one.finding.aspect) for one in found]
         else:
             priced += found
     return RulesOutcome(sorted(priced, key=_value_order), notes, checks)

@@ -190,11 +190,13 @@ class Rule:
         confidence: Confidence | None = None,
         ranks: list[int] | None = None,
         shares_cause_with: list[str] | None = None,
+        aspect: str | None = None,
         occasional: bool = False,
         ends_the_run: bool = False,
     ) -> Priced:
-        """A finding with this rule's metadata; the saving determines the impact. `occasional`: the cost is not one of
-        every step. `ends_the_run`: a hang or a crash, whose impact is high without a saving.
+        """A finding with this rule's metadata; the saving determines the impact. `aspect`: which of several things it
+        is, for programs. `occasional`: the cost is not one of every step. `ends_the_run`: a hang or a crash, whose
+        impact is high without a saving.
         """
         if risk is None:
             risk, risk_note = self.risk, risk_note or self.risk_note
@@ -216,5 +218,6 @@ class Rule:
             ranks=ranks or [],
             shares_cause_with=shares_cause_with or [],
             family=self.family,
+            aspect=aspect,
         )
         return Priced(finding, saving, occasional)

@@ -134,12 +134,13 @@ def with_failure(result: Result, outcome: RecordingOutcome) -> Result:
     """The result, with what happened to the script before its verdict if the script failed. It is there already, unless
     the trace was too large to add it.
     """
-    if outcome.failure is None or result.verdict.startswith(outcome.failure):
+    if outcome.failure is None or result.ending == outcome.failure:
         return result
     from msgspec.structs import replace
 
     warning = f"{outcome.failure} The report covers the steps that were recorded before."
-    return replace(result, verdict=f"{outcome.failure} {result.verdict}", warnings=[warning, *result.warnings])
+    verdict = f"{outcome.failure} {result.verdict}"
+    return replace(result, verdict=verdict, ending=outcome.failure, warnings=[warning, *result.warnings])
 
 
 def footer(outcome: RecordingOutcome, settings: Settings, analysis_s: float | None = None) -> str:

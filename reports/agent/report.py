@@ -139,7 +139,7 @@ def _details(result: Result, cards: Sequence[fix_cards.Card], level: _Detail) ->
         places = [code(str(place)) for place in finding.locations[1:PLACES]]  # the first is in the plan
         lines = [
             prose(finding.why),
-            *(f"- {words.evidence_row(row, result, _name)}" for row in finding.evidence[: level.evidence]),
+            *(f"- {words.evidence_row(row, result, _with_names)}" for row in finding.evidence[: level.evidence]),
             *([f"Also: {', '.join(places)}"] if places else []),
             f"Fix: {prose(finding.fix.text)} Risk: {prose(finding.risk_words)}.",
             *(_change(card) if index < level.changes else []),
@@ -148,8 +148,8 @@ def _details(result: Result, cards: Sequence[fix_cards.Card], level: _Detail) ->
     return sections
 
 
-def _name(text: str) -> str:
-    return code(text) if names.is_name(text) else prose(text)
+def _with_names(text: str) -> str:
+    return "".join(code(piece) if is_name else prose(piece) for piece, is_name in names.pieces(text))
 
 
 def _change(card: fix_cards.Card) -> list[str]:

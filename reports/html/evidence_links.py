@@ -40,11 +40,11 @@ class EvidenceLinks:
 
     def anchor_of(self, evidence: Evidence) -> str | None:
         """The row with the work that the evidence names; None if no table has it."""
-        slots = [part for part in Message(evidence.what).parts if isinstance(part, Slot)]
-        if any(slot.kind == "memory" for slot in slots):
+        what = Message(evidence.what)
+        if what.has("memory"):
             return self._memory
-        names = (self._anchors.get(str(slot.value)) for slot in slots if slot.kind == "name")
-        return next((anchor for anchor in names if anchor is not None), None)
+        names = (str(part.value) for part in what.parts if isinstance(part, Slot) and part.kind == "name")
+        return next((self._anchors[name] for name in names if name in self._anchors), None)
 
     def part_of(self, card: Card) -> BreakdownPart | None:
         """The longest part of the step whose cause the card's rule measures."""

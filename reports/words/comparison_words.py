@@ -97,9 +97,7 @@ def basis(comparison: Comparison) -> str:
     """
     step = comparison.step
     if step.verdict == "not_measured":
-        return (
-            "" if step.reason is None or step.base_us is not None or step.reason in comparison.verdict else step.reason
-        )
+        return ""
     if step.change_share is None or step.reason is not None:
         return step.reason or ""
     unseen = "They vary too much for an interval of the change."
@@ -227,7 +225,7 @@ def group_of(finding: FindingChange) -> Group:
 
 def other_place(finding: FindingChange) -> str:
     """What else to know of the other side: "BASE has it at common.py:23.", "HEAD did not check it."; "" if nothing."""
-    return finding.reason if finding.reason and not finding.reason.startswith("Only ") else ""
+    return finding.reason or ""
 
 
 def measured_noun(comparison: Comparison) -> str:

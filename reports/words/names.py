@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from traceopt.result.finding import Location
+from traceopt.result.message import Message
 from traceopt.result.quantities import NOT_RECORDED
 
 PATH_CAP = 36  # characters of a path that is given in full elsewhere
 
 
-def is_name(text: str) -> bool:
-    """Whether `text` names code or an event, and so is set in a fixed-width font; a phrase is not."""
-    return " " not in text or any(mark in text for mark in ("::", "(", "<", "_", ".py:"))
+def pieces(text: str) -> list[tuple[str, bool]]:
+    """A message in pieces, each with whether it is a name of the trace or the program, set in a fixed-width font."""
+    parts = Message(text).parts
+    return [(part, False) if isinstance(part, str) else (part.text, part.kind == "name") for part in parts]
 
 
 def where(location: Location | None) -> str:

@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from traceopt.reports.words.step_words import steps_phrase
 from traceopt.result import quantities
-from traceopt.result.document import CheckStatus, Result, ServingPhase
+from traceopt.result.document import NOT_JUDGED, CheckStatus, Result, ServingPhase
 from traceopt.result.vendors import device_name, vendor_called
 
 COMMAND_PATHS = 8
@@ -122,12 +122,9 @@ def _cores(number: str) -> str:
 
 def verdict(result: Result) -> str:
     """The headline. For an unusable trace without the reason, which the banner below gives."""
-    if result.quality.verdict == "unusable":
-        for note in result.quality.notes:
-            short = result.verdict.removesuffix(note.text).rstrip()
-            if short and short != result.verdict:
-                return short
-    return result.verdict
+    if result.quality.unusable_by is None:
+        return result.verdict
+    return f"{result.ending} {NOT_JUDGED}" if result.ending else NOT_JUDGED
 
 
 def quality_heading(result: Result) -> str | None:

@@ -19,6 +19,7 @@ from traceopt.rules import (
     RunFacts,
     RunRule,
     ms,
+    of_ranks,
     on_rank,
     percent,
     place_on,
@@ -84,7 +85,7 @@ class StragglerRank(RunRule):
         longer = sum(ns for part, ns in late.parts if part is not COMPUTE) - recording
         gain = min(0.95 * wait, max(0.0, longer)) if known else 0.95 * wait
         finding = self.finding(
-            title=f"Fix the straggler{'' if one else 's'}: {names}",
+            title=f"Fix the straggler{'' if one else 's'}: {of_ranks(names)}",
             why=(
                 f"The other ranks wait {ms(wait)} of {step_of_ranks(run)} for {names}. "
                 f"{'It is' if one else 'They are'} the last to enter the collectives that cause {percent(late.share)} "

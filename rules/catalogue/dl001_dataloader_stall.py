@@ -24,6 +24,7 @@ from traceopt.rules import (
     lines_inside,
     ms,
     name_of,
+    named,
     percent,
     priced,
     site_evidence,
@@ -166,7 +167,7 @@ class DataloaderStall(Rule):
                 *site_evidence(
                     facts,
                     inside,
-                    lambda s: s.location.function or "" if s.location else "",
+                    lambda s: named(s.location.function or "") if s.location else "",
                     3,
                     inside=True,
                 ),
@@ -317,7 +318,7 @@ def _longest(facts: Facts, site: SiteCost) -> int:
 def _calls(facts: Facts, site: SiteCost) -> str:
     """What a line calls: its longest call, and whether there are others, whose time and number count too."""
     names = facts.slices_by_name(site.rows, facts.slices.end[site.rows] - facts.slices.start[site.rows])
-    return name_of(facts, _longest(facts, site)) + (" and other calls" if len(names) > 1 else "")
+    return named(name_of(facts, _longest(facts, site))) + (" and other calls" if len(names) > 1 else "")
 
 
 def _confidence(plan: LoaderPlan, *, uncertain: bool) -> Confidence | None:

@@ -28,6 +28,7 @@ from traceopt.rules import (
     mean_step_ns,
     median,
     ms,
+    named,
     percent,
     priced,
     saving,
@@ -129,7 +130,10 @@ class SlowSteps(Rule):
             + (_wait_sentence(wait) if contended else ""),
             saving=None if computes or contended else _saving(facts, slow, causes),
             evidence=[
-                *(Evidence(names[i], us(duration[i]), detail=_times(duration[i] / median(duration))) for i in slow[:5]),
+                *(
+                    Evidence(named(names[i]), us(duration[i]), detail=_times(duration[i] / median(duration)))
+                    for i in slow[:5]
+                ),
                 *(
                     Evidence(f"{part.label}: more than in a usual step", us(part.mean_ns))
                     for part in parts[:3]

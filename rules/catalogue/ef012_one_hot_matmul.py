@@ -15,6 +15,7 @@ from traceopt.rules import (
     by_calling_site,
     each_step,
     ms,
+    named,
     percent,
     site_evidence,
     site_locations,
@@ -81,7 +82,7 @@ class OneHotMatmul(Rule):
             ),
             saving=_price(facts),
             evidence=[
-                *site_evidence(facts, sites, "aten::one_hot"),
+                *site_evidence(facts, sites, named("aten::one_hot")),
                 *site_evidence(facts, products, "Its product"),
                 Evidence("Casts of it, and the gradient of the parameter", us(_rest_ns(facts))),
             ],

@@ -18,6 +18,7 @@ from traceopt.rules import (
     each_step,
     intersect,
     ms,
+    named,
     percent,
     priced,
     threshold,
@@ -92,7 +93,7 @@ class LaunchBlocking(Rule):
             else None,
             evidence=[
                 Evidence("Waiting in kernel launches", us(wait_ns), round(len(launches) / facts.steps.count, 3)),
-                *(Evidence(variable, detail="recorded environment") for variable in variables),
+                *(Evidence(named(variable), detail="recorded environment") for variable in variables),
             ],
             fix=Fix(
                 "Unset the variable in the environment (job script, container, os.environ in the script).",

@@ -16,6 +16,7 @@ from traceopt.rules import (
     Rule,
     SetVariable,
     lacks,
+    named,
     of_memory,
     percent,
     places,
@@ -129,7 +130,7 @@ class Fragmentation(Rule):
             Evidence("Largest free piece between blocks in use", detail=size(lost.largest_free)),
             *(
                 Evidence(
-                    snapshot.owner(owner).name,
+                    named(snapshot.owner(owner).name),
                     detail=f"{size(held)} of free pieces next to its blocks",
                     location=place_of(snapshot, owner),
                 )

@@ -20,6 +20,7 @@ from traceopt.rules import (
     counted,
     lacks,
     median,
+    named,
     places,
     size,
     threshold,
@@ -192,7 +193,7 @@ def _kept(facts: Facts) -> list[Evidence]:
         return []
     return [
         Evidence(
-            snapshot.owner(line.owner).name,
+            named(snapshot.owner(line.owner).name),
             detail=f"keeps {size(line.bytes_per_step)} per step",
             location=place_of(snapshot, line.owner),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, SetVariable, counted, size, threshold
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, SetVariable, counted, named, size, threshold
 from traceopt.rules.fixes.advice.memory_snapshot import place_of, snapshot_of
 
 
@@ -43,7 +43,7 @@ class AllocationRetries(Rule):
             return
         evidence = [
             Evidence(
-                snapshot.owner(owner).name,
+                named(snapshot.owner(owner).name),
                 detail=f"{counted(count, 'time')}, {size(given_back)} given back",
                 location=place_of(snapshot, owner),
             )

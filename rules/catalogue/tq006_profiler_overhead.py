@@ -20,7 +20,7 @@ from traceopt.rules import (
     threshold,
 )
 
-STACKS_RECORDED = "Python stacks were recorded"  # the first words of the note on stacks
+STACKS = "stacks"  # the aspect of the note on stacks
 
 
 class ProfilerOverhead(Rule):
@@ -99,11 +99,12 @@ class ProfilerOverhead(Rule):
             return
         yield self.finding(
             why=(
-                f"{STACKS_RECORDED}, which slows the host, and the GPU waits for the host for "
+                f"Python stacks were recorded, which slows the host, and the GPU waits for the host for "
                 f"{percent(share)} of {the_step(facts)}. That share is smaller without the profiler. Record again with "
                 "with_stack=False to measure it."
             ),
             fix=Fix("Find the line with stacks, then measure without them.", "profile(with_stack=False)"),
+            aspect=STACKS,
             saving=None,
             evidence=[],
         )

@@ -8,7 +8,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import Change, RemoveHost
 from traceopt.analyzer.work.cpu_work import CpuOperator
 from traceopt.result.finding import Evidence
-from traceopt.result.message import per_second, percent
+from traceopt.result.message import named, per_second, percent
 from traceopt.result.rounding import rate, us
 from traceopt.rules.evidence import location_of
 from traceopt.rules.savings.price import Price
@@ -60,7 +60,7 @@ def operator_evidence(facts: Facts, operators: Sequence[CpuOperator]) -> list[Ev
     """A row for each operator: time, calls, dtype, achieved rate."""
     return [
         Evidence(
-            operator.name,
+            named(operator.name),
             us(operator.duration_ns / facts.steps.count),
             rate(len(operator.rows) / facts.steps.count),
             _detail(facts, operator),

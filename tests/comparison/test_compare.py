@@ -248,7 +248,7 @@ def test_a_note_on_stacks_is_of_both_sides_if_both_have_them() -> None:
     """Whether a run has the note depends on how long the GPU waits for the host."""
     stacks = "Python stacks were recorded, which slows the host, and the GPU waits for 15% of the step. More."
     plain = replace(rich(), quality=Quality("good", []), step=replace(rich().step, stretch=None))
-    noted = replace(plain, quality=Quality("good", [Note("TQ006", "profiler-overhead", stacks)]))
+    noted = replace(plain, quality=Quality("good", [Note("TQ006", "profiler-overhead", stacks, "stacks")]))
     alike = "Python stacks were recorded on both sides, which slows the host."
     assert alike in compared(plain, noted).notes
     assert not any("15%" in note for note in compared(plain, noted).notes)

@@ -150,7 +150,12 @@ def unusable() -> Result:
     findings = [replace(item, impact="info", saving=None) for item in rich().findings[:3]]
     verdict = f"This trace cannot be judged. {notes[0].text}"
     return replace(
-        rich(), verdict=verdict, quality=Quality("unusable", notes), findings=findings, combined=None, plan=[]
+        rich(),
+        verdict=verdict,
+        quality=Quality("unusable", notes, notes[0].code),
+        findings=findings,
+        combined=None,
+        plan=[],
     )
 
 

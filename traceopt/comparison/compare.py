@@ -33,7 +33,7 @@ from traceopt.result.comparison import (
 from traceopt.result.document import Result, Tool
 from traceopt.result.quantities import in_sentence, ms, percent
 from traceopt.result.vendors import device_name
-from traceopt.rules.catalogue.tq006_profiler_overhead import STACKS_RECORDED
+from traceopt.rules.catalogue.tq006_profiler_overhead import STACKS
 from traceopt.version import __version__
 
 NOT_ALIKE = "The sides are not like for like."
@@ -269,7 +269,7 @@ def _notes(base: Sequence[RunOfSide], head: Sequence[RunOfSide]) -> list[str]:
 def _notes_of_run(result: Result, *, stacks: bool) -> list[str]:
     """What makes one run hard to compare; with `stacks`, also that they slow it."""
     crowded = any(finding.code == CROWDED for finding in result.findings)
-    notes = [note.text for note in result.quality.notes if stacks or not note.text.startswith(STACKS_RECORDED)]
+    notes = [note.text for note in result.quality.notes if stacks or note.aspect != STACKS]
     return [
         *(["the main thread often waited for a free core. Record it again."] if crowded else []),
         *dict.fromkeys(map(_first_sentence, notes)),
@@ -279,7 +279,7 @@ def _notes_of_run(result: Result, *, stacks: bool) -> list[str]:
 def _stacks_slow_all(results: Sequence[Result]) -> bool:
     """Whether stacks slow the runs of both sides: the note on them depends on how long the GPU waits for the host."""
     alike = all(result.run.recorded.stacks and result.step.stretch is None for result in results)
-    return alike and any(note.text.startswith(STACKS_RECORDED) for result in results for note in result.quality.notes)
+    return alike and any(note.aspect == STACKS for result in results for note in result.quality.notes)
 
 
 def _first_sentence(text: str) -> str:

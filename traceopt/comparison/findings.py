@@ -65,11 +65,11 @@ def _changes(
         if group.base and group.head:
             changes.append(_change(group, base, head, "kept"))
         elif 2 * len(group.head) > len(head):
-            reason = _unknown(group.code, base, "BASE") if comparable else "Only HEAD has it."
-            changes.append(_change(group, base, head, "unknown" if reason else "new", reason))
+            reason = _unknown(group.code, base, "BASE") if comparable else None
+            changes.append(_change(group, base, head, "unknown" if reason or not comparable else "new", reason))
         elif 2 * len(group.base) > len(base):
-            reason = _unknown(group.code, head, "HEAD") if comparable else "Only BASE has it."
-            changes.append(_change(group, base, head, "unknown" if reason else "fixed", reason))
+            reason = _unknown(group.code, head, "HEAD") if comparable else None
+            changes.append(_change(group, base, head, "unknown" if reason or not comparable else "fixed", reason))
     ordered = [change for change, _ in sorted(changes, key=lambda pair: (_ORDER.index(pair[0].status), pair[1]))]
     return [_with_the_other_place(change, ordered) for change in ordered]
 

@@ -24,9 +24,10 @@ from traceopt.rules.fingerprint import with_ids
 class Decision(Spoken, frozen=True):
     """The fields of the document that follow from all findings together."""
 
-    messages: ClassVar = ("verdict",)
+    messages: ClassVar = ("verdict", "ending")
 
     verdict: str
+    ending: str | None
     findings: list[Finding]
     plan: list[PlanRow]
     combined: Combined | None
@@ -55,7 +56,8 @@ def decide(
     headline = verdict(facts, quality, breakdown, outcome.priced, beside)
     failure = facts.captured.failure
     ending = failure.sentence if failure is not None else companion_ending(facts)
-    return Decision(f"{ending} {headline}" if ending else headline, findings, rows, combined, outcome.checks)
+    verdict_on_all = f"{ending} {headline}" if ending else headline
+    return Decision(verdict_on_all, ending, findings, rows, combined, outcome.checks)
 
 
 def decided_again(document: Result, facts: Facts, outcome: RulesOutcome) -> Decision:

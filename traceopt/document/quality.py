@@ -42,16 +42,18 @@ class Allowed(Struct, frozen=True):
 
 def quality_of(facts: Facts, notes: list[Note]) -> Quality:
     codes = {note.code for note in notes}
-    unusable = {code for code in codes if code in UNUSABLE}
+    unusable = [code for code in UNUSABLE if code in codes]
     if not facts.quality.gpu_expected:
-        unusable.discard("TQ001")  # a CPU-only run without GPU work is fine
+        unusable = [code for code in unusable if code != "TQ001"]  # a CPU-only run without GPU work is fine
         codes.discard("TQ001")
+    sampled = facts.quality.sampled_share
     if unusable or facts.quality.cut_off:
-        return Quality("unusable", notes, facts.quality.sampled_share)
+        return Quality("unusable", notes, unusable[0] if unusable else None, sampled_share=sampled)
     stretch = facts.captured.stretch or 1.0
     if facts.captured.corrected or 1 / UNLIKE < stretch < UNLIKE:
         codes -= set(_HARMLESS)
-    return Quality("limited" if codes else "good", notes, facts.quality.sampled_share)
+    again = facts.state is not None and facts.state.record_again
+    return Quality("limited" if codes else "good", notes, record_again=again, sampled_share=sampled)
 
 
 def allowed(facts: Facts, quality: Quality) -> Allowed:

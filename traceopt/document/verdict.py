@@ -21,8 +21,7 @@ from traceopt.analyzer.vocabulary.causes.table import (
     OPTIMIZER,
     QUEUED,
 )
-from traceopt.document.quality import UNUSABLE
-from traceopt.result.document import Quality
+from traceopt.result.document import NOT_JUDGED, Quality
 from traceopt.result.message import ms, percent
 from traceopt.result.quantities import in_sentence
 from traceopt.result.rows import BreakdownPart
@@ -46,7 +45,6 @@ _NO_LAUNCHES = "The file holds no launch of its GPU work, so it does not show wh
 _MORE_THAN_COMPUTE = {COMMUNICATION: " It is the bottleneck.", COPIES: " They are the bottleneck."}
 _PASSING = "in a part of the recording. Without step marks, it is unknown whether it recurs."
 NAMED_LIMIT_SHARE = 0.10  # of the step: a larger limit is named even if no fix for it has a price
-NO_FIX = "No fix above 3% found."
 
 
 def verdict(
@@ -75,8 +73,8 @@ def _of_the_step(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPa
     if facts.quality.cut_off:
         return "This file is cut off: whole kinds of events may be missing, so its times are not those of the run."
     if quality.verdict == "unusable":
-        reason = next((note.text for note in quality.notes if note.code in UNUSABLE), "")
-        return f"This trace cannot be judged. {reason}".strip()
+        reason = next((note.text for note in quality.notes if note.code == quality.unusable_by), "")
+        return f"{NOT_JUDGED} {reason}".strip()
     if facts.state is not None:
         text = facts.state.sentence
     else:
@@ -99,7 +97,7 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         first, largest, limits = self.first, self.largest, self.limits
         exceeds = largest.busy and limits[largest] > self.compute
         if exceeds and (first is None or self.treated in (None, largest)):
-            return self._bottleneck(largest) + ("" if first is not None else f" {NO_FIX}")
+            return self._bottleneck(largest)
         waits = exceeds or max(self.idle, limits[COMMUNICATION]) >= MOSTLY_IDLE_SHARE
         treated = self.treated if self.treated is not None or first is None or not waits else largest
         if treated in limits and limits[treated] >= NAMED_SHARE * limits[largest]:
@@ -107,8 +105,8 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
             return self._bottleneck(treated) + (f" {self._why_later(largest)}" if larger else "")
         if first is None:
             if self.idle < MOSTLY_IDLE_SHARE and limits[largest] < MOSTLY_IDLE_SHARE:
-                return f"{self._busy} {NO_FIX}{self._unpriced(largest)}{_rate_of_matmuls(self.facts)}"
-            return f"{self._bottleneck(largest)} {NO_FIX}"
+                return f"{self._busy}{self._unpriced(largest)}{_rate_of_matmuls(self.facts)}"
+            return self._bottleneck(largest)
         if not waits:
             return f"{self._busy} Biggest lever: {in_sentence(first.finding.title)}."
         start = f"First fix: {in_sentence(first.finding.title)}."
@@ -258,7 +256,7 @@ def _cpu_verdict(facts: Facts, breakdown: Sequence[BreakdownPart], priced: Seque
         limit = f"{'CPU run on a machine with a GPU' if machine else 'CPU-only run'}: {in_sentence(limit)}"
     limit += _without_gradients(facts, priced)
     first = _first_fix(priced)
-    return f"{limit} {NO_FIX if first is None else f'First fix: {in_sentence(first.finding.title)}.'}"
+    return limit if first is None else f"{limit} First fix: {in_sentence(first.finding.title)}."
 
 
 def _cpu_limit(facts: Facts, breakdown: Sequence[BreakdownPart]) -> str:

@@ -202,6 +202,10 @@ class Note(Spoken, frozen=True):
     code: Annotated[str, note("code of the rule")]
     name: Annotated[str, note("name of the rule")]
     text: Annotated[str, note("what it means for the numbers")]
+    aspect: Annotated[str | None, note("which of the things that the rule looks at; null where it is one")] = None
+
+
+NOT_JUDGED = "This trace cannot be judged."  # the verdict on an unusable trace, before the reason
 
 
 class Quality(Struct, frozen=True):
@@ -209,6 +213,8 @@ class Quality(Struct, frozen=True):
 
     verdict: Annotated[Literal["good", "limited", "unusable"], note("how far the trace can be trusted")]
     notes: Annotated[list[Note], note("why")]
+    unusable_by: Annotated[str | None, note("code of the note that says why it cannot be judged")] = None
+    record_again: Annotated[bool, note("another recording comes before any fix: this one shows no steady step")] = False
     sampled_share: Annotated[
         float | None, note("events that a sampled file kept; null where no events were left out on purpose", "share")
     ] = None
@@ -470,7 +476,7 @@ class Check(Spoken, frozen=True):
 class Result(Spoken, frozen=True, eq=False):
     """The document."""
 
-    messages: ClassVar = ("verdict", "warnings")
+    messages: ClassVar = ("verdict", "ending", "warnings")
 
     tool: Annotated[Tool, note("program that made the document")]
     verdict: Annotated[
@@ -496,6 +502,9 @@ class Result(Spoken, frozen=True, eq=False):
     findings: Annotated[list[Finding], note("what the rules found, most valuable first")]
     combined: Annotated[Combined | None, note("the top fixes together")]
     checks: Annotated[list[Check], note("what each rule answered")]
+    ending: Annotated[str | None, note("how the script or the job ended, if not well; the verdict begins with it")] = (
+        None
+    )
     warnings: Annotated[list[str], note("what the reader should know: files and rules left out")] = field(
         default_factory=list
     )

@@ -117,6 +117,7 @@ class Finding(Spoken, frozen=True):
     )
     ranks: Annotated[list[int], note("ranks that have it")] = field(default_factory=list)
     family: Annotated[str, note("family of the rule")] = ""
+    aspect: Annotated[str | None, note("which of the things that the rule looks at; null where it is one")] = None
     after_plan_us: Annotated[
         float | None, note("saving per step after the fixes of the plan; null if it is one of them or unknown", "us")
     ] = None

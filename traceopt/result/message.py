@@ -22,10 +22,10 @@ from msgspec.structs import force_setattr, replace
 from traceopt.result import quantities
 from traceopt.result.vendors import Term, vendor_called
 
-SlotKind = Literal["time", "share", "bytes", "rate", "name", "place", "step", "memory", "term"]
+SlotKind = Literal["time", "share", "bytes", "rate", "name", "place", "rank", "step", "memory", "term"]
 
 _KINDS: Mapping[str, SlotKind] = {kind: kind for kind in get_args(SlotKind)}
-_TEXTS = ("name", "place", "memory", "term")  # kinds whose value is a text
+_TEXTS = ("name", "place", "rank", "memory", "term")  # kinds whose value is a text
 
 _OPEN, _SEPARATOR, _CLOSE = "\ue000", "\ue001", "\ue002"
 _RESERVED = re.compile(f"[{_OPEN}-{_CLOSE}]")
@@ -59,6 +59,10 @@ class Message(str):
         self = super().__new__(cls, "".join(_said(part) for part in parts))
         self.source, self.parts = source, parts
         return self
+
+    def has(self, kind: SlotKind) -> bool:
+        """Whether it speaks of something of this kind."""
+        return any(isinstance(part, Slot) and part.kind == kind for part in self.parts)
 
     def for_vendor(self, key: str | None) -> Message:
         """The same message in the words of a GPU's vendor."""
@@ -169,6 +173,11 @@ def placed(location: object) -> str:
     return _slot("place", str(location), str(location))
 
 
+def of_ranks(text: str) -> str:
+    """The ranks that the message is about: "rank 3", "ranks 4 and 5"."""
+    return _slot("rank", text, text)
+
+
 def of_memory(text: str) -> str:
     """Words about what the device's memory holds, which the chart of memory shows."""
     return _slot("memory", "", text)
@@ -215,7 +224,7 @@ _words: Callable[[str], str] = _english
 def _said(part: str | Slot) -> str:
     if isinstance(part, str):
         return _words(part)
-    return _words(part.text) if part.kind in ("term", "memory") else part.text
+    return _words(part.text) if part.kind in ("rank", "memory", "term") else part.text
 
 
 def _slot(kind: SlotKind, value: float | str | None, text: str) -> str:
@@ -227,10 +236,10 @@ def _slot(kind: SlotKind, value: float | str | None, text: str) -> str:
 
 
 def _again(part: str | Slot, text: str) -> str:
-    """A part with another text. The value of a name or place is its text."""
+    """A part with another text. The value of a name, place or rank is its text."""
     if isinstance(part, str):
         return text
-    return _slot(part.kind, text if part.kind in ("name", "place") else part.value, text)
+    return _slot(part.kind, text if part.kind in ("name", "place", "rank") else part.value, text)
 
 
 def _parts(source: str) -> Iterator[str | Slot]:

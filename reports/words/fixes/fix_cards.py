@@ -12,6 +12,7 @@ from traceopt.reports.words.safe_text import joined
 from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding
+from traceopt.result.message import Message
 from traceopt.result.rows import PlanRow
 
 MORE = 1.2  # times what the planned fix saves: a smaller difference is within the error of predictions
@@ -162,7 +163,7 @@ def place(finding: Finding) -> str | None:
 def only_on(finding: Finding, result: Result) -> str | None:
     """The finding's ranks, if not all ranks have it and its title does not say which."""
     ranks = finding.ranks
-    says_which = finding.title.rpartition(": ")[2].startswith(("rank ", "ranks "))
+    says_which = Message(finding.title).has("rank")
     if not ranks or len(ranks) >= len(result.run.ranks) or says_which:
         return None
     return ranks_phrase(ranks)
@@ -176,7 +177,7 @@ def seen_on(finding: Finding, result: Result) -> str:
 
 def first_card(result: Result) -> Card | None:
     """The fix to start with; None if there is none, or if another recording comes first."""
-    if "Record again" in result.verdict:
+    if result.quality.record_again:
         return None
     return next((card for card in cards(result) if card.number == 1), None)
 

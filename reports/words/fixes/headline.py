@@ -57,8 +57,6 @@ def lead(result: Result) -> tuple[str, str, str]:
     if not worth_fixing(result):
         observations = len(result.findings) - len(savings)
         found = f" {quantities.counted(observations, 'observation')} without an estimate." if observations else ""
-        if NOTHING_FOUND in result.verdict:
-            return found.lstrip(), "", ""
         return "", NOTHING_FOUND, found
     if result.combined is None:
         best = max(savings, key=lambda saving: saving.est_us)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import Holder, MemorySnapshot
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Evidence, Location
-from traceopt.result.message import size
+from traceopt.result.message import named, size
 from traceopt.result.quantities import counted
 from traceopt.rules.evidence import to_location
 from traceopt.rules.rule import required
@@ -25,7 +25,7 @@ def held_by(snapshot: MemorySnapshot, holders: list[Holder], most: int = 5) -> l
     """A row for each of the first holders."""
     return [
         Evidence(
-            snapshot.owner(one.owner).name,
+            named(snapshot.owner(one.owner).name),
             detail=f"holds {size(one.bytes)} in {counted(one.blocks, 'block')}",
             location=place_of(snapshot, one.owner),
         )
