@@ -5,20 +5,32 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from msgspec import Struct
 
-from traceopt.comparison.gates import parse_gate
-from traceopt.result.message import Message, Slot
+from fixtures.real_traces import TRACES, expected
+from fixtures.scenarios import SCENARIOS
+from traceopt.api import analyze
+from traceopt.comparison.compare import compare_runs
+from traceopt.comparison.gates import Gate
+from traceopt.comparison.runs import RunOfSide
+from traceopt.reports.agent.report import render_agent
+from traceopt.reports.html.page import render_html
+from traceopt.reports.text.markdown import render_markdown
+from traceopt.reports.text.terminal import render_terminal
+from traceopt.result.document import Result
+from traceopt.result.message import Message, Slot, pseudo_locale
+from traceopt.trying.changes import changes_of
 
 if TYPE_CHECKING:
-    pass
+    from conftest import GetExample
 
-GATES = [parse_gate(text) for text in ("medium", "finding=new-high", "step_time=+5%", "gpu_idle=40%")]
+GATES = [Gate.parse(text, "fail") for text in ("medium", "new-high", "step_time=+5%", "gpu_idle=40%")]
 
 
 def nonsense(words: str) -> str:
     """Other letters in the same places, so that lines break where they did."""
-    return re.sub("[A-Za-z]", lambda letter: "Ж" if letter[0].isupper() else "ж", words)
+    return re.sub("[A-Za-z]", lambda letter: "X" if letter[0].isupper() else "x", words)
 
 
 def meaning(value: Any) -> Any:
@@ -30,10 +42,42 @@ def meaning(value: Any) -> Any:
     return [meaning(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def skeleton(page: str) -> list[str]:
-    """The parts of a page and its links."""
-    return re.findall(r"<(\w+)|\s(?:id|href|class|data-[a-z]+)=(?:\"([^\"]*)\"|(\S+))", without_scripts(page))
+def decisions(result: Result) -> dict[str, Any]:
+    """What a program makes of a result."""
+    changes, not_tried = changes_of(result, [], None)
+    run = RunOfSide("run", result)
+    comparison = compare_runs([run], [run], GATES)
+    page = re.sub(r"<script.*?</script>", "", render_html(result, static=True), flags=re.DOTALL)
+    return {
+        "document": meaning(result),
+        "changes": [(one.name, one.kind, one.via, one.switches, one.environment, one.needs) for one in changes],
+        "not tried": [one.code for one in not_tried],
+        "findings compared": [(one.status, one.id) for one in comparison.findings],
+        "gates": [outcome.status for outcome in comparison.gates],
+        "parts and links of the page": re.findall(r"<\w+|\s(?:id|href|class|data-[\w-]+)=[^\s>]+", page),
+        "terminal": nonsense(render_terminal(result, width=100, color=True, unicode=True)),
+        "markdown": nonsense(render_markdown(result)),
+        "agent": nonsense(render_agent(result)),
+    }
 
 
-def without_scripts(page: str) -> str:
-    return re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+def assert_only_words_differ(path: str) -> None:
+    in_english = analyze(path)
+    with pseudo_locale(nonsense):
+        elsewhere = analyze(path)
+        decided = decisions(elsewhere)
+    assert in_english.verdict != elsewhere.verdict
+    for subject, value in decisions(in_english).items():
+        assert decided[subject] == value, subject
+
+
+@pytest.mark.parametrize("scenario", sorted(SCENARIOS))
+def test_generated_traces(example: GetExample, scenario: str) -> None:
+    assert_only_words_differ(str(example(scenario).path))
+
+
+@pytest.mark.real_traces
+@pytest.mark.parametrize("file", sorted(expected()))
+def test_real_traces(file: str) -> None:
+    if all(truth["kind"] != "not_a_trace" for truth in expected()[file]["present"]):
+        assert_only_words_differ(str(TRACES / file))

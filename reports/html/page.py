@@ -229,6 +229,7 @@ def environment() -> jinja2.Environment:
         breakable_name=table_rows.breakable_name,
         counted=quantities.counted,
         estimate=quantities.estimate,
+        by_reason=not_recorded.by_reason,
         first_sentence=safe_text.first_sentence,
         in_sentence=quantities.in_sentence,
         look=table_rows.look,

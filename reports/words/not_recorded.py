@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from traceopt.reports.words.step_words import on_cpu
-from traceopt.result.document import Result
+from traceopt.result.document import Check, Result
 from traceopt.result.quantities import percent
 from traceopt.result.vendors import vendor_called
 
@@ -107,3 +109,11 @@ def recorded_flags(result: Result) -> list[tuple[str, bool]]:
         ("with_stack", recorded.stacks),
         ("profile_memory", recorded.memory),
     ]
+
+
+def by_reason(checks: Sequence[Check]) -> list[tuple[str, list[Check]]]:
+    """Checks that share a reason, such as what was not recorded, together, in the order of the first of each."""
+    groups: dict[str, list[Check]] = {}
+    for check in checks:
+        groups.setdefault(check.reason, []).append(check)
+    return list(groups.items())

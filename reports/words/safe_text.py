@@ -23,7 +23,7 @@ _PROSE_FIELDS = frozenset({"verdict", "text", "reason", "why", "basis", "detail"
 _SOURCE_CODE_FIELDS = frozenset({("fix", "code"), ("fix", "patch"), ("tried", "patch")})
 _UNIT_AFTER_NUMBER = re.compile(r"(\d) (ms|µs|s|[KMGT]i?B(?:/s)?|TFLOP/s)\b")
 _SPACE_BEFORE_PERCENT = re.compile(r"(?<=\d)[ \u00a0]%")
-_SENTENCE_END = re.compile(r"(?<=[.!?]) (?=[^\W\d_])")
+_SENTENCE_END = re.compile(r"(?<=[.!?]) (?=[A-Z])")
 
 
 def _visible(char: str) -> str:
@@ -63,10 +63,8 @@ def unbroken(text: str) -> str:
 
 
 def split_sentences(text: str) -> list[str]:
-    """`text` split where a full stop, a space and a capital, of any alphabet, follow each other."""
-    ends = [found.start() for found in _SENTENCE_END.finditer(text) if text[found.end()].isupper()]
-    starts = [0, *(end + 1 for end in ends)]
-    return [text[start:end] for start, end in zip(starts, [*ends, None], strict=True)]
+    """`text` split where a full stop, a space and a capital follow each other."""
+    return _SENTENCE_END.split(text)
 
 
 def first_sentence(text: str) -> tuple[str, str]:

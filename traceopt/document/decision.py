@@ -56,8 +56,8 @@ def decide(
     headline = verdict(facts, quality, breakdown, outcome.priced, beside)
     failure = facts.captured.failure
     ending = failure.sentence if failure is not None else companion_ending(facts)
-    verdict_on_all = f"{ending} {headline}" if ending else headline
-    return Decision(verdict_on_all, ending, findings, rows, combined, outcome.checks)
+    whole = f"{ending} {headline}" if ending else headline
+    return Decision(whole, ending, findings, rows, combined, outcome.checks)
 
 
 def decided_again(document: Result, facts: Facts, outcome: RulesOutcome) -> Decision:
