@@ -10,9 +10,9 @@ PATH_CAP = 36  # characters of a path that is given in full elsewhere
 
 
 def pieces(text: str) -> list[tuple[str, bool]]:
-    """A message in pieces, each with whether it is a name of the trace or the program, set in a fixed-width font."""
+    """A message in pieces, each with whether it is a name or a place in the code, set in a fixed-width font."""
     parts = Message(text).parts
-    return [(part, False) if isinstance(part, str) else (part.text, part.kind == "name") for part in parts]
+    return [(part, False) if isinstance(part, str) else (part.text, part.kind in ("name", "place")) for part in parts]
 
 
 def where(location: Location | None) -> str:

@@ -201,7 +201,10 @@ def hostile() -> Result:
 
 
 # Strings that come from the program, not from the trace.
-_FIXED = {"source", "status", "impact", "confidence", "category", "cause", "categories", "columns", "kind"}
+_FIXED = {
+    "source", "status", "impact", "confidence", "effort", "risk", "category",
+    "cause", "categories", "columns", "kind",
+}  # fmt: skip
 _SAME = {"id", "finding"}  # a row of the plan names its finding
 _LAST = {"sha256", "gpu_runtime", "script"}  # hostile() handles these last, so that the other strings keep theirs
 

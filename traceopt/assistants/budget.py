@@ -29,7 +29,7 @@ def as_text(content: dict[str, Any]) -> str:
 
 def fitted(answer: Answer, max_tokens: int) -> dict[str, Any]:
     """The answer as JSON values of at most `max_tokens` estimated tokens, and `left_out` if something was cut."""
-    content: dict[str, Any] = _plain(msgspec.to_builtins(answer))
+    content: dict[str, Any] = _plain(msgspec.to_builtins(answer, enc_hook=str))
     cut: Counter[str] = Counter()
 
     def fits() -> bool:
