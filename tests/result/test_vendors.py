@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from traceopt.result.vendors import AMD, NVIDIA, OTHER, VENDORS, Term, Vendor, device_name, vendor_called, vendor_of
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: vendor.key)
@@ -26,3 +31,13 @@ def test_each_term_has_a_word_in_the_language_of_each_vendor() -> None:
     assert [NVIDIA.word(term) for term in Term] == [term.value for term in Term]
     assert set(AMD.words) == set(Term)
     assert all(AMD.word(term) != term.value for term in Term)
+
+
+def test_no_rule_and_no_report_asks_which_vendor_it_is() -> None:
+    """What differs between vendors is in their rows."""
+    keys = "|".join(vendor.key for vendor in VENDORS)
+    asking = re.compile(
+        rf"""["\']({keys})["\']|^from traceopt\.result\.vendors import .*\b({keys.upper()})\b""", re.MULTILINE
+    )
+    files = (file for folder in ("rules", "reports") for file in (ROOT / folder).rglob("*.py"))
+    assert [str(file) for file in files if asking.search(file.read_text(encoding="utf-8"))] == []
