@@ -90,7 +90,10 @@ def shown_table(
     """
     words, total = words or {}, len(rows) if total is None else total
     values = _Values(rows[: table.most], derived or {})
-    columns = [replace(one, label=one.label.format_map(words)) for one in _with_values(table.columns, values)]
+    columns = [
+        replace(column, label=column.label.format_map(words), about=column.about.format_map(words))
+        for column in _with_values(table.columns, values)
+    ]
     text_of = _WITH_UNIT if units else _TEXT_OF
     cells = zip(*(_cells(column, values, text_of) for column in columns), strict=True)
     anchors = [f"{table.name}-{number}" if table.linked else "" for number in range(1, len(values.rows) + 1)]
@@ -98,7 +101,7 @@ def shown_table(
         table.about,
         f"{scope}." if scope else "",
         _cut(table, total),
-        *(column.about.format_map(words) for column in columns),
+        *(column.about for column in columns),
         *captions,
     ]
     return ShownTable(

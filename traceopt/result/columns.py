@@ -44,7 +44,7 @@ class Column(Struct, frozen=True):
     key: str  # the field of the row, or a value derived from the row
     label: str  # the heading
     type: ValueType
-    about: str = ""  # a sentence for the caption
+    about: str = ""  # a sentence for the caption, which the heading repeats as its tooltip
     beside: str = ""  # key of a word beside the value
     warning: str = ""  # key of a warning before the value
     instead_of: str = ""  # key of a column; this one is left out if that one is shown
