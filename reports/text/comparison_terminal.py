@@ -84,7 +84,7 @@ def _headline(comparison: Comparison, terminal: Terminal) -> list[str]:
     if share is not None:
         basis = f"{share}. {basis}"
     metrics = comparison_words.metrics_line(comparison)
-    lines += terminal.wrap(basis) if basis and basis not in comparison.verdict else []
+    lines += terminal.wrap(basis) if basis else []
     return lines + (terminal.wrap(f"{metrics}.") if metrics else [])
 
 

@@ -27,6 +27,8 @@ SlotKind = Literal["time", "share", "bytes", "rate", "name", "place", "rank", "s
 _KINDS: Mapping[str, SlotKind] = {kind: kind for kind in get_args(SlotKind)}
 _TEXTS = ("name", "place", "rank", "memory", "term")  # kinds whose value is a text
 
+_OF_WORDS = ("rank", "memory", "term")  # kinds whose text is words
+
 _OPEN, _SEPARATOR, _CLOSE = "\ue000", "\ue001", "\ue002"
 _RESERVED = re.compile(f"[{_OPEN}-{_CLOSE}]")
 _SLOT = re.compile(f"{_OPEN}([a-z]+){_SEPARATOR}([^{_OPEN}-{_CLOSE}]*){_SEPARATOR}([^{_OPEN}-{_CLOSE}]*){_CLOSE}")
@@ -47,18 +49,20 @@ class Slot(Struct, frozen=True):
 class Message(str):
     """A sentence as plain English. `parts`: its words, and the slots between them."""
 
-    __slots__ = ("parts", "source")
+    __slots__ = ("source",)
 
     source: str  # with its slots, for another process
-    parts: tuple[str | Slot, ...]
 
     def __new__(cls, source: str) -> Message:
         if isinstance(source, Message):
             return source
-        parts = tuple(_parts(source))
-        self = super().__new__(cls, "".join(_said(part) for part in parts))
-        self.source, self.parts = source, parts
+        self = super().__new__(cls, plain(source))
+        self.source = source
         return self
+
+    @property
+    def parts(self) -> tuple[str | Slot, ...]:
+        return tuple(_parts(self.source))
 
     def has(self, kind: SlotKind) -> bool:
         """Whether it speaks of something of this kind."""
@@ -66,6 +70,8 @@ class Message(str):
 
     def for_vendor(self, key: str | None) -> Message:
         """The same message in the words of a GPU's vendor."""
+        if not has_slots(self.source) or not self.has("term"):
+            return self
         vendor = vendor_called(key)
 
         def said(part: str | Slot) -> str:
@@ -104,20 +110,25 @@ class Spoken(Struct, frozen=True):
     def __post_init__(self) -> None:
         for field in self.messages:
             value = getattr(self, field)
-            if isinstance(value, str):
+            if isinstance(value, str) and not isinstance(value, Message):
                 force_setattr(self, field, Message(value))
             elif isinstance(value, list):
                 force_setattr(self, field, [Message(item) for item in value])
 
     def for_vendor(self: _Spoken, vendor: str | None) -> _Spoken:
         """The same part, and all in it, in the words of a GPU's vendor."""
-        return replace(self, **{field: _for_vendor(getattr(self, field), vendor) for field in self.__struct_fields__})
+        fields = {field: getattr(self, field) for field in self.__struct_fields__}
+        said = {field: _for_vendor(value, vendor) for field, value in fields.items()}
+        changed = {field: value for field, value in said.items() if value is not fields[field]}
+        return replace(self, **changed) if changed else self
 
 
 def _for_vendor(value: Any, vendor: str | None) -> Any:
     if isinstance(value, Message | Spoken):
         return value.for_vendor(vendor)
-    return [_for_vendor(item, vendor) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list) and any(isinstance(item, Message | Spoken) for item in value):
+        return [_for_vendor(item, vendor) for item in value]
+    return value
 
 
 # What a sentence can speak of. Times are nanoseconds, shares 0..1.
@@ -193,7 +204,7 @@ def has_slots(source: str) -> bool:
 
 def plain(source: str) -> str:
     """A text as people read it, without its slots."""
-    return "".join(map(_said, _parts(source))) if _RESERVED.search(source) else source
+    return "".join(map(_said, _parts(source))) if _RESERVED.search(source) else _words(source)
 
 
 def encoded(value: object) -> Any:
@@ -224,15 +235,21 @@ _words: Callable[[str], str] = _english
 def _said(part: str | Slot) -> str:
     if isinstance(part, str):
         return _words(part)
-    return _words(part.text) if part.kind in ("rank", "memory", "term") else part.text
+    return _words(part.text) if part.kind in _OF_WORDS else part.text
 
 
 def _slot(kind: SlotKind, value: float | str | None, text: str) -> str:
     """A slot as text. What it holds has no slots of its own."""
     if value is None:
         return text
-    held = value if not isinstance(value, str) else plain(value)
-    return f"{_OPEN}{kind}{_SEPARATOR}{held}{_SEPARATOR}{plain(text)}{_CLOSE}"
+    held = value if not isinstance(value, str) else _flat(value)
+    return f"{_OPEN}{kind}{_SEPARATOR}{held}{_SEPARATOR}{_flat(text)}{_CLOSE}"
+
+
+def _flat(source: str) -> str:
+    if not _RESERVED.search(source):
+        return source
+    return "".join(part if isinstance(part, str) else part.text for part in _parts(source))
 
 
 def _again(part: str | Slot, text: str) -> str:
