@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from enum import Enum
 from typing import Any, TypeVar
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
-from traceopt.result.message import Message, encoded, has_slots
+from traceopt.result.message import Message
 from traceopt.result.quantities import NO_BREAK_SPACE
 
-Document = TypeVar("Document")
+Document = TypeVar("Document", bound=Struct)
 
 NAME_CAP = 300  # characters shown of a name, path or label
 PROSE_CAP = 2_000  # characters shown of a sentence
@@ -88,20 +90,31 @@ def without_old_commands(output: str) -> str:
 
 def cleaned(document: Document) -> Document:
     """The document with every string made safe to print. Renderers read this copy; JSON keeps the original."""
-    return msgspec.convert(_cleaned(msgspec.to_builtins(document, enc_hook=encoded), "", ""), type(document))
+    return _cleaned_fields(document, "")
+
+
+def _cleaned_fields(part: Document, name: str) -> Document:
+    """`name`: of the field that holds this part."""
+    fields = {field: getattr(part, field) for field in part.__struct_fields__}
+    safe = {field: _cleaned(value, field, name) for field, value in fields.items()}
+    changed = {field: value for field, value in safe.items() if value is not fields[field]}
+    return replace(part, **changed) if changed else part
 
 
 def _cleaned(value: Any, field: str, parent: str) -> Any:
-    if isinstance(value, str):
+    if isinstance(value, str) and not isinstance(value, Enum):
         if (parent, field) in _SOURCE_CODE_FIELDS:
             source = clean_source(value)
             return source if field == "code" or source == value else None  # a changed patch would not apply
         change = prose if field in _PROSE_FIELDS else clean
-        return Message(value).mapped(change).source if has_slots(value) else change(value)
+        return value.mapped(change) if isinstance(value, Message) else change(value)
+    if isinstance(value, list):
+        safe = [_cleaned(item, field, parent) for item in value]
+        return safe if any(new is not old for new, old in zip(safe, value, strict=True)) else value
+    if isinstance(value, Struct):
+        return _cleaned_fields(value, field)
     if isinstance(value, dict):
         return {key: _cleaned(item, key, field) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_cleaned(item, field, parent) for item in value]
     return value
 
 

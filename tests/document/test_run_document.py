@@ -13,7 +13,7 @@ from traceopt.analyzer.ranks.rank_summary import summarize
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.document.decision import decided_again
 from traceopt.document.merge import MergedRun
-from traceopt.document.packed_result import RankResult
+from traceopt.document.rank_answer import RankAnswer
 from traceopt.document.rank_document import rank_document
 from traceopt.document.run_document import run_document
 from traceopt.result.document import Result
@@ -47,7 +47,7 @@ def document_of(facts: Facts, rules: Sequence[Rule], *, debug: bool = True) -> R
     other = refuted(outcome, rules)
     decision = None if other is None else decided_again(document, facts, planned(other, facts))
     merged = MergedRun()
-    assert merged.add(0, RankResult(document, summarize(facts), [], refuted=decision).pack()) is None
+    assert merged.add(0, RankAnswer.packed(document, summarize(facts), [], refuted=decision)) is None
     assert merged.shown is not None
     return run_document(merged, merged.shown, rules, [], several=False, debug=debug)
 

@@ -13,7 +13,7 @@ from traceopt.analyzer.ranks.missing_ranks import missing_ranks
 from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.document.merge import MergedRun
-from traceopt.document.packed_result import PackedResult, RankResult
+from traceopt.document.rank_answer import RankAnswer
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding, Fix, Location
 from traceopt.workers.rank_analysis import analyze_rank
@@ -79,13 +79,13 @@ def found(rank: int, *findings: tuple[str, str | None, str]) -> list[Finding]:
 def test_findings_of_ranks(
     answers: list[bytes], of_ranks: list[list[tuple[str, str | None, str]]], expected: list[tuple[str, str, list[int]]]
 ) -> None:
-    template = PackedResult.of(answers[0])
+    template = RankAnswer.of(answers[0])
     packed = {}
     for rank, findings in enumerate(of_ranks):
         whole = template.whole()
         run = replace(whole.run, ranks=[rank], shown_rank=rank)
         document = replace(whole, run=run, findings=found(rank, *findings), plan=[])
-        packed[rank] = RankResult(document, template.summary, []).pack()
+        packed[rank] = RankAnswer.packed(document, template.summary, [])
     for order in (packed, dict(reversed(packed.items()))):
         assert [(one.code, one.why, one.ranks) for one in merged(order).findings] == expected
 
@@ -102,7 +102,7 @@ def test_findings_of_ranks(
 def test_of_processes_without_a_rank_those_that_train_count(
     answers: list[bytes], trains: tuple[bool, ...], shown: int, codes: list[str]
 ) -> None:
-    template = PackedResult.of(answers[0])
+    template = RankAnswer.of(answers[0])
     assert template.summary is not None
     packed = {}
     for index, trained in enumerate(trains):
@@ -111,7 +111,7 @@ def test_of_processes_without_a_rank_those_that_train_count(
         fixes = found(0, (f"A{index}", None, "")) if index == shown or not trained else []
         document = replace(whole, run=run, verdict=f"process {index}", findings=fixes, plan=[])
         summary = replace(template.summary, rank=None, path=f"p{index}", trains=trained)
-        packed[index] = RankResult(document, summary, []).pack()
+        packed[index] = RankAnswer.packed(document, summary, [])
     for order in (packed, dict(reversed(packed.items()))):
         merge = MergedRun()
         assert [merge.add(index, answer) for index, answer in order.items()] == [None] * 3

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.ranks.rank_summary import RankSummary
 from traceopt.document.decision import Decision
-from traceopt.document.packed_result import DocumentPart, PackedResult
+from traceopt.document.rank_answer import DocumentPart, RankAnswer
 from traceopt.errors import one_line
 from traceopt.result.companions.start_up import StartUpSection
 from traceopt.result.document import Check, CheckStatus, Result, TraceFile
@@ -47,12 +47,12 @@ class _Shown(Struct, frozen=True):
     """The answer of the lowest rank so far. Its findings are merged last, as the document shows them."""
 
     order: _Order
-    packed: PackedResult
+    answer: RankAnswer
     part: DocumentPart
 
 
 class MergedRun:
-    """Merges packed results one by one."""
+    """Merges the answers of ranks one by one."""
 
     def __init__(self) -> None:
         self._shown: _Shown | None = None
@@ -66,19 +66,19 @@ class MergedRun:
 
     def add(self, index: int, data: bytes) -> str | None:
         """Adds the result of the file with this index. Returns why nothing could be read of it, if so."""
-        packed = PackedResult.of(data)
-        self._warnings[index] = packed.warnings
-        if packed.summary is None:
-            return packed.problem
-        part = packed.part()
+        answer = RankAnswer.of(data)
+        self._warnings[index] = answer.warnings
+        if answer.summary is None:
+            return answer.problem
+        part = answer.part()
         rank = part.run.shown_rank
-        order = (rank is None, rank or 0, not packed.summary.trains, index)
+        order = (rank is None, rank or 0, not answer.summary.trains, index)
         (row,) = part.ranks
         self._rows[index] = _RankEntry(row, part.run.paths, part.run.files)
-        self._summaries[index] = self._shared(packed.summary)
+        self._summaries[index] = self._shared(answer.summary)
         if part.start_up is not None:
             self._start_ups[index] = part.start_up
-        others = [_Shown(order, packed, part), *([] if self._shown is None else [self._shown])]
+        others = [_Shown(order, answer, part), *([] if self._shown is None else [self._shown])]
         self._shown = min(others, key=lambda one: one.order)
         for other in others:
             if other is not self._shown:
@@ -113,12 +113,12 @@ class MergedRun:
     @property
     def shown(self) -> Result | None:
         """The document of the lowest rank, as it decides alone; None if nothing could be read."""
-        return None if self._shown is None else self._shown.packed.whole()
+        return None if self._shown is None else self._shown.answer.whole()
 
     @property
     def refuted(self) -> Decision | None:
         """What that rank decides if other ranks refute what they can."""
-        return None if self._shown is None else self._shown.packed.refuted
+        return None if self._shown is None else self._shown.answer.refuted
 
     def around(self, lowest: Result) -> Result:
         """The document of all ranks, without their comparison, from that of the lowest."""

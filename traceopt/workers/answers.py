@@ -17,7 +17,7 @@ WORKER_DIED = (
 
 
 class Executor(Protocol):
-    """Yields the index of each task with its packed RankResult or the exception raised, in order of completion.
+    """Yields the index of each task with its packed RankAnswer or the exception raised, in order of completion.
 
     Closing the iterator ends running work. `notes` then has what the user should know about the run.
     """

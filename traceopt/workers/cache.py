@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.reading.object_stores import is_remote, version_of
 from traceopt.analyzer.reading.sources import TraceSource
-from traceopt.document.packed_result import PackedResult
+from traceopt.document.rank_answer import RankAnswer
 from traceopt.errors import ConfigError, InputError
 from traceopt.workers.program_hash import program
 from traceopt.workers.rank_task import RankTask, loaded
@@ -57,7 +57,7 @@ class Cache(Struct, frozen=True):
             return known
         data = analyze()
         with suppress(OSError, InputError):  # for example a full disk: the answer is still valid
-            if PackedResult.of(data).problem is None and _versions(task) == before:
+            if RankAnswer.of(data).problem is None and _versions(task) == before:
                 _write(path, data)
         return data
 
@@ -99,7 +99,7 @@ def _read(path: Path) -> bytes | None:
         checksum, data = entry[:_CHECKSUM_BYTES], entry[_CHECKSUM_BYTES:]
         if checksum != _checksum(data):
             return None
-        PackedResult.of(data).part()
+        RankAnswer.of(data).part()
     except (OSError, msgspec.DecodeError):
         return None
     return data

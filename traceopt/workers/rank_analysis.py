@@ -12,7 +12,7 @@ from traceopt.analyzer.ranks.rank_summary import no_steps, summarize
 from traceopt.analyzer.recordings.rank_trace import read_recording
 from traceopt.analyzer.unprofiled import without_profiler
 from traceopt.document.decision import decided_again
-from traceopt.document.packed_result import RankResult
+from traceopt.document.rank_answer import RankAnswer
 from traceopt.document.rank_document import rank_document
 from traceopt.document.without_trace import document_without_trace
 from traceopt.errors import InputError, one_line
@@ -23,7 +23,7 @@ _SHOWN = (0, None)  # the rank whose decision the document shows if no rank is m
 
 
 def analyze_rank(task: RankTask, count_bytes: Callable[[int], None] | None = None) -> bytes:
-    """A packed RankResult. `count_bytes` is called with the number of bytes read since its last call."""
+    """A packed RankAnswer. `count_bytes` is called with the number of bytes read since its last call."""
     if task.cache is None:
         return _analyze(task, count_bytes)
     from traceopt.workers.cache import Cache
@@ -37,13 +37,13 @@ def _analyze(task: RankTask, count_bytes: Callable[[int], None] | None) -> bytes
         trace = read_recording(task.recording, warnings, count_bytes)
         companions = read_companions(task.recording.companions, warnings)
     except InputError as error:
-        return RankResult(None, None, warnings, one_line(str(error))).pack()
+        return RankAnswer.packed(None, None, warnings, problem=one_line(str(error)))
     facts = without_profiler(Facts(trace, task.options.devices, task.options.workload, companions))
     rules = loaded(task.options).chosen
     outcome = check_rules(rules, facts, debug=task.options.debug)
     if not facts.has_trace:
-        return RankResult(document_without_trace(facts, outcome), no_steps(trace.meta.path), warnings).pack()
+        return RankAnswer.packed(document_without_trace(facts, outcome), no_steps(trace.meta.path), warnings)
     document = rank_document(facts, planned(outcome, facts))
     other = refuted(outcome, rules) if trace.meta.rank in _SHOWN else None
     decision = None if other is None else decided_again(document, facts, planned(other, facts))
-    return RankResult(document, summarize(facts), warnings, refuted=decision).pack()
+    return RankAnswer.packed(document, summarize(facts), warnings, refuted=decision)

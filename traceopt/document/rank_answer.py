@@ -20,27 +20,10 @@ from traceopt.result.message import encoded
 from traceopt.result.rows import RankRow
 
 
-class RankResult(Struct, frozen=True):
-    """`problem` says why nothing could be read; there is then no document and no summary. `refuted`: what the rank
-    decides if other ranks show that the fixes that they can refute save nothing; None if there is no such fix.
-    """
-
-    document: Result | None
-    summary: RankSummary | None
-    warnings: list[str]
-    problem: str | None = None
-    refuted: Decision | None = None
-
-    def pack(self) -> bytes:
-        return _encoder.encode(self)
-
-
 class RunPart(Struct, frozen=True):
     """The part of `Run` that a merge needs."""
 
     paths: list[str]
-    world_size: int | None
-    ranks: list[int]
     shown_rank: int | None
     files: list[TraceFile]
 
@@ -55,8 +38,11 @@ class DocumentPart(Struct, frozen=True):
     start_up: StartUpSection | None = None
 
 
-class PackedResult(Struct, frozen=True):
-    """A RankResult whose document is still packed."""
+class RankAnswer(Struct, frozen=True):
+    """The answer with its document still packed. `problem` says why nothing could be read; there is then no document
+    and no summary. `refuted`: what the rank decides if the other ranks show that the fixes that they can refute save
+    nothing; None if there is no such fix.
+    """
 
     document: msgspec.Raw
     summary: RankSummary | None
@@ -65,8 +51,20 @@ class PackedResult(Struct, frozen=True):
     refuted: Decision | None
 
     @staticmethod
-    def of(data: bytes) -> PackedResult:
-        """Raises msgspec.ValidationError or msgspec.DecodeError if `data` does not come from `RankResult.pack`."""
+    def packed(
+        document: Result | None,
+        summary: RankSummary | None,
+        warnings: list[str],
+        *,
+        problem: str | None = None,
+        refuted: Decision | None = None,
+    ) -> bytes:
+        answer = RankAnswer(msgspec.Raw(_encoder.encode(document)), summary, warnings, problem, refuted)
+        return _encoder.encode(answer)
+
+    @staticmethod
+    def of(data: bytes) -> RankAnswer:
+        """Raises msgspec.ValidationError or msgspec.DecodeError if `data` does not come from `packed`."""
         return _decoder.decode(data)
 
     def part(self) -> DocumentPart:
@@ -87,6 +85,6 @@ def _unpack_array(_: type, data: bytes) -> Any:
 
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=_packed)
-_decoder = msgspec.msgpack.Decoder(PackedResult, dec_hook=_unpack_array)
+_decoder = msgspec.msgpack.Decoder(RankAnswer, dec_hook=_unpack_array)
 _part_decoder = msgspec.msgpack.Decoder(DocumentPart)
 _document_decoder = msgspec.msgpack.Decoder(Result)
