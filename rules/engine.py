@@ -22,7 +22,7 @@ from traceopt.rules.bases.rank_rule import RunRule
 from traceopt.rules.evidence import to_location
 from traceopt.rules.fixes.framework_arguments import in_framework
 from traceopt.rules.plan import Plan, in_order, make_plan
-from traceopt.rules.registry import TRACE_QUALITY, Registry, former_of, select
+from traceopt.rules.registry import TRACE_QUALITY, Registry, former_of, is_retired, select
 from traceopt.rules.rule import Rule
 from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.unrecorded import without_unrecorded_saving
@@ -71,6 +71,8 @@ def _by_rule(registry: Registry, thresholds: Mapping[str, Mapping[str, Any]]) ->
     """The settings of each rule. Those under its own code or name take precedence over those of a former rule."""
     settings: dict[type[Rule], dict[str, Any]] = {}
     for key, table in thresholds.items():
+        if is_retired(key):
+            continue
         rule = registry.find(key)
         if not isinstance(table, Mapping):
             raise ConfigError(f"rule {rule.code}: expected a table of thresholds, got {type(table).__name__}")

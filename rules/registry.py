@@ -25,6 +25,15 @@ CATALOGUE = "traceopt.rules.catalogue"
 ENTRY_POINTS = "traceopt.rules"
 TRACE_QUALITY = "trace quality"  # the family whose findings judge the trace instead of asking for a change
 
+# Rules that are none any more, because they asked a question or guessed: code, name, and where to look instead. Options
+# and settings that name them have no effect.
+RETIRED = (
+    ("EF001", "low-mfu", "the verdict states the model FLOP utilization"),
+    ("EF003", "below-reference", "the verdict compares the throughput with the reference"),
+    ("EF004", "cpu-efficiency", "the verdict says what the work on the CPU consists of"),
+    ("TC005", "fp8-candidate", "the verdict says if FP8 has a higher peak"),
+)
+
 _CODE = re.compile(r"[A-Z]+[0-9]+")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
@@ -92,7 +101,7 @@ def select(rules: Sequence[type[Rule]], select: Sequence[str] = (), ignore: Sequ
     Raises ConfigError for an entry that matches no rule.
     """
     for entry in (*select, *ignore):
-        if not any(_match(entry, rule) for rule in rules):
+        if not any(_match(entry, rule) for rule in rules) and not is_retired(entry):
             raise _unknown(entry, rules)
 
     def chosen(rule: type[Rule]) -> bool:
@@ -109,6 +118,10 @@ def former_of(rule: type[Rule], code_or_name: str) -> Former | None:
     if wanted in (rule.code.lower(), rule.name):
         return None
     return next((one for one in rule.former if wanted in (one.code.lower(), one.name)), None)
+
+
+def is_retired(code_or_name: str) -> bool:
+    return any(code_or_name.lower() in (code.lower(), name) for code, name, _ in RETIRED)
 
 
 def rules_of(module: ModuleType) -> list[type[Rule]]:
@@ -250,5 +263,8 @@ def _match(entry: str, rule: type[Rule]) -> int:
 
 
 def _unknown(entry: str, rules: Sequence[type[Rule]]) -> ConfigError:
+    for code, name, instead in RETIRED:
+        if entry.lower() in (code.lower(), name):
+            return ConfigError(f"{code} {name} is no rule any more: {instead}")
     known = [text for rule in rules for text in (rule.code, rule.name)]
     return ConfigError(f"no rule {entry!r}{suggestion(entry, known)} ('traceopt rules' lists all)")

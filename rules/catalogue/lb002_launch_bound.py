@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceopt.analyzer.vocabulary.causes.table import LONG_WORK, UNTRACED_PYTHON
 from traceopt.rules import (
@@ -110,6 +111,12 @@ class LaunchBound(OperatorLoopRule):
 
         vllm serve MODEL      # also: TGI, SGLang, TensorRT-LLM, llama.cpp
 
+    Inference that records an autograd graph spends time on it with each operator. `model.eval()` does not switch it
+    off.
+
+        with torch.inference_mode():
+            logits = model(inputs)
+
     Fused optimizers, fewer Python hooks and fewer tiny operators also help: one embedding with offsets instead of a
     list of embeddings, torch.stack and one matmul instead of a loop, nn.LSTM instead of a loop over time steps. On a
     CPU the range is wide for such a loop: at most, all operators that its lines call go away, of any size. If each
@@ -150,6 +157,7 @@ class LaunchBound(OperatorLoopRule):
             "cuda-graph-candidate",
             {"min_share": "min_graph_share", "removable": "removable_by_graph", "removable_blocked": None},
         ),
+        Former("IN001", "autograd-in-inference", {"min_share": None, "node_us": None}),
         Former("IN002", "decode-launch-bound", {"min_share": "min_decode_share", "removable": "removable_by_graph"}),
     )
 
@@ -166,6 +174,7 @@ class LaunchBound(OperatorLoopRule):
     max_rows: int = threshold(16, "most rows of a matmul that count as token-by-token decoding")
     min_few_rows: float = threshold(0.80, "smallest share of matmuls with so few rows")
     min_products: int = threshold(20, "fewest matmuls per step that count as a decoder")
+    min_nodes: int = threshold(20, "fewest autograd nodes per step of inference that count as a recorded graph")
 
     def applies(self, facts: Facts) -> str | None:
         return None if facts.has_gpu or facts.call_sites.recorded else RECORD_STACKS
@@ -202,8 +211,15 @@ class LaunchBound(OperatorLoopRule):
             confidence="medium" if remedy.blocked and launch_confidence(facts) == "high" else launch_confidence(facts),
             evidence=[*remedy.evidence, *longest],
             locations=remedy.locations or places,
-            fix=remedy.fix,
+            fix=self._without_autograd(facts, remedy.fix),
         )
+
+    def _without_autograd(self, facts: Facts, fix: Fix) -> Fix:
+        """The fix, and what also makes launches of inference cheaper if it records a graph for a backward pass."""
+        if not facts.infers or facts.autograd_nodes < self.min_nodes:
+            return fix
+        nodes = f" Also run it under torch.inference_mode(): a step records {facts.autograd_nodes:,.0f} autograd nodes"
+        return replace(fix, text=fix.text + f"{nodes} that nothing uses.")
 
     def _for_decoding(self, facts: Facts) -> Remedy | None:
         """A graph of a step that generates a token for each sequence: its matmuls have few rows."""

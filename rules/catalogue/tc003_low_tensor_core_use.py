@@ -17,14 +17,10 @@ from traceopt.rules import (
     ms,
     percent,
     places,
-    priced_work,
     threshold,
 )
 
 NARROW = ("fp16", "bf16", "fp8", "int8")
-
-LARGEST_GAIN = 0.7  # of the time, at 3 times the rate
-EXPECTED_PART = 3 / 7  # of the largest gain
 
 
 class LowTensorCoreUse(Rule):
@@ -33,7 +29,8 @@ class LowTensorCoreUse(Rule):
     not count: matrix-vector products and those with few rows, as in decoding.
 
     Where hardware counters were sampled (GPU metrics of Nsight Systems), the measured activity of the Tensor Cores in
-    those kernels decides, not the names of the kernels. The measured traffic of the memory limits the estimate.
+    those kernels decides, not the names of the kernels. The finding has no saving, because it is not known how much of
+    that work the memory limits.
 
     Why it costs: the data is already narrow, but the fast units sit unused. The work runs at the rate of the ordinary
     units.
@@ -45,8 +42,8 @@ class LowTensorCoreUse(Rule):
         vocab = (vocab + 63) // 64 * 64
 
     When it is wrong: memory-bound kernels would not be faster on Tensor Cores. Matmuls of known shape are compared with
-    the device's peaks, others are known by the names of their kernels. Attention and convolutions are not compared, so
-    the low end of the estimate is zero. Batching and narrower weights make decoding faster (GM005).
+    the device's peaks, others are known by the names of their kernels. Attention and convolutions are not compared.
+    Batching and narrower weights make decoding faster (GM005).
 
     Sources: NVIDIA, "Matrix Multiplication Background User's Guide".
     """
@@ -80,8 +77,6 @@ class LowTensorCoreUse(Rule):
         if measured is not None and measured >= self.active:
             return
         evidence = kernel_evidence(facts, work)
-        memory = facts.measured_counters.dram_during(work) if facts.measured_counters is not None else None
-        most = LARGEST_GAIN if memory is None else min(LARGEST_GAIN, 1 - memory)
         counted = (
             f" Hardware counters measured the {TENSOR_CORE}s active for {percent(measured)} of that time."
             if measured is not None
@@ -90,15 +85,7 @@ class LowTensorCoreUse(Rule):
         yield self.finding(
             why=(f"16-bit or 8-bit matmuls take {ms(time)} of {each_step(facts)} without {TENSOR_CORE}s.{counted}"),
             confidence=None if measured is None else "medium",
-            saving=priced_work(
-                facts,
-                work,
-                (0.0, EXPECTED_PART * most * time, most * time),
-                "A guess between memory-bound kernels (no gain) and 3 times the rate."
-                if memory is None
-                else f"Measured by hardware counters: the memory is busy for {percent(memory)} of their time, which "
-                "stays. A guess between no gain and 3 times the rate for the rest.",
-            ),
+            saving=None,
             evidence=evidence,
             locations=places(evidence),
             fix=Fix(

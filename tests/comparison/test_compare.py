@@ -266,14 +266,14 @@ def test_a_note_that_is_true_of_all_runs_is_said_once() -> None:
 def test_findings_without_an_estimate_are_named_and_count_for_nothing() -> None:
     """They are no findings of the comparison, and a rule that a side did not check is left out."""
     info = replace(rich().findings[0], code="EF002", title="Slow steps", saving=None, impact="info", id="EF002-1")
-    other = replace(info, code="EF001", title="Below the peak", id="EF001-1")
+    other = replace(info, code="TC003", title="Below the peak", id="TC003-1")
     unchecked = replace(info, code="MM001", title="Free memory", id="MM001-1")
-    ran = [Check(code, "", "", "passed", "") for code in ("EF001", "EF002")]
+    ran = [Check(code, "", "", "passed", "") for code in ("TC003", "EF002")]
     base = replace(rich(), findings=[other, unchecked], checks=ran, plan=[])
     head = replace(rich(), findings=[info], checks=ran, plan=[])
     comparison = compared(base, head)
     assert comparison.findings == []
-    assert [(one.status, one.code) for one in comparison.unestimated] == [("new", "EF002"), ("fixed", "EF001")]
+    assert [(one.status, one.code) for one in comparison.unestimated] == [("new", "EF002"), ("fixed", "TC003")]
     assert compared(head, head).unestimated == []
 
 

@@ -275,7 +275,8 @@ def _findings() -> list[Finding]:
             [], [], Fix("Find out what rank 2 does before the all-reduce."), ["DL001"], [2],
         ),
         Finding(
-            "EF001", "low-mfu", "Reach more of the GPU's peak", "info", "medium", Effort.DEPENDS, Risk.NONE, None,
+            "TC003", "low-tensor-core-use", "Reach more of the GPU's peak", "info", "medium", Effort.DEPENDS, Risk.NONE,
+            None,
             "The step does 3.1% of what this GPU can do.", [], [], Fix("See the fixes above."),
         ),
     ]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from support.findings import RULES, found
+from support.findings import found
 from support.jobs import facts_with
 
 if TYPE_CHECKING:
@@ -25,14 +25,3 @@ def test_fused_attention_is_no_mixed_precision() -> None:
     assert work.used_ns > 0.1 * work.eligible_ns
     (finding,) = found("TC001", facts)
     assert "in FP32, without the Tensor Cores of the NVIDIA A100-SXM4-40GB." in finding.why
-
-
-class TestFp8:
-    def test_a_remark_on_a_device_that_has_it(self) -> None:
-        (finding,) = found("TC005", facts_with(gpu="H100"))
-        assert finding.saving is None
-        assert "convert_to_float8_training" in (finding.fix.code or "")
-
-    def test_silent_without_it_and_on_small_products(self, example: GetExample) -> None:
-        assert "no FP8" in (RULES["TC005"].applies(example("healthy").facts) or "")
-        assert found("TC005", facts_with(gpu="H100", hidden=1024, batch=1)) == []

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from support.findings import RULES, found, saving_of
+from support.findings import found
 from support.jobs import facts_with
 
 from traceopt.analyzer.facts import Facts
 
 if TYPE_CHECKING:
-    from conftest import GetExample
+    pass
 
 
 SMALL = {"batch": 1, "tokens": 512, "hidden": 512, "vocabulary": 8192, "input_bytes": 2**16}
@@ -45,17 +45,3 @@ def test_recorded_reasons_of_dynamo_are_evidence() -> None:
     (finding,) = found("LB004", Facts(facts.trace))
     assert any("size()[0] == 4" in row.what and "7 recompilations" in (row.detail or "") for row in finding.evidence)
     assert "Mark the dimension" in finding.fix.text
-
-
-class TestInference:
-    def test_autograd_that_nobody_uses(self) -> None:
-        (finding,) = found("IN001", facts_with("decode", inference="on"))
-        assert "83 autograd nodes" in finding.why
-        assert saving_of(finding).low_us == 0
-
-    @pytest.mark.parametrize("job", [{"inference": "off"}, {"inference": "on", "tokens": 4096, "steps": 3}])
-    def test_silent_without_it_and_under_a_busy_gpu(self, job: dict[str, Any]) -> None:
-        assert found("IN001", facts_with("decode", **job)) == []
-
-    def test_training_is_no_inference(self, example: GetExample) -> None:
-        assert RULES["IN001"].applies(example("launch_bound").facts) == "This run trains."

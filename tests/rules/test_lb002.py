@@ -124,5 +124,9 @@ class TestDecoding:
         assert finding.title == "Use CUDA graphs for decoding, or an inference engine"
         assert "which is typical of decoding" in finding.why
 
+    def test_autograd_that_nobody_uses_is_told(self) -> None:
+        assert "83 autograd nodes that nothing uses" in the(facts_with("decode", inference="on")).fix.text
+        assert "autograd" not in the(facts_with("decode", inference="off")).fix.text
+
     def test_a_prompt_is_no_decoding(self) -> None:
         assert "decoding" not in the(facts_with("decode", tokens=64)).title

@@ -91,15 +91,6 @@ def test_lb003_prices_what_the_counters_leave_to_fusion(unfused: Trace) -> None:
     assert "Measured" not in modeled.saving.basis
 
 
-def test_tc003_leaves_the_measured_time_of_the_memory() -> None:
-    trace = handmade(product_step("volta_hgemm_128x64_nn")).trace
-    (modeled,), (memory,) = found("TC003", Facts(trace)), found("TC003", sampled(trace, {TENSOR: 1, **DRAM_BUSY}))
-    assert modeled.saving is not None
-    assert memory.saving is not None
-    assert memory.saving.high_us == pytest.approx(modeled.saving.high_us * 0.2 / 0.7, rel=0.05)
-    assert memory.saving.basis.startswith("Measured by hardware counters: the memory is busy for 80% of their time")
-
-
 def test_cm003_expects_what_the_measured_traffic_needs(slow_link: Trace) -> None:
     (modeled,) = found("CM003", Facts(slow_link))
     saved = {}

@@ -198,7 +198,7 @@ def test_a_faster_host_helps_only_to_the_gpus_own_path(example: GetExample) -> N
 def test_cheap_and_unpriced_findings_make_no_plan(example: GetExample) -> None:
     facts = example("slow_loader").facts
     cheap = finding("DL001", 0.9 * MIN_FIRST_SHARE * facts.step_ns / 1e3)
-    info = finding("EF001", 0, saving=None, impact="info")
+    info = finding("TC003", 0, saving=None, impact="info")
     assert codes([cheap, info], facts) == []
     assert codes([cheap, info, finding("LG001", 0.5 * facts.step_ns / 1e3)], facts) == ["LG001", "DL001"]
 

@@ -256,3 +256,17 @@ def test_thresholds_are_inherited_and_stay() -> None:
         rule.min_us = 1.0
     with pytest.raises(TypeError, match="Stricter has no threshold max_us"):
         Stricter(max_us=1.0)
+
+
+class TestRetired:
+    """Rules that are none any more."""
+
+    @pytest.mark.parametrize("entry", ["EF001", "ef001", "low-mfu"])
+    def test_options_and_settings_may_still_name_them(self, entry: str) -> None:
+        rules = Registry((DL001, HS001))
+        assert select(rules.rules, [], [entry]) == [DL001, HS001]
+        assert [type(rule) for rule in prepare(rules, thresholds={entry: {"max_mfu": 0.5}})] == [DL001, HS001]
+
+    def test_their_page_says_where_to_look(self) -> None:
+        with pytest.raises(ConfigError, match="EF001 low-mfu is no rule any more: the verdict states"):
+            load_rules().find("EF001")

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
-from support.findings import checked, places, saving_of
+from support.findings import checked, places
 from support.handmade import handmade, product_step
-
-if TYPE_CHECKING:
-    pass
 
 
 def test_tc003_finds_half_precision_on_ordinary_units() -> None:
     (finding,) = checked("TC003", handmade(product_step("volta_hgemm_128x64_nn")))
-    assert finding.impact == "high"
-    assert saving_of(finding).high_us < 6_000
+    assert finding.saving is None  # how much of it the memory limits is not known
     assert "model.py:7" in places(finding)
 
 

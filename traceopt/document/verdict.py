@@ -21,6 +21,7 @@ from traceopt.analyzer.vocabulary.causes.table import (
     OPTIMIZER,
     QUEUED,
 )
+from traceopt.document.efficiency import against_reference, cpu_lever, utilization
 from traceopt.result.document import NOT_JUDGED, Quality
 from traceopt.result.message import ms, percent
 from traceopt.result.quantities import in_sentence
@@ -29,7 +30,7 @@ from traceopt.rules.evidence import location_of
 from traceopt.rules.savings.cpu_operators import operators_ns
 from traceopt.rules.savings.potential import side_of, treated_cause
 from traceopt.rules.savings.price import Priced
-from traceopt.rules.savings.roofline import matmul_rate, peak_caveat
+from traceopt.rules.savings.roofline import MatmulRate, matmul_rate, peak_caveat
 
 HEALTHY_IDLE_SHARE = 0.10
 # From here on idle time is the headline, however much faster the GPU's own work could be. A cause that takes less is
@@ -59,7 +60,7 @@ def verdict(
     """
     step = _of_the_step(facts, quality, breakdown, priced)
     before, after = of_the_run
-    return step if quality.verdict == "unusable" else f"{before} {step} {after}".strip()
+    return step if quality.verdict == "unusable" else f"{before} {step}{against_reference(facts)} {after}".strip()
 
 
 def _of_the_step(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced]) -> str:
@@ -84,7 +85,7 @@ def _of_the_step(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPa
 
 
 def _gpu_verdict(facts: Facts, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced]) -> str:
-    return _GpuVerdict(facts, breakdown, priced).text + _without_gradients(facts, priced)
+    return _GpuVerdict(facts, breakdown, priced).text + _without_gradients(facts, priced) + utilization(facts)
 
 
 class _GpuVerdict(Struct, frozen=True, dict=True):
@@ -205,8 +206,19 @@ def _rate_of_matmuls(facts: Facts) -> str:
         limit = f"at {percent(rate.peak_share)} of the memory's bandwidth{caveat}, which limits them"
     else:
         limit = f"at {percent(rate.peak_share)} of the {rate.dtype} peak{peak_caveat(facts, rate.dtype)}"
-    hint = " Another shape, kernel or library may be faster." if rate.peak_share < WELL_BELOW_PEAK else ""
+    hint = (
+        " Another shape, kernel or library may be faster." if rate.peak_share < WELL_BELOW_PEAK else _fp8(facts, rate)
+    )
     return f" Matmuls take {share} of {_unit(facts)}, {limit}.{hint}"
+
+
+def _fp8(facts: Facts, rate: MatmulRate) -> str:
+    """Says that a narrower type has a higher peak, where nothing in 16 bits makes the matmuls faster."""
+    accelerator = facts.device.accelerator
+    if accelerator is None or rate.memory_bound or rate.dtype not in ("bf16", "fp16"):
+        return ""
+    wide, narrow = accelerator.peak(rate.dtype), accelerator.peak("fp8")
+    return f" FP8 has {narrow / wide:.0f} times the peak." if wide and narrow else ""
 
 
 def _first_fix(priced: Sequence[Priced]) -> Priced | None:
@@ -256,7 +268,9 @@ def _cpu_verdict(facts: Facts, breakdown: Sequence[BreakdownPart], priced: Seque
         limit = f"{'CPU run on a machine with a GPU' if machine else 'CPU-only run'}: {in_sentence(limit)}"
     limit += _without_gradients(facts, priced)
     first = _first_fix(priced)
-    return limit if first is None else f"{limit} First fix: {in_sentence(first.finding.title)}."
+    if first is None:
+        return limit + cpu_lever(facts)
+    return f"{limit} First fix: {in_sentence(first.finding.title)}."
 
 
 def _cpu_limit(facts: Facts, breakdown: Sequence[BreakdownPart]) -> str:
@@ -280,7 +294,7 @@ def _kind_of_work(facts: Facts) -> str:
     heavy_share = operators_ns(facts, found.heavy) / facts.step_ns
     largest = next(iter(found.light), None)
     if largest is not None:
-        share = largest.duration_ns / facts.steps.count / facts.step_ns  # without what it calls, as in EF004
+        share = largest.duration_ns / facts.steps.count / facts.step_ns  # without what it calls
         if share >= max(NAMED_OPERATOR_SHARE, heavy_share):
             place = location_of(facts, int(largest.rows[0]))
             where = f" ({place})" if place is not None else ""

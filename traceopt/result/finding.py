@@ -145,7 +145,7 @@ def impact_of_share(share: float) -> Impact:
     return "medium" if percent >= MEDIUM_IMPACT_PERCENT else "low"
 
 
-_LAST = ("EF004", "EF006")  # a question about the step as a whole, and what happens before the steps
+_ONCE = "EF006"  # what happens before the steps
 
 
 def value_order(finding: Finding) -> tuple[int, float, int, str, str]:
@@ -154,5 +154,4 @@ def value_order(finding: Finding) -> tuple[int, float, int, str, str]:
     """
     saved_us = finding.saving.est_us if finding.saving else 0.0
     where = str(finding.locations[0]) if finding.locations else ""
-    last = _LAST.index(finding.code) + 1 if finding.code in _LAST else 0
-    return IMPACTS.index(finding.impact), -saved_us, last, finding.code, where
+    return IMPACTS.index(finding.impact), -saved_us, finding.code == _ONCE, finding.code, where

@@ -79,7 +79,7 @@ def test_gates_that_failed_come_first() -> None:
 def test_a_small_saving_is_a_notice_and_an_absent_one_comes_last() -> None:
     shown = annotations(sample.rich())
     assert [one["level"] for one in shown] == ["warning"] * 4 + ["notice"] * 2
-    assert shown[-1]["title"] == "traceopt EF001"
+    assert shown[-1]["title"] == "traceopt TC003"
     assert "file" not in shown[-1]
 
 

@@ -70,7 +70,7 @@ def test_what_code_scanning_shows() -> None:
 
 def test_findings_without_a_place_are_listed() -> None:
     notes = [note["message"]["text"] for note in run_of(sample.rich())["invocations"][0]["toolExecutionNotifications"]]
-    assert notes[0] == "Left out, because they have no place in the repository: CM004, EF001."
+    assert notes[0] == "Left out, because they have no place in the repository: CM004, TC003."
 
 
 def test_a_rule_that_found_two_things_is_listed_once() -> None:

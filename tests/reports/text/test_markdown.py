@@ -53,7 +53,7 @@ def test_says_what_the_report_says() -> None:
         "Saves 112–187\u00a0ms per step.", "and 7.0–12\u00a0ms alone.",
         "+    drop_last=True, pin_memory=True)",  # the patch
         "Waiting for data", "187.0", "45%",  # the breakdown
-        "Reach more of the GPU's peak (EF001)",  # noted, without an estimate
+        "Reach more of the GPU's peak (TC003)",  # noted, without an estimate
         "NVIDIA H100 80GB HBM3", "12 steps", "rank 0 of 4", "traceopt 0.1.0",
     ):  # fmt: skip
         assert cells in page.text

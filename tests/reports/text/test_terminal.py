@@ -131,7 +131,7 @@ def test_unreliable_numbers_are_marked_and_have_no_savings() -> None:
 def test_concise_has_one_line_per_finding() -> None:
     lines = render_concise(sample.rich()).splitlines()
     assert lines[0] == "train.py:61: DL001 saves 150 ms alone (36%), high confidence: Load data in worker processes"
-    assert lines[5] == "-: EF001 saving not estimated, medium confidence: Reach more of the GPU's peak"
+    assert lines[5] == "-: TC003 saving not estimated, medium confidence: Reach more of the GPU's peak"
     assert render_concise(sample.healthy()) == ""
 
 

@@ -1,0 +1,89 @@
+"""Sentences of the verdict on what the step reaches of the device, of a reference, and of what its work could be."""
+
+from __future__ import annotations
+
+from traceopt.analyzer.arrays.intervals import intersect, subtract
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.requirements import lacks
+from traceopt.analyzer.vocabulary.causes.table import OPTIMIZER
+from traceopt.result.message import TENSOR_CORE, ms, percent
+from traceopt.rules.savings.cpu_operators import operators_ns
+from traceopt.rules.savings.roofline import peak_caveat
+
+LOW_UTILIZATION = 0.35  # of the peak; large transformers reach 40 to 60 %
+BELOW_REFERENCE = 0.95  # of the reference throughput: less is said
+MODEL_WORK = 0.6  # of the step: with less, the work of the model is not the question
+PART = 0.15  # of the step: a smaller part is not worth a sentence
+NEAR_PEAK = 0.7  # of the CPU's measured peak: matmuls that reach more have nothing to gain
+THIN = 0.3  # of the time of matmuls: if so much of it has few rows, reading the weights limits them
+RECURRENT = ("rnn", "lstm", "gru")
+MOST_NAMED = 3
+
+
+def utilization(facts: Facts) -> str:
+    """What the step reaches of the GPU: as hardware counters measured it, or the model FLOP utilization of a training
+    (Chowdhery et al., "PaLM", 2022, appendix B). Empty if it is unknown or not low.
+    """
+    counters = facts.measured_counters
+    if counters is not None and counters.tensor_active is not None:
+        if counters.tensor_active >= LOW_UTILIZATION:
+            return ""
+        others = {"SMs": counters.sm_active, "DRAM": counters.dram, "NVLink": counters.nvlink, "PCIe": counters.pcie}
+        shares = ", ".join(f"{name} {percent(share)}" for name, share in others.items() if share is not None)
+        active = f" Hardware counters measured the {TENSOR_CORE}s active for {percent(counters.tensor_active)} of it"
+        return f"{active} ({shares})." if shares else f"{active}."
+    mfu, dtype = facts.flops.mfu, facts.flops.dtype
+    if not facts.trains or mfu is None or dtype is None or mfu >= LOW_UTILIZATION:
+        return ""
+    return f" The step reaches {percent(mfu)} of the {dtype} peak{peak_caveat(facts, dtype)}."
+
+
+def against_reference(facts: Facts) -> str:
+    """How far the throughput is below the reference that the user gave; empty if it is not."""
+    measured = facts.throughput
+    share = None if measured is None else measured.reference_share
+    if measured is None or share is None or measured.per_s is None or share >= BELOW_REFERENCE:
+        return ""
+    step_ns = facts.steps.window_ns / facts.steps.count
+    return (
+        f" One GPU processes {measured.per_s:,.0f} {measured.unit}/s, {percent(share)} of the reference: to reach it, "
+        f"a step must take {ms(step_ns * share)} instead of {ms(step_ns)}."
+    )
+
+
+def cpu_lever(facts: Facts) -> str:
+    """The largest part of the model's work on the CPU that can become shorter, and how; empty if none is large."""
+    work, passes = facts.cpu_work, facts.cpu_phases
+    model_ns = facts.steps.mean_ns(passes.model_work)
+    if not work.heavy or not facts.has_step_marks or model_ns < MODEL_WORK * facts.step_ns:
+        return ""
+    if lacks(facts, "shapes") is not None or lacks(facts, "settings") is not None:
+        return ""
+    heavy_ns, peak_share = operators_ns(facts, work.heavy), work.heavy_peak_share
+    inside = facts.steps.mean_ns(intersect(work.area(work.heavy), passes.model_work))
+    light_ns = facts.steps.mean_ns(subtract(passes.model_work, passes.areas[OPTIMIZER])) - inside
+    below_ns = 0.0 if peak_share is None or peak_share >= NEAR_PEAK else (1 - peak_share) * heavy_ns
+    if max(light_ns, below_ns) < PART * facts.step_ns:
+        return ""
+    if below_ns > light_ns:
+        return f" Matmuls below the measured peak take {ms(below_ns)} of it: {_larger(facts)}"
+    return f" Other operators and calls take {ms(light_ns)} of it: {_fused(facts)}"
+
+
+def _fused(facts: Facts) -> str:
+    """What to do about operators that only read and write memory."""
+    light = facts.cpu_work.light
+    names = ", ".join(operator.name.removeprefix("aten::") for operator in light[:MOST_NAMED])
+    if light and any(kind in light[0].name.lower() for kind in RECURRENT):
+        return f"mostly {names}. torch.compile does not fuse recurrent layers, so use shorter sequences."
+    if any(model.compiled for model in facts.captured.models):
+        return f"mostly {names}. Keep them inside the compiled code."
+    return f"mostly {names}. torch.compile fuses such operators."
+
+
+def _larger(facts: Facts) -> str:
+    """What to do about matmuls below the peak."""
+    thin = facts.cpu_work.thin
+    if thin is not None and operators_ns(facts, [thin]) > THIN * operators_ns(facts, facts.cpu_work.heavy):
+        return "a larger batch helps, because most have so few rows that reading the weights limits them."
+    return "a larger batch makes each of them larger."
