@@ -128,7 +128,7 @@ class LaunchBound(OperatorLoopRule):
     On a GPU, the estimate replays the step with 70 % less launch time, or 85 % less where a graph is the fix, and no
     more than this wait counts. A kernel that takes longer than its faster launch is not waited for at all, so the whole
     wait may go. In training, the waits in the optimizer and in `zero_grad` do not count, except at most in a graph:
-    compiling the model does not change them. OP001 and OP003 price them.
+    compiling the model does not change them. OP001, OP002 and OP003 price them.
 
     If torch.compile made most kernels, graphs launch most of them, or a serving engine runs, the finding says what is
     left to do. The rule is silent if the only recorded step has most of its idle time in a few long gaps.

@@ -1,4 +1,4 @@
-"""OP001: the optimizer updates parameters with many operations, where a fused one takes one pass."""
+"""OP001: the optimizer updates one parameter at a time, with a few operations each."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from traceopt.rules import (
     ANNOTATION,
     OP,
     Effort,
-    Evidence,
     Facts,
     Findings,
     Fix,
-    Former,
     RemoveHost,
-    Risk,
     Rule,
     by_site,
     each_step,
@@ -34,7 +31,6 @@ from traceopt.rules import (
 )
 from traceopt.rules.fixes.advice.constructed import optimizer_classes, optimizer_places
 from traceopt.rules.fixes.optimizers import FUSED_ON_CPU, fused
-from traceopt.rules.savings.foreach_optimizer import ForeachOptimizer, foreach_optimizer
 
 # Step annotations of the optimizers that PyTorch can fuse on a CPU.
 STEPS_ON_CPU = tuple(f"Optimizer.step#{name}.step" for name in FUSED_ON_CPU)
@@ -42,14 +38,12 @@ STEPS_ON_CPU = tuple(f"Optimizer.step#{name}.step" for name in FUSED_ON_CPU)
 
 class SingleTensorOptimizer(Rule):
     """Measures the host time of `Optimizer.step` if it launches many tiny kernels, one or more per parameter, in a step
-    in which the GPU waits for the host; or, for an optimizer that has a fused version, the host time of its
-    multi-tensor (foreach) operators. On a CPU-only run: the time of Adam, AdamW, SGD or Adagrad that is not fused.
+    in which the GPU waits for the host. On a CPU-only run: the time of Adam, AdamW, SGD or Adagrad that is not fused.
 
     Why it costs: hundreds of parameters times a few operations are thousands of launches with a microsecond of work
     each. They take the host many milliseconds. If the host never waits for the GPU, the host is the critical path and
-    every millisecond of it counts. Foreach launches a kernel for each operation and each group of tensors, and moves
-    all parameters through memory each time; fused does the whole update in one pass. On a CPU, each operation reads and
-    writes the whole parameter; the fused optimizer does so once for all operations.
+    every millisecond of it counts. On a CPU, each operation reads and writes the whole parameter; the fused optimizer
+    does so once for all operations.
 
     How to fix: let the optimizer update all parameters at once.
 
@@ -58,8 +52,7 @@ class SingleTensorOptimizer(Rule):
 
     When it is wrong: if the GPU is busy all the time, the launches are hidden and the rule stays silent. A few
     optimizers have no fused or foreach version. On a CPU, fused=True needs PyTorch 2.4 and foreach=True gains nothing.
-    SGD gains less than Adam because it has fewer operations. Fused sums in a different order, so the last bits differ.
-    Test code that changes gradients in hooks of the optimizer's step, or that unscales them itself.
+    SGD gains less than Adam because it has fewer operations.
 
     Sources: PyTorch documentation of torch.optim, "foreach, fused and for-loop implementations".
     """
@@ -70,7 +63,6 @@ class SingleTensorOptimizer(Rule):
     family = "optimizer"
     effort = Effort.ONE_LINE
     requires = ("work", "launches", "ops")
-    former = (Former("OP002", "foreach-not-fused"),)
 
     min_share: float = threshold(0.01, "smallest saving, as a share of the step, to report")
     min_kernels: int = threshold(50, "fewest kernels per step that count as a single-tensor optimizer")
@@ -82,50 +74,9 @@ class SingleTensorOptimizer(Rule):
         return None if facts.regions.optimizer.any() else "The trace shows no Optimizer.step."
 
     def check(self, facts: Facts) -> Findings:
-        if facts.has_gpu:
-            yield from [*self._foreach(facts)] or self._single(facts)
-        else:
-            yield from self._on_cpu(facts)
+        return self._on_gpu(facts) if facts.has_gpu else self._on_cpu(facts)
 
-    def _foreach(self, facts: Facts) -> Findings:
-        foreach = _foreach(facts)
-        if foreach is None:
-            return
-        saved, kind = foreach.price(facts), foreach.class_name
-        if saved.bounds_ns[1] < self.min_share * facts.step_ns:
-            return
-        host_ns = facts.steps.host_mean_ns(foreach.area(facts))
-        sites = by_site(facts, foreach.rows, facts.slices.end[foreach.rows] - facts.slices.start[foreach.rows])
-        evidence = kernel_evidence(facts, foreach.kernels, 3)
-        recorded = [o for o in facts.captured.optimizers if o.class_name and o.class_name.endswith(f".{kind}")]
-        yield self.finding(
-            title="Pass fused=True to the optimizer",
-            risk=Risk.ROUNDING,
-            risk_note="Last bits may differ",
-            why=(
-                f"{kind} runs {foreach.per_step(facts):.0f} foreach operators {per_step(facts)}, which take "
-                f"{ms(host_ns)} of host time in {each_step(facts)} while the GPU waits. The fused version is one "
-                "operator."
-            ),
-            saving=saved,
-            evidence=[
-                *evidence,
-                *(
-                    Evidence(
-                        f"{kind}: foreach={o.foreach}, fused={o.fused}", detail=f"{o.tensors} tensors, as recorded"
-                    )
-                    for o in recorded[:1]
-                ),
-            ],
-            locations=[*optimizer_places(facts), *(site_locations(sites) or places(evidence))],
-            fix=Fix(
-                "Pass fused=True when you create the optimizer.",
-                edits=fused(optimizer_classes(facts)[:1], FUSED_ON_CPU),
-            ),
-            shares_cause_with=["LB002"],
-        )
-
-    def _single(self, facts: Facts) -> Findings:
+    def _on_gpu(self, facts: Facts) -> Findings:
         kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & facts.gpu.is_inside
         count = int(kernels.sum()) / facts.steps.count
         if count < self.min_kernels or median(facts.gpu.work.duration[kernels]) > self.max_median_us * 1e3:
@@ -199,13 +150,6 @@ class SingleTensorOptimizer(Rule):
     def passed(self, facts: Facts) -> str:
         if not facts.has_gpu:
             return "The optimizer is fused, takes little of the step, or has no fused version on a CPU."
-        if (foreach := _foreach(facts)) is not None:
-            return f"{foreach.class_name} runs foreach operators, which do not lengthen the step."
         kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & facts.gpu.is_inside
         count = kernels.sum() / facts.steps.count
         return f"Optimizer.step launches {count:,.0f} kernels {per_step(facts)}, which do not lengthen the step."
-
-
-def _foreach(facts: Facts) -> ForeachOptimizer | None:
-    """The foreach operators of the first optimizer that steps."""
-    return foreach_optimizer(facts, next(iter(optimizer_classes(facts)), ""))

@@ -36,15 +36,15 @@ class TestPrecision:
 
 
 class TestForeach:
-    """OP001."""
+    """OP002."""
 
     def test_an_optimizer_that_torch_cannot_fuse(self) -> None:
         document = generate("foreach_optimizer").document
         text = json.dumps(document).replace("Optimizer.step#AdamW.step", "Optimizer.step#NAdam.step")
-        assert answer(of_document(json.loads(text)), "OP001")[1] == []
+        assert reason(of_document(json.loads(text)), "OP002", "not_applicable") == "torch has no fused NAdam."
 
     def test_hidden_under_a_busy_gpu(self) -> None:
-        assert answer(generated("healthy", optimizer="foreach"), "OP001")[1] == []
+        assert answer(generated("healthy", optimizer="foreach"), "OP002")[1] == []
 
 
 def test_the_report_names_the_settings() -> None:
