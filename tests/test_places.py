@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from support.real import READABLE, find, result_of
 
-from traceopt.result.finding import Fix, Location
+from traceopt.result.finding import Location
 from traceopt.rules.catalogue.hs003_explicit_synchronize import ExplicitSynchronize
 from traceopt.rules.catalogue.lb006_python_bound import PythonBound
 from traceopt.rules.fixes.patches.patch import with_patches
@@ -136,7 +136,8 @@ def test_the_patch_is_of_the_users_file(tmp_path: Path) -> None:
     )
     where = [Location("torchvision/models/resnet.py", 3, "forward"), Location("train.py", 4, "<module>")]
     saving = Price(1, 1, 1, 0.5, "", (1, 1, 1))
-    finding = ExplicitSynchronize().finding(why="", fix=Fix(""), saving=saving, evidence=[], locations=where).finding
+    rule = ExplicitSynchronize()
+    finding = rule.finding(why="", fix=rule.fix, saving=saving, evidence=[], locations=where).finding
     (patched,) = with_patches([finding], [tmp_path], debug=True)
     assert patched.fix.patch is not None
     assert "-    torch.cuda.synchronize()" in patched.fix.patch
