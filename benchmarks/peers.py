@@ -19,9 +19,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
-from statistics import median
 
+from benchmarks import own_readers
 from benchmarks.processes import ROOT, Contender, Sample, environment, interleaved, versions
+from benchmarks.sample_tables import MB, RANGE, medians, seconds, table
 from fixtures.real_traces import TRACES
 
 HERE = Path(__file__).resolve().parent
@@ -43,8 +44,6 @@ GENERATED_STEPS = 176  # about 35 MB of JSON
 GROWTH_MB = (50, 100, 300, 1000, 1250)
 PEERS_TO_MB = 1000  # beyond this size the other tools take minutes and more than 5 GB
 RUNS_TO_MB = 300  # on larger traces the other tools run once
-MB = 1e6
-RANGE = "(min to max)"
 TRACEOPT, WITH_REPORT = "traceopt", "traceopt with the HTML report"
 HTA, PLUGIN, NAIVE = "HolisticTraceAnalysis", "TensorBoard plugin", "orjson and pandas"
 GROWN = (
@@ -152,36 +151,6 @@ def json_bytes(trace: Path) -> int:
     return int(subprocess.run([sys.executable, "-c", code, trace], capture_output=True, text=True, check=True).stdout)
 
 
-def _medians(samples: Sequence[Sample]) -> tuple[float, float, float]:
-    """Wall s, CPU s and peak MB."""
-    return (
-        median(sample.wall_s for sample in samples),
-        median(sample.cpu_s for sample in samples),
-        median(sample.peak_bytes for sample in samples) / MB,
-    )
-
-
-def _seconds(samples: Sequence[Sample], digits: int) -> str:
-    """The cells of wall and CPU time: the median, with minimum and maximum if there are several samples."""
-    cells = []
-    for times in ([sample.wall_s for sample in samples], [sample.cpu_s for sample in samples]):
-        spread = f" ({min(times):.{digits}f} to {max(times):.{digits}f})" if len(times) > 1 else ""
-        cells.append(f"{median(times):.{digits}f}{spread}")
-    return " | ".join(cells)
-
-
-def table(samples: Mapping[str, Sequence[Sample]]) -> str:
-    """A Markdown table of medians, and of each median as a multiple of the first row."""
-    rows = [f"| | wall s {RANGE} | CPU s {RANGE} | peak MB | x wall | x CPU | x peak |", "| --- " + "| ---: " * 6 + "|"]
-    first: tuple[float, float, float] | None = None
-    for name, runs in samples.items():
-        medians = _medians(runs)
-        first = first or medians
-        times = " | ".join(f"{value / base:.1f}" for value, base in zip(medians, first, strict=True))
-        rows.append(f"| {name} | {_seconds(runs, 2)} | {medians[2]:.0f} | {times} |")
-    return "\n".join(rows)
-
-
 def growth_table(parts: Mapping[int, Mapping[str, Sequence[Sample]]]) -> str:
     """One row per size (in bytes of JSON) and tool, with multiples of the first tool at that size."""
     rows = [
@@ -191,10 +160,10 @@ def growth_table(parts: Mapping[int, Mapping[str, Sequence[Sample]]]) -> str:
     for size, samples in parts.items():
         first: tuple[float, float, float] | None = None
         for tool, runs in samples.items():
-            _, cpu_s, peak_mb = medians = _medians(runs)
-            first = first or medians
-            cells = [f"{size / MB:,.0f} MB", tool, _seconds(runs, 1), f"{cpu_s / size * 1e9:.1f}", f"{peak_mb:,.0f}"]
-            cells += [f"{own / of_first:.1f}" for own, of_first in zip(medians, first, strict=True)]
+            _, cpu_s, peak_mb = values = medians(runs)
+            first = first or values
+            cells = [f"{size / MB:,.0f} MB", tool, seconds(runs, 1), f"{cpu_s / size * 1e9:.1f}", f"{peak_mb:,.0f}"]
+            cells += [f"{own / of_first:.1f}" for own, of_first in zip(values, first, strict=True)]
             rows.append("| " + " | ".join(cells) + " |")
     return "\n".join(rows)
 
@@ -236,6 +205,7 @@ def page(usual: Sequence[Part], growth: Sequence[Part]) -> str:
             continue
         lines += ["", f"## Growing traces: {source.note}", "", *GROWN, "", growth_table(sizes)]
         tools |= {t: contender(t, source.trace()) for s in sizes.values() for t in s if t not in tools}
+    lines += own_readers.sections()
     lines += ["", *(f"- **{one.name}**: {one.does} ({versions(one)})." for one in tools.values())]
     return "\n".join(lines) + "\n"
 

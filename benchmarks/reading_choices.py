@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Compares the reader's optimizations with plain NumPy, as the ratio of the fastest runs.
 
-python benchmarks/reading_choices.py [--rows N] [--rounds N] [--trace TRACE]
+python benchmarks/reading_choices.py [--rows N] [--rounds N]
 
 Code that is faster but longer than plain NumPy stays only while its ratio is well below 1. A comment next to the code
-quotes the ratio. With --trace, a large trace (made by benchmarks/big_trace.py) is read by two processes and by one.
+quotes the ratio.
 """
 
 from __future__ import annotations
@@ -22,9 +22,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from traceopt.analyzer.arrays.grouping import distinct_values, numbered
-from traceopt.analyzer.reading import two_processes
 from traceopt.analyzer.reading.growing_columns import floats, triples
-from traceopt.analyzer.reading.trace_reader import read_trace
 
 Way = Callable[[], object]
 
@@ -43,17 +41,6 @@ def choices(rows: int) -> dict[str, tuple[Way, Way]]:
     }
 
 
-def two_processes_or_one(trace: Path) -> tuple[Way, Way]:
-    """Reading a trace with a helper process, and without one."""
-
-    def read(shared_from_bytes: int) -> None:
-        two_processes.SHARED_FROM_BYTES = shared_from_bytes
-        with trace.open("rb") as stream:
-            read_trace(stream, str(trace))
-
-    return (lambda: read(0), lambda: read(sys.maxsize))
-
-
 def fastest_s(ways: tuple[Way, Way], rounds: int) -> tuple[float, float]:
     """The fastest run of each, in seconds. The two take turns."""
     best = [float("inf"), float("inf")]
@@ -69,13 +56,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--trace", type=Path, metavar="TRACE")
     args = parser.parse_args()
     print(f"{'what':40s} {'ours':>9s} {'plain':>9s} {'ratio':>6s}")
-    compared = choices(args.rows)
-    if args.trace is not None:
-        compared = {"two processes to read a trace": two_processes_or_one(args.trace)}
-    for name, ways in compared.items():
+    for name, ways in choices(args.rows).items():
         ours, plain = fastest_s(ways, args.rounds)
         print(f"{name:40s} {ours * 1e3:6.2f} ms {plain * 1e3:6.2f} ms {ours / plain:6.2f}")
 
