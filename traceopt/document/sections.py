@@ -34,6 +34,7 @@ from traceopt.result.document import (
 )
 from traceopt.result.rounding import rate, share, us
 from traceopt.result.rows import BreakdownPart, Collective, Copy, IdleCause, MemoryPart, MemoryPoint
+from traceopt.result.vendors import VENDORS
 from traceopt.rules.bases.rank_rule import rank_name
 from traceopt.rules.evidence import location_of, to_location
 
@@ -63,14 +64,9 @@ def peaks(accelerator: Accelerator) -> list[PeakRate]:
 
 
 def gpu_runtime(facts: Facts) -> str | None:
-    """The GPU runtime under PyTorch, as Kineto encodes it: CUDA 12040 is 12.4, HIP 60443483 is ROCm 6.4."""
-    header = facts.trace.meta.header
-    cuda, hip = header.get("cuda_runtime_version"), header.get("hip_runtime_version")
-    if isinstance(cuda, int) and cuda >= 1_000:
-        return f"CUDA {cuda // 1_000}.{cuda % 1_000 // 10}"
-    if isinstance(hip, int) and hip >= 10_000_000:
-        return f"ROCm {hip // 10_000_000}.{hip // 100_000 % 100}"
-    return None
+    """The GPU runtime under PyTorch: "CUDA 12.4", "ROCm 6.4"."""
+    versions = (vendor.runtime.version(facts.trace.meta.header) for vendor in VENDORS if vendor.runtime is not None)
+    return next((version for version in versions if version is not None), None)
 
 
 def settings(facts: Facts) -> list[Setting]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from enum import Enum
 from types import MappingProxyType
+from typing import Any
 
 from msgspec import Struct
 
@@ -25,6 +26,22 @@ class Term(Enum):
     SERVING_ENGINES = "vLLM, TGI, SGLang, TensorRT-LLM or llama.cpp"
 
 
+class Runtime(Struct, frozen=True):
+    """The GPU runtime under PyTorch, and how Kineto writes its version into `key`: CUDA 12040 is 12.4."""
+
+    name: str
+    key: str
+    major: int
+    minor: int
+
+    def version(self, header: Mapping[str, Any]) -> str | None:
+        """ "CUDA 12.4"; None if the header of the trace has no version of it."""
+        number = header.get(self.key)
+        if not isinstance(number, int) or number < self.major:
+            return None
+        return f"{self.name} {number // self.major}.{number % self.major // self.minor}"
+
+
 class Vendor(Struct, frozen=True):
     """One vendor. None and empty: there is no such thing on its devices."""
 
@@ -36,6 +53,7 @@ class Vendor(Struct, frozen=True):
     """Its own words; a term without one is called as by NVIDIA."""
     is_read: bool = False
     """traceopt reads the work of its devices."""
+    runtime: Runtime | None = None
     call_prefix: str | None = None
     """How the names of its runtime calls begin, if no other vendor's do."""
     device_words: tuple[str, ...] = ()
@@ -72,6 +90,7 @@ NVIDIA = Vendor(
     "nvidia",
     "NVIDIA",
     is_read=True,
+    runtime=Runtime("CUDA", "cuda_runtime_version", 1_000, 10),
     architecture_names=r"sm_(\d+)(\d)",
     capability_name="compute capability",
     numbers_devices_by_rank=True,
@@ -100,6 +119,7 @@ AMD = Vendor(
         }
     ),
     is_read=True,
+    runtime=Runtime("ROCm", "hip_runtime_version", 10_000_000, 100_000),
     call_prefix="hip",
     device_words=("amd", "radeon"),
     architecture_names=r"gfx(\d+)(\d)[0-9a-f]",
