@@ -110,13 +110,14 @@ def index(rules: list[type[Rule]]) -> str:
 def facts() -> dict[str, tuple[str, str]]:
     """Every fact: its type and what it is, by name."""
     found = {}
-    for name, member in vars(Facts).items():
+    rooms = [room for room in reversed(Facts.__mro__) if room.__module__.startswith("traceopt")]
+    for name, member in (pair for room in rooms for pair in vars(room).items()):
         getter = member.func if isinstance(member, cached_property) else getattr(member, "fget", member)
         if not name.startswith("_") and inspect.isfunction(getter):
             arguments = [argument for argument in inspect.signature(getter).parameters if argument != "self"]
             call = f"{name}({', '.join(arguments)})" if getter is member else name
             about = " ".join((inspect.getdoc(getter) or "").partition("\n\n")[0].split())
-            found[call] = (str(getter.__annotations__["return"]).replace("|", "or"), about)
+            found[call] = (str(getter.__annotations__["return"]).replace("|", "or").replace("Self", "Facts"), about)
     return found
 
 

@@ -1,0 +1,94 @@
+"""Facts of the backward passes: their nodes, and which of them are for nothing."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from traceopt.analyzer.autograd.cleared_nodes import ClearedNodes, find_cleared_nodes
+from traceopt.analyzer.autograd.host_reads import operators_for_host_reads
+from traceopt.analyzer.autograd.nodes import accumulations_per_step, nodes_per_step, weight_products
+from traceopt.analyzer.autograd.one_hot_products import OneHotProducts, find_one_hot_products
+from traceopt.analyzer.autograd.repeated_nodes import repeated_nodes
+from traceopt.analyzer.autograd.untrained_calls import UntrainedCalls, calls_without_backward, calls_without_gradients
+from traceopt.analyzer.facts.work import WorkFacts
+from traceopt.analyzer.tables.schema import I8, Mask
+from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.causes.table import FORWARD
+
+
+class AutogradFacts(WorkFacts, frozen=True, dict=True):
+    """Their nodes, and which of them are for nothing."""
+
+    @cached_property
+    def autograd_nodes(self) -> float:
+        """Autograd nodes that the operators of a step record: the median of the steps."""
+        return nodes_per_step(self.trace, self.steps)
+
+    @cached_property
+    def calls_without_gradients(self) -> UntrainedCalls | None:
+        """Forward passes of a training step that run without gradients; None if the trace does not tell."""
+        rows = calls_without_gradients(self.regions, self.steps)
+        return None if rows is None else self._untrained(rows)
+
+    @cached_property
+    def calls_without_backward(self) -> UntrainedCalls:
+        """Forward passes of a training step that record gradients which no backward pass uses."""
+        return self._untrained(calls_without_backward(self.regions, self.steps))
+
+    @cached_property
+    def accumulations(self) -> float:
+        """How often a step adds to the gradient of a parameter."""
+        return accumulations_per_step(self.regions, self.steps)
+
+    @cached_property
+    def backward_products(self) -> I8:
+        """Matmuls and convolutions of backward passes: gradients of weights and of activations. Slices."""
+        return weight_products(self.regions, self.steps)
+
+    @cached_property
+    def backward_nodes(self) -> I8:
+        """The nodes of backward passes in the window. Slices, in order."""
+        return self._in_window(self.regions.backward)
+
+    @cached_property
+    def indexing_backward(self) -> I8:
+        """The backward nodes of `x[i]` and `x[a:b]` in the window, without those inside paddings. Slices, in order."""
+        nodes = self._in_window(self.regions.named(op_names.is_index_backward, OP))
+        forward = self.call_sites.forward_of(nodes)
+        paddings = self.regions.named(op_names.is_padding, OP)
+        padded = (forward >= 0) & (self.slices.ancestor(np.maximum(forward, 0), paddings) >= 0)
+        return nodes[~padded]
+
+    @cached_property
+    def one_hot_products(self) -> OneHotProducts:
+        """Matmuls of a one-hot matrix and a parameter, in the window, with their backward pass."""
+        return find_one_hot_products(self.regions, self.steps)
+
+    @cached_property
+    def repeated_backward(self) -> I8:
+        """The nodes of backward passes that an earlier pass over the same forward pass has run too. Slices."""
+        return repeated_nodes(self.regions, self.steps)
+
+    @cached_property
+    def operators_for_host_reads(self) -> I8:
+        """Operators of the window that only compute values which the host reads on the same line. Slices, in order."""
+        return operators_for_host_reads(self.regions, self.steps, self.call_sites)
+
+    @cached_property
+    def cleared_nodes(self) -> tuple[ClearedNodes, ...]:
+        """The backward nodes that compute gradients which the script clears before an optimizer reads them."""
+        found = (find_cleared_nodes(self.regions, self.steps, one) for one in self.captured.cleared_gradients or ())
+        return tuple(one for one in found if one is not None)
+
+    def _in_window(self, wanted: Mask) -> I8:
+        rows = np.flatnonzero(wanted)
+        return rows[self.steps.window.contains(self.slices.start[rows])].astype(np.int64)
+
+    def _untrained(self, rows: I8) -> UntrainedCalls:
+        if self.has_gpu:
+            return UntrainedCalls(rows, self.regions.work_ns(rows))
+        forward = self.cpu_phases.areas[FORWARD]
+        return UntrainedCalls(rows, forward.within(self.slices.start[rows], self.slices.end[rows]))

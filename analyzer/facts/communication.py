@@ -1,0 +1,52 @@
+"""Facts of communication: collectives, what they overlap, and what they slow down."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from traceopt.analyzer.communication.collectives import CollectiveCalls, find_collectives, find_cpu_collectives
+from traceopt.analyzer.communication.gradient_reductions import GradientReductions, find_gradient_reductions
+from traceopt.analyzer.communication.node_link import NodeLink, find_node_link
+from traceopt.analyzer.communication.overlap import Overlap, cpu_overlap, gpu_overlap
+from traceopt.analyzer.communication.overlap_slowdown import OverlappedKernel, find_overlapped_kernels
+from traceopt.analyzer.communication.serialized import SerializedKinds, find_serialized
+from traceopt.analyzer.facts.autograd import AutogradFacts
+from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION
+
+
+class CommunicationFacts(AutogradFacts, frozen=True, dict=True):
+    """Collectives, what they overlap, and what they slow down."""
+
+    @cached_property
+    def collectives(self) -> list[CollectiveCalls]:
+        """Collectives by name: calls, duration, exposed time, bytes. A list."""
+        if self.has_gpu:
+            return find_collectives(self.trace, self.slices, self.links, self.gpu)
+        phases = self.cpu_phases
+        exposed = phases.areas[COMMUNICATION]
+        return find_cpu_collectives(self.trace, self.slices, phases.collectives, exposed, self.steps.window)
+
+    @cached_property
+    def serialized_collectives(self) -> list[SerializedKinds]:
+        """Kinds of collectives that wait for another kind on the same communicator. A list; empty without a GPU."""
+        return find_serialized(self.collectives, self.gpu, self.slices) if self.has_gpu else []
+
+    @cached_property
+    def node_link(self) -> NodeLink | None:
+        """NVLink or Infinity Fabric between all ranks; None if they may be on several nodes or its rate is unknown."""
+        return find_node_link(self.trace.meta, self.device, self.gpu.device, self.captured)
+
+    @cached_property
+    def overlap(self) -> Overlap:
+        """Exposed communication of each step, and the compute that is left to hide it."""
+        return gpu_overlap(self.gpu, self.steps) if self.has_gpu else cpu_overlap(self.cpu_phases, self.steps)
+
+    @cached_property
+    def gradient_reductions(self) -> GradientReductions:
+        """The collectives that reduce gradients in backward passes, and which of them a later pass repeats."""
+        return find_gradient_reductions(self.collectives, self.regions)
+
+    @cached_property
+    def overlapped_kernels(self) -> list[OverlappedKernel]:
+        """Kinds of kernel that ran under a collective and also alone: how much longer the first takes. A list."""
+        return find_overlapped_kernels(self.gpu, self.links, self.tensor_core_work)

@@ -1,0 +1,82 @@
+"""Facts of the replay: the step as a graph that is re-timed after a change, and how far that can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.arrays.intervals import Intervals
+from traceopt.analyzer.attribution.replayed_parts import ReplayedParts
+from traceopt.analyzer.facts.attribution import AttributionFacts
+from traceopt.analyzer.replay.changes import Change
+from traceopt.analyzer.replay.error import MAX_ERROR_SHARE, ReplayError, replay_error
+from traceopt.analyzer.replay.graph import Graph, build_graph
+from traceopt.analyzer.replay.profiler_cost import find_profiler_cost
+from traceopt.analyzer.replay.replayed import Replayed, replay
+from traceopt.analyzer.vocabulary.causes.cause import Cause
+
+
+class ReplayFacts(AttributionFacts, frozen=True, dict=True):
+    """The step as a graph that is re-timed after a change, and how far that can be trusted."""
+
+    @cached_property
+    def replay_graph(self) -> Graph:
+        """The dependency graph of all recorded steps that the replay re-times."""
+        facts = self.of_every_step
+        steps, profiler = self.recorded_steps, facts.profiler_cost
+        return build_graph(self.trace, self.slices, self.links, facts.gpu, steps, profiler, self.earlier_work)
+
+    @cached_property
+    def profiler_cost(self) -> Intervals:
+        """When the profiler itself delayed the host; empty if the durations of unprofiled steps are unknown."""
+        frames = self.frames_recorded_with_times
+        return find_profiler_cost(self.slices, self.steps, self.captured.profiler_ns, frames)
+
+    @property
+    def frames_recorded_with_times(self) -> bool:
+        """Python frames were recorded together with the times, which makes Python slower."""
+        return self.call_sites.recorded and self.trace.meta.detail is None
+
+    def replay(self, changes: Sequence[Change] = ()) -> Replayed:
+        """All recorded steps, re-timed with changes applied."""
+        return replay(self.replay_graph, self.recorded_steps, changes)
+
+    @cached_property
+    def replayed(self) -> Replayed:
+        """The steps replayed without a change: the baseline of all savings."""
+        return self.replay()
+
+    def parts_of(self, replayed: Replayed) -> dict[Cause, float]:
+        """Exclusive parts of a replayed step, as in `parts_by_step`: ns of the typical step. They sum to it."""
+        gpu = self.gpu if self.has_gpu else None
+        areas = self.flow_areas if self.has_gpu else self.of_every_step.cpu_phases.areas
+        return ReplayedParts(areas, gpu).of(replayed)
+
+    @cached_property
+    def flow_areas(self) -> dict[Cause, Intervals]:
+        """What the host threads that launch work did: exclusive areas by cause."""
+        calls = self.replay_graph.call
+        launching_threads = distinct_values(self.trace.runtime.thread[calls[calls >= 0]])
+        others = launching_threads[launching_threads != self.steps.thread].tolist()
+        return self.host_flow.of(others[-1] if others else self.steps.thread)
+
+    @cached_property
+    def replay_error(self) -> ReplayError | None:
+        """Error of a replay without a change; None if there is nothing to replay."""
+        return replay_error(self.replay_graph, self.recorded_steps, self.has_gpu)
+
+    @property
+    def replay_trusted(self) -> bool:
+        """Whether the replay gives the recorded steps back, and predicts each from the others."""
+        return self.replay_error is not None and self.replay_error.steps_share <= MAX_ERROR_SHARE
+
+    @property
+    def replay_complete(self) -> bool:
+        """Whether the replay is trusted and the file also explains what the host waited for."""
+        return self.replay_error is not None and self.replay_error.share <= MAX_ERROR_SHARE
+
+    def label(self, cause: Cause) -> str:
+        """What people call a part of this step. Where launches are unknown, no label speaks of them."""
+        without_launches = not self.has_gpu or (self.replay_error is None and not cause.busy)
+        return (without_launches and cause.host_label) or cause.label

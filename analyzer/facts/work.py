@@ -1,0 +1,158 @@
+"""Facts of the work: matmuls, attention, convolutions, casts, copies, FLOP, and loops of small operators."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from traceopt.analyzer.arrays.intervals import merge
+from traceopt.analyzer.facts.replay import ReplayFacts
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline import recurrent_layers
+from traceopt.analyzer.vocabulary.causes.table import BACKWARD, FORWARD, OPTIMIZER
+from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS
+from traceopt.analyzer.work.attention import (
+    MathAttention,
+    UnfusedAttention,
+    find_math_attention,
+    find_unfused_attention,
+)
+from traceopt.analyzer.work.batch_norms import BatchNorms, find_batch_norms
+from traceopt.analyzer.work.casts import Casts, find_casts
+from traceopt.analyzer.work.convolutions import Convolutions
+from traceopt.analyzer.work.copies import CopyCalls, find_copies
+from traceopt.analyzer.work.cpu_attention import CpuAttention, find_cpu_attention, find_cpu_math_attention
+from traceopt.analyzer.work.cpu_work import CpuWork
+from traceopt.analyzer.work.flops import Flops
+from traceopt.analyzer.work.gemm_calls import GemmCalls
+from traceopt.analyzer.work.gemms import Gemms
+from traceopt.analyzer.work.hardware_counters import MeasuredCounters, find_measured_counters
+from traceopt.analyzer.work.tensor_core_work import TensorCoreWork
+from traceopt.analyzer.work.throughput import MeasuredThroughput, measure
+from traceopt.analyzer.work.tiny_ops import CalledOps, ParameterWork, find_called_ops, find_parameter_work
+from traceopt.analyzer.work.unfused_chains import Chains, find_chains
+
+
+class WorkFacts(ReplayFacts, frozen=True, dict=True):
+    """Matmuls, attention, convolutions, casts, copies, FLOP, and loops of small operators."""
+
+    @cached_property
+    def tensor_core_work(self) -> TensorCoreWork:
+        """GPU work that Tensor Cores could do, and whether they did it."""
+        return TensorCoreWork(self.trace, self.slices, self.links, self.gpu)
+
+    @cached_property
+    def gemms(self) -> Gemms:
+        """Matmuls by shape: type, rate, share of peak, alignment, calling lines."""
+        return Gemms(self.trace, self.slices, self.links, self.gpu, self.device)
+
+    @cached_property
+    def gemm_calls(self) -> GemmCalls:
+        """Matmuls call by call, in the order in which the device ran them."""
+        return GemmCalls(self.gemms)
+
+    @cached_property
+    def convolutions(self) -> Convolutions:
+        """Convolutions with recorded shapes: those with a bias before a batch norm, and whether the shapes repeat."""
+        return Convolutions(self.regions, self.steps)
+
+    @cached_property
+    def batch_norms(self) -> BatchNorms:
+        """Batch norms of pictures with channels first, and how much memory each call has to move."""
+        return find_batch_norms(self.gemms)
+
+    @cached_property
+    def casts(self) -> Casts:
+        """Casts between floating-point types on the device, and which of them only undo each other."""
+        return find_casts(self.gemms)
+
+    @cached_property
+    def flops(self) -> Flops:
+        """FLOP of the window, of the model and recomputed, and their share of the device's peak."""
+        return Flops(self.trace, self.slices, self.links, self.gpu, self.device, self.regions, self.tensor_core_work)
+
+    @cached_property
+    def chains(self) -> Chains:
+        """Chains of unfused memory-bound kernels, without those of the optimizer, of unfused attention and of compiled
+        code.
+        """
+        optimizer = self.regions.work_under(self.regions.optimizer | self.regions.zero_grad)
+        fusible = self.gpu.is_kernel & self.gpu.kind.among(*FUSIBLE_KINDS) & ~self.gpu.fused
+        fusible &= ~optimizer & ~self.unfused_attention.mask & ~self.regions.compiled_work
+        return find_chains(self.gpu, fusible, self.recorded_steps.step_of(self.gpu.work.start))
+
+    @cached_property
+    def unfused_attention(self) -> UnfusedAttention:
+        """Attention that runs as separate kernels: matmul, softmax, matmul."""
+        return find_unfused_attention(self.gpu, self.regions)
+
+    @cached_property
+    def math_attention(self) -> MathAttention:
+        """Attention in PyTorch's own math path (`scaled_dot_product_attention` without a fused kernel)."""
+        return find_math_attention(self.gpu, self.regions, self.unfused_attention)
+
+    @cached_property
+    def cpu_attention(self) -> CpuAttention:
+        """Attention of a CPU-only run that runs as separate operators."""
+        return find_cpu_attention(self.regions, self.steps.window)
+
+    @cached_property
+    def cpu_math_attention(self) -> CpuAttention:
+        """Calls of scaled_dot_product_attention in a CPU-only run that fell back to its math backend."""
+        return find_cpu_math_attention(self.regions, self.steps.window)
+
+    @cached_property
+    def cpu_work(self) -> CpuWork:
+        """The operators of a CPU-only run: time, FLOP/s, and share of the rate that this CPU reaches."""
+        return CpuWork(self.flops, self.regions, self.steps, self.captured.cpu_peaks)
+
+    @cached_property
+    def called_ops(self) -> CalledOps:
+        """Operators in the forward and backward passes of a CPU-only run, and which are too small for their call."""
+        phases = self.cpu_phases.areas
+        work = merge(phases[FORWARD], phases[BACKWARD])
+        return find_called_ops(self.regions, self.steps.thread, work, self.profiler_cost)
+
+    @cached_property
+    def parameter_work(self) -> ParameterWork:
+        """CPU-only runs: what is done for each parameter, however small: accumulation, zero_grad, the optimizer."""
+        return find_parameter_work(self.regions, self.steps.thread, self.cpu_phases.areas[OPTIMIZER], self.steps)
+
+    @cached_property
+    def copies(self) -> list[CopyCalls]:
+        """Copies between host and device and on the device, by kind. A list."""
+        return find_copies(self.gpu)
+
+    @cached_property
+    def measured_counters(self) -> MeasuredCounters | None:
+        """What hardware counters measured over the steps and during some of the work; None if they were not sampled."""
+        return find_measured_counters(self.trace, self.steps, self.gpu)
+
+    @cached_property
+    def throughput(self) -> MeasuredThroughput | None:
+        """Tokens or samples per second of one GPU; None unless the user said what a step processes."""
+        return measure(self.workload, self.step_ns)
+
+    @cached_property
+    def sampler_calls(self) -> I8:
+        """Calls of the samplers of DataLoaders in the window, on the main thread. Slices, in order."""
+        calls = self.slices.outermost(self.regions.sampler & (self.slices.thread == self.steps.thread))
+        return calls[self.steps.host_window.contains(self.slices.start[calls])].astype(np.int64)
+
+    @cached_property
+    def deep_copies(self) -> I8:
+        """The outermost calls of `copy.deepcopy` in the window, on the main thread. Slices, in order."""
+        slices = self.slices
+        calls = slices.outermost(self.regions.deep_copy & (slices.thread == self.steps.thread))
+        return calls[self.steps.host_window.contains(slices.start[calls])].astype(np.int64)
+
+    @cached_property
+    def recurrent_cells(self) -> I8:
+        """Calls of nn.LSTMCell and its like in the window. Slices, in order."""
+        return recurrent_layers.cells(self.regions, self.steps)
+
+    @cached_property
+    def single_sequences(self) -> I8:
+        """Calls of nn.LSTM and its like in the window with a batch of one sequence. Slices, in order."""
+        return recurrent_layers.single_sequences(self.regions, self.steps)
