@@ -10,6 +10,8 @@ import re
 from functools import lru_cache
 from typing import Literal
 
+from traceopt.result.vendors import VENDORS
+
 
 def _words(*texts: str) -> frozenset[str]:
     return frozenset(" ".join(texts).split())
@@ -285,66 +287,61 @@ def compiled_region(name: str) -> tuple[str, int] | None:
 
 # Runtime and driver calls -----------------------------------------------------------------------------------
 
+_CUDA = re.compile(r"(?:cuda|cu)(?=[A-Z])")
+
+
+def _calls(names: str) -> frozenset[str]:
+    """The calls with these names, and with those of runtimes that follow CUDA's: cudaMemcpy is hipMemcpy."""
+    calls = _words(names)
+    prefixes = [vendor.call_prefix for vendor in VENDORS if vendor.call_prefix is not None]
+    return calls | {_CUDA.sub(prefix, call) for call in calls if _CUDA.match(call) for prefix in prefixes}
+
+
 _VERSION_SUFFIX = re.compile(r"(?:_v\d{1,5}|R0\d{3})?(?:_ptsz|_ptds|_spt)?$")
 
-_BLOCKING = _words(
+_BLOCKING = _calls(
     # synchronizeStream and synchronize: MTIA
     "cudaDeviceSynchronize cudaStreamSynchronize cudaEventSynchronize cudaThreadSynchronize cudaMemcpy "
-    "cudaMemcpy2D cudaMemcpy3D cudaMemcpyToSymbol cudaMemcpyFromSymbol cudaMemcpyPeer cudaFree "
-    "cudaFreeHost cuCtxSynchronize cuStreamSynchronize cuEventSynchronize cuMemcpy cuMemcpyDtoH "
-    "cuMemcpyHtoD cuMemcpyDtoD cuMemFree cuMemFreeHost hipDeviceSynchronize hipStreamSynchronize "
-    "hipEventSynchronize hipCtxSynchronize hipMemcpy hipMemcpy2D hipMemcpyDtoH hipMemcpyHtoD "
-    "hipMemcpyDtoD hipMemcpyWithStream hipMemcpyToSymbol hipFree hipHostFree synchronizeStream "
-    "synchronize zeEventHostSynchronize zeCommandQueueSynchronize zeFenceHostSynchronize "
-    "zeCommandListHostSynchronize urEventWait urQueueFinish piEventsWait piQueueFinish "
-    "aclrtSynchronizeStream aclrtSynchronizeDevice"
+    "cudaMemcpy2D cudaMemcpy3D cudaMemcpyToSymbol cudaMemcpyFromSymbol cudaMemcpyPeer cudaFree cudaFreeHost "
+    "cuCtxSynchronize cuStreamSynchronize cuEventSynchronize cuMemcpy cuMemcpyDtoH cuMemcpyHtoD cuMemcpyDtoD "
+    "cuMemFree cuMemFreeHost hipMemcpyWithStream hipHostFree synchronizeStream synchronize "
+    "zeEventHostSynchronize zeCommandQueueSynchronize zeFenceHostSynchronize zeCommandListHostSynchronize "
+    "urEventWait urQueueFinish piEventsWait piQueueFinish aclrtSynchronizeStream aclrtSynchronizeDevice"
 )
-_COPIES = _words(
-    "cudaMemcpyAsync cudaMemcpy2DAsync cudaMemcpy3DAsync cudaMemcpyPeerAsync cudaMemcpyBatchAsync "
-    "cuMemcpyAsync cuMemcpyHtoDAsync cuMemcpyDtoHAsync cuMemcpyDtoDAsync cuMemcpyPeerAsync "
-    "hipMemcpyAsync hipMemcpy2DAsync hipMemcpyPeerAsync hipMemcpyHtoDAsync hipMemcpyDtoHAsync "
-    "hipMemcpyDtoDAsync"
+_COPIES = _calls(
+    "cudaMemcpyAsync cudaMemcpy2DAsync cudaMemcpy3DAsync cudaMemcpyPeerAsync cudaMemcpyBatchAsync cuMemcpyAsync "
+    "cuMemcpyHtoDAsync cuMemcpyDtoHAsync cuMemcpyDtoDAsync cuMemcpyPeerAsync"
 )
-_FILLS = _words(
-    "cudaMemsetAsync cudaMemset cudaMemset2DAsync cuMemsetD8Async cuMemsetD16Async cuMemsetD32Async "
-    "hipMemsetAsync hipMemset hipMemsetD8Async hipMemsetD32Async hipMemset2DAsync"
+_FILLS = _calls("cudaMemsetAsync cudaMemset cudaMemset2DAsync cuMemsetD8Async cuMemsetD16Async cuMemsetD32Async")
+_GRAPH_LAUNCHES = _calls("cudaGraphLaunch cuGraphLaunch")
+_STREAM_WAITS = _calls("cudaStreamWaitEvent cuStreamWaitEvent")
+_KERNEL_LAUNCHES = _calls(
+    "cudaLaunchKernel cudaLaunchKernelExC cudaLaunchCooperativeKernel cudaLaunchCooperativeKernelMultiDevice "
+    "cudaLaunch cuLaunchKernel cuLaunchKernelEx cuLaunchCooperativeKernel hipExtLaunchKernel "
+    "hipExtModuleLaunchKernel hipModuleLaunchKernel hipModuleLaunchCooperativeKernel "
+    "hipExtLaunchMultiKernelMultiDevice hipLaunchByPtr hipDrvLaunchKernelEx zeCommandListAppendLaunchKernel "
+    "zeCommandListAppendLaunchCooperativeKernel urEnqueueKernelLaunch urEnqueueKernelLaunchWithArgsExp "
+    "piEnqueueKernelLaunch"
 )
-_GRAPH_LAUNCHES = frozenset(("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch"))
-_STREAM_WAITS = frozenset(("cudaStreamWaitEvent", "cuStreamWaitEvent", "hipStreamWaitEvent"))
-_KERNEL_LAUNCHES = _words(
-    "cudaLaunchKernel cudaLaunchKernelExC cudaLaunchCooperativeKernel "
-    "cudaLaunchCooperativeKernelMultiDevice cudaLaunch cuLaunchKernel cuLaunchKernelEx "
-    "cuLaunchCooperativeKernel hipLaunchKernel hipLaunchKernelExC hipExtLaunchKernel "
-    "hipExtModuleLaunchKernel hipModuleLaunchKernel hipLaunchCooperativeKernel "
-    "hipModuleLaunchCooperativeKernel hipExtLaunchMultiKernelMultiDevice hipLaunchByPtr "
-    "hipDrvLaunchKernelEx zeCommandListAppendLaunchKernel zeCommandListAppendLaunchCooperativeKernel "
-    "urEnqueueKernelLaunch urEnqueueKernelLaunchWithArgsExp piEnqueueKernelLaunch"
-)
-_ALLOCATIONS = _words(
+_ALLOCATIONS = _calls(
     "cudaMalloc cudaMallocAsync cudaMallocManaged cudaMallocPitch cudaMalloc3D cudaMallocHost "
     "cudaMallocFromPoolAsync cudaHostAlloc cudaHostRegister cudaHostUnregister cudaFree cudaFreeAsync "
-    "cudaFreeHost cudaMemPoolTrimTo cuMemAlloc cuMemAllocAsync cuMemAllocHost cuMemAllocManaged "
-    "cuMemAllocPitch cuMemHostAlloc cuMemHostRegister cuMemHostUnregister cuMemFree cuMemFreeAsync "
-    "cuMemFreeHost cuMemCreate cuMemRelease cuMemMap cuMemUnmap cuMemSetAccess cuMemAddressReserve "
-    "cuMemAddressFree hipMalloc hipMallocAsync hipMallocManaged hipMallocPitch hipMallocHost "
-    "hipExtMallocWithFlags hipHostMalloc hipHostAlloc hipHostRegister hipHostUnregister hipFree "
-    "hipFreeAsync hipFreeHost hipHostFree hipMemCreate hipMemRelease hipMemMap hipMemUnmap "
-    "hipMemSetAccess hipMemAddressReserve hipMemAddressFree zeMemAllocDevice zeMemAllocHost "
-    "zeMemAllocShared zeMemFree urUSMDeviceAlloc urUSMHostAlloc urUSMFree"
+    "cudaFreeHost cudaMemPoolTrimTo cuMemAlloc cuMemAllocAsync cuMemAllocHost cuMemAllocManaged cuMemAllocPitch "
+    "cuMemHostAlloc cuMemHostRegister cuMemHostUnregister cuMemFree cuMemFreeAsync cuMemFreeHost cuMemCreate "
+    "cuMemRelease cuMemMap cuMemUnmap cuMemSetAccess cuMemAddressReserve cuMemAddressFree hipExtMallocWithFlags "
+    "hipHostMalloc hipHostFree zeMemAllocDevice zeMemAllocHost zeMemAllocShared zeMemFree urUSMDeviceAlloc "
+    "urUSMHostAlloc urUSMFree"
 )
-_MODULE_LOADS = _words(
+_MODULE_LOADS = _calls(
     "cuModuleLoad cuModuleLoadData cuModuleLoadDataEx cuModuleLoadFatBinary cuLibraryLoadData "
-    "cuLibraryLoadFromFile cuLibraryGetKernel cuLibraryGetModule cuLinkCreate cuLinkAddData "
-    "cuLinkComplete cuModuleGetFunction cudaLibraryLoadData cudaModuleLoadData hipModuleLoad "
-    "hipModuleLoadData hipModuleLoadDataEx hipModuleLoadFatBinary hipModuleGetFunction "
-    "hipLibraryLoadData __hipRegisterFatBinary __cudaRegisterFatBinary zeModuleCreate urProgramBuild"
+    "cuLibraryLoadFromFile cuLibraryGetKernel cuLibraryGetModule cuLinkCreate cuLinkAddData cuLinkComplete "
+    "cuModuleGetFunction cudaLibraryLoadData cudaModuleLoadData __hipRegisterFatBinary __cudaRegisterFatBinary "
+    "zeModuleCreate urProgramBuild"
 )
-_CAPTURES = _words(
+_CAPTURES = _calls(
     "cudaStreamBeginCapture cudaStreamBeginCaptureToGraph cudaStreamEndCapture cudaGraphInstantiate "
-    "cudaGraphInstantiateWithFlags cudaGraphInstantiateWithParams cudaGraphExecUpdate "
-    "cuStreamBeginCapture cuStreamEndCapture cuGraphInstantiate cuGraphInstantiateWithFlags "
-    "hipStreamBeginCapture hipStreamEndCapture hipGraphInstantiate hipGraphInstantiateWithFlags "
-    "hipGraphExecUpdate"
+    "cudaGraphInstantiateWithFlags cudaGraphInstantiateWithParams cudaGraphExecUpdate cuStreamBeginCapture "
+    "cuStreamEndCapture cuGraphInstantiate cuGraphInstantiateWithFlags"
 )
 
 
