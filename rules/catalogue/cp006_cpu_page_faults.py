@@ -9,16 +9,12 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
-    Price,
-    RemoveHost,
     Risk,
     Rule,
     SetVariable,
     each_step,
     ms,
     percent,
-    priced,
-    subtract,
     the_step,
     threshold,
     us,
@@ -44,7 +40,8 @@ class PageFaults(Rule):
     blocks one by one. tcmalloc and jemalloc keep freed memory as well (`LD_PRELOAD=libtcmalloc_minimal.so.4`).
 
     When it is wrong: how much is given back depends on which blocks happen to lie at the end of the heap, so the same
-    script may have thousands of page faults per step in one run and few in the next. The range therefore begins at 0.
+    script may have thousands of page faults per step in one run and few in the next. The finding therefore has no
+    saving; `traceopt try --fix CP006` measures it.
     The count includes memory that a script reads for the first time, such as a mapped data set. Only the steps before
     the recording count, because memory that the profiler frees serves the steps after it.
 
@@ -63,7 +60,6 @@ class PageFaults(Rule):
     requires = ("cpu_only", "settings")
 
     min_share: float = threshold(0.03, "smallest cost of page faults, as a share of the step, to report")
-    expected: float = threshold(0.8, "share of the page faults' cost that the fix saves, expected")
 
     def applies(self, facts: Facts) -> str | None:
         environment = facts.captured.environment
@@ -90,26 +86,12 @@ class PageFaults(Rule):
                 f"The system provides {faults:,.0f} new pages of memory in {each_step(facts)}. On this machine a page "
                 f"costs {ledger.page_fault_ns / 1e3:.2g} us, together {ms(cost_ns)}."
             ),
-            saving=self._price(facts, cost_ns),
+            saving=None,
             evidence=[Evidence("Page faults", us(cost_ns), round(faults, 1))],
             fix=Fix(
                 "Let malloc keep freed memory, or use tcmalloc or jemalloc. traceopt try --fix CP006 measures it.",
                 edits=KEEP,
             ),
-        )
-
-    def _price(self, facts: Facts, cost_ns: float) -> Price:
-        """Operators need the pages when they write their results."""
-        work = facts.cpu_work
-        area = subtract(work.area([*work.heavy, *work.light]), facts.profiler_cost)
-        time_ns = facts.steps.mean_ns(area)
-        expected, high = (min(1.0, share * cost_ns / time_ns) if time_ns else 0.0 for share in (self.expected, 1.0))
-        return priced(
-            facts,
-            (0.0, self.expected * cost_ns, cost_ns),
-            [RemoveHost(area, expected)],
-            f"Assumes that none, {percent(self.expected)} or all of the page faults go away.",
-            high=[RemoveHost(area, high)],
         )
 
     def passed(self, facts: Facts) -> str:

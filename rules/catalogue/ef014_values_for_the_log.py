@@ -18,9 +18,8 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.savings.backward_nodes import node_ns, nodes_per_step_ns, without_nodes
+from traceopt.rules.savings.backward_nodes import node_ns, nodes_per_step_ns
 
-LOW, EXPECTED = 0.0, 0.9  # of their time; nothing if the training needs the values in each step
 MOST_NAMED = 3
 
 
@@ -36,7 +35,8 @@ class ValuesForTheLog(Rule):
         if step % 50 == 0:
             log(std=flat.std().item(), q95=flat[::100].quantile(0.95).item())
 
-    When it is wrong: the training may need the value in each step, for example to decide what to do next.
+    When it is wrong: the training may need the value in each step, for example to decide what to do next. The finding
+    therefore has no saving.
 
     Sources: PyTorch Performance Tuning Guide, "Avoid unnecessary CPU-GPU synchronization".
     """
@@ -67,13 +67,7 @@ class ValuesForTheLog(Rule):
                 f"Operators whose values are only read take {ms(time_ns)} of {each_step(facts)}: "
                 f"{', '.join(_longest(facts, rows))}. No gradient and no layer depends on them on these lines."
             ),
-            saving=without_nodes(
-                facts,
-                rows,
-                LOW,
-                EXPECTED,
-                "Assumes the values are for a log. Nothing is saved if steps need them.",
-            ),
+            saving=None,
             evidence=evidence,
             locations=places(evidence),
             fix=Fix(

@@ -10,7 +10,6 @@ from traceopt.rules import (
     PYTHON,
     Call,
     CallEvery,
-    Confidence,
     Evidence,
     Facts,
     Findings,
@@ -22,6 +21,8 @@ from traceopt.rules import (
     Rule,
     area_of,
     by_site,
+    counted,
+    each_step,
     mean_step_ns,
     ms,
     percent,
@@ -29,7 +30,6 @@ from traceopt.rules import (
     site_evidence,
     site_locations,
     threshold,
-    union,
     us,
     whole_run_saving,
 )
@@ -42,7 +42,7 @@ class GcPause(Rule):
     """Measures how much of the steps the garbage collector takes. `traceopt run` records the time of every collection
     of the run, and shows those of the recorded steps in the trace. In other traces, `gc.collect` frames count. If
     neither is known but stacks were recorded, a gap with no events inside one Python frame (a millisecond or more with
-    the GPU idle) is reported as a guess, because every call would have left an event.
+    the GPU idle) is reported without a saving: every call would have left an event, but the reason is not known.
 
     Why it costs: a full collection walks every object of the process. With a large model and data set in memory that
     takes tens to hundreds of milliseconds. In distributed training every rank waits for the one that collects.
@@ -55,8 +55,8 @@ class GcPause(Rule):
             if step % 500 == 0:
                 gc.collect(1)
 
-    When it is wrong: a guessed pause may be any native code that holds the interpreter: a lock, a page fault, a library
-    call that the profiler does not see.
+    When it is wrong: a gap without events may be any native code that holds the interpreter: a lock, a page fault, a
+    library call that the profiler does not see.
 
     Sources: Python documentation of gc.freeze; PyTorch's own trainers collect by hand for the same reason.
     """
@@ -83,9 +83,8 @@ class GcPause(Rule):
         recorded = facts.stalls.total_ns(GC)
         if recorded >= least:
             yield self._of_the_trace(facts, recorded)
-        untraced = facts.idle.total_ns(UNTRACED_PYTHON) if facts.has_gpu else 0
-        if untraced >= least:
-            yield self._guessed(facts, untraced)
+        if facts.has_gpu and facts.idle.total_ns(UNTRACED_PYTHON) >= least:
+            yield self._guessed(facts)
 
     def _of_the_run(self, facts: Facts, ledger: Ledger, collections: Collections, mean_ns: float) -> Priced:
         rows = facts.host.rows_of(GC)
@@ -131,10 +130,11 @@ class GcPause(Rule):
         sites = by_site(facts, rows, cost)
         mean = total_ns / facts.steps.count
         steps = int(np.count_nonzero(facts.steps.per_step(facts.steps.host_step_of(facts.slices.start[rows]), cost)))
+        where = f" in {steps} of {facts.steps.count} steps" if facts.has_step_marks else ""
         return self.finding(
             why=(
-                f"The garbage collector pauses the main thread for {ms(mean)} per step on average: {len(rows)} "
-                f"pauses of up to {ms(float(cost.max()) if len(cost) else 0)} in {steps} of {facts.steps.count} steps."
+                f"The garbage collector pauses the main thread for {ms(mean)} of {each_step(facts)} on average: "
+                f"{counted(len(rows), 'pause')} of up to {ms(float(cost.max()) if len(cost) else 0)}{where}."
             ),
             saving=priced(
                 facts,
@@ -147,30 +147,24 @@ class GcPause(Rule):
             fix=_FIX,
         )
 
-    def _guessed(self, facts: Facts, total_ns: int) -> Priced:
+    def _guessed(self, facts: Facts) -> Priced:
         untraced = facts.untraced_python
         cost = np.minimum(untraced.end - untraced.start, facts.idle.of_gaps(UNTRACED_PYTHON)[untraced.gap])
         keep = cost > 0
         sites = by_site(facts, untraced.slice[keep], cost[keep])
         steps = int(np.count_nonzero(facts.steps.per_step(facts.gaps.step[untraced.gap[keep]], cost[keep])))
-        mean = total_ns / facts.steps.count
-        low: Confidence = "low"
         return self.finding(
+            title="Record with traceopt run to see the garbage collector",
             why=(
                 f"In {steps} of {facts.steps.count} steps the main thread records no events for up to "
                 f"{ms(float(cost.max()))} inside one Python frame while the GPU is idle. This is probably the garbage "
                 "collector, or else native code that holds the interpreter."
             ),
-            saving=priced(
-                facts,
-                (0.0, mean, mean),
-                [RemoveHost(union(untraced.start, untraced.end))],
-                "Assumes these gaps are collector pauses and go away.",
-            ),
-            confidence=low,
+            saving=None,
+            confidence="low",
             evidence=site_evidence(facts, sites),
             locations=site_locations(sites),
-            fix=_FIX,
+            fix=_MEASURE,
         )
 
     def passed(self, facts: Facts) -> str:
@@ -207,4 +201,9 @@ def _fix(facts: Facts, collections: Collections) -> Fix:
 _FIX = Fix(
     "Freeze long-lived objects, disable automatic collection, and collect every few hundred steps on all ranks.",
     edits=[Call("gc.collect"), Call("gc.freeze"), Call("gc.disable"), CallEvery("gc.collect", 500, "1")],
+)
+_MEASURE = Fix(
+    "Record with traceopt run: it measures every collection. If collections are the reason, freeze long-lived objects, "
+    "and collect every few hundred steps on all ranks.",
+    "traceopt run python script.py",
 )

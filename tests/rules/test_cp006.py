@@ -25,18 +25,12 @@ def page_faults(pages: int = 1_000, **environment: Any) -> Facts:
 class TestPageFaults:
     """CP006"""
 
-    def test_the_saving_is_what_the_pages_cost(self) -> None:
+    def test_the_cost_of_the_pages_is_no_promise(self) -> None:
+        """How many of them the fix saves differs from run to run."""
         found = finding("CP006", page_faults())
-        assert found.saving is not None
-        assert (found.saving.low_us, found.confidence) == (0.0, "low")
-        assert found.saving.est_us == pytest.approx(1_600, rel=0.01)
-        assert found.saving.high_us == pytest.approx(2_000, rel=0.01)
+        assert (found.saving, found.confidence) == (None, "low")
         assert "1,000 new pages" in found.why
-
-    def test_never_more_than_the_operators_take(self) -> None:
-        found = finding("CP006", page_faults(100_000))
-        assert found.saving is not None
-        assert found.saving.est_us == pytest.approx(6_000, rel=0.01)
+        assert "together 2.0 ms" in found.why
 
     @pytest.mark.parametrize(
         "environment",

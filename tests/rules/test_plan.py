@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from traceopt.analyzer.facts import Facts
 
 # One fault each, whose whole cost a single fix saves.
-SINGLE = ("slow_loader", "logging_stall", "gc_pause", "item_stall", "misaligned_vocab", "metric_sync")
+SINGLE = ("slow_loader", "logging_stall", "gc_pause_recorded", "item_stall", "misaligned_vocab", "metric_sync")
 
 
 @pytest.mark.parametrize("fixed", [False, True])

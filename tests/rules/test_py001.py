@@ -17,7 +17,9 @@ class TestCollector:
     """PY001."""
 
     def test_recorded_totals_are_sure_but_a_gap_without_events_is_a_guess(self) -> None:
-        assert finding(generated("gc_pause", metadata=False), "PY001").confidence == "low"
+        guess = finding(generated("gc_pause", metadata=False), "PY001")
+        assert (guess.confidence, guess.saving) == ("low", None)
+        assert guess.fix.code == "traceopt run python script.py"
         found = finding(generated("gc_pause", warmup=10), "PY001")
         assert found.confidence == "high"
         assert "20.0 ms of each 22.3 ms step" in found.why

@@ -60,11 +60,7 @@ def test_statistics_of_a_line(gpu: bool) -> None:
     [found] = findings or pytest.fail(check.reason or "")
     assert "take 5.0 ms of each 20.0 ms step: quantile, std." in found.why
     assert [(one.file, one.line) for one in found.locations] == [("train.py", 5)]
-    assert found.saving is not None
-    assert found.saving.low_us == 0
-    assert found.saving.est_us <= found.saving.high_us
-    if not gpu:
-        assert found.saving.est_us == pytest.approx(4_500, rel=0.01)
+    assert found.saving is None  # only the author knows whether each step needs them
     assert found.confidence == "low"
 
 
