@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from traceopt.reports.words import safe_text
 from traceopt.result.finding import Fix
+from traceopt.result.message import Message
 
 NB = "\u00a0"
 
@@ -64,6 +65,16 @@ def test_sentences_end_before_a_capital() -> None:
 
 def test_units_stay_with_their_numbers() -> None:
     assert safe_text.prose("waits 187 ms of 3 s, 5.1 GB/s") == f"waits 187{NB}ms of 3{NB}s, 5.1{NB}GB/s"
+
+
+def test_cleaning_changes_texts_only() -> None:
+    rich = sample.rich()
+    shown = safe_text.cleaned(rich)
+    before, after = rich.findings[0], shown.findings[0]
+    assert (type(after.why), after.effort, after.saving) == (Message, before.effort, before.saving)
+    assert shown.step is rich.step
+    hostile = safe_text.cleaned(sample.hostile()).findings[0]
+    assert (type(hostile.why), hostile.effort) == (Message, before.effort)
 
 
 def test_no_string_of_a_cleaned_document_is_hostile() -> None:

@@ -12,8 +12,8 @@ from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost, ScaleWork
 from traceopt.api import analyze
-from traceopt.result.finding import Finding, Fix
-from traceopt.rules.savings.known_error import GAIN_ERROR
+from traceopt.result.finding import Finding, Fix, Saving
+from traceopt.rules.savings.known_error import GAIN_ERROR, saving_of_step
 from traceopt.rules.savings.potential import potentials_ns
 from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.pricing import gain_ns, hide, priced, scaled, shorter
@@ -65,6 +65,12 @@ def test_the_replay_says_how_much_a_fix_saves() -> None:
     assert price.saving.est_us == pytest.approx(600, rel=0.01)
     assert price.saving.low_us == 0  # only what is certain
     assert price.changes[0].area.total == 5 * 600 * US  # type: ignore[attr-defined]
+
+
+def test_a_price_is_in_whole_ns_and_its_saving_in_us() -> None:
+    price = saving_of_step(1_000_000, 1_000.4, 2_000.6, 3_000.2, "Measured.")
+    assert (price.low_ns, price.est_ns, price.high_ns, price.share) == (1_000, 2_001, 3_000, 0.002001)
+    assert price.saving == Saving(1.0, 2.001, 3.0, 0.002001, "Measured.")
 
 
 def test_profiler_overhead_is_mentioned_only_for_host_work() -> None:
