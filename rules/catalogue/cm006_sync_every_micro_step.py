@@ -18,7 +18,6 @@ from traceopt.rules import (
     Intervals,
     RemoveHost,
     Rule,
-    Wrap,
     area_of,
     by_site,
     each_step,
@@ -32,11 +31,10 @@ from traceopt.rules import (
     threshold,
     typical_ns,
 )
+from traceopt.rules.fixes.advice.overlap import NO_SYNC
 
 SHOWN_SHARE = 0.05  # of the exposed time: less host time is not mentioned
 FORWARD = "DistributedDataParallel.forward"
-
-MICRO_STEP = "loss = model(inputs) / micro_steps\nloss.backward()"
 
 
 class SyncEveryMicroStep(Rule):
@@ -131,8 +129,8 @@ class SyncEveryMicroStep(Rule):
             locations=site_locations(by_site(facts, launch, exposed)),
             fix=Fix(
                 "Wrap all micro-steps but the last in model.no_sync(): the forward pass, too.",
-                edits=[Wrap("model.no_sync", MICRO_STEP)],
-                code="with contextlib.nullcontext() if last else model.no_sync():\n" + indent(MICRO_STEP, "    "),
+                edits=[NO_SYNC],
+                code="with contextlib.nullcontext() if last else model.no_sync():\n" + indent(NO_SYNC.body, "    "),
             ),
             shares_cause_with=["CM001"],
         )

@@ -15,6 +15,7 @@ from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.requirements import lacks
 from traceopt.api import analyze
 from traceopt.result.document import Check, Result
+from traceopt.result.effort_and_risk import Risk
 from traceopt.result.finding import Finding, impact_of_share
 from traceopt.rules.registry import TRACE_QUALITY, builtin_rules
 from traceopt.rules.rule import Rule
@@ -50,6 +51,9 @@ class TestPage:
         assert not rule.title.endswith((".", "!"))
         assert not first.endswith(("ing", "ed")), f"{first}: imperative expected"
         assert len(rule.title) <= 70
+
+    def test_another_risk_is_named(self, rule: type[Rule]) -> None:
+        assert rule.risk is not Risk.OTHER or rule.risk_note
 
     def test_thresholds_are_explained(self, rule: type[Rule]) -> None:
         for setting in rule.thresholds():

@@ -8,11 +8,12 @@ import numpy as np
 
 from traceopt.analyzer.communication.collectives import CollectiveCalls
 from traceopt.analyzer.facts import Facts
+from traceopt.result.edits import Wrap
 from traceopt.result.finding import Fix
 
 GRADIENT_SHARE = 0.5  # of the exposed time of the all-reduces: if backward passes launch as much, they reduce gradients
 
-_NO_SYNC = "with model.no_sync():\n    loss = model(inputs) / micro_steps\n    loss.backward()"
+NO_SYNC = Wrap("model.no_sync", "loss = model(inputs) / micro_steps\nloss.backward()")
 _LARGER_BUCKETS = "DistributedDataParallel(model, bucket_cap_mb=100, gradient_as_bucket_view=True, static_graph=True)"
 _GRADIENTS = "Start all-reduces of gradients earlier and in larger buckets, so that the backward pass hides them."
 _PREFETCH = Fix(
@@ -58,7 +59,7 @@ def overlap_fix(facts: Facts) -> Fix:
     if calls.name != "all_reduce" or not _reduces_gradients(facts, calls):
         return _FIXES.get(calls.name, _OTHERS)
     if facts.regions.optimizer.any() and facts.gradient_reductions.before_last_pass:
-        return Fix(f"{_GRADIENTS} Skip them in all micro-steps but the last.", _NO_SYNC)
+        return Fix(f"{_GRADIENTS} Skip them in all micro-steps but the last.", edits=[NO_SYNC])
     return Fix(_GRADIENTS, _LARGER_BUCKETS)
 
 
