@@ -1,7 +1,4 @@
-"""Checks the subjects of the commits since this file was added, at most the last 100: `python .ci/commit_subjects.py`.
-
-Says nothing in a tree without git, and little in a shallow clone, whose oldest commit adds every file.
-"""
+"""Checks the subjects of the last 100 commits: `python .ci/commit_subjects.py`. Says nothing in a tree without git."""
 
 from __future__ import annotations
 
@@ -9,25 +6,24 @@ import subprocess
 import sys
 from pathlib import Path
 
-LONGEST = 72  # characters; git and code hosts cut longer ones
 ROOT = Path(__file__).resolve().parents[1]
+LONGEST = 72  # characters; git and code hosts cut longer ones
+SINCE = "2026-11-27T01:00:00Z"  # older commits were made without this check
 
 
-def git(*arguments: str) -> list[str]:
-    """The lines of the answer; none if there is no git, or no repository."""
+def subjects() -> list[str]:
+    """Commit and subject of each; none if there is no git, or no repository."""
+    command = ["git", "log", "--no-merges", f"--since={SINCE}", "--max-count=100", "--format=%h %s"]
     try:
-        answer = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.splitlines()
     except OSError:
         return []
-    return answer.stdout.splitlines()
 
 
 def complaints() -> list[str]:
     """A line for each subject that is too long, or that names several things."""
-    added = git("log", "--diff-filter=A", "--format=%H", "--", Path(__file__).relative_to(ROOT).as_posix())
-    since = git("log", "--no-merges", "--max-count=100", "--format=%h %s", f"{added[-1]}..HEAD") if added else []
     found = []
-    for line in since:
+    for line in subjects():
         commit, _, subject = line.partition(" ")
         if len(subject) > LONGEST:
             found.append(f"{commit}: {len(subject)} characters, at most {LONGEST}: {subject}")

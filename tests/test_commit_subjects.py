@@ -1,7 +1,8 @@
-"""`make lint` checks the subjects of new commits, in whatever form it gets the tree."""
+"""`make lint` checks the subjects of commits, in whatever form it gets the tree."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -12,9 +13,14 @@ import pytest
 SCRIPT = Path(__file__).resolve().parents[1] / ".ci" / "commit_subjects.py"
 
 
-def git(folder: Path, *arguments: str) -> None:
+def git(folder: Path, *arguments: str, date: str = "2030-01-01T00:00:00Z") -> None:
     author = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
-    subprocess.run(["git", *author, *arguments], cwd=folder, check=True, capture_output=True)
+    environment = os.environ | {"GIT_COMMITTER_DATE": date}
+    subprocess.run(["git", *author, *arguments], cwd=folder, check=True, capture_output=True, env=environment)
+
+
+def commit(folder: Path, *messages: str, date: str = "2030-01-01T00:00:00Z") -> None:
+    git(folder, "commit", "-q", "--allow-empty", *(word for text in messages for word in ("-m", text)), date=date)
 
 
 def check(folder: Path) -> str:
@@ -27,30 +33,31 @@ def check(folder: Path) -> str:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A repository with an old subject that is too long, and then the check."""
+    """A repository with the check, and a subject from before it that is too long."""
     folder = tmp_path / "repository"
     (folder / ".ci").mkdir(parents=True)
     git(folder, "init", "-q")
-    git(folder, "commit", "-q", "--allow-empty", "-m", "old " * 30)
     shutil.copy(SCRIPT, folder / ".ci")
     git(folder, "add", ".")
-    git(folder, "commit", "-q", "-m", "Check subjects")
+    commit(folder, "old " * 30, date="2026-01-01T00:00:00Z")
     return folder
 
 
-def test_only_subjects_after_the_check_count(repository: Path) -> None:
-    git(repository, "commit", "-q", "--allow-empty", "-m", "x" * 72, "-m", "The body may be as long as it likes; " * 9)
+def test_subjects_since_the_check_was_made(repository: Path) -> None:
+    commit(repository, "x" * 72, "The body may be as long as it likes; " * 9)
     assert check(repository) == ""
-    git(repository, "commit", "-q", "--allow-empty", "-m", "x" * 73)
-    git(repository, "commit", "-q", "--allow-empty", "-m", "One thing; another")
+    commit(repository, "x" * 73)
+    commit(repository, "One thing; another")
     several, long = check(repository).splitlines()
     assert "several things" in several
     assert "73 characters, at most 72" in long
 
 
-def test_a_shallow_clone_and_a_tree_without_git_pass(repository: Path, tmp_path: Path) -> None:
-    git(repository, "commit", "-q", "--allow-empty", "-m", "x" * 73)
+def test_a_shallow_clone_and_a_tree_without_git(repository: Path, tmp_path: Path) -> None:
+    commit(repository, "x" * 73)
+    commit(repository, "y" * 73)
     git(tmp_path, "clone", "-q", "--depth", "1", repository.as_uri(), "shallow")
-    assert check(tmp_path / "shallow") == ""
+    [complaint] = check(tmp_path / "shallow").splitlines()
+    assert complaint.endswith("y" * 73)
     shutil.rmtree(tmp_path / "shallow" / ".git")
     assert check(tmp_path / "shallow") == ""
