@@ -54,7 +54,7 @@ def test_a_report_draws_it(cause: Cause) -> None:
 @every_cause
 def test_the_verdict_names_it(cause: Cause) -> None:
     if cause in (*IDLE_CAUSES, COMMUNICATION, COPIES):
-        assert cause.verdict is not None
+        assert cause.verdict
         assert cause.verdict.format(share="90%", unit="the step") in verdict_of(cause, 0.9)
 
 

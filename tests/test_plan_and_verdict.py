@@ -53,7 +53,7 @@ REAL += [path.relative_to(TRACES).as_posix() for path in sorted((TRACES / "publi
 ROUNDING_US = 0.002
 MOSTLY_IDLE = 0.9
 # Why nothing can be fixed although the GPU hardly works.
-REASONS = [str(cause.verdict) for cause in (UNRECORDED, QUEUED, UNTRACED_PYTHON, STARTUP, LOADER_STARTUP)]
+REASONS = [cause.verdict for cause in (UNRECORDED, QUEUED, UNTRACED_PYTHON, STARTUP, LOADER_STARTUP)]
 REASONS += [verdict._NO_LAUNCHES, verdict._PASSING]
 
 
@@ -162,8 +162,8 @@ def no_larger_part(analysis: Analysis) -> Iterator[str]:
 def named_limit(analysis: Analysis) -> Iterator[str]:
     """Whether the first fix treats the limit that the verdict names."""
     said = analysis.document.verdict
-    named = {cause for cause in IDLE_CAUSES if str(cause.verdict) in said}
-    named |= {cause for cause in (COMMUNICATION, COPIES) if said.startswith(str(cause.verdict).partition("{")[0])}
+    named = {cause for cause in IDLE_CAUSES if cause.verdict in said}
+    named |= {cause for cause in (COMMUNICATION, COPIES) if said.startswith(cause.verdict.partition("{")[0])}
     replayed = analysis.facts.replay_error is not None  # or else nothing shows what a fix treats
     if not named or not analysis.document.plan or not analysis.first.changes or not replayed:
         return

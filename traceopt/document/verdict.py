@@ -157,7 +157,7 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
     def _bottleneck(self, limit: Cause) -> str:
         if limit.busy:
             most = _MORE_THAN_COMPUTE[limit] if self.limits[limit] > self.compute else ""
-            return f"{limit.verdict}".format(share=percent(self.limits[limit]), unit=self.unit) + most
+            return limit.verdict.format(share=percent(self.limits[limit]), unit=self.unit) + most
         if limit.host_label and self.facts.replay_error is None:
             return f"{self._state(limit)} {_NO_LAUNCHES}"
         if limit is not QUEUED and self.limits[limit] < MOSTLY_IDLE_SHARE:

@@ -40,7 +40,7 @@ class Cause(Struct, frozen=True, eq=False, kw_only=True):
     span: SpanCategory = CPU  # of its spans in the timeline
 
     limit: str | None  # what a step is whose largest part this is
-    verdict: str | None  # says that this is the bottleneck; None: the verdict has other words for it
+    verdict: str  # says that this is the bottleneck; "": the verdict has other words for it
     may_pass: bool = False  # it also happens once, for example as a run starts
 
     rules: tuple[str, ...]  # that measure it

@@ -33,7 +33,7 @@ def stretches(*events: Json) -> list[tuple[int, int, str]]:
     return list(zip(found.start.tolist(), found.end.tolist(), where, strict=True))
 
 
-def test_a_hole_in_a_frame() -> None:
+def test_a_stretch_of_a_frame_without_events() -> None:
     step = python("train.py(3): step", 50, 9_000)
     inner = python("train.py(9): inner", 300, 100)
     assert (400_000, 8_000_000, "train.py(3): step") in stretches(step, inner)
@@ -56,7 +56,7 @@ def test_other_events_fill_it() -> None:
         [],  # nothing was traced: the thread may be anywhere
     ],
 )
-def test_what_is_no_hole(around: list[Json]) -> None:
+def test_what_is_no_such_stretch(around: list[Json]) -> None:
     facts = around_launches(*around)
     inside = (facts.untraced_python.start >= 200_000) & (facts.untraced_python.end <= 8_010_000)
     assert not inside.any()
