@@ -13,6 +13,8 @@ SINCE = "2026-11-27T01:00:00Z"  # older commits were made without this check
 
 def subjects() -> list[str]:
     """Commit and subject of each; none if there is no git, or no repository."""
+    if not (ROOT / ".git").exists():
+        return []
     command = ["git", "log", "--no-merges", f"--since={SINCE}", "--max-count=100", "--format=%h %s"]
     try:
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.splitlines()

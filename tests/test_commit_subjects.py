@@ -60,4 +60,6 @@ def test_a_shallow_clone_and_a_tree_without_git(repository: Path, tmp_path: Path
     [complaint] = check(tmp_path / "shallow").splitlines()
     assert complaint.endswith("y" * 73)
     shutil.rmtree(tmp_path / "shallow" / ".git")
+    git(tmp_path, "init", "-q")  # the tree lies in the repository of something else
+    commit(tmp_path, "z" * 73)
     assert check(tmp_path / "shallow") == ""
