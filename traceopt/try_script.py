@@ -18,6 +18,7 @@ from traceopt.capture.settings import Settings
 from traceopt.errors import ConfigError, OutputError, TraceoptError, one_line
 from traceopt.output import StderrProgress
 from traceopt.result.document import Result, Tool
+from traceopt.result.message import encoded
 from traceopt.result.quantities import counted
 from traceopt.result.serialization import to_indented_json
 from traceopt.result.trial import TriedChange
@@ -125,7 +126,8 @@ def _try(
     if recorded.traces:
         progress("analyzing the baseline")
         result = analyze([str(path) for path in recorded.traces], workspace.source_folders)
-        outcome.result = msgspec.json.decode(workspace.as_of_the_user(result.to_json()), type=Result)
+        whole = msgspec.json.encode(result, enc_hook=encoded)  # messages with their slots
+        outcome.result = msgspec.json.decode(workspace.as_of_the_user(whole), type=Result)
         if wanted.with_plan:
             changes, left = changes_of(outcome.result, wanted.fixes, wanted.top)
     elif not wanted.own:
