@@ -6,7 +6,8 @@
 #                the inner loop: without torch processes, browser, cluster, real traces and slow tests
 #   make trackers
 #                install W&B and MLflow (200 MB), whose tests are skipped without them
-#   make crowd   record all trainings of tests/capture/crowd, bare and under traceopt run (10 minutes)
+#   make crowd   record all trainings of tests/capture/crowd, bare and under traceopt run, and all of fixtures/workloads
+#                (15 minutes)
 #   make lint    ruff, subjects of commits, mypy, the import contract, and make audit if PyPI answers; changes nothing
 #   make test-torch
 #                the recording tests on torch 2.1 and 2.15 too, in their own environments (11 GB, Python 3.11)
@@ -57,7 +58,7 @@ trackers: $(STAMP)
 	$(PIP) install 'wandb>=0.19,<1' 'mlflow-skinny>=3,<4'
 
 crowd: $(STAMP)
-	TRACEOPT_CROWD=all $(BIN)/python -m pytest $(PARALLEL) -rsx $(OPTIONS) tests/capture/crowd
+	TRACEOPT_CROWD=all $(BIN)/python -m pytest $(PARALLEL) -rsx $(OPTIONS) tests/capture/crowd tests/fixtures/test_workloads.py
 
 test-torch: $(TORCHES:%=.venv-torch-%/.installed)
 	set -e; for version in $(TORCHES); do \

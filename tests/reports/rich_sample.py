@@ -95,13 +95,12 @@ def _spread(start: float, end: float, busy: float, names: list[str], category: s
 
 def occupancy_of(spans: list[Span]) -> Occupancy:
     """How full each of 206 parts of the step is."""
-    width = STEP_US / 206
-    shares = []
-    for part in range(206):
-        low, high = part * width, (part + 1) * width
-        filled = sum(max(0.0, min(high, s.start_us + s.duration_us) - max(low, s.start_us)) for s in spans)
-        shares.append(round(min(1.0, filled / width), 6))
-    return Occupancy("compute", shares)
+    edges = np.linspace(0, STEP_US, 207)
+    starts = np.array([span.start_us for span in spans])
+    ends = starts + [span.duration_us for span in spans]
+    filled = np.minimum(edges[1:, None], ends) - np.maximum(edges[:-1, None], starts)
+    shares = np.maximum(filled, 0).sum(axis=1) / (STEP_US / 206)
+    return Occupancy("compute", np.minimum(shares, 1).round(6).tolist())
 
 
 def _timeline() -> Timeline:

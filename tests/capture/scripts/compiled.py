@@ -17,7 +17,11 @@ from forked import run_forked
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-os.environ |= {"TORCHINDUCTOR_CACHE_DIR": os.path.abspath("cache"), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+os.environ |= {
+    "TORCHINDUCTOR_CACHE_DIR": os.path.abspath("cache"),
+    "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    "TORCHINDUCTOR_VEC_ISA_OK": "1",  # else it compiles a program for each instruction set that the CPU has
+}
 
 
 def train(
