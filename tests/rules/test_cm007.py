@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 from support.findings import checked, loud, places, saving_of
 from support.handmade import handmade
 
 from traceopt.testing import events as build
-
-if TYPE_CHECKING:
-    pass
 
 
 def broadcast_step(gpu_us: float) -> Callable[[float, int], Iterator[build.Json]]:
@@ -33,7 +29,7 @@ def broadcast_step(gpu_us: float) -> Callable[[float, int], Iterator[build.Json]
     return events
 
 
-def test_cm007_prices_the_host_time_of_the_broadcast() -> None:
+def test_fires_at_the_host_time_of_the_broadcast() -> None:
     (finding,) = checked("CM007", handmade(broadcast_step(gpu_us=3_000)))
     saving = saving_of(finding)
     assert saving.est_us == pytest.approx(2_000, rel=0.10)
@@ -41,7 +37,7 @@ def test_cm007_prices_the_host_time_of_the_broadcast() -> None:
     assert "train.py:20" in places(finding)
 
 
-def test_cm007_is_silent_under_a_busy_gpu() -> None:
+def test_silent_under_a_busy_gpu() -> None:
     def busy(t: float, first_id: int) -> Iterator[build.Json]:
         yield from broadcast_step(gpu_us=3_000)(t, first_id)
         yield build.runtime("cudaLaunchKernel", t + 20, 5, first_id + 2)

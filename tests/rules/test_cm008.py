@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 from support.findings import found, saving_of
 from support.gpu_steps import steps
 
 from traceopt.testing.events import Json, kernel, op, python, runtime
-
-if TYPE_CHECKING:
-    pass
 
 
 def parallel_step(frames: bool) -> Iterator[Json]:
@@ -34,7 +30,7 @@ class TestDataParallel:
         assert "2 GPUs" in finding.why
         assert saving_of(finding).est_us == pytest.approx(0.95 * 2_000, rel=0.02)
 
-    def test_one_gpu_or_ddp(self) -> None:
+    def test_silent_on_one_gpu_or_ddp(self) -> None:
         one = [event for event in parallel_step(frames=True) if event["args"].get("device") != 1]
         assert found("CM008", steps(one)) == []
         ddp = python("torch/nn/parallel/scatter_gather.py(21): _is_namedtuple", 100, 500)

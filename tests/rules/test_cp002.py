@@ -11,7 +11,7 @@ class TestCores:
 
     ALL = PEAKS | {"all_threads": 16, "matmul_all_threads_gflops_per_s": 1_500.0}
 
-    def test_one_thread_on_many_cores(self) -> None:
+    def test_fires_on_one_thread_for_many_cores(self) -> None:
         found = finding("CP002", facts(matmul(100, 5_000), peaks=self.ALL, environment={"cpu_count": 16}))
         assert found.saving is not None
         assert found.saving.high_us == pytest.approx(5_000 * 2 / 3, rel=0.01)
@@ -20,7 +20,7 @@ class TestCores:
     def test_without_a_measurement_nothing_is_promised(self) -> None:
         assert finding("CP002", facts(matmul(100, 5_000), environment={"cpu_count": 16})).saving is None
 
-    def test_a_thread_for_each_physical_core_is_enough(self) -> None:
+    def test_silent_on_a_thread_for_each_physical_core(self) -> None:
         two_a_core = BF16 | {"threads_per_core": 2}
         assert silent("CP002", facts(matmul(100, 5_000), cpu=two_a_core, environment={"cpu_count": 8}))
         assert silent("CP002", facts(matmul(100, 5_000), cpu={}, environment={"cpu_count": 8}))

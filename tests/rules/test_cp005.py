@@ -9,7 +9,7 @@ from support.cpu_work import PEAKS, convolution, facts, finding, matmul, silent
 class TestFloat64:
     """CP005: at 200 GFLOP/s of 250."""
 
-    def test_the_saving_is_within_the_measured_speedup(self) -> None:
+    def test_fires_within_the_measured_speedup(self) -> None:
         found = finding("CP005", facts(matmul(0, 9_999, "double")))
         assert found.saving is not None
         assert found.saving.high_us == pytest.approx(9_999 / 2, rel=0.01)
@@ -33,5 +33,5 @@ class TestFloat64:
     def test_without_a_measurement_nothing_is_promised(self) -> None:
         assert finding("CP005", facts(matmul(100, 5_000, "double"), peaks=None)).saving is None
 
-    def test_fp32(self) -> None:
+    def test_silent_on_fp32(self) -> None:
         assert silent("CP005", facts(matmul(100, 5_000)))

@@ -25,7 +25,7 @@ def page_faults(pages: int = 1_000, **environment: Any) -> Facts:
 class TestPageFaults:
     """CP006"""
 
-    def test_the_cost_of_the_pages_is_no_promise(self) -> None:
+    def test_fires_at_the_cost_of_the_pages_without_a_promise(self) -> None:
         """How many of them the fix saves differs from run to run."""
         found = finding("CP006", page_faults())
         assert (found.saving, found.confidence) == (None, "low")
@@ -43,7 +43,7 @@ class TestPageFaults:
     def test_another_allocator(self, environment: dict[str, Any]) -> None:
         assert silent("CP006", page_faults(**environment))
 
-    def test_few(self) -> None:
+    def test_silent_on_few_pages(self) -> None:
         assert silent("CP006", page_faults(100))
 
     def test_without_the_cost_of_a_page_nothing_is_said(self) -> None:

@@ -12,13 +12,13 @@ from traceopt.testing import events as build
 class TestCudnnBenchmark:
     """CV003."""
 
-    def test_fixed_shapes_and_benchmark_off(self) -> None:
+    def test_fires_on_fixed_shapes_with_benchmark_off(self) -> None:
         found = finding(generated("layout_conversion", fixed=True, cudnn_benchmark=False), "CV003")
         assert found.impact == "info"
         assert found.saving is None
         assert "cnn.py:29" in map(str, found.locations)
 
-    def test_benchmark_on(self) -> None:
+    def test_silent_with_benchmark_on(self) -> None:
         assert "is on" in reason(generated("layout_conversion", cudnn_benchmark=True), "CV003", "passed")
 
     def test_deterministic_runs_have_no_choice(self) -> None:

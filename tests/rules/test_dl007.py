@@ -34,7 +34,7 @@ def facts(*, sampling_us: int, building_us: int, tid: int = build.MAIN) -> Facts
     return Facts(build.read(build.document(events)))
 
 
-def test_a_slow_sampler_is_named_and_priced() -> None:
+def test_fires_on_a_slow_sampler_with_its_price() -> None:
     check, findings = answer(SlowSampler, facts(sampling_us=5_000, building_us=500))
     [found] = findings or pytest.fail(check.reason or "")
     assert "takes 5.0 ms of each 20.0 ms step" in found.why
@@ -58,7 +58,7 @@ def test_workers_still_build_the_batches() -> None:
     assert "the sampler stays in the main process" in found.saving.basis
 
 
-def test_a_fast_sampler_and_one_of_another_thread_are_silent() -> None:
+def test_silent_on_a_fast_sampler_and_one_of_another_thread() -> None:
     for found in (facts(sampling_us=200, building_us=6_000), facts(sampling_us=5_000, building_us=500, tid=99)):
         check, findings = answer(SlowSampler, found)
         assert findings == []

@@ -25,14 +25,14 @@ def evaluated(every: int, eval_us: float, steps: int = 40, step_us: float = 10_0
 class TestEvaluation:
     """EF005, and what the verdict says first."""
 
-    def test_its_share_of_the_run_and_its_line(self) -> None:
+    def test_fires_with_its_share_of_the_run_and_its_line(self) -> None:
         found = finding(generated("healthy", change=evaluated(every=5, eval_us=90_000.0)), "EF005")
         assert "Evaluation takes 62% of the run after its first step." in found.why
         assert "once every 5 steps, for 90.0 ms each time" in found.why
         assert (found.saving, found.impact) == (None, "info")
         assert [str(location) for location in found.locations] == ["train.py:7"]
 
-    def test_little_of_it_or_a_single_one_is_fine(self) -> None:
+    def test_silent_on_little_of_it_or_a_single_one(self) -> None:
         facts = generated("healthy", change=evaluated(every=10, eval_us=5_000.0))
         assert reason(facts, "EF005", "passed") == "Evaluation takes 3.7% of the run after its first step."
         facts = generated("healthy", change=evaluated(every=39, eval_us=9e6))

@@ -39,7 +39,7 @@ def early(**other: Any) -> dict[str, Any]:
     return started() | {"ledger.end": {"us": 0.0, "eval_us": 0.0, "save_us": 0.0, "early": True}} | other
 
 
-def test_it_names_the_large_parts_with_their_lines_and_what_to_do() -> None:
+def test_fires_with_the_large_parts_their_lines_and_what_to_do() -> None:
     found = finding(generated("healthy", change=started()), "EF006")
     assert found.why == (
         "Start-up takes 50.0 s, 99% of the run: compilation 30.0 s (train.py:43), "
@@ -80,7 +80,7 @@ def test_a_run_that_was_cut_short_gets_no_share(change: dict[str, Any]) -> None:
     assert "%" not in said
 
 
-def test_a_short_start_up_or_a_small_part_of_the_run_is_fine() -> None:
+def test_silent_on_a_short_start_up_or_a_small_part_of_the_run() -> None:
     assert reason(generated("healthy", change=started(20e6)), "EF006", "passed").startswith("Start-up takes 20.0 s, ")
     long = started() | {"ledger.later_steps": 100, "ledger.later_us": 1000e6}
     assert reason(generated("healthy", change=long), "EF006", "passed") == "Start-up takes 50.0 s, 4.8% of the run."

@@ -56,7 +56,7 @@ TRAINING = [
 ]
 
 
-def test_the_time_and_the_place_of_the_pass_without_gradients() -> None:
+def test_fires_at_the_time_and_the_place_of_the_pass_without_gradients() -> None:
     found = only(facts(TARGETS + TRAINING))
     assert found.saving is None
     assert "take 2.5 ms in each 10.0 ms step" in found.why

@@ -50,7 +50,7 @@ def facts(
     return Facts(build.read(build.document(events, **metadata, **({"deviceProperties": [A100]} if gpu else {}))))
 
 
-def test_half_of_the_backward_products_is_saved() -> None:
+def test_fires_on_half_of_the_backward_products() -> None:
     check, [found] = answer(UnusedGradients, facts(UNUSED))
     assert check.status == "found"
     assert "the gradients of 4 parameters of Features" in found.why

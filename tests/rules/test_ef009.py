@@ -56,7 +56,7 @@ FIRST = backward_pass(5_000, 7, adds=False)
 SECOND = backward_pass(10_000, 7)
 
 
-def test_the_repeated_nodes_are_saved_and_placed_at_the_call_of_backward() -> None:
+def test_fires_on_the_repeated_nodes_at_the_call_of_backward() -> None:
     check, findings = answer(RepeatedBackward, facts(FIRST, SECOND))
     [found] = findings or pytest.fail(check.reason or "")
     assert "take 4.0 ms of each 20.0 ms step" in found.why
@@ -92,7 +92,7 @@ READ = backward_pass(5_000, 7, keeps=False)  # torch.autograd.grad(): the gradie
         ),
     ],
 )
-def test_passes_that_are_needed_are_silent(parts: tuple[list[build.Json], ...]) -> None:
+def test_silent_on_passes_that_are_needed(parts: tuple[list[build.Json], ...]) -> None:
     check, findings = answer(RepeatedBackward, facts(*parts))
     assert findings == []
     assert check.reason == "No backward pass repeats the nodes of another."

@@ -112,7 +112,7 @@ def silent(found: Facts) -> bool:
     return not findings
 
 
-def test_the_matrix_its_cast_and_both_products_are_saved() -> None:
+def test_fires_on_the_matrix_its_cast_and_both_products() -> None:
     found = the(facts(one_hot(), product(), backward()))
     assert "one-hot matrix with 512 columns" in found.why
     assert "this takes 6.0 ms of each 20.0 ms step" in found.why

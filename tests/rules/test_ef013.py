@@ -77,7 +77,7 @@ def facts(*rows: Any, gpu: bool = False, parts: Any = (FIRST, SECOND), optimizer
 
 
 @pytest.mark.parametrize("gpu", [False, True])
-def test_a_network_before_the_trained_one_is_to_be_detached(gpu: bool) -> None:
+def test_fires_on_a_network_before_the_trained_one(gpu: bool) -> None:
     check, findings = answer(ClearedGradient, facts(cleared(0, GENERATOR), gpu=gpu))
     [found] = findings or pytest.fail(check.reason or "")
     assert found.title.startswith("Detach")
@@ -118,7 +118,7 @@ def test_both_in_one_script() -> None:
     ],
     ids=["other shapes", "all of them", "other passes", "a pass less", "an unknown network"],
 )
-def test_what_does_not_fit_the_trace_is_silent(row: dict[str, Any], parts: Any) -> None:
+def test_silent_on_what_does_not_fit_the_trace(row: dict[str, Any], parts: Any) -> None:
     check, findings = answer(ClearedGradient, facts(row, parts=parts))
     assert findings == []
     assert check.reason

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from support.findings import RULES, found, saving_of
 from support.jobs import facts_with
-
-if TYPE_CHECKING:
-    pass
-
 
 MLP = {"tokens": 1, "hidden": 8192, "layers": 1, "vocabulary": 1024, "small_ops": 0}
 
 
 class TestSkinnyBatch:
-    def test_what_the_products_give_back_for_the_same_samples(self) -> None:
+    def test_fires_at_what_the_products_give_back_for_the_same_samples(self) -> None:
         few, many = facts_with(batch=8, **MLP), facts_with(batch=32, **MLP)
         (finding,) = found("GM005", few)
         gain_us = (few.gemms.total_ns - many.gemms.total_ns / 4) / few.steps.count / 1e3

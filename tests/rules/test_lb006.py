@@ -20,9 +20,6 @@ from support.handmade import handmade
 
 from traceopt.testing import events as build
 
-if TYPE_CHECKING:
-    pass
-
 
 def python_step(gpu_us: float) -> Callable[[float, int], Iterator[build.Json]]:
     """A kernel of `gpu_us`, and 8 ms of Python, from 200 us on, in calls of half a millisecond."""
@@ -37,7 +34,7 @@ def python_step(gpu_us: float) -> Callable[[float, int], Iterator[build.Json]]:
     return events
 
 
-def test_lb006_prices_python_that_starves_the_gpu() -> None:
+def test_fires_on_python_that_starves_the_gpu() -> None:
     (finding,) = checked("LB006", handmade(python_step(gpu_us=4_000)))
     saving = saving_of(finding)
     assert saving.high_us == 200 + 8_000 - 110 - 4_000  # the Python after the kernel's end
@@ -45,7 +42,7 @@ def test_lb006_prices_python_that_starves_the_gpu() -> None:
     assert "train.py:10" in places(finding)
 
 
-def test_lb006_evidence_adds_up_to_the_stall() -> None:
+def test_evidence_adds_up_to_the_stall() -> None:
     """Most of it is in calls much shorter than a sample would be; no call is counted."""
 
     def events(t: float, first_id: int) -> Iterator[build.Json]:
@@ -63,7 +60,7 @@ def test_lb006_evidence_adds_up_to_the_stall() -> None:
     assert [row.calls_per_step for row in finding.evidence] == [None] * len(measured)
 
 
-def test_lb006_does_not_blame_the_profiler() -> None:
+def test_does_not_blame_the_profiler() -> None:
     def events(t: float, first_id: int) -> Iterator[build.Json]:
         yield build.runtime("cudaLaunchKernel", t + 100, 5, first_id)
         yield build.kernel("ampere_sgemm_128x64_tn", t + 110, 40, first_id)
@@ -74,7 +71,7 @@ def test_lb006_does_not_blame_the_profiler() -> None:
     assert checked("LB006", handmade(events)) == []
 
 
-def test_lb006_does_not_blame_the_wait_for_autograd() -> None:
+def test_does_not_blame_the_wait_for_autograd() -> None:
     def events(t: float, first_id: int) -> Iterator[build.Json]:
         yield build.runtime("cudaLaunchKernel", t + 100, 5, first_id)
         yield build.kernel("ampere_sgemm_128x64_tn", t + 110, 40, first_id)
@@ -84,7 +81,7 @@ def test_lb006_does_not_blame_the_wait_for_autograd() -> None:
     assert checked("LB006", handmade(events)) == []
 
 
-def test_lb006_is_silent_while_the_gpu_works() -> None:
+def test_silent_while_the_gpu_works() -> None:
     assert checked("LB006", handmade(python_step(gpu_us=9_800))) == []
 
 

@@ -21,7 +21,7 @@ def noted(**more: Any) -> dict[str, Any]:
 
 
 class TestGraphBreak:
-    def test_the_pieces_after_a_break_are_priced(self) -> None:
+    def test_fires_on_the_pieces_after_a_break(self) -> None:
         (finding,) = found("LB008", with_notes(training(), noted()))
         assert [str(place) for place in finding.locations] == ["train.py:9"]
         assert "Each step runs 2 pieces of compiled code, 1 of them only because of a break." in finding.why

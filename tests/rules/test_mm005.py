@@ -29,7 +29,7 @@ def test_silent_without_a_leak(scenario: str) -> None:
     assert answer(MemoryGrowth, generate(scenario).to_bytes())[1] == []
 
 
-def test_names_the_operator_whose_results_stay() -> None:
+def test_fires_and_names_the_operator_whose_results_stay() -> None:
     _, (finding,) = asked(leak_bytes=LEAK)
     assert size(LEAK) in finding.why
     assert finding.evidence[1].what == "aten::clone"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from support.findings import found
 from support.jobs import facts_with
-
-if TYPE_CHECKING:
-    pass
 
 
 class TestStateHeavy:

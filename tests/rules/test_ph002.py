@@ -12,7 +12,7 @@ from traceopt.reports.words import run_words
 from traceopt.testing import A100, Machine
 
 
-def test_tasks_of_several_processes_are_the_phases_of_the_run(tmp_path: Path) -> None:
+def test_fires_on_the_tasks_of_several_processes(tmp_path: Path) -> None:
     """Planted: rollout and training alternate. Fixed: both work all the time."""
     planted = run_of(tmp_path / "a", trainer=worker("train"), roller=worker("rollout", delay_us=6_000))
     rows = {row.name: row for row in planted.rl_phases}
@@ -53,7 +53,7 @@ def test_the_steps_of_a_serving_engine_are_a_rollout_without_marks(tmp_path: Pat
     assert "PH002" in [one.code for one in result.findings]
 
 
-def test_processes_with_the_same_phases_are_no_tasks(tmp_path: Path) -> None:
+def test_silent_on_processes_with_the_same_phases(tmp_path: Path) -> None:
     result = run_of(tmp_path / "a", one=training(), two=training())
     assert result.rl_phases[0].gpus is None
     (check,) = [one for one in result.checks if one.code == "PH002"]

@@ -31,13 +31,6 @@ class TestContention:
         assert found.saving is None
         assert found.fix.code is None, "more threads would not help"
 
-    @pytest.mark.parametrize(("threads", "noted"), [(2, True), (20, False)])
-    def test_other_programs_make_all_numbers_less_sure(self, threads: int, noted: bool) -> None:
-        quality = document_of(generated("cpu_contention", threads=threads)).quality
-        text = "the main thread was ready but waited for a free one for 30% of the run."
-        assert any(note.code == "TQ012" and text in note.text for note in quality.notes) is noted
-        assert (quality.verdict == "limited") is noted
-
     def test_the_share_of_the_run_is_in_the_document(self) -> None:
         run = document_of(generated("cpu_contention")).whole_run
         assert run is not None

@@ -48,7 +48,7 @@ def facts(*, copies: range = range(STEPS)) -> Facts:
     return Facts(build.read(build.document(events)))
 
 
-def test_the_outermost_call_is_priced_at_its_line() -> None:
+def test_fires_at_the_line_of_the_outermost_call() -> None:
     check, findings = answer(DeepCopy, facts())
     [found] = findings or pytest.fail(check.reason or "")
     assert "takes 2.0 ms of each 10.0 ms step, in 1 call per step" in found.why
@@ -62,13 +62,13 @@ def test_its_small_operators_are_no_loop_of_the_user() -> None:
     assert answer(LaunchBound, facts())[1] == []
 
 
-def test_a_copy_of_now_and_then_is_silent() -> None:
+def test_silent_on_a_copy_of_now_and_then() -> None:
     check, findings = answer(DeepCopy, facts(copies=range(1)))
     assert findings == []
     assert "copy.deepcopy takes" in (check.reason or "")
 
 
-def test_steps_without_copies_are_silent() -> None:
+def test_silent_without_copies() -> None:
     check, findings = answer(DeepCopy, facts(copies=range(0)))
     assert findings == []
     assert check.reason == "The steps do not call copy.deepcopy."

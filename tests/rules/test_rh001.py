@@ -17,7 +17,7 @@ from traceopt.rules.catalogue.rh001_capped_clocks import CappedClocks
 from traceopt.testing import answer
 
 
-def test_lowered_clocks(tmp_path: Path) -> None:
+def test_fires_on_lowered_clocks(tmp_path: Path) -> None:
     check, findings = answer(CappedClocks, sampled(tmp_path, sm_mhz=1000, reasons=0x40))
     assert check.status == "found"
     assert "runs at 50" in findings[0].why
@@ -51,5 +51,5 @@ def test_a_gpu_of_amd_gets_the_command_of_amd(tmp_path: Path) -> None:
         {"sm_mhz": None, "reasons": None},
     ],
 )
-def test_clocks_that_are_as_they_should_be(tmp_path: Path, healthy: dict[str, Any]) -> None:
+def test_silent_on_clocks_that_are_as_they_should_be(tmp_path: Path, healthy: dict[str, Any]) -> None:
     assert answer(CappedClocks, sampled(tmp_path, **healthy))[0].status == "passed"

@@ -10,13 +10,13 @@ from traceopt.rules.catalogue.rh002_shared_gpu import SharedGpu
 from traceopt.testing import answer
 
 
-def test_another_process(tmp_path: Path) -> None:
+def test_fires_on_another_process(tmp_path: Path) -> None:
     check, findings = answer(SharedGpu, sampled(tmp_path, processes=[[7, 1, True], [99, 2**30, False]]))
     assert check.status == "found"
     assert findings[0].evidence[0].what == "Process 99"
 
 
-def test_no_other_process(tmp_path: Path) -> None:
+def test_silent_without_another_process(tmp_path: Path) -> None:
     assert answer(SharedGpu, sampled(tmp_path))[0].status == "passed"
 
 

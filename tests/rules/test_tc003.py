@@ -7,14 +7,14 @@ from support.findings import checked, places
 from support.handmade import handmade, product_step
 
 
-def test_tc003_finds_half_precision_on_ordinary_units() -> None:
+def test_fires_on_half_precision_on_ordinary_units() -> None:
     (finding,) = checked("TC003", handmade(product_step("volta_hgemm_128x64_nn")))
     assert finding.saving is None  # how much of it the memory limits is not known
     assert "model.py:7" in places(finding)
 
 
 @pytest.mark.parametrize("kernel", ["turing_h1688gemm_128x128_nn", "ampere_hgemm_64x32_tn"])
-def test_tc003_is_silent_where_tensor_cores_work_or_nobody_knows(kernel: str) -> None:
+def test_silent_where_tensor_cores_work_or_nobody_knows(kernel: str) -> None:
     assert checked("TC003", handmade(product_step(kernel))) == []
 
 
@@ -29,5 +29,5 @@ def test_tc003_is_silent_where_tensor_cores_work_or_nobody_knows(kernel: str) ->
         ("maxwell_fp16_hgemm_128x64_nn", None, 1),
     ],
 )
-def test_tc003_leaves_memory_bound_products_alone(kernel: str, rows: int | None, found: int) -> None:
+def test_leaves_memory_bound_products_alone(kernel: str, rows: int | None, found: int) -> None:
     assert len(checked("TC003", handmade(product_step(kernel, rows)))) == found

@@ -19,7 +19,7 @@ class TestNoGpuEvents:
         found = notes(example(step).facts)
         assert ("CPU-only run" in found.get("TQ001", "")) == (step == "cpu_only")
 
-    def test_launches_without_kernels(self) -> None:
+    def test_fires_on_launches_without_kernels(self) -> None:
         events = [event for event in steps() if event["cat"] != "kernel"]
         assert "3 kernel launches but no kernel" in notes(on_a_gpu(events))["TQ001"]
 
@@ -32,3 +32,6 @@ class TestNoGpuEvents:
         events = [event for event in steps() if event["cat"] != "kernel"]
         events += [small_traces.kernel("k", 100_000, 10, 999)]
         assert "lie outside the measured steps" in notes(on_a_gpu(events))["TQ001"]
+
+    def test_silent_on_a_gpu_run(self) -> None:
+        assert "TQ001" not in notes(on_a_gpu([*steps()]))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TestNoSteps:
-    def test_the_whole_file(self, example: GetExample) -> None:
+    def test_fires_on_a_whole_file_and_is_silent_on_steps(self, example: GetExample) -> None:
         assert "TQ002" in notes(example("no_profiler_step").facts)
         assert "TQ002" not in notes(example("slow_loader").facts)
 

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class TestColdStart:
-    def test_context_and_code_loading(self, example: GetExample) -> None:
+    def test_fires_on_context_and_code_loading(self, example: GetExample) -> None:
         assert "not a steady-state step" in notes(example("cold_start").facts)["TQ004"]
         assert notes(example("cold_start", fixed=True).facts) == {}
 
-    def test_a_short_allocation_is_no_context(self) -> None:
+    def test_silent_on_a_short_allocation(self) -> None:
         def allocating(at: float, us: float) -> Facts:
             call = small_traces.runtime("cudaMalloc", at, us, 0)
             return on_a_gpu([*steps(3, 4_000), small_traces.op("aten::empty", at, us), call])

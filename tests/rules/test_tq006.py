@@ -66,11 +66,11 @@ class TestStretch:
 
 
 class TestProfilerOverhead:
-    def test_stacks_and_a_slow_host(self, example: GetExample) -> None:
+    def test_fires_on_stacks_and_a_slow_host(self, example: GetExample) -> None:
         assert "with_stack=False" in notes(example("launch_bound").facts)["TQ006"]
         assert "TQ006" not in notes(example("healthy").facts)
 
-    def test_without_stacks_there_is_nothing_to_say(self) -> None:
+    def test_silent_without_stacks(self) -> None:
         assert why_silent(on_a_gpu([*steps(busy_us=1_000)]), "TQ006") == "No Python stacks were recorded."
 
 

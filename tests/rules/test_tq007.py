@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from support.quality import notes, on_a_gpu, outcome, steps
 
 from traceopt.document.rank_document import rank_document
 from traceopt.testing import events as small_traces
 
-if TYPE_CHECKING:
-    pass
 
-
-def test_unsupported_device() -> None:
+def test_fires_on_a_device_of_another_vendor() -> None:
     events = [event for event in steps() if event["cat"] != "kernel"]
     found = notes(on_a_gpu([*events, small_traces.span("hpu_op", "gemm", 100, 100)]))
     assert "Gaudi" in found["TQ007"]
@@ -35,3 +30,7 @@ def test_gaudi_is_named_though_its_runtime_calls_are_private_use() -> None:
     events = [*steps(), small_traces.span("privateuse1_runtime", "launch", 50, 5)]
     facts = on_a_gpu([*events, small_traces.span("hpu_op", "gemm", 100, 100)])
     assert facts.device.unsupported == "Gaudi (HPU)"
+
+
+def test_silent_on_a_gpu_run() -> None:
+    assert "TQ007" not in notes(on_a_gpu([*steps()]))

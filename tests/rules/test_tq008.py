@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from support.quality import notes, on_a_gpu, steps
 
 from traceopt.analyzer.facts import Facts
 from traceopt.testing import events as small_traces
 
-if TYPE_CHECKING:
-    pass
 
-
-def test_graph_capture() -> None:
+def test_fires_on_a_long_capture_and_is_silent_on_a_short_one() -> None:
     def captured(us: float) -> Facts:
         calls = [
             small_traces.runtime("cudaStreamBeginCapture", 1_000, 5, 90),

@@ -36,22 +36,6 @@ def found(folder: Path) -> list[tuple[str, list[int], list[int | None]]]:
     return [(one.code, one.ranks, [place.line for place in one.locations]) for one in result.findings]
 
 
-@pytest.mark.parametrize(
-    ("fault", "code", "lines"),
-    [
-        ("missing", "FR001", [51, 60]),
-        ("blocked", "FR001", [60, 50]),
-        ("no_dump", "FR001", [60]),
-        ("size", "FR002", [90, 60]),
-        ("order", "FR002", [90, 60]),
-        ("late", "FR003", [51, 60]),
-        ("straggler", "FR003", [50]),
-    ],
-)
-def test_each_fault_names_the_rank_and_the_line(fault: str, code: str, lines: list[int], tmp_path: Path) -> None:
-    assert found(write(tmp_path, dumps(8, fault, steps=12))) == [(code, [FAULTY_RANK], lines)]
-
-
 @pytest.mark.parametrize(("fault", "impact"), [("missing", "high"), ("order", "high"), ("late", "info")])
 def test_a_hang_has_high_impact_without_a_saving(fault: str, impact: str, tmp_path: Path) -> None:
     (finding,) = traceopt.analyze(str(write(tmp_path, dumps(8, fault, steps=12)))).findings

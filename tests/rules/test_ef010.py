@@ -1,0 +1,34 @@
+"""EF010 indexing-in-loop: split the tensor once instead of indexing it in a loop."""
+
+from __future__ import annotations
+
+import pytest
+from support.sequence_loops import sequence_loop, the
+
+from traceopt.rules.catalogue.ef010_indexing_in_loop import IndexingInLoop
+from traceopt.testing import answer
+
+
+def test_fires_on_the_backward_nodes_of_an_index_at_its_line() -> None:
+    found = the(IndexingInLoop, sequence_loop())
+    assert "A line indexes a tensor 20 times per step" in found.why
+    assert "This takes 1.0 ms of each 20.0 ms step." in found.why
+    assert found.saving is not None
+    assert found.saving.low_us < found.saving.est_us == pytest.approx(900, rel=0.02)
+    assert [(one.file, one.line) for one in found.locations] == [("train.py", 21)]
+    assert found.shares_cause_with == ["EF011"]  # without the loop, nothing is indexed
+
+
+def test_a_padding_indexes_by_itself() -> None:
+    """No line of the script can split what F.pad(mode="circular") slices."""
+    assert answer(IndexingInLoop, sequence_loop(pads=True))[1] == []
+
+
+def test_on_a_gpu_their_kernels_count() -> None:
+    assert "This takes 0.60 ms of each 20.0 ms step." in the(IndexingInLoop, sequence_loop(gpu=True)).why
+
+
+def test_silent_on_the_elements_of_a_small_tensor() -> None:
+    check, findings = answer(IndexingInLoop, sequence_loop(index_us=20, times=36))
+    assert findings == []
+    assert "The backward pass of indexing takes 0.72 ms" in (check.reason or "")

@@ -1,0 +1,53 @@
+"""A loop over time steps that indexes a tensor and calls a recurrent cell."""
+
+from __future__ import annotations
+
+import pytest
+
+from traceopt.analyzer.facts import Facts
+from traceopt.result.finding import Finding
+from traceopt.rules.rule import Rule
+from traceopt.testing import A100, answer
+from traceopt.testing import events as build
+
+STEP_US, STEPS, TIMES = 20_000, 4, 20
+
+
+NODE = "autograd::engine::evaluate_function: "
+
+
+def sequence_loop(*, times: int = TIMES, index_us: int = 50, gpu: bool = False, pads: bool = False) -> Facts:
+    """Each time step of the loop indexes for 20 us and calls a cell for 100 us. The backward pass takes 50 us for the
+    index and 150 us for the cell, a GPU 30 us for each. `pads`: a circular padding does the indexing.
+    """
+    events: list[build.Json] = []
+    launches = 0
+    for step in range(STEPS):
+        start = step * STEP_US
+        events.append(build.annotation(f"ProfilerStep#{step}", start, STEP_US))
+        events.append(build.python("train.py(21): forward", start, 8_000))
+        events.append(build.annotation("Optimizer.step#SGD.step", start + 19_000, 500))
+        for time in range(times):
+            at, back = start + 10 + 150 * time, start + 8_100 + 300 * time
+            first = 1_000 * step + 2 * time
+            index, cell = ({"Sequence number": first + n, "Fwd thread id": 1} for n in (0, 1))
+            nodes = [
+                build.op(f"{NODE}UnsafeSplitBackward0", back, 150, **cell),
+                build.op(f"{NODE}SelectBackward0", back + 200, index_us, **index),
+            ]
+            events += [
+                build.op("aten::select", at, 20, **index | {"Fwd thread id": 0}),
+                build.op("aten::lstm_cell", at + 30, 100, **cell | {"Fwd thread id": 0}),
+                *nodes,
+                *([build.op("aten::pad", at - 5, 30)] if pads else []),
+            ]
+            for node in nodes if gpu else []:
+                launches += 1
+                events.append(build.runtime("cudaLaunchKernel", node["ts"] + 1, 2, launches))
+                events.append(build.kernel("elementwise_kernel", node["ts"] + 5, 30, launches))
+    return Facts(build.read(build.document(events, **({"deviceProperties": [A100]} if gpu else {}))))
+
+
+def the(rule: type[Rule], found: Facts) -> Finding:
+    check, findings = answer(rule, found)
+    return findings[0] if findings else pytest.fail(check.reason or "")
