@@ -59,6 +59,14 @@ class TestPage:
         for setting in rule.thresholds():
             assert len(setting.text.split()) >= 3, setting.name
 
+    def test_has_a_test_that_fires_and_one_that_is_silent(self, rule: type[Rule]) -> None:
+        """In the file that is named after its code."""
+        tests = (Path(__file__).parent / f"test_{rule.code.lower()}.py").read_text(encoding="utf-8")
+        names = re.findall(r"def (test_\w+)", tests)
+        planted = f'(PlantedFault):\n    code = "{rule.code}"' in tests
+        assert planted or any("fires" in name for name in names)
+        assert planted or any("silent" in name for name in names)
+
     def test_asks_only_for_what_facts_know(self, rule: type[Rule], example: GetExample) -> None:
         for requirement in rule.requires:
             lacks(example("healthy").facts, requirement)  # KeyError for one that does not exist

@@ -2,8 +2,86 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+from support.collectives import NODE, RULES, after_compute, collective, machine
 from support.planted import PlantedFault
+
+from traceopt.rules.engine import prepare, run_rules
+from traceopt.rules.registry import load_rules
+from traceopt.testing import answer, assert_finds
 
 
 class TestPlanted(PlantedFault):
     code = "CM003"
+
+
+class TestLinkOfTheNode:
+    def test_a_rate_far_below_it_is_slow(self) -> None:
+        """100 MB at 17 GB/s: twice what an unknown network is asked for, but far below NVLink's 300 GB/s."""
+        finding = assert_finds(RULES["CM003"], after_compute(20_000, 10_000, megabytes=100))
+        assert "150 GB/s" in finding.why
+        assert finding.saving is not None
+        assert finding.saving.high_us == pytest.approx(10_000 - 50 - 175e6 / 150e3, rel=0.02)
+
+    def test_comes_after_what_little_compute_can_hide(self) -> None:
+        facts = after_compute(2_000, 10_000, megabytes=100).facts()
+        first, *others = run_rules(prepare(load_rules(None)), facts).findings
+        assert first.code == "CM001"
+        assert "CM003" in [one.code for one in others]
+
+    def test_a_small_collective_that_takes_milliseconds_waits_for_a_rank(self) -> None:
+        finding = assert_finds(RULES["CM003"], after_compute(20_000, 5_000, megabytes=0.01))
+        assert "so this rank waits for a late one." in finding.fix.text
+        finding = assert_finds(RULES["CM003"], after_compute(20_000, 10_000, megabytes=100))
+        assert "so a slow link is more likely than a rank that is late now and then." in finding.fix.text
+        assert finding.saving is not None
+        assert finding.saving.low_us == 0  # it may be a rank that is always late
+
+    @pytest.mark.parametrize(
+        "job",
+        [
+            {"world_size": 16},  # two nodes
+            {"devices": NODE[:1]},  # one GPU is visible, so the node's size is unknown
+            {"devices": [one | {"name": "NVIDIA A100-PCIE-40GB"} for one in NODE]},  # no NVLink
+            {"devices": [one | {"name": "NVIDIA H100 NVL"} for one in NODE]},  # bridges join pairs only
+        ],
+    )
+    def test_an_unknown_link_is_asked_for_less(self, job: dict[str, Any]) -> None:
+        _, findings = answer(RULES["CM003"], after_compute(20_000, 10_000, megabytes=100, **job))
+        assert findings == []
+
+    def test_a_group_of_two_is_asked_for_its_own_links(self) -> None:
+        """Without a switch, two GPUs share only some of their links: 10 GB/s is not far below 43."""
+        args = {"megabytes": 100, "Group size": 2}
+        _, findings = answer(RULES["CM003"], after_compute(20_000, 10_000, **args))
+        assert findings == []
+
+    def test_a_healthy_rate_is_not_slow(self) -> None:
+        _, findings = answer(RULES["CM003"], after_compute(20_000, 1_500, megabytes=100))
+        assert findings == []
+
+    def test_a_pipeline_stage_may_wait(self) -> None:
+        _, findings = answer(
+            RULES["CM003"], after_compute(20_000, 10_000, kind="send", name="ncclDevKernel_SendRecv(x)")
+        )
+        assert findings == []
+
+    def test_an_all_to_all_is_given_the_time_of_the_largest(self) -> None:
+        """This rank puts little into every second call; the others may put in as much as it does into the first."""
+        rank = machine()
+        for _ in range(4):
+            with rank.step():
+                rank.launch(20_000)
+                rank.synchronize()
+                for megabytes in (500.0, 1.0):
+                    collective(rank, 4_000, "all_to_all", megabytes)
+                rank.synchronize()
+        _, findings = answer(RULES["CM003"], rank)
+        assert findings == []
+
+    def test_an_all_gather_moves_what_the_others_put_in(self) -> None:
+        """Each rank puts in 100 MB and receives 700: 4.7 ms at 150 GB/s, so 10 ms are not slow."""
+        _, findings = answer(RULES["CM003"], after_compute(20_000, 10_000, kind="_allgather_base", megabytes=100))
+        assert findings == []

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
+from support.cpu_steps import Events, silent, the
 from support.findings import found, saving_of
 from support.gpu_steps import NCCL, STEP_US, steps
+from support.planted import PlantedFault
 
 from traceopt.analyzer.facts import Facts
 from traceopt.rules.engine import HIDDEN, prepare, run_rules
 from traceopt.rules.registry import load_rules
-from traceopt.testing.events import Json, annotation, document, kernel, op, read, runtime
-
-if TYPE_CHECKING:
-    pass
-from collections.abc import Callable
-
-from support.cpu_steps import Events, silent, the
-from support.planted import PlantedFault
-
 from traceopt.testing import events as build
+from traceopt.testing.events import Json, annotation, document, kernel, op, read, runtime
 
 
 class TestPlanted(PlantedFault):

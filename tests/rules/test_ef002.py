@@ -146,3 +146,8 @@ class TestIntervals:
 
     def test_few_slow_steps_are_no_interval(self) -> None:
         assert answer(self.facts(every=19), "EF002")[1] == []
+
+
+@pytest.mark.parametrize("scenario", ["healthy", "hidden_host_work", "cuda_graph", "slow_loader", "cold_start"])
+def test_silent_without_its_fault(example: GetExample, scenario: str) -> None:
+    assert found("EF002", example(scenario).facts) == []

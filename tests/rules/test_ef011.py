@@ -60,7 +60,7 @@ def facts(arguments: dict[str, Any], *, calls: int = CALLS, name: str = "aten::g
     ],
     ids=["batch first", "time first", "lstm"],
 )
-def test_single_sequences_cost_their_forward_and_backward(found: Facts) -> None:
+def test_fires_on_single_sequences_at_their_forward_and_backward(found: Facts) -> None:
     check, findings = answer(RecurrentCellLoop, found)
     [one] = findings or pytest.fail(check.reason or "")
     assert "runs 20 times per step, each time on one sequence" in one.why
@@ -95,13 +95,13 @@ def test_single_sequences_cost_their_forward_and_backward(found: Facts) -> None:
         *map(str, range(3)),
     ],
 )
-def test_other_calls_are_silent(arguments: dict[str, Any]) -> None:
+def test_silent_on_other_calls(arguments: dict[str, Any]) -> None:
     check, findings = answer(RecurrentCellLoop, facts(arguments))
     assert findings == []
     assert check.status != "error"
 
 
-def test_a_few_calls_are_silent() -> None:
+def test_silent_on_a_few_calls() -> None:
     """As of stacked layers in a list."""
     check, findings = answer(RecurrentCellLoop, facts(layer([1, 24, 64]), calls=6))
     assert findings == []

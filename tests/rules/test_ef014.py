@@ -55,7 +55,7 @@ def silent(*parts: list[build.Json]) -> str:
 
 
 @pytest.mark.parametrize("gpu", [False, True])
-def test_statistics_of_a_line(gpu: bool) -> None:
+def test_fires_on_statistics_of_a_line(gpu: bool) -> None:
     check, findings = answer(ValuesForTheLog, facts(STATISTICS, FORWARD, gpu=gpu))
     [found] = findings or pytest.fail(check.reason or "")
     assert "take 5.0 ms of each 20.0 ms step: quantile, std." in found.why
@@ -64,7 +64,7 @@ def test_statistics_of_a_line(gpu: bool) -> None:
     assert found.confidence == "low"
 
 
-def test_a_line_with_a_gradient_or_a_layer_is_silent() -> None:
+def test_silent_on_a_line_with_a_gradient_or_a_layer() -> None:
     """A loss that is also printed, and a model that is evaluated."""
     loss = line(5, 1_000, op("mul", 1_010, 4_000, 7), op("mean", 5_020, 1_000, 8), op("item", 6_100, 10, 9))
     assert silent(loss, FORWARD) == "Operators whose values are only read take 0 ms of the step."

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from support.findings import RULES, found
 from support.jobs import facts_with
+from support.planted import PlantedFault
 
 from traceopt.analyzer.facts import Facts
 from traceopt.rules.savings.price import Priced
 from traceopt.testing import A100, Machine
 from traceopt.testing import events as build
-
-if TYPE_CHECKING:
-    pass
-from support.planted import PlantedFault
 
 
 class TestPlanted(PlantedFault):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from support.compiled import compilation, training, with_notes
 from support.findings import RULES, found
+from support.jobs import facts_with
 from support.planted import PlantedFault
 
+from traceopt.analyzer.facts import Facts
 from traceopt.result.message import plain
 
 
@@ -39,3 +41,12 @@ class TestRepeatedRecompilation:
         (finding,) = found("LB004", with_notes(training(pieces=1), {"compilations": [compilation(0), failed]}))
         assert "gave up on forward(), which runs in eager mode" in finding.why
         assert [str(place) for place in finding.locations] == ["train.py:5"]
+
+
+def test_recorded_reasons_of_dynamo_are_evidence() -> None:
+    facts = facts_with("recompilation")
+    again = {"id": "0/1", "co_name": "forward", "recompile_reason": "0/0: L['x'].size()[0] == 4"}
+    facts.trace.meta.header["traceopt"] = {"dynamo": {"compilations": [again] * 7, "graph_break": "?"}}
+    (finding,) = found("LB004", Facts(facts.trace))
+    assert any("size()[0] == 4" in row.what and "7 recompilations" in (row.detail or "") for row in finding.evidence)
+    assert "Mark the dimension" in finding.fix.text

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import pytest
-from support.findings import found, saving_of
-
-from traceopt.testing import Machine
-
-if TYPE_CHECKING:
-    pass
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
-
 from support.cpu_steps import STEPS, Events, cpu_answer, silent, the
-from support.findings import checked, places
+from support.findings import checked, found, places, saving_of
 from support.handmade import handmade
 
+from traceopt.testing import Machine
 from traceopt.testing import events as build
 
 

@@ -45,3 +45,8 @@ class TestMemoryPressure:
         findings = found("MM002", steps_of([10_000.0] * 3, extra=[mark]))
         assert len(findings) == fires
         assert all(finding.saving is None and finding.impact == "info" for finding in findings)
+
+
+@pytest.mark.parametrize("scenario", ["healthy", "hidden_host_work", "cuda_graph", "slow_loader", "cold_start"])
+def test_silent_without_its_fault(example: GetExample, scenario: str) -> None:
+    assert found("MM002", example(scenario).facts) == []

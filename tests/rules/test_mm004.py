@@ -18,7 +18,7 @@ def test_silent_without_fragmentation(scenario: str) -> None:
     assert answer(Fragmentation, generate(scenario).to_bytes())[1] == []
 
 
-def test_a_trace_tells_the_peaks() -> None:
+def test_fires_on_the_peaks_of_a_trace() -> None:
     _, (finding,) = answer(Fragmentation, generate("healthy", reserved_bytes=36_000_000_000).to_bytes())
     assert (finding.saving, finding.confidence) == (None, "low")
     assert "33.5 GiB of 39.4 GiB" in finding.why

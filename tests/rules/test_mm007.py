@@ -67,7 +67,7 @@ def the(found: Facts) -> Finding:
     return findings[0] if findings else pytest.fail(check.reason or "")
 
 
-def test_the_recomputation_is_saved_where_the_memory_is_available() -> None:
+def test_fires_on_the_recomputation_where_the_memory_is_available() -> None:
     found = the(facts())
     assert "recomputes activations for 4.0 ms of each 20.0 ms step. Storing them takes 95.4 MiB." in found.why
     assert found.saving is not None

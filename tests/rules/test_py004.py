@@ -72,7 +72,7 @@ def saving_of(finding: Finding) -> Saving:
     return finding.saving
 
 
-def test_a_sleep_is_promised_whole_at_its_line() -> None:
+def test_fires_on_all_of_a_sleep_at_its_line() -> None:
     found = assert_finds(MainThreadWait, cpu_steps(SLEEP), saving_us=20_000, tolerance=0.01, location="train.py:5")
     assert found.why == "The step sleeps: time.sleep takes 20.0 ms of each 28.0 ms step."
     assert found.confidence == "high"
@@ -84,7 +84,7 @@ def test_its_time_is_no_python_work(name: str) -> None:
     assert_silent(PythonBound, cpu_steps(name))
 
 
-def test_a_sleep_of_now_and_then_is_silent() -> None:
+def test_silent_on_a_sleep_of_now_and_then() -> None:
     assert_silent(MainThreadWait, cpu_steps(SLEEP, steps=range(2)))
     assert_silent(MainThreadWait, cpu_steps(SLEEP, steps=range(0)))
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from support.cpu_work import PEAKS, facts, finding, matmul, silent
+from support.findings import found
+from support.jobs import facts_with
 from support.planted import PlantedFault
 
 AVX2 = {"model": "Example", "flags": ["avx2"], "threads_per_core": 1}
@@ -64,3 +66,12 @@ class TestOnCpu:
 
     def test_products_that_round_already(self) -> None:
         assert silent("TC001", facts(matmul(100, 5_000), environment={"matmul_precision": "medium"}))
+
+
+def test_fused_attention_is_no_mixed_precision() -> None:
+    """In FP32 it uses Tensor Cores, too."""
+    facts = facts_with("fp32_matmul", tokens=4096, batch=1)
+    work = facts.tensor_core_work
+    assert work.used_ns > 0.1 * work.eligible_ns
+    (finding,) = found("TC001", facts)
+    assert "in FP32, without the Tensor Cores of the NVIDIA A100-SXM4-40GB." in finding.why
