@@ -27,3 +27,16 @@ class TestColdStart:
         long = allocating(14_500, 14_500)
         assert long.quality.cold_share > 0.1
         assert "TQ004" in notes(long)
+
+
+def test_graph_capture() -> None:
+    def captured(us: float) -> Facts:
+        calls = [
+            small_traces.runtime("cudaStreamBeginCapture", 1_000, 5, 90),
+            small_traces.runtime("cudaStreamEndCapture", 1_000 + us, 5, 91),
+            small_traces.runtime("cudaGraphInstantiate", 1_010 + us, 5, 92),
+        ]
+        return on_a_gpu([*steps(), *calls])
+
+    assert "captured for 20% of the window" in notes(captured(6_000))["TQ004"]
+    assert "TQ004" not in notes(captured(500))
