@@ -1,9 +1,10 @@
-"""MM003: steady-state steps allocate and free driver memory."""
+"""MM003: steady-state steps allocate and free driver memory, or empty the cache to allocate."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import MemorySnapshot
 from traceopt.analyzer.memory.curve import find_retries
 from traceopt.analyzer.vocabulary.causes.table import ALLOCATION
 from traceopt.rules import (
@@ -13,23 +14,32 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    Former,
+    Priced,
     Rule,
     SetVariable,
     by_site,
+    counted,
     each_step,
+    lacks,
     ms,
     named,
     percent,
+    places,
     priced,
     rate,
     site_evidence,
     site_locations,
+    size,
     the_step,
     threshold,
     us,
     without_calls,
 )
+from traceopt.rules.fixes.advice.memory_snapshot import place_of
 
+MOST_ROWS = 5
+EXPANDABLE = SetVariable("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 SAME_CALLS = 1.1  # times the fewest calls of a step: with at most as many, all steps make the same calls
 FAR_LONGER = 3.0  # times the shortest wait of a step
 BASIS = "Assumes these calls and the waits in them are gone."
@@ -41,10 +51,12 @@ RECURRING = (
 class AllocatorChurn(Rule):
     """Measures how long the GPU is idle while the host calls `cudaMalloc`, `cudaFree`, `cudaHostAlloc` or similar, in
     the typical step. A recording without step marks is cut into ten parts of the same length. Ten times the median part
-    counts, so that allocations at its start do not.
+    counts, so that allocations at its start do not. A memory snapshot tells how many allocations failed at first: the
+    allocator gave cached segments back to the driver, and tried again.
 
     Why it costs: PyTorch's caching allocator keeps blocks so that a steady-state step asks the driver for nothing. Each
-    call takes 0.1 to 1 ms, and cudaFree also waits until the GPU is done.
+    call takes 0.1 to 1 ms, and cudaFree also waits until the GPU is done. A run that empties its cache is close to the
+    limit, so the next larger batch fails.
 
     How to fix: if every new tensor asks the driver, the caching allocator is switched off. Remove
     `PYTORCH_NO_CUDA_MEMORY_CACHING` (on ROCm also `PYTORCH_NO_HIP_MEMORY_CACHING`) from the environment. Otherwise
@@ -57,10 +69,11 @@ class AllocatorChurn(Rule):
     Pinned memory: allocate it once and reuse it, or let the DataLoader pin (`pin_memory=True`).
 
     When it is wrong: the first steps fill the cache, which is not churn. A single recorded step cannot show the
-    difference, so the confidence is then low. If memory is almost full, MM002 names the cause.
+    difference, so the confidence is then low. If memory is almost full, MM002 names the cause. A few retries while the
+    run starts do no harm. With stacks recorded, torch.cuda.empty_cache() is no retry.
 
-    Sources: PyTorch documentation, "CUDA semantics: memory management"; CUDA programming guide, "implicit
-    synchronization".
+    Sources: PyTorch documentation, "CUDA semantics: memory management" (num_alloc_retries); CUDA programming guide,
+    "implicit synchronization".
     """
 
     code = "MM003"
@@ -68,10 +81,53 @@ class AllocatorChurn(Rule):
     title = "Avoid repeated driver memory allocations"
     family = "memory"
     requires = ("gpu", "launches")
+    needs_trace = False
+    former = (Former("MM011", "allocation-retries"),)
 
     min_share: float = threshold(0.01, "smallest GPU wait for driver allocations, as a share of the step")
+    min_retries: int = threshold(3, "fewest retries in a memory snapshot to report")
+
+    def needs(self, facts: Facts) -> tuple[str, ...]:
+        """The history of a memory snapshot is enough."""
+        return () if _history(facts) is not None else self.requires
 
     def check(self, facts: Facts) -> Findings:
+        in_steps = [*self._in_steps(facts)] if self._shows_calls(facts) else []
+        yield from in_steps
+        snapshot = _history(facts)
+        if not in_steps and snapshot is not None and len(snapshot.retries) >= self.min_retries:
+            yield self._retried(snapshot)
+
+    def _shows_calls(self, facts: Facts) -> bool:
+        return all(lacks(facts, need) is None for need in self.requires)
+
+    def _retried(self, snapshot: MemorySnapshot) -> Priced:
+        retries = snapshot.retries
+        evidence = [
+            Evidence(
+                named(snapshot.owner(owner).name),
+                detail=f"{counted(count, 'time')}, {size(given_back)} given back",
+                location=place_of(snapshot, owner),
+            )
+            for owner, count, given_back in retries.by_owner()[:MOST_ROWS]
+        ]
+        return self.finding(
+            title="Avoid allocations that empty the cache",
+            why=(
+                f"{len(retries):,} allocations succeeded only after the allocator had given "
+                f"{size(int(retries.freed_bytes.sum()))} of cached memory back to the driver."
+            ),
+            saving=None,
+            confidence="medium",
+            evidence=evidence,
+            locations=places(evidence),
+            fix=Fix(
+                "Keep tensor sizes the same from step to step, or let segments grow.",
+                edits=[] if snapshot.tables.expandable else [EXPANDABLE],
+            ),
+        )
+
+    def _in_steps(self, facts: Facts) -> Findings:
         stall, every = facts.idle.recurring_ns(ALLOCATION), facts.idle.typical_ns(ALLOCATION)
         if stall < self.min_share * facts.step_ns:
             return
@@ -113,10 +169,20 @@ class AllocatorChurn(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        share = facts.idle.recurring_ns(ALLOCATION) / facts.step_ns
-        return (
-            f"Driver allocations ({len(_calls(facts)):,}) leave the GPU idle for {percent(share)} of {the_step(facts)}."
-        )
+        said, snapshot = [], _history(facts)
+        if self._shows_calls(facts):
+            share = percent(facts.idle.recurring_ns(ALLOCATION) / facts.step_ns)
+            calls = len(_calls(facts))
+            said.append(f"Driver allocations ({calls:,}) leave the GPU idle for {share} of {the_step(facts)}.")
+        if snapshot is not None:
+            said.append(f"The allocator gave its cache back {counted(len(snapshot.retries), 'time')}.")
+        return " ".join(said)
+
+
+def _history(facts: Facts) -> MemorySnapshot | None:
+    """The memory snapshot, if it has a history."""
+    snapshot = facts.companions.memory_snapshot
+    return snapshot if snapshot is not None and len(snapshot.tables.entries) else None
 
 
 OFF = " Almost every new tensor asks the driver for memory, so PyTorch's caching allocator is switched off."
@@ -139,7 +205,7 @@ def _fix(facts: Facts) -> Fix:
         return Fix(text)
     return Fix(
         f"{text} Set expandable_segments.",
-        edits=[SetVariable("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")],
+        edits=[EXPANDABLE],
     )
 
 

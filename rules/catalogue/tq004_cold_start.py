@@ -23,9 +23,9 @@ class ColdStart(Rule):
             ...
 
     When it is wrong: in a job that starts often and runs briefly (a serverless function, a test), start-up is the cost.
-    Then consider CUDA_MODULE_LOADING=LAZY, ahead-of-time compilation and fewer libraries. Graphs that are captured again
-    in every step (changing shapes, a graph tree that never settles) are a cost of the job. Then pad the shapes, or mark
-    dynamic dimensions.
+    Then consider CUDA_MODULE_LOADING=LAZY, ahead-of-time compilation and fewer libraries. Graphs that are captured
+    again in every step (changing shapes, a graph tree that never settles) are a cost of the job. Then pad the shapes,
+    or mark dynamic dimensions.
 
     Sources: CUDA programming guide, "Lazy Loading"; PyTorch documentation, "torch.profiler.schedule", "CUDA semantics:
     CUDA graphs" and "CUDAGraph Trees".

@@ -37,7 +37,7 @@ from traceopt.reports.html.page import render_html
 from traceopt.reports.text.markdown import render_markdown
 from traceopt.result.document import Result
 
-CODES = {"MM008", "MM005", "MM004", "MM011"}
+CODES = {"MM008", "MM005", "MM004", "MM003"}
 
 
 def of_value(value: Any, folder: Path, protocol: int = 4) -> MemorySnapshot:
