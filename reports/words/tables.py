@@ -49,7 +49,7 @@ class Cell(Struct, frozen=True):
 
     text: str
     full: str
-    beside: str
+    beside: str | None
     warning: str
     part: float | None
 
