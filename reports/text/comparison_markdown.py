@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from traceopt.reports.text.markdown import tag
 from traceopt.reports.text.markdown_escaping import code, columns_table, folded, prose, table
-from traceopt.reports.words import comparison_tables, comparison_words, names, safe_text
-from traceopt.result.comparison import Comparison, FindingChange, GateOutcome
+from traceopt.reports.words import comparison_tables, comparison_words, safe_text
+from traceopt.result.comparison import Comparison, GateOutcome
 
 LIMIT = 60_000  # characters; GitHub refuses comments over 65,536
 ROWS = 15  # kernels, and operators
@@ -68,31 +68,13 @@ def _gates(outcomes: Sequence[GateOutcome]) -> str:
 
 def _findings(comparison: Comparison) -> str:
     line = f"Findings: {comparison_words.findings_line(comparison)}."
-    rows = [
-        row
+    shown = [
+        finding
         for group in comparison_words.GROUP_WORDS
         if group != "kept"
-        for row in map(_finding, comparison_words.of_group(comparison, group)[:FINDINGS])
+        for finding in comparison_words.of_group(comparison, group)[:FINDINGS]
     ]
-    heading = ["", "Finding", "Impact", comparison_words.saves_heading(comparison), "Where"]
-    return "\n\n".join([line, *([table(heading, "lllrl", rows)] if rows else [])])
-
-
-def _finding(finding: FindingChange) -> list[str]:
-    return [
-        comparison_words.GROUP_WORDS[comparison_words.group_of(finding)],
-        f"{prose(finding.title)} ({prose(finding.code)})",
-        comparison_words.impact(finding).removesuffix(" impact") or "–",
-        comparison_words.saving(finding),
-        " ".join(
-            text
-            for text in (
-                code(names.short_path(finding.place)) if finding.place else "",
-                prose(comparison_words.other_place(finding)),
-            )
-            if text
-        ),
-    ]
+    return "\n\n".join(filter(None, (line, columns_table(comparison_tables.compared_findings(comparison, shown)))))
 
 
 def _sections(comparison: Comparison) -> list[str]:

@@ -69,10 +69,8 @@ def folded(summary: str, body: str) -> str:
 def _value(column: Column, cell: Cell) -> str:
     """A cell by the type of its column: names are code, and numbers need no escaping."""
     text = cell.text or "–"
-    if column.type in CODE_TYPES:
-        text = code(text)
-    elif not column.is_number:
-        text = prose(text)
+    if cell.text and not column.is_number:
+        text = code(text) if column.type in CODE_TYPES else prose(text)
     return f"{text} ({prose(cell.beside)})" if cell.beside else text
 
 

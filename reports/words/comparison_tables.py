@@ -7,10 +7,10 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from traceopt.reports.words import comparison_words
+from traceopt.reports.words import comparison_words, names
 from traceopt.reports.words.tables import Derived, ShownTable, shown_table
 from traceopt.result import quantities, tables
-from traceopt.result.comparison import Comparison, MetricChange, PartChange, RowChange
+from traceopt.result.comparison import Comparison, FindingChange, MetricChange, PartChange, RowChange
 from traceopt.result.kernel_names import short_kernel_name
 
 ROWS = 100  # kernels and operators of the page
@@ -19,6 +19,14 @@ _ROW: Derived = {
     "short_name": lambda row: short_kernel_name(row.name),
     "counted_calls": lambda row: comparison_words.calls(row) or _same_calls(row),
     "status_word": lambda row: comparison_words.ROW_WORDS[row.status],
+}
+_FINDING: Derived = {
+    "group_word": lambda finding: comparison_words.GROUP_WORDS[comparison_words.group_of(finding)],
+    "titled": lambda finding: f"{finding.title} ({finding.code})",
+    "impact_word": lambda finding: comparison_words.impact(finding).removesuffix(" impact") or "Info",
+    "saved": comparison_words.saving,
+    "short_place": lambda finding: finding.place and names.short_path(finding.place),
+    "elsewhere": comparison_words.other_place,
 }
 _RUN: Derived = {  # of the name of a side and its run
     "label": lambda row: row[1].label,
@@ -57,6 +65,20 @@ def changed_kernels(rows: Sequence[RowChange], *, most: int = ROWS, units: bool 
 
 def changed_operators(rows: Sequence[RowChange], *, most: int = ROWS, units: bool = False) -> ShownTable:
     return shown_table(replace(tables.CHANGED_OPERATORS, most=most), rows, derived=_ROW, units=units)
+
+
+def compared_findings(comparison: Comparison, findings: Sequence[FindingChange]) -> ShownTable:
+    words = {"saves": comparison_words.saves_heading(comparison)}
+    return shown_table(tables.COMPARED_FINDINGS, findings, words, derived=_FINDING)
+
+
+def findings_of_group(comparison: Comparison, group: comparison_words.Group) -> ShownTable:
+    """The findings of a group, below a heading that says which it is."""
+    title = f"Findings: {comparison_words.GROUP_WORDS[group].lower()}"
+    _, *columns = tables.COMPARED_FINDINGS.columns
+    table = replace(tables.COMPARED_FINDINGS, name=f"findings-{group}", title=title, columns=tuple(columns))
+    words = {"saves": comparison_words.saves_heading(comparison)}
+    return shown_table(table, comparison_words.of_group(comparison, group), words, derived=_FINDING)
 
 
 def changed_settings(comparison: Comparison) -> ShownTable:

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from traceopt.result import tables
 from traceopt.result.columns import Table
-from traceopt.result.comparison import ComparedRun, MetricChange, PartChange, RowChange, SettingChange
+from traceopt.result.comparison import ComparedRun, FindingChange, MetricChange, PartChange, RowChange, SettingChange
 from traceopt.result.document import RlPhaseRow, TraceFile
 from traceopt.result.field_notes import field_notes
 from traceopt.result.finding import Evidence
@@ -35,6 +35,11 @@ ROWS: dict[str, tuple[Table, type[Struct], set[str]]] = {
         (tables.CHANGED_PARTS, PartChange, {"base", "head", "change"}),
         (tables.CHANGED_SETTINGS, SettingChange, {"base_value", "head_value"}),
         (tables.COLLECTIVES, Collective, set()),
+        (
+            tables.COMPARED_FINDINGS,
+            FindingChange,
+            {"group_word", "titled", "impact_word", "saved", "short_place"},
+        ),
         (tables.COMPARED_RUNS, ComparedRun, {"side", "steps_words", "typical", "quality_words"}),
         (tables.COPIES, Copy, set()),
         (tables.COUNTERS, CounterRangeRow, {"short_name"}),

@@ -367,6 +367,19 @@ CHANGED_OPERATORS = Table(
     noun="operators that changed",
     order="largest",
 )
+COMPARED_FINDINGS = Table(
+    "found",
+    "Findings",
+    (
+        Column("group_word", "Status", "word"),
+        Column("titled", "Finding", "special", beside="elsewhere"),
+        Column("impact_word", "Impact", "special"),
+        Column("saved", "{saves}", "word"),
+        Column("short_place", "Where", "name"),
+    ),
+    order="",
+    sortable=False,
+)
 CHANGED_SETTINGS = Table(
     "settings",
     "Settings that differ",

@@ -82,6 +82,8 @@ def test_a_time_has_its_unit_where_no_heading_says_it(units: bool, text: str) ->
 def test_markdown_follows_from_the_types() -> None:
     table = columns_table(shown_table(TABLE, [Row("a|b", share=0.5, word="*compute*")], WORDS))
     assert table.splitlines() == ["| Name | Share |", "| :- | -: |", r"| `a\|b` | 50% (\*compute\*) |"]
+    places = [Row("a", location=Location("a.py", 3)), Row("b")]
+    assert columns_table(shown_table(TABLE, places, WORDS)).endswith("| `a` | `a.py:3` |\n| `b` | – |")
     assert columns_table(shown_table(TABLE, [], WORDS)) == ""
 
 
