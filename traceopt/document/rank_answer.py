@@ -20,7 +20,7 @@ from traceopt.result.message import encoded
 from traceopt.result.rows import RankRow
 
 
-class RunPart(Struct, frozen=True):
+class RunOfRank(Struct, frozen=True):
     """The part of `Run` that a merge needs."""
 
     paths: list[str]
@@ -31,7 +31,7 @@ class RunPart(Struct, frozen=True):
 class DocumentPart(Struct, frozen=True):
     """The part of `Result` that a merge needs; tables and timeline stay packed."""
 
-    run: RunPart
+    run: RunOfRank
     ranks: list[RankRow]
     findings: list[Finding]
     checks: list[Check]
