@@ -1,8 +1,10 @@
-"""CM004: all ranks wait for one straggler."""
+"""CM004: ranks wait for one that is late, or that has more to compute."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+import numpy as np
 
 from traceopt.analyzer.ranks.run_facts import Straggler
 from traceopt.analyzer.vocabulary.causes.cause import Cause
@@ -13,11 +15,14 @@ from traceopt.rules import (
     Evidence,
     Findings,
     Fix,
+    Former,
     Location,
     Ranks,
     RemoveHost,
     RunFacts,
     RunRule,
+    ScaleWork,
+    median,
     ms,
     of_ranks,
     on_rank,
@@ -42,8 +47,12 @@ class StragglerRank(RunRule):
     The first collective of each process group does not count: ranks enter it at different times because their
     recordings start at different times.
 
+    Also compares how long each rank's GPU computes in the same step, and measures the waits in collectives that the
+    difference causes (load imbalance).
+
     Why it costs: a collective ends when the last rank has arrived. One late rank sets the pace for all of them, and on
-    the others the wait looks like slow communication.
+    the others the wait looks like slow communication. Inputs of unequal length, uneven shards of a table or uneven
+    experts have the same effect.
 
     How to fix: fix the cause on the late rank. Data: shards of equal cost, enough workers, a local disk. Host: its own
     cores and NUMA node. Device: clocks and temperature.
@@ -52,11 +61,20 @@ class StragglerRank(RunRule):
         numactl --cpunodebind=$NODE --membind=$NODE python train.py     # each rank on the node of its GPU
         nvidia-smi -q -d PERFORMANCE,CLOCK                               # is a GPU throttled?
 
+    If the work is uneven, give all ranks about the same amount in each step. For sharded tables and experts, use a
+    planner that knows their cost, or capacity limits.
+
+        sampler = DistributedLengthGroupedSampler(dataset, ...)      # batches of similar length on all ranks
+        batches = pack(sequences, max_tokens=8192)                   # a budget of tokens, not of samples
+
     When it is wrong: a rank that is late by design (the last stage of a pipeline) is not a fault. Ranks that were
-    recorded at different steps cannot be compared.
+    recorded at different steps cannot be compared. A rank with slower kernels (clocks, another process on the GPU)
+    looks as if it had more to compute. Compare the time of one kernel on two ranks. Without a GPU, threads that wait
+    for a CPU core look the same, too; if they do, or `traceopt run` did not record that they do not, the confidence is
+    low.
 
     Sources: Zhang et al., "Understanding Stragglers in Large Model Training" (2025); NCCL documentation, collective
-    operations.
+    operations; TorchRec documentation, sharding planner; Rajbhandari et al., "DeepSpeed-MoE" (2022).
     """
 
     code = "CM004"
@@ -64,18 +82,26 @@ class StragglerRank(RunRule):
     title = "Fix the straggler"
     family = "communication"
     effort = Effort.DEPENDS
+    former = (Former("CM005", "load-imbalance", {"min_share": "min_imbalance_share"}),)
 
     min_share: float = threshold(0.03, "smallest wait for the straggler, as a share of the step, to report")
     min_blame: float = threshold(0.6, "share of all waiting for late ranks that the same ranks must cause")
+    min_imbalance_share: float = threshold(
+        0.03, "smallest excess over the mean rank, as a share of the step, to report"
+    )
 
     def check_run(self, run: RunFacts) -> Findings:
+        yield from self._late(run)
+        yield from self._uneven(run)
+
+    def _late(self, run: RunFacts) -> Findings:
         late = run.straggler
         if late is None or late.share < self.min_blame:
             return
         recording = _recording_ns(run, late)
         wait = late.wait_ns - recording
         if wait < self.min_share * run.step_ns or (late.parts and late.parts[0][0] is COMPUTE):
-            return  # CM005 reports a rank with more to compute
+            return  # more to compute is uneven work
         names, one = rank_names(run, late.ranks), len(late.ranks) == 1
         cause, more = late.parts[0] if late.parts else (None, 0.0)
         known = cause if more >= 0.3 * wait else None
@@ -117,29 +143,93 @@ class StragglerRank(RunRule):
         )
         yield on_rank(finding, run, *late.ranks)
 
+    def _uneven(self, run: RunFacts) -> Findings:
+        waits = run.waits.sum(axis=1)
+        excess = median(np.minimum(run.imbalance_ns, waits))
+        if excess < self.min_imbalance_share * run.step_ns:
+            return
+        compute = run.part(COMPUTE)
+        mean = compute.mean(axis=0)
+        most, least = int(mean.argmax()), int(mean.argmin())
+        always = bool((compute.argmax(axis=1) == most).all())
+        who = f"{rank_name(run, most)} in every step" if always else "a different rank from step to step"
+        wait = float(np.median(np.minimum(waits, compute.max(axis=1) - compute.min(axis=1))))
+        free_cores = all(rank.free_cores for rank in run.ranks)
+        finding = self.finding(
+            title="Give all ranks the same amount of work",
+            effort=Effort.REFACTORING,
+            why=(
+                f"In {step_of_ranks(run)}, the rank with the most compute ({who}) takes {ms(excess)} longer "
+                f"than the mean of all {len(run.ranks)} ranks. The others wait for it in collectives."
+            ),
+            saving=ranks_saving(
+                run,
+                0.7 * excess,
+                excess,
+                wait,
+                "The slowest rank's compute time above the mean in the median step; at most its difference to the "
+                "fastest rank.",
+            ),
+            evidence=[
+                Evidence(f"Compute on {rank_name(run, i)}", round(float(mean[i]) / 1e3, 3))
+                for i in dict.fromkeys((most, least, *run.longest_first(mean)[:3]))
+            ],
+            fix=Fix(
+                "Balance by cost: the same number of tokens (not samples) on every rank, shards of similar cost."
+                + ("" if free_cores else " First make sure that the threads of all ranks fit on the CPU cores."),
+                "sampler = DistributedLengthGroupedSampler(dataset, ...)",
+            ),
+            confidence="high" if len(run.step_names) > 1 and free_cores else "low",
+            shares_cause_with=["CM001", "CM003"],
+        )
+        yield on_rank(finding, run, most) if always else finding
+
     def remedy(self, ranks: Ranks) -> list[Sequence[Change]] | None:
-        """The stragglers no longer spend more than the others on the part that makes them late."""
-        late = ranks.run.straggler
-        if late is None or not late.parts:
-            return None
-        cause, more = late.parts[0]
-        changes: list[Sequence[Change]] = [[] for _ in ranks.facts]
-        for rank in late.ranks:
-            facts = ranks.facts[rank]
-            area = facts.flow_areas.get(cause)
-            spent = facts.recorded_steps.host_mean_ns(area) if area is not None else 0.0
-            if area is not None and spent:
-                changes[rank] = [RemoveHost(area, min(1.0, more / spent))]
-        return changes if any(changes) else None
+        """What makes a rank late is gone, and the work is even, where either of them is found."""
+        remedies = [
+            _on_time(ranks) if [*self._late(ranks.run)] else None,
+            _evenly(ranks) if [*self._uneven(ranks.run)] else None,
+        ]
+        known = [changes for changes in remedies if changes is not None]
+        return [[change for own in of_rank for change in own] for of_rank in zip(*known, strict=True)] or None
 
     def passed_run(self, run: RunFacts) -> str:
-        late = run.straggler
+        late, excess = run.straggler, median(run.imbalance_ns) / run.step_ns if len(run.imbalance_ns) else 0.0
+        even = f" The rank that computes longest is {percent(excess)} of the step above the mean."
         if late is None:
-            return f"None of the {len(run.ranks)} ranks is late to the {run.matched.count} collectives that they share."
+            shared = run.matched.count
+            return f"None of the {len(run.ranks)} ranks is late to the {shared} collectives that they share.{even}"
         wait = max(0.0, late.wait_ns - _recording_ns(run, late)) / run.step_ns
         makes = "makes" if len(late.ranks) == 1 else "make"
         names = rank_names(run, late.ranks).capitalize()
-        return f"{names} {makes} the others wait longest: {percent(wait)} of the step."
+        return f"{names} {makes} the others wait longest: {percent(wait)} of the step.{even}"
+
+
+def _on_time(ranks: Ranks) -> list[Sequence[Change]] | None:
+    """The stragglers no longer spend more than the others on the part that makes them late."""
+    late = ranks.run.straggler
+    if late is None or not late.parts:
+        return None
+    cause, more = late.parts[0]
+    changes: list[Sequence[Change]] = [[] for _ in ranks.facts]
+    for rank in late.ranks:
+        facts = ranks.facts[rank]
+        area = facts.flow_areas.get(cause)
+        spent = facts.recorded_steps.host_mean_ns(area) if area is not None else 0.0
+        if area is not None and spent:
+            changes[rank] = [RemoveHost(area, min(1.0, more / spent))]
+    return changes if any(changes) else None
+
+
+def _evenly(ranks: Ranks) -> list[Sequence[Change]] | None:
+    """Every rank computes for the mean time of all ranks."""
+    if not all(facts.has_gpu for facts in ranks.facts):
+        return None
+    spent = ranks.run.part(COMPUTE).mean(axis=0)
+    factors = spent.mean() / np.maximum(spent, 1)
+    return [
+        [ScaleWork(facts.gpu.is_compute, float(factor))] for facts, factor in zip(ranks.facts, factors, strict=True)
+    ]
 
 
 def _evidence(run: RunFacts, late: Straggler) -> list[Evidence]:

@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.ranks import GetRun, check_of, cost_us, of_code
+from msgspec.structs import replace
+from support.ranks import GetRun, check_of, cost_us, facts_of_rank, of_code
 
+from traceopt.analyzer.ranks.rank_summary import summarize
+from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.api import analyze
+from traceopt.rules.catalogue.cm004_straggler_rank import StragglerRank
 from traceopt.testing import events as build
 
 
@@ -33,7 +37,6 @@ class TestStraggler:
             ("straggler", {"fixed": True}),
             ("exposed_allreduce", {}),
             ("slow_collective", {}),
-            ("load_imbalance", {}),
         ],
     )
     def test_silent_where_nobody_is_late(self, all_ranks: GetRun, scenario: str, options: dict[str, Any]) -> None:
@@ -76,7 +79,8 @@ class TestWithoutAGpu:
 
     def test_no_more_is_saved_than_the_rank_does_more(self, tmp_path: Path) -> None:
         """The rank is 3 ms late, of which its logging is 2; the rest is another 1 ms of compute."""
-        (finding,) = of_code(analyze(self.folder(tmp_path, log_us=2_000, compute_us=1_000), debug=True), "CM004")
+        findings = of_code(analyze(self.folder(tmp_path, log_us=2_000, compute_us=1_000), debug=True), "CM004")
+        (finding,) = (one for one in findings if one.title.startswith("Fix the straggler"))
         assert finding.saving is not None
         assert finding.saving.est_us == pytest.approx(2_000, rel=0.02)
         assert "At most the 2.0 ms that the straggler spends more" in finding.saving.basis
@@ -84,3 +88,29 @@ class TestWithoutAGpu:
     def test_ranks_in_step(self, tmp_path: Path) -> None:
         result = analyze(self.folder(tmp_path, log_us=0.0), debug=True)
         assert check_of(result, "CM004").status == "passed"
+
+
+class TestUnevenWork:
+    def test_fires_at_the_excess_over_the_mean(self, all_ranks: GetRun) -> None:
+        traces, result = all_ranks("load_imbalance")
+        (finding,) = of_code(result, "CM004")
+        saving = finding.saving
+        assert saving is not None
+        assert saving.low_us <= cost_us(traces) <= saving.high_us * 1.05
+        assert saving.est_us == pytest.approx(saving.high_us / 2, rel=0.1)  # of two ranks
+        assert finding.ranks == [1]
+        assert finding.confidence == "high"
+
+    def test_is_unsure_where_threads_fight_for_cores(self, all_ranks: GetRun, tmp_path: Path) -> None:
+        traces, _ = all_ranks("load_imbalance")
+        ranks = [replace(summarize(facts_of_rank(trace, tmp_path)), free_cores=trace.rank == 0) for trace in traces]
+        (finding,) = StragglerRank().check_run(RunFacts(ranks))
+        assert finding.finding.confidence == "low"
+        assert "the threads of all ranks fit on the CPU cores" in finding.finding.fix.text
+
+    @pytest.mark.parametrize("options", [{"fixed": True}, {"slow_rank_batch": 0}])
+    def test_silent_on_even_ranks(self, all_ranks: GetRun, options: dict[str, Any]) -> None:
+        assert of_code(all_ranks("load_imbalance", **options)[1], "CM004") == []
+
+    def test_a_late_rank_is_no_imbalance(self, all_ranks: GetRun) -> None:
+        assert [one.title for one in of_code(all_ranks("straggler")[1], "CM004")] == ["Fix the straggler: rank 1"]
