@@ -108,5 +108,6 @@ def _fix(reason: int, vendor: Vendor) -> str:
     if reason == USER_CLOCKS:
         return "Reset the clocks with nvidia-smi --reset-gpu-clocks and --reset-applications-clocks."
     if reason == POWER_LIMIT:
-        return f"Compare the power limits of the GPUs ({vendor.power_command})."
+        command = "" if vendor.power_command is None else f" ({vendor.power_command})"
+        return f"Compare the power limits of the GPUs{command}."
     return "Check the power supply and the cooling of the server (nvidia-smi -q -d PERFORMANCE)."

@@ -39,6 +39,7 @@ class QueuedIdle(Rule):
         share = facts.quality.long_queued_share
         if share < self.min_share:
             return
+        command = facts.device.vendor.graph_trace_command
         yield self.finding(
             why=(
                 f"The GPU looks idle for {percent(share)} of the window although its next work was already launched. "
@@ -47,7 +48,7 @@ class QueuedIdle(Rule):
             ),
             fix=Fix(
                 "Record all ranks, check whether another process uses the GPU, and trace the kernels inside graphs.",
-                f"{facts.device.vendor.graph_trace_command} python script.py",
+                None if command is None else f"{command} python script.py",
             ),
             saving=None,
             evidence=[],

@@ -19,7 +19,6 @@ class Term(Enum):
     TENSOR_CORE = "Tensor Core"
     CUDA_GRAPH = "CUDA graph"
     CUDNN = "cuDNN"
-    CUBLAS = "cuBLAS"
     NCCL = "NCCL"
     CUPTI = "CUPTI"
     COUNTER_TOOLS = "Nsight, DCGM"
@@ -111,7 +110,6 @@ AMD = Vendor(
             Term.TENSOR_CORE: "Matrix Core",
             Term.CUDA_GRAPH: "HIP graph",
             Term.CUDNN: "MIOpen",
-            Term.CUBLAS: "hipBLAS",
             Term.NCCL: "RCCL",
             Term.CUPTI: "roctracer",
             Term.COUNTER_TOOLS: "rocprof",
