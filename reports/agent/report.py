@@ -11,7 +11,7 @@ from traceopt.reports.agent import words
 from traceopt.reports.agent.tokens import estimated_tokens
 from traceopt.reports.text.markdown_escaping import code, code_block, prose
 from traceopt.reports.words import names, run_words, safe_text, step_words
-from traceopt.reports.words.companions.lines import companion_lines
+from traceopt.reports.words.companions.sections import companion_lines
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes import fix_cards, headline, plan_numbers
 from traceopt.reports.words.step_words import step_noun

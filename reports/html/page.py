@@ -22,8 +22,15 @@ from msgspec.structs import asdict, replace
 
 from traceopt.reports.agent import prompt
 from traceopt.reports.html import evidence_links, flame_view, span_view, table_rows
-from traceopt.reports.html.charts import loss_chart, rank_chart, roofline, run_chart, step_strip, timeline_svg
-from traceopt.reports.html.companions.sections import sections as companion_sections
+from traceopt.reports.html.charts import (
+    loss_chart,
+    rank_chart,
+    roofline,
+    run_chart,
+    snapshot_chart,
+    step_strip,
+    timeline_svg,
+)
 from traceopt.reports.html.readouts import readouts
 from traceopt.reports.html.template_cache import TemplateCache
 from traceopt.reports.html.work_tables import evidence_table, work_tables
@@ -40,6 +47,7 @@ from traceopt.reports.words import (
     table_captions,
     trial_words,
 )
+from traceopt.reports.words.companions.sections import companion_sections
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes import fix_cards, headline, plan_numbers
 from traceopt.reports.words.viewer_command import in_trace_folder, viewer_command
@@ -196,7 +204,7 @@ def _links(document: Result, view: dict[str, Any]) -> Iterator[tuple[str, str]]:
         ("time", "Step time", view["has_trace"]),
         ("fixes", "Fixes", True),
         ("timeline", "Timeline", view["has_trace"]),
-        *((section.anchor, section.name, True) for section in view["companions"]),
+        *((section.anchor, section.title, True) for section in view["companions"]),
         ("tried", "Tried", document.tried),
         ("ranks", "Ranks", tables["ranks"]),
         ("roofline", "Roofline", view["roofline"]),
@@ -272,6 +280,8 @@ def environment() -> jinja2.Environment:
         seen_on=fix_cards.seen_on,
         trial=trial_words,
         draw_losses=loss_chart.draw_losses,
+        draw_snapshot=snapshot_chart.draw_snapshot,
+        holder_colors=snapshot_chart.holder_colors,
     )
     return environment
 

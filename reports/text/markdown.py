@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from traceopt.reports.text.markdown_escaping import code, code_block, columns_table, folded, prose, table
 from traceopt.reports.words import comparison_words, names, rank_words, run_words, safe_text, step_words, trial_words
-from traceopt.reports.words.companions.lines import companion_lines
+from traceopt.reports.words.companions.sections import companion_lines
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes import fix_cards, headline, plan_numbers
 from traceopt.reports.words.part_styles import small_parts_together

@@ -6,7 +6,7 @@ import re
 
 from traceopt.reports.text.terminal_lines import MAX_WIDTH, MIN_WIDTH, Terminal, width_of
 from traceopt.reports.words import rank_words, run_words, safe_text, step_words
-from traceopt.reports.words.companions.lines import companion_lines
+from traceopt.reports.words.companions.sections import companion_lines
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes import fix_cards, headline, plan_numbers
 from traceopt.reports.words.part_styles import small_parts_together

@@ -13,7 +13,7 @@ from support.recorded_facts import answer, document_of, finding, generated, reas
 from fixtures.generate import generate_ranks
 from traceopt.api import analyze
 from traceopt.reports.html.page import render_html
-from traceopt.reports.words.companions import start_up as words
+from traceopt.reports.words.companions.sections import companion_lines, companion_sections
 from traceopt.result.finding import value_order
 
 STEP_US = [2_000_000.0] + [10_000.0] * 39
@@ -76,7 +76,7 @@ def test_a_run_that_was_cut_short_gets_no_share(change: dict[str, Any]) -> None:
     assert document.start_up is not None
     assert document.start_up.run_share is None
     assert document.start_up.notable
-    [said] = words.lines(document)
+    [said] = companion_lines(document)
     assert "%" not in said
 
 
@@ -87,7 +87,7 @@ def test_silent_on_a_short_start_up_or_a_small_part_of_the_run() -> None:
     document = document_of(generated("healthy", change=long))
     assert document.start_up is not None
     assert not document.start_up.notable
-    assert words.lines(document) == []
+    assert companion_lines(document) == []
 
 
 def test_traces_without_it_are_not_checked() -> None:
@@ -114,7 +114,7 @@ def test_the_section_adds_up_and_is_in_the_reports() -> None:
         "Start-up with the first step takes 50.0 s, 99% of the run: compilation 30.0 s (train.py:43), "
         "imports 10.0 s (torch, train.py:3, 7.5 s), other code 5.0 s."
     )
-    assert words.lines(document) == [said]
+    assert companion_lines(document) == [said]
     page = render_html(document)
     assert '<h2 id="start-up">Start-up</h2>' in page
     assert "<code>train.py<i>:3</i></code> torch, 7.5 s" in page
@@ -140,12 +140,10 @@ def test_the_slowest_rank_is_shown(tmp_path: Path) -> None:
     result = analyze([str(tmp_path)])
     assert result.start_up is not None
     assert (result.start_up.rank, result.start_up.us) == (1, 60e6)
-    assert words.summary(result.start_up, result) == (
-        "Start-up with the first step takes 60.0 s on rank 1, the slowest, 99% of the run."
-    )
-    assert words.summary(result.start_up, replace(result, ranks=result.ranks[:1])).startswith(
-        "Start-up with the first step takes 60.0 s, "
-    )
+    [section] = companion_sections(result)
+    assert section.sentences == ["Start-up with the first step takes 60.0 s on rank 1, the slowest, 99% of the run."]
+    [section] = companion_sections(replace(result, ranks=result.ranks[:1]))
+    assert section.sentences[0].startswith("Start-up with the first step takes 60.0 s, ")
 
 
 @pytest.mark.parametrize(

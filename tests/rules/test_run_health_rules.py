@@ -14,7 +14,7 @@ from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.api import analyze
 from traceopt.errors import InputError
 from traceopt.reports.html.page import render_html
-from traceopt.reports.words.companions.lines import companion_lines
+from traceopt.reports.words.companions.sections import companion_lines
 
 
 def test_samples_alone_are_a_report(tmp_path: Path) -> None:

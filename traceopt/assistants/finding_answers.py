@@ -11,7 +11,7 @@ from traceopt.assistants.answers import UNTRUSTED, AnalyzeAnswer, ExplainAnswer,
 from traceopt.assistants.budget import milliseconds
 from traceopt.reports.agent import words
 from traceopt.reports.words import run_words, safe_text, step_words
-from traceopt.reports.words.companions.lines import companion_lines
+from traceopt.reports.words.companions.sections import companion_lines
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes import fix_cards
 from traceopt.result.document import Result

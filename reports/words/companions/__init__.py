@@ -1,1 +1,1 @@
-"""The words for what files beside the trace say."""
+"""What the reports show of the files beside a trace: one module for each kind of file."""

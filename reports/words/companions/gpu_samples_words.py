@@ -1,20 +1,31 @@
-"""The words for samples of the GPUs."""
+"""The section of the reports about samples of the GPUs."""
 
 from __future__ import annotations
 
+from traceopt.reports.words.companions.section import CompanionSection
 from traceopt.result.companions.gpu_samples import SampledGpu
 from traceopt.result.document import Result
 
 MAX_LINES = 4
 
 
-def lines(result: Result) -> list[str]:
-    """For the terminal and Markdown: clock, power and temperature of each GPU."""
+def section(result: Result) -> CompanionSection | None:
+    """Clock, power and temperature of each GPU; None without samples."""
     known = result.gpu_samples
-    return [] if known is None else [line(gpu) for gpu in known.gpus[:MAX_LINES]]
+    if known is None:
+        return None
+    sentences = [_line(gpu) for gpu in known.gpus]
+    return CompanionSection(
+        anchor="gpu-samples",
+        title="GPU samples",
+        known=known,
+        lines=sentences[:MAX_LINES],
+        sentences=sentences,
+        tables=[],
+    )
 
 
-def line(gpu: SampledGpu) -> str:
+def _line(gpu: SampledGpu) -> str:
     """ "GPU 0 (H100, node 2), busy in 50 of 60 samples: 1,900 of 1,980 MHz, 620 W, at most 71 °C." """
     parts = []
     if gpu.sm_mhz is not None:

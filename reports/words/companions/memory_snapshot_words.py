@@ -1,27 +1,56 @@
-"""The words for a memory snapshot."""
+"""The section of the reports about a memory snapshot."""
 
 from __future__ import annotations
 
+from traceopt.reports.words.companions.section import CompanionSection
+from traceopt.reports.words.tables import Derived, shown_table
+from traceopt.result.columns import Column, Table
 from traceopt.result.companions.memory_snapshot import FailedAllocation, MemorySnapshotSection
 from traceopt.result.document import Result
-from traceopt.result.quantities import counted, size
+from traceopt.result.quantities import counted, size, size_like
 
 NO_HISTORY = "The snapshot has no history, so only the memory at its end is known."
+HOLDERS = Table(
+    "holders",
+    "Who holds the peak",
+    (
+        Column("name", "Line", "special"),
+        Column("size", "Size", "number"),
+        Column("share", "Share", "share"),
+        Column("blocks", "Blocks", "count"),
+        Column("layer", "Layer", "word"),
+    ),
+    sortable=False,
+)
 
 
-def lines(result: Result) -> list[str]:
-    """The snapshot in a few sentences."""
-    snapshot = result.memory_snapshot
-    return [] if snapshot is None else [*_peak(snapshot), *growth(snapshot), *failure(snapshot.failure)]
+def section(result: Result) -> CompanionSection | None:
+    """Who holds the peak, what grows and what failed; None without a snapshot."""
+    known = result.memory_snapshot
+    if known is None:
+        return None
+    failure, growth, peak = _failure(known.failure), _growth(known), known.peak_allocated_bytes
+    holder: Derived = {
+        "size": lambda holder: size_like(holder.bytes, peak or holder.bytes),
+        "share": lambda holder: holder.bytes / peak if peak else 0,
+    }
+    return CompanionSection(
+        anchor="memory-snapshot",
+        title="Memory snapshot",
+        known=known,
+        lines=[_peak(known), *growth, *failure],
+        sentences=[*failure, *growth, _fragmentation(known), *([] if known.events else [NO_HISTORY])],
+        tables=[shown_table(HOLDERS, known.holders, derived=holder)],
+    )
 
 
-def _peak(snapshot: MemorySnapshotSection) -> list[str]:
+def _peak(snapshot: MemorySnapshotSection) -> str:
     held = ", ".join(f"{one.name} {size(one.bytes)}" for one in snapshot.holders[:3])
     said = f"Memory snapshot: {size(snapshot.peak_allocated_bytes)} allocated at the peak"
-    return [f"{said}. Most by {held}." if held else f"{said}."]
+    return f"{said}. Most by {held}." if held else f"{said}."
 
 
-def growth(snapshot: MemorySnapshotSection) -> list[str]:
+def _growth(snapshot: MemorySnapshotSection) -> list[str]:
     """Growth from step to step, if there is any."""
     found = snapshot.growth
     if found is None or not found.grows:
@@ -33,7 +62,7 @@ def growth(snapshot: MemorySnapshotSection) -> list[str]:
     ]
 
 
-def failure(failed: FailedAllocation | None) -> list[str]:
+def _failure(failed: FailedAllocation | None) -> list[str]:
     """The allocation that failed, and what would have fitted."""
     if failed is None:
         return []
@@ -45,7 +74,7 @@ def failure(failed: FailedAllocation | None) -> list[str]:
     ]
 
 
-def fragmentation(snapshot: MemorySnapshotSection) -> str:
+def _fragmentation(snapshot: MemorySnapshotSection) -> str:
     """The allocator's memory at the end."""
     lost = snapshot.fragmentation
     return (

@@ -1,7 +1,10 @@
-"""The words for the start-up of the run."""
+"""The section of the reports about the start-up of the run."""
 
 from __future__ import annotations
 
+from traceopt.reports.words.companions.section import CompanionSection
+from traceopt.reports.words.tables import shown_table
+from traceopt.result.columns import Column, Table
 from traceopt.result.companions.start_up import StartUpPartRow, StartUpSection
 from traceopt.result.document import Result
 from traceopt.result.quantities import in_sentence, percent, seconds_of_us
@@ -10,24 +13,40 @@ MAX_PARTS = 3
 NAMED_SHARE = 0.05  # of the start-up; smaller parts are only in the table
 ALMOST_ALL = 0.9  # of a part: a line with less is named with its own time
 NOT_CODE = ("python", "unsampled")
+CUT_SHORT = "The run was stopped early, so its share of a whole run is not known."
+PARTS = Table(
+    "start-up-parts",
+    "Start-up by part",
+    (
+        Column("label", "Part", "word"),
+        Column("us", "Seconds", "seconds"),
+        Column("share", "Of start-up", "share"),
+        Column("lines", "Lines", "special"),
+    ),
+    sortable=False,
+)
 
 
-def lines(result: Result) -> list[str]:
-    """For the terminal and Markdown: one sentence if the start-up is notable."""
+def section(result: Result) -> CompanionSection | None:
+    """None if the start-up was not measured, or takes little of the run."""
     known = result.start_up
     if known is None or not known.notable:
-        return []
+        return None
+    start = _start(known, result)
     parts = [part for part in known.parts if part.name not in NOT_CODE and part.share >= NAMED_SHARE]
     named = ", ".join(map(_part, parts[:MAX_PARTS]))
-    return [f"{_start(known, result)}: {named}." if named else summary(known, result)]
-
-
-def summary(known: StartUpSection, result: Result) -> str:
-    """ "Start-up with the first step takes 12.3 s on rank 3, the slowest, 23% of the run." """
-    return f"{_start(known, result)}."
+    return CompanionSection(
+        anchor="start-up",
+        title="Start-up",
+        known=known,
+        lines=[f"{start}: {named}." if named else f"{start}."],
+        sentences=[f"{start}.", *([CUT_SHORT] if known.run_share is None else [])],
+        tables=[shown_table(PARTS, known.parts)],
+    )
 
 
 def _start(known: StartUpSection, result: Result) -> str:
+    """ "Start-up with the first step takes 12.3 s on rank 3, the slowest, 23% of the run"."""
     slowest = f" on rank {known.rank}, the slowest" if known.rank is not None and len(result.ranks) > 1 else ""
     share = f", {percent(known.run_share)} of the run" if known.run_share is not None else ""
     return f"Start-up with the first step takes {seconds_of_us(known.us)}{slowest}{share}"

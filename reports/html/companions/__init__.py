@@ -1,1 +1,0 @@
-"""The sections of the HTML report that come from files beside the trace."""
