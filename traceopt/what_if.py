@@ -246,4 +246,4 @@ def _together(ranks: Ranks, changes: Sequence[Sequence[Sequence[Change]]]) -> li
 
 
 def _median(ranks: Sequence[Facts] | Sequence[Replayed]) -> float:
-    return median([one.step_ns for one in ranks])
+    return median([rank.step_ns for rank in ranks])

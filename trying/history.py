@@ -108,8 +108,9 @@ def agreements(attempts: Sequence[Attempt]) -> list[Agreement]:
 
 
 def _agreement(code: str, attempts: Sequence[Attempt]) -> Agreement:
-    errors = [(one.predicted_us - one.gain_us) / one.before_us for one in attempts]
+    errors = [(attempt.predicted_us - attempt.gain_us) / attempt.before_us for attempt in attempts]
     covered = sum(
-        one.predicted_low_us <= one.gain_high_us and one.gain_low_us <= one.predicted_high_us for one in attempts
+        attempt.predicted_low_us <= attempt.gain_high_us and attempt.gain_low_us <= attempt.predicted_high_us
+        for attempt in attempts
     )
     return Agreement(code, len(attempts), round(median(errors), 6), round(median(map(abs, errors)), 6), covered)

@@ -164,8 +164,8 @@ def _tensors(dims: Any) -> list[Shape]:
     """The shapes of the inputs that are tensors."""
     if not isinstance(dims, list):
         return []
-    tensors = [one for one in dims if isinstance(one, list) and all(type(size) is int for size in one)]
-    return [tuple(one) for one in tensors]
+    tensors = [dim for dim in dims if isinstance(dim, list) and all(type(size) is int for size in dim)]
+    return [tuple(tensor) for tensor in tensors]
 
 
 def _of_inputs(regions: Regions, rows: Rows, read: Callable[[str, Any, Any], T]) -> list[T]:

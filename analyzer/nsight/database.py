@@ -77,9 +77,9 @@ class Database:
             plain = isinstance(name, str) and _PLAIN_NAME.fullmatch(name) and not name.startswith("sqlite_")
             if plain and isinstance(sql, str) and _ORDINARY.match(sql):
                 columns = [_Column(*map(_decoded, row)) for row in self._rows(f'PRAGMA table_xinfo("{name}")')]
-                stored = [one.name for one in columns if one.hidden == 0 and isinstance(one.name, str)]
+                stored = [column.name for column in columns if column.hidden == 0 and isinstance(column.name, str)]
                 found[name] = frozenset(filter(_PLAIN_NAME.fullmatch, stored))
-                if isinstance(root, int) and all(one.is_plain for one in columns):
+                if isinstance(root, int) and all(column.is_plain for column in columns):
                     self._plain[name] = root, {one.name: place for place, one in enumerate(columns)}
         return found
 
@@ -140,7 +140,7 @@ class Database:
             yield from self._from_queries(*asked, "" if last_row is None else f"WHERE rowid > {last_row}")
         long_rows = pages.long_rows if pages is not None else []
         for first in range(0, len(long_rows), _CHUNK):
-            listed = ",".join(str(one) for one in long_rows[first : first + _CHUNK])
+            listed = ",".join(str(row) for row in long_rows[first : first + _CHUNK])
             yield from self._from_queries(*asked, f"WHERE rowid IN ({listed})")
 
     def _from_queries(

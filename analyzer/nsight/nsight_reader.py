@@ -255,9 +255,11 @@ class _Reader:
         strings = self._database.strings(sorted({one for one in ids.values() if isinstance(one, int)}))
         mask = (1 << THREAD_BITS) - 1
         return [
-            Thread((one >> THREAD_BITS) & mask, one & mask, strings.get(name, "") if isinstance(name, int) else "")
-            for one in self._global_threads
-            for name in (ids.get(one),)
+            Thread(
+                (thread >> THREAD_BITS) & mask, thread & mask, strings.get(name, "") if isinstance(name, int) else ""
+            )
+            for thread in self._global_threads
+            for name in (ids.get(thread),)
         ]
 
     def code_of(self, name: str) -> int:

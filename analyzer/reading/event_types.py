@@ -272,7 +272,7 @@ def decode_events(array: bytes | memoryview) -> list[Event]:
 
 def _with_ranges(events: list[Event], array: bytes | memoryview) -> list[Event]:
     """The events, ranges with their metrics, which a Slice does not keep."""
-    others = [one for one in events if not (isinstance(one, Slice) and one.cat == cat.COUNTER_RANGE_CATEGORY)]
+    others = [event for event in events if not (isinstance(event, Slice) and event.cat == cat.COUNTER_RANGE_CATEGORY)]
     if len(others) == len(events):
         return events
     known = (one for one in _decode_loose(array) if one.ph == "X" and one.cat == cat.COUNTER_RANGE_CATEGORY)

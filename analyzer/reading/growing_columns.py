@@ -139,4 +139,4 @@ def fit(rows: Floats, dtypes: tuple[str, ...]) -> None:
 def _limits(dtypes: tuple[str, ...]) -> tuple[Floats, Floats]:
     """The smallest value of each type, and the first value that is too large (the largest int64 is not a float)."""
     limits = [np.iinfo(dtype) for dtype in dtypes]
-    return np.array([float(one.min) for one in limits]), np.array([float(one.max) + 1 for one in limits])
+    return np.array([float(limit.min) for limit in limits]), np.array([float(limit.max) + 1 for limit in limits])

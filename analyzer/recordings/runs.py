@@ -119,7 +119,7 @@ def _tasks_where_ranks_meet(recordings: Sequence[RankRecording]) -> dict[int, Pr
     """What processes do, by their places: only if two of the same rank began at the same time, because each file has to
     be opened once more.
     """
-    start_s = [one.head.start_s for one in recordings]
+    start_s = [recording.head.start_s for recording in recordings]
     known = [place for place, start in enumerate(start_s) if start is not None]
     ordered = sorted((_rank(recordings[place]) or 0, start_s[place] or 0.0, place) for place in known)
     meeting = [
@@ -127,7 +127,7 @@ def _tasks_where_ranks_meet(recordings: Sequence[RankRecording]) -> dict[int, Pr
         for (rank, start, _), (other, following, _) in pairwise(ordered)
         if rank == other and following - start <= UNKNOWN_APART_S
     ]
-    if not meeting or all(_rank(one) is None for one in recordings):
+    if not meeting or all(_rank(recording) is None for recording in recordings):
         return {}
     near = [place for place in known if any(abs((start_s[place] or 0.0) - at) <= RANKS_APART_S for at in meeting)]
     tasks = find_tasks([recordings[place].source for place in near])
@@ -177,7 +177,7 @@ def _without_trace(companions: Sequence[CompanionFile]) -> Run:
 def _nearness(run: Run, source: TraceSource) -> int:
     """Folders that the file's path and the nearest trace's have in common."""
     parts = source.folder.split("/")
-    return max(_common(parts, one.source.folder.split("/")) for one in run.recordings)
+    return max(_common(parts, recording.source.folder.split("/")) for recording in run.recordings)
 
 
 def _common(parts: Sequence[str], others: Sequence[str]) -> int:
@@ -186,7 +186,7 @@ def _common(parts: Sequence[str], others: Sequence[str]) -> int:
 
 
 def _with_files(run: Run, files: Sequence[CompanionFile]) -> Run:
-    ranks = [_rank(one) if one.engine is None else None for one in run.recordings]
+    ranks = [_rank(recording) if recording.engine is None else None for recording in run.recordings]
     of_recording: list[list[CompanionFile]] = [[] for _ in ranks]
     known = [rank for rank in ranks if rank is not None]
     lowest = ranks.index(min(known)) if known else 0

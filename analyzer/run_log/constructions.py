@@ -61,7 +61,7 @@ def read_framework_settings(settings: object) -> tuple[FrameworkSettings, ...]:
 def find_framework(trace: Trace, settings: Sequence[FrameworkSettings]) -> TrainingFramework | None:
     """The framework that runs the steps: by the Python frames of the trace; without any, by the script's settings."""
     names = [trace.names[code] for code in distinct_values(trace.python.name)]
-    found = set(map(framework_of_frame, names)) if names else {one.framework for one in settings}
+    found = set(map(framework_of_frame, names)) if names else {setting.framework for setting in settings}
     return next((framework for framework in FRAMEWORKS if framework in found), None)
 
 

@@ -37,7 +37,9 @@ def read_step_memory(value: object) -> StepMemory | None:
         return None
     columns = [_column(document.get(name)) for name in ("process_bytes", "device_bytes", "device_peak_bytes")]
     unknown = np.full(len(steps), UNKNOWN, np.int64)
-    return StepMemory(steps, *(unknown if one is None or len(one) != len(steps) else one for one in columns))
+    return StepMemory(
+        steps, *(unknown if column is None or len(column) != len(steps) else column for column in columns)
+    )
 
 
 def _column(value: object) -> I8 | None:

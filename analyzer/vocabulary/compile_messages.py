@@ -104,7 +104,7 @@ def parse_guard(text: str, file: str | None = None) -> GuardText:
     frames = stack_frames(stack["frames"]) if stack is not None else []
     if not frames and place is not None and file is not None and _same_end(file, place["file"]):
         frames = [(file, int(place["line"]), place["function"])]
-    known = [(file if file is not None and _same_end(file, one[0]) else one[0], *one[1:]) for one in frames]
+    known = [(file if file is not None and _same_end(file, frame[0]) else frame[0], *frame[1:]) for frame in frames]
     site = user_site(known)
     kind = next((kind for kind, pattern in _GUARD_KINDS if pattern.search(guard)), None)
     return GuardText(guard, _VALUES.sub("*", guard), kind, one_line(hint.rstrip(") \n")) or None, site)

@@ -68,7 +68,7 @@ def _undone(gemms: Gemms, kinds: list[Cast], ways: I8) -> npt.NDArray[np.bool_]:
     """Adjacent casts on a stream of which the second reverts the first."""
     work = gemms.gpu.work
     back = {(one.size, one.target, one.source): index for index, one in enumerate(kinds)}
-    opposite = np.array([back.get((one.size, one.source, one.target), -2) for one in kinds] or [-2])
+    opposite = np.array([back.get((kind.size, kind.source, kind.target), -2) for kind in kinds] or [-2])
     order = np.lexsort((work.start, work.stream))
     first, second = order[:-1], order[1:]
     pair = (ways[first] >= 0) & (ways[second] == opposite[np.maximum(ways[first], 0)])

@@ -118,7 +118,7 @@ class CpuWork(Struct, frozen=True, dict=True):
         """When these operators ran."""
         if not operators:
             return EMPTY
-        rows = np.concatenate([one.rows for one in operators])
+        rows = np.concatenate([operator.rows for operator in operators])
         slices = self.regions.slices
         return intersect(union(slices.start[rows], slices.end[rows]), self.steps.window)
 
@@ -183,7 +183,7 @@ def _share(operator: CpuOperator, peaks: CpuPeaks) -> float | None:
     rates = [peaks.matmul.get(operator.dtype or "")]
     if operator.is_convolution and operator.dtype == "fp32":
         rates += peaks.convolution.values()
-    peak = max((one for one in rates if one), default=None)
+    peak = max((rate for rate in rates if rate), default=None)
     return operator.gflops / peak if peak and operator.gflops else None
 
 

@@ -63,7 +63,7 @@ class NvmlGpus:
             "used_bytes": getattr(memory, "used", None),
             "processes": None
             if processes is None
-            else [[one.pid, one.usedGpuMemory, one.pid in own] for one in processes[:MOST_PROCESSES]],
+            else [[process.pid, process.usedGpuMemory, process.pid in own] for process in processes[:MOST_PROCESSES]],
         }
 
 

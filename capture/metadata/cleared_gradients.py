@@ -45,14 +45,14 @@ class ClearedGradients:
         self._follows = len(self._optimizers) > 1 and self._number < MOST_PASSES  # a single one reads all gradients
         if self._follows:
             self._runs[self._number] += self.active
-            for one in self._optimizers:
-                one.backward_begins()
+            for optimizer in self._optimizers:
+                optimizer.backward_begins()
 
     def backward_ends(self) -> None:
         self._depth -= 1
         if self._depth == 0 and self._follows:
-            for one in self._optimizers:
-                one.backward_ends(self._number)
+            for optimizer in self._optimizers:
+                optimizer.backward_ends(self._number)
 
     def read(self, optimizer: Any) -> None:
         """The optimizer has used the gradients of its parameters."""
@@ -75,12 +75,12 @@ class ClearedGradients:
                 "of": usual,
                 "runs": self._runs[number],
                 "cleared": cleared,
-                "shapes": one.shapes.get(number, []),
-                "built": one.built,
+                "shapes": optimizer.shapes.get(number, []),
+                "built": optimizer.built,
             }
-            for one in self._optimizers
-            for number, cleared in sorted(one.cleared.items())
-            if any(other.reads[number] for other in self._optimizers if other is not one)
+            for optimizer in self._optimizers
+            for number, cleared in sorted(optimizer.cleared.items())
+            if any(other.reads[number] for other in self._optimizers if other is not optimizer)
         ]
 
 

@@ -42,21 +42,21 @@ class Updated:
     def __init__(self, optimizers: Iterable[Any], modules: Iterable[Any]) -> None:
         self._known, self._copies = set[int](), list[Any]()
         with suppress(Exception):  # classes with unusual behavior
-            of_modules = {id(one) for module in modules for one in module.parameters()}
+            of_modules = {id(parameter) for module in modules for parameter in module.parameters()}
             for optimizer in optimizers:
                 tensors = [one for group in optimizer.param_groups for one in group["params"]]
-                self._known |= {id(one) for one in tensors}
-                self._copies += [one for one in tensors if id(one) not in of_modules]
+                self._known |= {id(tensor) for tensor in tensors}
+                self._copies += [tensor for tensor in tensors if id(tensor) not in of_modules]
 
     def missing(self, parameters: list[Any]) -> list[Any]:
         """Those of the parameters that no optimizer updates. Optimizers for mixed precision and sharded ones update
         copies, which have the same shapes or are flat: such parameters are not missing.
         """
-        left = [one for one in parameters if id(one) not in self._known]
+        left = [parameter for parameter in parameters if id(parameter) not in self._known]
         elements = sum(one.numel() for one in left)
-        if any(one.dim() == 1 and 2 * one.numel() >= elements for one in self._copies):
+        if any(copy.dim() == 1 and 2 * copy.numel() >= elements for copy in self._copies):
             return []
-        shapes = {tuple(one.shape) for one in self._copies}
+        shapes = {tuple(copy.shape) for copy in self._copies}
         return [one for one in left if tuple(one.shape) not in shapes]
 
 
@@ -162,7 +162,7 @@ def _weight_elements(torch: Any, module: Any, parameters: list[Any]) -> int:
     """Elements of the parameters that are factors of matmuls, or filters."""
     tables = (torch.nn.Embedding, torch.nn.EmbeddingBag)
     rows = {id(one.weight) for one in module.modules() if isinstance(one, tables)}
-    return sum(one.numel() for one in parameters if one.dim() > 1 and id(one) not in rows)
+    return sum(parameter.numel() for parameter in parameters if parameter.dim() > 1 and id(parameter) not in rows)
 
 
 def _channels_last(torch: Any, parameters: list[Any]) -> bool | None:

@@ -96,7 +96,7 @@ class Recorder:
     @property
     def files(self) -> list[Path]:
         """The traces written so far."""
-        return [one.file.path for one in self._recordings]
+        return [recording.file.path for recording in self._recordings]
 
     def watch_memory(self) -> None:
         """Memory snapshots; not in a timed run, which must be the same as without traceopt."""
@@ -230,8 +230,8 @@ class Recorder:
     def restarted(self, why: str) -> None:
         self.status.note(why)
         self._abort()
-        for one in self._recordings:
-            one.file.path.unlink(missing_ok=True)
+        for recording in self._recordings:
+            recording.file.path.unlink(missing_ok=True)
         self._recordings.clear()
         self.status.traces.clear()
         self.status.step_rule = None
@@ -303,8 +303,8 @@ class Recorder:
                 self._close_early(self._session, why)
             if self._recordings and os.environ.get("LOCAL_RANK", "0") == "0":  # one rank of a machine is enough
                 self.loaders.measure()
-            for one in self._recordings:
-                one.file.replace_head(one.head | self._tail())
+            for recording in self._recordings:
+                recording.file.replace_head(recording.head | self._tail())
         except Exception as error:
             self.status.trouble(f"{type(error).__name__}: {error}")
         self._memory.finish()
@@ -461,7 +461,7 @@ class Recorder:
 
     def _keep_most_steps(self, number: int) -> None:
         """Of the recordings of one cycle, all but the last of which were cut short, keeps the one with most steps."""
-        same = [one for one in self._recordings if one.cycle == number]
+        same = [recording for recording in self._recordings if recording.cycle == number]
         best = max(same, key=lambda one: one.note.steps)
         for one in same:
             if one is not best:

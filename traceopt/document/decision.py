@@ -47,7 +47,7 @@ def decide(
 ) -> Decision:
     """The decision as far as the trace can be judged. `breakdown`, `run_time`: the step and the run as they are."""
     may, rank = allowed(facts, quality), facts.trace.meta.rank
-    ranked = (replace(one, ranks=one.ranks or ([] if rank is None else [rank])) for one in outcome.findings)
+    ranked = (replace(finding, ranks=finding.ranks or ([] if rank is None else [rank])) for finding in outcome.findings)
     findings = with_ids([may.finding(one) for one in ranked])
     plan = outcome.plan if may.savings else None
     rows = document_rows(plan, findings[: len(plan.rows)]) if plan is not None else []

@@ -116,6 +116,6 @@ def _latest_reason(payload: str) -> str:
 
 def _sum(counts: Iterable[Counter[str]]) -> dict[str, int]:
     total: Counter[str] = Counter()
-    for one in counts:
-        total.update(one)
+    for count in counts:
+        total.update(count)
     return dict(total)

@@ -74,7 +74,7 @@ def find_mismatches(calls: Calls) -> list[Mismatch]:
 def _kinds(calls: Calls) -> I8:
     """A number for each operation; ranks of one collective must have the same."""
     index: dict[Hashable, int] = {}
-    return np.array([index.setdefault(_kind(one), len(index)) for one in calls.operations], np.int64)
+    return np.array([index.setdefault(_kind(operation), len(index)) for operation in calls.operations], np.int64)
 
 
 def _kind(operation: Operation) -> Hashable:

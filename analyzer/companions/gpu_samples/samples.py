@@ -66,12 +66,12 @@ class Gpu(Struct, frozen=True):
     @property
     def busy(self) -> list[Sample]:
         """Samples with work on the GPU."""
-        return [one for one in self.samples if one.busy]
+        return [sample for sample in self.samples if sample.busy]
 
     @property
     def of_run(self) -> bool:
         """A process of this run was seen on it."""
-        return any(one.own for one in self.samples)
+        return any(sample.own for sample in self.samples)
 
     def share_limited(self, bit: int) -> float:
         """Share of the busy samples in which a reason lowers the clocks; 0 if reasons are not known."""
@@ -90,7 +90,7 @@ class Gpu(Struct, frozen=True):
         """Samples with a process of this run and another one. Where NVML shows other numbers of processes than this
         system does, as in many containers, none is known to be of this run, and the list is empty.
         """
-        return [one for one in self.samples if one.own and one.others]
+        return [sample for sample in self.samples if sample.own and sample.others]
 
 
 class GpuSamples(Struct, frozen=True):

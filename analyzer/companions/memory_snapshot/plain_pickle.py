@@ -264,7 +264,9 @@ class PlainPickle:
             if stack is None:
                 if not is_list(body):
                     return found, row
-                stack = bodies[body] = self._number_of([self._frame(self._object(one)) for one in references(body)])
+                stack = bodies[body] = self._number_of(
+                    [self._frame(self._object(reference)) for reference in references(body)]
+                )
             found.append(stack)
         return found, None
 

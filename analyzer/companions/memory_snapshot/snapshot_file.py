@@ -105,7 +105,7 @@ def _read_one(file: TraceSource) -> SnapshotTables:
     _add_failure(histories, value.get("traceopt"), reader)
     segments = [one for one in _list(value.get("segments")) if isinstance(one, dict)]
     device = _busiest(histories, segments)
-    blocks, kept = _blocks([one for one in segments if _int(one.get("device")) in (device, -1)], reader)
+    blocks, kept = _blocks([segment for segment in segments if _int(segment.get("device")) in (device, -1)], reader)
     settings = value.get("allocator_settings")
     settings = settings if isinstance(settings, dict) else {}
     conf = settings.get("PYTORCH_CUDA_ALLOC_CONF") or settings.get("PYTORCH_ALLOC_CONF")
@@ -145,13 +145,13 @@ def _add_failure(histories: list[Entries], added: Any, reader: PlainPickle) -> N
 
 def _busiest(histories: list[Entries], segments: list[dict[str, Any]]) -> int:
     """The device with the longest history; without any, the one that holds most memory."""
-    lengths = [len(one) for one in histories]
+    lengths = [len(history) for history in histories]
     if any(lengths):
         return lengths.index(max(lengths))
     held: dict[int, int] = {}
-    for one in segments:
-        device = max(0, _int(one.get("device")))
-        held[device] = held.get(device, 0) + max(0, _int(one.get("total_size")))
+    for segment in segments:
+        device = max(0, _int(segment.get("device")))
+        held[device] = held.get(device, 0) + max(0, _int(segment.get("total_size")))
     return max(held, key=lambda device: held[device], default=0)
 
 
@@ -173,15 +173,15 @@ def _entries(trace: list[Any], reader: PlainPickle) -> Entries:
 
 def _from_dicts(entries: list[dict[Any, Any]], reader: PlainPickle) -> Entries:
     def numbers(name: str, other: str = "") -> I8:
-        return np.array([_int(one.get(name, one.get(other))) for one in entries], np.int64)
+        return np.array([_int(entry.get(name, entry.get(other))) for entry in entries], np.int64)
 
-    stacks = [reader.stack_of(one.get("frames")) for one in entries]
+    stacks = [reader.stack_of(entry.get("frames")) for entry in entries]
     return Entries(
-        np.array([action_code(one.get("action")) for one in entries], np.int8),
+        np.array([action_code(entry.get("action")) for entry in entries], np.int8),
         numbers("addr", "device_free"),
         numbers("size"),
         numbers("time_us"),
-        np.array([-1 if one is None else one for one in stacks], np.int32),
+        np.array([-1 if stack is None else stack for stack in stacks], np.int32),
     )
 
 
@@ -233,12 +233,12 @@ def _blocks(segments: list[dict[str, Any]], reader: PlainPickle) -> tuple[Blocks
 def _marks(annotations: list[Any], device: int) -> list[Mark]:
     """The marks of one device, in order of time; each range is recorded once for every device."""
     marks = []
-    for one in annotations:
-        if not isinstance(one, dict) or _int(one.get("device")) not in (device, -1):
+    for annotation in annotations:
+        if not isinstance(annotation, dict) or _int(annotation.get("device")) not in (device, -1):
             continue
-        name, stage = one.get("name"), one.get("stage")
+        name, stage = annotation.get("name"), annotation.get("stage")
         if isinstance(name, str) and stage in ("START", "END"):
-            marks.append(Mark(name[:1024], stage == "END", _int(one.get("time_us"))))
+            marks.append(Mark(name[:1024], stage == "END", _int(annotation.get("time_us"))))
     return sorted(marks, key=lambda mark: mark.time_us)
 
 

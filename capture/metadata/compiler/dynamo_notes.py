@@ -62,7 +62,7 @@ def describe_dynamo() -> dict[str, Any] | None:
         notes["breaks"] = _breaks(module.graph_break_reasons)
     with suppress(Exception):
         metrics = list(getattr(module, "_compilation_metrics"))  # noqa: B009 - private, and typed only in new versions
-        notes["compilations"] = [_metrics(one) for one in metrics]
+        notes["compilations"] = [_metrics(metric) for metric in metrics]
         notes["graphs_recorded"] = describe_recordings()
     return notes
 
@@ -76,13 +76,13 @@ def _counted(kind: str, counter: Any) -> dict[str, int]:
 def _breaks(reasons: Iterable[Any]) -> list[dict[str, Any]]:
     """Graph breaks with the user's stack, the innermost frame last; equal ones together."""
     found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for one in reasons:
-        frames = [frame for frame in one.user_stack if not frame.filename.startswith(_OWN)][-MOST_FRAMES:]
+    for reason in reasons:
+        frames = [frame for frame in reason.user_stack if not frame.filename.startswith(_OWN)][-MOST_FRAMES:]
         stack = [[name_in_trace(frame.filename), frame.lineno, frame.name] for frame in frames]
-        key = (one.reason, *map(tuple, stack[-1:]))
+        key = (reason.reason, *map(tuple, stack[-1:]))
         if key not in found and len(found) == MOST_BREAKS:
             continue
-        row = found.setdefault(key, {"reason": str(one.reason)[:MOST_TEXT], "stack": stack, "count": 0})
+        row = found.setdefault(key, {"reason": str(reason.reason)[:MOST_TEXT], "stack": stack, "count": 0})
         row["count"] += 1
     return list(found.values())
 

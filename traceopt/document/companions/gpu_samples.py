@@ -42,6 +42,6 @@ def _gpu(gpu: Gpu, node: int | None) -> SampledGpu:
         gpu.max_sm_mhz,
         median(watts) if watts else None,
         gpu.power_limit_w,
-        max((one.celsius for one in gpu.samples if one.celsius is not None), default=None),
+        max((sample.celsius for sample in gpu.samples if sample.celsius is not None), default=None),
         len(gpu.shared) if gpu.of_run else None,
     )

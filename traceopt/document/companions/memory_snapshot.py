@@ -40,7 +40,7 @@ def memory_snapshot(facts: Facts) -> MemorySnapshotSection | None:
         peak_allocated_bytes=snapshot.peak_allocated,
         peak_reserved_bytes=snapshot.peak_reserved,
         peak_us=None if times is None else _times(times)[int(np.searchsorted(rows, snapshot.peak_row))],
-        holders=[_holder(snapshot, one) for one in snapshot.holders[:MOST_HOLDERS]],
+        holders=[_holder(snapshot, holder) for holder in snapshot.holders[:MOST_HOLDERS]],
         curve=None if times is None else _curve(snapshot, rows, times),
         growth=None
         if growth is None
@@ -142,7 +142,7 @@ def _times(times: I8) -> list[float]:
 
 
 def _curve(snapshot: MemorySnapshot, rows: I8, times: I8) -> SnapshotCurve:
-    drawn = [one.owner for one in snapshot.holders[:_DRAWN]]
+    drawn = [holder.owner for holder in snapshot.holders[:_DRAWN]]
     return SnapshotCurve(
         us=_times(times),
         allocated_bytes=snapshot.curve.allocated[rows].tolist(),

@@ -48,21 +48,22 @@ def torch_compile(facts: Facts) -> TorchCompile | None:
         ],
         recompilations=[
             CompileAgain(
-                function=one.function,
-                guard=one.guards[0].guard,
-                other_values=[guard.guard for guard in one.guards[1 : MOST_VALUES + 1]],
-                kind=one.guards[0].kind,
-                location=to_location(one.site),
-                count=one.count,
-                us=_us(one.total_ns),
+                function=recompilation.function,
+                guard=recompilation.guards[0].guard,
+                other_values=[guard.guard for guard in recompilation.guards[1 : MOST_VALUES + 1]],
+                kind=recompilation.guards[0].kind,
+                location=to_location(recompilation.site),
+                count=recompilation.count,
+                us=_us(recompilation.total_ns),
             )
-            for one in known.recompilations[:MOST_ROWS]
+            for recompilation in known.recompilations[:MOST_ROWS]
         ],
         fallbacks=[
-            CompileFallback(one.function, one.text.title, to_location(one.cause)) for one in known.fallbacks[:MOST_ROWS]
+            CompileFallback(fallback.function, fallback.text.title, to_location(fallback.cause))
+            for fallback in known.fallbacks[:MOST_ROWS]
         ],
         graph_skips=[
-            CompileGraphSkip(one.reason, to_location(one.site), one.count) for one in known.graph_skips[:MOST_ROWS]
+            CompileGraphSkip(skip.reason, to_location(skip.site), skip.count) for skip in known.graph_skips[:MOST_ROWS]
         ],
         graph_recordings=known.graph_recordings,
         graph_rerecordings=known.graph_rerecordings,
@@ -85,7 +86,7 @@ def headline(facts: Facts) -> str | None:
 
 
 def _compiled(known: Compilation) -> str:
-    again = sum(one.count for one in known.recompilations)
+    again = sum(recompilation.count for recompilation in known.recompilations)
     seconds = f" in {known.total_ns / 1e9:.3g} s" if known.total_ns is not None else ""
     recompiled = f", {again:,} of them again" if again else ""
     return f"torch.compile compiled {counted(known.count, 'frame')}{seconds}{recompiled}, without a graph break."

@@ -34,6 +34,8 @@ def _gpu_stalls(facts: Facts, steps: npt.NDArray[np.integer], zero_ns: int) -> l
 
 def _cpu_stalls(facts: Facts, steps: npt.NDArray[np.integer], zero_ns: int) -> list[Stall]:
     return [
-        Stall(us(one.start - zero_ns), us(one.end - one.start), one.cause.key, facts.label(one.cause))
-        for one in long_stretches(facts.cpu_phases, steps)
+        Stall(
+            us(stretch.start - zero_ns), us(stretch.end - stretch.start), stretch.cause.key, facts.label(stretch.cause)
+        )
+        for stretch in long_stretches(facts.cpu_phases, steps)
     ]
