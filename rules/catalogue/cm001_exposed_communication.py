@@ -144,7 +144,9 @@ class ExposedCommunication(Rule):
     def _serialized(self, facts: Facts) -> list[SerializedKinds]:
         """Kinds of collectives that are exposed because they wait for another kind on their communicator."""
         least = self.min_serialized * float(facts.overlap.exposed_ns.sum())
-        return [one for one in facts.serialized_collectives if one.exposed_ns.sum() >= max(1, least)]
+        return [
+            collective for collective in facts.serialized_collectives if collective.exposed_ns.sum() >= max(1, least)
+        ]
 
     def _evidence(self, facts: Facts) -> list[Evidence]:
         count = facts.steps.count

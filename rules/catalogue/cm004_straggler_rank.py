@@ -262,7 +262,7 @@ def _recording_ns(run: RunFacts, late: Straggler) -> float:
 def _place(run: RunFacts, late: Straggler, part: Cause) -> Location | None:
     """The line behind a part of the straggler's step; None if it is unknown, or not the same on all late ranks."""
     first, *others = (place_on(run, rank, part) for rank in late.ranks)
-    return first if all(one == first for one in others) else None
+    return first if all(other == first for other in others) else None
 
 
 def _label(part: Cause) -> str:

@@ -96,11 +96,11 @@ class OverlapTax(Rule):
     def _slowed(self, facts: Facts) -> list[OverlappedKernel]:
         """Kernels that a collective slows, largest extra time first."""
         return [
-            one
-            for one in facts.overlapped_kernels
-            if min(len(one.rows), one.runs_alone) >= self.min_runs
-            and one.slowdown >= self.min_slowdown
-            and one.excess_ns > 0
+            kernel
+            for kernel in facts.overlapped_kernels
+            if min(len(kernel.rows), kernel.runs_alone) >= self.min_runs
+            and kernel.slowdown >= self.min_slowdown
+            and kernel.excess_ns > 0
         ]
 
     def passed(self, facts: Facts) -> str:

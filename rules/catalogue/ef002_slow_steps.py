@@ -236,7 +236,8 @@ def _cause_sentence(facts: Facts, causes: list[_Growth]) -> str:
         return f" The part that grew most is {_lower(one.label)}, by {ms(one.mean_ns)}." if one.mean_ns > 0 else ""
     names = facts.recorded_steps.names
     told = [
-        f"{_lower(one.label)} grew by {ms(one.mean_ns)} in {_some(names, one.steps)}" for one in causes[:CAUSES_TOLD]
+        f"{_lower(cause.label)} grew by {ms(cause.mean_ns)} in {_some(names, cause.steps)}"
+        for cause in causes[:CAUSES_TOLD]
     ]
     others = ["others in the rest"] if len(causes) > CAUSES_TOLD else []
     return f" They have different causes: {'; '.join([*told, *others])}."

@@ -128,6 +128,6 @@ def _output(operation: Operation) -> str:
 def _side(name: str, sizes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> str:
     if not sizes:
         return f"no {name}"
-    texts = [" x ".join(map(str, one)) or "one number" for one in sizes[:MAX_SIZES]]
+    texts = [" x ".join(map(str, size)) or "one number" for size in sizes[:MAX_SIZES]]
     more = f" and {len(sizes) - MAX_SIZES:,} more" if len(sizes) > MAX_SIZES else ""
     return f"{name} {', '.join(texts)}{more} ({', '.join(sorted(set(dtypes)))})"

@@ -74,7 +74,7 @@ class TileWaste(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        gain = sum(one.gain_ns for one in _merges(facts)) / facts.steps.count
+        gain = sum(merge.gain_ns for merge in _merges(facts)) / facts.steps.count
         return f"Merging matmuls with the same input would save {ms(gain)} {per_step(facts)}."
 
 

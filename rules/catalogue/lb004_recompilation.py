@@ -135,7 +135,11 @@ def _in_steps(facts: Facts) -> list[Recompiled]:
     if facts.compilation is None:
         return []
     frames = facts.regions.compiled.keys()
-    return [one for one in facts.compilation.recompilations if not frames or not one.frames or frames & set(one.frames)]
+    return [
+        recompilation
+        for recompilation in facts.compilation.recompilations
+        if not frames or not recompilation.frames or frames & set(recompilation.frames)
+    ]
 
 
 def _given_up(facts: Facts) -> list[Fallback]:

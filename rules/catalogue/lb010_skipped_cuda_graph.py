@@ -65,7 +65,7 @@ class GraphSkipped(Rule):
         said = []
         if compilation.graph_skips:
             first = compilation.graph_skips[0]
-            count = counted(sum(one.count for one in compilation.graph_skips), "compilation")
+            count = counted(sum(skip.count for skip in compilation.graph_skips), "compilation")
             said.append(f"Inductor skipped {CUDA_GRAPH}s for {count}: {first.reason}.")
         if again > self.max_rerecordings:
             said.append(
@@ -76,11 +76,11 @@ class GraphSkipped(Rule):
             return
         evidence = [
             Evidence(
-                f"No {CUDA_GRAPH}: {one.reason}",
-                detail=counted(one.count, "compilation"),
-                location=to_location(one.site),
+                f"No {CUDA_GRAPH}: {skip.reason}",
+                detail=counted(skip.count, "compilation"),
+                location=to_location(skip.site),
             )
-            for one in compilation.graph_skips[:MOST_ROWS]
+            for skip in compilation.graph_skips[:MOST_ROWS]
         ]
         yield self.finding(
             why=" ".join(said),

@@ -56,7 +56,7 @@ class StateHeavy(Rule):
         if held is None or peak_share(facts) < self.min_peak_share or _state(facts) < self.min_state_share * held.total:
             return
         largest = max(STATE, key=held.of)
-        chosen = [one for one in remedies(facts) if one.name.startswith(STATE_REMEDIES)]
+        chosen = [remedy for remedy in remedies(facts) if remedy.name.startswith(STATE_REMEDIES)]
         first = next((one for one in chosen if one.bytes), None)
         try_first = f"Try first: {inside(first.name)}, which frees {size(first.bytes)}." if first else ""
         yield self.finding(

@@ -208,7 +208,7 @@ class MainThreadWait(Rule):
     def passed(self, facts: Facts) -> str:
         activities = (SLEEP, RUNNING_PROGRAM, THREAD_WAIT)
         calls = (facts.main_thread_calls(activity) for activity in activities)
-        sleep, programs, threads = (percent(one.typical_ns(facts.steps) / facts.step_ns) for one in calls)
+        sleep, programs, threads = (percent(call.typical_ns(facts.steps) / facts.step_ns) for call in calls)
         effect = "leaves the GPU idle for" if facts.has_gpu else "takes"
         return (
             f"time.sleep {effect} {sleep} of {the_step(facts)}, other programs {programs}, waits for other threads "

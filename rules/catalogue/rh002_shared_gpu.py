@@ -70,5 +70,5 @@ class SharedGpu(Rule):
 
 
 def _share(gpu: Gpu) -> float:
-    own = sum(one.own for one in gpu.samples)
+    own = sum(sample.own for sample in gpu.samples)
     return len(gpu.shared) / own if own else 0.0

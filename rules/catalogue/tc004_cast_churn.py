@@ -102,8 +102,8 @@ class CastChurn(Rule):
 def _masks(facts: Facts) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """GPU work of casts of weights, and of casts that the next cast undoes."""
     weights = np.zeros(len(facts.gpu.work), bool)
-    for one in facts.casts.kinds:
-        weights[one.rows] |= one.of_weight
+    for kind in facts.casts.kinds:
+        weights[kind.rows] |= kind.of_weight
     return weights, facts.casts.undone
 
 
@@ -111,19 +111,19 @@ def _evidence(facts: Facts, chosen: npt.NDArray[np.bool_], limit: int = 5) -> li
     """The kinds of casts that take the most time."""
     count = facts.steps.count
     rows = []
-    for one in facts.casts.kinds:
-        mine = one.rows[chosen[one.rows]]
+    for kind in facts.casts.kinds:
+        mine = kind.rows[chosen[kind.rows]]
         if not len(mine):
             continue
         mask = np.zeros(len(chosen), bool)
         mask[mine] = True
-        size = " x ".join(map(str, one.size))
+        size = " x ".join(map(str, kind.size))
         rows.append(
             Evidence(
-                what=f"{one.source} to {one.target}: {size}",
+                what=f"{kind.source} to {kind.target}: {size}",
                 us_per_step=round(launched_ns(facts, mask) / 1e3, 3),
                 calls_per_step=round(len(mine) / count, 3),
-                detail="the size of a weight" if one.of_weight else "reverted at once",
+                detail="the size of a weight" if kind.of_weight else "reverted at once",
                 location=place_of_work(facts, int(mine[0])),
             )
         )

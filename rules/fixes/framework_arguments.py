@@ -107,7 +107,7 @@ def _is_the_scripts(facts: Facts, fix: Fix) -> bool:
         return loader.built.library != "transformers"
     if "torch.optim.AdamW" not in callees:
         return False
-    makers = [one.built.library for one in stepping_optimizers(facts) if one.built is not None]
+    makers = [optimizer.built.library for optimizer in stepping_optimizers(facts) if optimizer.built is not None]
     return optimizer_classes(facts) != ["AdamW"] or any(maker != "transformers" for maker in makers)
 
 

@@ -62,7 +62,7 @@ def merged(facts: Facts, runs: Sequence[I8]) -> list[MergedGemms]:
 def roofline(facts: Facts, merges: list[MergedGemms]) -> str:
     """ "the roofline", with a caveat if a peak is unverified or from the user's settings."""
     shapes = facts.gemm_calls.shape
-    used = {facts.gemms.shapes[shape].dtype for one in merges for shape in shapes[one.calls].tolist()}
+    used = {facts.gemms.shapes[shape].dtype for merge in merges for shape in shapes[merge.calls].tolist()}
     return f"the roofline{peak_caveat(facts, 'hbm_gb_per_s', *used)}"
 
 
@@ -85,8 +85,8 @@ def describe(facts: Facts, merges: list[MergedGemms], limit: int = 5) -> list[Ev
     """One row per kind of run, largest saving first."""
     gemm_calls, count = facts.gemm_calls, facts.steps.count
     kinds: dict[tuple[object, ...], list[MergedGemms]] = {}
-    for one in merges:
-        kinds.setdefault((_words(gemm_calls.of(int(one.calls[0]))), len(one.calls)), []).append(one)
+    for merge in merges:
+        kinds.setdefault((_words(gemm_calls.of(int(merge.calls[0]))), len(merge.calls)), []).append(merge)
     rows = sorted(kinds.items(), key=lambda item: -sum(one.gain_ns for one in item[1]))
     return [
         Evidence(

@@ -20,10 +20,10 @@ def potentials_ns(findings: Sequence[Priced], facts: Facts) -> list[float]:
     """For each finding, what its fix saves per step once the findings about the other limits are fixed at best: at
     least what it saves alone, at most what was measured of it. 0 without a saving.
     """
-    alone = [float(one.price.est_ns) if one.price is not None else 0.0 for one in findings]
+    alone = [float(finding.price.est_ns) if finding.price is not None else 0.0 for finding in findings]
     if not facts.replay_trusted or facts.quality.sampled_share is not None:
         return alone
-    limits = [side_of(one, facts) for one in findings]
+    limits = [side_of(finding, facts) for finding in findings]
     others = {
         limit: [
             change

@@ -22,7 +22,11 @@ def loader_places(facts: Facts) -> list[Location]:
 
 def optimizer_places(facts: Facts) -> list[Location]:
     """Where the optimizers that step and are not fused are constructed; empty if that was not recorded."""
-    sites = [one.built.site for one in stepping_optimizers(facts) if one.built is not None and not one.fused]
+    sites = [
+        optimizer.built.site
+        for optimizer in stepping_optimizers(facts)
+        if optimizer.built is not None and not optimizer.fused
+    ]
     places = list(dict.fromkeys(map(to_location, sites)))
     return sorted(places, key=lambda place: (place.file, place.line or 0))[:MOST_OPTIMIZERS]
 
@@ -30,7 +34,9 @@ def optimizer_places(facts: Facts) -> list[Location]:
 def stepping_optimizers(facts: Facts) -> list[Optimizer]:
     """The recorded optimizers of the classes that step in this trace."""
     kinds = optimizer_classes(facts)
-    return [one for one in facts.captured.optimizers if (one.class_name or "").rpartition(".")[2] in kinds]
+    return [
+        optimizer for optimizer in facts.captured.optimizers if (optimizer.class_name or "").rpartition(".")[2] in kinds
+    ]
 
 
 def optimizer_classes(facts: Facts) -> list[str]:

@@ -42,7 +42,7 @@ def blockers(facts: Facts) -> tuple[list[str], list[Evidence]]:
     if len(calls) >= count:
         words.append(f"allocates driver memory {times(facts, len(calls) / count)}")
         evidence.append(Evidence("Blocks capture: driver allocations", calls_per_step=rate(len(calls) / count)))
-    uneven = sum(one.calls for one in facts.collectives if one.name == UNEVEN)
+    uneven = sum(collective.calls for collective in facts.collectives if collective.name == UNEVEN)
     if uneven >= count:
         words.append("exchanges tensors whose sizes may vary (all_to_all)")
         evidence.append(Evidence("May block capture: all_to_all", calls_per_step=rate(uneven / count)))

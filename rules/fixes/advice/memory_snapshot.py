@@ -25,11 +25,11 @@ def held_by(snapshot: MemorySnapshot, holders: list[Holder], most: int = 5) -> l
     """A row for each of the first holders."""
     return [
         Evidence(
-            named(snapshot.owner(one.owner).name),
-            detail=f"holds {size(one.bytes)} in {counted(one.blocks, 'block')}",
-            location=place_of(snapshot, one.owner),
+            named(snapshot.owner(holder.owner).name),
+            detail=f"holds {size(holder.bytes)} in {counted(holder.blocks, 'block')}",
+            location=place_of(snapshot, holder.owner),
         )
-        for one in holders[:most]
+        for holder in holders[:most]
     ]
 
 

@@ -50,7 +50,7 @@ def _optimizers(source: PythonSource, finding: Finding, changes: Wanted) -> list
 def _fused(source: PythonSource, call: ast.Call) -> list[TextEdit]:
     if _way(source, call) == "foreach":
         return set_keywords(source, call, {"foreach": "True"})
-    foreach = next((one for one in call.keywords if one.arg == "foreach"), None)
+    foreach = next((keyword for keyword in call.keywords if keyword.arg == "foreach"), None)
     if foreach is None:
         return set_keywords(source, call, {"fused": "True"})
     if argument(call, "fused") is not None:
@@ -87,7 +87,7 @@ def ddp_buffers(source: PythonSource, finding: Finding) -> list[TextEdit]:
 def _calls_at(source: PythonSource, finding: Finding) -> list[ast.Call]:
     """The calls in the statements at all locations of a finding."""
     statements = dict.fromkeys(one for place in finding.locations for one in statements_at(source, place))
-    return [node for one in statements for node in own_nodes(one) if isinstance(node, ast.Call)]
+    return [node for statement in statements for node in own_nodes(statement) if isinstance(node, ast.Call)]
 
 
 def _method(call: ast.Call) -> str | None:

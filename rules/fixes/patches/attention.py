@@ -27,7 +27,7 @@ def fused_attention(source: PythonSource, finding: Finding) -> list[TextEdit]:
     Raises UnclearError for dropout, for weights used elsewhere, and for any other operation in between.
     """
     statements = [one for place in finding.locations for one in statements_at(source, place)]
-    scopes = dict.fromkeys(source.scope(one) for one in statements)
+    scopes = dict.fromkeys(source.scope(statement) for statement in statements)
     values = [node for scope in scopes for node in ast.walk(scope) if isinstance(node, ast.expr)]
     found = []
     for node in values:
@@ -198,7 +198,7 @@ def _above_diagonal(source: PythonSource, node: ast.expr) -> ast.Call | None:
     """The call of torch.ones in torch.ones(..., dtype=torch.bool).triu(1)."""
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "triu"):
         return None
-    arguments = [*node.args, *(one.value for one in node.keywords if one.arg == "diagonal")]
+    arguments = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "diagonal")]
     if source.dotted(node.func) != "torch.triu":
         arguments.insert(0, node.func.value)
     if len(arguments) != 2 or len(node.args) + len(node.keywords) > 2 or _literal(arguments[1]) != 1:
@@ -206,7 +206,7 @@ def _above_diagonal(source: PythonSource, node: ast.expr) -> ast.Call | None:
     ones = arguments[0]
     if not (isinstance(ones, ast.Call) and source.dotted(ones.func) == "torch.ones"):
         return None
-    boolean = any(one.arg == "dtype" and source.dotted(one.value) == "torch.bool" for one in ones.keywords)
+    boolean = any(keyword.arg == "dtype" and source.dotted(keyword.value) == "torch.bool" for keyword in ones.keywords)
     return ones if boolean else None
 
 
@@ -228,7 +228,7 @@ def _softmax(source: PythonSource, node: ast.expr, *, upcast: bool) -> ast.expr:
         if not (isinstance(node.func, ast.Attribute) and node.func.attr == "softmax"):
             raise UnclearError("no softmax")
         arguments.insert(0, node.func.value)
-    given = {one.arg: one.value for one in node.keywords}
+    given = {keyword.arg: keyword.value for keyword in node.keywords}
     dtype = given.pop("dtype", None)
     if dtype is not None and not (upcast and source.dotted(dtype) in _FP32):
         raise UnclearError("another type")

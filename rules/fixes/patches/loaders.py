@@ -87,8 +87,8 @@ def pinned_copies(source: PythonSource, finding: Finding) -> list[TextEdit]:
     batches: list[ast.expr] = []
     for place in finding.locations:
         statements = statements_at(source, place)
-        statements = [one for one in statements if source.loops(one)] or statements
-        copies = [copy for one in statements for copy in _copies(one)]
+        statements = [statement for statement in statements if source.loops(statement)] or statements
+        copies = [copy for statement in statements for copy in _copies(statement)]
         if not copies:
             raise UnclearError("no copy of a batch")
         for call, batch in copies:

@@ -148,7 +148,9 @@ def _only_logs(source: PythonSource, body: list[ast.stmt]) -> bool:
         elif isinstance(statement, ast.If):
             well = _only_reads(source, statement.test) and _only_logs(source, [*statement.body, *statement.orelse])
         elif isinstance(statement, ast.Assign):
-            well = all(isinstance(one, ast.Name) for one in statement.targets) and _only_reads(source, statement.value)
+            well = all(isinstance(target, ast.Name) for target in statement.targets) and _only_reads(
+                source, statement.value
+            )
         elif isinstance(statement, ast.AugAssign):
             well = isinstance(statement.target, ast.Name) and _only_reads(source, statement.value)
         elif isinstance(statement, ast.Return):

@@ -92,7 +92,9 @@ class _Search:
             self.left_the_file |= not given and self.source.dotted(name) is None
             yield from given
             return
-        for scope in (one for one in self.source.ancestors(name) if isinstance(one, (*Function, ast.Module))):
+        for scope in (
+            ancestor for ancestor in self.source.ancestors(name) if isinstance(ancestor, (*Function, ast.Module))
+        ):
             given = list(_given(self.source.nodes_of(scope), name))
             if isinstance(scope, Function) and name.id in _parameters(scope):
                 passed = [(value, None) for value in _passed(self.source, scope, name.id)]
@@ -148,6 +150,6 @@ def _passed(
             place = names.index(parameter)
         else:
             continue
-        yield from (one.value for one in call.keywords if one.arg == parameter)
+        yield from (keyword.value for keyword in call.keywords if keyword.arg == parameter)
         if 0 <= place < len(call.args) and not any(isinstance(one, ast.Starred) for one in call.args):
             yield call.args[place]

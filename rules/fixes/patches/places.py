@@ -47,7 +47,7 @@ def _touches(statement: ast.stmt, place: Location) -> bool:
         return False
     last = statement.end_lineno or 0
     if any(isinstance(child, _INNER) for child in ast.iter_child_nodes(statement)):
-        head = [one.end_lineno or 0 for one in own_nodes(statement) if isinstance(one, ast.expr)]
+        head = [node.end_lineno or 0 for node in own_nodes(statement) if isinstance(node, ast.expr)]
         last = max([statement.lineno, *head])
     return last >= place.line
 

@@ -37,7 +37,7 @@ def cudnn_benchmark(source: PythonSource, finding: Finding) -> list[TextEdit]:
 def _switches(source: PythonSource, finding: Finding) -> list[TextEdit]:
     """The calls and attributes of torch that the fix sets."""
     guards = [one.test for one in source.tree.body if isinstance(one, ast.If) and isinstance(one.test, ast.Compare)]
-    if not _trains(source) and not any(_name(one.left) == "__name__" for one in guards):
+    if not _trains(source) and not any(_name(guard.left) == "__name__" for guard in guards):
         raise UnclearError("a library: the importing script decides")
     lines = [edit.code for edit in finding.fix.edits if isinstance(edit, (Call, SetAttribute))]
     return after_imports(source, "torch", lines)

@@ -172,17 +172,19 @@ class PythonSource(Struct, frozen=True, dict=True):
         """The loops around a node in the same function, innermost first."""
         found = []
         below = node
-        for one in self.ancestors(node):
-            if isinstance(one, Scope):
+        for ancestor in self.ancestors(node):
+            if isinstance(ancestor, Scope):
                 break
-            if isinstance(one, Loop) and below in one.body:
-                found.append(one)
-            below = one
+            if isinstance(ancestor, Loop) and below in ancestor.body:
+                found.append(ancestor)
+            below = ancestor
         return found
 
     def iteration(self, statement: ast.stmt) -> list[ast.stmt]:
         """The body of the innermost loop around a statement, else of its function or module."""
-        around = (one for one in self.ancestors(statement) if isinstance(one, (*Loop, *Function, ast.Module)))
+        around = (
+            ancestor for ancestor in self.ancestors(statement) if isinstance(ancestor, (*Loop, *Function, ast.Module))
+        )
         return next(around, self.tree).body
 
     @cached_property

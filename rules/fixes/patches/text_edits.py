@@ -108,12 +108,12 @@ def put_inside(source: PythonSource, statements: Sequence[ast.stmt], head: str) 
 
 def _indent_unit(source: PythonSource, statement: ast.stmt) -> str:
     """The file's indentation unit: the one used here, else the first in the file."""
-    outer = next((one for one in source.ancestors(statement) if isinstance(one, ast.stmt)), None)
+    outer = next((ancestor for ancestor in source.ancestors(statement) if isinstance(ancestor, ast.stmt)), None)
     inner = source.indent(statement.lineno)
     if outer is not None and inner.startswith(source.indent(outer.lineno)):
         return inner.removeprefix(source.indent(outer.lineno))
     blocks = (body[0] for one in source.tree.body if isinstance(body := getattr(one, "body", None), list))
-    return next((source.indent(one.lineno) for one in blocks if source.indent(one.lineno)), "    ")
+    return next((source.indent(block.lineno) for block in blocks if source.indent(block.lineno)), "    ")
 
 
 def removed(source: PythonSource, statement: ast.stmt) -> list[TextEdit]:
