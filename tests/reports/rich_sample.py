@@ -30,6 +30,7 @@ from traceopt.result.document import (
 )
 from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.finding import Evidence, Finding, Fix, Location, Saving
+from traceopt.result.message import named
 from traceopt.result.packing import pack_columns
 from traceopt.result.rows import (
     COLUMNS,
@@ -250,7 +251,7 @@ def _findings() -> list[Finding]:
             "TC002", "tf32-off", "Let FP32 matmuls use Tensor Cores (TF32)", "high", "medium", Effort.ONE_LINE,
             Risk.NUMERICS, saving(27, 42, 53, "Roofline: 71 ms today, 29 ms at the TF32 rate."),
             "All 144 linear-layer GEMMs run as FP32 SIMT kernels at 49 TFLOP/s.",
-            [Evidence("cutlass_80_simt_sgemm_128x256", 23_400, 48, None, at("model/vit.py", 57))],
+            [Evidence(named("cutlass_80_simt_sgemm_128x256"), 23_400, 48, None, at("model/vit.py", 57))],
             [], Fix("Allow TF32.", 'torch.set_float32_matmul_precision("high")'),
         ),
         Finding(
