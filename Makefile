@@ -32,7 +32,7 @@ OPTIONS ?=
 BIN := .venv/bin
 STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-# One process more than cores; tests that share slow fixtures run in the same one, in the order of tests/scheduling.py.
+# How many processes, which tests share one, and in which order: tests/scheduling.py.
 PARALLEL := -n auto --dist loadgroup --no-loadscope-reorder
 # The tests start hundreds of Pythons: each would compile the package again where bytecode is switched off.
 export PYTHONDONTWRITEBYTECODE :=
@@ -52,7 +52,7 @@ test: $(STAMP)
 	$(BIN)/python -m pytest $(if $(TESTS),,$(PARALLEL)) $(OPTIONS) $(TESTS)
 
 test-quick: $(STAMP)
-	$(BIN)/python -m pytest $(PARALLEL) -m "not torch and not browser and not cluster and not real_traces and not slow" $(OPTIONS) $(TESTS)
+	$(BIN)/python -m pytest $(PARALLEL:auto=logical) -m "not torch and not browser and not cluster and not real_traces and not slow" $(OPTIONS) $(TESTS)
 
 trackers: $(STAMP)
 	$(PIP) install 'wandb>=0.19,<1' 'mlflow-skinny>=3,<4'

@@ -19,7 +19,8 @@ MARK_OF_FIXTURE = {
     "browser": "browser", "chromium": "browser", "open_report": "browser",
 }  # fmt: skip
 
-SLOW = (  # left out by `make test-quick`
+# Left out by `make test-quick`, as are all tests of the scenarios of fixtures/.
+SLOW = (
     "tests/action/",
     "tests/analyzer/ranks/test_joint_replay.py",
     "tests/analyzer/reading/test_damaged_traces.py",
@@ -35,10 +36,12 @@ SLOW = (  # left out by `make test-quick`
     "tests/rules/test_planted.py",
     "tests/rules/test_recorded_settings.py",
     "tests/test_adversity.py",
+    "tests/test_guides.py",
     "tests/test_packaging.py",
     "tests/test_plan_and_verdict.py",
     "tests/test_public_files.py",
     "tests/test_quantities_agree.py",
+    "tests/trying/test_stop_rule.py",
     "tests/trying/test_try_command.py",
     "tests/workers/",
 )
@@ -47,7 +50,7 @@ SLOW = (  # left out by `make test-quick`
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if item.nodeid.startswith(SLOW):
+        if item.nodeid.startswith(SLOW) or "scenario" in parameters_of(item):
             item.add_marker("slow")
         for fixture in getattr(item, "fixturenames", ()):
             if fixture in MARK_OF_FIXTURE:
@@ -65,8 +68,11 @@ def group_of(item: pytest.Item) -> str:
         return next((word for word in command.args if word.endswith(".py")), str(command.args[0]))  # also runs it bare
     if item.get_closest_marker("real_traces") and item.path.parent == TESTS:
         return "results of real traces"  # analyzed once, in test_real_traces.py
-    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    return str(parameters.get("scenario", item.nodeid.partition("::")[0]))
+    return str(parameters_of(item).get("scenario", item.nodeid.partition("::")[0]))
+
+
+def parameters_of(item: pytest.Item) -> dict[str, object]:
+    return item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
 
 
 def is_worker(config: pytest.Config) -> bool:
@@ -105,9 +111,12 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: a fifth of the time, tests wait for processes that sleep or end."""
-    return usable_cores() + 1
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more than there are cores: a fifth of the time, tests wait for processes that sleep or end.
+
+    Those of `make test-quick`, which asks for `-n logical`, do not wait.
+    """
+    return usable_cores() + (config.getoption("numprocesses") == "auto")
 
 
 def keep_the_collector_off() -> None:

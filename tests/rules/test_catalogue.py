@@ -72,6 +72,11 @@ class TestPage:
             lacks(example("healthy").facts, requirement)  # KeyError for one that does not exist
 
 
+def test_no_file_is_of_a_rule_that_is_gone() -> None:
+    files = {path.stem for path in Path(__file__).parent.glob("test_[a-z][a-z][0-9][0-9][0-9].py")}
+    assert files == {f"test_{rule.code.lower()}" for rule in RULES}
+
+
 def assert_findings(result: Result) -> None:
     """The impact follows from the saving alone, or from what the fix saves after others."""
     sampled = result.verdict.startswith("This file has only")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
-from support.findings import found, saving_of
+from support.findings import found, of_code, saving_of
 from support.real import REAL, real
 
+import traceopt
+from fixtures.memory_snapshots import training
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.vocabulary.causes.table import ALLOCATION
 from traceopt.testing import Machine
@@ -111,3 +114,16 @@ class TestAllocatorChurn:
     def test_retries_point_at_the_full_memory(self, example: GetExample) -> None:
         (finding,) = found("MM003", example("memory_pressure").facts)
         assert finding.shares_cause_with == ["MM002"]
+
+
+class TestSnapshot:
+    """Allocations that succeed only after the cache was emptied."""
+
+    def test_fires_on_them(self, tmp_path: Path) -> None:
+        result = traceopt.analyze(str(training("retries").write(tmp_path / "snapshot.pickle")))
+        (finding,) = of_code(result.findings, "MM003")
+        assert "4 allocations succeeded only after the allocator had given" in finding.why
+
+    def test_silent_where_the_cache_is_kept(self, tmp_path: Path) -> None:
+        result = traceopt.analyze(str(training().write(tmp_path / "snapshot.pickle")))
+        assert [check.status for check in result.checks if check.code == "MM003"] == ["passed"]
