@@ -9,7 +9,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import Intervals, union
-from traceopt.analyzer.attribution.start_up import first_of_name
+from traceopt.analyzer.attribution.first_calls import first_of_name
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON, RUNTIME
 from traceopt.analyzer.timeline.regions import Regions

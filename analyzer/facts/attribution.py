@@ -14,11 +14,11 @@ from traceopt.analyzer.arrays.name_totals import NameTotal, totals_by_name
 from traceopt.analyzer.attribution.attribution import Attribution
 from traceopt.analyzer.attribution.compiled_pieces import CompiledPieces, breaks_in_steps, find_compiled_pieces
 from traceopt.analyzer.attribution.cpu_phases import CpuPhases
+from traceopt.analyzer.attribution.first_calls import first_fetches, startup_calls
 from traceopt.analyzer.attribution.host_flow import CpuOperators, HostFlow
 from traceopt.analyzer.attribution.idle import Gaps, Idle, attribute, find_gaps, slow_calls
 from traceopt.analyzer.attribution.main_thread_calls import MainThreadCalls, main_thread_calls, waits_for_others
 from traceopt.analyzer.attribution.rl_phases import PhaseMarks, RlPhase, find_phase_marks, find_rl_phases
-from traceopt.analyzer.attribution.start_up import first_fetches, startup_calls
 from traceopt.analyzer.attribution.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
 from traceopt.analyzer.attribution.untraced_python import NO_UNTRACED_PYTHON, UntracedPython, find_untraced_python
 from traceopt.analyzer.facts.timeline import TimelineFacts

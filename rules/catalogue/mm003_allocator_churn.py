@@ -36,7 +36,7 @@ from traceopt.rules import (
     us,
     without_calls,
 )
-from traceopt.rules.fixes.advice.memory_snapshot import place_of
+from traceopt.rules.fixes.advice.memory_snapshot_evidence import place_of
 
 MOST_ROWS = 5
 EXPANDABLE = SetVariable("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
