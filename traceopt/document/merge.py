@@ -17,7 +17,7 @@ from traceopt.analyzer.ranks.rank_summary import RankSummary
 from traceopt.document.decision import Decision
 from traceopt.document.rank_answer import DocumentPart, RankAnswer
 from traceopt.errors import one_line
-from traceopt.result.companions.start_up import StartUpSection
+from traceopt.result.companions import StartUpSection
 from traceopt.result.document import Check, CheckStatus, Result, TraceFile
 from traceopt.result.finding import Finding, value_order
 from traceopt.result.rows import PlanRow, RankRow

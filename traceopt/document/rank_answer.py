@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.ranks.rank_summary import RankSummary
 from traceopt.document.decision import Decision
-from traceopt.result.companions.start_up import StartUpSection
+from traceopt.result.companions import StartUpSection
 from traceopt.result.document import Check, Result, TraceFile
 from traceopt.result.finding import Finding
 from traceopt.result.message import encoded

@@ -14,11 +14,13 @@ import orjson
 from msgspec import Struct, field
 from msgspec.structs import astuple
 
-from traceopt.result.companions.flight_recorder import FlightRecorder
-from traceopt.result.companions.gpu_samples import GpuSamplesSection
-from traceopt.result.companions.memory_snapshot import MemorySnapshotSection
-from traceopt.result.companions.start_up import StartUpSection
-from traceopt.result.companions.torch_compile import TorchCompile
+from traceopt.result.companions import (
+    FlightRecorder,
+    GpuSamplesSection,
+    MemorySnapshotSection,
+    StartUpSection,
+    TorchCompile,
+)
 from traceopt.result.field_notes import note
 from traceopt.result.finding import Finding, Location
 from traceopt.result.message import Spoken

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from traceopt.reports.html.charts.timeline_svg import Tick, ticks
-from traceopt.result.companions.memory_snapshot import MemorySnapshotSection, SnapshotCurve
+from traceopt.result.companions import MemorySnapshotSection, SnapshotCurve
 from traceopt.result.quantities import size_text
 
 WIDTH, HEIGHT = 1000, 100  # of the viewBox

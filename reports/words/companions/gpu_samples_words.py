@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceopt.reports.words.companions.section import CompanionSection
-from traceopt.result.companions.gpu_samples import SampledGpu
+from traceopt.result.companions import SampledGpu
 from traceopt.result.document import Result
 
 MAX_LINES = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from traceopt.reports.words.companions.section import CompanionSection
 from traceopt.reports.words.tables import Derived, shown_table
 from traceopt.result.columns import Column, Table
-from traceopt.result.companions.memory_snapshot import FailedAllocation, MemorySnapshotSection
+from traceopt.result.companions import FailedAllocation, MemorySnapshotSection
 from traceopt.result.document import Result
 from traceopt.result.quantities import counted, size, size_like
 

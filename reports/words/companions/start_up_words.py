@@ -5,7 +5,7 @@ from __future__ import annotations
 from traceopt.reports.words.companions.section import CompanionSection
 from traceopt.reports.words.tables import shown_table
 from traceopt.result.columns import Column, Table
-from traceopt.result.companions.start_up import StartUpPartRow, StartUpSection
+from traceopt.result.companions import StartUpPartRow, StartUpSection
 from traceopt.result.document import Result
 from traceopt.result.quantities import in_sentence, percent, seconds_of_us
 

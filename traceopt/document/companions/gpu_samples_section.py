@@ -5,13 +5,13 @@ from __future__ import annotations
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.companions.gpu_samples.samples import Gpu
 from traceopt.analyzer.facts import Facts
-from traceopt.result.companions.gpu_samples import GpuSamplesSection, SampledGpu
+from traceopt.result.companions import GpuSamplesSection, SampledGpu
 from traceopt.result.quantities import counted
 
 MOST_GPUS = 64
 
 
-def gpu_samples(facts: Facts) -> GpuSamplesSection | None:
+def section(facts: Facts) -> GpuSamplesSection | None:
     """None without samples."""
     known = facts.companions.gpu_samples
     if known is None:

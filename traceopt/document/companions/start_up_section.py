@@ -5,7 +5,7 @@ from __future__ import annotations
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.start_up import StartUpLine
 from traceopt.analyzer.vocabulary.phases.start_up_parts import START_UP_LABELS
-from traceopt.result.companions.start_up import StartUpLineRow, StartUpPartRow, StartUpSection
+from traceopt.result.companions import StartUpLineRow, StartUpPartRow, StartUpSection
 from traceopt.result.finding import Location
 from traceopt.result.rounding import share, us
 
@@ -14,7 +14,7 @@ MOST_LINES = 5
 LINE_SHARE = 0.01  # of the start-up; shorter lines say little, but the first of a part is kept
 
 
-def start_up(facts: Facts) -> StartUpSection | None:
+def section(facts: Facts) -> StartUpSection | None:
     """None if the start-up was not measured."""
     known, ledger = facts.captured.start_up, facts.captured.ledger
     if known is None or ledger is None:

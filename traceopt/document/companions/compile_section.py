@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.compilation import PHASES, Compilation
-from traceopt.result.companions.torch_compile import (
+from traceopt.result.companions import (
     CompileAgain,
     CompileBreak,
     CompileFallback,
@@ -20,7 +20,7 @@ MOST_ROWS = 50
 MOST_VALUES = 5
 
 
-def torch_compile(facts: Facts) -> TorchCompile | None:
+def section(facts: Facts) -> TorchCompile | None:
     """None if nothing was compiled, or it was not recorded."""
     known = facts.compilation
     if known is None:

@@ -8,7 +8,7 @@ from traceopt.analyzer.companions.memory_snapshot.failures import Failure
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import Holder, MemorySnapshot
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
-from traceopt.result.companions.memory_snapshot import (
+from traceopt.result.companions import (
     FailedAllocation,
     MemoryHolder,
     MemorySnapshotSection,
@@ -25,7 +25,7 @@ _DRAWN = 8  # holders with an area of their own in the curve
 _POINTS = 240
 
 
-def memory_snapshot(facts: Facts) -> MemorySnapshotSection | None:
+def section(facts: Facts) -> MemorySnapshotSection | None:
     """The section; None without a snapshot."""
     snapshot = facts.companions.memory_snapshot
     if snapshot is None:

@@ -8,9 +8,9 @@ from traceopt.analyzer.companions.flight_recorder.calls import Calls
 from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording
 from traceopt.analyzer.companions.flight_recorder.stuck_calls import StuckCall
 from traceopt.analyzer.facts import Facts
-from traceopt.result.companions.flight_recorder import FlightRecorder, GroupRow, LateRankRow, StuckCallRow
-from traceopt.result.companions.rank_lists import are, ranks_text
+from traceopt.result.companions import FlightRecorder, GroupRow, LateRankRow, StuckCallRow
 from traceopt.result.quantities import counted
+from traceopt.result.rank_lists import are, ranks_text
 from traceopt.result.rounding import us
 from traceopt.rules.evidence import to_location
 
@@ -18,7 +18,7 @@ MAX_ROWS = 100
 MAX_LATE = 20
 
 
-def flight_recorder(facts: Facts) -> FlightRecorder | None:
+def section(facts: Facts) -> FlightRecorder | None:
     """None without dumps."""
     recording = facts.companions.flight_recorder
     if recording is None:
