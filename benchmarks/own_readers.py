@@ -36,12 +36,12 @@ read_nsight(source, source.process, rank_hint=None, world_size_hint=None)
 """
 SNAPSHOT = """import sys
 from traceopt.analyzer.companions import restricted_pickle
-from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import read
+from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import read_memory_snapshot
 from traceopt.analyzer.reading.sources import find_sources
 [source] = [one.source for one in find_sources(sys.argv[1:2]).companions]
 if sys.argv[2] == "library":
     with source.open() as stream: restricted_pickle.load(stream, source.label)
-else: read([source], [])
+else: read_memory_snapshot([source], [])
 """
 PROCESSES = """import sys
 from traceopt.analyzer.reading import two_processes

@@ -7,13 +7,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from traceopt.analyzer.companions.compile_log import compile_log
-from traceopt.analyzer.companions.flight_recorder import recording
-from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording
-from traceopt.analyzer.companions.gpu_samples import samples
-from traceopt.analyzer.companions.gpu_samples.samples import GpuSamples
-from traceopt.analyzer.companions.memory_snapshot import memory_snapshot
-from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import MemorySnapshot
+from traceopt.analyzer.companions.compile_log.compile_log import read_compile_log
+from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording, read_flight_recorder
+from traceopt.analyzer.companions.gpu_samples.samples import GpuSamples, read_gpu_samples
+from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import MemorySnapshot, read_memory_snapshot
 from traceopt.analyzer.reading.sources import CompanionFile, TraceSource
 from traceopt.analyzer.tables.compilation import Compilation
 from traceopt.analyzer.vocabulary.companion_kinds import KindName
@@ -34,10 +31,10 @@ _Read = Callable[[Sequence[TraceSource], list[str]], Any]
 # The function that reads all files of a kind into its field of `Companions`. It adds a warning for a file that it
 # cannot use, and raises InputError if none can be used.
 _READERS: dict[KindName, _Read] = {
-    "memory_snapshot": memory_snapshot.read,
-    "compile_log": compile_log.read,
-    "flight_recorder": recording.read,
-    "gpu_samples": samples.read,
+    "memory_snapshot": read_memory_snapshot,
+    "compile_log": read_compile_log,
+    "flight_recorder": read_flight_recorder,
+    "gpu_samples": read_gpu_samples,
 }
 
 

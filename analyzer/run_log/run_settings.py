@@ -21,7 +21,7 @@ from traceopt.analyzer.run_log.constructions import (
 )
 from traceopt.analyzer.run_log.cpu import Cpu, CpuPeaks, read_cpu, read_cpu_peaks
 from traceopt.analyzer.run_log.loaders import Loader, read_loaders
-from traceopt.analyzer.run_log.start_up import StartUp, read_start_up
+from traceopt.analyzer.run_log.sampled_start_up import StartUp, read_start_up
 from traceopt.analyzer.run_log.step_ledger import Ledger, read_ledger
 from traceopt.analyzer.run_log.step_memory import StepMemory, read_step_memory
 from traceopt.analyzer.tables.compilation import Compilation

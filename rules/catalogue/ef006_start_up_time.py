@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.run_log.start_up import StartUpLine, StartUpPart
+from traceopt.analyzer.run_log.sampled_start_up import StartUpLine, StartUpPart
 from traceopt.analyzer.vocabulary.phases.start_up_parts import START_UP_LABELS, StartUpPartName
 from traceopt.rules import Effort, Evidence, Facts, Findings, Fix, Location, Rule, percent, required, seconds, threshold
 

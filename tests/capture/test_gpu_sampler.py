@@ -163,7 +163,7 @@ def test_gpus_of_amd_are_sampled_where_there_is_no_nvml(old: bool, tmp_path: Pat
     with GpuSampler(tmp_path, libraries):
         assert smi.asked.wait(30)
     (file,) = tmp_path.iterdir()
-    (gpu,) = samples.read([TraceSource(str(file), None, file.name)], []).gpus
+    (gpu,) = samples.read_gpu_samples([TraceSource(str(file), None, file.name)], []).gpus
     assert (gpu.name, gpu.max_sm_mhz, gpu.power_limit_w, gpu.vendor) == ("AMD Instinct MI300X", 2100, 750.0, AMD)
     first = gpu.samples[0]
     assert (first.sm_mhz, first.celsius, first.power_w, first.use_percent) == (1300, 91, 742.0, 97)
@@ -177,7 +177,7 @@ def test_samples_are_written_and_read_back(tmp_path: Path) -> None:
     with GpuSampler(tmp_path, [library(lambda: NvmlGpus(nvml))]):
         assert nvml.asked.wait(30)
     (file,) = tmp_path.iterdir()
-    (gpu,) = samples.read([TraceSource(str(file), None, file.name)], []).gpus
+    (gpu,) = samples.read_gpu_samples([TraceSource(str(file), None, file.name)], []).gpus
     assert (gpu.name, gpu.max_sm_mhz, gpu.power_limit_w) == ("NVIDIA H100", 1980, 700.0)
     first = gpu.samples[0]
     assert (first.sm_mhz, first.reasons, first.celsius, first.power_w, first.busy) == (1200, 0x20, 88, 350.0, True)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from support.gpu_health import sampled
 
 from traceopt.analyzer.companions.companions import Companions
-from traceopt.analyzer.companions.gpu_samples import samples
+from traceopt.analyzer.companions.gpu_samples.samples import read_gpu_samples
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.rules.catalogue.rh001_capped_clocks import CappedClocks
@@ -37,7 +37,7 @@ def test_a_gpu_of_amd_gets_the_command_of_amd(tmp_path: Path) -> None:
     assert "nvidia-smi" in answer(CappedClocks, facts)[1][0].fix.text
     file = tmp_path / "host.gpu_samples.jsonl"
     file.write_text(file.read_text().replace('"host":', '"source": "amdsmi", "host":', 1))
-    known = samples.read([TraceSource(str(file), None, file.name)], [])
+    known = read_gpu_samples([TraceSource(str(file), None, file.name)], [])
     amd = Facts(facts.trace, companions=replace(Companions(), gpu_samples=known))
     assert "amd-smi" in answer(CappedClocks, amd)[1][0].fix.text
 

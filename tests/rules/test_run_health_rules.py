@@ -29,7 +29,7 @@ def test_samples_alone_are_a_report(tmp_path: Path) -> None:
 @pytest.mark.parametrize("first", ['{"traceopt_gpu_samples": 9}', "[", "[" * 9999, ""])
 def test_a_damaged_file_is_one_clear_line(tmp_path: Path, first: str) -> None:
     with pytest.raises(InputError, match="can read"):
-        samples.read([source(tmp_path, first, "{}")], [])
+        samples.read_gpu_samples([source(tmp_path, first, "{}")], [])
 
 
 def test_odd_samples_are_left_out(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_odd_samples_are_left_out(tmp_path: Path) -> None:
         '{"s": NaN}',
         '{"s": 1, "gpus": [3, {"index": -1}, {"index": 0, "processes": [[1], "x"], "sm_mhz": "9"}]}',
     ]
-    known = samples.read([source(tmp_path, '{"traceopt_gpu_samples": 1}', *odd)], warnings)
+    known = samples.read_gpu_samples([source(tmp_path, '{"traceopt_gpu_samples": 1}', *odd)], warnings)
     assert len(known.gpus) == 1
     assert known.gpus[0].samples[0].sm_mhz is None
     assert warnings == ["host.gpu_samples.jsonl: 2 samples cannot be read"]
@@ -63,7 +63,7 @@ def test_hostile_samples_are_left_out(trick: str, tmp_path: Path) -> None:
         + "n" * 5_000
         + '"}]}'
     )
-    known = samples.read([source(tmp_path, head, *HOSTILE_SAMPLES[trick])], [])
+    known = samples.read_gpu_samples([source(tmp_path, head, *HOSTILE_SAMPLES[trick])], [])
     assert len(known.gpus) <= samples.MOST_GPUS
     assert all(len(one.others) <= samples.MOST_GPUS for gpu in known.gpus for one in gpu.samples)
     assert all(len(gpu.name) <= 1_000 for gpu in known.gpus)
@@ -84,10 +84,10 @@ def test_samples_with_random_damage_end_in_samples_or_one_line(tmp_path: Path) -
             damaged[at] = int(random.integers(256))
         path.write_bytes(damaged)
         with suppress(InputError):
-            samples.read([TraceSource(str(path), None, path.name)], [])
+            samples.read_gpu_samples([TraceSource(str(path), None, path.name)], [])
 
 
 def test_a_file_of_samples_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(samples, "MOST_BYTES", 100)
     with pytest.raises(InputError, match="too large for samples of a GPU"):
-        samples.read([source(tmp_path, '{"traceopt_gpu_samples": 1}', *['{"s": 1}'] * 50)], [])
+        samples.read_gpu_samples([source(tmp_path, '{"traceopt_gpu_samples": 1}', *['{"s": 1}'] * 50)], [])

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from traceopt.analyzer.companions.companions import Companions
-from traceopt.analyzer.companions.gpu_samples import samples
+from traceopt.analyzer.companions.gpu_samples.samples import read_gpu_samples
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.testing import A100, Machine
@@ -30,7 +30,7 @@ def sampled(folder: Path, **gpu: Any) -> Facts:
     }
     one = {"index": 0, "sm_mhz": 1900, "reasons": 0, "celsius": 60, "use_percent": 95, "processes": [[7, 1, True]]}
     lines = [json.dumps({"s": second, "gpus": [one | gpu]}) for second in range(60)]
-    known = samples.read([source(folder, json.dumps(head), *lines)], [])
+    known = read_gpu_samples([source(folder, json.dumps(head), *lines)], [])
     machine = Machine(A100)
     with machine.step():
         machine.launch(100)

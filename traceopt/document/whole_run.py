@@ -9,7 +9,7 @@ import numpy as np
 
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.run_log.start_up import StartUpLine
+from traceopt.analyzer.run_log.sampled_start_up import StartUpLine
 from traceopt.analyzer.run_log.step_drift import Change, main_cause
 from traceopt.analyzer.run_log.step_ledger import Ledger, Place
 from traceopt.analyzer.run_log.step_memory import UNKNOWN, StepMemory

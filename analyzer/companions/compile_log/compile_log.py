@@ -26,7 +26,7 @@ from traceopt.analyzer.vocabulary.compile_messages import parse_break
 from traceopt.errors import InputError
 
 
-def read(files: Sequence[TraceSource], warnings: list[str]) -> Compilation:
+def read_compile_log(files: Sequence[TraceSource], warnings: list[str]) -> Compilation:
     """What the logs say together. A file that cannot be read is a warning.
 
     Raises InputError if none can be read, or if the user named one that cannot.

@@ -55,7 +55,7 @@ class FlightRecording(Struct, frozen=True, dict=True):
         return find_late_ranks(self.calls)
 
 
-def read(files: Sequence[TraceSource], warnings: list[str]) -> FlightRecording:
+def read_flight_recorder(files: Sequence[TraceSource], warnings: list[str]) -> FlightRecording:
     """Reads the dumps of a run. If a rank has several, it keeps the latest one, or of equally late ones the one with
     lines.
 

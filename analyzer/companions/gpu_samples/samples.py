@@ -104,7 +104,7 @@ class GpuSamples(Struct, frozen=True):
         return [gpu for gpu in self.gpus if gpu.of_run] or [gpu for gpu in self.gpus if gpu.busy]
 
 
-def read(files: Sequence[TraceSource], warnings: list[str]) -> GpuSamples:
+def read_gpu_samples(files: Sequence[TraceSource], warnings: list[str]) -> GpuSamples:
     """Raises InputError if a file is not one of samples, or too large."""
     gpus: list[Gpu] = []
     for file in files:

@@ -158,7 +158,7 @@ class MemorySnapshot(Struct, frozen=True, dict=True):
         return sums
 
 
-def read(files: Sequence[TraceSource], warnings: list[str]) -> MemorySnapshot | None:
+def read_memory_snapshot(files: Sequence[TraceSource], warnings: list[str]) -> MemorySnapshot | None:
     """The snapshot of a run. Raises InputError if no file can be read."""
     tables = read_tables(files, warnings)
     return None if tables is None else MemorySnapshot(tables)

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import traceopt
-from traceopt.analyzer.companions.compile_log.compile_log import read
+from traceopt.analyzer.companions.compile_log.compile_log import read_compile_log
 from traceopt.analyzer.reading.sources import TraceSource, find_sources
 from traceopt.analyzer.tables.compilation import Compilation
 from traceopt.cli import cli
@@ -39,7 +39,7 @@ def write(folder: Path, text: str, name: str = "dedicated_log_torch_trace_abc.lo
 def read_text(folder: Path, *texts: str) -> tuple[Compilation, list[str]]:
     warnings: list[str] = []
     paths = [write(folder, text, f"log{index}.log") for index, text in enumerate(texts)]
-    return read([TraceSource(str(path), None, path.name) for path in paths], warnings), warnings
+    return read_compile_log([TraceSource(str(path), None, path.name) for path in paths], warnings), warnings
 
 
 def record(head: dict[str, Any], payload: str = "") -> str:

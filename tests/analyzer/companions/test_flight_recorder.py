@@ -13,8 +13,7 @@ from click.testing import CliRunner
 import traceopt
 from fixtures.flight_dumps import FAULTY_RANK, dumps, write
 from fixtures.generate import generate
-from traceopt.analyzer.companions.flight_recorder import recording
-from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording
+from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording, read_flight_recorder
 from traceopt.analyzer.reading.sources import find_sources
 from traceopt.cli import cli
 from traceopt.errors import InputError
@@ -28,7 +27,7 @@ RECORDED = Path(__file__).parents[3] / "fixtures" / "flight_recorder"
 
 
 def read(folder: Path) -> FlightRecording:
-    return recording.read([file.source for file in find_sources([str(folder)]).companions], [])
+    return read_flight_recorder([file.source for file in find_sources([str(folder)]).companions], [])
 
 
 def found(folder: Path) -> list[tuple[str, list[int], list[int | None]]]:

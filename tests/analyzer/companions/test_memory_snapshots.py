@@ -27,7 +27,7 @@ from fixtures.memory_snapshots import (
     Allocator,
     training,
 )
-from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import MemorySnapshot, read
+from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import MemorySnapshot, read_memory_snapshot
 from traceopt.analyzer.companions.memory_snapshot.owners import NO_PYTHON
 from traceopt.analyzer.companions.memory_snapshot.plain_pickle import PlainPickle
 from traceopt.analyzer.reading.sources import find_sources
@@ -47,7 +47,7 @@ def of_value(value: Any, folder: Path, protocol: int = 4) -> MemorySnapshot:
 
 
 def of_file(path: Path) -> MemorySnapshot:
-    found = read([one.source for one in find_sources([str(path)]).companions], [])
+    found = read_memory_snapshot([one.source for one in find_sources([str(path)]).companions], [])
     assert found is not None
     return found
 
@@ -264,7 +264,7 @@ class TestReading:
         path.write_bytes(data + b"segments" * 2)
         sources = [one.source for one in find_sources([str(path)]).companions]
         with pytest.raises(InputError, match=r"segments\.pickle (cannot be read: |is no memory snapshot: ).+") as error:
-            read(sources, [])
+            read_memory_snapshot(sources, [])
         assert "\n" not in str(error.value)
         answer = CliRunner().invoke(cli, ["analyze", "segments.pickle"])
         assert answer.exit_code == 2
@@ -301,7 +301,7 @@ class TestReading:
         training(steps=6).write(tmp_path / "a" / "late.pickle")
         (tmp_path / "a" / "broken.pickle").write_bytes(b"\x80\x04}\x94\x8c\x08segments")
         warnings: list[str] = []
-        found = read([one.source for one in find_sources([str(tmp_path)]).companions], warnings)
+        found = read_memory_snapshot([one.source for one in find_sources([str(tmp_path)]).companions], warnings)
         assert found is not None
         assert found.tables.label.endswith("oom.pickle")
         assert len(warnings) == 2

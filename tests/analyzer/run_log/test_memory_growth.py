@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from fixtures.memory_snapshots import HISTORY_LINE, SCRIPT, training
 from traceopt.analyzer.companions.companions import Companions
-from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import read
+from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import read_memory_snapshot
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.run_log.step_memory import read_step_memory
@@ -104,7 +104,7 @@ def test_few_readings_are_not_judged() -> None:
 
 def test_a_snapshot_names_the_line(tmp_path: Path) -> None:
     file = training("history").write(tmp_path / "snapshot.pickle")
-    snapshot = read([one.source for one in find_sources([str(file)]).companions], [])
+    snapshot = read_memory_snapshot([one.source for one in find_sources([str(file)]).companions], [])
     facts = run_with({"device_bytes": noisy(2_000 * MIB + NUMBERS * 16 * MIB)}).facts()
     beside = Facts(facts.trace, companions=replace(Companions(), memory_snapshot=snapshot))
     finding = assert_finds(MemoryGrowth, beside)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.run_log.start_up import StartUpLine
+from traceopt.analyzer.run_log.sampled_start_up import StartUpLine
 from traceopt.analyzer.vocabulary.phases.start_up_parts import START_UP_LABELS
 from traceopt.result.companions import StartUpLineRow, StartUpPartRow, StartUpSection
 from traceopt.result.finding import Location
