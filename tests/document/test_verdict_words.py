@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
+from traceopt.document.efficiency import LOW_UTILIZATION
 from traceopt.document.rank_document import rank_document
 from traceopt.document.verdict import _GpuVerdict
 from traceopt.result.message import plain
@@ -49,3 +50,11 @@ def test_busy_matmuls_without_a_fix_say_how_close_they_come_to_the_peak(example:
     facts = example("healthy").facts
     said = rank_document(facts, run_rules(prepare(load_rules()), facts, debug=True)).verdict
     assert said.endswith("of the step. Matmuls take 75% of the step, at 62% of the bf16 peak.")
+
+
+def test_what_a_step_reaches_is_said_of_a_busy_gpu(example: GetExample) -> None:
+    """Of an idle one, it only repeats that the GPU is idle."""
+    idle = example("five_faults").result
+    assert idle.efficiency.mfu is not None
+    assert idle.efficiency.mfu < LOW_UTILIZATION
+    assert "of the bf16 peak" not in idle.verdict

@@ -85,7 +85,9 @@ def _of_the_step(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPa
 
 
 def _gpu_verdict(facts: Facts, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced]) -> str:
-    return _GpuVerdict(facts, breakdown, priced).text + _without_gradients(facts, priced) + utilization(facts)
+    said = _GpuVerdict(facts, breakdown, priced)
+    reached = utilization(facts) if said.idle < MOSTLY_IDLE_SHARE else ""  # else it follows from the idle time
+    return said.text + _without_gradients(facts, priced) + reached
 
 
 class _GpuVerdict(Struct, frozen=True, dict=True):
