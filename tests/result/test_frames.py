@@ -77,7 +77,7 @@ def test_rows_are_those_of_the_document(result: Result) -> None:
 
 
 def test_what_was_not_measured_is_missing(example: GetExample) -> None:
-    frames = example("five_faults").result.frames
+    frames = example("launch_bound").result.frames
     unpriced = frames.findings[frames.findings["impact"] == "info"]
     assert len(unpriced) > 0
     assert unpriced["saving_us"].isna().all()
