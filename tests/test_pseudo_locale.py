@@ -25,6 +25,7 @@ from traceopt.trying.changes import changes_of
 if TYPE_CHECKING:
     from conftest import GetExample
 
+AROUND_SLOTS = re.compile("[\\ue000-\\ue002]")
 GATES = [Gate.parse(text, "fail") for text in ("medium", "new-high", "step_time=+5%", "gpu_idle=40%")]
 
 
@@ -62,6 +63,7 @@ def decisions(result: Result) -> dict[str, Any]:
 
 
 def assert_only_words_differ(path: str) -> None:
+    """Also that nothing of how slots are written is seen outside."""
     in_english = analyze(path)
     with pseudo_locale(nonsense):
         elsewhere = analyze(path)
@@ -69,6 +71,8 @@ def assert_only_words_differ(path: str) -> None:
     assert in_english.verdict != elsewhere.verdict
     for subject, value in decisions(in_english).items():
         assert decided[subject] == value, subject
+        assert not AROUND_SLOTS.search(str(value)), subject
+    assert not AROUND_SLOTS.search(in_english.to_json().decode())
 
 
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS))

@@ -26,7 +26,6 @@ SlotKind = Literal["time", "share", "bytes", "rate", "name", "place", "rank", "s
 
 _KINDS: Mapping[str, SlotKind] = {kind: kind for kind in get_args(SlotKind)}
 _TEXTS = ("name", "place", "rank", "memory", "term")  # kinds whose value is a text
-
 _OF_WORDS = ("rank", "memory", "term")  # kinds whose text is words
 
 _OPEN, _SEPARATOR, _CLOSE = "\ue000", "\ue001", "\ue002"
@@ -37,8 +36,9 @@ _SLOT = re.compile(f"{_OPEN}([a-z]+){_SEPARATOR}([^{_OPEN}-{_CLOSE}]*){_SEPARATO
 class Slot(Struct, frozen=True):
     """What a sentence says of one thing, as it is printed in `text`.
 
-    `value` is what it is: ns of a time or of the step, 0..1 of a share, bytes of a size or of the device's memory, the
-    rate per second, the name of an operator or kernel, the place, or the term that vendors name differently.
+    `value` is what it is: ns of a time or of the step, 0..1 of a share, bytes of a size, the rate per second, the name
+    of an operator or kernel, the place, the ranks, or the key of a term that vendors name differently. What the
+    device's memory holds has none.
     """
 
     kind: SlotKind
@@ -199,6 +199,7 @@ def _term(term: Term) -> str:
 
 
 def has_slots(source: str) -> bool:
+    """Whether a text is more than plain words."""
     return _OPEN in source
 
 
