@@ -55,7 +55,7 @@ test-quick: $(STAMP)
 	$(BIN)/python -m pytest $(PARALLEL:auto=logical) -m "not torch and not browser and not cluster and not real_traces and not slow" $(OPTIONS) $(TESTS)
 
 trackers: $(STAMP)
-	$(PIP) install 'wandb>=0.19,<1' 'mlflow-skinny>=3,<4'
+	$(PIP) install --no-compile 'wandb>=0.19,<1' 'mlflow-skinny>=3,<4'
 
 crowd: $(STAMP)
 	TRACEOPT_CROWD=all $(BIN)/python -m pytest $(PARALLEL) -rsx $(OPTIONS) tests/capture/crowd tests/fixtures/test_workloads.py
@@ -130,7 +130,7 @@ clean:
 $(STAMP): pyproject.toml setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "traceopt needs Python 3.10 or newer: make PYTHON=...")'
 	test -x $(BIN)/python || { $(PYTHON) -m venv --clear .venv && $(PIP) install --upgrade pip; }
-	$(PIP) install --editable '.[dev]'
+	$(PIP) install --no-compile --editable '.[dev]'  # most of what it installs is never imported
 	@$(MAKE) --no-print-directory types
 	@touch $@
 

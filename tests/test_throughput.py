@@ -113,5 +113,5 @@ class TestUtilisation:
         assert "without recomputation" in render_html(example("checkpointing").result, static=True)
 
     def test_the_verdict_states_a_low_utilization(self, example: GetExample, healthy: Example) -> None:
-        assert "of the bf16 peak." in example("launch_bound").result.verdict
+        assert "The step reaches 29% of the bf16 peak." in example("split_projections").result.verdict
         assert "The step reaches" not in healthy.result.verdict

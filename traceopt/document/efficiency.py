@@ -20,9 +20,10 @@ RECURRENT = ("rnn", "lstm", "gru")
 MOST_NAMED = 3
 
 
-def utilization(facts: Facts) -> str:
+def utilization(facts: Facts, *, computes: bool) -> str:
     """What the step reaches of the GPU: as hardware counters measured it, or the model FLOP utilization of a training
-    (Chowdhery et al., "PaLM", 2022, appendix B). Empty if it is unknown or not low.
+    (Chowdhery et al., "PaLM", 2022, appendix B). Empty if it is unknown or not low. Where the step does not mostly
+    compute (`computes`), a low utilization only repeats that.
     """
     counters = facts.measured_counters
     if counters is not None and counters.tensor_active is not None:
@@ -33,7 +34,7 @@ def utilization(facts: Facts) -> str:
         active = f" Hardware counters measured the {TENSOR_CORE}s active for {percent(counters.tensor_active)} of it"
         return f"{active} ({shares})." if shares else f"{active}."
     mfu, dtype = facts.flops.mfu, facts.flops.dtype
-    if not facts.trains or mfu is None or dtype is None or mfu >= LOW_UTILIZATION:
+    if not (computes and facts.trains) or mfu is None or dtype is None or mfu >= LOW_UTILIZATION:
         return ""
     return f" The step reaches {percent(mfu)} of the {dtype} peak{peak_caveat(facts, dtype)}."
 

@@ -86,8 +86,7 @@ def _of_the_step(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPa
 
 def _gpu_verdict(facts: Facts, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced]) -> str:
     said = _GpuVerdict(facts, breakdown, priced)
-    reached = utilization(facts) if said.idle < MOSTLY_IDLE_SHARE else ""  # else it follows from the idle time
-    return said.text + _without_gradients(facts, priced) + reached
+    return said.text + _without_gradients(facts, priced) + utilization(facts, computes=said.computes)
 
 
 class _GpuVerdict(Struct, frozen=True, dict=True):
@@ -129,6 +128,11 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
     @property
     def compute(self) -> float:
         return sum(part.share for part in self.breakdown if part.name == COMPUTE.key)
+
+    @property
+    def computes(self) -> bool:
+        """Whether no wait takes much of the step, so that the compute is the question."""
+        return max(self.idle, *self.limits.values()) < MOSTLY_IDLE_SHARE
 
     @property
     def largest(self) -> Cause:
