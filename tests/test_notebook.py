@@ -117,6 +117,7 @@ def test_it_leaves_the_page_around_it_alone(result: Result, chromium: Chromium, 
     assert 0.9 * seen["room"] < seen["bar"] <= seen["room"]
 
 
+@pytest.mark.slow
 def test_in_a_real_notebook() -> None:
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")

@@ -154,6 +154,7 @@ def test_the_settings_are_accepted(tmp_path: Path) -> None:
         load_rules().find(code)(**table)
 
 
+@pytest.mark.slow
 def test_the_example_rule_works(tmp_path: Path) -> None:
     source, test = fences(ROOT / "docs" / "rules-development.md", "python")
     (tmp_path / "report_in_step.py").write_text(source)

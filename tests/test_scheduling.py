@@ -8,6 +8,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 TESTS = """
 import os
 import pytest
@@ -20,6 +22,7 @@ def test_it(scenario, number):
 """
 
 
+@pytest.mark.slow
 def test_tests_of_one_group_run_on_one_worker(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(TESTS)
     (tmp_path / "pytest.ini").touch()

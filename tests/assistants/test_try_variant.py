@@ -14,6 +14,8 @@ from traceopt.assistants import trials
 from traceopt.assistants.roots import Roots
 from traceopt.rules.fixes.patches.unified import unified_diff
 
+pytestmark = pytest.mark.slow  # each starts processes
+
 STAND_IN = Path(__file__).resolve().parents[1] / "trying" / "stand_in.py"
 
 

@@ -16,6 +16,8 @@ from benchmarks.processes import ROOT, Contender, Sample, interleaved, measure
 from fixtures.generate import generate
 from traceopt.api import analyze
 
+pytestmark = pytest.mark.slow  # each starts processes
+
 
 def python(code: str) -> tuple[str, ...]:
     return sys.executable, "-c", code

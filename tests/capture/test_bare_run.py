@@ -79,6 +79,7 @@ def check_kept(run: Run) -> None:
     assert "traceopt: the timing cycle has 3 of 5 steps: the run ended" in run.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("to", ["traceopt", "all"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_reaches_the_script_once(tmp_path: Path, number: signal.Signals, to: str) -> None:

@@ -11,6 +11,8 @@ from runs import Runner
 
 from traceopt.capture.recording.device_queue import drain
 
+pytestmark = pytest.mark.slow  # each starts processes
+
 STEPS_BEHIND = """
 import time, torch
 from torch import nn

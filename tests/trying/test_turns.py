@@ -26,6 +26,8 @@ from traceopt.trying.workspace import Command, Workspace
 
 LIMITS = Limits(10, 5, 60.0)
 
+pytestmark = pytest.mark.slow  # each starts processes
+
 # Takes a turn after each step, has a worker that counts, and says when it worked.
 TRAINING = """
 import json, os, subprocess, sys, time, types

@@ -13,6 +13,8 @@ import pytest
 
 from traceopt.capture.metadata import hand_over
 
+pytestmark = pytest.mark.slow  # each starts processes
+
 linux = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="this system cannot measure it")
 
 

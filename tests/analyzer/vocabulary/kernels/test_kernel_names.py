@@ -544,6 +544,7 @@ def test_real_traces_agree_with_the_reference(path: str, figures: dict[str, Any]
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("entry", [entry for entry in _TABLE if entry.words], ids=lambda entry: entry.words[0])
 @settings(max_examples=100)
 @given(st.data())
