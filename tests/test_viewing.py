@@ -184,7 +184,7 @@ def test_an_export_of_nsight_systems_is_one_line(command: str, tmp_path: Path) -
 @pytest.fixture
 def served(trace: Path) -> Iterator[perfetto.TraceServer]:
     with perfetto.TraceServer(one_trace(str(trace)), port=0) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server
         server.shutdown()
 
