@@ -73,11 +73,6 @@ def test_a_price_is_in_whole_ns_and_its_saving_in_us() -> None:
     assert price.saving == Saving(1.0, 2.001, 3.0, 0.002001, "Measured.")
 
 
-def test_profiler_overhead_is_mentioned_only_for_host_work() -> None:
-    facts = facts_with(600, 400, wait=True)
-    assert "recording itself" not in priced(facts, (0, 0, 400 * US), [halved(facts)], "Half.").saving.basis
-
-
 def test_never_more_than_was_measured() -> None:
     facts = facts_with(600, 400, wait=True)
     saving = priced(facts, (100 * US, 200 * US, 300 * US), [load_area(facts)], "").saving
