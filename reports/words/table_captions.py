@@ -198,7 +198,7 @@ def module_caption(result: Result) -> str:
 
 
 def phase_caption(result: Result) -> str:
-    """How the phases of a reinforcement-learning step are told apart."""
+    """What marks the phases of a reinforcement-learning step."""
     gpus = result.rl_phases[0].gpus if result.rl_phases else None
     marks = "By the marks of the phases."
     if gpus is not None:

@@ -118,7 +118,7 @@ class TestPartsOfAFile:
         return machine.to_bytes().rstrip()
 
     def test_a_file_that_is_cut_off_is_not_judged(self) -> None:
-        """Whole kinds of events may be missing: the idle time of the rest is not that of the run."""
+        """Whole kinds of events may be missing, so the idle time of the rest says nothing about the run."""
         whole = self.whole()
         for length in (len(whole) - 10, len(whole) // 2):
             facts = Facts(small_traces.read(whole[:length]))

@@ -121,7 +121,7 @@ class MergedRun:
         return None if self._shown is None else self._shown.answer.refuted
 
     def around(self, lowest: Result) -> Result:
-        """The document of all ranks, without their comparison, from that of the lowest."""
+        """The document of the lowest rank with the findings of all ranks, before the ranks are compared."""
         if self._shown is not None:
             self._add_findings(self._shown.order, lowest.findings, lowest.checks)
         rows = [row for _, row in sorted(self._rows.items())]

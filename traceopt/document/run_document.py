@@ -24,8 +24,8 @@ MOST_RANKS = 16  # whose steps are in the document
 def run_document(
     merged: MergedRun, shown: Result, rules: Sequence[Rule], warnings: Sequence[str], *, several: bool, debug: bool
 ) -> Result:
-    """The document of all ranks. `shown`: that of the lowest. `warnings`: of reading them. `several`: the user asked
-    for more than one file, so missing ranks are a warning.
+    """The document of all ranks. `shown` is the document of the lowest rank, `warnings` come from reading the files.
+    With `several`, the user asked for more than one file, so missing ranks are a warning.
     """
     run = RunFacts(merged.summaries)
     if merged.refuted is not None and _refute(shown, rules, run, debug):
