@@ -22,7 +22,7 @@ from traceopt.errors import InputError
 from traceopt.reports.words.names import short_path
 from traceopt.reports.words.run_words import device_phrase
 from traceopt.result.document import Result
-from traceopt.result.quantities import estimated
+from traceopt.result.words.quantities import estimated
 
 ROOT = Path(__file__).resolve().parents[1]
 

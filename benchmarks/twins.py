@@ -29,8 +29,8 @@ if __name__ == "__main__":  # run as a script: the packages are a folder above
 from fixtures.workloads.capture import environment
 from fixtures.workloads.pairs import HEALTHY, PAIRS, Pair
 from traceopt.result.document import Result
-from traceopt.result.quantities import signed_percent
 from traceopt.result.trial import TriedChange
+from traceopt.result.words.quantities import signed_percent
 from traceopt.trying.changes import Change, changes_of
 from traceopt.trying.rounds import ALSO_BUSY
 

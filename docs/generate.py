@@ -13,7 +13,7 @@ from traceopt.analyzer.vocabulary.accelerator import FIGURES, Accelerator, accel
 from traceopt.analyzer.vocabulary.causes.table import BUSY_PARTS, IDLE_CAUSES, PHASES
 from traceopt.result.document import Result
 from traceopt.result.frames import TABLES
-from traceopt.result.vendors import VENDORS
+from traceopt.result.words.vendors import VENDORS
 from traceopt.rules.registry import builtin_rules, rule_page
 from traceopt.rules.rule import Rule
 

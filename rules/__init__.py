@@ -44,9 +44,9 @@ from traceopt.result.edits import (
     SetVariable,
     Wrap,
 )
-from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Impact, Location
-from traceopt.result.message import (
+from traceopt.result.words.effort_and_risk import Effort, Risk
+from traceopt.result.words.message import (
     COUNTER_TOOLS,
     CUDA_GRAPH,
     CUDNN,
@@ -66,8 +66,8 @@ from traceopt.result.message import (
     seconds,
     size,
 )
-from traceopt.result.quantities import counted, rate_number
-from traceopt.result.rounding import rate, us
+from traceopt.result.words.quantities import counted, rate_number
+from traceopt.result.words.rounding import rate, us
 from traceopt.rules.bases.rank_rule import (
     RunRule,
     on_rank,
@@ -97,8 +97,6 @@ from traceopt.rules.evidence import (
 )
 from traceopt.rules.registry import TRACE_QUALITY
 from traceopt.rules.rule import Findings, Former, Rule, required, threshold
-from traceopt.rules.savings.fused_attention import fused_attention
-from traceopt.rules.savings.precision import kernel_evidence
 from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.pricing import (
     Changes,
@@ -128,6 +126,8 @@ from traceopt.rules.savings.starvation import (
     typical_ns,
 )
 from traceopt.rules.savings.whole_run import mean_step_ns, whole_run_saving
+from traceopt.rules.savings.work.fused_attention import fused_attention
+from traceopt.rules.savings.work.precision import kernel_evidence
 from traceopt.rules.step_words import each_step, per_step, the_step, times
 
 # The parts of a rule

@@ -16,8 +16,8 @@ from traceopt.analyzer.timeline.call_tree import PYTHON
 from traceopt.analyzer.timeline.python_stretches import PythonStretches
 from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.result.finding import Evidence, Location
-from traceopt.result.message import named
 from traceopt.result.rows import ViaGraph
+from traceopt.result.words.message import named
 
 RECORD_STACKS = "No Python stacks were recorded, so the source line is unknown; record with with_stack=True."
 

@@ -14,10 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.effort_and_risk import Risk
 from traceopt.result.finding import Confidence, impact_of_share, value_order
-from traceopt.result.message import ms
-from traceopt.result.rounding import us
+from traceopt.result.words.effort_and_risk import Risk
+from traceopt.result.words.message import ms
+from traceopt.result.words.rounding import us
 from traceopt.rules.savings.known_error import known_range
 from traceopt.rules.savings.potential import potentials_ns
 from traceopt.rules.savings.price import Priced

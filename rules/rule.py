@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 from msgspec import Struct
 
 from traceopt.analyzer.requirements import lacks, rules_out
-from traceopt.result.effort_and_risk import Effort, Risk, risk_and_note
 from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Location, impact_of_share
-from traceopt.result.message import Message
+from traceopt.result.words.effort_and_risk import Effort, Risk, risk_and_note
+from traceopt.result.words.message import Message
 from traceopt.rules.savings.price import Price, Priced
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.run_facts import RunFacts
-from traceopt.result.message import step_time
-from traceopt.result.quantities import count
+from traceopt.result.words.message import step_time
+from traceopt.result.words.quantities import count
 
 
 def the_step(facts: Facts | RunFacts) -> str:

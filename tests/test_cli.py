@@ -24,8 +24,8 @@ from traceopt.result.document import (
     TraceFile,
 )
 from traceopt.result.edits import SetArguments
-from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.finding import Finding, Fix, Location
+from traceopt.result.words.effort_and_risk import Effort, Risk
 from traceopt.rules import registry
 from traceopt.rules.rule import Rule
 

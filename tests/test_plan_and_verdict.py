@@ -34,8 +34,8 @@ from traceopt.document import verdict
 from traceopt.document.rank_document import rank_document
 from traceopt.errors import InputError
 from traceopt.result.document import Result
-from traceopt.result.quantities import percent
 from traceopt.result.rows import PlanRow
+from traceopt.result.words.quantities import percent
 from traceopt.rules.engine import RulesOutcome, run_rules
 from traceopt.rules.registry import builtin_rules
 from traceopt.rules.savings.potential import treated_cause

@@ -19,7 +19,7 @@ from traceopt.reports.html.page import render_html
 from traceopt.reports.text.markdown import render_markdown
 from traceopt.reports.text.terminal import render_terminal
 from traceopt.result.document import Result
-from traceopt.result.message import Message, Slot, pseudo_locale
+from traceopt.result.words.message import Message, Slot, pseudo_locale
 from traceopt.trying.changes import changes_of
 
 if TYPE_CHECKING:

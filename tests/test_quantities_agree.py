@@ -15,10 +15,10 @@ from support.real import READABLE, result_of
 
 from fixtures.scenarios import SCENARIOS
 from traceopt import comparison, document, reports, rules
-from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.field_notes import field_notes
 from traceopt.result.finding import Evidence
+from traceopt.result.words import quantities
 from traceopt.rules.registry import builtin_rules
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from traceopt.capture.settings import Settings
 from traceopt.errors import ConfigError, OutputError, TraceoptError, one_line
 from traceopt.output import StderrProgress
 from traceopt.result.document import Result, Tool
-from traceopt.result.message import encoded
-from traceopt.result.quantities import counted
 from traceopt.result.serialization import to_indented_json
 from traceopt.result.trial import TriedChange
+from traceopt.result.words.message import encoded
+from traceopt.result.words.quantities import counted
 from traceopt.run_script import LOGDIR, remarks, remove_if_empty
 from traceopt.trying import history
 from traceopt.trying.changes import Change, NotTried, changes_of, with_unique_names

@@ -26,8 +26,8 @@ from traceopt.analyzer.replay.replayed import Replayed
 from traceopt.analyzer.unprofiled import without_profiler
 from traceopt.config import checked_devices
 from traceopt.errors import InputError
-from traceopt.result.rounding import share, us
 from traceopt.result.what_if import ReplayCheck, WhatIf, WhatIfFix, WhatIfPart
+from traceopt.result.words.rounding import share, us
 from traceopt.rules.bases.rank_rule import RunRule
 from traceopt.rules.engine import prepare, run_rank_rules, run_rules
 from traceopt.rules.registry import load_rules

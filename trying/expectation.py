@@ -13,7 +13,7 @@ from statistics import fmean, geometric_mean
 from msgspec import Struct
 
 from traceopt.result.document import Result
-from traceopt.result.quantities import ms_of_us
+from traceopt.result.words.quantities import ms_of_us
 from traceopt.trying.changes import Prediction
 from traceopt.trying.measured_run import MeasuredRun
 from traceopt.trying.rounds import MORE_WAIT

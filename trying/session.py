@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from traceopt.errors import one_line
 from traceopt.result.comparison import StepChange
-from traceopt.result.quantities import percent, signed_percent
 from traceopt.result.trial import ComparedLosses, PeakMemory, TrialVerdict, TriedChange
+from traceopt.result.words.quantities import percent, signed_percent
 from traceopt.trying.changes import Change, NotTried, Prediction
 from traceopt.trying.expectation import Expectation, Recording, expectation
 from traceopt.trying.losses import compare_losses

@@ -14,7 +14,7 @@ from traceopt.analyzer.vocabulary.accelerator import Accelerator
 from traceopt.analyzer.vocabulary.accelerator_lookup import find
 from traceopt.analyzer.vocabulary.architectures import Architecture, architecture
 from traceopt.analyzer.vocabulary.event_categories import COUNTER_RANGE_CATEGORY, FOREIGN_DEVICE_CATEGORIES
-from traceopt.result.vendors import CPU, OTHER, Vendor, vendor_of
+from traceopt.result.words.vendors import CPU, OTHER, Vendor, vendor_of
 
 _HIGHEST_VERSION = 1000  # upper limit of compute capability numbers
 

@@ -47,7 +47,7 @@ class Accelerator(Struct, frozen=True):
     pattern: str
     """Regular expression, matched without case anywhere in the device name."""
     vendor: str
-    """Key of its row in `result/vendors.py`."""
+    """Key of its row in `result/words/vendors.py`."""
     arch: str
     """ "sm_80", "gfx942"."""
     peak_tflops: dict[str, float]

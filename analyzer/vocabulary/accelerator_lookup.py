@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.vocabulary.accelerator import FIGURES, Accelerator, accelerators
 from traceopt.analyzer.vocabulary.architectures import DTYPES, GIB, capability_of
-from traceopt.result.vendors import vendor_of
+from traceopt.result.words.vendors import vendor_of
 
 # A slice of a GPU has a share of its rates that the name does not tell.
 _SLICE = re.compile(r"\bMIG\b|-\d+[QCAB]\b|\b\d+g\.\d+gb\b|GRID|vGPU|\b[CSD]PX\b", re.IGNORECASE)

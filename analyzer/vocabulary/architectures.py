@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-from traceopt.result.vendors import AMD, NVIDIA, VENDORS, Vendor
+from traceopt.result.words.vendors import AMD, NVIDIA, VENDORS, Vendor
 
 GIB = 2**30
 DTYPES: tuple[str, ...] = ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8")

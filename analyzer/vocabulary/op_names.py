@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import Literal
 
-from traceopt.result.vendors import VENDORS
+from traceopt.result.words.vendors import VENDORS
 
 
 def _words(*texts: str) -> frozenset[str]:

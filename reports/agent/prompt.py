@@ -8,7 +8,7 @@ from traceopt.reports.words.names import where
 from traceopt.reports.words.step_words import step_noun
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding
-from traceopt.result.quantities import ms_of_us
+from traceopt.result.words.quantities import ms_of_us
 
 EVIDENCE_ROWS = 8
 LINES = 5

@@ -15,8 +15,8 @@ from traceopt.reports.words.companions.sections import companion_lines
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes import fix_cards, headline, plan_numbers
 from traceopt.reports.words.step_words import step_noun
-from traceopt.result import quantities
 from traceopt.result.document import Result
+from traceopt.result.words import quantities
 
 MAX_TOKENS = 1_500
 LEAST_SHARE = 0.01  # smaller parts of the step are left out

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from traceopt.reports.ci.repository_places import repository_places
-from traceopt.reports.words import comparison_words, safe_text, step_words
+from traceopt.reports.words import safe_text, step_words
+from traceopt.reports.words.comparing import comparison_words
 from traceopt.reports.words.display import for_display
 from traceopt.result.comparison import GateOutcome
 from traceopt.result.document import Result

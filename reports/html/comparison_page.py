@@ -7,10 +7,11 @@ from collections import Counter
 from markupsafe import Markup
 
 from traceopt.reports.html import page as report
-from traceopt.reports.words import comparison_tables, comparison_words, safe_text
+from traceopt.reports.words import safe_text
+from traceopt.reports.words.comparing import comparison_tables, comparison_words
 from traceopt.reports.words.fixes.headline import Tile
-from traceopt.result import quantities
 from traceopt.result.comparison import Comparison, GateOutcome, GateStatus, Side
+from traceopt.result.words import quantities
 
 RUN_ROWS = 50  # per side
 

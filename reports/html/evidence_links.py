@@ -9,11 +9,11 @@ from traceopt.reports.words.fixes.card_lookup import rules_of_cause
 from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.result.document import Result
 from traceopt.result.finding import Evidence
-from traceopt.result.kernel_names import gemm_name
-from traceopt.result.message import Message, Slot
-from traceopt.result.rounding import us
 from traceopt.result.rows import BreakdownPart
 from traceopt.result.tables import COLLECTIVES, COPIES, GEMMS, KERNELS, OPERATORS
+from traceopt.result.words.kernel_names import gemm_name
+from traceopt.result.words.message import Message, Slot
+from traceopt.result.words.rounding import us
 
 _ROUNDED_US = 0.001  # two times that differ by less are the same, rounded in different places
 

@@ -9,8 +9,8 @@ from traceopt.analyzer.vocabulary.causes.span_categories import ANNOTATED, CALL,
 from traceopt.reports.words.part_styles import span_look
 from traceopt.reports.words.step_words import step_noun
 from traceopt.result.document import Result
-from traceopt.result.quantities import ms
 from traceopt.result.rows import FlameGraph
+from traceopt.result.words.quantities import ms
 
 US_PER_MS = 1_000
 _PYTHON = ("user", "library")

@@ -45,18 +45,19 @@ from traceopt.reports.words import (
     safe_text,
     step_words,
     table_captions,
-    trial_words,
 )
 from traceopt.reports.words.companions.sections import companion_sections
+from traceopt.reports.words.comparing import trial_words
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes import fix_cards, headline, plan_numbers
 from traceopt.reports.words.viewer_command import in_trace_folder, viewer_command
-from traceopt.result import packing, quantities
+from traceopt.result import packing
 from traceopt.result.columns import CODE_TYPES
 from traceopt.result.document import Result
 from traceopt.result.packing import RESULT_ID
 from traceopt.result.serialization import to_json
 from traceopt.result.tables import EVIDENCE, GEMMS
+from traceopt.result.words import quantities
 
 TEMPLATES = Path(__file__).parent / "templates"
 ASSETS = Path(__file__).parent / "assets"  # style sheets and scripts

@@ -7,8 +7,8 @@ from msgspec import Struct
 from traceopt.reports.html.charts.rank_chart import MAX_COLUMNS, MOST_ROWS, RankDrawing
 from traceopt.reports.html.charts.step_strip import StepStrip
 from traceopt.reports.html.charts.timeline_svg import MemoryDrawing, memory_end_us, thinned
-from traceopt.result import quantities
 from traceopt.result.document import Result
+from traceopt.result.words import quantities
 
 
 class Readout(Struct, frozen=True):

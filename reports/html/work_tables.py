@@ -10,10 +10,11 @@ from msgspec.structs import replace
 from traceopt.reports.words import not_recorded, step_words, table_captions
 from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.reports.words.tables import Derived, ShownTable, shown_table
-from traceopt.result import quantities, tables
+from traceopt.result import tables
 from traceopt.result.document import Result
-from traceopt.result.kernel_names import short_kernel_name
 from traceopt.result.rows import Kernel, ModuleRow
+from traceopt.result.words import quantities
+from traceopt.result.words.kernel_names import short_kernel_name
 
 _NOT_LAUNCHED = ("copy", "memset")  # kinds of work that are no kernels
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from traceopt.reports.words import safe_text
-from traceopt.result.quantities import counted
 from traceopt.result.trial import Agreement
+from traceopt.result.words.quantities import counted
 
 HEAD = ("rule", "tried", "median error", "direction", "in the predicted range")
 

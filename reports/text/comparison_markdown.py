@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from traceopt.reports.text.markdown import tag
 from traceopt.reports.text.markdown_escaping import code, columns_table, folded, prose, table
-from traceopt.reports.words import comparison_tables, comparison_words, safe_text
+from traceopt.reports.words import safe_text
+from traceopt.reports.words.comparing import comparison_tables, comparison_words
 from traceopt.result.comparison import Comparison, GateOutcome
 
 LIMIT = 60_000  # characters; GitHub refuses comments over 65,536

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from traceopt.reports.text.terminal_lines import MAX_WIDTH, MIN_WIDTH, Terminal, pad, width_of
-from traceopt.reports.words import comparison_tables, comparison_words, names, safe_text
-from traceopt.result import quantities
+from traceopt.reports.words import names, safe_text
+from traceopt.reports.words.comparing import comparison_tables, comparison_words
 from traceopt.result.comparison import Comparison, FindingChange, GateOutcome, RowChange, Side
+from traceopt.result.words import quantities
 
 ROWS = 8  # kernels shown, and operators
 FINDINGS = 10  # shown of each group

@@ -12,15 +12,16 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from traceopt.reports.text.markdown_escaping import code, code_block, columns_table, folded, prose, table
-from traceopt.reports.words import comparison_words, names, rank_words, run_words, safe_text, step_words, trial_words
+from traceopt.reports.words import names, rank_words, run_words, safe_text, step_words
 from traceopt.reports.words.companions.sections import companion_lines
+from traceopt.reports.words.comparing import comparison_words, trial_words
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes import fix_cards, headline, plan_numbers
 from traceopt.reports.words.part_styles import small_parts_together
-from traceopt.result import quantities
 from traceopt.result.comparison import Comparison, GateOutcome
 from traceopt.result.document import Result
 from traceopt.result.finding import Saving
+from traceopt.result.words import quantities
 
 LIMIT = 60_000  # characters; GitHub refuses comments over 65,536
 LABEL = "traceopt"

@@ -11,9 +11,9 @@ from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes import fix_cards, headline, plan_numbers
 from traceopt.reports.words.part_styles import small_parts_together
 from traceopt.reports.words.step_words import step_noun
-from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.rows import BreakdownPart
+from traceopt.result.words import quantities
 
 STEP_COLUMNS = 40  # columns of a bar for the whole step
 BAR_COLUMNS = (6, 18)  # columns that bars may take, least and most; a larger part shrinks the scale

@@ -8,7 +8,7 @@ import unicodedata
 import click
 from msgspec import Struct
 
-from traceopt.result import quantities
+from traceopt.result.words import quantities
 
 MIN_WIDTH, MAX_WIDTH = 60, 110
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from traceopt.reports.text.terminal_lines import MAX_WIDTH, MIN_WIDTH, Terminal, pad, width_of
-from traceopt.reports.words import safe_text, trial_words
+from traceopt.reports.words import safe_text
+from traceopt.reports.words.comparing import trial_words
 from traceopt.result.trial import TriedChange
 
 _COLORS = {"keep": "green", "slower": "red", "fails": "red", "trains_differently": "yellow", "unclear": "yellow"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from traceopt.reports.words import safe_text, step_words
-from traceopt.result import quantities
+from traceopt.result.words import quantities
 
 if TYPE_CHECKING:
     from traceopt.result.what_if import WhatIf

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from traceopt.reports.words import not_recorded, step_words
-from traceopt.result import quantities
 from traceopt.result.document import Result
+from traceopt.result.words import quantities
 
 _STEP_MARKS = {
     "profiler_step": "ProfilerStep marks the steps.",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from traceopt.result.finding import Location
-from traceopt.result.message import Message
-from traceopt.result.quantities import NOT_RECORDED
+from traceopt.result.words.message import Message
+from traceopt.result.words.quantities import NOT_RECORDED
 
 PATH_CAP = 36  # characters of a path that is given in full elsewhere
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from traceopt.reports.words.step_words import on_cpu
 from traceopt.result.document import Check, Result
-from traceopt.result.quantities import percent
-from traceopt.result.vendors import vendor_called
+from traceopt.result.words.quantities import percent
+from traceopt.result.words.vendors import vendor_called
 
 _NO_GPU_HERE = "Not applicable: this step ran on the CPU."
 _RECORD_GPU = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from traceopt.result import quantities
 from traceopt.result.document import Result
+from traceopt.result.words import quantities
 
 RANKS_NAMED = 16
 RANKS_DIFFER_SHARE = 0.05  # of the step: with less, the ranks take the same time

@@ -6,9 +6,9 @@ import shlex
 from pathlib import PurePath
 
 from traceopt.reports.words.step_words import steps_phrase
-from traceopt.result import quantities
 from traceopt.result.document import NOT_JUDGED, CheckStatus, Result, ServingPhase
-from traceopt.result.vendors import device_name, vendor_called
+from traceopt.result.words import quantities
+from traceopt.result.words.vendors import device_name, vendor_called
 
 COMMAND_PATHS = 8
 

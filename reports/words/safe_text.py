@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceopt.result.message import Message
-from traceopt.result.quantities import NO_BREAK_SPACE
+from traceopt.result.words.message import Message
+from traceopt.result.words.quantities import NO_BREAK_SPACE
 
 Document = TypeVar("Document", bound=Struct)
 

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY, COMMUNICATION
 from traceopt.reports.words.rank_words import rank_phrase
-from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.finding import Saving
-from traceopt.result.quantities import estimated, percent
+from traceopt.result.words import quantities
+from traceopt.result.words.quantities import estimated, percent
 
 # The names of the two sides of the step, in a run with a GPU and in a CPU-only run.
 GPU_PATTERNED = "Patterned parts: the GPU is idle."

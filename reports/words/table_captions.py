@@ -5,11 +5,11 @@ from __future__ import annotations
 from traceopt.reports.words import safe_text
 from traceopt.reports.words.rank_words import rank_phrase
 from traceopt.reports.words.step_words import on_cpu, scope, step_noun
-from traceopt.result import quantities
 from traceopt.result.document import Result, TensorCores
 from traceopt.result.rows import Gemm, Kernel
 from traceopt.result.tables import MODULES
-from traceopt.result.vendors import Term, vendor_called
+from traceopt.result.words import quantities
+from traceopt.result.words.vendors import Term, vendor_called
 
 MOST_MATMULS = 0.9  # of the time of matmul kernels: if the table holds less, its caption says so
 

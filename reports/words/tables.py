@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from traceopt.reports.words import names
 from traceopt.reports.words.safe_text import yes_no
-from traceopt.result import quantities
 from traceopt.result.columns import Column, Table, ValueType
+from traceopt.result.words import quantities
 
 FULL_NAMES = 30  # kernels whose full name can be opened; the rest have the short one
 HASH_DIGITS = 12

@@ -11,7 +11,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.result.finding import Confidence, Evidence, Fix
-from traceopt.result.message import ms, percent
+from traceopt.result.words.message import ms, percent
 from traceopt.rules.evidence import SiteCost, by_site, site_evidence, site_locations
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.price import Price

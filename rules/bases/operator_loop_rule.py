@@ -19,7 +19,7 @@ from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.work.tiny_ops import CalledOps
 from traceopt.result.edits import Compile
 from traceopt.result.finding import Evidence, Fix, Location
-from traceopt.result.message import ms, percent
+from traceopt.result.words.message import ms, percent
 from traceopt.rules.evidence import SiteCost, by_site, location_of
 from traceopt.rules.fixes.advice.batch_size import larger_batch_risk
 from traceopt.rules.rule import Findings, Rule, threshold

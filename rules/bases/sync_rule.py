@@ -11,7 +11,7 @@ from traceopt.analyzer.arrays.intervals import intersect, union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import DropSync
 from traceopt.result.finding import Fix
-from traceopt.result.message import ms, percent
+from traceopt.result.words.message import ms, percent
 from traceopt.rules.evidence import by_site, site_evidence, site_locations
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.price import Priced

@@ -16,7 +16,7 @@ from traceopt.rules import (
     threshold,
     us,
 )
-from traceopt.rules.savings.cpu_operators import faster_operators, operators_ns
+from traceopt.rules.savings.work.cpu_operators import faster_operators, operators_ns
 
 MOST_WAIT = 0.03  # of the run: with a longer wait for a core, other programs use the cores that seem free
 

@@ -16,7 +16,7 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.savings.cpu_operators import operator_evidence, operators_ns
+from traceopt.rules.savings.work.cpu_operators import operator_evidence, operators_ns
 
 
 class OneDnnOff(Rule):

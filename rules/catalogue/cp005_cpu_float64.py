@@ -5,7 +5,7 @@ from __future__ import annotations
 from traceopt.analyzer.run_log.cpu import CpuPeaks
 from traceopt.analyzer.work.cpu_work import CpuOperator
 from traceopt.rules import Facts, Findings, Fix, Risk, Rule, each_step, ms, percent, places, the_step, threshold
-from traceopt.rules.savings.cpu_operators import faster_operators, operator_evidence, operators_ns
+from traceopt.rules.savings.work.cpu_operators import faster_operators, operator_evidence, operators_ns
 
 
 class CpuFloat64(Rule):

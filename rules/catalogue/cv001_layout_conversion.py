@@ -18,8 +18,8 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.savings.channels_last import ChannelsLast
-from traceopt.rules.savings.cpu_operators import faster_operators, operator_evidence, operators_ns
+from traceopt.rules.savings.work.channels_last import ChannelsLast
+from traceopt.rules.savings.work.cpu_operators import faster_operators, operator_evidence, operators_ns
 
 KEEP_LAYOUT = Fix(
     "channels_last alone may make the step longer. First pad in a way that keeps the layout: join slices with "

@@ -24,7 +24,7 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.savings.backward_nodes import products_ns, without_part_of
+from traceopt.rules.savings.work.backward_nodes import products_ns, without_part_of
 
 WEIGHT_SHARE = 0.5  # of a backward pass: as many FLOP for the gradients of weights as for those of activations
 TURN_OFF = Fix(

@@ -25,7 +25,7 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.savings.backward_nodes import node_ns, nodes_per_step_ns, without_nodes
+from traceopt.rules.savings.work.backward_nodes import node_ns, nodes_per_step_ns, without_nodes
 
 LOW, ALL = 0.8, 1.0  # of the repeated nodes: one backward pass runs each node once
 

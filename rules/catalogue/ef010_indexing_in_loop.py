@@ -22,7 +22,7 @@ from traceopt.rules import (
     threshold,
     us,
 )
-from traceopt.rules.savings.backward_nodes import node_ns, nodes_per_step_ns, without_nodes
+from traceopt.rules.savings.work.backward_nodes import node_ns, nodes_per_step_ns, without_nodes
 
 LOW, EXPECTED = 0.6, 0.9  # of the nodes' time: the parts of the gradient are still put together once
 

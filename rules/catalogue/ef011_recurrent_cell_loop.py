@@ -28,7 +28,7 @@ from traceopt.rules import (
     threshold,
     us,
 )
-from traceopt.rules.savings.backward_nodes import held_ns, without_nodes
+from traceopt.rules.savings.work.backward_nodes import held_ns, without_nodes
 
 
 class Loop(Struct, frozen=True):

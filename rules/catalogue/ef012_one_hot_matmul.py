@@ -23,7 +23,7 @@ from traceopt.rules import (
     threshold,
     us,
 )
-from traceopt.rules.savings.backward_nodes import node_ns, nodes_per_step_ns, without_nodes, without_part_of
+from traceopt.rules.savings.work.backward_nodes import node_ns, nodes_per_step_ns, without_nodes, without_part_of
 
 LOW, EXPECTED = 0.8, 0.95  # of the time: the embedding reads its rows, and writes their gradients
 

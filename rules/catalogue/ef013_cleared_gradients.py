@@ -23,7 +23,7 @@ from traceopt.rules import (
     threshold,
     to_location,
 )
-from traceopt.rules.savings.backward_nodes import (
+from traceopt.rules.savings.work.backward_nodes import (
     Shares,
     node_ns,
     nodes_per_step_ns,

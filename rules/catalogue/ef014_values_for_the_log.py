@@ -18,7 +18,7 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.savings.backward_nodes import node_ns, nodes_per_step_ns
+from traceopt.rules.savings.work.backward_nodes import node_ns, nodes_per_step_ns
 
 MOST_NAMED = 3
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording
 from traceopt.analyzer.companions.flight_recorder.stuck_calls import Hang, LastCall, StuckCall
-from traceopt.result.rank_lists import are, ranks_text
+from traceopt.result.words.rank_lists import are, ranks_text
 from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, required, threshold, to_location
 from traceopt.rules.fixes.advice.flight_recorder_evidence import MAX_ROWS, call_name, waiting_in
 

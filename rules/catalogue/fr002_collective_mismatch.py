@@ -8,7 +8,7 @@ from traceopt.analyzer.companions.flight_recorder.dump import Operation
 from traceopt.analyzer.companions.flight_recorder.mismatches import Mismatch, Side
 from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording
 from traceopt.analyzer.companions.flight_recorder.stuck_calls import Hang
-from traceopt.result.rank_lists import ranks_text
+from traceopt.result.words.rank_lists import ranks_text
 from traceopt.rules import Evidence, Facts, Findings, Fix, Priced, Rule, counted, required, to_location
 from traceopt.rules.fixes.advice.flight_recorder_evidence import MAX_ROWS, waiting_in
 

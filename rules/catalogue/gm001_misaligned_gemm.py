@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from traceopt.analyzer.vocabulary.architectures import needed_multiple
-from traceopt.result.kernel_names import gemm_name
+from traceopt.result.words.kernel_names import gemm_name
 from traceopt.rules import (
     OP,
     TENSOR_CORE,

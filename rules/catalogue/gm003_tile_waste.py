@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceopt.rules import Facts, Findings, Fix, Rule, each_step, ms, per_step, places, priced, threshold, times
-from traceopt.rules.savings.merged_gemms import MergedGemms, as_one, describe, may_depend, merged, roofline
+from traceopt.rules.savings.work.merged_gemms import MergedGemms, as_one, describe, may_depend, merged, roofline
 
 
 class TileWaste(Rule):

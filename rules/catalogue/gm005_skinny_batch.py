@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.result.kernel_names import gemm_name
+from traceopt.result.words.kernel_names import gemm_name
 from traceopt.rules import (
     DTYPE_BYTES,
     OP,

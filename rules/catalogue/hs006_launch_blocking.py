@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.result.vendors import VENDORS
+from traceopt.result.words.vendors import VENDORS
 from traceopt.rules import (
     DropSync,
     Effort,

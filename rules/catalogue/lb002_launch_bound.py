@@ -46,8 +46,8 @@ from traceopt.rules.fixes.advice.batch_size import larger_batch_risk
 from traceopt.rules.fixes.advice.compilation import compiled, replayed
 from traceopt.rules.fixes.advice.fewer_launches import GRAPHS, decoding_fix, fewer_launches_fix, graph_fix
 from traceopt.rules.fixes.advice.graph_capture import blockers
-from traceopt.rules.savings.merged_gemms import place
 from traceopt.rules.savings.starvation import dispatch_amount, passes_amount
+from traceopt.rules.savings.work.merged_gemms import place
 
 MOST_LAUNCHES = 0.8  # of the main thread's launches: the innermost function with this share runs the step
 MOST_OPERATORS = 5

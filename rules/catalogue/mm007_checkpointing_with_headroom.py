@@ -29,7 +29,7 @@ from traceopt.rules import (
     us,
 )
 from traceopt.rules.fixes.advice.memory import peak_bytes, peak_of_capacity, recomputed_bytes
-from traceopt.rules.savings.backward_nodes import Shares, held_ns, without_nodes
+from traceopt.rules.savings.work.backward_nodes import Shares, held_ns, without_nodes
 
 # Of the recomputation that need not be: at least, as expected, at best. Writing and reading what is stored takes time.
 REMOVED: Shares = (0.7, 0.9, 1.0)

@@ -10,7 +10,7 @@ from traceopt.analyzer.companions.gpu_samples.samples import (
     USER_CLOCKS,
     Gpu,
 )
-from traceopt.result.vendors import Vendor
+from traceopt.result.words.vendors import Vendor
 from traceopt.rules import (
     Effort,
     Evidence,

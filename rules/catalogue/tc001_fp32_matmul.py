@@ -21,9 +21,9 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.savings.cpu_bfloat16 import bfloat16_price, bfloat16_speedup
-from traceopt.rules.savings.cpu_operators import operator_evidence, operators_ns
-from traceopt.rules.savings.precision import fp32_saving, fp32_work, mixed_share
+from traceopt.rules.savings.work.cpu_bfloat16 import bfloat16_price, bfloat16_speedup
+from traceopt.rules.savings.work.cpu_operators import operator_evidence, operators_ns
+from traceopt.rules.savings.work.precision import fp32_saving, fp32_work, mixed_share
 
 CPU_AUTOCAST = Wrap(
     "torch.autocast", "loss = model(inputs, labels)", {"device_type": '"cpu"', "dtype": "torch.bfloat16"}

@@ -23,7 +23,7 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.savings.precision import fp32_saving, fp32_work, peak_ratio
+from traceopt.rules.savings.work.precision import fp32_saving, fp32_work, peak_ratio
 
 
 class Tf32Off(Rule):

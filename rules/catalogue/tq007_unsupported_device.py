@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.result.vendors import CPU
+from traceopt.result.words.vendors import CPU
 from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.replay.changes import Change
 from traceopt.result.finding import Finding, Saving
-from traceopt.result.rounding import us
+from traceopt.result.words.rounding import us
 
 
 class Price(Struct, frozen=True):

@@ -16,7 +16,7 @@ from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.timeline.call_tree import RUNTIME
 from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION
 from traceopt.analyzer.work.gemms import GemmShape
-from traceopt.result.message import ms
+from traceopt.result.words.message import ms
 from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.starvation import launched_ns, saving
 

@@ -18,7 +18,7 @@ from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.capture.launch.amdsmi_gpus import AmdsmiGpus
 from traceopt.capture.launch.gpu_sampler import GpuSampler, descendants
 from traceopt.capture.launch.nvml_gpus import NvmlGpus
-from traceopt.result.vendors import AMD
+from traceopt.result.words.vendors import AMD
 
 
 class NVMLError(Exception):

@@ -17,7 +17,7 @@ from traceopt.comparison.noise import step_change
 from traceopt.reports.html.comparison_page import render_comparison_html
 from traceopt.reports.text.comparison_markdown import render_comparison_markdown
 from traceopt.reports.text.comparison_terminal import render_comparison
-from traceopt.reports.words import comparison_words
+from traceopt.reports.words.comparing import comparison_words
 from traceopt.result.comparison import Comparison, StepChange
 from traceopt.result.document import Device, Quality, Result, Serving, ServingPhase, Setting, Throughput
 from traceopt.result.rows import Copy, Gemm, Kernel, Op, StepPart, StepSeries

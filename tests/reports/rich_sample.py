@@ -28,9 +28,7 @@ from traceopt.result.document import (
     Tool,
     TraceFile,
 )
-from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.finding import Evidence, Finding, Fix, Location, Saving
-from traceopt.result.message import named
 from traceopt.result.packing import pack_columns
 from traceopt.result.rows import (
     COLUMNS,
@@ -61,6 +59,8 @@ from traceopt.result.rows import (
     StepWindow,
     Timeline,
 )
+from traceopt.result.words.effort_and_risk import Effort, Risk
+from traceopt.result.words.message import named
 from traceopt.rules.fingerprint import with_ids
 
 GIB = 1 << 30

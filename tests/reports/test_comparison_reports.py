@@ -20,7 +20,7 @@ from traceopt.reports.html.comparison_page import render_comparison_html
 from traceopt.reports.text.comparison_markdown import LIMIT, render_comparison_markdown
 from traceopt.reports.text.comparison_terminal import render_against_baseline, render_comparison, render_gates
 from traceopt.reports.text.markdown import render_markdown
-from traceopt.reports.words import comparison_words
+from traceopt.reports.words.comparing import comparison_words
 from traceopt.result.comparison import AllSteps, Comparison, SettingChange
 from traceopt.result.document import Result
 from traceopt.result.rows import Kernel

@@ -18,8 +18,8 @@ from traceopt.reports.text.terminal import render_terminal
 from traceopt.reports.words import step_words
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes import fix_cards, headline, plan_numbers
-from traceopt.result import quantities
 from traceopt.result.document import Result
+from traceopt.result.words import quantities
 
 if TYPE_CHECKING:
     from conftest import GetExample

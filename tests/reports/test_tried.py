@@ -14,8 +14,8 @@ from traceopt.reports.text.markdown import render_markdown
 from traceopt.reports.text.terminal import render_terminal
 from traceopt.reports.text.trial_terminal import render_trial
 from traceopt.result.document import Result
-from traceopt.result.quantities import NO_BREAK_SPACE
 from traceopt.result.trial import ComparedLosses, PeakMemory, TriedChange
+from traceopt.result.words.quantities import NO_BREAK_SPACE
 
 if TYPE_CHECKING:
     from conftest import GetExample

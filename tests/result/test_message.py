@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceopt.result.finding import Evidence, Finding, Fix
-from traceopt.result.message import (
+from traceopt.result.serialization import to_json
+from traceopt.result.words.message import (
     CUDA_GRAPH,
     NCCL,
     SERVING_ENGINES,
@@ -25,7 +26,6 @@ from traceopt.result.message import (
     pseudo_locale,
     step_time,
 )
-from traceopt.result.serialization import to_json
 
 WAITS = (
     f"The GPU waits {ms(8_000_000)} of each {step_time(43_000_000)} step ({percent(0.186)}) for {named('aten::mm')}."

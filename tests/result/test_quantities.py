@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceopt.result import quantities
 from traceopt.result.finding import impact_of_share
-from traceopt.result.rounding import share as share_of
-from traceopt.result.rounding import us as us_of_ns
+from traceopt.result.words import quantities
+from traceopt.result.words.rounding import share as share_of
+from traceopt.result.words.rounding import us as us_of_ns
 
 NB = "\u00a0"
 

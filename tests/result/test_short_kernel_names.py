@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceopt.result.kernel_names import short_kernel_name
+from traceopt.result.words.kernel_names import short_kernel_name
 
 
 @pytest.mark.parametrize(

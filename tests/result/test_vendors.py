@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from traceopt.result.vendors import AMD, NVIDIA, OTHER, VENDORS, Term, Vendor, device_name, vendor_called, vendor_of
+from traceopt.result.words.vendors import (
+    AMD,
+    NVIDIA,
+    OTHER,
+    VENDORS,
+    Term,
+    Vendor,
+    device_name,
+    vendor_called,
+    vendor_of,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -15,8 +15,8 @@ from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.requirements import lacks
 from traceopt.api import analyze
 from traceopt.result.document import Check, Result
-from traceopt.result.effort_and_risk import Risk
 from traceopt.result.finding import Finding, impact_of_share
+from traceopt.result.words.effort_and_risk import Risk
 from traceopt.rules.registry import TRACE_QUALITY, builtin_rules
 from traceopt.rules.rule import Rule
 from traceopt.testing import events as build

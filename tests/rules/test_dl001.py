@@ -12,8 +12,8 @@ from support.recorded_facts import answer, document_of, finding, generated, reas
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.loaders import Loader
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
-from traceopt.result.effort_and_risk import Effort
 from traceopt.result.finding import Finding
+from traceopt.result.words.effort_and_risk import Effort
 from traceopt.rules.catalogue.dl001_dataloader_stall import DataloaderStall
 from traceopt.rules.fixes.advice.loader_workers import SHARED_CORE, LoaderPlan
 from traceopt.rules.savings.known_error import GAIN_ERROR

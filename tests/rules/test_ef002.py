@@ -12,7 +12,7 @@ from support.recorded_facts import answer, finding, generated
 from support.step_lengths import steps_of
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.message import plain
+from traceopt.result.words.message import plain
 from traceopt.testing import Machine
 from traceopt.testing import events as small_traces
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from traceopt.errors import ConfigError
-from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.finding import Fix, Impact
-from traceopt.result.vendors import NVIDIA
+from traceopt.result.words.effort_and_risk import Effort, Risk
+from traceopt.result.words.vendors import NVIDIA
 from traceopt.rules.engine import RulesOutcome, configure, prepare, run_rules
 from traceopt.rules.registry import TRACE_QUALITY, Registry
 from traceopt.rules.rule import Findings, Rule, threshold

@@ -85,7 +85,7 @@ def test_rules_read_facts_and_group_nothing(path: Path) -> None:
 def test_the_checks_see_what_they_look_for() -> None:
     tree = ast.parse(
         "from traceopt.rules.rule import Rule\n"
-        "from traceopt.rules.savings.merged_gemms import merged\n"
+        "from traceopt.rules.savings.work.merged_gemms import merged\n"
         "from traceopt.analyzer.arrays.grouping import distinct_values\n"
         "np.add.at(total, np.unique(codes), 1)\n"
         "text.split()\n"

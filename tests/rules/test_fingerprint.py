@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.finding import Evidence, Finding, Fix, Location, Saving
+from traceopt.result.words.effort_and_risk import Effort, Risk
 from traceopt.rules.fingerprint import code_of, places, with_ids
 
 FINDING = Finding(

@@ -8,8 +8,8 @@ import pytest
 
 from traceopt.analyzer.facts import Facts
 from traceopt.result.edits import Compile, Edit, SetAttribute
-from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.finding import Finding, Fix
+from traceopt.result.words.effort_and_risk import Effort, Risk
 from traceopt.rules.catalogue.tc001_fp32_matmul import _autocast
 from traceopt.rules.engine import run_rules
 from traceopt.rules.fixes.framework_arguments import in_framework

@@ -14,7 +14,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 from traceopt.errors import InputError
-from traceopt.result.effort_and_risk import Risk
+from traceopt.result.words.effort_and_risk import Risk
 from traceopt.rules.catalogue.lb002_launch_bound import LaunchBound
 from traceopt.rules.catalogue.tc001_fp32_matmul import Fp32Matmul
 from traceopt.rules.catalogue.tc003_low_tensor_core_use import LowTensorCoreUse

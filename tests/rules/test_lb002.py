@@ -13,7 +13,7 @@ from support.planted import PlantedFault
 
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Finding
-from traceopt.result.message import plain
+from traceopt.result.words.message import plain
 from traceopt.rules.catalogue.lb002_launch_bound import LaunchBound
 from traceopt.rules.savings.starvation import dispatch_ns
 from traceopt.testing import Machine

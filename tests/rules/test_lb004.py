@@ -8,7 +8,7 @@ from support.jobs import facts_with
 from support.planted import PlantedFault
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.message import plain
+from traceopt.result.words.message import plain
 
 
 class TestPlanted(PlantedFault):

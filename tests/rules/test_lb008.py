@@ -8,7 +8,7 @@ import pytest
 from support.compiled import compilation, fixed, training, with_notes
 from support.findings import RULES, found, saving_of
 
-from traceopt.result.message import plain
+from traceopt.result.words.message import plain
 
 REASON = "Unsupported Tensor.item() call\n  Explanation: Dynamo cannot trace it.\n  Hint: Do not call it."
 

@@ -9,7 +9,7 @@ import pytest
 from support.findings import RULES, found, saving_of
 from support.step_lengths import steps_of
 
-from traceopt.result.message import plain
+from traceopt.result.words.message import plain
 
 if TYPE_CHECKING:
     from conftest import GetExample

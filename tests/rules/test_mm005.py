@@ -12,7 +12,7 @@ from fixtures.memory_snapshots import HISTORY_LINE, training
 from traceopt.api import analyze
 from traceopt.result.document import Check
 from traceopt.result.finding import Finding
-from traceopt.result.quantities import size
+from traceopt.result.words.quantities import size
 from traceopt.rules.catalogue.mm005_memory_growth import MemoryGrowth
 from traceopt.testing import answer
 

@@ -12,7 +12,7 @@ from support.jobs import facts_with
 
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Finding
-from traceopt.result.quantities import size
+from traceopt.result.words.quantities import size
 from traceopt.rules.catalogue.mm007_checkpointing_with_headroom import CheckpointingWithHeadroom
 from traceopt.testing import answer
 from traceopt.testing import events as build

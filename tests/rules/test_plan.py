@@ -16,9 +16,9 @@ from traceopt.document import sections
 from traceopt.document.plan_rows import combine, document_rows
 from traceopt.result.document import Combined
 from traceopt.result.edits import Compile
-from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.finding import Finding, Fix
 from traceopt.result.rows import PlanRow
+from traceopt.result.words.effort_and_risk import Effort, Risk
 from traceopt.rules.plan import (
     MAX_ROWS,
     MIN_FIRST_SHARE,

@@ -12,7 +12,7 @@ from traceopt.analyzer.ranks.rank_summary import summarize
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.document.rank_document import rank_document
-from traceopt.result.message import plain
+from traceopt.result.words.message import plain
 from traceopt.rules import each_step, per_step, the_step, times
 from traceopt.rules.engine import RulesOutcome, run_rules
 from traceopt.rules.registry import builtin_rules

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from traceopt.reports.words import trial_words
+from traceopt.reports.words.comparing import trial_words
 from traceopt.trying.changes import Change, Prediction
 from traceopt.trying.expectation import Recording, expectation, recording_of
 from traceopt.trying.measured_run import MeasuredRun

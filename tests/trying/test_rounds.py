@@ -8,9 +8,9 @@ from itertools import count
 
 import pytest
 
-from traceopt.reports.words import trial_words
-from traceopt.result.quantities import percent, signed_percent
+from traceopt.reports.words.comparing import trial_words
 from traceopt.result.trial import TriedChange
+from traceopt.result.words.quantities import percent, signed_percent
 from traceopt.trying.changes import Change, Prediction
 from traceopt.trying.expectation import Expectation, Recording
 from traceopt.trying.measured_run import Failure, MeasuredRun

@@ -9,7 +9,7 @@ import msgspec
 
 from traceopt.assistants.answers import Answer
 from traceopt.reports.agent.tokens import estimated_tokens
-from traceopt.result.quantities import NO_BREAK_SPACE
+from traceopt.result.words.quantities import NO_BREAK_SPACE
 
 LEAST_TOKENS, USUAL_TOKENS, MOST_TOKENS = 300, 1_500, 25_000
 _TEXT_CAPS = (400, 160, 60)  # characters; tried one after the other

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from traceopt.assistants.answers import UNTRUSTED, CompareAnswer, ComparedPart, WhatIfAnswer
 from traceopt.assistants.budget import milliseconds
-from traceopt.reports.words import comparison_words, safe_text, step_words
+from traceopt.reports.words import safe_text, step_words
+from traceopt.reports.words.comparing import comparison_words
 from traceopt.result.comparison import Comparison, FindingChange
-from traceopt.result.quantities import estimated
 from traceopt.result.what_if import WhatIf
+from traceopt.result.words.quantities import estimated
 
 LEAST_SHARE = 0.005  # of the step; smaller parts are left out
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from traceopt.assistants.answers import MeasuredChange
 from traceopt.assistants.budget import milliseconds
-from traceopt.reports.words import safe_text, trial_words
+from traceopt.reports.words import safe_text
+from traceopt.reports.words.comparing import trial_words
 from traceopt.result.trial import TriedChange
 from traceopt.trying.history import Attempt
 

@@ -20,7 +20,7 @@ from traceopt.assistants.answers import UNTRUSTED, TriedAnswer
 from traceopt.assistants.measured_changes import of_trial
 from traceopt.assistants.roots import Roots
 from traceopt.errors import ConfigError, InputError, one_line
-from traceopt.reports.words import trial_words
+from traceopt.reports.words.comparing import trial_words
 from traceopt.result.trial import TriedChange
 from traceopt.rules.fingerprint import code_of
 

@@ -248,8 +248,8 @@ def accuracy(files: tuple[Path, ...], as_json: bool) -> None:
     FILE is where traceopt try remembers them.  [default: traceopt-logs/tried.jsonl]
     """
     from traceopt.reports.text.agreement import render_agreement
-    from traceopt.result.quantities import counted
     from traceopt.result.serialization import to_indented_json
+    from traceopt.result.words.quantities import counted
     from traceopt.trying import history
 
     attempts = []

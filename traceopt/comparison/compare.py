@@ -31,8 +31,8 @@ from traceopt.result.comparison import (
     WorkChange,
 )
 from traceopt.result.document import Result, Tool
-from traceopt.result.quantities import in_sentence, ms, percent
-from traceopt.result.vendors import device_name
+from traceopt.result.words.quantities import in_sentence, ms, percent
+from traceopt.result.words.vendors import device_name
 from traceopt.rules.catalogue.tq006_profiler_overhead import STACKS
 from traceopt.version import __version__
 

@@ -20,7 +20,7 @@ from traceopt.errors import ConfigError, suggestion
 from traceopt.result.comparison import Comparison, GateLevel, GateOutcome, GateStatus, MetricChange, MetricUnit
 from traceopt.result.document import Result
 from traceopt.result.finding import Impact
-from traceopt.result.quantities import percent
+from traceopt.result.words.quantities import percent
 
 IMPACTS: tuple[Impact, ...] = ("high", "medium", "low")
 _FINDING = re.compile(r"(?:finding=)?(?P<new>new-)?(?P<impact>high|medium|low)")

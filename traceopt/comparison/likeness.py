@@ -9,10 +9,10 @@ from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 from traceopt.document.sections import LOADER_WORKERS
 from traceopt.result.comparison import RowChange
 from traceopt.result.document import Result
-from traceopt.result.kernel_names import short_kernel_name
-from traceopt.result.quantities import count, ms, percent
 from traceopt.result.rows import Gemm
-from traceopt.result.vendors import device_name
+from traceopt.result.words.kernel_names import short_kernel_name
+from traceopt.result.words.quantities import count, ms, percent
+from traceopt.result.words.vendors import device_name
 
 SAME_CALLS = 0.02  # smallest change in the number of calls to name, as a share of the larger
 NOTABLE_SHARE = 0.005  # of the step: smaller changes are not explained

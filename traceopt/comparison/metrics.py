@@ -11,7 +11,7 @@ from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION, COPIES, DATA_LOADING, HOST_SYNC
 from traceopt.result.comparison import MetricUnit
 from traceopt.result.document import Result
-from traceopt.result.quantities import ms, peak_caveat, percent, rate_number, size
+from traceopt.result.words.quantities import ms, peak_caveat, percent, rate_number, size
 
 
 class Metric(Struct, frozen=True):

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from traceopt.result.comparison import StepChange, WorkChange, WorkUnit
 from traceopt.result.document import Result
-from traceopt.result.quantities import count, rate_number
+from traceopt.result.words.quantities import count, rate_number
 
 SAME_WORK = 0.05  # smallest difference that makes it another amount of work, as a share of the larger
 SAME_CALLS = 0.02  # largest difference in the calls of a kernel whose grids are compared, as a share of the larger

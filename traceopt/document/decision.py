@@ -15,8 +15,8 @@ from traceopt.document.verdict import verdict
 from traceopt.document.whole_run import of_the_run
 from traceopt.result.document import Check, Combined, Quality, Result, WholeRun
 from traceopt.result.finding import Finding
-from traceopt.result.message import Spoken
 from traceopt.result.rows import BreakdownPart, PlanRow
+from traceopt.result.words.message import Spoken
 from traceopt.rules.engine import RulesOutcome
 from traceopt.rules.fingerprint import with_ids
 

@@ -6,9 +6,9 @@ from traceopt.analyzer.arrays.intervals import intersect, subtract
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.requirements import lacks
 from traceopt.analyzer.vocabulary.causes.table import OPTIMIZER
-from traceopt.result.message import TENSOR_CORE, ms, percent
-from traceopt.rules.savings.cpu_operators import operators_ns
+from traceopt.result.words.message import TENSOR_CORE, ms, percent
 from traceopt.rules.savings.roofline import peak_caveat
+from traceopt.rules.savings.work.cpu_operators import operators_ns
 
 LOW_UTILIZATION = 0.35  # of the peak; large transformers reach 40 to 60 %
 BELOW_REFERENCE = 0.95  # of the reference throughput: less is said

@@ -11,8 +11,8 @@ from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
 from traceopt.result.document import BeforeAndAfter, Combined
 from traceopt.result.finding import Finding
-from traceopt.result.rounding import us
 from traceopt.result.rows import BreakdownPart, PlanRow
+from traceopt.result.words.rounding import us
 from traceopt.rules.fixes.same_edit import same_edit
 from traceopt.rules.plan import Plan
 from traceopt.rules.savings.known_error import MAX_SAVED_SHARE

@@ -16,8 +16,8 @@ from traceopt.document.decision import Decision
 from traceopt.result.companions import StartUpSection
 from traceopt.result.document import Check, Result, TraceFile
 from traceopt.result.finding import Finding
-from traceopt.result.message import encoded
 from traceopt.result.rows import RankRow
+from traceopt.result.words.message import encoded
 
 
 class RunOfRank(Struct, frozen=True):

@@ -12,8 +12,8 @@ from traceopt.document.merge import MergedRun, plan_first
 from traceopt.document.sections import phases_of_run
 from traceopt.result.document import Check, Result
 from traceopt.result.finding import Finding, impact_of_share
-from traceopt.result.rounding import us
 from traceopt.result.rows import RankRow, RankSteps
+from traceopt.result.words.rounding import us
 from traceopt.rules.engine import RulesOutcome, in_view_of_ranks, run_rank_rules
 from traceopt.rules.fingerprint import with_ids
 from traceopt.rules.rule import Rule

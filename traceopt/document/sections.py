@@ -32,9 +32,9 @@ from traceopt.result.document import (
     TensorCores,
     Throughput,
 )
-from traceopt.result.rounding import rate, share, us
 from traceopt.result.rows import BreakdownPart, Collective, Copy, IdleCause, MemoryPart, MemoryPoint
-from traceopt.result.vendors import VENDORS
+from traceopt.result.words.rounding import rate, share, us
+from traceopt.result.words.vendors import VENDORS
 from traceopt.rules.bases.rank_rule import rank_name
 from traceopt.rules.evidence import location_of, to_location
 

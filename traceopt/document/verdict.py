@@ -23,14 +23,14 @@ from traceopt.analyzer.vocabulary.causes.table import (
 )
 from traceopt.document.efficiency import against_reference, cpu_lever, utilization
 from traceopt.result.document import NOT_JUDGED, Quality
-from traceopt.result.message import ms, percent
-from traceopt.result.quantities import in_sentence
 from traceopt.result.rows import BreakdownPart
+from traceopt.result.words.message import ms, percent
+from traceopt.result.words.quantities import in_sentence
 from traceopt.rules.evidence import location_of
-from traceopt.rules.savings.cpu_operators import operators_ns
 from traceopt.rules.savings.potential import side_of, treated_cause
 from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.roofline import MatmulRate, matmul_rate, peak_caveat
+from traceopt.rules.savings.work.cpu_operators import operators_ns
 
 HEALTHY_IDLE_SHARE = 0.10
 # From here on idle time is the headline, however much faster the GPU's own work could be. A cause that takes less is

@@ -16,9 +16,9 @@ from traceopt.analyzer.run_log.step_memory import UNKNOWN, StepMemory
 from traceopt.analyzer.tables.schema import I8
 from traceopt.result.document import RunMemory, RunPart, RunPartName, StepHistory, WholeRun
 from traceopt.result.finding import Location
-from traceopt.result.message import ms, percent
-from traceopt.result.quantities import counted
-from traceopt.result.rounding import share, us
+from traceopt.result.words.message import ms, percent
+from traceopt.result.words.quantities import counted
+from traceopt.result.words.rounding import share, us
 
 MIN_LONG_STEPS = 3  # fewer may be one-off pauses: the sentence then leaves open what they are
 MIN_OCCURRENCES = 2  # of an evaluation or a save: a single one says nothing about the run

@@ -23,7 +23,6 @@ from traceopt.result.companions import (
 )
 from traceopt.result.field_notes import note
 from traceopt.result.finding import Finding, Location
-from traceopt.result.message import Spoken
 from traceopt.result.rows import (
     BreakdownPart,
     Collective,
@@ -47,6 +46,7 @@ from traceopt.result.rows import (
 )
 from traceopt.result.serialization import to_indented_json
 from traceopt.result.trial import TriedChange
+from traceopt.result.words.message import Spoken
 
 if TYPE_CHECKING:
     from typing_extensions import Self

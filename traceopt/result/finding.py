@@ -8,10 +8,10 @@ from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from traceopt.result.edits import Edit, SetArguments, example_of, settings_of
-from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.field_notes import note
-from traceopt.result.message import Spoken
-from traceopt.result.rounding import shown_percent
+from traceopt.result.words.effort_and_risk import Effort, Risk
+from traceopt.result.words.message import Spoken
+from traceopt.result.words.rounding import shown_percent
 
 Impact = Literal["high", "medium", "low", "info"]
 Confidence = Literal["high", "medium", "low"]

@@ -15,7 +15,6 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from traceopt.result.document import Check, ServingPhase
-from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.field_notes import field_notes
 from traceopt.result.finding import Finding, Fix, Location, Saving
 from traceopt.result.rows import (
@@ -33,6 +32,7 @@ from traceopt.result.rows import (
     Span,
     Stall,
 )
+from traceopt.result.words.effort_and_risk import Effort, Risk
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -12,7 +12,7 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.analyzer.tables.json_values import amount, rows, table, whole, word
 from traceopt.errors import InputError
-from traceopt.result.vendors import NVIDIA, VENDORS, Vendor
+from traceopt.result.words.vendors import NVIDIA, VENDORS, Vendor
 
 MOST_BYTES = 64 * 2**20
 MOST_LINE = 2**20

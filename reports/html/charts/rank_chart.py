@@ -9,9 +9,9 @@ from msgspec import Struct
 from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION, COMPUTE, DATA_LOADING, UNTRACED
 from traceopt.reports.html.charts.stacked_columns import COLUMN, column_paths
 from traceopt.reports.words.step_words import step_noun
-from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.rows import RankRow
+from traceopt.result.words import quantities
 
 MAX_COLUMNS = 256
 ROOM_ABOVE = 1.14  # leaves room for the label of the median

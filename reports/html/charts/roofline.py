@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.rows import Gemm, ShapedOperator
+from traceopt.result.words import quantities
 
 WIDTH, HEIGHT = 600, 220  # of the viewBox
 FEWEST, MOST = 2, 60  # points; the longest

@@ -11,9 +11,9 @@ from traceopt.reports.html.charts.round_values import round_values
 from traceopt.reports.html.charts.stacked_columns import COLUMN, column_paths
 from traceopt.reports.words.part_styles import part_style
 from traceopt.reports.words.rank_words import rank_phrase
-from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.rows import RankSteps, StepPart, StepSeries
+from traceopt.result.words import quantities
 
 MOST_PATTERNED = 48  # more columns are drawn as paths, which have no patterns
 ROOM_ABOVE = 1.12  # for the marks of unusual steps

@@ -9,9 +9,9 @@ from msgspec import Struct
 from traceopt.analyzer.vocabulary.causes.span_categories import GPU_COMPUTE
 from traceopt.reports.html.charts.round_values import round_values
 from traceopt.reports.words.part_styles import part_style, span_color, span_words
-from traceopt.result import quantities
 from traceopt.result.document import Memory
 from traceopt.result.rows import Lane, MemoryPoint, Span, Stall, Timeline
+from traceopt.result.words import quantities
 
 LEVELS = 5  # steps of opacity
 NAMED_SPAN_SHARE = 0.06  # narrower bars have no name

@@ -7,7 +7,7 @@ from traceopt.reports.words.tables import Derived, shown_table
 from traceopt.result.columns import Column, Table
 from traceopt.result.companions import TorchCompile
 from traceopt.result.document import Result
-from traceopt.result.quantities import counted
+from traceopt.result.words.quantities import counted
 
 PHASE_LABELS = {
     "dynamo": "Dynamo: trace Python",

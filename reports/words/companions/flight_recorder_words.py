@@ -7,8 +7,8 @@ from traceopt.reports.words.tables import Derived, shown_table
 from traceopt.result.columns import Column, Table
 from traceopt.result.companions import FlightRecorder, StuckCallRow
 from traceopt.result.document import Result
-from traceopt.result.quantities import counted
-from traceopt.result.rank_lists import are, ranks_text
+from traceopt.result.words.quantities import counted
+from traceopt.result.words.rank_lists import are, ranks_text
 
 MAX_LINES = 3  # stuck calls in the terminal
 STUCK = Table(

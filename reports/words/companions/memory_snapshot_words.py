@@ -7,7 +7,7 @@ from traceopt.reports.words.tables import Derived, shown_table
 from traceopt.result.columns import Column, Table
 from traceopt.result.companions import FailedAllocation, MemorySnapshotSection
 from traceopt.result.document import Result
-from traceopt.result.quantities import counted, size, size_like
+from traceopt.result.words.quantities import counted, size, size_like
 
 NO_HISTORY = "The snapshot has no history, so only the memory at its end is known."
 HOLDERS = Table(

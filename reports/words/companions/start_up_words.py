@@ -7,7 +7,7 @@ from traceopt.reports.words.tables import shown_table
 from traceopt.result.columns import Column, Table
 from traceopt.result.companions import StartUpPartRow, StartUpSection
 from traceopt.result.document import Result
-from traceopt.result.quantities import in_sentence, percent, seconds_of_us
+from traceopt.result.words.quantities import in_sentence, percent, seconds_of_us
 
 MAX_PARTS = 3
 NAMED_SHARE = 0.05  # of the start-up; smaller parts are only in the table

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from traceopt.reports.words.rank_words import ranks_phrase
 from traceopt.reports.words.safe_text import joined
-from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding
-from traceopt.result.message import Message
 from traceopt.result.rows import PlanRow
+from traceopt.result.words import quantities
+from traceopt.result.words.message import Message
 
 MORE = 1.2  # times what the planned fix saves: a smaller difference is within the error of predictions
 IMPACT_WORDS = {"high": "High impact", "medium": "Medium impact", "low": "Low impact", "info": "Info"}

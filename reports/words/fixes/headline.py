@@ -10,8 +10,8 @@ from traceopt.reports.words.fixes import fix_cards, plan_numbers
 from traceopt.reports.words.fixes.fix_cards import Card, combined_fixes
 from traceopt.reports.words.rank_words import rank_phrase
 from traceopt.reports.words.step_words import on_cpu
-from traceopt.result import quantities
 from traceopt.result.document import Combined, Result
+from traceopt.result.words import quantities
 
 WORTH_FIXING_SHARE = 0.03  # the headline mentions fixes that save at least 3 % of the step
 UNSURE_SHARE = 0.5  # of the saving: if more of it has low confidence, it is one that "may" be

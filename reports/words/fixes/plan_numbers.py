@@ -9,9 +9,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from traceopt.reports.words.step_words import of_each_step, share_range
-from traceopt.result import quantities
 from traceopt.result.document import Result
 from traceopt.result.rows import PlanRow
+from traceopt.result.words import quantities
 
 
 class RowNumbers(Struct, frozen=True):

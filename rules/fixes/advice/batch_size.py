@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.effort_and_risk import Risk
+from traceopt.result.words.effort_and_risk import Risk
 
 
 def larger_batch_risk(facts: Facts) -> Risk | None:

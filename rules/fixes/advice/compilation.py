@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.message import percent
+from traceopt.result.words.message import percent
 
 MOSTLY = 0.5  # of the kernels
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from traceopt.analyzer.facts import Facts
 from traceopt.result.edits import Compile
 from traceopt.result.finding import Fix
-from traceopt.result.message import CUDA_GRAPH, SERVING_ENGINES
+from traceopt.result.words.message import CUDA_GRAPH, SERVING_ENGINES
 from traceopt.rules.fixes.advice.compilation import compiled, engine_graphs, replayed
 
 GRAPHS = Compile(arguments={"mode": '"reduce-overhead"'})

@@ -10,7 +10,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.vocabulary.causes.table import ALLOCATION
 from traceopt.result.finding import Evidence
-from traceopt.result.rounding import rate
+from traceopt.result.words.rounding import rate
 from traceopt.rules.evidence import by_site
 from traceopt.rules.step_words import times
 

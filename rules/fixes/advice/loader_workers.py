@@ -15,7 +15,7 @@ from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 from traceopt.result.edits import Edit, SetArguments
-from traceopt.result.message import ms, percent
+from traceopt.result.words.message import ms, percent
 from traceopt.rules.savings.pricing import area_of
 
 WAITING_SHARE = 0.5  # of a batch's build time: a worker that computes for less of it mostly waits

@@ -22,8 +22,8 @@ from traceopt.analyzer.memory.composition import (
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.result.finding import Evidence
-from traceopt.result.message import of_memory, percent, size
-from traceopt.result.rounding import rate
+from traceopt.result.words.message import of_memory, percent, size
+from traceopt.result.words.rounding import rate
 from traceopt.rules.evidence import to_location
 
 MANY_BLOCKS = 16  # fewest stored activations for which recomputation pays off

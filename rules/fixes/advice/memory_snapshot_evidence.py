@@ -5,8 +5,8 @@ from __future__ import annotations
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import Holder, MemorySnapshot
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Evidence, Location
-from traceopt.result.message import named, size
-from traceopt.result.quantities import counted
+from traceopt.result.words.message import named, size
+from traceopt.result.words.quantities import counted
 from traceopt.rules.evidence import to_location
 from traceopt.rules.rule import required
 

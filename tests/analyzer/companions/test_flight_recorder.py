@@ -21,7 +21,7 @@ from traceopt.reports.html.page import render_html
 from traceopt.reports.text.markdown import render_markdown
 from traceopt.reports.words.fixes.fix_cards import groups
 from traceopt.result.document import Result
-from traceopt.result.rank_lists import ranks_text
+from traceopt.result.words.rank_lists import ranks_text
 
 RECORDED = Path(__file__).parents[3] / "fixtures" / "flight_recorder"
 

@@ -19,7 +19,7 @@ from traceopt.document.tables import tables
 from traceopt.document.timeline.flame_graph import flame_graph
 from traceopt.document.timeline.spans import span_table
 from traceopt.rules import place_of_work
-from traceopt.rules.savings.precision import kernel_evidence
+from traceopt.rules.savings.work.precision import kernel_evidence
 
 Events = list[dict[str, Any]]
 FORWARD = (("aten::addmm", "gemm"), ("aten::relu", "relu_kernel"))

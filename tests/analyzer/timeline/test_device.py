@@ -9,7 +9,7 @@ import pytest
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.device import TraceDevice
 from traceopt.document.sections import gpu_runtime
-from traceopt.result.vendors import AMD, CPU, NVIDIA, OTHER
+from traceopt.result.words.vendors import AMD, CPU, NVIDIA, OTHER
 from traceopt.testing.events import Json, annotation, document, kernel, op, read, runtime, span
 
 A100 = {"id": 0, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 85_097_971_712}

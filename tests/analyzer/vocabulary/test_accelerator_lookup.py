@@ -18,7 +18,7 @@ from traceopt.analyzer.vocabulary.architectures import (
     geforce_ratio,
     needed_multiple,
 )
-from traceopt.result.vendors import AMD, NVIDIA, OTHER
+from traceopt.result.words.vendors import AMD, NVIDIA, OTHER
 
 # Names of real traces (shared/traces) and drivers: name, capability, memory bytes;
 # then row, FP16 peak, bandwidth.

@@ -9,7 +9,7 @@ import pytest
 
 from traceopt.analyzer.vocabulary.accelerator import FIGURES, Accelerator, accelerators
 from traceopt.analyzer.vocabulary.architectures import DTYPES
-from traceopt.result.vendors import vendor_called
+from traceopt.result.words.vendors import vendor_called
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 

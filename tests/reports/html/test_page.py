@@ -23,10 +23,10 @@ from traceopt.reports.words.table_captions import kernel_rate
 from traceopt.result import packing
 from traceopt.result.document import Result
 from traceopt.result.finding import Evidence, Fix, Location
-from traceopt.result.message import ms, step_time
 from traceopt.result.packing import embedded_result
 from traceopt.result.rows import MemoryPart
 from traceopt.result.serialization import to_json
+from traceopt.result.words.message import ms, step_time
 
 SAMPLES = sample.ALL
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from traceopt.reports.words import safe_text
 from traceopt.result.finding import Fix
-from traceopt.result.message import Message
+from traceopt.result.words.message import Message
 
 NB = "\u00a0"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.finding import Finding, Fix, Location
+from traceopt.result.words.effort_and_risk import Effort, Risk
 from traceopt.rules.fixes.optimizers import fused
 from traceopt.rules.fixes.patches.patch import with_patches
 

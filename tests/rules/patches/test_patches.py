@@ -20,8 +20,8 @@ from loop_cases import LOOPS
 from patch_case import USUAL, Case, autocast, loader
 from precision_cases import PRECISION
 
-from traceopt.result.effort_and_risk import Effort, Risk
 from traceopt.result.finding import Finding, Fix, Location
+from traceopt.result.words.effort_and_risk import Effort, Risk
 from traceopt.rules.fixes.patches.patch import RECIPES, combined_patch, with_patches
 from traceopt.rules.fixes.patches.unified import apply_diff, unified_diff
 

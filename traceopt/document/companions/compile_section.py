@@ -12,8 +12,8 @@ from traceopt.result.companions import (
     CompilePhase,
     TorchCompile,
 )
-from traceopt.result.quantities import counted
-from traceopt.result.rounding import rate
+from traceopt.result.words.quantities import counted
+from traceopt.result.words.rounding import rate
 from traceopt.rules.evidence import to_location
 
 MOST_ROWS = 50

@@ -9,9 +9,9 @@ from traceopt.analyzer.companions.flight_recorder.recording import FlightRecordi
 from traceopt.analyzer.companions.flight_recorder.stuck_calls import StuckCall
 from traceopt.analyzer.facts import Facts
 from traceopt.result.companions import FlightRecorder, GroupRow, LateRankRow, StuckCallRow
-from traceopt.result.quantities import counted
-from traceopt.result.rank_lists import are, ranks_text
-from traceopt.result.rounding import us
+from traceopt.result.words.quantities import counted
+from traceopt.result.words.rank_lists import are, ranks_text
+from traceopt.result.words.rounding import us
 from traceopt.rules.evidence import to_location
 
 MAX_ROWS = 100

@@ -6,7 +6,7 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.companions.gpu_samples.samples import Gpu
 from traceopt.analyzer.facts import Facts
 from traceopt.result.companions import GpuSamplesSection, SampledGpu
-from traceopt.result.quantities import counted
+from traceopt.result.words.quantities import counted
 
 MOST_GPUS = 64
 

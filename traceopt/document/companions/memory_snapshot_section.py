@@ -17,8 +17,8 @@ from traceopt.result.companions import (
     SnapshotGrowth,
 )
 from traceopt.result.finding import Location
-from traceopt.result.quantities import counted, size
-from traceopt.result.rounding import rate
+from traceopt.result.words.quantities import counted, size
+from traceopt.result.words.rounding import rate
 
 MOST_HOLDERS = 50
 _DRAWN = 8  # holders with an area of their own in the curve

@@ -7,7 +7,7 @@ from traceopt.analyzer.run_log.sampled_start_up import StartUpLine
 from traceopt.analyzer.vocabulary.phases.start_up_parts import START_UP_LABELS
 from traceopt.result.companions import StartUpLineRow, StartUpPartRow, StartUpSection
 from traceopt.result.finding import Location
-from traceopt.result.rounding import share, us
+from traceopt.result.words.rounding import share, us
 
 NOTABLE_SHARE = 0.1  # of the run
 MOST_LINES = 5

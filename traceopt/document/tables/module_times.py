@@ -13,8 +13,8 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON
 from traceopt.analyzer.vocabulary.python_frames import MODULE_FRAME
-from traceopt.result.rounding import rate, share, us
 from traceopt.result.rows import ModuleClass, ModuleRow
+from traceopt.result.words.rounding import rate, share, us
 
 MAX_ROWS = 300
 MAX_DEPTH = 60

@@ -10,8 +10,8 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.vocabulary.formulas.flop_formulas import argument_sizes
 from traceopt.analyzer.vocabulary.gemm_ops import is_gemm
 from traceopt.document.tables.kernel_rates import roof_point
-from traceopt.result.rounding import rate, rounded, us
 from traceopt.result.rows import ShapedOperator
+from traceopt.result.words.rounding import rate, rounded, us
 from traceopt.rules.evidence import locations_of
 
 MAX_ROWS = 200

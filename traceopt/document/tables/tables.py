@@ -20,8 +20,8 @@ from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.kernels.kernel_names import KernelClass, classify
 from traceopt.document.tables.kernel_rates import KernelRates, roof_point
 from traceopt.result.document import Cpu, CpuRate
-from traceopt.result.rounding import rate, rounded, share, us
 from traceopt.result.rows import CounterRangeRow, CpuOperator, Gemm, Kernel, Op
+from traceopt.result.words.rounding import rate, rounded, share, us
 from traceopt.rules.evidence import locations_of, operator_of_work, places_of_work
 
 MAX_ROWS = 200

@@ -14,8 +14,8 @@ from traceopt.analyzer.vocabulary.causes.span_categories import COPY, GPU_COMPUT
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.python_frames import is_library, shown_frame
 from traceopt.document.timeline.spans import CATEGORY_CODE, SPECIFIC_CATEGORY
-from traceopt.result.rounding import us
 from traceopt.result.rows import FlameGraph, FlameKind, FlameNode
+from traceopt.result.words.rounding import us
 
 MOST_NODES = 1_500
 SMALLEST_SHARE = 0.0005  # of the step, or of its GPU time: smaller nodes are narrower than a pixel

@@ -34,9 +34,9 @@ from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.python_frames import shown_frame
 from traceopt.document.timeline.stalls import find_stalls
 from traceopt.result.packing import pack_columns
-from traceopt.result.quantities import size
-from traceopt.result.rounding import us
 from traceopt.result.rows import COLUMNS, STREAM_COLUMNS, LaneKind, SpanLane, SpanTable, StepWindow
+from traceopt.result.words.quantities import size
+from traceopt.result.words.rounding import us
 from traceopt.rules.evidence import to_location
 
 # A span takes 3 to 7 letters of the report, which may have 2.2 MB.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.rounding import us
 from traceopt.result.rows import StepPart, StepSeries
+from traceopt.result.words.rounding import us
 
 MOST_STEPS = 400
 

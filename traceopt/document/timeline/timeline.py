@@ -21,8 +21,8 @@ from traceopt.document.timeline.spans import (
     span_table,
 )
 from traceopt.document.timeline.stalls import find_stalls
-from traceopt.result.rounding import us
 from traceopt.result.rows import Lane, Occupancy, Span, Timeline
+from traceopt.result.words.rounding import us
 
 MAX_SPANS = 400  # per lane
 MAX_STREAMS = 6

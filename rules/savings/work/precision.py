@@ -8,8 +8,8 @@ from traceopt.analyzer.vocabulary.architectures import geforce_ratio
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS
 from traceopt.result.finding import Evidence
-from traceopt.result.message import ms, named, percent
-from traceopt.result.quantities import count
+from traceopt.result.words.message import ms, named, percent
+from traceopt.result.words.quantities import count
 from traceopt.rules.evidence import library_around, operator_of_work, place_of_work
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import priced, shorter

@@ -12,7 +12,6 @@ from traceopt.comparison.noise import ASSUMED_SPREAD
 from traceopt.reports.words import safe_text
 from traceopt.reports.words.fixes.fix_cards import IMPACT_WORDS
 from traceopt.reports.words.step_words import CPU_PATTERNED, GPU_PATTERNED
-from traceopt.result import quantities
 from traceopt.result.comparison import (
     Comparison,
     FindingChange,
@@ -24,7 +23,8 @@ from traceopt.result.comparison import (
     Side,
     StepChange,
 )
-from traceopt.result.kernel_names import short_kernel_name
+from traceopt.result.words import quantities
+from traceopt.result.words.kernel_names import short_kernel_name
 
 SMALL_SHARE = 0.002  # of the step: smaller parts (on both sides) are not shown
 Group = Literal["new", "only_head", "only_base", "fixed", "kept"]  # of findings

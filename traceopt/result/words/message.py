@@ -19,8 +19,8 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 from msgspec import Struct
 from msgspec.structs import force_setattr, replace
 
-from traceopt.result import quantities
-from traceopt.result.vendors import Term, vendor_called
+from traceopt.result.words import quantities
+from traceopt.result.words.vendors import Term, vendor_called
 
 SlotKind = Literal["time", "share", "bytes", "rate", "name", "place", "rank", "step", "memory", "term"]
 

@@ -12,11 +12,11 @@ from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.result.finding import Evidence
-from traceopt.result.message import percent
-from traceopt.rules.savings.precision import kernel_evidence
+from traceopt.result.words.message import percent
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import hide, priced
 from traceopt.rules.savings.roofline import peak_caveat
+from traceopt.rules.savings.work.precision import kernel_evidence
 
 # At worst, as expected, at best: the share of the transposes that goes, and the share of the peak memory bandwidth that
 # batch norms reach with channels last (docs/accuracy.md, nchw_conv on an H100: 47% over both passes).

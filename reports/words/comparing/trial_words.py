@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from traceopt.reports.words.tables import Derived, ShownTable, shown_table
-from traceopt.result.quantities import from_to, ms_of_us, percent, size
 from traceopt.result.tables import TRIED
 from traceopt.result.trial import TrialVerdict, TriedChange
+from traceopt.result.words.quantities import from_to, ms_of_us, percent, size
 
 HEADING = TRIED.title
 VERDICTS: dict[TrialVerdict, str] = {

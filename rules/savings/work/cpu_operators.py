@@ -8,8 +8,8 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import Change, RemoveHost
 from traceopt.analyzer.work.cpu_work import CpuOperator
 from traceopt.result.finding import Evidence
-from traceopt.result.message import named, per_second, percent
-from traceopt.result.rounding import rate, us
+from traceopt.result.words.message import named, per_second, percent
+from traceopt.result.words.rounding import rate, us
 from traceopt.rules.evidence import location_of
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import priced

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import math
 
-from traceopt.result.rounding import SHARE_DECIMALS, shown_percent
-from traceopt.result.rounding import us as us_of_ns
+from traceopt.result.words.rounding import SHARE_DECIMALS, shown_percent
+from traceopt.result.words.rounding import us as us_of_ns
 
 NO_BREAK_SPACE = "\u00a0"
 NOT_RECORDED = "not recorded"

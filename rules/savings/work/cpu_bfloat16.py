@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.work.cpu_work import CpuOperator
-from traceopt.result.message import ms, percent
-from traceopt.rules.savings.cpu_operators import operators_ns
+from traceopt.result.words.message import ms, percent
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import priced
+from traceopt.rules.savings.work.cpu_operators import operators_ns
 
 CAST_BYTES = 4 + 2  # read and written for each element that is converted between FP32 and bfloat16
 

@@ -7,11 +7,13 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from traceopt.reports.words import comparison_words, names
+from traceopt.reports.words import names
+from traceopt.reports.words.comparing import comparison_words
 from traceopt.reports.words.tables import Derived, ShownTable, shown_table
-from traceopt.result import quantities, tables
+from traceopt.result import tables
 from traceopt.result.comparison import Comparison, FindingChange, MetricChange, PartChange, RowChange
-from traceopt.result.kernel_names import short_kernel_name
+from traceopt.result.words import quantities
+from traceopt.result.words.kernel_names import short_kernel_name
 
 ROWS = 100  # kernels and operators of the page
 

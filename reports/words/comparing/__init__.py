@@ -1,0 +1,1 @@
+"""The words of comparisons, and of fixes that were tried."""
