@@ -96,7 +96,11 @@ class Gradients(Struct, frozen=True):
 
 
 class Model(Struct, frozen=True):
-    """A top-level module. `channels_last` is None without filters larger than 1 x 1, `gradients` if not recorded."""
+    """A top-level module. `channels_last` is None without filters larger than 1 x 1, `gradients` if not recorded.
+
+    `updated_by_hand`: whether weights that have gradients, but belong to no optimizer, change all the same; None if it
+    has none, or that was not seen.
+    """
 
     class_name: str | None
     wrapped: str | None  # the class inside a wrapper such as DistributedDataParallel
@@ -106,6 +110,7 @@ class Model(Struct, frozen=True):
     trainable: int | None
     dtypes: Mapping[str, int]  # number of parameter elements by type
     gradients: Gradients | None = None
+    updated_by_hand: bool | None = None
 
 
 class Optimizer(Struct, frozen=True):
@@ -332,6 +337,7 @@ def _model(row: Mapping[str, Any]) -> Model:
         trainable=whole(row.get("trainable")),
         dtypes=counts(row.get("dtypes")),
         gradients=_gradients(counts(row.get("gradients"))),
+        updated_by_hand=flag(row.get("updated_by_hand")),
     )
 
 

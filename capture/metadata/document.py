@@ -50,6 +50,9 @@ Each row of `cleared_gradients` is about one optimizer and the backward pass num
 a step usually has. In `runs` of the run, `cleared` gradients were set to None before the optimizer read them, while
 another optimizer reads those of the same pass.
 
+A model is `updated_by_hand` if weights that have gradients, but belong to no optimizer, change all the same; null if
+it has none, or that was not seen.
+
 The launcher adds `failure` after a command that failed: `steps` is how many it completed.
 
 An optimizer, a loader and a framework's settings have `built`: call stacks of the constructor, the caller first. A

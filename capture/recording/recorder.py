@@ -20,7 +20,7 @@ from ..metadata.cleared_gradients import ClearedGradients
 from ..metadata.constructions import Constructions
 from ..metadata.document import of_cycle, of_run
 from ..metadata.environment import describe_environment, describe_memory, rank, world_size
-from ..metadata.inventory import take_inventory
+from ..metadata.inventory import ByHand, take_inventory
 from ..metadata.loaders import LoaderNotes
 from ..metadata.step_ledger import LedgerWriter
 from ..settings import Settings
@@ -79,6 +79,7 @@ class Recorder:
         self._foreign = 0  # number of the script's profilers that are running
         self._recordings: list[_Recording] = []
         self._inventory: dict[str, Any] | None = None
+        self._by_hand = ByHand()
         self._finished = False
         self._helper = _started_by_multiprocessing()
         self.timed = TimedSteps(torch, settings.timed) if settings.timed is not None else None
@@ -303,6 +304,7 @@ class Recorder:
                 self._close_early(self._session, why)
             if self._recordings and os.environ.get("LOCAL_RANK", "0") == "0":  # one rank of a machine is enough
                 self.loaders.measure()
+            self._described(self._by_hand.look_again)
             for recording in self._recordings:
                 recording.file.replace_head(recording.head | self._tail())
         except Exception as error:
@@ -443,7 +445,7 @@ class Recorder:
         }
         self.ledger.windows.append(window)
         try:
-            self._inventory = self._inventory or self._described(take_inventory, self._torch) or {}
+            self._inventory = self._inventory or self._described(take_inventory, self._torch, self._by_hand) or {}
             head = self._head(session, until)
             if cycle.with_stack:
                 head["call_lines"] = self._described(call_lines, profiler)

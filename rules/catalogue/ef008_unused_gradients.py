@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from traceopt.analyzer.run_log.run_settings import Gradients, Model
 from traceopt.rules import (
@@ -51,7 +51,10 @@ class UnusedGradients(Rule):
 
         features.requires_grad_(False)
 
-    When it is wrong: a script may read the gradients itself, or update parameters without an optimizer of torch.
+    When it is wrong: a script may read the gradients itself. It may also update weights by itself, as in
+    `p.data.add_(p.grad, alpha=-lr)`. So the rule is silent if the run has no optimizer of torch, about a model whose
+    weights `traceopt run` saw change, and if no weight of any model belongs to an optimizer and nobody saw whether they
+    change.
 
     Sources: PyTorch documentation, "Autograd mechanics: setting requires_grad".
     """
@@ -73,6 +76,11 @@ class UnusedGradients(Rule):
             return "This run does not train."
         if not any(model.gradients is not None for model in facts.captured.models):
             return "Which parameters have gradients was not recorded; traceopt run does."
+        if not facts.captured.optimizers:
+            return "No optimizer of torch was recorded, so the script may update its weights by itself."
+        known = _gradients(facts)
+        if known.unused_tensors == known.tensors > 0 and not _watched(facts):
+            return "No optimizer updates any of the weights, so the script may update them by itself."
         return None
 
     def check(self, facts: Facts) -> Findings:
@@ -111,12 +119,25 @@ class UnusedGradients(Rule):
 
 def _gradients(facts: Facts) -> Gradients:
     """Of all models together."""
-    known = [model.gradients for model in facts.captured.models if model.gradients is not None]
-    return Gradients(*(sum(counts) for counts in zip(*map(astuple, known), strict=True)))
+    return Gradients(*(sum(counts) for counts in zip(*map(astuple, _by_model(facts)), strict=True)))
+
+
+def _by_model(facts: Facts) -> list[Gradients]:
+    """The gradients of a model whose weights the script updates by itself are used."""
+    return [
+        replace(model.gradients, unused_tensors=0, unused_weights=0) if model.updated_by_hand else model.gradients
+        for model in facts.captured.models
+        if model.gradients is not None
+    ]
+
+
+def _watched(facts: Facts) -> bool:
+    """Whether it is known of each model with unused gradients that its weights do not change."""
+    return all(model.updated_by_hand is False for model in filter(_has_unused, facts.captured.models))
 
 
 def _has_unused(model: Model) -> bool:
-    return model.gradients is not None and model.gradients.unused_tensors > 0
+    return model.gradients is not None and model.gradients.unused_tensors > 0 and not model.updated_by_hand
 
 
 def _name(model: Model) -> str:
@@ -125,7 +146,7 @@ def _name(model: Model) -> str:
 
 def _apart(facts: Facts) -> int:
     """Weights of models that are not trained at all, beside others that are: a reference, a teacher, a loss network."""
-    known = [model.gradients for model in facts.captured.models if model.gradients is not None]
+    known = _by_model(facts)
     untrained = [one for one in known if one.weights and one.unused_weights == one.weights]
     return sum(one.weights for one in untrained) if len(untrained) < len(known) else 0
 

@@ -59,3 +59,21 @@ def test_copies_that_an_optimizer_updates(flat: bool) -> None:
         return [torch.cat([one.flatten() for one in copied])] if flat else copied
 
     assert gradients(copies)["unused_tensors"] == 0
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_weights_that_the_script_updates_by_itself(by_hand: bool) -> None:
+    import torch
+
+    from traceopt.capture.metadata.inventory import ByHand, Updated, describe_model
+
+    model = torch.nn.Linear(3, 4)
+    watch = ByHand()
+    model(torch.ones(1, 3)).sum().backward()
+    described = describe_model(torch, model, Updated([], [model]), watch)
+    assert described["updated_by_hand"] is None
+    if by_hand:
+        for parameter in model.parameters():
+            parameter.data.add_(parameter.grad, alpha=-0.1)
+    watch.look_again()
+    assert described["updated_by_hand"] is by_hand
