@@ -16,7 +16,7 @@ READS = frozenset(("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"
 
 def operators_for_host_reads(regions: Regions, steps: Steps, sites: CallSites) -> I8:
     """The outermost operators of the training thread on lines that read a value, if nothing on the line runs a layer or
-    needs a gradient. Slices in order of time, without the reads.
+    needs a gradient. Slices in order of time, without the reads, and without those of DataLoaders and data sets.
     """
     slices, operators = regions.slices, forward_operators(regions, steps)
     outer = operators.rows
@@ -25,5 +25,6 @@ def operators_for_host_reads(regions: Regions, steps: Steps, sites: CallSites) -
     site = sites.of(outer)
     other = np.unique(site[runs_layer | (operators.has_node & ~reads)])
     only_read = (site >= 0) & np.isin(site, site[reads]) & ~np.isin(site, other)
-    inside = steps.host_window.contains(slices.start[outer]) & (slices.ancestor(outer, regions.optimizer) < 0)
+    elsewhere = regions.optimizer | regions.data_code
+    inside = steps.host_window.contains(slices.start[outer]) & (slices.ancestor(outer, elsewhere) < 0)
     return outer[only_read & ~reads & inside]

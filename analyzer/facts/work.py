@@ -141,6 +141,16 @@ class WorkFacts(ReplayFacts, frozen=True, dict=True):
         return calls[self.steps.host_window.contains(self.slices.start[calls])].astype(np.int64)
 
     @cached_property
+    def fresh_iterators(self) -> I8:
+        """Where the main thread makes an iterator of a DataLoader, if it does so for each batch, as by
+        `next(iter(loader))` in a loop. Empty otherwise, as at the start of an epoch. Slices, in order.
+        """
+        slices, mine = self.slices, self.slices.thread == self.steps.thread
+        begins, reads = (slices.outermost(mask & mine) for mask in (self.regions.new_iterator, self.regions.next_batch))
+        begins, reads = (rows[self.steps.host_window.contains(slices.start[rows])] for rows in (begins, reads))
+        return begins.astype(np.int64) if len(begins) > 1 and len(begins) >= len(reads) else begins[:0].astype(np.int64)
+
+    @cached_property
     def deep_copies(self) -> I8:
         """The outermost calls of `copy.deepcopy` in the window, on the main thread. Slices, in order."""
         slices = self.slices

@@ -68,8 +68,9 @@ class HandOver(Struct, frozen=True):
 
 class Loader(Struct, frozen=True):
     """None stands for unknown. `build` is measured in the process that builds batches: a worker, or the training
-    process. `iterators` counts how often the script began to read it. `objects` counts the DataLoaders that were
-    constructed with these settings. `updates` counts the backward passes and optimizer updates that its batches fed.
+    process. `iterators` counts how often the script began to read it; so many of them as `together` says are read in
+    turn. `objects` counts the DataLoaders that were constructed with these settings. `updates` counts the backward
+    passes and optimizer updates that its batches fed.
 
     `starts` has an entry for each time that workers were started.
     """
@@ -87,18 +88,26 @@ class Loader(Struct, frozen=True):
     updates: int | None = None
     hand_over: HandOver | None = None
     built: Construction | None = None
+    together: int = 1
 
     @property
     def batches_per_epoch(self) -> float | None:
         """Mean number of batches that are read before the loader begins again; None if it never did."""
-        if not self.batches or not self.iterators or self.iterators == 1:
-            return None
-        return self.batches / self.iterators
+        return self.batches / self.iterators if self.batches and self.iterators and self._begins_again else None
 
     @property
     def rebuilt(self) -> bool:
         """Whether each epoch reads a new DataLoader, whose workers cannot persist."""
-        return self.iterators is not None and 1 < self.iterators <= (self.objects or 0)
+        return self._begins_again and (self.iterators or 0) <= (self.objects or 0)
+
+    @property
+    def restarts(self) -> list[tuple[WorkerStart, WorkerStart]]:
+        """Each start of workers that replaces earlier ones, after the start of those."""
+        return list(zip(self.starts, self.starts[self.together :], strict=False))
+
+    @property
+    def _begins_again(self) -> bool:
+        return (self.iterators or 0) > self.together
 
 
 def read_loaders(loaders: object, workers: object, core_wait_per_cpu: float | None) -> tuple[Loader, ...]:
@@ -138,6 +147,7 @@ def _loader(
         updates=whole(row.get("updates")),
         hand_over=_hand_over(table(row.get("hand_over"))),
         built=read_construction(row.get("built")),
+        together=max(1, whole(row.get("together")) or 1),
     )
 
 

@@ -138,6 +138,21 @@ class Regions(Struct, frozen=True, dict=True):
         return self.named(op_names.is_sampler_frame, PYTHON)
 
     @cached_property
+    def data_code(self) -> Mask:
+        """Code of DataLoaders and data sets."""
+        return self.named(op_names.is_data_frame, PYTHON)
+
+    @cached_property
+    def new_iterator(self) -> Mask:
+        """Where the loop begins to read a DataLoader."""
+        return self.named(op_names.is_new_iterator_frame, PYTHON)
+
+    @cached_property
+    def next_batch(self) -> Mask:
+        """Where the loop asks an iterator of a DataLoader for a batch."""
+        return self.named(op_names.is_next_batch_frame, PYTHON)
+
+    @cached_property
     def deep_copy(self) -> Mask:
         """`copy.deepcopy`, and its calls of itself for what an object holds."""
         return self.named(op_names.is_deep_copy_frame, PYTHON)

@@ -223,6 +223,23 @@ def is_sampler_frame(name: str) -> bool:
     return name.endswith(": _next_index") and "torch/utils/data/dataloader.py(" in name
 
 
+def is_data_frame(name: str) -> bool:
+    """Code of a DataLoader, or of a data set that returns an item: ``data.py(12): __getitem__``."""
+    return "torch/utils/data/dataloader.py(" in name or name.endswith(": __getitem__")
+
+
+def is_new_iterator_frame(name: str) -> bool:
+    """The loop begins to read a DataLoader: ``torch/utils/data/dataloader.py(492): __iter__`` calls ``_get_iterator``,
+    or ``_reset`` if the workers persist.
+    """
+    return name.endswith((": _get_iterator", ": _reset")) and "torch/utils/data/dataloader.py(" in name
+
+
+def is_next_batch_frame(name: str) -> bool:
+    """The loop asks an iterator for a batch: ``torch/utils/data/dataloader.py(720): __next__``."""
+    return name.endswith(": __next__") and "torch/utils/data/dataloader.py(" in name
+
+
 def is_engine_frame(name: str) -> bool:
     """The Python frame in which the autograd engine works: ``<built-in method run_backward of torch._C...>``."""
     return name.startswith("<built-in method run_backward")

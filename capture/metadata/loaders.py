@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import itertools
 import json
 import os
 import sys
@@ -31,6 +32,8 @@ class LoaderNotes:
     most feeds the training. `batch` is the size of its largest batch so far, `hand_over` what such a batch would cost
     if a worker sent it; both only for loaders without workers.
 
+    `together` is how many iterators were read in turn: more than one, if several such loaders feed one loop.
+
     `fetch_us` and `fetch_cpu_us` are the wall time and CPU time of the training process in the loader, over all
     `batches`. `starts` has an entry for each time that worker processes were started: the step, how long it took, the
     wait for the first batch, and the end of the last one (when the workers are stopped, unless they persist).
@@ -43,6 +46,9 @@ class LoaderNotes:
         self._fresh: dict[int, dict[str, Any]] = {}  # by loader: its latest start, until the first batch arrives
         self._unused: dict[int, set[int]] = {}  # by thread: loaders whose batches no update has followed yet
         self._workers: dict[int, int] = {}  # loader of each worker process
+        self._read: dict[
+            int, list[list[int]]
+        ] = {}  # by loader: of each iterator, the batches read before and at its end
         self._updates = 0  # of the run, whatever fed them
 
     def iterated(self, loader: Any) -> int:
@@ -62,9 +68,16 @@ class LoaderNotes:
             row = describe_loader(None, loader) | counts | {"starts": [], "batch": None, "hand_over": None}
             self._rows[key] = row
         row["iterators"] += 1
+        read = self._read.setdefault(key, [])
+        if len(read) < MOST_STARTS:
+            read.append([row["batches"]] * 2)
         if key not in self._latest or self._latest[key]() is not loader:
             row["objects"] += self._is_new(key, loader)
         return key
+
+    def iterator(self, key: int) -> int:
+        """The number of the latest iterator of a loader, from 1."""
+        return self._rows[key]["iterators"] if key in self._rows else 0
 
     def _is_new(self, key: int, loader: Any) -> bool:
         """False also for an object that has no weak references, as a library's own loader may be."""
@@ -85,8 +98,8 @@ class LoaderNotes:
             row["starts"].append(start)
             self._fresh[key] = start
 
-    def fetched(self, key: int, seconds: float, cpu_seconds: float, ended: bool) -> None:
-        """The script asked for a batch; `ended`: there was none left."""
+    def fetched(self, key: int, seconds: float, cpu_seconds: float, ended: bool, iterator: int = 0) -> None:
+        """The script asked an iterator of this number for a batch; `ended`: there was none left."""
         unused = self._unused.setdefault(threading.get_ident(), set())
         (unused.discard if ended else unused.add)(key)  # a loader that was read to its end was an evaluation's
         row = self._rows.get(key)
@@ -96,6 +109,8 @@ class LoaderNotes:
             row["batches"] += 1
             row["fetch_us"] += seconds * 1e6
             row["fetch_cpu_us"] += cpu_seconds * 1e6
+            if 0 < iterator <= len(self._read[key]):
+                self._read[key][iterator - 1][1] = row["batches"]
         start = self._fresh.pop(key, None)
         if start is not None:
             start["first_batch_us"] = round(seconds * 1e6, 1)
@@ -138,7 +153,7 @@ class LoaderNotes:
         """Without iterated loaders the key "loaders" is missing; those of the inventory are then used."""
         found: dict[str, Any] = {"updates": self._updates}
         if self._rows:
-            found["loaders"] = list(self._rows.values())
+            found["loaders"] = [row | {"together": _together(self._read[key])} for key, row in self._rows.items()]
         if control is not None:
             numbers = {key: number for number, key in enumerate(self._rows)}
             found["loader_workers"] = [
@@ -198,6 +213,12 @@ class WorkerClock:
             os.replace(path + ".tmp", path)
         except OSError:
             return
+
+
+def _together(read: list[list[int]]) -> int:
+    """The most iterators that were all begun, and all read again later."""
+    changes = sorted((at, change) for begin, end in read if begin < end for at, change in ((begin, 1), (end, -1)))
+    return max(itertools.accumulate(change for _, change in changes), default=1)
 
 
 def _worker_info() -> Any:

@@ -160,15 +160,15 @@ class Recorder:
         self._begin_if_due()
         self.ledger.open_step()
 
-    def fetched(self, loader: int, batch: Any, seconds: float, cpu_seconds: float, ended: bool) -> None:
-        """The script spent this time in a loader for a batch, part of it on the CPU; `ended`: there was no
-        batch left.
+    def fetched(self, loader: int, iterator: int, batch: Any, seconds: float, cpu_seconds: float, ended: bool) -> None:
+        """The script spent this time in an iterator of a loader for a batch, part of it on the CPU; `ended`: there was
+        no batch left.
         """
         self.ledger.fetched(seconds)
         if not ended:
             self.loaders.sized(self._torch, loader, batch)
             self.ledger.got_batch(*samples_and_elements(self._torch, batch))
-        self.loaders.fetched(loader, seconds, cpu_seconds, ended)
+        self.loaders.fetched(loader, seconds, cpu_seconds, ended, iterator)
 
     def workers_started(self, loader: int, seconds: float, workers: Iterable[int]) -> None:
         self.ledger.fetched(seconds)

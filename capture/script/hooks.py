@@ -255,7 +255,8 @@ class Hooks:
         inside = threading.local()  # a dataset may read a DataLoader itself
 
         def remember(instance: Any, loader: Any) -> None:
-            instance._traceopt_loader = recorder.loaders.iterated(loader)
+            instance._traceopt_loader = key = recorder.loaders.iterated(loader)
+            instance._traceopt_iterator = recorder.loaders.iterator(key)
 
         @functools.wraps(create)
         @self._exclude
@@ -278,7 +279,7 @@ class Hooks:
                 return advance(self)
             inside.fetch = True
             try:
-                loader = getattr(self, "_traceopt_loader", 0)
+                loader, number = getattr(self, "_traceopt_loader", 0), getattr(self, "_traceopt_iterator", 0)
                 tell(tracker.fetch, loader, gradients())
                 began, cpu_began, ended, batch = time.perf_counter(), time.thread_time(), True, None
                 try:
@@ -287,7 +288,7 @@ class Hooks:
                     return batch
                 finally:
                     seconds, cpu_seconds = time.perf_counter() - began, time.thread_time() - cpu_began
-                    note(recorder.fetched, loader, batch, seconds, cpu_seconds, ended)
+                    note(recorder.fetched, loader, number, batch, seconds, cpu_seconds, ended)
             finally:
                 inside.fetch = False
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 from msgspec import Struct
 
@@ -19,6 +18,7 @@ from traceopt.rules import (
     Rule,
     SetArguments,
     by_site,
+    counted,
     ms,
     percent,
     site_locations,
@@ -32,7 +32,8 @@ from traceopt.rules.fixes.advice.loader_workers import loader_rows
 
 class WorkerRestart(Rule):
     """Measures the time to stop the workers of a DataLoader at the end of an epoch, to start new ones, and to wait for
-    their first batch, as far as that wait exceeds building one batch. The cost is spread over all steps of the run.
+    their first batch, as far as that wait exceeds building one batch. The cost is spread over the steps between
+    restarts. Loaders of one kind that are read in turn are each started once: that is no restart.
 
     Why it costs: each worker is a new process. It is forked with the parent's memory, or (with spawn) imports the
     program again. It opens the data again and builds its first batch while the queue is empty. Runs with short epochs
@@ -71,28 +72,30 @@ class WorkerRestart(Rule):
 
     def check(self, facts: Facts) -> Findings:
         ledger = facts.captured.ledger
-        costs = [cost for loader in facts.captured.loaders if (cost := _cost(loader)) is not None]
+        costs = _costs(facts)
         if ledger is None or not costs:
             return
-        steps = max(1, ledger.count - min(cost.first_step for cost in costs))
         low, est, high = (
-            sum(getattr(cost, name) for cost in costs) / steps for name in ("low_ns", "est_ns", "high_ns")
+            sum(getattr(cost, name) / cost.steps for cost in costs) for name in ("low_ns", "est_ns", "high_ns")
         )
         inline = all(cost.better_inline for cost in costs)
-        inline_ns = sum(cost.restarts * cost.inline_ns for cost in costs) / steps if inline else 0.0
+        inline_ns = sum(cost.all_inline_ns / cost.steps for cost in costs) if inline else 0.0
         saved = whole_run_saving(
             facts,
             ledger,
             max(0.0, low - inline_ns),
             max(0.0, est - inline_ns),
             high,
-            f"All restarts of the run, spread over its {steps:,} steps: the time to stop and start the processes, plus "
-            "the wait for the first batch beyond the time to build one"
+            "All restarts of the run, spread over the steps between them: the time to stop and start the processes, "
+            "plus the wait for the first batch beyond the time to build one"
             + (", less the time to build all batches in the training process." if inline else "."),
         )
         if saved.share < self.min_share:
             return
         count = sum(cost.restarts for cost in costs)
+        stop_start_ns, blocked_ns, building_ns = (
+            sum(getattr(cost, name) for cost in costs) for name in ("low_ns", "high_ns", "all_inline_ns")
+        )
         rows = loader_rows(facts)
         sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
         title, fix = _fix(costs, inline)
@@ -100,19 +103,20 @@ class WorkerRestart(Rule):
             title=title,
             risk=Risk.NONE if inline else None,
             why=(
-                f"The workers were restarted {count} times in {steps:,} steps. A restart blocks the loop for "
-                f"{ms(high * steps / count)}: {ms(low * steps / count)} to stop and start the processes, then the wait "
-                f"for the first batch. Averaged over the run, this costs {ms(est)} per step."
+                f"The workers were restarted {counted(count, 'time')}, about once every "
+                f"{max(cost.every for cost in costs):,.0f} steps. A restart blocks the loop for "
+                f"{ms(blocked_ns / count)}: {ms(stop_start_ns / count)} to stop and start the processes, then the wait "
+                f"for the first batch. On average, this costs {ms(est)} per step."
                 + (" Each start is for a new DataLoader." if all(cost.rebuilt for cost in costs) else "")
-                + (f" It takes {ms(inline_ns * steps / count)} to build all batches of one." if inline else "")
+                + (f" It takes {ms(building_ns / count)} to build all batches of one." if inline else "")
             ),
             saving=saved,
             evidence=[
                 Evidence(
                     f"{cost.restarts} restarts of {cost.workers} workers",
-                    us(cost.high_ns / steps),
-                    round(cost.restarts / steps, 4),
-                    f"about every {steps / max(1, cost.restarts):,.0f} steps",
+                    us(cost.high_ns / cost.steps),
+                    round(cost.restarts / cost.steps, 4),
+                    f"about every {cost.every:,.0f} steps",
                 )
                 for cost in costs
             ],
@@ -122,7 +126,7 @@ class WorkerRestart(Rule):
 
     def passed(self, facts: Facts) -> str:
         ledger = facts.captured.ledger
-        costs = [cost for loader in facts.captured.loaders if (cost := _cost(loader)) is not None]
+        costs = _costs(facts)
         if ledger is None or not costs:
             return "The workers were started only once."
         share = sum(cost.high_ns for cost in costs) / max(1, int(ledger.step_ns.sum()))
@@ -134,7 +138,7 @@ class _Cost(Struct, frozen=True):
 
     workers: int
     restarts: int
-    first_step: int
+    steps: int  # that the restarts are spread over
     low_ns: float
     est_ns: float
     high_ns: float
@@ -143,16 +147,31 @@ class _Cost(Struct, frozen=True):
     place: Location | None  # of the loader's construction
 
     @property
+    def every(self) -> float:
+        """Steps from one restart to the next."""
+        return self.steps / self.restarts
+
+    @property
+    def all_inline_ns(self) -> float:
+        return self.restarts * self.inline_ns
+
+    @property
     def better_inline(self) -> bool:
-        return self.rebuilt and self.restarts * self.inline_ns < self.low_ns
+        return self.rebuilt and self.all_inline_ns < self.low_ns
 
 
-def _cost(loader: Loader) -> _Cost | None:
-    if loader.persistent_workers or not loader.num_workers or len(loader.starts) < 2:
+def _costs(facts: Facts) -> list[_Cost]:
+    count = facts.captured.ledger.count if facts.captured.ledger is not None else 0
+    return [cost for loader in facts.captured.loaders if (cost := _cost(loader, count)) is not None]
+
+
+def _cost(loader: Loader, count: int) -> _Cost | None:
+    """`count`: steps of the run."""
+    if loader.persistent_workers or not loader.num_workers or not loader.restarts:
         return None
     build_ns = loader.build.batch_ns if loader.build is not None else 0.0
     low = est = high = 0.0
-    for before, start in pairwise(loader.starts):
+    for before, start in loader.restarts:
         processes = (before.end_ns or 0) + start.start_ns
         first = start.first_batch_ns or 0
         low += processes
@@ -160,8 +179,8 @@ def _cost(loader: Loader) -> _Cost | None:
         high += processes + first
     return _Cost(
         loader.num_workers,
-        len(loader.starts) - 1,
-        loader.starts[0].step,
+        len(loader.restarts),
+        _steps(loader, count),
         low,
         est,
         high,
@@ -169,6 +188,15 @@ def _cost(loader: Loader) -> _Cost | None:
         loader.rebuilt,
         to_location(loader.built.site) if loader.built is not None else None,
     )
+
+
+def _steps(loader: Loader, count: int) -> int:
+    """The steps from the first start to the last, or to the end of the run if no restart came for a longer time: else
+    the cost of a restart would depend on when the run was ended.
+    """
+    first, last = loader.starts[0].step, loader.starts[-1].step
+    regular = count - last <= (last - first) / len(loader.restarts)
+    return max(1, (last if regular else count) - first)
 
 
 def _fix(costs: list[_Cost], inline: bool) -> tuple[str | None, Fix]:

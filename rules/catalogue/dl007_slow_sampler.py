@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 from traceopt.rules import (
+    I8,
     Facts,
     Findings,
     Fix,
@@ -22,15 +25,27 @@ from traceopt.rules import (
     threshold,
 )
 
-LOW, EXPECTED = 0.4, 0.8  # of the sampler's time: choosing the next batch from a list takes next to none
+# Of the time, low and expected: choosing the next batch from a list takes next to none, a new iterator is rarely made.
+ORDER_REMOVED, ITERATORS_REMOVED = (0.4, 0.8), (0.7, 0.95)
+ONE_ITERATOR = Fix(
+    "Make the iterator once, before the loop, and take the next batch from it in each step. Make a new one at the end "
+    "of the data. If each step is meant to get the same batch, read it once, before the loop.",
+    "def forever(loader):\n    while True:\n        yield from loader\n\n"
+    "batches = forever(loader)  # before the loop\nx, y = next(batches)       # in it, not next(iter(loader))",
+)
+ONE_ORDER = Fix(
+    "Compute the batches of an epoch once, with NumPy, and let the sampler return one after the other.",
+    "batches = np.array_split(np.argsort(lengths), len(lengths) // size)  # once per epoch",
+)
 
 
 class SlowSampler(Rule):
     """Measures the sampler of a DataLoader: the code that chooses which samples come next, such as a batch sampler that
-    groups samples of similar length. On a GPU only the time in which the GPU waits counts.
+    groups samples of similar length. On a GPU only the time in which the GPU waits counts. If each batch is read from a
+    new iterator, as `next(iter(loader))` does in each step, the time to make the iterator counts, too.
 
     Why it costs: the sampler runs in the main process, also with worker processes. What it computes for each batch
-    delays the step.
+    delays the step. A new iterator shuffles the whole data set, of which one batch is read, and starts new workers.
 
     How to fix: compute the order of an epoch once, with NumPy, and let the sampler read it.
 
@@ -39,6 +54,16 @@ class SlowSampler(Rule):
             batches = np.array_split(order, len(self))
             self.rng.shuffle(batches)
             yield from (batch.tolist() for batch in batches)
+
+    If each batch is read from a new iterator, make the iterator once. An order that is computed once is no fix there:
+    each new iterator would begin with the same batch.
+
+        def forever(loader):
+            while True:
+                yield from loader
+
+        batches = forever(loader)    # before the loop
+        x, y = next(batches)         # in each step, not next(iter(loader))
 
     When it is wrong: the next batch may depend on the losses of the last one, as in hard example mining. The profiler
     slows Python, so the sampler takes less time without it.
@@ -62,38 +87,45 @@ class SlowSampler(Rule):
         stall = _stall_ns(facts)
         if stall < self.min_share * facts.step_ns:
             return
-        calls = facts.sampler_calls
+        calls, fresh = _calls(facts), facts.fresh_iterators
         cost_ns = facts.stalled_within(facts.slices.start[calls], facts.slices.end[calls])
-        sampler = functions_inside(facts, calls)
-        evidence = site_evidence(facts, sampler or by_calling_site(facts, calls, cost_ns), "The sampler", 1)
+        sites = [] if len(fresh) else functions_inside(facts, calls)
+        what = "A new iterator and its order" if len(fresh) else "The sampler"
+        evidence = site_evidence(facts, sites or by_calling_site(facts, calls, cost_ns), what, 1)
         area = area_of(facts, calls)
+        low, expected = ITERATORS_REMOVED if len(fresh) else ORDER_REMOVED
+        takes = f"takes {ms(stall)} of {each_step(facts)}."
         yield self.finding(
+            title="Make the iterator of the data loader once" if len(fresh) else None,
             why=(
-                f"The sampler of the data loader takes {ms(stall)} of {each_step(facts)}. It runs in the main process, "
-                "with or without workers."
+                f"Each batch is read from a new iterator of the data loader. Making it, with its new order, {takes}"
+                if len(fresh)
+                else f"The sampler of the data loader {takes} It runs in the main process, with or without workers."
             ),
             saving=priced(
                 facts,
-                (LOW * stall, EXPECTED * stall, stall),
-                [RemoveHost(area, EXPECTED)],
-                f"Assumes the fix removes {percent(LOW)}, {percent(EXPECTED)} or 100% of the sampler's time.",
-                low=[RemoveHost(area, LOW)],
+                (low * stall, expected * stall, stall),
+                [RemoveHost(area, expected)],
+                f"Assumes the fix removes {percent(low)}, {percent(expected)} or 100% of this time.",
+                low=[RemoveHost(area, low)],
                 high=[RemoveHost(area)],
             ),
             evidence=evidence,
             locations=places(evidence),
-            fix=Fix(
-                "Compute the batches of an epoch once, with NumPy, and let the sampler return one after the other.",
-                "batches = np.array_split(np.argsort(lengths), len(lengths) // size)  # once per epoch",
-            ),
+            fix=ONE_ITERATOR if len(fresh) else ONE_ORDER,
         )
 
     def passed(self, facts: Facts) -> str:
         return f"The sampler of the data loader takes {percent(_stall_ns(facts) / facts.step_ns)} of {the_step(facts)}."
 
 
+def _calls(facts: Facts) -> I8:
+    """Where the main thread chooses samples, and makes an iterator for each batch."""
+    return np.sort(np.concatenate([facts.sampler_calls, facts.fresh_iterators]))
+
+
 def _stall_ns(facts: Facts) -> float:
     """Per step; on a GPU, while it waits."""
-    calls = facts.sampler_calls
+    calls = _calls(facts)
     stalled = facts.stalled_within(facts.slices.start[calls], facts.slices.end[calls])
     return float(stalled.sum()) / facts.steps.count

@@ -63,3 +63,42 @@ def test_silent_on_a_fast_sampler_and_one_of_another_thread() -> None:
         check, findings = answer(SlowSampler, found)
         assert findings == []
         assert (check.reason or "").startswith("The sampler of the data loader takes ")
+
+
+def fresh_iterators(next_calls: int) -> Facts:
+    """Steps that make an iterator, which takes 4 ms with its order, and ask it for a batch so many times."""
+    events: list[build.Json] = []
+    for step in range(STEPS):
+        start = step * STEP_US
+        events += [
+            build.annotation(f"ProfilerStep#{step}", start, STEP_US),
+            build.python("train.py(30): train", start, STEP_US - 10),
+            build.python("torch/utils/data/dataloader.py(492): __iter__", start + 100, 1_000),
+            build.python("torch/utils/data/dataloader.py(433): _get_iterator", start + 105, 990),
+            build.annotation(LOADER, start + 1_200, 3_200),
+            build.python("torch/utils/data/dataloader.py(720): __next__", start + 1_210, 3_100),
+            build.python("torch/utils/data/dataloader.py(714): _next_index", start + 1_220, 3_000),
+            *(
+                build.python("torch/utils/data/dataloader.py(720): __next__", start + 4_500 + 100 * n, 50)
+                for n in range(1, next_calls)
+            ),
+            build.op("aten::mm", start + 6_000, 9_000, **{"Sequence number": step}),
+        ]
+    return Facts(build.read(build.document(events)))
+
+
+def test_an_iterator_for_each_batch_is_made_once() -> None:
+    """An order that is computed once would give every step the same batch."""
+    check, findings = answer(SlowSampler, fresh_iterators(next_calls=1))
+    [found] = findings or pytest.fail(check.reason or "")
+    assert found.title == "Make the iterator of the data loader once"
+    assert "np." not in (found.fix.code or "")
+    assert "takes 4.0 ms of each 20.0 ms step" in found.why
+    assert found.saving is not None
+    assert found.saving.est_us == pytest.approx(0.95 * 3_990, rel=0.02)
+
+
+def test_an_epoch_of_one_batch_needs_its_iterator() -> None:
+    """The loop asks once more, and gets no batch."""
+    _, [found] = answer(SlowSampler, fresh_iterators(next_calls=2))
+    assert found.title == SlowSampler.title

@@ -85,3 +85,9 @@ def test_the_optimizers_own_reads_are_silent() -> None:
 def test_little_time_is_silent() -> None:
     little = line(5, 1_000, op("std", 1_010, 300, 7), op("item", 1_320, 10, 7))
     assert silent(little, FORWARD) == "Operators whose values are only read take 0.30 ms of the step."
+
+
+def test_silent_about_the_data_set() -> None:
+    """A random index, or a crop that depends on the values of an item."""
+    item = build.python("data.py(3): __getitem__", 990, 6_200)
+    assert silent([item, *STATISTICS], FORWARD) == "Operators whose values are only read take 0 ms of the step."

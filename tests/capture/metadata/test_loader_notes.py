@@ -205,3 +205,22 @@ def test_workers_belong_to_the_loader_that_started_them(tmp_path: Path, monkeypa
         (0, "__main__.Items", 100_000.0), (1, "__main__.Items", 200_000.0),
     ]  # fmt: skip
     assert json.dumps(rows)
+
+
+@pytest.mark.parametrize(
+    ("read", "together"),
+    [
+        ("1 2 1 2 1 2", 2),  # two loaders in turn
+        ("1 1 2 2 3 3", 1),  # one after the other
+        ("1 2 2 1 3 3 1", 2),  # an evaluation that begins again in the midst of the training
+        ("1", 1),
+    ],
+)
+def test_iterators_that_are_read_in_turn(read: str, together: int) -> None:
+    """`read`: the number of the iterator that gives each batch."""
+    notes, key = LoaderNotes(), 0
+    for number in map(int, read.split()):
+        key = notes.iterated(loader(8)) if number > notes.iterator(key) else key
+        notes.fetched(key, 0.001, 0.001, ended=False, iterator=number)
+    [row] = notes.document(None)["loaders"]
+    assert row["together"] == together
