@@ -5,6 +5,7 @@ capture/metadata/document.py describes the key. A trace is untrusted input: valu
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import PureWindowsPath
 from typing import Any
@@ -178,6 +179,7 @@ class Captured(Struct, frozen=True):
     """
 
     recorded: bool = False
+    torch_version: str | None = None  # of any trace that tells it
     script: str | None = None  # its file name, without folders
     cycle: str | None = None
     updates: int | None = None
@@ -197,6 +199,12 @@ class Captured(Struct, frozen=True):
     start_up: StartUp | None = None
     step_memory: StepMemory | None = None
     cleared_gradients: tuple[ClearedGradients, ...] | None = None
+
+    @property
+    def torch_release(self) -> tuple[int, int] | None:
+        """(2, 4) of "2.4.1+cu121"; None if unknown."""
+        found = re.match(r"(\d{1,4})\.(\d{1,4})", self.torch_version or "")
+        return (int(found[1]), int(found[2])) if found else None
 
     @property
     def cut_short(self) -> bool:
@@ -260,6 +268,7 @@ def captured(header: Mapping[str, Any]) -> Captured:
     wait_per_cpu = ledger.core_wait_per_cpu if ledger is not None else None
     return Captured(
         recorded=bool(table(own.get("environment"))),
+        torch_version=_torch_version(header),
         script=_script(own.get("script")),
         cycle=word(table(own.get("cycle")).get("name")),
         updates=whole(own.get("updates")),
@@ -279,6 +288,14 @@ def captured(header: Mapping[str, Any]) -> Captured:
         step_memory=read_step_memory(own.get("step_memory")),
         cleared_gradients=read_cleared_gradients(own.get("cleared_gradients")),
     )
+
+
+def _torch_version(header: Mapping[str, Any]) -> str | None:
+    for holder in (table(header.get("traceopt")), table(header.get("metadata")), header):
+        version = holder.get("torch_version") or holder.get("pytorch_version")
+        if isinstance(version, str):
+            return version
+    return None
 
 
 def _script(path: object) -> str | None:

@@ -30,10 +30,7 @@ from traceopt.rules import (
     threshold,
 )
 from traceopt.rules.fixes.advice.constructed import optimizer_classes, optimizer_places
-from traceopt.rules.fixes.optimizers import FUSED_ON_CPU, fused
-
-# Step annotations of the optimizers that PyTorch can fuse on a CPU.
-STEPS_ON_CPU = tuple(f"Optimizer.step#{name}.step" for name in FUSED_ON_CPU)
+from traceopt.rules.fixes.optimizers import fused, fusible
 
 
 class SingleTensorOptimizer(Rule):
@@ -51,8 +48,8 @@ class SingleTensorOptimizer(Rule):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, foreach=True)
 
     When it is wrong: if the GPU is busy all the time, the launches are hidden and the rule stays silent. A few
-    optimizers have no fused or foreach version. On a CPU, fused=True needs PyTorch 2.4 and foreach=True gains nothing.
-    SGD gains less than Adam because it has fewer operations.
+    optimizers have no fused or foreach version, and none accepts sparse gradients. On a CPU, fused=True needs PyTorch
+    2.4 and foreach=True gains nothing. SGD gains less than Adam because it has fewer operations.
 
     Sources: PyTorch documentation of torch.optim, "foreach, fused and for-loop implementations".
     """
@@ -109,13 +106,14 @@ class SingleTensorOptimizer(Rule):
             locations=[*optimizer_places(facts), *(site_locations(sites) or places(evidence))],
             fix=Fix(
                 "Pass fused=True (Adam, AdamW, SGD) or foreach=True to the optimizer.",
-                edits=fused(optimizer_classes(facts)),
+                edits=fused(optimizer_classes(facts), fusible(facts)),
             ),
         )
 
     def _on_cpu(self, facts: Facts) -> Findings:
         slices = facts.slices
-        optimizer = facts.regions.named(lambda name: name.startswith(STEPS_ON_CPU), ANNOTATION)
+        steps = tuple(f"Optimizer.step#{kind}.step" for kind in fusible(facts))
+        optimizer = facts.regions.named(lambda name: name.startswith(steps), ANNOTATION)
         area = facts.regions.own_time(optimizer, facts.steps.thread)
         ops = np.flatnonzero((slices.kind == OP) & (slices.nearest(optimizer) >= 0) & area.contains(slices.start))
         if facts.regions.named(lambda name: name.startswith("aten::_fused_"), OP)[ops].any():
@@ -144,7 +142,7 @@ class SingleTensorOptimizer(Rule):
             confidence="medium",
             evidence=site_evidence(facts, sites),
             locations=[*optimizer_places(facts), *site_locations(sites)],
-            fix=Fix("Pass fused=True to the optimizer.", edits=fused(optimizer_classes(facts), FUSED_ON_CPU)),
+            fix=Fix("Pass fused=True to the optimizer.", edits=fused(optimizer_classes(facts), fusible(facts))),
         )
 
     def passed(self, facts: Facts) -> str:

@@ -30,7 +30,7 @@ from traceopt.rules import (
     union,
 )
 from traceopt.rules.fixes.advice.constructed import optimizer_classes, optimizer_places
-from traceopt.rules.fixes.optimizers import fused
+from traceopt.rules.fixes.optimizers import fused, fusible
 from traceopt.rules.savings.roofline import HBM_SHARE
 
 # Bytes that one pass moves per FP32 parameter: each value is read once and written once.
@@ -44,7 +44,8 @@ class ForeachNotFused(Rule):
     Why it costs: foreach launches a kernel for each operation of the update and each group of tensors, and moves all
     parameters through memory each time. Fused does the whole update in one pass, with a few launches.
 
-    How to fix: one argument, for Adam, AdamW, SGD and Adagrad on floating-point parameters on a GPU.
+    How to fix: one argument, for Adam, AdamW, SGD (PyTorch 2.3) and Adagrad (PyTorch 2.13) on floating-point parameters
+    without sparse gradients.
 
         optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
 
@@ -69,8 +70,8 @@ class ForeachNotFused(Rule):
         kind = _class(facts)
         if kind is None:
             return "The trace shows no Optimizer.step."
-        if kind not in FUSED_BYTES:
-            return f"torch has no fused {kind}."
+        if kind not in fusible(facts):
+            return f"This torch has no fused {kind} for this run."
         return None if _foreach(facts).any() else f"{kind} runs no foreach operators."
 
     def check(self, facts: Facts) -> Findings:
@@ -116,7 +117,7 @@ class ForeachNotFused(Rule):
             locations=[*optimizer_places(facts), *(site_locations(sites) or places(evidence))],
             fix=Fix(
                 "Pass fused=True when you create the optimizer.",
-                edits=fused(optimizer_classes(facts)[:1], tuple(FUSED_BYTES)),
+                edits=fused(optimizer_classes(facts)[:1], fusible(facts)),
             ),
             shares_cause_with=["LB002"],
         )

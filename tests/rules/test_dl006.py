@@ -69,7 +69,9 @@ class TestRestarts:
             "worker_restart",
             epoch_steps=12,
             start_us=200_000.0,
-            change={"loaders": [loader | {"starts": loader["starts"][:2], "iterators": 2, "objects": 2, "together": 2}]},
+            change={
+                "loaders": [loader | {"starts": loader["starts"][:2], "iterators": 2, "objects": 2, "together": 2}]
+            },
         )
         assert reason(facts, "DL006", "passed") == "The workers were started only once."
 

@@ -41,7 +41,10 @@ class TestForeach:
     def test_an_optimizer_that_torch_cannot_fuse(self) -> None:
         document = generate("foreach_optimizer").document
         text = json.dumps(document).replace("Optimizer.step#AdamW.step", "Optimizer.step#NAdam.step")
-        assert reason(of_document(json.loads(text)), "OP002", "not_applicable") == "torch has no fused NAdam."
+        assert (
+            reason(of_document(json.loads(text)), "OP002", "not_applicable")
+            == "This torch has no fused NAdam for this run."
+        )
 
     def test_hidden_under_a_busy_gpu(self) -> None:
         assert answer(generated("healthy", optimizer="foreach"), "OP002")[1] == []

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.requirements import lacks
 from traceopt.document import sections
@@ -43,7 +40,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
             shown_rank=rank,
             device=sections.device(facts),
             settings=sections.settings(facts),
-            torch_version=_torch_version(meta.header),
+            torch_version=facts.captured.torch_version,
             gpu_runtime=sections.gpu_runtime(facts),
             script=facts.captured.script,
             recorded=Recorded(
@@ -108,12 +105,3 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
         **decision.fields,
         **companion_sections(facts),
     )
-
-
-def _torch_version(header: Mapping[str, Any]) -> str | None:
-    for holder in (header.get("traceopt"), header.get("metadata"), header):
-        if isinstance(holder, Mapping):
-            version = holder.get("torch_version") or holder.get("pytorch_version")
-            if isinstance(version, str):
-                return version
-    return None

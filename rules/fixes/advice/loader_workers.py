@@ -58,6 +58,7 @@ class LoaderPlan(Struct, frozen=True):
     gpu: bool
     slowdown: float | None = None  # of computing while another process computes, as measured; None: not measured
     sampling_ns: float = 0.0  # of the wait: the sampler chooses the next batch, also for workers
+    fresh: bool = False  # the loop makes a new iterator for each batch, which would start new workers
 
     @property
     def build_ns(self) -> float | None:
@@ -162,7 +163,7 @@ class LoaderPlan(Struct, frozen=True):
         """How much longer the first batch of each epoch takes than the wait for the others, spread over the steps of an
         epoch. Waits for existing workers include it.
         """
-        batches = self.settings.batches_per_epoch
+        batches = 1.0 if self.fresh else self.settings.batches_per_epoch
         if self.multiprocess or not batches or self.build_ns is None:
             return 0.0
         return max(0.0, self.build_ns - max(0.0, others_ns)) / batches
@@ -211,15 +212,17 @@ class LoaderPlan(Struct, frozen=True):
         times = self._setting() + self._times()
         return (
             f"{times[:1].upper()}{times[1:]}. Workers would not help: {ms(left.ns)} of the wait would remain, because "
-            f"{left.why}. Instead, {CHEAPER}{ON_GPU if self.gpu else ''}."
+            f"{left.why}. Instead, {CHEAPER}{ON_GPU if self.gpu else ''}.{self._keep()}"
         )
 
     @property
     def starts_often(self) -> bool:
         """Whether workers would be started for each epoch, which takes time that nobody measured."""
-        return not self.multiprocess and self.settings.rebuilt
+        return not self.multiprocess and (self.settings.rebuilt or self.fresh)
 
     def _keep(self) -> str:
+        if self.fresh:
+            return " The loop makes a new iterator for each batch: make it once, before the loop."
         if not self.starts_often:
             return ""
         return (
@@ -331,6 +334,7 @@ def plan_loader(facts: Facts, wait_ns: float, rest_ns: float) -> LoaderPlan:
         facts.has_gpu,
         _measured_slowdown(facts),
         sampling_share(facts) * wait_ns,
+        len(facts.fresh_iterators) > 0,
     )
 
 
