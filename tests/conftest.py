@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import importlib.util
-import io
 import os
 import pickle
 import signal
@@ -13,7 +12,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +37,13 @@ require_this_checkout()
 os.environ["XDG_CACHE_HOME"] = os.path.join(tempfile.gettempdir(), f"traceopt-tests-{getpass.getuser()}")
 sys.path[:0] = [str(ROOT), str(HERE / "analyzer")]  # for fixtures/, which is not installed, and for same_traces.py
 
+pytest.register_assert_rewrite("support")
+
+from support.traces import FIXED, GENERATED, AnalyzedTrace, real_trace  # noqa: E402
+
 from fixtures.generate import GeneratedTrace, Planted, generate_ranks  # noqa: E402
-from traceopt.analyzer.facts import Facts  # noqa: E402
-from traceopt.analyzer.reading.trace_reader import read_trace  # noqa: E402
-from traceopt.api import analyze  # noqa: E402
-from traceopt.result.document import Result  # noqa: E402
 
 pytest_plugins = ("real_traces_marker", "scheduling")
-pytest.register_assert_rewrite("support")
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -67,25 +64,16 @@ def light_torch() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(LIGHT_TORCH), os.environ.get("PYTHONPATH")]))
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(AnalyzedTrace):
     """One generated trace in a file, and what was planted in it."""
 
-    path: Path
-    planted: Planted
+    def __init__(self, path: Path, planted: Planted) -> None:
+        super().__init__(path)
+        self.planted = planted
 
     @property
     def trace(self) -> GeneratedTrace:
         return GeneratedTrace(orjson.loads(self.path.read_bytes()), lambda: self.planted)
-
-    @cached_property
-    def result(self) -> Result:
-        """Of the whole pipeline. A rule that raises fails the test."""
-        return analyze(str(self.path), debug=True)
-
-    @cached_property
-    def facts(self) -> Facts:
-        return Facts(read_trace(io.BytesIO(self.path.read_bytes()), self.path.name))
 
 
 GetExample = Callable[..., Example]
@@ -101,7 +89,7 @@ def example(shared_folder: Path) -> GetExample:
     def get(scenario: str, fixed: bool = False) -> Example:
         key = (scenario, fixed)
         if key not in known:
-            path = folder / f"{scenario}{'_fixed' if fixed else ''}.json"
+            path = folder / f"{scenario}{FIXED if fixed else ''}.json"
             planted = path.with_suffix(".planted")
             if not planted.exists():
                 trace = generate_ranks(scenario, fixed=fixed)[0]
@@ -111,6 +99,13 @@ def example(shared_folder: Path) -> GetExample:
         return known[key]
 
     return get
+
+
+@pytest.fixture
+def trace(request: pytest.FixtureRequest, example: GetExample) -> AnalyzedTrace:
+    """The one of a test that is marked `@over(...)` (support/traces.py)."""
+    scenario = request.param.removesuffix(FIXED)
+    return example(scenario, scenario != request.param) if scenario in GENERATED else real_trace(request.param)
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -19,7 +19,7 @@ MARK_OF_FIXTURE = {
     "browser": "browser", "chromium": "browser", "open_report": "browser",
 }  # fmt: skip
 
-# Left out by `make test-quick`, as are all tests of the scenarios of fixtures/.
+# Left out by `make test-quick`, as are all tests over the traces of support/traces.py.
 SLOW = (
     "tests/action/",
     "tests/analyzer/ranks/test_joint_replay.py",
@@ -50,7 +50,7 @@ SLOW = (
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if item.nodeid.startswith(SLOW) or "scenario" in parameters_of(item):
+        if item.nodeid.startswith(SLOW) or parameters_of(item).keys() & {"scenario", "trace"}:
             item.add_marker("slow")
         for fixture in getattr(item, "fixturenames", ()):
             if fixture in MARK_OF_FIXTURE:
@@ -66,8 +66,11 @@ def group_of(item: pytest.Item) -> str:
     command = item.get_closest_marker("run")
     if command is not None:
         return next((word for word in command.args if word.endswith(".py")), str(command.args[0]))  # also runs it bare
+    trace = parameters_of(item).get("trace")
+    if isinstance(trace, str):
+        return trace.removesuffix("_fixed")  # with the tests of the scenario: they read its result, too
     if item.get_closest_marker("real_traces") and item.path.parent == TESTS:
-        return "results of real traces"  # analyzed once, in test_real_traces.py
+        return "results of real traces"  # those that look at all of them
     return str(parameters_of(item).get("scenario", item.nodeid.partition("::")[0]))
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.real import READABLE, find, result_of
+from support.real import find, result_of
+from support.traces import READABLE
 
 from traceopt.result.finding import Location
 from traceopt.rules.catalogue.hs003_explicit_synchronize import ExplicitSynchronize

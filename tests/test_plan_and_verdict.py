@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import Struct
 from msgspec.structs import replace
+from support.traces import FILES, GENERATED, TWINS, AnalyzedTrace, over
 
-from fixtures.real_traces import TRACES, expected, load
-from fixtures.scenarios import SCENARIOS
+from fixtures.real_traces import TRACES, load
 from traceopt.analyzer.attribution.limits import grouped
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
@@ -39,16 +39,11 @@ from traceopt.result.words.quantities import percent
 from traceopt.rules.engine import RulesOutcome, run_rules
 from traceopt.rules.registry import builtin_rules
 from traceopt.rules.savings.potential import treated_cause
-from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.pricing import gain_ns
 from traceopt.what_if import what_if
 
 if TYPE_CHECKING:
     from conftest import GetExample
-
-LEGACY = "public/pl_0trace.json.gz"  # of torch.autograd.profiler, which is refused
-REAL = [name for name, seen in expected().items() if all(one["kind"] != "not_a_trace" for one in seen["present"])]
-REAL += [path.relative_to(TRACES).as_posix() for path in sorted((TRACES / "public").rglob("*.json.gz"))]
 
 ROUNDING_US = 0.002
 MOSTLY_IDLE = 0.9
@@ -62,18 +57,14 @@ class Analysis(Struct, frozen=True):
     outcome: RulesOutcome
     document: Result
 
-    @property
-    def first(self) -> Priced:
-        """The first fix of the plan."""
-        return self.outcome.priced[0]
 
-
-def analysis_of(facts: Facts) -> Analysis:
+def analysis_of(events: bytes) -> Analysis:
+    facts = Facts(read_trace(io.BytesIO(events), "trace.json"))
     outcome = run_rules([rule() for rule in builtin_rules()], facts, debug=True)
     return Analysis(facts, outcome, rank_document(facts, outcome))
 
 
-def faults_of(analysis: Analysis) -> list[str]:
+def faults_of(analysis: Analysis | AnalyzedTrace) -> list[str]:
     found = [*sums(analysis.document), *rows(analysis.document), *first_fix(analysis), *idle_share(analysis.document)]
     said = [
         *limit_left(analysis.document),
@@ -128,11 +119,11 @@ def rows(document: Result) -> Iterator[str]:
             yield f"{one.code} and {other.code} share a cause"
 
 
-def first_fix(analysis: Analysis) -> Iterator[str]:
+def first_fix(analysis: Analysis | AnalyzedTrace) -> Iterator[str]:
     """Whether the first row saves alone what it states."""
     if not analysis.document.plan:
         return
-    row, fix, facts = analysis.document.plan[0], analysis.first, analysis.facts
+    row, fix, facts = analysis.document.plan[0], analysis.outcome.priced[0], analysis.facts
     if row.needs or row.saving_us > row.alone_us + ROUNDING_US:
         yield f"{row.code} saves {row.alone_us} alone, {row.saving_us} as the first"
     if fix.price is not None and fix.changes and facts.replay_error is not None:
@@ -149,7 +140,7 @@ def idle_share(document: Result) -> Iterator[str]:
         yield f"idle for {said[1]} in the verdict, {parts} in the parts"
 
 
-def no_larger_part(analysis: Analysis) -> Iterator[str]:
+def no_larger_part(analysis: Analysis | AnalyzedTrace) -> Iterator[str]:
     """Whether exposed communication or copies that are called the bottleneck take more than compute."""
     said = re.search(
         r"Exposed \(non-overlapped\) (\w+) takes? \S+ of .*(?:It is|They are) the bottleneck", analysis.document.verdict
@@ -159,18 +150,18 @@ def no_larger_part(analysis: Analysis) -> Iterator[str]:
         yield f"{said[1]} are the bottleneck, but compute takes more"
 
 
-def named_limit(analysis: Analysis) -> Iterator[str]:
+def named_limit(analysis: Analysis | AnalyzedTrace) -> Iterator[str]:
     """Whether the first fix treats the limit that the verdict names."""
     said = analysis.document.verdict
     named = {cause for cause in IDLE_CAUSES if cause.verdict in said}
     named |= {cause for cause in (COMMUNICATION, COPIES) if said.startswith(cause.verdict.partition("{")[0])}
     replayed = analysis.facts.replay_error is not None  # or else nothing shows what a fix treats
-    if not named or not analysis.document.plan or not analysis.first.changes or not replayed:
+    if not named or not analysis.document.plan or not analysis.outcome.priced[0].changes or not replayed:
         return
-    treated = treated_cause(analysis.facts, analysis.first.changes)
+    treated = treated_cause(analysis.facts, analysis.outcome.priced[0].changes)
     if treated not in named:
         names = " or ".join(sorted(cause.label for cause in named))
-        yield f"{names} is the bottleneck, but {analysis.first.finding.code} treats {treated}"
+        yield f"{names} is the bottleneck, but {analysis.outcome.priced[0].finding.code} treats {treated}"
 
 
 def named_fix(document: Result) -> Iterator[str]:
@@ -204,7 +195,7 @@ def later_fix(document: Result) -> Iterator[str]:
         yield f"{said[1]} is no fix for communication"
 
 
-def silence(analysis: Analysis) -> Iterator[str]:
+def silence(analysis: Analysis | AnalyzedTrace) -> Iterator[str]:
     """A GPU that hardly works, and nothing to fix: why?"""
     said, state = analysis.document.verdict, analysis.facts.state
     idle = analysis.document.gpu.idle_share or 0.0
@@ -215,20 +206,14 @@ def silence(analysis: Analysis) -> Iterator[str]:
         yield f"idle for {percent(idle)}, and nothing to fix: {said}"
 
 
-@pytest.mark.parametrize("fixed", [False, True])
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_generated_traces(example: GetExample, scenario: str, fixed: bool) -> None:
-    assert faults_of(analysis_of(example(scenario, fixed).facts)) == []
+@over(GENERATED, TWINS, FILES)
+def test_of_every_trace(trace: AnalyzedTrace) -> None:
+    assert faults_of(trace) == []
 
 
-@pytest.mark.real_traces
-@pytest.mark.parametrize("file", [file for file in REAL if file != LEGACY])
-def test_real_traces(file: str) -> None:
-    path = TRACES / file
-    with path.open("rb") as stream:
-        analysis = analysis_of(Facts(read_trace(stream, path.name)))
-    assert faults_of(analysis) == []
-    assert_what_if_agrees(path, analysis.document)
+@over(FILES)
+def test_what_if_agrees_with_real_traces(trace: AnalyzedTrace) -> None:
+    assert_what_if_agrees(trace.path, trace.document)
 
 
 Events = list[dict[str, Any]]
@@ -267,7 +252,7 @@ def on_one_stream(events: Events) -> Events:
 
 
 CHANGED = [without_the_start, without_operators, without_launches, without_marks, on_one_stream]
-SMALL = [file for file in REAL if file != LEGACY and (TRACES / file).stat().st_size <= LARGEST_BYTES]
+SMALL = [file for file in FILES if (TRACES / file).stat().st_size <= LARGEST_BYTES]
 
 
 @pytest.mark.real_traces
@@ -278,8 +263,7 @@ def test_real_traces_of_which_parts_are_missing(file: str) -> None:
     document = {"traceEvents": document} if isinstance(document, list) else document
     for change in CHANGED:
         changed = {**document, "traceEvents": change(document["traceEvents"])}
-        trace = read_trace(io.BytesIO(json.dumps(changed).encode()), "trace.json")
-        assert faults_of(analysis_of(Facts(trace))) == [], change.__name__
+        assert faults_of(analysis_of(json.dumps(changed).encode())) == [], change.__name__
 
 
 @pytest.mark.parametrize("scenario", ["slow_loader", "five_faults", "exposed_allreduce", "launch_bound", "fp32_matmul"])
@@ -315,8 +299,8 @@ def test_times_that_are_all_longer_or_shorter_keep_the_plan(example: GetExample,
     """Only rates of the device and of its links, and the cost of a launch, are the same on each machine."""
     document = example(scenario).trace.document
     events = [stretched(event, factor) for event in document["traceEvents"]]
-    trace = read_trace(io.BytesIO(json.dumps({**document, "traceEvents": events}).encode()), "trace.json")
-    plan, longer = example(scenario).result.plan, analysis_of(Facts(trace)).document.plan
+    longer = analysis_of(json.dumps({**document, "traceEvents": events}).encode()).document.plan
+    plan = example(scenario).result.plan
     assert [row.code for row in longer] == [row.code for row in plan]
     assert longer[0].saving_us == pytest.approx(factor * plan[0].saving_us, rel=0.15)
 
@@ -328,9 +312,9 @@ def stretched(event: dict[str, Any], factor: float) -> dict[str, Any]:
 class TestTheChecksSeeWhatTheyLookFor:
     @pytest.fixture
     def analysis(self, example: GetExample) -> Analysis:
-        analysis = analysis_of(example("five_faults").facts)
-        assert len(analysis.document.plan) > 1
-        return analysis
+        trace = example("five_faults")
+        assert len(trace.document.plan) > 1
+        return Analysis(trace.facts, trace.outcome, trace.document)
 
     @staticmethod
     def changed(analysis: Analysis, place: int, **values: object) -> list[str]:

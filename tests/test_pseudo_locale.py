@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pytest
 from msgspec import Struct
+from support.traces import GENERATED, READABLE, AnalyzedTrace, over
 
-from fixtures.real_traces import TRACES, expected
-from fixtures.scenarios import SCENARIOS
 from traceopt.api import analyze
 from traceopt.comparison.compare import compare_runs
 from traceopt.comparison.gates import Gate
@@ -21,9 +19,6 @@ from traceopt.reports.text.terminal import render_terminal
 from traceopt.result.document import Result
 from traceopt.result.words.message import Message, Slot, pseudo_locale
 from traceopt.trying.changes import changes_of
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 AROUND_SLOTS = re.compile("[\\ue000-\\ue002]")
 GATES = [Gate.parse(text, "fail") for text in ("medium", "new-high", "step_time=+5%", "gpu_idle=40%")]
@@ -62,25 +57,15 @@ def decisions(result: Result) -> dict[str, Any]:
     }
 
 
-def assert_only_words_differ(path: str, in_english: Result) -> None:
+@over(GENERATED, READABLE)
+def test_only_words_differ(trace: AnalyzedTrace) -> None:
     """Also that nothing of how slots are written is seen outside."""
+    in_english = trace.result
     with pseudo_locale(nonsense):
-        elsewhere = analyze(path)
+        elsewhere = analyze(str(trace.path))
         decided = decisions(elsewhere)
     assert in_english.verdict != elsewhere.verdict
     for subject, value in decisions(in_english).items():
         assert decided[subject] == value, subject
         assert not AROUND_SLOTS.search(str(value)), subject
     assert not AROUND_SLOTS.search(in_english.to_json().decode())
-
-
-@pytest.mark.parametrize("scenario", sorted(SCENARIOS))
-def test_generated_traces(example: GetExample, scenario: str) -> None:
-    assert_only_words_differ(str(example(scenario).path), example(scenario).result)
-
-
-@pytest.mark.real_traces
-@pytest.mark.parametrize("file", sorted(expected()))
-def test_real_traces(file: str) -> None:
-    if all(truth["kind"] != "not_a_trace" for truth in expected()[file]["present"]):
-        assert_only_words_differ(str(TRACES / file), analyze(str(TRACES / file)))

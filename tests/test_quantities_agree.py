@@ -7,22 +7,18 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec import Struct
-from support.real import READABLE, result_of
+from support.traces import GENERATED, READABLE, TWINS, AnalyzedTrace, over
 
-from fixtures.scenarios import SCENARIOS
 from traceopt import comparison, document, reports, rules
 from traceopt.result.document import Result
 from traceopt.result.field_notes import field_notes
 from traceopt.result.finding import Evidence
 from traceopt.result.words import quantities
 from traceopt.rules.registry import builtin_rules
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 # What a unit measures, and its size in the unit of the document: microseconds, shares, bytes.
 UNITS: dict[str, tuple[str, float]] = {
@@ -203,16 +199,9 @@ def _real(limit: Any) -> bool:
     return isinstance(limit, (int, float)) and not isinstance(limit, bool)
 
 
-@pytest.mark.real_traces
-@pytest.mark.parametrize("file", READABLE)
-def test_real_traces(file: str) -> None:
-    assert disagreements(sentences(result_of(file))) == []
-
-
-@pytest.mark.parametrize("fixed", [False, True])
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_generated_traces(example: GetExample, scenario: str, fixed: bool) -> None:
-    assert disagreements(sentences(example(scenario, fixed).result)) == []
+@over(GENERATED, TWINS, READABLE)
+def test_every_number_is_that_of_a_table(trace: AnalyzedTrace) -> None:
+    assert disagreements(sentences(trace.result)) == []
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.real import READABLE, TRUTH, find, result_of
+from support.real import TRUTH, find, result_of
+from support.traces import READABLE, REAL, AnalyzedTrace, over
 
-from fixtures.real_traces import SCORE, TRACES, public
+from fixtures.real_traces import SCORE, TRACES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.api import analyze
@@ -38,8 +39,6 @@ def _kinds(name: str) -> Any:
     raise AssertionError(f"score.py has no {name}")
 
 
-LEGACY = "pl_0trace.json.gz"  # of the legacy autograd profiler
-PUBLIC = [f"public/{name}" for name in public() if name != LEGACY]
 REJECTED = [file for file in TRUTH if file not in READABLE]
 
 
@@ -66,13 +65,13 @@ def median_step_us(figures: dict[str, Any]) -> float | None:
 
 
 @cache
-def measured(file: str) -> tuple[float, int]:
+def measured(path: Path) -> tuple[float, int]:
     """The busy share of all steps, also of those that are left out because they are unusual, and the streams. A folder
     holds the ranks of one run. The expert's window includes the lead-in, as idle time.
     """
-    path = min((TRACES / file).rglob("*.json.gz"), default=TRACES / file)
+    path = min(path.rglob("*.json.gz"), default=path)
     with path.open("rb") as stream:
-        facts = Facts(read_trace(stream, file)).of_every_step
+        facts = Facts(read_trace(stream, path.name)).of_every_step
     window_ns = facts.steps.window_ns + facts.earlier_work.total
     return facts.gpu.busy.total / window_ns, len(np.unique(facts.gpu.work.stream))
 
@@ -117,7 +116,7 @@ class Score:
         busy_us = figures.get("completion_busy_us") or figures.get("gpu_busy_in_window_us")
         if busy_us and knows_the_start(figures) and result.gpu.busy_share is not None:
             window_us = figures.get("completion_window_us") or figures["window_us"]
-            self.busy_errors[file] = abs(measured(file)[0] - busy_us / window_us)
+            self.busy_errors[file] = abs(measured(TRACES / file)[0] - busy_us / window_us)
 
 
 @pytest.fixture(scope="module")
@@ -165,17 +164,17 @@ def test_what_is_no_trace_is_refused(file: str) -> None:
         analyze(str(TRACES / file))
 
 
-@pytest.mark.parametrize("file", [*READABLE, *PUBLIC])
+@over(REAL)
 class TestEveryTrace:
-    def test_the_step_is_the_mean_of_the_typical_steps(self, file: str) -> None:
-        step = result_of(file).step
+    def test_the_step_is_the_mean_of_the_typical_steps(self, trace: AnalyzedTrace) -> None:
+        step = trace.result.step
         assert len(step.per_step_us) == step.count
         assert step.typical_steps == sorted(set(step.typical_steps))
         typical = [step.per_step_us[index] for index in step.typical_steps]
         assert step.typical_us == pytest.approx(fmean(typical), abs=0.002)
 
-    def test_the_parts_sum_to_the_step(self, file: str) -> None:
-        result = result_of(file)
+    def test_the_parts_sum_to_the_step(self, trace: AnalyzedTrace) -> None:
+        result = trace.result
         step_us, parts = result.step.typical_us, result.breakdown
         assert step_us
         assert sum(part.us_per_step for part in parts) == pytest.approx(step_us, abs=0.001 * (len(parts) + 1))
@@ -187,9 +186,9 @@ class TestEveryTrace:
             idle_us = {cause.cause: cause.us_per_step for cause in result.gpu.idle_by_cause}
             assert idle_us == {part.name: part.us_per_step for part in parts if not part.busy and part.us_per_step > 0}
 
-    def test_every_section_is_about_the_same_steps(self, file: str) -> None:
+    def test_every_section_is_about_the_same_steps(self, trace: AnalyzedTrace) -> None:
         """The window, the tables and the timeline; work on several streams at once counts more than once in tables."""
-        result = result_of(file)
+        result = trace.result
         step, parts = result.step, {part.name: part for part in result.breakdown}
         count, step_us = len(step.typical_steps), step.typical_us
         assert step_us
@@ -216,11 +215,11 @@ class TestEveryTrace:
         for row in result.copies:
             assert copies is not None
             assert row.exposed_us_per_step <= copies.us_per_step + 0.002
-        if measured(file)[1] == 1:
+        if measured(trace.path)[1] == 1:
             assert sum(row.us_per_step for row in result.kernels) <= 1.001 * busy_us + 0.001 * len(result.kernels)
 
-    def test_savings_are_bounded(self, file: str) -> None:
-        result = result_of(file)
+    def test_savings_are_bounded(self, trace: AnalyzedTrace) -> None:
+        result = trace.result
         step = result.step.typical_us
         for finding in result.findings:
             if finding.saving is not None:
@@ -230,25 +229,25 @@ class TestEveryTrace:
         if result.combined is not None:
             assert 0 < result.combined.saving_us < (step or 0)
 
-    def test_every_rule_answers(self, file: str) -> None:
-        for check in result_of(file).checks:
+    def test_every_rule_answers(self, trace: AnalyzedTrace) -> None:
+        for check in trace.result.checks:
             assert check.status != "error"
             assert check.reason.endswith((".", "?")), f"{check.code}: {check.reason}"
             assert not re.search(r"\b(?:nan|inf|None)\b", check.reason), f"{check.code}: {check.reason}"
 
-    def test_an_unusable_trace_gets_no_advice(self, file: str) -> None:
-        result = result_of(file)
+    def test_an_unusable_trace_gets_no_advice(self, trace: AnalyzedTrace) -> None:
+        result = trace.result
         if result.quality.verdict == "unusable":
             assert loud(result) == []
             assert result.combined is None
 
-    def test_places_are_the_users(self, file: str) -> None:
-        for finding in result_of(file).findings:
+    def test_places_are_the_users(self, trace: AnalyzedTrace) -> None:
+        for finding in trace.result.findings:
             for location in finding.locations:
                 assert not re.search(r"site-packages|(?:^|/)torch/|^<built-in", location.file), location
 
-    def test_json_round_trip(self, file: str) -> None:
-        result = result_of(file)
+    def test_json_round_trip(self, trace: AnalyzedTrace) -> None:
+        result = trace.result
         assert Result.from_json(result.to_json()) == result
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pytest
-from support.real import READABLE, result_of
+from support.real import result_of
+from support.traces import READABLE
 
 from fixtures.generate import generate
 from fixtures.scenarios import SCENARIOS

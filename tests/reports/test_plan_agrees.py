@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 import sample
 from msgspec.structs import replace
-from support.real import READABLE, result_of
+from support.traces import GENERATED, READABLE, AnalyzedTrace, over
 
-from fixtures.scenarios import SCENARIOS
 from traceopt.reports.html.notebook import render_notebook
 from traceopt.reports.html.page import render_html
 from traceopt.reports.text.markdown import FIXES, render_markdown
@@ -143,15 +142,9 @@ def assert_agrees(result: Result) -> None:
     assert_rows_add_up_as_printed(result)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_generated_traces(example: GetExample, scenario: str) -> None:
-    assert_agrees(example(scenario).result)
-
-
-@pytest.mark.real_traces
-@pytest.mark.parametrize("file", READABLE)
-def test_real_traces(file: str) -> None:
-    assert_agrees(result_of(file))
+@over(GENERATED, READABLE)
+def test_of_every_trace(trace: AnalyzedTrace) -> None:
+    assert_agrees(trace.result)
 
 
 def test_some_documents_have_a_plan(example: GetExample) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.traces import GENERATED, TWINS, AnalyzedTrace, over
 
 from fixtures.generate import generate
-from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.requirements import lacks
 from traceopt.api import analyze
 from traceopt.result.document import Check, Result
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
 
 RULES = list(builtin_rules())
 PARTS = ("How to fix", "When it is wrong", "Sources")
-TWINS = [pytest.param(name, fixed, id=f"{name}{'-fixed' * fixed}") for name in SCENARIOS for fixed in (False, True)]
 
 every_rule = pytest.mark.parametrize("rule", RULES, ids=[rule.code for rule in RULES])
-every_trace = pytest.mark.parametrize(("scenario", "fixed"), TWINS)
 
 
 @every_rule
@@ -110,14 +108,14 @@ def assert_finding(finding: Finding, step_us: float, *, unlocked: bool, sampled:
     assert alone == stated or (alone < stated and unlocked)
 
 
-@every_trace
+@over(GENERATED, TWINS)
 class TestResult:
-    def test_findings_are_sound(self, example: GetExample, scenario: str, fixed: bool) -> None:
-        assert_findings(example(scenario, fixed).result)
+    def test_findings_are_sound(self, trace: AnalyzedTrace) -> None:
+        assert_findings(trace.result)
 
-    def test_every_rule_answers(self, example: GetExample, scenario: str, fixed: bool) -> None:
+    def test_every_rule_answers(self, trace: AnalyzedTrace) -> None:
         """With a sentence; rules that raise fail the test, because examples are analyzed with debug=True."""
-        result = example(scenario, fixed).result
+        result = trace.result
         assert sorted(check.code for check in result.checks) == [rule.code for rule in RULES]
         assert [check for check in result.checks if check.status == "error"] == []
         for check in result.checks:
@@ -125,16 +123,16 @@ class TestResult:
         found = {f.code for f in result.findings} | {note.code for note in result.quality.notes}
         assert {check.code for check in result.checks if check.status == "found"} == found
 
-    def test_json_round_trip(self, example: GetExample, scenario: str, fixed: bool) -> None:
-        result = example(scenario, fixed).result
+    def test_json_round_trip(self, trace: AnalyzedTrace) -> None:
+        result = trace.result
         again = Result.from_json(result.to_json())
         assert again.to_json() == result.to_json()
         assert again == result
 
-    def test_findings_are_ranked(self, example: GetExample, scenario: str, fixed: bool) -> None:
+    def test_findings_are_ranked(self, trace: AnalyzedTrace) -> None:
         """Those of the plan in its order, then the others by their impact."""
         order = {"high": 0, "medium": 1, "low": 2, "info": 3}
-        result = example(scenario, fixed).result
+        result = trace.result
         assert [row.finding for row in result.plan] == [one.id for one in result.findings[: len(result.plan)]]
         others = result.findings[len(result.plan) :]
         keys = [(order[f.impact], -(f.saving.est_us if f.saving else 0.0)) for f in others]

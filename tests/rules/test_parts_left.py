@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.traces import GENERATED, AnalyzedTrace, over
 
-from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
 from traceopt.api import analyze
 from traceopt.document.plan_rows import UNEXPLAINED_SHARE, parts_left
 from traceopt.document.sections import breakdown
-from traceopt.rules.engine import run_rules
-from traceopt.rules.registry import builtin_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,10 +28,10 @@ if TYPE_CHECKING:
 FIVE_FAULTS = Path(__file__).resolve().parents[2] / "fixtures" / "traces" / "five_faults.json.gz"
 
 
-def planned(facts: Facts) -> tuple[list[Change], float]:
+def planned(trace: AnalyzedTrace) -> tuple[list[Change], float]:
     """The changes of the plan, and the step that it leaves, us."""
-    plan = run_rules([rule() for rule in builtin_rules()], facts, debug=True).plan
-    changes = plan.savings.after(plan.fixes).changes if facts.replay_trusted else []
+    plan = trace.outcome.plan
+    changes = plan.savings.after(plan.fixes).changes if trace.facts.replay_trusted else []
     return list(changes), (plan.step_ns - plan.saving_ns) / 1e3
 
 
@@ -54,10 +52,10 @@ def assert_as_replayed(
         assert -0.001 <= remains <= now + grows_us + 0.001, group
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_part_changes_as_in_the_replay(example: GetExample, scenario: str) -> None:
-    facts = example(scenario).facts
-    changes, left_us = planned(facts)
+@over(GENERATED)
+def test_a_part_changes_as_in_the_replay(trace: AnalyzedTrace) -> None:
+    facts = trace.facts
+    changes, left_us = planned(trace)
     if not changes:
         return
     now_us = {CAUSE_OF_KEY[part.name]: part.us_per_step for part in breakdown(facts)}
@@ -73,7 +71,7 @@ def test_a_part_changes_as_in_the_replay(example: GetExample, scenario: str) -> 
 def test_steps_unlike_the_replayed_ones(example: GetExample, scenario: str, factors: list[float]) -> None:
     """The breakdown is of all typical steps, the replay of those without the first: on a busy machine they differ."""
     facts = example(scenario).facts
-    changes, left_us = planned(facts)
+    changes, left_us = planned(example(scenario))
     assert changes
     parts = zip(breakdown(facts), factors, strict=False)
     now_us = {CAUSE_OF_KEY[part.name]: part.us_per_step * factor for part, factor in parts}
@@ -103,7 +101,7 @@ def test_idle_time_may_have_other_causes_in_the_replay() -> None:
 
 def test_parts_that_do_not_explain_the_step_are_not_told(example: GetExample) -> None:
     facts = example("slow_loader").facts
-    changes, left_us = planned(facts)
+    changes, left_us = planned(example("slow_loader"))
     now_us = {CAUSE_OF_KEY[part.name]: part.us_per_step for part in breakdown(facts)}
     assert parts_left(now_us, left_us, changes, facts)
     assert parts_left(now_us, (1 + 2 * UNEXPLAINED_SHARE) * left_us, changes, facts) == {}

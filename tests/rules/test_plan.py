@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
+from support.traces import GENERATED, TWINS, AnalyzedTrace, over
 
-from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.replay.changes import Change, DropSync, RemoveHost, ScaleWork
 from traceopt.analyzer.trace_quality import TraceQuality
 from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
@@ -43,11 +43,10 @@ if TYPE_CHECKING:
 SINGLE = ("slow_loader", "logging_stall", "gc_pause_recorded", "item_stall", "misaligned_vocab", "metric_sync")
 
 
-@pytest.mark.parametrize("fixed", [False, True])
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@over(GENERATED, TWINS)
 class TestEveryScenario:
-    def test_the_rows_add_up(self, example: GetExample, scenario: str, fixed: bool) -> None:
-        result = example(scenario, fixed).result
+    def test_the_rows_add_up(self, trace: AnalyzedTrace) -> None:
+        result = trace.result
         combined, plan, step = result.combined, result.plan, result.step.typical_us
         assert step
         assert (combined is None) == (not plan)
@@ -66,8 +65,8 @@ class TestEveryScenario:
         if combined.breakdown_after:
             assert sum(part.us_per_step for part in combined.breakdown_after) == pytest.approx(left, abs=1)
 
-    def test_rows_and_findings_are_the_same(self, example: GetExample, scenario: str, fixed: bool) -> None:
-        result = example(scenario, fixed).result
+    def test_rows_and_findings_are_the_same(self, trace: AnalyzedTrace) -> None:
+        result = trace.result
         step = result.step.typical_us
         assert step
         assert [row.finding for row in result.plan] == [one.id for one in result.findings[: len(result.plan)]]
@@ -80,8 +79,8 @@ class TestEveryScenario:
             assert all(1 <= other <= place for other in row.needs)
             assert not {one.code for one in result.plan} & set(finding.shares_cause_with)
 
-    def test_the_first_row_is_true_alone(self, example: GetExample, scenario: str, fixed: bool) -> None:
-        result = example(scenario, fixed).result
+    def test_the_first_row_is_true_alone(self, trace: AnalyzedTrace) -> None:
+        result = trace.result
         step = result.step.typical_us
         if not result.plan or not step:
             return

@@ -1,17 +1,16 @@
-"""The real traces: their facts, and their results, analyzed once a process."""
+"""The real traces: their facts, their results, and what an expert saw in them."""
 
 from __future__ import annotations
 
 from functools import cache
 
-from fixtures.real_traces import TRACES, expected
+from support.traces import READABLE, real_trace
+
+from fixtures.real_traces import expected
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.reading.trace_reader import read_trace
-from traceopt.api import analyze
 from traceopt.result.document import Result
 
 TRUTH = expected()
-READABLE = [file for file, truth in TRUTH.items() if all(p["kind"] != "not_a_trace" for p in truth["present"])]
 
 # The trace-quality rules that speak on a trace.
 REAL = {
@@ -37,13 +36,12 @@ REAL = {
 
 
 def real(path: str) -> Facts:
-    with (TRACES / path).open("rb") as stream:
-        return Facts(read_trace(stream, path))
+    return real_trace(path).facts
 
 
 @cache
 def result_of(file: str) -> Result:
-    return analyze(str(TRACES / file), debug=True)
+    return real_trace(file).result
 
 
 def find(part: str) -> Result:

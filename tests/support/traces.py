@@ -1,0 +1,74 @@
+"""The traces that tests go over: those of fixtures/scenarios.py and other people's, each analyzed once.
+
+    @over(GENERATED, REAL)
+    def test_something(trace: AnalyzedTrace) -> None:
+
+All tests of a trace run in one process of `pytest -n`, so they share its facts, findings and result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import pytest
+
+from fixtures.real_traces import TRACES, expected, public
+from fixtures.scenarios import SCENARIOS
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.reading.trace_reader import read_trace
+from traceopt.api import analyze
+from traceopt.document.rank_document import rank_document
+from traceopt.result.document import Result
+from traceopt.rules.engine import RulesOutcome, run_rules
+from traceopt.rules.registry import builtin_rules
+
+FIXED = "_fixed"  # ends the name of a twin without its scenario's fault
+LEGACY = "public/pl_0trace.json.gz"  # of torch.autograd.profiler, which is refused
+
+GENERATED = list(SCENARIOS)
+TWINS = [f"{scenario}{FIXED}" for scenario in GENERATED]
+READABLE = [file for file, seen in expected().items() if all(one["kind"] != "not_a_trace" for one in seen["present"])]
+REAL = [*READABLE, *(file for name in public() if (file := f"public/{name}") != LEGACY)]
+FILES = [file for file in REAL if (TRACES / file).is_file()]
+FILES += [path.relative_to(TRACES).as_posix() for path in sorted((TRACES / "public").glob("*/*.json.gz"))]
+
+
+class AnalyzedTrace:
+    """A trace in a file, or a folder with the ranks of a run. Rules that raise fail the test."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def result(self) -> Result:
+        """Of the whole pipeline."""
+        return analyze(str(self.path), debug=True)
+
+    @cached_property
+    def facts(self) -> Facts:
+        with self.path.open("rb") as stream:
+            return Facts(read_trace(stream, self.path.name))
+
+    @cached_property
+    def outcome(self) -> RulesOutcome:
+        return run_rules([rule() for rule in builtin_rules()], self.facts, debug=True)
+
+    @cached_property
+    def document(self) -> Result:
+        """Of these facts and findings, before the ranks of a run are merged."""
+        return rank_document(self.facts, self.outcome)
+
+
+@lru_cache(maxsize=4)  # the tests of one come one after the other
+def real_trace(file: str) -> AnalyzedTrace:
+    return AnalyzedTrace(TRACES / file)
+
+
+def over(*names: Iterable[str]) -> pytest.MarkDecorator:
+    """The test, or all tests of the class, once for each of these traces: its argument is `trace`."""
+    generated = {*GENERATED, *TWINS}
+    marks = {False: pytest.mark.real_traces, True: ()}
+    traces = [pytest.param(name, marks=marks[name in generated], id=name) for some in names for name in some]
+    return pytest.mark.parametrize("trace", traces, indirect=True)
