@@ -340,14 +340,15 @@ _KERNEL_LAUNCHES = _calls(
     "zeCommandListAppendLaunchCooperativeKernel urEnqueueKernelLaunch urEnqueueKernelLaunchWithArgsExp "
     "piEnqueueKernelLaunch"
 )
-_ALLOCATIONS = _calls(
-    "cudaMalloc cudaMallocAsync cudaMallocManaged cudaMallocPitch cudaMalloc3D cudaMallocHost "
-    "cudaMallocFromPoolAsync cudaHostAlloc cudaHostRegister cudaHostUnregister cudaFree cudaFreeAsync "
-    "cudaFreeHost cudaMemPoolTrimTo cuMemAlloc cuMemAllocAsync cuMemAllocHost cuMemAllocManaged cuMemAllocPitch "
-    "cuMemHostAlloc cuMemHostRegister cuMemHostUnregister cuMemFree cuMemFreeAsync cuMemFreeHost cuMemCreate "
-    "cuMemRelease cuMemMap cuMemUnmap cuMemSetAccess cuMemAddressReserve cuMemAddressFree hipExtMallocWithFlags "
-    "hipHostMalloc hipHostFree zeMemAllocDevice zeMemAllocHost zeMemAllocShared zeMemFree urUSMDeviceAlloc "
-    "urUSMHostAlloc urUSMFree"
+_DEVICE_ALLOCATIONS = _calls(
+    "cudaMalloc cudaMallocAsync cudaMallocManaged cudaMallocPitch cudaMalloc3D cudaMallocFromPoolAsync cudaFree "
+    "cudaFreeAsync cudaMemPoolTrimTo cuMemAlloc cuMemAllocAsync cuMemAllocManaged cuMemAllocPitch cuMemFree "
+    "cuMemFreeAsync cuMemCreate cuMemRelease cuMemMap cuMemUnmap cuMemSetAccess cuMemAddressReserve "
+    "cuMemAddressFree hipExtMallocWithFlags zeMemAllocDevice zeMemAllocShared zeMemFree urUSMDeviceAlloc urUSMFree"
+)
+_PINNED_ALLOCATIONS = _calls(
+    "cudaMallocHost cudaHostAlloc cudaHostRegister cudaHostUnregister cudaFreeHost cuMemAllocHost cuMemHostAlloc "
+    "cuMemHostRegister cuMemHostUnregister cuMemFreeHost hipHostMalloc hipHostFree zeMemAllocHost urUSMHostAlloc"
 )
 _MODULE_LOADS = _calls(
     "cuModuleLoad cuModuleLoadData cuModuleLoadDataEx cuModuleLoadFatBinary cuLibraryLoadData "
@@ -425,9 +426,19 @@ def is_stream_wait(name: str) -> bool:
     return runtime_call(name) in _STREAM_WAITS
 
 
+def is_device_allocation(name: str) -> bool:
+    """The call allocates, maps or frees memory of the device."""
+    return runtime_call(name) in _DEVICE_ALLOCATIONS
+
+
+def is_pinned_allocation(name: str) -> bool:
+    """The call allocates, pins or frees memory of the host that the device can access."""
+    return runtime_call(name) in _PINNED_ALLOCATIONS
+
+
 def is_allocation(name: str) -> bool:
-    """The call allocates or frees driver memory (device, pinned host, virtual mapping)."""
-    return runtime_call(name) in _ALLOCATIONS
+    """The call allocates or frees memory of the driver: of the device, or pinned memory of the host."""
+    return is_device_allocation(name) or is_pinned_allocation(name)
 
 
 def is_tensor_allocation(name: str) -> bool:

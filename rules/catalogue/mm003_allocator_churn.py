@@ -6,7 +6,8 @@ import numpy as np
 
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import MemorySnapshot
 from traceopt.analyzer.memory.curve import find_retries
-from traceopt.analyzer.vocabulary.causes.table import ALLOCATION
+from traceopt.analyzer.vocabulary.causes.cause import Cause
+from traceopt.analyzer.vocabulary.causes.table import ALLOCATION, PINNED_ALLOCATION
 from traceopt.rules import (
     I8,
     RECORD_STACKS,
@@ -33,11 +34,13 @@ from traceopt.rules import (
     size,
     the_step,
     threshold,
+    times,
     us,
     without_calls,
 )
 from traceopt.rules.fixes.advice.memory_snapshot_evidence import place_of
 
+CAUSES = (ALLOCATION, PINNED_ALLOCATION)
 MOST_ROWS = 5
 EXPANDABLE = SetVariable("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 SAME_CALLS = 1.1  # times the fewest calls of a step: with at most as many, all steps make the same calls
@@ -49,10 +52,11 @@ RECURRING = (
 
 
 class AllocatorChurn(Rule):
-    """Measures how long the GPU is idle while the host calls `cudaMalloc`, `cudaFree`, `cudaHostAlloc` or similar, in
-    the typical step. A recording without step marks is cut into ten parts of the same length. Ten times the median part
-    counts, so that allocations at its start do not. A memory snapshot tells how many allocations failed at first: the
-    allocator gave cached segments back to the driver, and tried again.
+    """Measures how long the GPU is idle while the host calls `cudaMalloc`, `cudaFree` or similar, and while it calls
+    `cudaHostAlloc` or similar for pinned memory, in the typical step. A recording without step marks is cut into ten
+    parts of the same length. Ten times the median part counts, so that allocations at its start do not. A memory
+    snapshot tells how many allocations failed at first: the allocator gave cached segments back to the driver, and
+    tried again.
 
     Why it costs: PyTorch's caching allocator keeps blocks so that a steady-state step asks the driver for nothing. Each
     call takes 0.1 to 1 ms, and cudaFree also waits until the GPU is done. A run that empties its cache is close to the
@@ -66,7 +70,9 @@ class AllocatorChurn(Rule):
         # in the environment, before CUDA is initialized
         PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 
-    Pinned memory: allocate it once and reuse it, or let the DataLoader pin (`pin_memory=True`).
+    Pinned memory is memory of the host, so none of this concerns it. Let the DataLoader pin the batches in a thread of
+    its own (`pin_memory=True`). Or pin one buffer before the loop and reuse it. A copy with `non_blocking=True` still
+    reads the buffer after the call returns, so wait for it before you write the next batch.
 
     When it is wrong: the first steps fill the cache, which is not churn. A single recorded step cannot show the
     difference, so the confidence is then low. If memory is almost full, MM002 names the cause. A few retries while the
@@ -92,10 +98,11 @@ class AllocatorChurn(Rule):
         return () if _history(facts) is not None else self.requires
 
     def check(self, facts: Facts) -> Findings:
-        in_steps = [*self._in_steps(facts)] if self._shows_calls(facts) else []
-        yield from in_steps
+        calls = CAUSES if self._shows_calls(facts) else ()
+        in_steps = {cause: finding for cause in calls for finding in self._in_steps(facts, cause)}
+        yield from in_steps.values()
         snapshot = _history(facts)
-        if not in_steps and snapshot is not None and len(snapshot.retries) >= self.min_retries:
+        if ALLOCATION not in in_steps and snapshot is not None and len(snapshot.retries) >= self.min_retries:
             yield self._retried(snapshot)
 
     def _shows_calls(self, facts: Facts) -> bool:
@@ -127,28 +134,30 @@ class AllocatorChurn(Rule):
             ),
         )
 
-    def _in_steps(self, facts: Facts) -> Findings:
-        stall, every = facts.idle.recurring_ns(ALLOCATION), facts.idle.typical_ns(ALLOCATION)
+    def _in_steps(self, facts: Facts, cause: Cause) -> Findings:
+        stall, every = facts.idle.recurring_ns(cause), facts.idle.typical_ns(cause)
         if stall < self.min_share * facts.step_ns:
             return
-        rows = _calls(facts)
+        rows = _calls(facts, cause)
+        pinned = cause is PINNED_ALLOCATION
+        off = facts.allocator.is_off and not pinned
         cost = facts.gaps.starved.within(facts.slices.start[rows], facts.slices.end[rows])
         sites = by_site(facts, rows[cost > 0], cost[cost > 0])
-        retried = len(find_retries(facts.trace, facts.slices, rows)) >= facts.steps.count and not facts.allocator.is_off
+        retried = len(find_retries(facts.trace, facts.slices, rows)) >= facts.steps.count and not off and not pinned
         one = facts.steps.count == 1 and facts.has_step_marks
         where = "the one recorded step, so it may be a start-up cost" if one else each_step(facts)
-        often = f"{f'{len(rows) / facts.steps.count:,.1f}'.removesuffix('.0')} times a step"
         if not facts.has_step_marks:
-            often, where = f"{len(rows):,} times, from the first to the last kernel", "the recording"
+            where = "the recording"
+        often = times(facts, len(rows) / facts.steps.count)
         uneven = every - stall >= self.min_share * facts.step_ns
         yield self.finding(
-            title="Switch the caching allocator on" if facts.allocator.is_off else None,
+            title="Switch the caching allocator on" if off else "Allocate pinned memory once" if pinned else None,
             why=(
-                f"The host allocates or frees driver memory {often}, and the GPU waits {ms(every)} for it "
-                f"in {where}."
+                f"The host allocates or frees {'pinned' if pinned else 'driver'} memory {often}, and the GPU waits "
+                f"{ms(every)} for it in {where}."
                 + (f" The saving counts the {ms(stall)} that recur." if uneven else "")
-                + _slower_calls(facts)
-                + (OFF if facts.allocator.is_off else "")
+                + _slower_calls(facts, cause)
+                + (OFF if off else "")
                 + ("" if facts.call_sites.recorded else f" {RECORD_STACKS}")
             ),
             saving=priced(
@@ -160,10 +169,10 @@ class AllocatorChurn(Rule):
             ),
             evidence=[
                 *_by_call(facts, rows, cost),
-                *site_evidence(facts, [s for s in sites if s.location], lambda _: "Driver allocations by this line"),
+                *site_evidence(facts, [s for s in sites if s.location], lambda _: "Allocations by this line"),
             ],
             locations=site_locations(sites),
-            fix=_fix(facts),
+            fix=PIN_ONCE if pinned else _fix(facts),
             confidence="low" if one else "high",
             shares_cause_with=["MM002"] if retried else None,
         )
@@ -171,8 +180,8 @@ class AllocatorChurn(Rule):
     def passed(self, facts: Facts) -> str:
         said, snapshot = [], _history(facts)
         if self._shows_calls(facts):
-            share = percent(facts.idle.recurring_ns(ALLOCATION) / facts.step_ns)
-            calls = len(_calls(facts))
+            share = percent(sum(facts.idle.recurring_ns(cause) for cause in CAUSES) / facts.step_ns)
+            calls = sum(len(_calls(facts, cause)) for cause in CAUSES)
             said.append(f"Driver allocations ({calls:,}) leave the GPU idle for {share} of {the_step(facts)}.")
         if snapshot is not None:
             said.append(f"The allocator gave its cache back {counted(len(snapshot.retries), 'time')}.")
@@ -185,6 +194,11 @@ def _history(facts: Facts) -> MemorySnapshot | None:
     return snapshot if snapshot is not None and len(snapshot.tables.entries) else None
 
 
+PIN_ONCE = Fix(
+    "Let the DataLoader pin the batches, which it does in a thread of its own. Or pin one buffer before the loop, and "
+    "write the next batch into it when the copy of the last one is done.",
+    "loader = DataLoader(dataset, pin_memory=True)  # instead of batch.pin_memory() in the loop",
+)
 OFF = " Almost every new tensor asks the driver for memory, so PyTorch's caching allocator is switched off."
 _EMPTIED = "torch.cuda.empty_cache() in the loop"
 _OTHERS = (
@@ -209,12 +223,12 @@ def _fix(facts: Facts) -> Fix:
     )
 
 
-def _slower_calls(facts: Facts) -> str:
+def _slower_calls(facts: Facts, cause: Cause) -> str:
     """Says so if all recorded steps make as many calls, but the driver takes far longer for them in some."""
     every = facts.of_every_step
-    steps, rows = every.steps, every.host.rows_of(ALLOCATION)
+    steps, rows = every.steps, every.host.rows_of(cause)
     calls = steps.per_step(steps.host_step_of(every.slices.start[rows]), np.ones(len(rows), np.int64))
-    waits = every.idle.of_steps(ALLOCATION)
+    waits = every.idle.of_steps(cause)
     least, most = int(waits.argmin()), int(waits.argmax())
     if calls.max() > SAME_CALLS * calls.min() or waits[most] < FAR_LONGER * waits[least]:
         return ""
@@ -224,9 +238,9 @@ def _slower_calls(facts: Facts) -> str:
     )
 
 
-def _calls(facts: Facts) -> I8:
+def _calls(facts: Facts, cause: Cause) -> I8:
     """The allocation calls inside the window."""
-    rows = facts.host.rows_of(ALLOCATION)
+    rows = facts.host.rows_of(cause)
     return rows[facts.steps.host_window.contains(facts.slices.start[rows])]
 
 

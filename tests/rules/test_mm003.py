@@ -48,7 +48,27 @@ class TestAllocatorChurn:
         assert finding.shares_cause_with == []
         assert "The saving counts" not in finding.why
 
-    @pytest.mark.parametrize("scenario", ["cuda_malloc", "memory_pressure", "cold_start"])
+    def test_pinned_memory_is_no_memory_of_the_device(self, example: GetExample) -> None:
+        subject = example("pinned_each_step")
+        (finding,) = found("MM003", subject.facts)
+        assert finding.title == "Allocate pinned memory once"
+        assert saving_of(finding).est_us == pytest.approx(subject.planted.cost_us, rel=0.1)
+        assert subject.planted.site in [str(location) for location in finding.locations]
+        assert finding.fix.edits == []
+        assert "expandable_segments" not in finding.fix.text
+
+    def test_a_loader_that_pins_in_its_own_thread_holds_nobody_up(self) -> None:
+        machine = Machine(A100, with_stack=1)
+        for _ in range(4):
+            with machine.step():
+                machine.launch(5_000)
+                now = machine.now
+                machine.call("cudaHostAlloc", 3_000, tid=2)
+                machine.now = now
+                machine.synchronize()
+        assert found("MM003", machine.facts()) == []
+
+    @pytest.mark.parametrize("scenario", ["cuda_malloc", "pinned_each_step", "memory_pressure", "cold_start"])
     def test_silent_on_the_fixed_twin(self, example: GetExample, scenario: str) -> None:
         assert found("MM003", example(scenario, fixed=True).facts) == []
 
@@ -108,7 +128,7 @@ class TestAllocatorChurn:
         (finding,) = found("MM003", facts)
         assert (finding.impact, finding.title) == ("high", "Switch the caching allocator on")
         assert "PYTORCH_NO_HIP_MEMORY_CACHING" in finding.fix.text
-        assert "the GPU waits 38.9 ms for them" in finding.why
+        assert "the GPU waits 38.8 ms for them" in finding.why
         assert saving_of(finding).est_us == pytest.approx(976_000, rel=0.01)  # of 1,053 ms
 
     def test_retries_point_at_the_full_memory(self, example: GetExample) -> None:

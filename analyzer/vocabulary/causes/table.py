@@ -129,8 +129,8 @@ STARTUP = Cause(
 ALLOCATION = Cause(
     key="allocation",
     label="Allocating device memory",
-    meaning="The allocator asks the driver for memory, or gives it back.",
-    names=Names(runtime=op_names.is_allocation),
+    meaning="The allocator asks the driver for memory of the device, or gives it back.",
+    names=Names(runtime=op_names.is_device_allocation),
     look=Look("driver", "horizontal", "calls of the driver's allocator"),
     limit="allocation-bound",
     verdict="Allocating device memory is the bottleneck.",
@@ -138,6 +138,19 @@ ALLOCATION = Cause(
     rules=("MM003", "MM002"),
     advice="Keep shapes the same, so that the allocator needs no memory from the driver.",
     straggler="its memory, which may be fuller than on the other ranks",
+)
+PINNED_ALLOCATION = Cause(
+    key="pinned_allocation",
+    label="Allocating pinned memory",
+    meaning="The thread that launches asks the driver for pinned memory of the host, or gives it back.",
+    names=Names(runtime=op_names.is_pinned_allocation),
+    look=Look("driver", "dots", "page-locked memory of the host"),
+    limit="bound by pinning memory",
+    verdict="Allocating pinned host memory is the bottleneck.",
+    may_pass=True,
+    rules=("MM003",),
+    advice="Let the loader pin the batches, or reuse one pinned buffer.",
+    straggler="what only that rank pins",
 )
 MODULE_LOAD = Cause(
     key="module_load",

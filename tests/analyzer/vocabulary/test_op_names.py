@@ -34,6 +34,8 @@ PREDICATES: list[tuple[Callable[[str], bool], str, str]] = [
         "cudaMalloc cudaFree cudaHostAlloc hipMalloc cuMemCreate cuMemMap",
         "cudaMemcpyAsync",
     ),
+    (ops.is_device_allocation, "cudaMalloc hipFree cuMemFree_v2", "cudaHostAlloc cudaFreeHost cudaMemcpyAsync"),
+    (ops.is_pinned_allocation, "cudaHostAlloc hipHostFree cudaHostRegister", "cudaMalloc cudaFree"),
     (ops.is_module_load, "cuModuleLoadData cuLibraryLoadData hipModuleLoadData", "cudaFuncGetAttributes"),
     (
         ops.is_stream_capture,
