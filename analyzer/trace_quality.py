@@ -175,8 +175,8 @@ class TraceQuality(Struct, frozen=True, dict=True):
     def _orphan(self) -> Mask:
         """Device work whose launch is missing from a file that has launches."""
         if not len(self.trace.runtime):
-            return np.zeros(len(self.gpu.rows), bool)
-        return np.asarray(self.links.launch[self.gpu.rows] < 0)
+            return np.zeros(len(self.gpu.work), bool)
+        return np.asarray(self.links.launch < 0)
 
     @cached_property
     def _earlier(self) -> Mask:

@@ -68,7 +68,7 @@ def _bare_step_ns(facts: Facts) -> float | None:
     ledger = captured.ledger
     if captured.corrected or ledger is None or captured.stretch is None or ledger.usual_step_ns is None:
         return None
-    if not facts.has_gpu or facts.gpu.device_count > 1 or (meta.world_size or 1) > 1 or len(facts.trace.counters):
+    if not facts.has_gpu or (meta.world_size or 1) > 1 or len(facts.trace.counters):
         return None
     damaged = facts.quality.damaged or facts.quality.cut_off or facts.quality.sampled_share is not None
     if damaged or facts.frames_recorded_with_times or facts.steps.source != "profiler_step" or not facts.replay_trusted:
@@ -131,7 +131,7 @@ def _retimed(facts: Facts, graph: Graph, rows: Rows, timing: Timing) -> Trace:
     """The trace with every event where the replay has it."""
     trace, clock = facts.trace, _Clock.of(graph, rows, timing)
     work = np.flatnonzero(graph.work >= 0)
-    gpu_rows = facts.of_every_step.gpu.rows[graph.work[work]]
+    gpu_rows = graph.work[work]
     start = clock(trace.gpu.start)
     start[gpu_rows] = timing.end[work] - trace.gpu.duration[gpu_rows]
     gpu = replace(trace.gpu, start=start)

@@ -151,7 +151,7 @@ def place_of_work(facts: Facts, row: int) -> Location | None:
 
 def places_of_work(facts: Facts, rows: npt.NDArray[np.integer]) -> list[Location | None]:
     """`place_of_work` for many rows at once."""
-    called = locations_of(facts, facts.source_slices[facts.gpu.rows[rows]].tolist())
+    called = locations_of(facts, facts.source_slices[rows].tolist())
     logged = [_compiled_source(facts, row) for row in rows.tolist()]
     return [
         (to_location(source.site) if source is not None else None) or place
@@ -161,22 +161,22 @@ def places_of_work(facts: Facts, rows: npt.NDArray[np.integer]) -> list[Location
 
 def operator_of_work(facts: Facts, row: int) -> tuple[str | None, ViaGraph | None]:
     """The operator behind a row of GPU work, and how it is known if a CUDA graph launched it."""
-    origins, traced = facts.graph_origins, int(facts.gpu.rows[row])
-    if (op_slice := int(origins.op_slice[traced])) >= 0:
+    origins = facts.graph_origins
+    if (op_slice := int(origins.op_slice[row])) >= 0:
         return name_of(facts, op_slice), "capture"
-    if (annotation := int(origins.annotation[traced])) >= 0:
+    if (annotation := int(origins.annotation[row])) >= 0:
         return origins.annotations[annotation], "annotation"
     source = _compiled_source(facts, row)
     if source is not None:
         return source.operators, "compile_log"
     op = int(facts.regions.op_of_work[row])
-    return facts.trace.names[op] if op >= 0 else None, "replay" if origins.replayed[traced] else None
+    return facts.trace.names[op] if op >= 0 else None, "replay" if origins.replayed[row] else None
 
 
 def _compiled_source(facts: Facts, row: int) -> KernelSource | None:
     """What the log of torch.compile says about a kernel of a CUDA graph whose capture is unknown."""
-    origins, traced = facts.graph_origins, int(facts.gpu.rows[row])
-    if facts.compilation is None or not origins.compiled[traced] or origins.op_slice[traced] >= 0:
+    origins = facts.graph_origins
+    if facts.compilation is None or not origins.compiled[row] or origins.op_slice[row] >= 0:
         return None
     return facts.compilation.kernels[facts.trace.names[int(facts.gpu.work.name[row])]]
 

@@ -141,7 +141,7 @@ class HostFlow(Struct, frozen=True, dict=True):
         """In each gap, from the start of the operator that ends it until its first launch reaches the device."""
         regions, slices = self.regions, self.regions.slices
         ended = np.flatnonzero(self.gaps.next_row < len(regions.gpu.work))
-        launch = regions.links.launch_slice[regions.gpu.rows[self.gaps.next_row[ended]]]
+        launch = regions.links.launch_slice[self.gaps.next_row[ended]]
         ended, launch = ended[launch >= 0], launch[launch >= 0]
         outermost = slices.mask(slices.outermost(slices.kind == OP))
         op = slices.ancestor(launch, outermost)

@@ -62,7 +62,7 @@ def find_gaps(gpu: GpuWork, links: LaunchLinks, steps: Steps) -> Gaps:
     next_row = np.searchsorted(work.start, whole_end, side="left")
     comes = next_row < len(work)
     launch = np.full(len(pieces), -1, np.int64)
-    launch[comes] = links.launch[gpu.rows[next_row[comes]]]
+    launch[comes] = links.launch[next_row[comes]]
     runtime = gpu.trace.runtime
     launched = launch >= 0
     launch_end = np.where(launched, runtime.end_of(np.maximum(launch, 0)) if len(runtime) else 0, whole_start)

@@ -153,7 +153,7 @@ def _refill_end(trace: Trace, links: LaunchLinks, gpu: GpuWork, gaps: Gaps, star
     work = gpu.work
     if not len(gaps) or not len(work) or not len(trace.runtime) or not len(end):
         return end
-    launch = links.launch[gpu.rows]
+    launch = links.launch
     known = launch >= 0
     delay = np.where(known, work.start - trace.runtime.end_of(np.maximum(launch, 0)), 0)
     launched = np.where(known, trace.runtime.start[np.maximum(launch, 0)], np.iinfo(np.int64).min)

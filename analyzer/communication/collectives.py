@@ -66,13 +66,13 @@ def find_collectives(trace: Trace, slices: Slices, links: LaunchLinks, gpu: GpuW
     rows = np.flatnonzero(gpu.is_communication & gpu.is_inside)
     if not len(rows):
         return []
-    annotated = _annotation_of(trace, slices, links, gpu, rows)
+    annotated = _annotation_of(trace, slices, links, rows)
     pairs = list(zip(rows.tolist(), annotated.tolist(), strict=True))  # collectives are few
     kinds = [_kind(trace, gpu, slices, row, slice_) for row, slice_ in pairs]
     sizes = np.array([_bytes(trace, gpu, row, slices, slice_) for row, slice_ in pairs])
     group, world = np.maximum(gpu.work.group_size[rows], 0), trace.meta.world_size or 0
     exposed = gpu.exposed_communication.within(gpu.work.start[rows], gpu.work.end_of(rows))
-    launches = links.launch_slice[gpu.rows[rows]].astype(np.int64)
+    launches = links.launch_slice[rows].astype(np.int64)
     calls = _calls_around(trace, slices, launches)
     since_last = _since_last(gpu.work.start[rows], gpu.work.end_of(rows))
     out = []
@@ -185,11 +185,11 @@ def _bytes_of_run(trace: Trace, slices: Slices, run: int, launch: int) -> int:
     return _annotated_bytes(trace, slices, launch) if own < 0 <= launch else own
 
 
-def _annotation_of(trace: Trace, slices: Slices, links: LaunchLinks, gpu: GpuWork, rows: I8) -> I8:
+def _annotation_of(trace: Trace, slices: Slices, links: LaunchLinks, rows: I8) -> I8:
     """The slice such as `nccl:all_reduce` around each launch, -1: none."""
     codes = np.array([op_names.is_collective_annotation(name) for name in trace.names] or [False])
     wanted = codes[slices.name] & np.isin(slices.kind, (ANNOTATION, OP))
-    return slices.ancestor(links.launch_slice[gpu.rows[rows]], wanted).astype(np.int64)
+    return slices.ancestor(links.launch_slice[rows], wanted).astype(np.int64)
 
 
 def _bus_factor(kind: str, group: int, world: int) -> float | None:

@@ -39,7 +39,7 @@ def find_overlapped_kernels(
     """The kinds of kernel that ran under a collective and also alone, largest extra time first."""
     ops = gpu.trace.ops
     rows = np.flatnonzero(gpu.is_compute & gpu.is_inside & (gpu.work.duration > 0))
-    op = links.op[gpu.rows[rows]]
+    op = links.op[rows]
     sizes = ops.dims[np.maximum(op, 0)] if len(ops) else np.full(len(rows), -1)
     sizes = np.where(op >= 0, sizes, -1)
     known = (sizes >= 0) | ~tensor_core_work.eligible[rows]  # a matmul's name and grid do not determine its K

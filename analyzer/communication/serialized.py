@@ -40,7 +40,7 @@ def find_serialized(collectives: Sequence[CollectiveCalls], gpu: GpuWork, slices
     launch = np.concatenate([calls.launch for calls in collectives])
     kind = np.repeat(np.arange(len(collectives)), [calls.calls for calls in collectives])
     work = gpu.work
-    group, stream = work.process_group[rows], work.stream[rows]
+    group, stream = work.process_group[rows], work.queue[rows]
     communicator = np.where(group >= 0, -1 - group.astype(np.int64), stream)  # streams are not negative
     order = np.lexsort((work.start[rows], communicator))
     rows, launch, kind, communicator = rows[order], launch[order], kind[order], communicator[order]

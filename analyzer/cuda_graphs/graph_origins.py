@@ -78,7 +78,7 @@ def _executions(trace: Trace, links: LaunchLinks, replayed: Mask) -> Iterator[I8
         nodes = work.graph_node[execution]
         if (nodes > 0).all() and len(np.unique(nodes)) == len(nodes):
             yield execution[np.argsort(nodes, kind="stable")]
-        elif len(np.unique(work.stream[execution])) == 1:
+        elif len(np.unique(work.queue[execution])) == 1:
             yield execution
 
 

@@ -25,7 +25,7 @@ class Repetition(Struct, frozen=True):
 
 
 def find_repetition(trace: Trace, gpu: GpuWork, links: LaunchLinks, steps: Steps) -> Repetition:
-    launch = links.launch[gpu.rows]
+    launch = links.launch
     rows = np.flatnonzero(gpu.is_kernel & (launch >= 0))
     at = trace.runtime.start[launch[rows]] if len(rows) else np.empty(0, np.int64)
     step = steps.host_step_of(at)

@@ -97,7 +97,7 @@ class AttributionFacts(TimelineFacts, frozen=True, dict=True):
     @cached_property
     def host_flow(self) -> HostFlow:
         """What the threads that launch work did, from launch to launch: dispatch, and long work that is no dispatch."""
-        launches = self.links.launch[self.gpu.rows]
+        launches = self.links.launch
         threads = self.trace.runtime.thread[launches[launches >= 0]]
         known, count = np.unique(threads, return_counts=True)
         busiest = known[np.argsort(-count, kind="stable")].tolist()

@@ -5,12 +5,14 @@ from __future__ import annotations
 from functools import cached_property
 
 from traceopt.analyzer.communication.collectives import CollectiveCalls, find_collectives, find_cpu_collectives
+from traceopt.analyzer.communication.data_parallel import find_data_parallel_calls
 from traceopt.analyzer.communication.gradient_reductions import GradientReductions, find_gradient_reductions
 from traceopt.analyzer.communication.node_link import NodeLink, find_node_link
 from traceopt.analyzer.communication.overlap import Overlap, cpu_overlap, gpu_overlap
 from traceopt.analyzer.communication.overlap_slowdown import OverlappedKernel, find_overlapped_kernels
 from traceopt.analyzer.communication.serialized import SerializedKinds, find_serialized
 from traceopt.analyzer.facts.autograd import AutogradFacts
+from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION
 
 
@@ -25,6 +27,11 @@ class CommunicationFacts(AutogradFacts, frozen=True, dict=True):
         phases = self.cpu_phases
         exposed = phases.areas[COMMUNICATION]
         return find_cpu_collectives(self.trace, self.slices, phases.collectives, exposed, self.steps.window)
+
+    @cached_property
+    def data_parallel_calls(self) -> I8:
+        """What nn.DataParallel itself does on the main thread: its autograd functions and Python frames. Slices."""
+        return find_data_parallel_calls(self.regions, self.steps.thread)
 
     @cached_property
     def serialized_collectives(self) -> list[SerializedKinds]:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.arrays.grouping import distinct_values
-from traceopt.analyzer.arrays.intervals import EMPTY, Intervals
+from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.arrays.name_totals import NameTotal, totals_by_name
 from traceopt.analyzer.communication.copy_collectives import copy_collectives
 from traceopt.analyzer.cuda_graphs.graph_origins import GraphOrigins, find_graph_origins
@@ -73,13 +73,12 @@ class TimelineFacts(RecordingFacts, frozen=True, dict=True):
     def recorded_steps(self) -> Steps:
         """All recorded steps, also those that are unusual."""
         marks, runtime = self.marks, self.trace.runtime
-        work = GpuWork(self.trace, EMPTY, EMPTY)
-        launch = self.links.launch[work.rows]
-        launched = launch_times(work.work, launch, runtime)
-        if len(launch) and launch.max() < 0 and outlasted(marks, work.work.start, work.work.end):
+        work, launch = self.trace.gpu, self.links.launch
+        launched = launch_times(work, launch, runtime)
+        if len(launch) and launch.max() < 0 and outlasted(marks, work.start, work.end):
             marks = whole_trace(self.trace)  # nothing shows to which of the marks the work belongs
         started = launched if len(runtime) else self.trace.ops.start
-        return find_steps(without_empty_end(marks, started), launched, work.work.end, self.earlier_work)
+        return find_steps(without_empty_end(marks, started), launched, work.end, self.earlier_work)
 
     @cached_property
     def steps(self) -> Steps:

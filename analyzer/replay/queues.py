@@ -22,7 +22,7 @@ EARLY = -(2**60)  # ns: before everything, and far enough from the smallest int6
 class Queues(Struct, frozen=True, dict=True):
     """By stream, then in order of issue, which is the order of start; arrays have shape (len,), times in ns."""
 
-    ids: I8  # the ids of the streams, shape (streams,)
+    ids: I8  # the streams, as GpuTable.queue numbers them, shape (streams,)
     row: I8  # of the device's work; -1: work from before the recording, which is not in the file
     stream: I8  # index in ids
     call: I8  # row of Calls that issued it; BEFORE: issued before the window
@@ -105,7 +105,7 @@ def find_queues(gpu: GpuWork, links: LaunchLinks, calls: Calls, earlier_work: In
 
     During `earlier_work`, unrecorded work ran on the streams whose own work begins after it.
     """
-    launch = links.launch[gpu.rows]
+    launch = links.launch
     call_of_runtime = np.full(len(gpu.trace.runtime) + 1, BEFORE)
     mine = np.flatnonzero((calls.kind == LAUNCH) | (calls.kind == GRAPH_LAUNCH))
     call_of_runtime[calls.row[mine]] = mine
@@ -115,7 +115,7 @@ def find_queues(gpu: GpuWork, links: LaunchLinks, calls: Calls, earlier_work: In
         & (launch >= 0)
         & (np.append(gpu.trace.runtime.start, 0)[launch] >= gpu.launch_window.end[-1])
     )
-    ids, stream = _numbered(gpu.work.stream)
+    ids, stream = _numbered(gpu.work.queue)
     order = np.lexsort((gpu.work.start, stream))
     order = order[~late[order]]
     stream, launched = stream[order].astype(np.int64), launched[order]

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.replay.calls import LAUNCH, STREAM_WAIT, SYNC, Calls, named
 from traceopt.analyzer.replay.queues import Queues
-from traceopt.analyzer.tables.schema import I8, MEMCPY, Mask
+from traceopt.analyzer.tables.schema import I8, MEMCPY, Mask, queue_of
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.vocabulary import op_names
@@ -55,11 +55,11 @@ def find_host_waits(trace: Trace, gpu: GpuWork, calls: Calls, queues: Queues) ->
     return HostWaits(*(np.concatenate([getattr(part, name) for part in parts]) for name in HostWaits.__struct_fields__))
 
 
-def _waits(calls: Calls, queues: Queues, call: I8, target: I8, inferred: bool) -> HostWaits:
+def _waits(calls: Calls, queues: Queues, call: I8, target: I8, inferred: bool, last_end: I8 | None = None) -> HostWaits:
     """The waits of calls. A call that had to wait keeps its observed delay after the end of the work; for others it is
-    at most WAKE_NS.
+    at most WAKE_NS. `last_end`: when the last work ended, if a call waits for several streams.
     """
-    end = queues.end_of(target)
+    end = queues.end_of(target) if last_end is None else last_end
     late = calls.end[call] - end
     blocked = end > calls.start[call]
     wake = np.where(blocked, late, np.minimum(late, WAKE_NS))
@@ -119,8 +119,13 @@ def _syncs(trace: Trace, calls: Calls, queues: Queues) -> list[HostWaits]:
     other &= queues.end_of(finished) > calls.start[call]
 
     found = [(known, recorded, False), (of_stream & (of_one >= 0), of_one, True), (other, finished, True)]
-    found += [(of_device & (row >= 0), row, False) for row in last]  # a device sync waits for every stream
-    return [_waits(calls, queues, call[mine], target[mine], inferred) for mine, target, inferred in found]
+    one_stream = [_waits(calls, queues, call[mine], target[mine], inferred) for mine, target, inferred in found]
+    ends = queues.end_of(ended_last)  # a device sync waits for every stream
+    masks = [of_device & (row >= 0) for row in last]
+    every_stream = [
+        _waits(calls, queues, call[mine], row[mine], False, ends[mine]) for mine, row in zip(masks, last, strict=True)
+    ]
+    return [*one_stream, *every_stream]
 
 
 def _recorded_target(trace: Trace, calls: Calls, queues: Queues, call: I8) -> I8:
@@ -130,8 +135,8 @@ def _recorded_target(trace: Trace, calls: Calls, queues: Queues, call: I8) -> I8
     if not len(sync) or not queues.streams:
         return target
     row = _find(sync.correlation, runtime.correlation[calls.row[call]])
-    stream_id = np.where(sync.awaited_stream[row] >= 0, sync.awaited_stream[row], sync.stream[row])
-    stream = _find(queues.ids, stream_id)
+    awaited = np.where(sync.awaited_stream[row] >= 0, sync.awaited_stream[row], sync.stream[row])
+    stream = _find(queues.ids, queue_of(sync.device[row], awaited))
     record = _find(runtime.correlation, np.where(sync.event_record[row] > 0, sync.event_record[row], -2))
     recorded_at = np.where(record >= 0, np.searchsorted(calls.start, runtime.start[record]), call)
     # In a damaged file the event may be later, but nothing waits for later work.

@@ -28,6 +28,7 @@ _OF_EVENT = frozenset({"start", "duration", "time", "name", "kind", "thread", "i
 
 T = TypeVar("T", bound="Table")
 
+_STREAM_NUMBERS = 2**40  # a device has fewer streams: profilers number them in 32 bits
 KERNEL, MEMCPY, MEMSET = 0, 1, 2  # GpuTable.kind
 
 
@@ -89,13 +90,28 @@ class ThreadSpans(Spans, frozen=True):
     thread: I4
 
 
-class GpuTable(Spans, frozen=True):
-    """Work of the device: kernels, copies, fills. Nothing else counts as GPU work."""
+class DeviceSpans(Spans, frozen=True):
+    """A table of what streams of devices did."""
+
+    device: I4
+    stream: I8  # devices number their streams independently
+    correlation: I8
+
+    @property
+    def queue(self) -> I8:
+        """The stream of each row, numbered so that streams of different devices differ."""
+        return queue_of(self.device, self.stream)
+
+
+def queue_of(device: I4, stream: I8) -> I8:
+    """The queue of a stream: on device 0, or where no device is recorded, the stream's own number."""
+    return np.asarray(stream + np.maximum(device, 0).astype(np.int64) * _STREAM_NUMBERS)
+
+
+class GpuTable(DeviceSpans, frozen=True):
+    """Work of the devices: kernels, copies, fills. Nothing else counts as GPU work."""
 
     kind: U1  # KERNEL, MEMCPY, MEMSET
-    device: I4
-    stream: I8
-    correlation: I8
     bytes: I8  # of copies and fills
     grid: I4x3  # blocks
     block: I4x3  # threads per block
@@ -146,12 +162,9 @@ class PythonTable(ThreadSpans, frozen=True):
     call_line: I4  # line of the user's code that makes this call; -1: not called by user code, or not recorded
 
 
-class SyncTable(Spans, frozen=True):
+class SyncTable(DeviceSpans, frozen=True):
     """Device-side rows that record what waited for what; they are not work."""
 
-    device: I4
-    stream: I8
-    correlation: I8
     awaited_stream: I8  # of a wait for an event: the stream on which the event was recorded
     event_record: I8  # correlation id of the call that recorded the event
 

@@ -40,8 +40,7 @@ def find_earlier_work(trace: Trace, links: LaunchLinks) -> Intervals:
 def _waits(trace: Trace, links: LaunchLinks) -> tuple[I8, I8]:
     """When work or the host waited for the GPU: start and end, ns."""
     runtime, gpu = trace.runtime, trace.gpu
-    queue = np.stack((gpu.device.astype(np.int64), gpu.stream), axis=1)
-    first = np.unique(queue, axis=0, return_index=True)[1]  # the table is in order of start
+    first = np.unique(gpu.queue, return_index=True)[1]  # the table is in order of start
     first = first[links.launch[first] >= 0]
     launched = runtime.end_of(links.launch[first])
     blocks = calls_named(trace, op_names.is_blocking_sync) & ~calls_named(trace, op_names.is_allocation)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.grouping import Categorical, distinct, distinct_values, numbered
+from traceopt.analyzer.arrays.grouping import Categorical, distinct, numbered
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, subtract, union
 from traceopt.analyzer.tables.schema import KERNEL, MEMCPY, GpuTable, Mask
 from traceopt.analyzer.tables.trace import Trace
@@ -17,39 +17,46 @@ from traceopt.analyzer.vocabulary.kernels.kernel_names import KernelClass, class
 
 
 class GpuWork(Struct, frozen=True, dict=True):
-    """The work of one device, and when it was busy inside a window. Masks and arrays have shape (len(work),)."""
+    """The work of the process's devices, and when any of them was busy inside a window. Masks and arrays have shape
+    (len(work),).
+    """
 
     trace: Trace
     window: Intervals
     launch_window: Intervals  # when the steps launched the work that runs in the window
     copy_collectives: Mask | None = None  # rows of trace.gpu that are copies but belong to a collective
 
-    @cached_property
-    def device(self) -> int | None:
-        """The device with the most work; a process that uses several is judged by that one."""
-        table = self.trace.gpu
-        if not len(table):
-            return None
-        devices, inverse = numbered(table.device)
-        return int(devices[np.bincount(inverse, weights=table.duration).argmax()])
-
-    @cached_property
-    def device_count(self) -> int:
-        """The number of devices that the process used in the whole trace."""
-        return len(distinct_values(self.trace.gpu.device))
-
-    @cached_property
-    def rows(self) -> npt.NDArray[np.int64]:
-        """Rows of trace.gpu that ran on the device, in order of start."""
-        return (
-            np.flatnonzero(self.trace.gpu.device == self.device) if self.device is not None else np.empty(0, np.int64)
-        )
-
-    @cached_property
+    @property
     def work(self) -> GpuTable:
-        """The device's rows of trace.gpu."""
-        table = self.trace.gpu
-        return table if len(self.rows) == len(table) else table.take(self.rows)
+        """All rows of trace.gpu, in order of start."""
+        return self.trace.gpu
+
+    @cached_property
+    def devices(self) -> tuple[int, ...]:
+        """The devices that the process used in the whole trace, the one with the most work first."""
+        devices, inverse = numbered(self.work.device)
+        busiest = np.argsort(-np.bincount(inverse, weights=self.work.duration), kind="stable")
+        return tuple(devices[busiest].tolist())
+
+    @property
+    def device(self) -> int | None:
+        """The device with the most work. Its properties count for all."""
+        return next(iter(self.devices), None)
+
+    @property
+    def device_count(self) -> int:
+        return len(self.devices)
+
+    @cached_property
+    def compute_by_device(self) -> dict[int, Intervals]:
+        """When each device that computes in the window does so, the busiest first."""
+        areas = {device: self.area(self.is_compute & (self.work.device == device)) for device in self.devices}
+        return {device: area for device, area in areas.items() if area.total}
+
+    def stream_name(self, row: int) -> str:
+        """The stream of a row, with its device if there are several."""
+        stream = f"stream {self.work.stream[row]}"
+        return stream if self.device_count == 1 else f"GPU {self.work.device[row]}, {stream}"
 
     @cached_property
     def _classes(self) -> tuple[list[KernelClass], npt.NDArray[np.int32]]:
@@ -65,7 +72,7 @@ class GpuWork(Struct, frozen=True, dict=True):
         of_name = np.where(self.work.kind == MEMCPY, len(classes), len(classes) + 1)
         codes = np.where(self.work.kind == KERNEL, inverse, of_name).astype(np.int32)
         if self.copy_collectives is not None:
-            codes[self.copy_collectives[self.rows]] = len(classes) + 2
+            codes[self.copy_collectives] = len(classes) + 2
         return Categorical([*(c.kind for c in classes), "copy", "memset", "collective"], codes)
 
     @cached_property

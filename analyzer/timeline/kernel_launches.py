@@ -71,7 +71,7 @@ class KernelLaunches(Struct, frozen=True, dict=True):
         work, runtime = self.gpu.work, self.trace.runtime
         grid = np.where((work.grid > 0).all(axis=1), work.grid.prod(axis=1, dtype=np.int64), -1)
         threads = np.where((work.block > 0).all(axis=1), work.block.prod(axis=1, dtype=np.int64), -1)
-        launch = self.links.launch[self.gpu.rows]
+        launch = self.links.launch
         by_thread = np.array([op_names.counts_threads(name) for name in self.trace.names] or [False])
         in_threads = (launch >= 0) & by_thread[runtime.name[np.maximum(launch, 0)]] if len(runtime) else launch > 0
         whole = np.where((grid > 0) & (threads > 0), -(-grid // np.maximum(threads, 1)), -1)
@@ -80,7 +80,7 @@ class KernelLaunches(Struct, frozen=True, dict=True):
     @cached_property
     def queued(self) -> I8:
         """Time from the start of the launching call to the start of the work, ns; -1: the launch is not known."""
-        launch = self.links.launch[self.gpu.rows]
+        launch = self.links.launch
         if not len(self.trace.runtime):
             return np.full(len(launch), -1, np.int64)
         waited = self.gpu.work.start - self.trace.runtime.start[np.maximum(launch, 0)]

@@ -27,7 +27,7 @@ class LaunchCalls(Struct, frozen=True, dict=True):
     @cached_property
     def _launch(self) -> I8:
         """For each row of the device's work, the call that launched it; -1: unknown."""
-        return self.links.launch[self.gpu.rows].astype(np.int64)
+        return self.links.launch.astype(np.int64)
 
     @cached_property
     def calls(self) -> I8:

@@ -47,7 +47,7 @@ def launched_before(work: GpuTable, orphan: Mask) -> Mask:
     A stream runs in order, so these were launched before the file begins; the launches of later orphans were dropped by
     the profiler. Shape (len(work),).
     """
-    streams, stream = np.unique(work.stream, return_inverse=True)
+    streams, stream = np.unique(work.queue, return_inverse=True)
     first = np.full(len(streams), np.iinfo(np.int64).max)
     np.minimum.at(first, stream[~orphan], work.start[~orphan])
     return np.asarray(orphan & (work.start < first[stream]))

@@ -44,7 +44,7 @@ class Regions(Struct, frozen=True, dict=True):
 
     def work_under(self, mask: Mask) -> Mask:
         """The device's work that was launched inside the slices of the mask."""
-        launch = self.links.launch_slice[self.gpu.rows]
+        launch = self.links.launch_slice
         return np.asarray(self.slices.ancestor(launch, mask) >= 0)
 
     def work_ns(self, rows: I8) -> I8:
@@ -52,7 +52,7 @@ class Regions(Struct, frozen=True, dict=True):
         in order, may enclose another. Shape (len(rows),).
         """
         wanted = self.slices.mask(rows)
-        owner = self.slices.ancestor(self.links.launch_slice[self.gpu.rows], wanted)
+        owner = self.slices.ancestor(self.links.launch_slice, wanted)
         mine = owner >= 0
         out = np.zeros(len(rows), np.int64)
         np.add.at(out, np.searchsorted(rows, owner[mine]), self.gpu.in_window[mine])
@@ -179,7 +179,7 @@ class Regions(Struct, frozen=True, dict=True):
     @cached_property
     def op_of_work(self) -> npt.NDArray[np.int64]:
         """Name code of the innermost operator that launched each row of the device's work; -1: none."""
-        op = self.links.op[self.gpu.rows]
+        op = self.links.op
         if not len(self.trace.ops):
             return np.full(len(op), -1, np.int64)
         return np.where(op >= 0, self.trace.ops.name[np.maximum(op, 0)], -1).astype(np.int64)

@@ -122,6 +122,26 @@ def is_index_backward(name: str) -> bool:
     return is_backward(name) and name.rpartition(" ")[2].startswith(("SelectBackward", "SliceBackward"))
 
 
+DATA_PARALLEL_FUNCTIONS = _words("Broadcast BroadcastBackward Scatter ScatterBackward Gather GatherBackward")
+"""The autograd functions of torch.nn.parallel, as the profiler names them."""
+_DATA_PARALLEL_FRAME = re.compile(
+    r"torch/nn/parallel/(?:replicate|scatter_gather|comm)\.py\(\d+\): (?:replicate|scatter|gather)"
+)
+_DATA_PARALLEL_MODULE = re.compile(
+    r"torch/nn/parallel/data_parallel\.py\(\d+\): forward|^nn\.Module: DataParallel_\d+$"
+)
+
+
+def is_data_parallel_frame(name: str) -> bool:
+    """A Python frame that copies a model or a batch between GPUs, or collects the results."""
+    return _DATA_PARALLEL_FRAME.search(name) is not None
+
+
+def is_data_parallel_module(name: str) -> bool:
+    """The Python frame of a call of nn.DataParallel."""
+    return _DATA_PARALLEL_MODULE.search(name) is not None
+
+
 def is_recompute_frame(name: str) -> bool:
     """A frame that recomputes a checkpointed part, or its hook: ``torch/utils/checkpoint.py(1500): recompute_fn``."""
     return name.endswith((": recompute_fn", ": unpack_hook")) and "torch/utils/checkpoint.py(" in name

@@ -35,15 +35,15 @@ def find_unfused_attention(gpu: GpuWork, regions: Regions) -> UnfusedAttention:
     mask = np.zeros(len(work), bool)
     product = gpu.kind.among("gemm") & _batched(gpu, regions)
     light = gpu.kind.among(*FUSIBLE_KINDS, "index", "reduction", "memset", "other")
-    order = np.lexsort((work.start, work.stream))
+    order = np.lexsort((work.start, work.queue))
     position = np.empty(len(work), np.int64)
     position[order] = np.arange(len(work))
     count = 0
     for row in np.flatnonzero(gpu.kind.among("softmax") & gpu.is_inside).tolist():  # a few per layer
-        before = _product(order, position[row], -1, product, light, work.stream)
-        after = _product(order, position[row], +1, product, light, work.stream)
+        before = _product(order, position[row], -1, product, light, work.queue)
+        after = _product(order, position[row], +1, product, light, work.queue)
         if before is not None and after is not None:
-            first, last = _widened(order, before, after, product, work.stream)
+            first, last = _widened(order, before, after, product, work.queue)
             mask[order[first : last + 1]] = True
             count += 1
     inside = mask & gpu.is_inside
@@ -112,7 +112,7 @@ def find_math_attention(gpu: GpuWork, regions: Regions, unfused: UnfusedAttentio
     slices = regions.slices
     calls = np.flatnonzero(math & gpu.launch_window.contains(slices.start))
     mask = regions.work_under(math) & gpu.is_kernel
-    launched = regions.links.launch[gpu.rows] >= 0  # not launched in an earlier step, whose operators are missing
+    launched = regions.links.launch >= 0  # not launched in an earlier step, whose operators are missing
     forward = unfused.mask & launched & ~regions.work_under(regions.backward)
     if (forward & mask).sum() >= MOST * max(1, forward.sum()):
         mask = mask | unfused.mask

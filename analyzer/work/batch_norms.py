@@ -52,7 +52,7 @@ def find_batch_norms(gemms: Gemms) -> BatchNorms:
     calls = slices.of(OP, len(ops))[np.array(rows, np.int64)]
     number = np.full(len(slices), -1, np.int64)
     number[calls] = np.arange(len(calls))
-    owner = slices.ancestor(links.launch_slice[gpu.rows], number >= 0)
+    owner = slices.ancestor(links.launch_slice, number >= 0)
     call = np.where((owner >= 0) & gpu.is_kernel, number[owner], -1)
     last = np.array([any(word in name for word in _CHANNELS_LAST) for name in trace.names] or [False])
     other = np.zeros(len(calls) + 1, bool)

@@ -47,7 +47,7 @@ def find_casts(gemms: Gemms) -> Casts:
         return Casts([], undone)
     is_cast = (ops.name == trace.names.index(CAST)) & (ops.dims >= 0) & (ops.types >= 0)
     wanted = slices.mask(slices.of(OP, len(ops))[np.flatnonzero(is_cast)])
-    owner = slices.ancestor(links.launch_slice[gpu.rows], wanted)
+    owner = slices.ancestor(links.launch_slice, wanted)
     work = np.flatnonzero((owner >= 0) & gpu.is_kernel)
     row = slices.row[owner[work]]
     keys, group = np.unique(np.stack((ops.dims[row], ops.types[row])), axis=1, return_inverse=True)
@@ -69,10 +69,10 @@ def _undone(gemms: Gemms, kinds: list[Cast], ways: I8) -> npt.NDArray[np.bool_]:
     work = gemms.gpu.work
     back = {(one.size, one.target, one.source): index for index, one in enumerate(kinds)}
     opposite = np.array([back.get((kind.size, kind.source, kind.target), -2) for kind in kinds] or [-2])
-    order = np.lexsort((work.start, work.stream))
+    order = np.lexsort((work.start, work.queue))
     first, second = order[:-1], order[1:]
     pair = (ways[first] >= 0) & (ways[second] == opposite[np.maximum(ways[first], 0)])
-    pair &= work.stream[first] == work.stream[second]
+    pair &= work.queue[first] == work.queue[second]
     out = np.zeros(len(work), bool)
     out[first[pair]] = out[second[pair]] = True
     return out

@@ -100,7 +100,7 @@ class Flops(Struct, frozen=True, dict=True):
         at = self.counted.slices
         index = np.full(len(self.slices) + 1, -1, np.int32)
         index[at] = np.arange(len(at))
-        owner = self.slices.ancestor(self.links.launch_slice[self.gpu.rows], index[:-1] >= 0)
+        owner = self.slices.ancestor(self.links.launch_slice, index[:-1] >= 0)
         return np.where(self.gpu.is_kernel, index[owner], -1)
 
     @cached_property
@@ -127,7 +127,7 @@ class Flops(Struct, frozen=True, dict=True):
 
         Work launched before the file begins does not count.
         """
-        launched = self.tensor_core_work.eligible & (self.links.launch[self.gpu.rows] >= 0)
+        launched = self.tensor_core_work.eligible & (self.links.launch >= 0)
         duration = self.gpu.work.duration
         total = int(duration[launched].sum())
         return int(duration[launched & (self.owner >= 0)].sum()) / total if total else 0.0
@@ -176,10 +176,10 @@ class Flops(Struct, frozen=True, dict=True):
         return self._share(self.executed)
 
     def _share(self, flops: float) -> float | None:
-        """Share of the dense peak in that type; None if the peak or too much of the FLOP is unknown."""
+        """Share of the dense peak of all devices in that type; None if the peak or too much of the FLOP is unknown."""
         peak = self.peak_tflops
-        window = self.gpu.window.total
-        return flops / window / 1e3 / peak if peak and self.known and window else None
+        time = self.gpu.window.total * self.gpu.device_count
+        return flops / time / 1e3 / peak if peak and self.known and time else None
 
 
 def _key(size: object) -> object:

@@ -39,7 +39,7 @@ class GemmCalls(Struct, frozen=True, dict=True):
     def _work(self) -> I8:
         """Rows of the device's work that these calls launched, in order of start."""
         gemms, gpu = self.gemms, self.gemms.gpu
-        launch = gemms.links.launch_slice[gpu.rows]
+        launch = gemms.links.launch_slice
         at = gemms.slices.start[np.maximum(launch, 0)] if len(gemms.slices) else np.zeros(len(launch), np.int64)
         inside = (launch >= 0) & gpu.launch_window.contains(at) & (gemms.owner >= 0)
         work = np.flatnonzero(inside)
@@ -52,7 +52,7 @@ class GemmCalls(Struct, frozen=True, dict=True):
         order = np.argsort(owner, kind="stable")
         rows, first = np.unique(owner[order], return_index=True)
         begin, end = work[order[first]], work[order[np.append(first[1:], len(order))[: len(first)] - 1]]
-        by_time = np.lexsort((begin, self.gemms.gpu.work.stream[begin]))
+        by_time = np.lexsort((begin, self.gemms.gpu.work.queue[begin]))
         return rows[by_time], begin[by_time], end[by_time]
 
     def __len__(self) -> int:
@@ -96,7 +96,7 @@ class GemmCalls(Struct, frozen=True, dict=True):
         """Whether only copies ran between a call and the previous one on its stream."""
         gpu = self.gemms.gpu
         _, first, last = self._calls
-        order = np.lexsort((gpu.work.start, gpu.work.stream))
+        order = np.lexsort((gpu.work.start, gpu.work.queue))
         position = np.empty(len(order), np.int64)
         position[order] = np.arange(len(order))
         other = np.ones(len(order), bool)
@@ -106,7 +106,7 @@ class GemmCalls(Struct, frozen=True, dict=True):
         out = np.zeros(len(first), bool)
         if len(first) > 1:
             between = count[position[first[1:]]] - count[position[last[:-1]]]
-            out[1:] = (between == 0) & (gpu.work.stream[first[1:]] == gpu.work.stream[first[:-1]])
+            out[1:] = (between == 0) & (gpu.work.queue[first[1:]] == gpu.work.queue[first[:-1]])
         return out
 
     def runs(self, key: I8, least: int) -> list[I8]:

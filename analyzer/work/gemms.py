@@ -75,7 +75,7 @@ class Gemms(Struct, frozen=True, dict=True):
         names = np.array([is_gemm(name) for name in self.trace.names] or [False])
         matmuls = names[ops.name] & (ops.dims >= 0) if len(ops) else np.zeros(0, bool)
         wanted = self.slices.mask(self.slices.of(OP, len(ops))[np.flatnonzero(matmuls)])
-        owner = self.slices.ancestor(self.links.launch_slice[self.gpu.rows], wanted)
+        owner = self.slices.ancestor(self.links.launch_slice, wanted)
         row = self.slices.row[np.maximum(owner, 0)] if len(self.slices) else owner
         return np.where((owner >= 0) & self.gpu.is_kernel, row, -1).astype(np.int64)
 
@@ -156,7 +156,7 @@ class Gemms(Struct, frozen=True, dict=True):
         convolutions = np.array([op_names.is_convolution(name) for name in self.trace.names] or [False])
         convolves = convolutions[self.slices.name] & (self.slices.kind == OP)
         kernels = np.flatnonzero(self.gpu.is_kernel & self.gpu.kind.among("gemm") & self.gpu.is_inside)
-        kernels = kernels[self.slices.ancestor(self.links.launch_slice[self.gpu.rows[kernels]], convolves) < 0]
+        kernels = kernels[self.slices.ancestor(self.links.launch_slice[kernels], convolves) < 0]
         time = self.gpu.in_window[kernels]
         if not len(kernels):
             return None

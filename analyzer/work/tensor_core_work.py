@@ -68,7 +68,7 @@ class TensorCoreWork(Struct, frozen=True, dict=True):
         typed = np.zeros(len(self.slices), bool)
         if len(ops):
             typed[self.slices.of(OP, len(ops))[ops.types >= 0]] = True
-        owner = self.slices.ancestor(self.links.launch_slice[self.gpu.rows[rows]], typed)
+        owner = self.slices.ancestor(self.links.launch_slice[rows], typed)
         rows, owner = rows[owner >= 0], owner[owner >= 0]
         texts, of_row = distinct(ops.types[self.slices.row[owner]])
         of_text = [_operand_dtype(self.trace.texts[text]) or "" for text in texts]

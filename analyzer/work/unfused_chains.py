@@ -27,10 +27,10 @@ def find_chains(gpu: GpuWork, fusible: npt.NDArray[np.bool_], step: npt.NDArray[
     stream, without other work between them.
     """
     work = gpu.work
-    order = np.lexsort((work.start, work.stream))
+    order = np.lexsort((work.start, work.queue))
     duration = gpu.in_window[order]
     candidate = fusible[order] & (work.duration[order] > 0)
-    stream, step = work.stream[order], step[order]
+    stream, step = work.queue[order], step[order]
     together = np.append(False, (stream[1:] == stream[:-1]) & (step[1:] == step[:-1]))
     starts = candidate & ~(np.append(False, candidate[:-1]) & together)
     chain = np.cumsum(starts) * candidate  # 0: in no chain

@@ -41,8 +41,8 @@ def device_phrase(result: Result) -> str:
     if device is None:
         return "device not recorded"
     name = device_name(device.name, device.vendor)
-    several = device.vendor != "cpu" and len(result.run.ranks) > 1
-    return f"{len(result.run.ranks)}{quantities.NO_BREAK_SPACE}× {name}" if several else name
+    number = 1 if device.vendor == "cpu" else max(1, len(result.run.ranks)) * max(1, device.used)
+    return f"{number}{quantities.NO_BREAK_SPACE}× {name}" if number > 1 else name
 
 
 def throughput(result: Result) -> str | None:

@@ -57,7 +57,7 @@ def _price(facts: Facts, found: UnfusedAttention | MathAttention) -> Price:
     low_ns, usual_ns, high_ns = (
         (other * found.other_ns + product * found.product_ns) / count for other, product in REMOVED
     )
-    launches = facts.links.launch_slice[facts.gpu.rows[np.flatnonzero(found.mask & ~facts.gpu.kind.among("gemm"))]]
+    launches = facts.links.launch_slice[np.flatnonzero(found.mask & ~facts.gpu.kind.among("gemm"))]
     operators = slices.ancestor(launches[launches >= 0], slices.kind == OP)
     host = RemoveHost(area_of(facts, operators[operators >= 0]), OPERATORS)
     low, usual, high = (shorter(facts, found.mask, gain_ns) for gain_ns in (low_ns, usual_ns, high_ns))

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-import numpy as np
-
 from traceopt.rules import (
-    ANNOTATION,
-    I8,
-    OP,
-    PYTHON,
     Effort,
     Facts,
     Findings,
@@ -29,11 +21,6 @@ from traceopt.rules import (
     threshold,
     union,
 )
-
-# The autograd functions of torch.nn.parallel, as the profiler names them, and the frames around them.
-FUNCTIONS = frozenset(("Broadcast", "BroadcastBackward", "Scatter", "ScatterBackward", "Gather", "GatherBackward"))
-_FRAME = re.compile(r"torch/nn/parallel/(?:replicate|scatter_gather|comm)\.py\(\d+\): (?:replicate|scatter|gather)")
-_MODULE = re.compile(r"torch/nn/parallel/data_parallel\.py\(\d+\): forward|^nn\.Module: DataParallel_\d+$")
 
 REMOVABLE = 0.95  # of the module's host time
 
@@ -75,10 +62,10 @@ class DataParallelModule(Rule):
     def applies(self, facts: Facts) -> str | None:
         if facts.gpu.device_count < 2:
             return "The process uses one GPU."
-        return None if len(_work(facts)) else "No nn.DataParallel in this trace."
+        return None if len(facts.data_parallel_calls) else "No nn.DataParallel in this trace."
 
     def check(self, facts: Facts) -> Findings:
-        rows = _work(facts)
+        rows = facts.data_parallel_calls
         slices = facts.slices
         area = union(slices.start[rows], slices.end[rows])
         host = facts.steps.host_mean_ns(area)
@@ -106,12 +93,3 @@ class DataParallelModule(Rule):
 
     def passed(self, facts: Facts) -> str:  # noqa: ARG002
         return "No nn.DataParallel in this trace."
-
-
-def _work(facts: Facts) -> I8:
-    """DataParallel's own work on the main thread: its autograd functions and Python frames."""
-    regions, slices = facts.regions, facts.slices
-    module = regions.named(lambda name: _MODULE.search(name) is not None, PYTHON)
-    frames = regions.named(lambda name: _FRAME.search(name) is not None, PYTHON) & (slices.nearest(module) >= 0)
-    functions = regions.named(FUNCTIONS.__contains__, OP, ANNOTATION)
-    return np.flatnonzero((functions | frames) & (slices.thread == facts.steps.thread))

@@ -85,7 +85,7 @@ class PageableCopy(Rule):
         work = facts.gpu.work.take(copy.rows)
         area = intersect(union(work.start, work.end), facts.gpu.exposed_copies)
         typical = facts.steps.mean_ns(area)
-        launch = facts.links.launch_slice[facts.gpu.rows[copy.rows]]
+        launch = facts.links.launch_slice[copy.rows]
         known = launch >= 0
         waiting = facts.gaps.starved.within(facts.slices.start[launch[known]], facts.slices.end[launch[known]])
         blocked = typical_ns(facts, facts.slices.start[launch[known]], waiting)
@@ -96,7 +96,7 @@ class PageableCopy(Rule):
         sites = by_site(facts, launch[known], work.duration[known])
         copies = np.zeros(len(facts.gpu.work), bool)
         copies[copy.rows] = True
-        copying = facts.links.op_slice[facts.gpu.rows[copy.rows]]  # each of these operators ends with a sync
+        copying = facts.links.op_slice[copy.rows]  # each of these operators ends with a sync
         asynchronous: Changes = [
             RemoveHost(area_of(facts, launch[known])),
             AsyncCopy(copies),

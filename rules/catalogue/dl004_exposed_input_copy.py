@@ -84,7 +84,7 @@ class ExposedInputCopy(Rule):
         if exposed < self.min_share * facts.step_ns:
             return
         copies = _copies(facts)
-        launches = [facts.links.launch_slice[facts.gpu.rows[copy.rows]] for copy in copies]
+        launches = [facts.links.launch_slice[copy.rows] for copy in copies]
         evidence, places = [], []
         for copy, launch in zip(copies, launches, strict=True):
             known = launch >= 0

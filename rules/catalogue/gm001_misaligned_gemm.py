@@ -116,7 +116,7 @@ class MisalignedGemm(Rule):
         owned = np.zeros(len(facts.trace.ops) + 1, bool)
         for shape in facts.gemms.shapes:
             owned[shape.rows] = True
-        mask = facts.tensor_core_work.used & narrow & gpu.is_inside & ~owned[facts.links.op[gpu.rows]]
+        mask = facts.tensor_core_work.used & narrow & gpu.is_inside & ~owned[facts.links.op]
         return mask, [
             Evidence(
                 named(short_name(one.name)), round(one.total / facts.steps.count / 1e3, 3), detail="shape not recorded"

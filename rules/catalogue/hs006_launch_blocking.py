@@ -126,7 +126,7 @@ def _variables(facts: Facts) -> list[str]:
 def _waiting(facts: Facts) -> tuple[int, float]:
     """How many long kernels have a launch, and the share of their time in kernels whose launch outlasts them."""
     gpu = facts.gpu
-    launch = facts.links.launch[gpu.rows]
+    launch = facts.links.launch
     long = gpu.is_kernel & gpu.is_inside & (gpu.work.duration >= LONG_NS) & (launch >= 0)
     time = gpu.work.duration[long]
     if not len(time):

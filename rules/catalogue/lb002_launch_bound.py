@@ -346,7 +346,7 @@ def _longest(facts: Facts, waits: I8) -> tuple[list[Evidence], list[Location]]:
     evidence, places = [], []
     for group in facts.gaps_by_operator(waits)[:MOST_OPERATORS]:
         longest = int(group.rows[waits[group.rows].argmax()])
-        line = location_of(facts, int(facts.links.launch_slice[facts.gpu.rows[gaps.next_row[longest]]]))
+        line = location_of(facts, int(facts.links.launch_slice[gaps.next_row[longest]]))
         evidence.append(
             Evidence(
                 what=f"Waiting for {named(group.name) if group.name else 'launches outside any operator'}",

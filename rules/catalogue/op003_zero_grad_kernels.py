@@ -115,7 +115,7 @@ def _additions(facts: Facts, fills: npt.NDArray[np.bool_]) -> npt.NDArray[np.boo
 
 def _adding(facts: Facts, added: npt.NDArray[np.bool_]) -> Intervals:
     """When the host ran the operators that launched these kernels."""
-    return area_of(facts, facts.links.op_slice[facts.gpu.rows[added]])
+    return area_of(facts, facts.links.op_slice[added])
 
 
 def _typical_ns(facts: Facts, work: npt.NDArray[np.bool_]) -> float:

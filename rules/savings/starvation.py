@@ -106,7 +106,7 @@ def launched_ns(facts: Facts, work: npt.NDArray[np.bool_] | npt.NDArray[np.float
     """GPU time per step of work that the steps launched, whenever it ran: the GPU may lag by several steps. `work` is a
     mask, or the share of each row that counts.
     """
-    launch = facts.links.launch_slice[facts.gpu.rows]
+    launch = facts.links.launch_slice
     at = facts.slices.start[np.maximum(launch, 0)] if len(facts.slices) else np.zeros(len(launch), np.int64)
     inside = (launch >= 0) & facts.steps.host_window.contains(at)
     return float((facts.gpu.work.duration * work)[inside].sum()) / facts.steps.count

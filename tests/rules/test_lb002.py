@@ -62,7 +62,7 @@ class TestGraph:
         other = facts_with(**SMALL, load_code_us=2_000, every=2, steps=4, route="nonzero")
         assert other.repetition.same_share == 1  # the same kernels whatever the host does between
         trace = other.trace
-        trace.gpu.grid[other.gpu.rows[5], 0] += 1  # one kernel of one step has another grid
+        trace.gpu.grid[5, 0] += 1  # one kernel of one step has another grid
         changed = Facts(trace).repetition
         assert changed.same_share == 0.75
         assert changed.same_names_share == 1

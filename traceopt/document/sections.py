@@ -44,7 +44,8 @@ LOADER_WORKERS = "DataLoader workers"  # a setting
 def device(facts: Facts) -> Device:
     found = facts.device
     rates = peaks(found.accelerator) if found.accelerator else []
-    return Device(found.vendor.key, found.name, found.count, found.memory_bytes, found.compute_capability, rates)
+    used = facts.gpu.device_count
+    return Device(found.vendor.key, found.name, found.count, found.memory_bytes, found.compute_capability, rates, used)
 
 
 def peaks(accelerator: Accelerator) -> list[PeakRate]:
@@ -190,8 +191,8 @@ def gpu(facts: Facts) -> Gpu:
 def graph_shares(facts: Facts) -> tuple[float, float | None]:
     """The part of the GPU's work that graphs launch, and the part of that with known operators; None: no graphs."""
     time_ns, origins = facts.gpu.in_window, facts.graph_origins
-    in_graphs = float(time_ns[origins.replayed[facts.gpu.rows]].sum())
-    known = float(time_ns[origins.known[facts.gpu.rows]].sum())
+    in_graphs = float(time_ns[origins.replayed].sum())
+    known = float(time_ns[origins.known].sum())
     return share(in_graphs / max(1, time_ns.sum())), share(known / in_graphs) if in_graphs else None
 
 

@@ -153,12 +153,23 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
     @property
     def _busy(self) -> str:
         bound = "GPU-bound" if self.idle < HEALTHY_IDLE_SHARE else "Mostly GPU-bound"
-        return f"{bound}: the GPU is busy for {percent(1 - self.idle)} of {self.unit}."
+        return f"{bound}: {self._who} busy for {percent(1 - self.idle)} of {self.unit}."
+
+    @property
+    def _who(self) -> str:
+        number = self.facts.gpu.device_count
+        if number == 1:
+            return "the GPU is"
+        turns = any(one.finding.code == "PH003" for one in self.priced)
+        return f"{number} GPUs take turns, and one of them is" if turns else f"at least one of {number} GPUs is"
 
     def _state(self, limit: Cause) -> str:
         if limit.busy:
             return f"{self.facts.label(limit)}: {percent(self.limits[limit])} of {self.unit}."
-        return f"The GPU {'seems' if limit is QUEUED else 'is'} idle for {percent(self.idle)} of {self.unit}."
+        number = self.facts.gpu.device_count
+        is_idle = "seems idle" if limit is QUEUED else "is idle"
+        who = f"The GPU {is_idle}" if number == 1 else f"None of the {number} GPUs works"
+        return f"{who} for {percent(self.idle)} of {self.unit}."
 
     def _bottleneck(self, limit: Cause) -> str:
         if limit.busy:

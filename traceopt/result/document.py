@@ -91,6 +91,7 @@ class Device(Struct, frozen=True):
     peaks: Annotated[
         list[PeakRate], note("peak rates that are known; empty for a device of which no peak is known")
     ] = field(default_factory=list)
+    used: Annotated[int, note("devices that worked for the process while it was recorded")] = 1
 
 
 class Recorded(Struct, frozen=True):

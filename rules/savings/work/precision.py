@@ -93,7 +93,7 @@ def kernel_evidence(facts: Facts, work: Mask, limit: int = 5) -> list[Evidence]:
         longest = int(one.rows[facts.gpu.in_window[one.rows].argmax()])
         name, _ = operator_of_work(facts, longest)
         place = place_of_work(facts, longest)
-        library = library_around(facts, int(facts.source_slices[facts.gpu.rows[longest]]), place)
+        library = library_around(facts, int(facts.source_slices[longest]), place)
         out.append(
             Evidence(
                 what=named(short_name(one.name)),

@@ -130,7 +130,7 @@ class KernelRates(Struct, frozen=True, dict=True):
         facts = self.facts
         work = facts.gpu.work
         out = np.where((work.kind == MEMCPY) & (work.bytes > 0), work.bytes, np.nan)
-        op = facts.links.op[facts.gpu.rows]
+        op = facts.links.op
         mine = np.flatnonzero(facts.gpu.is_kernel & (op >= 0))
         if len(mine):
             alone = np.bincount(op[mine], minlength=len(facts.trace.ops))[op[mine]] == 1

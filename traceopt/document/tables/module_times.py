@@ -131,7 +131,7 @@ def _gpu_time(facts: Facts, named: npt.NDArray[np.bool_], node_of: I8, count: in
     that launched it.
     """
     gpu = facts.gpu
-    return _by_pass(facts, named, node_of, count, facts.links.launch_slice[gpu.rows], gpu.work.duration)
+    return _by_pass(facts, named, node_of, count, facts.links.launch_slice, gpu.work.duration)
 
 
 def _cpu_time(facts: Facts, named: npt.NDArray[np.bool_], node_of: I8, count: int) -> tuple[I8, I8]:

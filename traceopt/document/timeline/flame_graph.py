@@ -128,8 +128,8 @@ class _Tree:
         """The code of the category of each row of `trace.gpu`."""
         work, everything = self._facts.gpu, self._facts.trace.gpu
         out = np.full(len(everything), CATEGORY_CODE[COPY.key])
-        out[work.rows[work.is_kernel]] = CATEGORY_CODE[GPU_COMPUTE.key]
-        out[work.rows[work.is_communication]] = CATEGORY_CODE[TRANSFER.key]
+        out[work.is_kernel] = CATEGORY_CODE[GPU_COMPUTE.key]
+        out[work.is_communication] = CATEGORY_CODE[TRANSFER.key]
         return out
 
     def _below_captures(self, rows: npt.NDArray[np.intp], node: I8) -> I8:

@@ -248,7 +248,7 @@ class _LaneMaker:
         gpu = self.facts.gpu
         rows = np.flatnonzero(gpu.work.meets(self.begin, self.end))
         kinds = np.where(gpu.is_communication[rows], 1, np.where(gpu.is_kernel[rows], 0, 2))
-        streams, stream = numbered(gpu.work.stream[rows])
+        streams, stream = numbered(gpu.work.queue[rows])
         busy = np.zeros((len(streams), len(STREAM_TITLES)))
         np.add.at(busy, (stream, kinds), gpu.work.duration[rows])
         most = np.argsort(-busy.sum(axis=1), kind="stable")[:MOST_STREAMS]
@@ -258,15 +258,14 @@ class _LaneMaker:
             title = list(STREAM_TITLES.values())[main[number]]
             mine = stream == number
             columns = self._work(rows[mine], kinds[mine])
-            lanes.append(_Lane("stream", title, f"stream {streams[number]}", -1, columns))
+            lanes.append(_Lane("stream", title, gpu.stream_name(rows[mine][0]), -1, columns))
         return lanes
 
     def _work(self, rows: npt.NDArray[np.intp], kinds: npt.NDArray[np.integer]) -> dict[str, I8]:
         facts, work, links = self.facts, self.facts.gpu.work, self.facts.links
-        of_trace = facts.gpu.rows[rows]
-        launch, runtime = links.launch[of_trace], facts.trace.runtime
-        captured = facts.graph_origins.op_slice[of_trace]
-        op_slice = np.where(captured >= 0, captured, links.op_slice[of_trace])
+        launch, runtime = links.launch[rows], facts.trace.runtime
+        captured = facts.graph_origins.op_slice[rows]
+        op_slice = np.where(captured >= 0, captured, links.op_slice[rows])
         op = np.where(op_slice >= 0, facts.slices.row[op_slice] if len(facts.slices) else -1, -1)
         known = launch >= 0
         called = np.where(known, runtime.start[launch] if len(runtime) else 0, 0)
@@ -276,7 +275,7 @@ class _LaneMaker:
             "duration": work.duration[rows],
             "name": work.name[rows],
             "category": np.array([CATEGORY_CODE[kind] for kind in STREAM_TITLES])[kinds],
-            "place": facts.call_sites.of(facts.source_slices[of_trace]),
+            "place": facts.call_sites.of(facts.source_slices[rows]),
             "detail": self._sizes(rows),
             "operator": np.where(op_slice >= 0, facts.slices.name[op_slice] if len(facts.slices) else -1, -1),
             "operator_detail": self._shapes(op),

@@ -91,7 +91,7 @@ class _ShownStep:
         if not self.facts.has_gpu:
             return []
         runtime = self.facts.trace.runtime
-        launch = self.facts.links.launch[self.facts.gpu.rows]
+        launch = self.facts.links.launch
         launch = launch[launch >= 0]
         inside = launch[(runtime.start[launch] >= self.start) & (runtime.start[launch] < self.end)]
         threads, counts = np.unique(runtime.thread[inside], return_counts=True)
@@ -106,9 +106,9 @@ class _ShownStep:
         rows = np.flatnonzero(gpu.work.meets(self.start, self.end))
         category = np.where(gpu.is_kernel[rows], GPU_COMPUTE.key, COPY.key)
         category = np.where(gpu.is_communication[rows], TRANSFER.key, category)
-        stream, busy = gpu.work.stream[rows], gpu.work.duration[rows]
-        lane_of = self._lane_of(stream, category, busy)
-        keys, group = np.unique(np.stack([lane_of, stream.astype(str)]), axis=1, return_inverse=True)
+        queue, busy = gpu.work.queue[rows], gpu.work.duration[rows]
+        lane_of = self._lane_of(queue, category, busy)
+        keys, group = np.unique(np.stack([lane_of, queue.astype(str)]), axis=1, return_inverse=True)
         total = np.bincount(group.ravel(), weights=busy)
         chosen = np.argsort(-total, kind="stable")[:MAX_STREAMS]
         lanes = []
@@ -133,15 +133,16 @@ class _ShownStep:
                 if len(inside := rows[mine[category[mine] == name]])
             }
             occupancy = self._occupancy(areas, len(mine))
-            lanes.append(Lane(f"{kind}{number}", STREAM_TITLES[kind], f"stream {number}", spans, len(mine), occupancy))
+            stream = gpu.stream_name(rows[mine[0]])
+            lanes.append(Lane(f"{kind}{number}", STREAM_TITLES[kind], stream, spans, len(mine), occupancy))
         return lanes
 
-    def _lane_of(self, stream: I8, category: npt.NDArray[np.str_], busy: I8) -> npt.NDArray[np.str_]:
+    def _lane_of(self, queue: I8, category: npt.NDArray[np.str_], busy: I8) -> npt.NDArray[np.str_]:
         """The lane of each row: the kind of its work, or the main kind on its stream if there is little such work."""
         lane_of: npt.NDArray[np.str_] = category.copy()
         least = OWN_LANE_SHARE * (self.end - self.start)
-        for number in distinct_values(stream):
-            here = stream == number
+        for number in distinct_values(queue):
+            here = queue == number
             spent = {kind: busy[here & (category == kind)].sum() for kind in STREAM_TITLES}
             main = max(spent, key=lambda kind: spent[kind])
             for kind in (kind for kind, ns in spent.items() if ns < least):
