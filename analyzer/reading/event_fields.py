@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Raw, Struct, field
 from msgspec.structs import replace
 
+from traceopt.analyzer.reading.event_types import NONE
 from traceopt.analyzer.tables.schema import GpuTable, MemoryTable, OpTable, RuntimeTable, SyncTable, Table
 from traceopt.analyzer.vocabulary import event_categories as cat
 
@@ -72,14 +73,25 @@ def _recorded(table: type[Table], events: Sequence[Any]) -> Fields:
     return Fields(columns("I8", "I4"), columns("Text"), columns("I4x3"))
 
 
+def _linked(table: type[Table], events: Sequence[Any]) -> Fields:
+    """The columns of a table of launches or of their work. ROCm's older profiler (roctracer) writes no correlation id,
+    but the same "External id" at a launch and its work.
+    """
+    fields = _recorded(table, events)
+    ids = fields.numbers["correlation"]
+    if ids.count(NONE) == len(ids):
+        fields.numbers["correlation"] = [e.args.external for e in events]
+    return fields
+
+
 def _gpu(events: Sequence[Any]) -> Fields:
-    fields = _recorded(GpuTable, events)
+    fields = _linked(GpuTable, events)
     of_event = {"pid": [e.pid for e in events]}  # the device, if the file has no device argument
     return replace(fields, numbers=_span(events) | fields.numbers | of_event)
 
 
 def _runtime(events: Sequence[Any]) -> Fields:
-    fields = _recorded(RuntimeTable, events)
+    fields = _linked(RuntimeTable, events)
     return replace(fields, numbers=_span(events) | fields.numbers | _thread(events))
 
 

@@ -33,6 +33,7 @@ class SliceArgs(Struct, gc=False, frozen=True):
     """`args` of complete events: kernels, copies, runtime calls, operators, Python frames."""
 
     correlation: _NumberOrText = NONE
+    external: _NumberOrText = field(name="External id", default=NONE)
     stream: _NumberOrText = NONE
     device: _NumberOrText = NONE
     bytes: _NumberOrText = NONE
@@ -204,8 +205,8 @@ class Arrow(Struct, gc=False):
 COPY_FIELDS = ("copy_kind", "source_kind", "target_kind", "memory_kind")
 _OP_ARGS = (*OpTable.of_args(), "event_index")
 _ARGS: dict[str, tuple[str, ...]] = {  # the fields of SliceArgs that each table keeps
-    cat.GPU: (*GpuTable.of_args(), *COPY_FIELDS),
-    cat.RUNTIME: RuntimeTable.of_args(),
+    cat.GPU: (*GpuTable.of_args(), *COPY_FIELDS, "external"),
+    cat.RUNTIME: (*RuntimeTable.of_args(), "external"),
     cat.OP: _OP_ARGS,
     cat.ANNOTATION: _OP_ARGS,
     cat.SYNC: SyncTable.of_args(),
