@@ -8,11 +8,12 @@ from typing import Any
 
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.tables.json_values import whole, word
 from traceopt.analyzer.tables.trace import CUT_OFF, Trace
 from traceopt.analyzer.vocabulary.accelerator import Accelerator
 from traceopt.analyzer.vocabulary.accelerator_lookup import find
-from traceopt.analyzer.vocabulary.architectures import Architecture, architecture
+from traceopt.analyzer.vocabulary.architectures import Architecture, architecture, architecture_of_kernels
 from traceopt.analyzer.vocabulary.event_categories import COUNTER_RANGE_CATEGORY, FOREIGN_DEVICE_CATEGORIES
 from traceopt.result.words.vendors import CPU, OTHER, Vendor, vendor_of
 
@@ -64,6 +65,8 @@ def find_device(
     arch = accelerator.architecture if accelerator else None
     if arch is None and known and vendor.is_read:
         arch = architecture(vendor, int(major), int(minor))  # type: ignore[arg-type]
+    if arch is None and not listed and vendor.is_read:
+        arch = architecture_of_kernels(trace.names[code] for code in distinct_values(trace.gpu.name).tolist())
     return TraceDevice(
         vendor=vendor,
         name=name or unsupported,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -57,6 +57,23 @@ _GEFORCE = ("sm_86", "sm_89", "sm_120")
 def architecture_named(name: str) -> Architecture | None:
     """Facts of "sm_80" or "gfx942"; None for a name that is not known."""
     return _ARCHITECTURES.get(name)
+
+
+# NVIDIA's libraries: volta_scudnn_128x64 (V100), ampere_sgemm_128x64, sm80_xmma_gemm (A100). A kernel for an older GPU
+# also runs on newer ones, so the newest counts, and the GPU has at least what that one has. Tensile: ..._ISA942_...
+_IN_KERNEL_NAMES = re.compile(r"(?:^|[_ ])(?:(volta|turing|ampere)_|sm_?(\d{2,3})_|ISA(\d{2}[0-9a-f])_)")
+_GENERATIONS = {"volta": "sm_70", "turing": "sm_75", "ampere": "sm_80"}
+
+
+def architecture_of_kernels(kernels: Iterable[str]) -> Architecture | None:
+    """The newest architecture for which kernels were compiled by their names; None if no name says it."""
+    found = [
+        _ARCHITECTURES.get(_GENERATIONS.get(generation) or (f"sm_{sm}" if sm else f"gfx{isa}"))
+        for name in kernels
+        for generation, sm, isa in _IN_KERNEL_NAMES.findall(name)
+    ]
+    known = [one for one in found if one is not None]
+    return max(known, key=lambda one: capability_of(one.name) or (0, 0), default=None)
 
 
 def capability_of(name: str) -> tuple[int, int] | None:
