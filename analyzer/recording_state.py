@@ -10,6 +10,7 @@ from msgspec import Struct
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.trace_quality import TraceQuality
 from traceopt.analyzer.vocabulary.causes.table import COMPILE, DISPATCH, LONG_WORK, UNRECORDED
+from traceopt.result.words.quantities import counted
 
 StateName = Literal[
     "few_events", "lost_kernels", "hidden_work", "cold_start", "compile", "graph_capture", "untraced", "edges"
@@ -21,7 +22,7 @@ MIN_RECURRING = 2  # steps that have it after one without it: then it is no star
 IDLE_SHARE = 0.20  # of the step; a GPU that is busier shows what its own work costs
 
 _SENTENCES: dict[StateName, str] = {
-    "few_events": "The file has only {count} GPU events, too few for a step. Record several complete steps.",
+    "few_events": "The file has only {count}, too few for a step. Record several complete steps.",
     "lost_kernels": "The file lacks the kernels of {share} of its launches, so its idle time is not real.",
     "hidden_work": (
         "The host waits for the GPU for {share} of {unit}, but the file shows no GPU work meanwhile. That work is "
@@ -95,7 +96,9 @@ def find_state(quality: TraceQuality) -> RecordingState | None:
 def _state(name: StateName, quality: TraceQuality, share: float) -> RecordingState:
     unmarked = quality.steps.source == "window"
     unit = "the recording" if unmarked else "the step"
-    sentence = _SENTENCES[name].format(share=f"{share:.0%}", unit=unit, count=len(quality.gpu.work))
+    sentence = _SENTENCES[name].format(
+        share=f"{share:.0%}", unit=unit, count=counted(len(quality.gpu.work), "GPU event")
+    )
     waits: Literal["nothing", "waits"] = "waits" if unmarked or name in _ALL_IDLE_TIME else "nothing"
     return RecordingState(name, share, sentence, "everything" if name == "few_events" else waits)
 

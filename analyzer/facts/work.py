@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from traceopt.analyzer.arrays.intervals import merge
+from traceopt.analyzer.attribution.main_work import MainWork, find_main_work
 from traceopt.analyzer.facts.replay import ReplayFacts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline import recurrent_layers
@@ -41,6 +42,11 @@ class WorkFacts(ReplayFacts, frozen=True, dict=True):
     def tensor_core_work(self) -> TensorCoreWork:
         """GPU work that Tensor Cores could do, and whether they did it."""
         return TensorCoreWork(self.trace, self.slices, self.links, self.gpu)
+
+    @cached_property
+    def main_work(self) -> MainWork | None:
+        """The kind of work that takes most of the GPU's time, with its rows; None without compute kernels."""
+        return find_main_work(self.regions, self.tensor_core_work.dtype)
 
     @cached_property
     def gemms(self) -> Gemms:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from traceopt.analyzer.attribution.limits import grouped
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import Change, DropSync, ScaleWork
+from traceopt.analyzer.replay.changes import Change, DropSync, MergeKernels, RemoveLaunches, ScaleWork
+from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import HOST_SYNC
 from traceopt.rules.savings.price import Priced
@@ -51,6 +54,19 @@ def side_of(one: Priced, facts: Facts) -> str:
     faster = [change.work & (change.factor < 1) for change in one.changes if isinstance(change, ScaleWork)]
     only_communication = all(not (work & ~facts.gpu.is_communication).any() for work in faster)
     return "communication" if faster and only_communication else "compute"
+
+
+def shortened_work(facts: Facts, changes: Iterable[Change]) -> Mask:
+    """The device's work that some of the changes make shorter. Shape (len(gpu.work),)."""
+    out = np.zeros(len(facts.gpu.work), bool)
+    for change in changes:
+        if isinstance(change, ScaleWork):
+            out |= change.work & (np.asarray(change.factor) < 1)
+        elif isinstance(change, MergeKernels):
+            out |= change.group >= 0
+        elif isinstance(change, RemoveLaunches):
+            out |= change.work
+    return out
 
 
 def treated_cause(facts: Facts, changes: Sequence[Change]) -> Cause | None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import Struct
-
 from traceopt.analyzer.arrays.percentiles import percentiles
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES
@@ -21,39 +19,6 @@ def peak_caveat(facts: Facts, *figures: str) -> str:
     accelerator = facts.device.accelerator
     caveat = accelerator.caveat(*figures) if accelerator else ""
     return f" ({caveat})" if caveat else ""
-
-
-class MatmulRate(Struct, frozen=True):
-    """The matmuls that take most of the time: of one dtype and with one limit, by the device's roofline."""
-
-    dtype: str
-    memory_bound: bool
-    duration_ns: int
-    least_ns: float  # at the peak rate, or at the peak bandwidth if memory is the limit
-
-    @property
-    def peak_share(self) -> float:
-        return min(1.0, self.least_ns / self.duration_ns)
-
-
-def matmul_rate(facts: Facts) -> MatmulRate | None:
-    """How close the matmuls that take most time come to the device; None without shapes or known peaks."""
-    accelerator, found = facts.device.accelerator, dict[tuple[str, bool], tuple[int, float]]()
-    if accelerator is None:
-        return None
-    for shape in facts.gemms.shapes:
-        peak, bandwidth = accelerator.peak(shape.dtype), accelerator.hbm_gb_per_s
-        if not peak or not bandwidth or not shape.duration_ns:
-            continue
-        computing_ns = shape.flops / (peak * 1e3)
-        moving_ns = shape.least_bytes(DTYPE_BYTES.get(shape.dtype, 2)) / bandwidth
-        key = shape.dtype, moving_ns > computing_ns
-        duration_ns, least_ns = found.get(key, (0, 0.0))
-        found[key] = duration_ns + shape.duration_ns, least_ns + max(computing_ns, moving_ns)
-    if not found:
-        return None
-    (dtype, memory_bound), times_ns = max(found.items(), key=lambda one: one[1][0])
-    return MatmulRate(dtype, memory_bound, *times_ns)
 
 
 def memory_ns(facts: Facts, shape: GemmShape, dtype: str) -> float:

@@ -22,6 +22,7 @@ from traceopt.analyzer.vocabulary.causes.table import (
     QUEUED,
 )
 from traceopt.document.efficiency import against_reference, cpu_lever, utilization
+from traceopt.document.filling_work import filling_work
 from traceopt.result.document import NOT_JUDGED, Quality
 from traceopt.result.rows import BreakdownPart
 from traceopt.result.words.message import ms, percent
@@ -29,7 +30,6 @@ from traceopt.result.words.quantities import in_sentence
 from traceopt.rules.evidence import location_of
 from traceopt.rules.savings.potential import side_of, treated_cause
 from traceopt.rules.savings.price import Priced
-from traceopt.rules.savings.roofline import MatmulRate, matmul_rate, peak_caveat
 from traceopt.rules.savings.work.cpu_operators import operators_ns
 
 HEALTHY_IDLE_SHARE = 0.10
@@ -38,7 +38,6 @@ HEALTHY_IDLE_SHARE = 0.10
 MOSTLY_IDLE_SHARE = 0.20
 NAMED_OPERATOR_SHARE = 0.25  # of the step: an operator that takes more is named
 LARGER = 1.2  # times the limit that the first fix treats: a limit that much larger is named as well
-WELL_BELOW_PEAK = 0.5  # of the peak: matmuls that reach less may have a faster kernel
 NAMED_SHARE = 0.5  # of the largest limit: the limit that the first fix treats is named if it is not far smaller
 RECURS_SHARE = 0.5  # of the time of a cause: with less of it all through the recording, the cause may pass
 
@@ -77,7 +76,9 @@ def _of_the_step(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPa
         reason = next((note.text for note in quality.notes if note.code == quality.unusable_by), "")
         return f"{NOT_JUDGED} {reason}".strip()
     if facts.state is not None:
-        text = facts.state.sentence
+        few = facts.state.name == "few_events"
+        whole = (facts.gpu.busy.total, "the GPU's time") if few else (facts.steps.window_ns, _unit(facts))
+        text = facts.state.sentence + filling_work(facts, priced, *whole)
     else:
         text = _gpu_verdict(facts, breakdown, priced) if facts.has_gpu else _cpu_verdict(facts, breakdown, priced)
         text += _where_workers_do_not_help(priced)
@@ -86,7 +87,8 @@ def _of_the_step(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPa
 
 def _gpu_verdict(facts: Facts, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced]) -> str:
     said = _GpuVerdict(facts, breakdown, priced)
-    return said.text + _without_gradients(facts, priced) + utilization(facts, computes=said.computes)
+    reached = "" if said.filling else utilization(facts, computes=said.computes)
+    return said.text + _without_gradients(facts, priced) + reached
 
 
 class _GpuVerdict(Struct, frozen=True, dict=True):
@@ -96,23 +98,33 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
 
     @property
     def text(self) -> str:
+        start, lever = self._limit_and_lever
+        return start + self.filling + lever
+
+    @property
+    def _limit_and_lever(self) -> tuple[str, str]:
         first, largest, limits = self.first, self.largest, self.limits
         exceeds = largest.busy and limits[largest] > self.compute
         if exceeds and (first is None or self.treated in (None, largest)):
-            return self._bottleneck(largest)
+            return self._bottleneck(largest), ""
         waits = exceeds or max(self.idle, limits[COMMUNICATION]) >= MOSTLY_IDLE_SHARE
         treated = self.treated if self.treated is not None or first is None or not waits else largest
         if treated in limits and limits[treated] >= NAMED_SHARE * limits[largest]:
             larger = limits[largest] >= LARGER * limits[treated]
-            return self._bottleneck(treated) + (f" {self._why_later(largest)}" if larger else "")
+            return self._bottleneck(treated), f" {self._why_later(largest)}" if larger else ""
         if first is None:
             if self.idle < MOSTLY_IDLE_SHARE and limits[largest] < MOSTLY_IDLE_SHARE:
-                return f"{self._busy}{self._unpriced(largest)}{_rate_of_matmuls(self.facts)}"
-            return self._bottleneck(largest)
+                return self._busy + self._unpriced(largest), ""
+            return self._bottleneck(largest), ""
         if not waits:
-            return f"{self._busy} Biggest lever: {in_sentence(first.finding.title)}."
-        start = f"First fix: {in_sentence(first.finding.title)}."
-        return f"{self._state(largest)} {start} {self._why_later(largest)}"
+            return self._busy, f" Biggest lever: {in_sentence(first.finding.title)}."
+        start = f" First fix: {in_sentence(first.finding.title)}."
+        return self._state(largest), f"{start} {self._why_later(largest)}"
+
+    @cached_property
+    def filling(self) -> str:
+        """A sentence on the work that fills the step, if no fix shortens it."""
+        return filling_work(self.facts, self.priced, self.facts.steps.window_ns, self.unit)
 
     @cached_property
     def limits(self) -> dict[Cause, float]:
@@ -210,32 +222,6 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         """
         another = limit is COMMUNICATION and side_of(one, self.facts) != "communication"
         return not another and treated_cause(self.facts, one.changes) is limit
-
-
-def _rate_of_matmuls(facts: Facts) -> str:
-    """What limits a busy GPU that nothing is found for: the matmuls, and how close they come to the device."""
-    rate = matmul_rate(facts)
-    if rate is None or rate.duration_ns / facts.steps.count < NAMED_OPERATOR_SHARE * facts.step_ns:
-        return ""
-    share = percent(rate.duration_ns / facts.steps.count / facts.step_ns)
-    if rate.memory_bound:
-        caveat = peak_caveat(facts, "hbm_gb_per_s")
-        limit = f"at {percent(rate.peak_share)} of the memory's bandwidth{caveat}, which limits them"
-    else:
-        limit = f"at {percent(rate.peak_share)} of the {rate.dtype} peak{peak_caveat(facts, rate.dtype)}"
-    hint = (
-        " Another shape, kernel or library may be faster." if rate.peak_share < WELL_BELOW_PEAK else _fp8(facts, rate)
-    )
-    return f" Matmuls take {share} of {_unit(facts)}, {limit}.{hint}"
-
-
-def _fp8(facts: Facts, rate: MatmulRate) -> str:
-    """Says that a narrower type has a higher peak, where nothing in 16 bits makes the matmuls faster."""
-    accelerator = facts.device.accelerator
-    if accelerator is None or rate.memory_bound or rate.dtype not in ("bf16", "fp16"):
-        return ""
-    wide, narrow = accelerator.peak(rate.dtype), accelerator.peak("fp8")
-    return f" FP8 has {narrow / wide:.0f} times the peak." if wide and narrow else ""
 
 
 def _first_fix(priced: Sequence[Priced]) -> Priced | None:

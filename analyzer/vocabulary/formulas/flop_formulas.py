@@ -8,6 +8,7 @@ forward, four backward, and a fifth if a fused kernel recomputes the scores.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -32,6 +33,8 @@ _ATTENTION_BY_TOKEN = {"flash_attn::_flash_attn_forward": (5, False), "flash_att
 _CONVOLUTION = ("aten::convolution", "aten::_convolution")
 # Positions of the gradient, the input and the weight; the older names are cuDNN's of 2021.
 _CONVOLUTION_BACKWARD = {"aten::convolution_backward": (0, 1, 2), "aten::cudnn_convolution_backward": (1, 0, 2)}
+# One kernel for both products of the experts, as aiter's in vLLM: tokens, two weights of all experts, chosen experts.
+_EXPERTS = re.compile(r"(?i)fused_moe|fused_experts")
 _COUNTED = frozenset({*_ATTENTION, *_ATTENTION_BY_TOKEN, *_CONVOLUTION, *_CONVOLUTION_BACKWARD})
 
 
@@ -48,7 +51,7 @@ class OpFlops(Struct, frozen=True):
 
 def is_counted(op: str) -> bool:
     """Whether the FLOP of the operator follow from its shapes."""
-    return op in _COUNTED or is_gemm(op)
+    return op in _COUNTED or is_gemm(op) or _EXPERTS.search(op) is not None
 
 
 def op_flops(
@@ -72,7 +75,7 @@ def op_flops(
         return _convolution(dims, values, outputs)
     if op in _CONVOLUTION_BACKWARD:
         return _convolution_backward(op, dims, values)
-    return None
+    return _experts(dims) if _EXPERTS.search(op) else None
 
 
 def argument_sizes(op: str, dims: Any, concrete: Any) -> str:
@@ -148,6 +151,23 @@ def _attention(op: str, dims: list[Any], values: list[Any]) -> OpFlops | None:
     return _same(forward, elements)
 
 
+def _experts(dims: list[Any]) -> OpFlops | None:
+    """Each token goes through the first and the second matrix of each expert that was chosen for it."""
+    tokens, first, second, chosen = (_size(dims, position) for position in range(4))
+    if not (tokens and first and second and chosen) or [len(tokens), len(first), len(second), len(chosen)] != [
+        2,
+        3,
+        3,
+        2,
+    ]:
+        return None
+    if tokens[1] != first[2] or first[0] != second[0] or second[1] != tokens[1] or chosen[0] != tokens[0]:
+        return None
+    used = min(prod(chosen), first[0])  # experts of which the weights are read
+    elements = used * (prod(first[1:]) + prod(second[1:])) + 2 * prod(tokens)
+    return _same(2.0 * prod(chosen) * (prod(first[1:]) + prod(second[1:])), elements)
+
+
 def _convolution(dims: list[Any], values: list[Any], outputs: Sequence[int] | None) -> OpFlops | None:
     """2 x output x weights of one output channel; the reverse for a transposed convolution."""
     x, weight = _size(dims, 0), _size(dims, 1)
@@ -177,7 +197,7 @@ def _output_size(x: tuple[int, ...], weight: tuple[int, ...], values: list[Any])
 
 def _integers(text: Any, count: int) -> list[int] | None:
     """ "[1, 1]" -> [1, 1]; a single number stands for all."""
-    parts = str(text).strip("[] ").split(",")
+    parts = str(text).strip("[]() ").split(",")
     try:
         numbers = [int(part) for part in parts]
     except ValueError:
