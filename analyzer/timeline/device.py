@@ -15,7 +15,7 @@ from traceopt.analyzer.vocabulary.accelerator import Accelerator
 from traceopt.analyzer.vocabulary.accelerator_lookup import find
 from traceopt.analyzer.vocabulary.architectures import Architecture, architecture, architecture_of_kernels
 from traceopt.analyzer.vocabulary.event_categories import COUNTER_RANGE_CATEGORY, FOREIGN_DEVICE_CATEGORIES
-from traceopt.result.words.vendors import CPU, OTHER, Vendor, vendor_of
+from traceopt.result.words.vendors import CPU, OTHER, Vendor, device_name, vendor_of
 
 _HIGHEST_VERSION = 1000  # upper limit of compute capability numbers
 
@@ -32,6 +32,11 @@ class TraceDevice(Struct, frozen=True):
     accelerator: Accelerator | None
     multiprocessors: int | None
     unsupported: str | None  # name of an accelerator that the rules do not support
+
+    @property
+    def label(self) -> str:
+        """The device in a sentence: "NVIDIA H100", or "NVIDIA GPU" if the file does not name it."""
+        return device_name(self.name, self.vendor.key)
 
     def how_to_set(self, figure: str = "bf16") -> str:
         """How to set the peak rates of this device, or one of them, if they are not known."""

@@ -118,7 +118,7 @@ class Fp32Matmul(Rule):
         yield self.finding(
             why=(
                 f"Matmuls, convolutions and attention take {ms(time)} of {each_step(facts)} in FP32, without the "
-                f"{TENSOR_CORE}s of the {facts.device.name}."
+                f"{TENSOR_CORE}s of the {facts.device.label}."
             ),
             saving=fp32_saving(facts, work, dtype, self.low_speedup, self.speedup, self.high_speedup, pointwise=0.5),
             evidence=evidence,

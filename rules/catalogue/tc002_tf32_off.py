@@ -67,7 +67,7 @@ class Tf32Off(Rule):
         if arch is None or not arch.has_tf32:
             return "The device does not support TF32."
         if (ratio := peak_ratio(facts, "tf32")) is not None and ratio < self.min_ratio:
-            return f"TF32 has {ratio:.2g} times the peak rate of FP32 on {facts.device.name}."
+            return f"TF32 has {ratio:.2g} times the peak rate of FP32 on {facts.device.label}."
         if not facts.tensor_core_work.eligible.any():
             return "No matmuls or convolutions in this trace."
         environment = facts.captured.environment
@@ -83,7 +83,7 @@ class Tf32Off(Rule):
         yield self.finding(
             why=(
                 f"FP32 matmuls and convolutions take {ms(time)} of {each_step(facts)} without Tensor "
-                f"Cores. The {facts.device.name} could run them in TF32."
+                f"Cores. The {facts.device.label} could run them in TF32."
             ),
             saving=fp32_saving(facts, work, "tf32", self.low_speedup, self.speedup, self.high_speedup),
             evidence=[*evidence, *_recorded(facts)],

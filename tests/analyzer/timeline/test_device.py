@@ -52,6 +52,23 @@ def test_nothing_listed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kernels", "name"),
+    [
+        (["volta_sgemm_128x64_nt", "void cudnn::wgrad_alg0_engine<float>(int)"], "sm_70"),
+        (["volta_sgemm_128x64_nt", "ampere_sgemm_128x64_nn"], "sm_80"),
+        (["void cutlass_80_tensorop(x)", "sm90_xmma_gemm_bf16bf16"], "sm_90"),
+        (["Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_ISA942_IU1"], "gfx942"),
+        (["Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_ISA000_IU1", "gemm"], None),
+    ],
+)
+def test_kernels_tell_the_architecture_of_a_device_that_is_not_listed(kernels: list[str], name: str | None) -> None:
+    events = [kernel(one, 100 + 10 * row, 10, row) for row, one in enumerate(kernels)]
+    arch = device_of(*events).arch
+    assert (arch.name if arch is not None else None) == name
+    assert device_of(*events, listed=[A100]).arch == device_of(events[0], listed=[A100]).arch
+
+
+@pytest.mark.parametrize(
     "listed",
     [
         [None],

@@ -50,6 +50,16 @@ def test_the_innermost_operator_around_the_launch() -> None:
     }
 
 
+def test_external_ids_link_in_a_file_without_correlation_ids() -> None:
+    """As ROCm's older profiler (roctracer) writes them."""
+    events = [op("aten::mm", 0, 50), runtime("hipLaunchKernel", 5, 3, 7), kernel("k", 9, 1, 7)]
+    for event in events[1:]:
+        event["args"]["External id"] = event["args"].pop("correlation")
+    assert links(events) == {"k": ("hipLaunchKernel", "aten::mm")}
+    events += [runtime("hipLaunchKernel", 60, 3, 8), kernel("another", 70, 5, 8)]  # the same file has correlation ids
+    assert links(events) == {"k": ("", ""), "another": ("hipLaunchKernel", "")}
+
+
 def test_an_operator_of_another_thread_is_not_around_the_launch() -> None:
     events = [op("aten::mm", 0, 50, tid=2), runtime("cudaLaunchKernel", 5, 3, 7), kernel("k", 9, 1, 7)]
     assert links(events) == {"k": ("cudaLaunchKernel", "")}

@@ -1,0 +1,125 @@
+"""Work that fills the step and that no fix shortens is named: its kind, share, rate, operator and line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from traceopt.analyzer.facts import Facts
+from traceopt.document.rank_document import rank_document
+from traceopt.rules.engine import run_rules
+from traceopt.rules.registry import builtin_rules
+from traceopt.testing import A100, Machine
+from traceopt.testing.events import Json, kernel, op, read, runtime
+
+BF16, DOUBLE = ["c10::BFloat16"] * 4, ["double"] * 2
+HEADS = [[1, 32, 8192, 128]] * 3
+SQUARE = [[4096, 4096]] * 2
+
+
+def verdict_of(facts: Facts) -> str:
+    outcome = run_rules([rule() for rule in builtin_rules()], facts, debug=True)
+    return rank_document(facts, outcome).verdict
+
+
+def step_of(operators: list[str], kernels: dict[str, float], device: Json | None = A100, **args: Any) -> Facts:
+    """Six steps of a line that calls nested operators; the last launches kernels of so many milliseconds."""
+    machine = Machine(device)
+    for _ in range(6):
+        with machine.step():
+            start, events = machine.now, len(machine.events)
+            for name, ms in kernels.items():
+                machine.launch(ms * 1_000, name=name)
+            taken = machine.now - start
+            nested = [op(one, start - 0.5 * d, taken + d, **args) for d, one in enumerate(reversed(operators), 1)]
+            machine.events[events:events] = nested
+            with machine.python("model.py(31): forward"):
+                machine.synchronize()
+            frame = machine.events[-1]
+            frame["ts"], frame["dur"] = start - 5, frame["ts"] + frame["dur"] - start + 5
+            machine.idle(10)
+    return machine.facts()
+
+
+@pytest.mark.parametrize(
+    ("operators", "kernels", "args", "says"),
+    [
+        (
+            ["aten::scaled_dot_product_attention", "aten::_scaled_dot_product_flash_attention"],
+            {"void pytorch_flash::flash_fwd_kernel<traits>(params)": 80.0},
+            {"Input Dims": HEADS, "Input type": BF16[:3]},
+            "Attention takes >99.9% of the step, at 4.4% of the bf16 peak: aten::scaled_dot_product_attention, "
+            "model.py:31. Another head size",
+        ),
+        (
+            ["aten::mm"],
+            {"sm80_xmma_gemm_f64f64": 20.0},
+            {"Input Dims": SQUARE, "Input type": DOUBLE},
+            "Matmuls take 99.9% of the step, at 35% of the fp64 peak: aten::mm, model.py:31. Another",
+        ),
+        (
+            ["aten::embedding_dense_backward"],
+            {"embedding_backward_feature_kernel<float>": 20.0},
+            {},
+            "Embedding lookups in the backward pass take 99.9% of the step: aten::embedding_dense_backward",
+        ),
+        (
+            ["autograd::engine::evaluate_function: IndexBackward0", "IndexBackward0", "aten::_index_put_impl_"],
+            {"void cub::DeviceRadixSortOnesweepKernel<long>": 2.0, "indexing_backward_kernel<float, 4>": 18.0},
+            {},
+            "Indexing in the backward pass takes 99.9% of the step: aten::_index_put_impl_",
+        ),
+        (
+            ["aten::grid_sampler_2d"],
+            {"void at::native::grid_sampler_2d_kernel<float>": 20.0},
+            {},
+            "Grid sampling takes 99.9% of the step: aten::grid_sampler_2d",
+        ),
+        (
+            ["vllm::rocm_aiter_fused_moe"],
+            {"aiter_fused_moe_kernel_bf16": 20.0},
+            {"Input Dims": [[4096, 1024], [8, 4096, 1024], [8, 1024, 2048], [4096, 2]], "Input type": BF16},
+            "Mixture of experts takes 99.9% of the step, at 1.7% of the bf16 peak: vllm::rocm_aiter_fused_moe",
+        ),
+        (["mine::op"], {"my_own_thing": 20.0}, {}, "mine::op takes 99.9% of the step: model.py:31."),
+    ],
+)
+def test_the_kind_of_work(operators: list[str], kernels: dict[str, float], args: Any, says: str) -> None:
+    said = verdict_of(step_of(operators, kernels, **args))
+    assert says in said
+    assert "The step reaches" not in said
+
+
+def test_without_the_peak_it_has_its_rate() -> None:
+    facts = step_of(["aten::mm"], {"gemm": 20.0}, None, **{"Input Dims": SQUARE, "Input type": BF16[:2]})
+    assert "Matmuls in BF16 take 99.9% of the step, at 6.9 TFLOP/s: aten::mm, model.py:31." in verdict_of(facts)
+
+
+def test_work_of_less_than_a_third_of_the_step_is_not_named() -> None:
+    kernels = {f"kernel_of_my_own_{number}": 5.0 for number in range(4)}
+    assert verdict_of(step_of([], kernels)) == "GPU-bound: the GPU is busy for 99.9% of the step."
+
+
+def test_work_that_a_fix_shortens_is_not_named() -> None:
+    said = verdict_of(step_of(["aten::mm"], {"ampere_sgemm_128x64_nn": 20.0}, **{"Input Dims": SQUARE}))
+    assert said.startswith("GPU-bound")
+    assert "Matmuls take" not in said
+    assert "Biggest lever: enable TF32" in said
+
+
+def test_a_file_of_a_few_events_has_its_share_of_the_time_of_the_gpu() -> None:
+    """Without correlation ids, as ROCm's older profiler writes it: "External id" links the kernel to its launch."""
+    events = [
+        op("aten::convolution", 0, 1_000),
+        runtime("hipLaunchKernel", 10, 5, 0),
+        kernel("igemm_fwd_gtcx_nhwc_fp32_bx0", 50, 800, 0),
+    ]
+    for event in events[1:]:
+        del event["args"]["correlation"]
+        event["args"]["External id"] = 100
+    said = verdict_of(Facts(read(events)))
+    assert said == (
+        "The file has only 1 GPU event, too few for a step. Record several complete steps. Convolutions in FP32 take "
+        "100% of the GPU's time: aten::convolution."
+    )
