@@ -10,7 +10,14 @@ from traceopt.result.edits import SetArguments
 from traceopt.result.finding import Finding
 from traceopt.rules.fixes.patches.origins import Wanted, constructed_at, constructor
 from traceopt.rules.fixes.patches.places import own_nodes, statements_at, statements_of
-from traceopt.rules.fixes.patches.source import Function, PythonSource, UnclearError, constant, only
+from traceopt.rules.fixes.patches.source import (
+    Function,
+    GivenElsewhereError,
+    PythonSource,
+    UnclearError,
+    constant,
+    only,
+)
 from traceopt.rules.fixes.patches.text_edits import TextEdit, argument, set_keywords
 
 _LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
@@ -38,8 +45,11 @@ def _more_workers(source: PythonSource, finding: Finding, wanted: Mapping[str, s
         given = _number(_workers(call))
         return given < count if count else given > 0 and _number(argument(call, "prefetch_factor")) < prefetch
 
-    call = _loader(source, finding, changes)
-    if _number(_workers(call)) == 0:
+    call = _loader(source, finding, lambda call: changes(call) or (bool(count) and _number(_workers(call)) == UNKNOWN))
+    given = _workers(call)
+    if count and given is not None and _number(given) == UNKNOWN:
+        raise GivenElsewhereError(given.lineno, "num_workers", source.slice(given), str(count))
+    if _number(given) == 0:
         if source.mentions("IterableDataset"):
             raise UnclearError("each worker would read all the data")
         if _runs_when_imported(source) and multiprocessing.get_all_start_methods()[0] != "fork":

@@ -9,12 +9,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.vocabulary.python_frames import is_library_file
-from traceopt.result.finding import Finding, Fix
+from traceopt.result.finding import Finding, Fix, Location
+from traceopt.result.words.message import named, placed
 from traceopt.rules.fixes.optimizers import FOREACH, FUSED
 from traceopt.rules.fixes.patches import arguments, attention, frameworks, loaders, loops, precision
 from traceopt.rules.fixes.patches.files import find_source
 from traceopt.rules.fixes.patches.places import statements_at
-from traceopt.rules.fixes.patches.source import PythonSource, UnclearError
+from traceopt.rules.fixes.patches.source import GivenElsewhereError, PythonSource, UnclearError
 from traceopt.rules.fixes.patches.text_edits import TextEdit, applied
 from traceopt.rules.fixes.patches.unified import apply_diff, unified_diff
 
@@ -51,15 +52,27 @@ class FilePatch(Struct, frozen=True):
 
 
 def with_patches(findings: Sequence[Finding], folders: Sequence[Path], *, debug: bool = False) -> list[Finding]:
-    """The findings, with a patch if one can be made from the files in these folders.
+    """The findings, with a patch if one can be made from the files in these folders. Where the value to change comes
+    from elsewhere, the fix quotes the source.
 
     With `debug`, an exception in a recipe is raised. Otherwise only that patch is missing.
     """
     out = []
     for finding, change in zip(findings, _changes(findings, folders, debug), strict=True):
-        patch = _patch(change.source, change.edits) if change is not None else None
-        out.append(replace(finding, fix=replace(finding.fix, patch=patch)) if patch else finding)
+        fix = finding.fix
+        if isinstance(change, FilePatch):
+            fix = replace(fix, patch=_patch(change.source, change.edits))
+        elif change is not None:
+            fix = _quoting(fix, finding.locations[0].file, change)
+        out.append(replace(finding, fix=fix) if fix is not finding.fix else finding)
     return out
+
+
+def _quoting(fix: Fix, file: str, given: GivenElsewhereError) -> Fix:
+    """The fix in the words of the source, whose value a person has to change."""
+    place = placed(Location(file, given.line))
+    said = f" {place} takes {given.name} from {named(given.expression)}: set that to {given.wanted}."
+    return replace(fix, text=fix.text + said, code=f"{given.name}={given.expression}  # let this be {given.wanted}")
 
 
 def combined_patch(findings: Sequence[Finding], folders: Sequence[Path]) -> tuple[str, list[str]]:
@@ -67,7 +80,7 @@ def combined_patch(findings: Sequence[Finding], folders: Sequence[Path]) -> tupl
     chosen: dict[str, FilePatch] = {}
     codes = []
     for finding, change in zip(findings, _changes(findings, folders, debug=False), strict=True):
-        if change is None:
+        if not isinstance(change, FilePatch):
             continue
         path = change.source.path
         before = chosen.get(path, FilePatch(change.source, []))
@@ -81,12 +94,16 @@ def combined_patch(findings: Sequence[Finding], folders: Sequence[Path]) -> tupl
     return "".join(patches), list(dict.fromkeys(codes))
 
 
-def _changes(findings: Iterable[Finding], folders: Sequence[Path], debug: bool) -> list[FilePatch | None]:
+def _changes(
+    findings: Iterable[Finding], folders: Sequence[Path], debug: bool
+) -> list[FilePatch | GivenElsewhereError | None]:
     files: dict[str, PythonSource | None] = {}
-    out = []
+    out: list[FilePatch | GivenElsewhereError | None] = []
     for finding in findings:
         try:
             out.append(_change(finding, folders, files))
+        except GivenElsewhereError as given:
+            out.append(given)
         except Exception as error:
             if debug and not isinstance(error, UnclearError):
                 raise

@@ -26,6 +26,17 @@ class UnclearError(Exception):
     """The source is too ambiguous to change automatically."""
 
 
+class GivenElsewhereError(UnclearError):
+    """An argument is set to a value that comes from elsewhere, such as the command line: a person has to change it.
+
+    `line` of the argument, its name, and the expression in the source; `wanted`: the value of the fix.
+    """
+
+    def __init__(self, line: int, name: str, expression: str, wanted: str) -> None:
+        super().__init__(f"{name} is {expression}")
+        self.line, self.name, self.expression, self.wanted = line, name, expression, wanted
+
+
 def only(items: Sequence[T]) -> T:
     """The only item. Raises UnclearError if there is none or more than one."""
     if len(items) != 1:

@@ -8,7 +8,7 @@ import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from textwrap import indent
+from textwrap import dedent, indent
 
 import pytest
 from argument_cases import ARGUMENTS, FRAMEWORKS
@@ -74,6 +74,20 @@ def git_apply(patch: str, folder: Path) -> None:
         subprocess.run(
             ["git", "apply", *options, "-"], input=patch.encode(), cwd=folder, check=True, capture_output=True
         )
+
+
+def test_the_fix_quotes_a_value_that_comes_from_elsewhere(tmp_path: Path) -> None:
+    text = """
+    from torch.utils.data import DataLoader
+    for batch in DataLoader(data, num_workers=args.num_workers):  #@
+        train(batch)
+    """
+    source, place = read(dedent(text).lstrip())
+    (tmp_path / "train.py").write_text(source)
+    [quoted] = with_patches([finding("DL001", place, fix=Fix("Use 4.", edits=WORKERS_4))], [tmp_path], debug=False)
+    assert quoted.fix.patch is None
+    assert quoted.fix.text == "Use 4. train.py:2 takes num_workers from args.num_workers: set that to 4."
+    assert quoted.fix.code == "num_workers=args.num_workers  # let this be 4"
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
