@@ -102,9 +102,11 @@ def _too_short(status: Status, settings: Settings, how: str | None) -> str:
     steps = f"{ended}, and recording starts with step {first}, counted from 0"
     if how:
         return steps
-    quick = needed_steps(PRESETS["quick"])
-    shorter = f", or --preset quick, which needs {quick}" if quick < needed_steps(settings.cycles) else ""
-    return f"{steps}: let it run for {needed_steps(settings.cycles)} steps{shorter}"
+    needed, quick, passes = needed_steps(settings.cycles), needed_steps(PRESETS["quick"]), status.backwards
+    shorter = f", or --preset quick, which needs {quick}" if quick < needed else ""
+    if settings.step_on is None and passes >= max(needed, 2 * status.step):  # as with LBFGS
+        shorter += f", or --step-on backward, which saw {passes}"
+    return f"{steps}: let it run for {needed} steps{shorter}"
 
 
 def _no_steps(status: Status, settings: Settings, how: str | None) -> str:

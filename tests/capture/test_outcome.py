@@ -65,6 +65,12 @@ def test_a_run_that_is_too_short(tmp_path: Path, steps: int, preset: str, code: 
     assert said(tmp_path, ended(step=steps), code=code, preset=preset).reason == reason
 
 
+def test_an_optimizer_that_calls_backward_many_times_may_count_those(tmp_path: Path) -> None:
+    reason = said(tmp_path, ended(step=4, updates=4, backwards=80), code=0, preset="standard").reason
+    assert reason is not None
+    assert reason.endswith("or --step-on backward, which saw 80")
+
+
 @pytest.mark.parametrize(
     ("markers", "code", "reason"),
     [
