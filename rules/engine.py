@@ -244,17 +244,20 @@ def _with_user_lines(one: Priced, facts: Facts) -> Priced:
 
 
 def _sound(found: object) -> Priced:
-    """Protects the report from a rule that yields something else, or a saving that is not a finite number."""
+    """Protects the report from a rule that yields something else, or a saving that is not a finite number. A saving of
+    nothing is none: the cost is hidden behind other work.
+    """
     priced = Priced(found) if isinstance(found, Finding) else found
     if not isinstance(priced, Priced):
         raise TypeError(f"check() yielded {type(found).__name__}, not a Finding")
-    finding = priced.finding
-    saving = finding.saving
+    saving = priced.finding.saving
     if saving and not all(map(math.isfinite, (saving.low_us, saving.est_us, saving.high_us, saving.share))):
         raise ValueError(f"the saving is not finite: {saving.est_us} us per step, share {saving.share}")
     if saving and max(abs(saving.low_us), abs(saving.est_us), abs(saving.high_us)) > MOST_US:
         raise ValueError(f"the saving is impossibly large: {saving.est_us} us per step")
-    return replace(priced, finding=_plain(finding))
+    if saving and saving.est_us == 0:
+        priced = priced.without_saving()
+    return replace(priced, finding=_plain(priced.finding))
 
 
 def _plain(part: _Part) -> _Part:

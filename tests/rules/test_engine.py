@@ -155,6 +155,11 @@ def test_ctrl_c_is_not_an_error_of_the_rule() -> None:
         ask(variant("CC001", check=lambda *_: raise_(KeyboardInterrupt()))())
 
 
+def test_a_saving_of_nothing_is_none() -> None:
+    [found] = ask(Sample(savings=(0.0,))).priced
+    assert (found.price, found.finding.saving, found.finding.impact) == (None, None, "info")
+
+
 @pytest.mark.parametrize("us", [float("nan"), float("inf")])
 def test_a_saving_that_is_no_number_is_an_error(us: float) -> None:
     outcome = ask(Sample(savings=(us,)))
