@@ -24,6 +24,16 @@ class TestLever:
     def test_matmuls_below_the_peak_may_be_too_small(self) -> None:
         assert "a larger batch" in cpu_lever(facts(matmul(0, 9_900)))
 
+    def test_full_batch_training_has_no_larger_batch(self) -> None:
+        said = cpu_lever(facts(matmul(0, 9_700), build.annotation("Optimizer.step#SGD.step", 9_800, 100)))
+        assert "another shape, dtype or number of threads" in said
+        assert "batch" not in said
+
+    @pytest.mark.parametrize("name", ["fill_", "scatter_add_", "copy_", "sum"])
+    def test_no_compiler_fuses_what_is_not_pointwise(self, name: str) -> None:
+        said = cpu_lever(facts(matmul(0, 4_500), build.op(f"aten::{name}", 4_600, 5_000)))
+        assert said.endswith(f"of it: mostly {name}.")
+
     def test_at_the_peak_nothing_is_left(self) -> None:
         assert cpu_lever(facts(matmul(0, 4_500), matmul(4_600, 4_500))) == ""
 

@@ -6,7 +6,9 @@ from traceopt.analyzer.arrays.intervals import intersect, subtract
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.requirements import lacks
 from traceopt.analyzer.vocabulary.causes.table import OPTIMIZER
+from traceopt.analyzer.vocabulary.formulas.byte_formulas import is_pointwise
 from traceopt.result.words.message import TENSOR_CORE, ms, percent
+from traceopt.rules.fixes.advice.batch_size import takes_batches
 from traceopt.rules.savings.roofline import peak_caveat
 from traceopt.rules.savings.work.cpu_operators import operators_ns
 
@@ -16,6 +18,7 @@ MODEL_WORK = 0.6  # of the step: with less, the work of the model is not the que
 PART = 0.15  # of the step: a smaller part is not worth a sentence
 NEAR_PEAK = 0.7  # of the CPU's measured peak: matmuls that reach more have nothing to gain
 THIN = 0.3  # of the time of matmuls: if so much of it has few rows, reading the weights limits them
+MOST_FUSED = 0.5  # of the time of other operators: with less that a compiler fuses, nothing is said of it
 RECURRENT = ("rnn", "lstm", "gru")
 MOST_NAMED = 3
 
@@ -68,22 +71,29 @@ def cpu_lever(facts: Facts) -> str:
         return ""
     if below_ns > light_ns:
         return f" Matmuls below the measured peak take {ms(below_ns)} of it: {_larger(facts)}"
-    return f" Other operators and calls take {ms(light_ns)} of it: {_fused(facts)}"
+    return f" Other operators and calls take {ms(light_ns)} of it{_fused(facts)}"
 
 
 def _fused(facts: Facts) -> str:
-    """What to do about operators that only read and write memory."""
+    """Which operators mostly read and write memory, and what to do about them, after "take 12 ms of it"."""
     light = facts.cpu_work.light
+    if not light:
+        return "."
     names = ", ".join(operator.name.removeprefix("aten::") for operator in light[:MOST_NAMED])
-    if light and any(kind in light[0].name.lower() for kind in RECURRENT):
-        return f"mostly {names}. torch.compile does not fuse recurrent layers, so use shorter sequences."
+    if any(kind in light[0].name.lower() for kind in RECURRENT):
+        return f": mostly {names}. torch.compile does not fuse recurrent layers, so use shorter sequences."
     if any(model.compiled for model in facts.captured.models):
-        return f"mostly {names}. Keep them inside the compiled code."
-    return f"mostly {names}. torch.compile fuses such operators."
+        return f": mostly {names}. Keep them inside the compiled code."
+    fusible = [operator for operator in light if is_pointwise(operator.name)]
+    if operators_ns(facts, fusible) < MOST_FUSED * operators_ns(facts, light):
+        return f": mostly {names}."
+    return f": mostly {names}. torch.compile fuses such operators."
 
 
 def _larger(facts: Facts) -> str:
     """What to do about matmuls below the peak."""
+    if not takes_batches(facts):
+        return "another shape, dtype or number of threads may be faster."
     thin = facts.cpu_work.thin
     if thin is not None and operators_ns(facts, [thin]) > THIN * operators_ns(facts, facts.cpu_work.heavy):
         return "a larger batch helps, because most have so few rows that reading the weights limits them."

@@ -42,6 +42,14 @@ _REDUCTIONS = frozenset({"sum", "mean", "amax", "amin", "max", "min", "norm", "l
 _FILLS = frozenset({"fill", "zero"})
 
 
+def is_pointwise(op: str) -> bool:
+    """An operator that computes each element from those at the same place, or a norm: what compilers fuse. Fills,
+    copies, scatters and reductions are none.
+    """
+    name = op.removeprefix("aten::").removesuffix("_")
+    return name in _UNARY or name in _BACKWARD or name in _BROADCAST_INPUTS
+
+
 def least_bytes(op: str, dims: Any, types: Any) -> float | None:
     """Bytes of one call; None if they do not follow from the sizes and types of the arguments (decoded JSON)."""
     if not isinstance(dims, list) or not isinstance(types, list) or not op.startswith("aten::"):
