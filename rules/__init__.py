@@ -125,7 +125,7 @@ from traceopt.rules.savings.starvation import (
     starved_ns,
     typical_ns,
 )
-from traceopt.rules.savings.whole_run import mean_step_ns, whole_run_saving
+from traceopt.rules.savings.whole_run import mean_part_ns, mean_step_ns, whole_run_saving
 from traceopt.rules.savings.work.fused_attention import fused_attention
 from traceopt.rules.savings.work.precision import kernel_evidence
 from traceopt.rules.step_words import each_step, per_step, the_step, times
@@ -288,6 +288,7 @@ __all__ += [
     "host_bounds",
     "launch_confidence",
     "launched_ns",
+    "mean_part_ns",
     "mean_step_ns",
     "passes_area",
     "passes_ns",

@@ -51,7 +51,12 @@ class Build(Struct, frozen=True):
 
     @property
     def core_wait_share(self) -> float:
-        return min(1.0, (self.core_wait_ns or 0.0) / self.batch_ns) if self.batch_ns else 0.0
+        """The wait for a core as a share of the time to build a batch. Threads of the process may wait while another
+        one computes: what the CPU time leaves is the limit.
+        """
+        if not self.batch_ns:
+            return 0.0
+        return max(0.0, min(self.core_wait_ns or 0.0, self.batch_ns - (self.cpu_ns or 0.0))) / self.batch_ns
 
 
 class HandOver(Struct, frozen=True):

@@ -15,6 +15,7 @@ from traceopt.rules import (
     Rule,
     by_site,
     each_step,
+    mean_part_ns,
     mean_step_ns,
     median,
     ms,
@@ -107,7 +108,7 @@ class CheckpointInStep(Rule):
 
     def _of_the_run(self, facts: Facts, ledger: Ledger) -> Findings:
         saves = np.flatnonzero(ledger.save_ns)
-        mean = float(ledger.save_ns.sum()) / len(ledger.save_ns)
+        mean = mean_part_ns(ledger, ledger.save_ns)
         if len(saves) < 2 or mean < self.min_share * mean_step_ns(ledger):
             return
         rows = facts.host.rows_of(CHECKPOINT)

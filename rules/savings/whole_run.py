@@ -24,6 +24,14 @@ def mean_step_ns(ledger: Ledger) -> float:
     return float(ledger.step_ns[steps].mean()) if len(steps) else 0.0
 
 
+def mean_part_ns(ledger: Ledger, part_ns: I8) -> float:
+    """What some of the steps spend on one thing, as a part of the mean step, ns: its share of the whole run without the
+    first steps. So it is never longer than that step. `part_ns`: of each step, shape (steps,).
+    """
+    total_ns = float((ledger.step_ns + ledger.eval_ns)[SETTLED:].sum())
+    return min(1.0, float(part_ns[SETTLED:].sum()) / max(1.0, total_ns)) * mean_step_ns(ledger)
+
+
 def host_limit_ns(facts: Facts, ledger: Ledger) -> float:
     """How much the run's mean step exceeds the GPU's own work: no host-side fix saves more."""
     busy_ns = facts.gpu.busy.total / facts.steps.count if facts.has_gpu else 0.0

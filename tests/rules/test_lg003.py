@@ -29,8 +29,17 @@ class TestSaves:
         facts = self.facts([[step, 13_000.0] for step in (4, 9, 14, 19)])
         found = finding(facts, "LG003")
         assert (
-            "4 of 26 steps, about once every 5 steps, for 13.0 ms each. On average that is 2.0 ms of each" in found.why
+            "4 of 26 steps, about once every 5 steps, for 13.0 ms each. On average that is 2.3 ms of each" in found.why
         )
+
+    def test_saves_in_recorded_steps_are_no_more_than_the_usual_step(self) -> None:
+        change = {
+            "ledger.saves": [[step, 90_000.0] for step in (21, 22, 23)],
+            "ledger.step_us": [5_000.0] * 20 + [100_000.0] * 6,
+            "checkpoint": {"saves": 3, "us": 0.0},
+        }
+        found = finding(generated("healthy", warmup=20, stacks=False, change=change), "LG003")
+        assert "for 90.0 ms each. On average that is 2.0 ms of each 5.0 ms step." in found.why
 
     def test_one_save_is_no_habit(self) -> None:
         facts = self.facts([[9, 13_000.0]])
