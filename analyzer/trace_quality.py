@@ -86,15 +86,21 @@ class TraceQuality(Struct, frozen=True, dict=True):
 
     @cached_property
     def gpu_expected(self) -> bool:
-        """The process used a GPU, recorded or not, or may have: its calls say so, else NCCL names and listed devices.
+        """The process used a GPU, recorded or not, or may have: its calls say so, else names of NCCL and of operators,
+        and listed devices.
 
         A process that only asks for the devices of its machine uses none.
         """
-        if self.damaged or self.counter_run or any(name.startswith("nccl:") for name in self.trace.names):
+        names = self.trace.names
+        if (
+            self.damaged
+            or self.counter_run
+            or any(name.startswith("nccl:") or op_names.is_gpu_only(name) for name in names)
+        ):
             return True
         if len(self.trace.runtime):
             return bool(self._calls(lambda name: op_names.is_launch(name) or op_names.is_allocation(name)).any())
-        return bool(self.trace.meta.device_properties()) and not any(map(op_names.is_cpu_math, self.trace.names))
+        return bool(self.trace.meta.device_properties()) and not any(map(op_names.is_cpu_math, names))
 
     @property
     def sampled_share(self) -> float | None:

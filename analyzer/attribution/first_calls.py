@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.grouping import distinct_values
-from traceopt.analyzer.attribution.idle import Gaps, slow_calls
-from traceopt.analyzer.tables.schema import Mask
+from traceopt.analyzer.attribution.idle import Gaps, Idle, slow_calls
+from traceopt.analyzer.tables.schema import I4, Mask
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME, Slices
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import calls_named
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.causes.host_names import LOADER_FETCH
+from traceopt.analyzer.vocabulary.causes.table import IDLE_CAUSES, MODULE_LOAD, UNRECORDED
 
 # An allocation takes less than a millisecond, unless the driver first creates its context or a library its handle.
 CONTEXT_NS = 10_000_000
@@ -69,3 +71,27 @@ def first_fetches(regions: Regions) -> npt.NDArray[np.int64]:
         if above >= 0 and slices.kind[above] == PYTHON and LOADER_FETCH(names[slices.name[above]]):
             rows.append(above)
     return np.array(rows, np.int64)
+
+
+def with_first_runs(idle: Idle, kernel: I4) -> Idle:
+    """Idle time in which silence before the first run of a kernel counts as the loading of its code, if the kernel
+    follows the same kernel again later, after much less silence. `kernel`: the name of each row of the device's work.
+    """
+    gaps, silent = idle.gaps, idle.of_gaps(UNRECORDED)
+    rows = np.flatnonzero((silent > 0) & (gaps.next_row < len(kernel)) & (gaps.next_row > 0))
+    if not len(rows):
+        return idle
+    wanted = np.zeros(int(kernel.max()) + 1, bool)
+    wanted[kernel[gaps.next_row[rows]]] = True
+    runs = np.flatnonzero(wanted[kernel[1:]]) + 1
+    before = np.zeros(len(runs), np.int64)
+    before[np.searchsorted(runs, gaps.next_row[rows])] = silent[rows]
+    pairs, first, pair = np.unique(kernel[runs - 1].astype(np.int64) * len(wanted) + kernel[runs], True, True)
+    later = np.full(len(pairs), -1)
+    again = np.delete(np.arange(len(runs)), first)
+    np.maximum.at(later, pair[again], before[again])
+    loads = np.isin(gaps.next_row, runs[first[(later >= 0) & (2 * later < before[first])]])
+    amount = idle.amount.copy()
+    amount[loads, IDLE_CAUSES.index(MODULE_LOAD)] += silent[loads]
+    amount[loads, IDLE_CAUSES.index(UNRECORDED)] = 0
+    return replace(idle, amount=amount)

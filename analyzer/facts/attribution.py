@@ -14,7 +14,7 @@ from traceopt.analyzer.arrays.name_totals import NameTotal, totals_by_name
 from traceopt.analyzer.attribution.attribution import Attribution
 from traceopt.analyzer.attribution.compiled_pieces import CompiledPieces, breaks_in_steps, find_compiled_pieces
 from traceopt.analyzer.attribution.cpu_phases import CpuPhases
-from traceopt.analyzer.attribution.first_calls import first_fetches, startup_calls
+from traceopt.analyzer.attribution.first_calls import first_fetches, startup_calls, with_first_runs
 from traceopt.analyzer.attribution.host_flow import CpuOperators, HostFlow
 from traceopt.analyzer.attribution.idle import Gaps, Idle, attribute, find_gaps, slow_calls
 from traceopt.analyzer.attribution.main_thread_calls import MainThreadCalls, main_thread_calls, waits_for_others
@@ -159,7 +159,8 @@ class AttributionFacts(TimelineFacts, frozen=True, dict=True):
     @cached_property
     def idle(self) -> Idle:
         """The idle time of the GPU by cause, per gap and per step."""
-        return attribute(self.gaps, self.host_flow.of, self.steps, self.syncs.refill_area)
+        idle = attribute(self.gaps, self.host_flow.of, self.steps, self.syncs.refill_area)
+        return with_first_runs(idle, self.gpu.work.name)
 
     @cached_property
     def cpu_phases(self) -> CpuPhases:

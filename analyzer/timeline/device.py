@@ -15,6 +15,7 @@ from traceopt.analyzer.vocabulary.accelerator import Accelerator
 from traceopt.analyzer.vocabulary.accelerator_lookup import find
 from traceopt.analyzer.vocabulary.architectures import Architecture, architecture, architecture_of_kernels
 from traceopt.analyzer.vocabulary.event_categories import COUNTER_RANGE_CATEGORY, FOREIGN_DEVICE_CATEGORIES
+from traceopt.analyzer.vocabulary.op_names import MPS_ONLY
 from traceopt.result.words.vendors import CPU, OTHER, Vendor, device_name, vendor_of
 
 _HIGHEST_VERSION = 1000  # upper limit of compute capability numbers
@@ -94,6 +95,8 @@ def _unsupported(trace: Trace) -> str | None:
     for start, device in (("xpu_", "Intel XPU"), ("privateuse1_", "a private-use device")):
         if any(category.startswith(start) for category in categories):
             return device
+    if MPS_ONLY in trace.names and not len(trace.gpu):
+        return "Apple MPS"
     return None
 
 

@@ -273,6 +273,17 @@ def is_cpu_math(name: str) -> bool:
     return name.startswith(_CPU_MATH)
 
 
+MPS_ONLY = "aten::linear_backward"  # on other devices autograd differentiates the matmul inside aten::linear
+_GPU_ONLY = re.compile(
+    r"aten::(?:cudnn_(?!is_acceptable)|_cudnn_(?!init)|miopen_|_scaled_dot_product_(?:cudnn|efficient)_attention)"
+)
+
+
+def is_gpu_only(name: str) -> bool:
+    """An operator that no CPU can run: ``aten::cudnn_convolution``."""
+    return _GPU_ONLY.match(name) is not None
+
+
 def is_compile(name: str) -> bool:
     """A compilation by TorchDynamo, AOTAutograd, Inductor or Triton; not the execution of compiled code."""
     if name.startswith(("TorchDynamo Cache Lookup", "Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledF")):
