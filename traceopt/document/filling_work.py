@@ -80,7 +80,7 @@ def _where(facts: Facts, work: MainWork) -> str:
     row = int(work.rows[time_ns.argmax()])
     if operator_of_work(facts, row)[1] == "replay":
         return ""  # the line replays a whole graph
-    site = facts.call_sites.of(facts.source_slices[facts.gpu.rows[work.rows]])
+    site = facts.call_sites.of(facts.source_slices[work.rows])
     least_ns = MOST * int(time_ns.sum())
     called = None if work.kind.is_named else _called_operator(facts, row)
     is_most = int(time_ns[operator == facts.regions.op_of_work[row]].sum()) >= least_ns
@@ -96,7 +96,7 @@ def _where(facts: Facts, work: MainWork) -> str:
 
 def _called_operator(facts: Facts, row: int) -> str | None:
     """The operator that the program or a node of autograd called, which may launch the work by others that it calls."""
-    slices, at, found = facts.slices, int(facts.source_slices[facts.gpu.rows[row]]), None
+    slices, at, found = facts.slices, int(facts.source_slices[row]), None
     while at >= 0:
         name = facts.trace.names[int(slices.name[at])]
         if slices.kind[at] == OP and "::" in name and not is_backward(name):
