@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from odd_values import JSON, paths, put
+from support.compiled import compilation
 from support.recorded_facts import NOT_RECORDED, RULES, answer, document_of, finding, generated, of_document, reason
 
 from fixtures.generate import generate
@@ -102,6 +103,18 @@ class TestLongSteps:
         assert document.whole_run is not None
         parts = {part.name: part.us for part in document.whole_run.parts}
         assert parts == {"long_steps": 1_960_000.0, "startup": 500_000.0, "steps": 790_000.0}
+
+    def test_compiling_in_them_is_recompiling(self) -> None:
+        reason = "0/0: L['x'].size()[0] == 4"
+        again = [compilation(0, number, recompile_reason=reason, duration_us=260_000) for number in range(1, 5)]
+        change = bursts(every=16, long_us=490_000.0) | {"dynamo": {"compilations": again}}
+        document = document_of(generated("healthy", change=change))
+        assert document.whole_run is not None
+        parts = {part.name: part.us for part in document.whole_run.parts}
+        assert parts == {"recompiling": 1_040_000.0, "long_steps": 920_000.0, "startup": 500_000.0, "steps": 790_000.0}
+        assert document.verdict.startswith(
+            "Recompiling takes 38% of the run after its first step (train.py:5), the steps 29%. "
+        )
 
     def test_have_a_line_in_ef002(self) -> None:
         found = finding(generated("healthy", change=bursts(every=16, long_us=490_000.0)), "EF002")

@@ -14,6 +14,7 @@ from traceopt.analyzer.run_log.step_drift import Change, main_cause
 from traceopt.analyzer.run_log.step_ledger import Ledger, Place
 from traceopt.analyzer.run_log.step_memory import UNKNOWN, StepMemory
 from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.result.document import RunMemory, RunPart, RunPartName, StepHistory, WholeRun
 from traceopt.result.finding import Location
 from traceopt.result.words.message import ms, percent
@@ -33,6 +34,7 @@ _LABELS: dict[RunPartName, str] = {
     "steps": "Training steps",
     "evaluation": "Evaluation",
     "checkpoints": "Saving checkpoints",
+    "recompiling": "Recompiling",
     "long_steps": "Other work in long steps",
     "startup": "Start-up with the first step",
     "end": "After the last step",
@@ -45,6 +47,7 @@ _FEW_LONG_STEPS = (
 _SENTENCES: dict[RunPartName, str] = {
     "evaluation": "{evaluation} takes {share} of the run after its first step{where}, the steps {steps}.",
     "checkpoints": "Saving checkpoints takes {share} of the run after its first step{where}, the steps {steps}.",
+    "recompiling": "Recompiling takes {share} of the run after its first step{where}, the steps {steps}.",
     "startup": "Start-up with the first step takes {share} of the run, the other steps {steps}.",
     "long_steps": ("Other work in {long} takes {share} of the run after its first step{where}, the steps {steps}."),
     "end": "What follows the last step takes {share} of the run after its first step, the steps {steps}.",
@@ -57,20 +60,25 @@ def whole_run(facts: Facts) -> WholeRun | None:
     if ledger is None:
         return None
     run = ledger.whole_run
-    long_ns = min(ledger.long_extra_ns, run.steps_ns) if ledger.long_for_other_work else 0
+    recompiled = facts.captured.compilation.recompilations if facts.captured.compilation is not None else ()
+    recompiling_ns = min(sum(one.total_ns or 0 for one in recompiled), run.steps_ns)
+    long_ns = ledger.long_extra_ns if ledger.long_for_other_work else 0
+    long_ns = min(max(0, long_ns - recompiling_ns), run.steps_ns - recompiling_ns)
     amounts: dict[RunPartName, int] = {
-        "steps": run.steps_ns - long_ns,
+        "steps": run.steps_ns - recompiling_ns - long_ns,
         "evaluation": run.evaluation_ns,
         "checkpoints": run.save_ns,
+        "recompiling": recompiling_ns,
         "long_steps": long_ns,
         "startup": run.start_up_ns,
         "end": run.rest_ns,
     }
     start_up = facts.captured.start_up
-    lines: dict[RunPartName, Sequence[Place | StartUpLine]] = {
+    lines: dict[RunPartName, Sequence[Place | StartUpLine | CallSite]] = {
         "startup": [part.lines[0] for part in start_up.parts if part.lines] if start_up is not None else [],
         "evaluation": ledger.evaluations,
         "checkpoints": ledger.saved_at,
+        "recompiling": [one.site for one in recompiled if one.site is not None],
         "long_steps": ledger.long_ends,
     }
     parts = [
@@ -120,7 +128,7 @@ def _memory(read: StepMemory | None) -> list[RunMemory]:
     return found
 
 
-def _locations(places: Sequence[Place | StartUpLine]) -> list[Location]:
+def _locations(places: Sequence[Place | StartUpLine | CallSite]) -> list[Location]:
     return [Location(place.file, place.line, place.function) for place in places[:MOST_LINES]]
 
 

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
-RunPartName = Literal["steps", "evaluation", "checkpoints", "long_steps", "startup", "end"]
+RunPartName = Literal["steps", "evaluation", "checkpoints", "recompiling", "long_steps", "startup", "end"]
 CheckStatus = Literal["found", "passed", "not_checked", "not_applicable", "error"]
 
 
@@ -150,8 +150,9 @@ class RunPart(Struct, frozen=True):
     name: Annotated[
         RunPartName,
         note(
-            '"startup": up to the end of the first step; "end": after the last one; "long_steps": what steps far '
-            "longer than the usual one take beyond it, such as rollouts between updates"
+            '"startup": up to the end of the first step; "end": after the last one; "recompiling": functions that '
+            'torch.compile had compiled before; "long_steps": what steps far longer than the usual one take beyond '
+            "it, such as rollouts between updates"
         ),
     ]
     label: Annotated[str, note("the part in words")]
