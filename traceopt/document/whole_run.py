@@ -219,7 +219,7 @@ def _beside_the_steps(facts: Facts, run: WholeRun | None, saved_share: float) ->
 
 def _says_something(part: RunPartName, ledger: Ledger) -> bool:
     occurrences = {"evaluation": ledger.eval_ns, "checkpoints": ledger.save_ns}.get(part)
-    if part == "long_steps":  # only counted if waits for cores cannot explain them
+    if part in ("recompiling", "long_steps"):  # the latter count only if waits for cores cannot explain them
         return True
     if occurrences is not None:
         return bool(np.count_nonzero(occurrences) >= MIN_OCCURRENCES)
