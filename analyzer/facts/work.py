@@ -29,6 +29,8 @@ from traceopt.analyzer.work.flops import Flops
 from traceopt.analyzer.work.gemm_calls import GemmCalls
 from traceopt.analyzer.work.gemms import Gemms
 from traceopt.analyzer.work.hardware_counters import MeasuredCounters, find_measured_counters
+from traceopt.analyzer.work.sizes.sized_calls import SizedCalls, find_sized_calls
+from traceopt.analyzer.work.sizes.subnormal_work import SubnormalWork, find_subnormal_work
 from traceopt.analyzer.work.tensor_core_work import TensorCoreWork
 from traceopt.analyzer.work.throughput import MeasuredThroughput, measure
 from traceopt.analyzer.work.tiny_ops import CalledOps, ParameterWork, find_called_ops, find_parameter_work
@@ -112,6 +114,16 @@ class WorkFacts(ReplayFacts, frozen=True, dict=True):
     def cpu_work(self) -> CpuWork:
         """The operators of a CPU-only run: time, FLOP/s, and share of the rate that this CPU reaches."""
         return CpuWork(self.flops, self.regions, self.steps, self.captured.cpu_peaks)
+
+    @cached_property
+    def sized_calls(self) -> SizedCalls:
+        """The operators of the training that call no other operator, with the sizes of their tensors."""
+        return find_sized_calls(self.regions, self.steps)
+
+    @cached_property
+    def subnormal_work(self) -> SubnormalWork:
+        """The operators of a CPU-only run that compute with tensors full of subnormal numbers."""
+        return find_subnormal_work(self.sized_calls, self.cpu_work, self.captured.subnormals)
 
     @cached_property
     def called_ops(self) -> CalledOps:

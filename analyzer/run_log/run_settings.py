@@ -25,6 +25,7 @@ from traceopt.analyzer.run_log.loaders import Loader, read_loaders
 from traceopt.analyzer.run_log.sampled_start_up import StartUp, read_start_up
 from traceopt.analyzer.run_log.step_ledger import Ledger, read_ledger
 from traceopt.analyzer.run_log.step_memory import StepMemory, read_step_memory
+from traceopt.analyzer.run_log.subnormals import Subnormals, read_subnormals
 from traceopt.analyzer.tables.compilation import Compilation
 from traceopt.analyzer.tables.json_values import amount, counts, flag, rows, table, time_ns, whole, word
 
@@ -175,7 +176,8 @@ class Captured(Struct, frozen=True):
     of the run. `compilation` is what torch.compile did; None if it was not used. `memory` is before and after the
     recorded steps. `cpu_peaks` is what the CPU reaches, measured after a run without a GPU. `failure` is None if the
     command ended well, or how it ended is unknown. `start_up` is what the process did until step 0 had ended.
-    `step_memory` was read at the end of steps, recorded or not. `cleared_gradients` is None if they were not recorded.
+    `step_memory` was read at the end of steps, recorded or not. `cleared_gradients` and
+    `subnormals` are None if they were not recorded.
     """
 
     recorded: bool = False
@@ -199,6 +201,7 @@ class Captured(Struct, frozen=True):
     start_up: StartUp | None = None
     step_memory: StepMemory | None = None
     cleared_gradients: tuple[ClearedGradients, ...] | None = None
+    subnormals: Subnormals | None = None
 
     @property
     def torch_release(self) -> tuple[int, int] | None:
@@ -287,6 +290,7 @@ def captured(header: Mapping[str, Any]) -> Captured:
         start_up=start_up,
         step_memory=read_step_memory(own.get("step_memory")),
         cleared_gradients=read_cleared_gradients(own.get("cleared_gradients")),
+        subnormals=read_subnormals(own.get("subnormals")),
     )
 
 

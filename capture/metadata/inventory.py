@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from .constructions import built
+from .values.subnormals import Subnormals
 
 MOST = 20  # described per kind
 MOST_WATCHED = 8  # weights of a model
@@ -17,14 +18,14 @@ SAMPLED, LARGEST = 64, 1 << 24  # values that are read of a weight; elements of 
 OPTIMIZER_FLAGS = ("foreach", "fused", "capturable", "differentiable")
 
 
-def take_inventory(torch: Any, by_hand: ByHand | None = None) -> dict[str, list[dict[str, Any]]]:
+def take_inventory(torch: Any, by_hand: ByHand | None = None, subnormals: Subnormals | None = None) -> dict[str, Any]:
     """Walks over all objects once per run, between two steps; 57 ms for 400,000 objects.
 
     `by_hand` watches the weights that no optimizer updates.
     """
     data = sys.modules.get("torch.utils.data")
     loader_class: Any = getattr(data, "DataLoader", ())
-    modules, optimizers, loaders = [], [], []
+    modules, optimizers, loaders, tensors = [], [], [], []
     for thing in gc.get_objects():
         kind = type(thing)  # isinstance would run the code of proxies and lazy modules
         if issubclass(kind, torch.nn.Module):
@@ -33,12 +34,15 @@ def take_inventory(torch: Any, by_hand: ByHand | None = None) -> dict[str, list[
             optimizers.append(thing)
         elif issubclass(kind, loader_class):
             loaders.append(thing)
+        elif issubclass(kind, torch.Tensor):
+            tensors.append(thing)
     roots = list(_roots(modules))
     updated, by_hand = Updated(optimizers, roots), by_hand or ByHand()
     return {
         "models": _described(lambda torch, module: describe_model(torch, module, updated, by_hand), torch, roots),
         "optimizers": _described(describe_optimizer, torch, _unwrapped(optimizers)),
         "loaders": _described(describe_loader, torch, loaders),
+        "subnormals": (subnormals or Subnormals(torch)).take(tensors, optimizers),
     }
 
 

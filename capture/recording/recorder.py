@@ -23,6 +23,8 @@ from ..metadata.environment import describe_environment, describe_memory, rank, 
 from ..metadata.inventory import ByHand, take_inventory
 from ..metadata.loaders import LoaderNotes
 from ..metadata.step_ledger import LedgerWriter
+from ..metadata.values.saved_tensors import saved_tensors
+from ..metadata.values.subnormals import Subnormals
 from ..settings import Settings
 from ..start_up.start_up import StartUp
 from ..status import DONE, RECORDING, SAVING, WAITING, WARMING_UP, Status, TraceNote
@@ -84,6 +86,8 @@ class Recorder:
         self._helper = _started_by_multiprocessing()
         self.timed = TimedSteps(torch, settings.timed) if settings.timed is not None else None
         self.cleared_gradients = ClearedGradients(active=self.timed is None)
+        self._subnormals = Subnormals(torch)
+        self._activations_seen = False
         self._memory = MemorySnapshots(
             torch,
             settings.folder,
@@ -243,6 +247,16 @@ class Recorder:
         self.loaders.restarted()
         self._cycles = list(enumerate(self._settings.cycles))
         self.step = self._next = self._rested_from = 0
+
+    def backward_begins(self, loss: Any) -> None:
+        """Looks at the activations once, in a step of the warm-up."""
+        session = self._session
+        if session is None or self.step >= session.from_step or self._activations_seen or not session.in_own_thread:
+            return
+        self._activations_seen = True
+        if not self._torch.cuda.is_initialized():
+            with self.ledger.own_work():
+                self._subnormals.look("activation", saved_tensors(self._torch, loss))
 
     def updated(self, optimizer: Any = None) -> None:
         """A backward pass has ended, or this optimizer has used the gradients."""
@@ -445,7 +459,9 @@ class Recorder:
         }
         self.ledger.windows.append(window)
         try:
-            self._inventory = self._inventory or self._described(take_inventory, self._torch, self._by_hand) or {}
+            self._inventory = (
+                self._inventory or self._described(take_inventory, self._torch, self._by_hand, self._subnormals) or {}
+            )
             head = self._head(session, until)
             if cycle.with_stack:
                 head["call_lines"] = self._described(call_lines, profiler)

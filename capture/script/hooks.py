@@ -156,9 +156,11 @@ class Hooks:
             tell(tracker.backward_begins)
             if cleared.active:
                 note(cleared.backward_begins, recorder.step)
+            loss = args[0] if args else kwargs.get("tensors")
             if recorder.timed is not None:
-                loss = args[0] if args else kwargs.get("tensors")
                 note(recorder.timed.losses.reached_backward, loss, recorder.step)
+            else:
+                note(recorder.backward_begins, loss)
             try:
                 return original(*args, **kwargs)
             finally:

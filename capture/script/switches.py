@@ -1,9 +1,9 @@
 """Settings that `traceopt try` changes while the script starts, without a change of its source.
 
 `loader_workers` N, `pin_memory`, `persistent_workers`: of every DataLoader whose dataset has an order.
-`fused_optimizer`, `tf32`, `cudnn_benchmark`, `gc_freeze`: on. `rare_saves`: torch.save in a loop writes the first time
-and then every 500th time. `reduce_once`: gradient accumulation reduces once per update. Each reports when it takes
-effect.
+`fused_optimizer`, `tf32`, `cudnn_benchmark`, `flush_denormal`, `gc_freeze`: on. `rare_saves`: torch.save in a loop
+writes the first time and then every 500th time. `reduce_once`: gradient accumulation reduces once per update. Each
+reports when it takes effect.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ def turn_on(torch: Any, timed: TimedSteps, dynamo: Dynamo) -> None:
     if switches.get("cudnn_benchmark"):
         torch.backends.cudnn.benchmark = True
         timed.used("cudnn_benchmark")
+    if switches.get("flush_denormal") and torch.set_flush_denormal(True):
+        timed.used("flush_denormal")
     if switches.get("gc_freeze"):
         timed.at_settled.append(lambda: _freeze(timed))
     if switches.get("fused_optimizer"):

@@ -28,6 +28,7 @@ _SWITCHES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "model.no_sync": ("reduce_once", {}),
     "torch.backends.cudnn.allow_tf32": ("tf32", _ON),
     "torch.backends.cudnn.benchmark": ("cudnn_benchmark", _ON),
+    "torch.set_flush_denormal": ("flush_denormal", _ON),
     "torch.save.every": ("rare_saves", {}),
     "torch.set_float32_matmul_precision": ("tf32", {'"high"': True}),
     **{f"torch.optim.{kind}.fused": ("fused_optimizer", _ON) for kind in FUSED_ON_CPU},

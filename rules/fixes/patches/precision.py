@@ -1,4 +1,4 @@
-"""Patches for precision and convolution: TF32, cuDNN benchmark, autocast around the forward pass, channels_last."""
+"""Patches for precision and convolution: TF32, subnormal numbers, cuDNN benchmark, autocast, channels_last."""
 
 from __future__ import annotations
 
@@ -30,6 +30,13 @@ def tf32(source: PythonSource, finding: Finding) -> list[TextEdit]:
 def cudnn_benchmark(source: PythonSource, finding: Finding) -> list[TextEdit]:
     """Adds one line below the imports of the script."""
     if source.mentions("cudnn.benchmark", "cudnn.deterministic", "use_deterministic_algorithms"):
+        raise UnclearError("set already")
+    return _switches(source, finding)
+
+
+def flush_denormal(source: PythonSource, finding: Finding) -> list[TextEdit]:
+    """Adds one line below the imports of the script."""
+    if source.mentions("set_flush_denormal"):
         raise UnclearError("set already")
     return _switches(source, finding)
 
