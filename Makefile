@@ -52,7 +52,8 @@ test: $(STAMP)
 	$(BIN)/python -m pytest $(if $(TESTS),,$(PARALLEL)) $(OPTIONS) $(TESTS)
 
 test-quick: $(STAMP)
-	$(BIN)/python -m pytest $(PARALLEL:auto=logical) -m "not torch and not browser and not cluster and not real_traces and not slow" $(OPTIONS) $(TESTS)
+	$(BIN)/python -m pytest $(PARALLEL:auto=logical) -m "not torch and not browser and not cluster and not real_traces and not slow" \
+		--hypothesis-profile quick $(OPTIONS) $(TESTS)
 
 trackers: $(STAMP)
 	$(PIP) install --no-compile 'wandb>=0.19,<1' 'mlflow-skinny>=3,<4'

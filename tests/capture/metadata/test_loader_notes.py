@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from traceopt.capture.metadata import hand_over, loaders
 from traceopt.capture.metadata.batch_size import describe_batch
@@ -51,7 +50,10 @@ class Script:
         return [row["updates"] for row in self.notes.document(None)["loaders"]]
 
 
+@pytest.mark.torch
 def test_loaders_that_are_constructed_anew_are_counted() -> None:
+    import torch
+
     notes = LoaderNotes()
     kept, *others = (torch.utils.data.DataLoader([1, 2]) for _ in range(3))  # type: ignore[var-annotated, arg-type]
     for one in (kept, kept, *others, kept):
@@ -114,7 +116,7 @@ def test_a_thread_may_read_for_the_one_that_trains() -> None:
 class Record:
     """A class of the script's own that holds tensors."""
 
-    def __init__(self, *tensors: torch.Tensor) -> None:
+    def __init__(self, *tensors: Any) -> None:
         self.tensors = tensors
 
 
@@ -123,7 +125,10 @@ class Unpicklable:
         raise RuntimeError("not me")
 
 
+@pytest.mark.torch
 def test_the_size_of_a_batch_counts_what_a_queue_would_carry() -> None:
+    import torch
+
     batch = {"a": torch.zeros(4, 8), "b": [Record(torch.zeros(2, dtype=torch.int64))], "c": np.zeros(5_000, np.uint8)}
     size = describe_batch(torch, batch)
     assert size is not None
@@ -131,12 +136,18 @@ def test_the_size_of_a_batch_counts_what_a_queue_would_carry() -> None:
     assert 5_000 < size["pickled_bytes"] < 6_000
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize("batch", [Unpicklable(), [lambda: None], (one for one in "ab")])
 def test_a_batch_that_no_worker_could_send_has_no_size(batch: object) -> None:
+    import torch
+
     assert describe_batch(torch, batch) is None
 
 
+@pytest.mark.torch
 def test_the_largest_of_the_first_batches_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
     monkeypatch.setattr(loaders, "measure_hand_over", lambda **size: size)
     script = Script()
     for elements in (4, 16, 8, 1_000_000):
@@ -149,7 +160,10 @@ def test_the_largest_of_the_first_batches_counts(monkeypatch: pytest.MonkeyPatch
     assert (evaluation["batch"], evaluation["hand_over"]) == (None, None)
 
 
+@pytest.mark.torch
 def test_a_loader_that_feeds_no_update_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
     monkeypatch.setattr(loaders, "measure_hand_over", lambda **_: pytest.fail("measured"))
     script = Script()
     script.notes.sized(torch, script.evaluation, torch.zeros(4))
