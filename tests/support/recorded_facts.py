@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from functools import cache
 from typing import Any
 
 from odd_values import put
@@ -27,13 +28,19 @@ def of_document(document: dict[str, Any]) -> Facts:
 
 def generated(scenario: str, *, fixed: bool = False, change: dict[str, Any] | None = None, **fields: Any) -> Facts:
     """The facts of a scenario; `change` replaces parts of its metadata: {"gc": ..., "environment.threads": 3}."""
-    document = generate(scenario, fixed=fixed, **{"metadata": True, **fields}).document
-    if not fields.get("metadata", True):
-        return of_document(document)
-    own = document["traceopt"]
+    events, own = _document(scenario, fixed, **{"metadata": True, **fields})
     for path, value in (change or {}).items():
         own = put(own, tuple(path.split(".")[:-1]), own_part(own, path) | {path.split(".")[-1]: value})
-    return of_document({**document, "traceopt": own})
+    text = b'{"traceopt": ' + json.dumps(own).encode() + b", " + events[1:] if own else events
+    return Facts(read_trace(io.BytesIO(text), "trace.json"))
+
+
+@cache
+def _document(scenario: str, fixed: bool, **fields: Any) -> tuple[bytes, dict[str, Any]]:
+    """All but the metadata of `traceopt run` as JSON, and the metadata."""
+    document = generate(scenario, fixed=fixed, **fields).document
+    own = document.pop("traceopt", {})
+    return json.dumps(document).encode(), own
 
 
 def own_part(own: dict[str, Any], path: str) -> dict[str, Any]:
