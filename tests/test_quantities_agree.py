@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -202,6 +203,23 @@ def _real(limit: Any) -> bool:
 @over(GENERATED, TWINS, READABLE)
 def test_every_number_is_that_of_a_table(trace: AnalyzedTrace) -> None:
     assert disagreements(sentences(trace.result)) == []
+
+
+@over(GENERATED, TWINS, READABLE)
+def test_no_part_exceeds_its_whole(trace: AnalyzedTrace) -> None:
+    assert [sentence.text for sentence in sentences(trace.result) if _exceeds(sentence.text)] == []
+
+
+@pytest.mark.parametrize("text", ["Saves take 140.8 ms of each 114.8 ms step.", "Matmuls take 279% of the step."])
+def test_a_part_that_exceeds_its_whole_is_found(text: str) -> None:
+    assert _exceeds(text)
+
+
+def _exceeds(text: str) -> bool:
+    """Whether a share is above 100%, or a time above the one that it is said to be of."""
+    pairs = [(part, whole) for part, whole in pairwise(numbers(text)) if f"{part.text} of each {whole.text}" in text]
+    over_100 = any(number.kind == "share" and number.value > 1 for number in numbers(text))
+    return over_100 or any(part.kind == whole.kind and part.value > whole.value for part, whole in pairs)
 
 
 @pytest.mark.parametrize(
