@@ -20,6 +20,7 @@ from traceopt.result.serialization import fields_of
 from traceopt.result.words.message import Message
 from traceopt.rules.bases.rank_rule import RunRule
 from traceopt.rules.evidence import to_location
+from traceopt.rules.fixes.advice.compilation import within_compiler_limits
 from traceopt.rules.fixes.framework_arguments import in_framework
 from traceopt.rules.plan import Plan, in_order, make_plan
 from traceopt.rules.registry import TRACE_QUALITY, Registry, former_of, is_retired, select
@@ -208,7 +209,7 @@ def _ask(rule: Rule, facts: Facts) -> _Answer:
     if facts.has_trace:
         known = (without_unrecorded_saving(one, facts) for one in found)
         framed = (replace(one, finding=in_framework(one.finding, facts)) for one in known)
-        found = [_with_user_lines(one, facts) for one in framed]
+        found = [_with_user_lines(within_compiler_limits(one, facts), facts) for one in framed]
     found.sort(key=_value_order)
     if found:
         return "found", found[0].finding.why, found

@@ -36,6 +36,7 @@ from traceopt.analyzer.timeline.steps import (
     without_empty_end,
 )
 from traceopt.analyzer.vocabulary.kernels.kernel_names import is_gradient
+from traceopt.analyzer.vocabulary.op_names import is_double_backward
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -168,6 +169,11 @@ class TimelineFacts(RecordingFacts, frozen=True, dict=True):
             return True
         updates = self.gpu.kind.among("optimizer") & self.gpu.fused  # a CUDA graph replays them without an annotation
         return bool(updates.any() or regions.backward.any() or regions.optimizer.any() or regions.zero_grad.any())
+
+    @cached_property
+    def differentiates_twice(self) -> bool:
+        """Whether gradients are differentiated again, as by a gradient penalty."""
+        return any(map(is_double_backward, self.trace.names))
 
     @cached_property
     def infers(self) -> bool:

@@ -113,6 +113,11 @@ def is_backward(name: str) -> bool:
     return name.startswith("autograd::engine::evaluate_function")
 
 
+def is_double_backward(name: str) -> bool:
+    """The gradient of a gradient: ``TanhBackwardBackward0``. torch.compile refuses to make code for it."""
+    return "BackwardBackward" in name
+
+
 RECURRENT_LAYERS = _words("aten::lstm aten::gru aten::rnn_tanh aten::rnn_relu")
 RECURRENT_CELLS = _words("aten::lstm_cell aten::gru_cell aten::rnn_tanh_cell aten::rnn_relu_cell")
 

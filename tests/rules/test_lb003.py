@@ -36,3 +36,9 @@ def test_lb003_names_the_engine() -> None:
     finding = assert_finds(UnfusedElementwise, pointwise("forward", "sglang/srt/managers/scheduler.py(3): run_batch"))
     assert "--enable-torch-compile" in finding.fix.text
     assert finding.fix.code is None
+
+
+def test_no_compiler_takes_what_is_differentiated_twice() -> None:
+    found = assert_finds(UnfusedElementwise, pointwise("TanhBackwardBackward0"))
+    assert (found.saving, found.fix.edits, found.fix.code) == (None, [], None)
+    assert "differentiated twice" in found.fix.text

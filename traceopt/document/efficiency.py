@@ -85,7 +85,7 @@ def _fused(facts: Facts) -> str:
     if any(model.compiled for model in facts.captured.models):
         return f": mostly {names}. Keep them inside the compiled code."
     fusible = [operator for operator in light if is_pointwise(operator.name)]
-    if operators_ns(facts, fusible) < MOST_FUSED * operators_ns(facts, light):
+    if facts.differentiates_twice or operators_ns(facts, fusible) < MOST_FUSED * operators_ns(facts, light):
         return f": mostly {names}."
     return f": mostly {names}. torch.compile fuses such operators."
 

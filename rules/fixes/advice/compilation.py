@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from traceopt.analyzer.facts import Facts
+from traceopt.result.edits import Compile
+from traceopt.result.finding import Fix
 from traceopt.result.words.message import percent
+from traceopt.rules.savings.price import Priced
 
 MOSTLY = 0.5  # of the kernels
 
@@ -18,6 +23,19 @@ _FUSION = {
     "vLLM": "Let vLLM compile the model (without --enforce-eager; -O3), or use a model with its fused layers",
     "SGLang": "Start SGLang with --enable-torch-compile, or use a model with its fused layers",
 }
+
+
+def within_compiler_limits(one: Priced, facts: Facts) -> Priced:
+    """The finding, without torch.compile where that ends in an error: in code that is differentiated twice."""
+    fix = one.finding.fix
+    edits = [edit for edit in fix.edits if not isinstance(edit, Compile)]
+    if len(edits) == len(fix.edits) or not facts.differentiates_twice:
+        return one
+    text = (
+        fix.text
+        + " torch.compile cannot be used here: it refuses code that is differentiated twice (create_graph=True)."
+    )
+    return replace(one, finding=replace(one.finding, fix=Fix(text, edits=edits))).without_saving()
 
 
 def compiled(facts: Facts) -> bool:
