@@ -28,7 +28,7 @@ class Cast(Struct, frozen=True):
     source: str
     target: str
     rows: I8
-    of_weight: bool  # a weight of a matmul or convolution in the trace has this size
+    of_weight: bool  # a weight of a matmul or convolution in the trace, or its bias, has this size
 
 
 class Casts(Struct, frozen=True):
@@ -92,7 +92,9 @@ def _way(dims: Any, types: Any) -> tuple[tuple[int, ...], str, str] | None:
 
 
 def _weights(gemms: Gemms) -> set[tuple[int, ...]]:
-    """Sizes that only weights have: N x K of matmuls, unless it is also some M x K, and convolution filters."""
+    """Sizes that only weights have: N x K of matmuls, unless it is also some M x K, convolution filters, and the biases
+    of both.
+    """
     plain = [s for s in gemms.shapes if s.batch == 1]
     rows = {(s.m, s.k) for s in plain if s.m != s.n}
     out: set[tuple[int, ...]] = {size for s in plain for size in ((s.n, s.k), (s.k, s.n)) if size not in rows}
@@ -103,4 +105,5 @@ def _weights(gemms: Gemms) -> set[tuple[int, ...]]:
         filters = dims[1] if dims and len(dims) > 1 else None
         if isinstance(filters, list) and len(filters) > 2 and all(type(n) is int for n in filters):
             out.add(tuple(filters))
+    out |= {(size[0],) for size in out}
     return {size for size in out if prod(size) > 1}

@@ -23,7 +23,7 @@ from traceopt.rules import (
 )
 from traceopt.rules.savings.work.cpu_bfloat16 import bfloat16_price, bfloat16_speedup
 from traceopt.rules.savings.work.cpu_operators import operator_evidence, operators_ns
-from traceopt.rules.savings.work.precision import fp32_saving, fp32_work, mixed_share
+from traceopt.rules.savings.work.precision import fp32_saving, fp32_work, mixed_share, with_casts_of_autocast
 
 CPU_AUTOCAST = Wrap(
     "torch.autocast", "loss = model(inputs, labels)", {"device_type": '"cpu"', "dtype": "torch.bfloat16"}
@@ -56,12 +56,13 @@ class Fp32Matmul(Rule):
     of FP32 matmuls to bfloat16 by itself. It is one line and gains less, because it converts at each call.
 
     When it is wrong: the estimate is a model of kernels, not of your run. Memory-bound matmuls gain less, large ones
-    more, and the step gets faster only as far as the host keeps up. Numerics change; check the loss. On a CPU the gain
-    follows from the rates that `traceopt run` measured after the run, for square matrices; without them the finding has
-    no saving. Matmuls with few columns gain nothing there, because autocast converts both factors, and the next
-    operator may convert the result. These conversions are subtracted, at the rate at which the CPU copies memory; if
-    they may take all of the gain, there is no finding. Operators between the matmuls may become slower in bfloat16.
-    Convolutions may gain as well, but are not counted.
+    more, and the step gets faster only as far as the host keeps up. The low end of the saving subtracts the host's time
+    to launch the casts, which matters where the GPU waits for the host or for data. Numerics change; check the loss. On
+    a CPU the gain follows from the rates that `traceopt run` measured after the run, for square matrices; without them
+    the finding has no saving. Matmuls with few columns gain nothing there, because autocast converts both factors, and
+    the next operator may convert the result. These conversions are subtracted, at the rate at which the CPU copies
+    memory; if they may take all of the gain, there is no finding. Operators between the matmuls may become slower in
+    bfloat16. Convolutions may gain as well, but are not counted.
 
     Sources: NVIDIA V100 and A100 datasheets; PyTorch documentation, "Automatic Mixed Precision" and "CPU Op-Specific
     Behavior"; Intel, "Intel 64 and IA-32 Architectures Optimization Reference Manual", chapter on AMX.
@@ -115,12 +116,13 @@ class Fp32Matmul(Rule):
         bf16 = arch is not None and arch.has_bf16
         dtype = "bf16" if bf16 else "fp16"
         evidence = kernel_evidence(facts, work)
+        price = fp32_saving(facts, work, dtype, self.low_speedup, self.speedup, self.high_speedup, pointwise=0.5)
         yield self.finding(
             why=(
                 f"Matmuls, convolutions and attention take {ms(time)} of {each_step(facts)} in FP32, without the "
                 f"{TENSOR_CORE}s of the {facts.device.label}."
             ),
-            saving=fp32_saving(facts, work, dtype, self.low_speedup, self.speedup, self.high_speedup, pointwise=0.5),
+            saving=price if facts.infers else with_casts_of_autocast(facts, price, work),
             evidence=evidence,
             locations=places(evidence),
             fix=_fix(facts, bf16),

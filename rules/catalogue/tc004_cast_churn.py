@@ -10,15 +10,19 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    RemoveLaunches,
     Risk,
     Rule,
+    area_of,
     each_step,
+    host_bounds,
     launched_ns,
     ms,
     percent,
     place_of_work,
     places,
-    priced_work,
+    priced,
+    shorter,
     the_step,
     threshold,
 )
@@ -68,6 +72,7 @@ class CastChurn(Rule):
         if time < self.min_share * facts.step_ns:
             return
         back = launched_ns(facts, undone & ~weights)
+        launching = host_bounds(facts, area_of(facts, facts.links.op_slice[weights | undone]), 1.0)
         evidence = _evidence(facts, weights | undone)
         reverted = f" ({ms(back)})" if back > 0.1 * time else ""
         yield self.finding(
@@ -75,11 +80,13 @@ class CastChurn(Rule):
                 f"Casts of weights and casts that are reverted at once{reverted} take {ms(time)} of "
                 f"{each_step(facts)}. Their result is the same every time."
             ),
-            saving=priced_work(
+            saving=priced(
                 facts,
-                weights | undone,
-                (0.5 * time, 0.9 * time, time),
-                "Assumes 50%, 90% or 100% of these casts' GPU time is saved; some casts may have to stay.",
+                (0.5 * time, 0.9 * time + launching[1], time + launching[2]),
+                [RemoveLaunches(weights | undone, 0.9)],
+                "Assumes that these casts and their launches are gone, at worst half of their GPU time; some may have "
+                "to stay.",
+                low=shorter(facts, weights | undone, 0.5 * time),
             ),
             evidence=evidence,
             locations=places(evidence),

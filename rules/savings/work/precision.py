@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.vocabulary.architectures import geforce_ratio
@@ -12,7 +16,7 @@ from traceopt.result.words.message import ms, named, percent
 from traceopt.result.words.quantities import count
 from traceopt.rules.evidence import library_around, operator_of_work, place_of_work
 from traceopt.rules.savings.price import Price
-from traceopt.rules.savings.pricing import priced, shorter
+from traceopt.rules.savings.pricing import priced, shorter, within
 from traceopt.rules.savings.roofline import at_rate_ns, peak_caveat
 
 ROOFLINE_EFFICIENCY = (0.25, 0.5, 0.9)  # of the peak: low, expected, high; devices reach 80 to 90 % at most
@@ -83,6 +87,20 @@ def fp32_saving(
             f" Narrower tensors also save up to {ms(light_ns)} of the {whole} in memory-bound kernels, half expected."
         )
     return priced(facts, bounds, variants[1], basis, low=variants[0], high=variants[2])
+
+
+def with_casts_of_autocast(facts: Facts, price: Price, work: Mask) -> Price:
+    """The price with a low end from which the host's time for the casts of both factors of each product is subtracted,
+    as far as the GPU is idle: autocast launches them in every step.
+    """
+    launches = distinct_values(facts.links.launch[facts.gpu.is_inside & (facts.links.launch >= 0)])
+    if len(launches) < 2:
+        return price
+    dispatch_ns = median(np.diff(np.sort(facts.trace.runtime.start[launches])))
+    casts = 2 * int((work & facts.gpu.is_inside).sum()) / facts.steps.count
+    seen_ns = casts * dispatch_ns * facts.gpu.idle.total / facts.steps.window_ns
+    basis = f"{price.basis} At worst, the host needs {ms(seen_ns)} more to launch the casts of autocast."
+    return within(facts, price, max(0.0, price.low_ns - seen_ns), price.high_ns, basis)
 
 
 def kernel_evidence(facts: Facts, work: Mask, limit: int = 5) -> list[Evidence]:
