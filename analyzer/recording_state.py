@@ -10,7 +10,7 @@ from msgspec import Struct
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.trace_quality import TraceQuality
 from traceopt.analyzer.vocabulary.causes.table import COMPILE, DISPATCH, LONG_WORK, UNRECORDED
-from traceopt.result.words.quantities import counted
+from traceopt.result.words.quantities import counted, percent
 
 StateName = Literal[
     "few_events", "lost_kernels", "hidden_work", "cold_start", "compile", "graph_capture", "untraced", "edges"
@@ -97,7 +97,7 @@ def _state(name: StateName, quality: TraceQuality, share: float) -> RecordingSta
     unmarked = quality.steps.source == "window"
     unit = "the recording" if unmarked else "the step"
     sentence = _SENTENCES[name].format(
-        share=f"{share:.0%}", unit=unit, count=counted(len(quality.gpu.work), "GPU event")
+        share=percent(share), unit=unit, count=counted(len(quality.gpu.work), "GPU event")
     )
     waits: Literal["nothing", "waits"] = "waits" if unmarked or name in _ALL_IDLE_TIME else "nothing"
     return RecordingState(name, share, sentence, "everything" if name == "few_events" else waits)

@@ -279,9 +279,7 @@ def is_cpu_math(name: str) -> bool:
 
 
 MPS_ONLY = "aten::linear_backward"  # on other devices autograd differentiates the matmul inside aten::linear
-_GPU_ONLY = re.compile(
-    r"aten::(?:cudnn_(?!is_acceptable)|_cudnn_(?!init)|miopen_|_scaled_dot_product_(?:cudnn|efficient)_attention)"
-)
+_GPU_ONLY = re.compile(r"aten::(?:cudnn_(?!is_acceptable)|_cudnn_(?!init)|miopen_|_scaled_dot_product_cudnn_attention)")
 
 
 def is_gpu_only(name: str) -> bool:

@@ -123,7 +123,7 @@ def _view(document: Result) -> dict[str, Any]:
     timeline = None if document.timeline is None else timeline_svg.draw_timeline(document.timeline, idle_word)
     memory = timeline_svg.draw_memory(document.memory, document.timeline)
     all_cards, groups = fix_cards.cards(document), fix_cards.groups(document)
-    first_card = fix_cards.first_card(document)
+    first_card = fix_cards.first_card(document) if headline.worth_fixing(document) else None
     by_shape = ["shaped", "gemms"] if table_rows.convolutions_take_longer(document) else ["gemms", "shaped"]
     view: dict[str, Any] = {
         "all_cards": all_cards,

@@ -17,7 +17,18 @@ def for_display(result: Result) -> Result:
     if document.combined is not None:
         after = sorted(document.combined.breakdown_after, key=_idle_first_largest_first)
         document = replace(document, combined=replace(document.combined, breakdown_after=after))
-    return document
+    return document if document.quality.verdict == "unusable" else _without_repetition(document)
+
+
+def _without_repetition(document: Result) -> Result:
+    """The document without sentences of the quality notes that the verdict says already."""
+    notes = []
+    for note in document.quality.notes:
+        sentences = safe_text.split_sentences(note.text)
+        new = [sentence for sentence in sentences if sentence not in document.verdict]
+        if new:
+            notes.append(note if new == sentences else replace(note, text=" ".join(new)))
+    return replace(document, quality=replace(document.quality, notes=notes))
 
 
 def _idle_first_largest_first(part: BreakdownPart) -> tuple[bool, float]:

@@ -128,12 +128,12 @@ def verdict(result: Result) -> str:
 
 
 def quality_heading(result: Result) -> str | None:
-    """The heading of the notes; None for a good trace without notes."""
+    """The heading of the notes; None without notes."""
     if result.quality.verdict == "unusable":
         return "These numbers are not reliable"
-    if result.quality.verdict == "limited":
-        return "Read these numbers with care"
-    return "Keep in mind" if result.quality.notes else None
+    if not result.quality.notes:
+        return None
+    return "Read these numbers with care" if result.quality.verdict == "limited" else "Keep in mind"
 
 
 CHECK_WORDS: tuple[tuple[CheckStatus, str], ...] = (

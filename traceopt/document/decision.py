@@ -53,7 +53,7 @@ def decide(
     rows = document_rows(plan, findings[: len(plan.rows)]) if plan is not None else []
     combined = combine(plan, rows, breakdown, facts) if plan is not None else None
     beside = of_the_run(facts, run_time, combined.share if combined is not None else 0.0)
-    headline = verdict(facts, quality, breakdown, outcome.priced, beside)
+    headline = verdict(facts, quality, breakdown, outcome.priced, outcome.priced[: len(rows)], beside)
     failure = facts.captured.failure
     ending = failure.sentence if failure is not None else companion_ending(facts)
     whole = f"{ending} {headline}" if ending else headline

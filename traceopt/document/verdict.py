@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.attribution.limits import grouped
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.recording_state import RecordingState
 from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import (
     CAUSE_OF_KEY,
@@ -25,7 +26,7 @@ from traceopt.document.efficiency import against_reference, cpu_lever, utilizati
 from traceopt.document.filling_work import filling_work
 from traceopt.result.document import NOT_JUDGED, Quality
 from traceopt.result.rows import BreakdownPart
-from traceopt.result.words.message import ms, percent
+from traceopt.result.words.message import percent
 from traceopt.result.words.quantities import in_sentence
 from traceopt.rules.evidence import location_of
 from traceopt.rules.savings.potential import side_of, treated_cause
@@ -39,6 +40,7 @@ MOSTLY_IDLE_SHARE = 0.20
 NAMED_OPERATOR_SHARE = 0.25  # of the step: an operator that takes more is named
 LARGER = 1.2  # times the limit that the first fix treats: a limit that much larger is named as well
 NAMED_SHARE = 0.5  # of the largest limit: the limit that the first fix treats is named if it is not far smaller
+SMALL_PART = 0.1  # of a limit: its smaller parts are not named
 RECURS_SHARE = 0.5  # of the time of a cause: with less of it all through the recording, the cause may pass
 
 _NO_LAUNCHES = "The file holds no launch of its GPU work, so it does not show why."
@@ -52,17 +54,25 @@ def verdict(
     quality: Quality,
     breakdown: Sequence[BreakdownPart],
     priced: Sequence[Priced],
+    plan: Sequence[Priced],
     of_the_run: tuple[str, str] = ("", ""),
 ) -> str:
     """What limits the step, or why that is unknown. It names the limit that the first fix treats; if a larger one
-    cannot be treated first, it says why. `of_the_run`: what is said before and after of the run beside its steps.
+    cannot be treated first, it says why. `priced`: all findings, `plan`: those of the plan, in its order. `of_the_run`:
+    what is said before and after of the run beside its steps.
     """
-    step = _of_the_step(facts, quality, breakdown, priced)
+    step = _of_the_step(facts, quality, breakdown, priced, plan)
     before, after = of_the_run
     return step if quality.verdict == "unusable" else f"{before} {step}{against_reference(facts)} {after}".strip()
 
 
-def _of_the_step(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced]) -> str:
+def _of_the_step(
+    facts: Facts,
+    quality: Quality,
+    breakdown: Sequence[BreakdownPart],
+    priced: Sequence[Priced],
+    plan: Sequence[Priced],
+) -> str:
     if facts.quality.sampled_share is not None:
         return (
             f"This file has only {percent(facts.quality.sampled_share)} of the events: its shares of time are not real."
@@ -75,26 +85,39 @@ def _of_the_step(facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPa
     if quality.verdict == "unusable":
         reason = next((note.text for note in quality.notes if note.code == quality.unusable_by), "")
         return f"{NOT_JUDGED} {reason}".strip()
-    if facts.state is not None:
-        few = facts.state.name == "few_events"
+    state = _state(facts, breakdown)
+    if state is not None:
+        few = state.name == "few_events"
         whole = (facts.gpu.busy.total, "the GPU's time") if few else (facts.steps.window_ns, _unit(facts))
-        text = facts.state.sentence + filling_work(facts, priced, *whole)
+        text = state.sentence + filling_work(facts, priced, *whole)
     else:
-        text = _gpu_verdict(facts, breakdown, priced) if facts.has_gpu else _cpu_verdict(facts, breakdown, priced)
-        text += _where_workers_do_not_help(priced)
+        of_device = _gpu_verdict if facts.has_gpu else _cpu_verdict
+        text = of_device(facts, breakdown, priced, plan) + _where_workers_do_not_help(priced)
     return f"Part of the file is lost. In the rest: {text}" if facts.quality.damaged else text
 
 
-def _gpu_verdict(facts: Facts, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced]) -> str:
-    said = _GpuVerdict(facts, breakdown, priced)
+def _state(facts: Facts, breakdown: Sequence[BreakdownPart]) -> RecordingState | None:
+    """The state of the recording. None if it only makes a part of the idle time longer, and exposed communication or
+    copies take more than that.
+    """
+    state = facts.state
+    transfers = max((part.share for part in breakdown if part.name in (COMMUNICATION.key, COPIES.key)), default=0.0)
+    return None if state is not None and state.record_again and transfers > state.share else state
+
+
+def _gpu_verdict(
+    facts: Facts, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced], plan: Sequence[Priced]
+) -> str:
+    said = _GpuVerdict(facts, breakdown, priced, plan)
     reached = "" if said.filling else utilization(facts, computes=said.computes)
-    return said.text + _without_gradients(facts, priced) + reached
+    return said.text + _without_gradients(facts, priced, said.first) + reached
 
 
 class _GpuVerdict(Struct, frozen=True, dict=True):
     facts: Facts
     breakdown: Sequence[BreakdownPart]
     priced: Sequence[Priced]
+    plan: Sequence[Priced]
 
     @property
     def text(self) -> str:
@@ -152,11 +175,14 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
 
     @property
     def first(self) -> Priced | None:
-        return _first_fix(self.priced)
+        return _first_fix(self.plan)
 
     @cached_property
     def treated(self) -> Cause | None:
-        return treated_cause(self.facts, self.first.changes) if self.first is not None else None
+        """The cause that the first fix treats: the largest if its rule is about that, else what a replay shows."""
+        if self.first is None or self.first.finding.code in self.largest.rules:
+            return None if self.first is None else self.largest
+        return treated_cause(self.facts, self.first.changes)
 
     @property
     def unit(self) -> str:
@@ -208,32 +234,42 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
 
     def _why_later(self, limit: Cause) -> str:
         """Why the largest limit is not treated first."""
-        name, share = in_sentence(self.facts.label(limit)), percent(self.limits[limit])
-        fixes = [one for one in self.priced[1:] if self._is_for(limit, one)]
-        fix = max(fixes, key=lambda one: one.price.est_ns if one.price else 0, default=None)
-        if fix is None or fix.price is None:
-            return f"No fix was found for the largest limit, {name} ({share})."
-        saved = ms(fix.price.est_ns)
-        return f"The fix for {name} ({share}), {fix.finding.code}, saves {saved} alone."
+        parts = self._parts(limit)
+        later = next((one for one in self.plan[1:] if self._is_for(limit, one)), None)
+        if later is not None:
+            return f"A later fix is for {parts}: {in_sentence(later.finding.title)}."
+        if any(self._is_for(limit, one) for one in self.priced):
+            return f"Largest cause: {parts}."
+        return f"No fix was found for the largest limit, {parts}."
+
+    def _parts(self, limit: Cause) -> str:
+        """The parts of the step that are this limit: "launching GPU work (8.4%), untraced between launches (3.1%)"."""
+        causes = DISPATCH if limit is LAUNCH else (limit,)
+        shares = {CAUSE_OF_KEY[part.name]: part.share for part in self.breakdown}
+        found = sorted((cause for cause in causes if cause in shares), key=lambda cause: -shares[cause])
+        named = [cause for cause in found if shares[cause] >= SMALL_PART * self.limits[limit]]
+        return ", ".join(f"{in_sentence(self.facts.label(cause))} ({percent(shares[cause])})" for cause in named)
 
     def _is_for(self, limit: Cause, one: Priced) -> bool:
         """Whether a fix treats this limit. Less compute before a collective shortens exposed communication as well, but
         is no fix for it.
         """
+        if one.finding.code in limit.rules:
+            return True
         another = limit is COMMUNICATION and side_of(one, self.facts) != "communication"
         return not another and treated_cause(self.facts, one.changes) is limit
 
 
-def _first_fix(priced: Sequence[Priced]) -> Priced | None:
+def _first_fix(plan: Sequence[Priced]) -> Priced | None:
     """The first fix of the plan, if it is worth a headline."""
-    return next((one for one in priced if one.price and one.finding.impact in ("high", "medium")), None)
+    return next((one for one in plan if one.price and one.finding.impact in ("high", "medium")), None)
 
 
-def _without_gradients(facts: Facts, priced: Sequence[Priced]) -> str:
+def _without_gradients(facts: Facts, priced: Sequence[Priced], first: Priced | None) -> str:
     """Names forward passes that train nothing if they take more than the first fix saves. They have no saving, because
     only the author knows whether each step needs them.
     """
-    found, first = [one.finding for one in priced if one.finding.code == "EF007"], _first_fix(priced)
+    found = [one.finding for one in priced if one.finding.code == "EF007"]
     if not found:
         return ""
     kinds = {
@@ -262,15 +298,17 @@ def _unit(facts: Facts) -> str:
     return "the step" if facts.has_step_marks else "the trace"
 
 
-def _cpu_verdict(facts: Facts, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced]) -> str:
+def _cpu_verdict(
+    facts: Facts, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced], plan: Sequence[Priced]
+) -> str:
     limit = _cpu_limit(facts, breakdown)
     if facts.quality.gpu_expected:
         limit = f"No GPU work was recorded. {limit}"
     else:
         machine = facts.trace.meta.device_properties()
         limit = f"{'CPU run on a machine with a GPU' if machine else 'CPU-only run'}: {in_sentence(limit)}"
-    limit += _without_gradients(facts, priced)
-    first = _first_fix(priced)
+    first = _first_fix(plan)
+    limit += _without_gradients(facts, priced, first)
     if first is None:
         return limit + cpu_lever(facts)
     return f"{limit} First fix: {in_sentence(first.finding.title)}."
