@@ -116,8 +116,8 @@ def _gpu_verdict(
 class _GpuVerdict(Struct, frozen=True, dict=True):
     facts: Facts
     breakdown: Sequence[BreakdownPart]
-    priced: Sequence[Priced]
-    plan: Sequence[Priced]
+    priced: Sequence[Priced] = ()
+    plan: Sequence[Priced] = ()
 
     @property
     def text(self) -> str:
