@@ -12,19 +12,27 @@ from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
 
 READS = frozenset(("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal"))
+COPIES = frozenset(("aten::to", "aten::_to_copy", "aten::copy_"))
 
 
 def operators_for_host_reads(regions: Regions, steps: Steps, sites: CallSites) -> I8:
-    """The outermost operators of the training thread on lines that read a value, if nothing on the line runs a layer or
-    needs a gradient. Slices in order of time, without the reads, and without those of DataLoaders and data sets.
+    """The outermost operators of the training thread on lines that read a value, if nothing on the line runs a layer,
+    needs a gradient or changes a tensor. Slices in order of time, without the reads and copies, and without those of
+    DataLoaders and data sets. Lines are known where calls were recorded: a function that reads a value does other work.
     """
     slices, operators = regions.slices, forward_operators(regions, steps)
     outer = operators.rows
     runs_layer = slices.encloses(regions.named(is_heavy, OP))[outer]
     reads = regions.named(READS.__contains__, OP)[outer]
-    site = sites.of(outer)
-    other = np.unique(site[runs_layer | (operators.has_node & ~reads)])
+    changes = regions.named(_has_effects, OP)[outer]
+    site = np.where(sites.at_known_lines(outer), sites.of(outer), -1)
+    other = np.unique(site[runs_layer | changes | (operators.has_node & ~reads)])
     only_read = (site >= 0) & np.isin(site, site[reads]) & ~np.isin(site, other)
     elsewhere = regions.optimizer | regions.data_code
     inside = steps.host_window.contains(slices.start[outer]) & (slices.ancestor(outer, elsewhere) < 0)
-    return outer[only_read & ~reads & inside]
+    return outer[only_read & ~reads & ~regions.named(COPIES.__contains__, OP)[outer] & inside]
+
+
+def _has_effects(name: str) -> bool:
+    """Whether an operator changes a tensor in place, or is not PyTorch's own arithmetic: a collective, a custom one."""
+    return name.endswith("_") or not name.startswith("aten::")

@@ -123,6 +123,16 @@ class CallSites(Struct, frozen=True, dict=True):
             site[unknown] = np.where(forward >= 0, self._direct(forward), site[unknown])
         return site
 
+    def at_known_lines(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
+        """Which of these slices have the line of a call as their site; the others have a function, or a range of lines
+        between two calls. Shape (len(rows),).
+        """
+        if not len(self.slices) or not self.recorded:
+            return np.zeros(len(rows), bool)
+        frame = self._nearest_frame[rows]
+        first, last = self._lines(rows, np.maximum(frame, 0))
+        return np.where(frame >= 0, (first > 0) & (first == last), self._nearest_stack[rows] >= 0)
+
     def _run_by_engine(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
         """Slices of a backward operator that have no user frame inside the engine's call: the next user frame called
         the engine.

@@ -11,6 +11,7 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    Mask,
     RemoveHost,
     Rule,
     by_site,
@@ -62,7 +63,9 @@ class SingleTensorOptimizer(Rule):
     requires = ("work", "launches", "ops")
 
     min_share: float = threshold(0.01, "smallest saving, as a share of the step, to report")
-    min_kernels: int = threshold(50, "fewest kernels per step that count as a single-tensor optimizer")
+    min_kernels: int = threshold(
+        50, "fewest kernels per call of Optimizer.step that count as a single-tensor optimizer"
+    )
     max_median_us: float = threshold(20.0, "longest median kernel that counts as tiny, in microseconds")
     removable: float = threshold(0.8, "share of the optimizer's host time that a fused optimizer saves")
     removable_on_cpu: float = threshold(0.6, "share of the optimizer's whole time that it saves on a CPU-only run")
@@ -74,9 +77,9 @@ class SingleTensorOptimizer(Rule):
         return self._on_gpu(facts) if facts.has_gpu else self._on_cpu(facts)
 
     def _on_gpu(self, facts: Facts) -> Findings:
-        kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & facts.gpu.is_inside
+        kernels, calls = _kernels(facts), _calls(facts)
         count = int(kernels.sum()) / facts.steps.count
-        if count < self.min_kernels or median(facts.gpu.work.duration[kernels]) > self.max_median_us * 1e3:
+        if count < self.min_kernels * calls or median(facts.gpu.work.duration[kernels]) > self.max_median_us * 1e3:
             return
         area = facts.regions.own_time(facts.regions.optimizer, facts.steps.thread)
         host_ns = facts.steps.host_mean_ns(area)
@@ -98,7 +101,7 @@ class SingleTensorOptimizer(Rule):
         evidence = kernel_evidence(facts, kernels, 3)
         yield self.finding(
             why=(
-                f"Optimizer.step launches {count:,.0f} kernels {per_step(facts)} with a median of "
+                f"Optimizer.step launches {count:,.0f} kernels {_in_calls(facts, calls)} with a median of "
                 f"{microseconds(usual)} and takes {ms(host_ns)} of host time in {each_step(facts)}."
             ),
             saving=saved,
@@ -118,17 +121,17 @@ class SingleTensorOptimizer(Rule):
         ops = np.flatnonzero((slices.kind == OP) & (slices.nearest(optimizer) >= 0) & area.contains(slices.start))
         if facts.regions.named(lambda name: name.startswith("aten::_fused_"), OP)[ops].any():
             return
-        count = len(ops) / facts.steps.count
+        count, calls = len(ops) / facts.steps.count, _calls(facts)
         took_ns = facts.steps.host_mean_ns(area)
-        if count < self.min_kernels or self.removable_on_cpu * took_ns < self.min_share * facts.step_ns:
+        if count < self.min_kernels * calls or self.removable_on_cpu * took_ns < self.min_share * facts.step_ns:
             return
         rows = np.flatnonzero(optimizer)
         sites = by_site(facts, rows, area.within(slices.start[rows], slices.end[rows]))
         yield self.finding(
             title="Use a fused optimizer",
             why=(
-                f"Optimizer.step runs {count:,.0f} operators {per_step(facts)}, one parameter at a time. They take "
-                f"{ms(took_ns)} of {each_step(facts)}."
+                f"Optimizer.step runs {count:,.0f} operators {_in_calls(facts, calls)}, one parameter at a time. "
+                f"They take {ms(took_ns)} of {each_step(facts)}."
             ),
             saving=priced(
                 facts,
@@ -148,6 +151,26 @@ class SingleTensorOptimizer(Rule):
     def passed(self, facts: Facts) -> str:
         if not facts.has_gpu:
             return "The optimizer is fused, takes little of the step, or has no fused version on a CPU."
-        kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & facts.gpu.is_inside
-        count = kernels.sum() / facts.steps.count
-        return f"Optimizer.step launches {count:,.0f} kernels {per_step(facts)}, which do not lengthen the step."
+        count = _kernels(facts).sum() / facts.steps.count
+        calls = _in_calls(facts, _calls(facts))
+        return (
+            f"Optimizer.step launches {count:,.0f} kernels that are not fused {calls}. They do not lengthen the step."
+        )
+
+
+def _kernels(facts: Facts) -> Mask:
+    """Kernels that optimizers launch inside the window, without fused ones."""
+    gpu = facts.gpu
+    return gpu.is_kernel & gpu.is_inside & ~gpu.fused & facts.regions.work_under(facts.regions.optimizer)
+
+
+def _calls(facts: Facts) -> float:
+    """How often a step calls Optimizer.step; at least once."""
+    slices = facts.slices
+    rows = slices.outermost(facts.regions.optimizer)
+    return max(1.0, np.count_nonzero(facts.steps.host_window.contains(slices.start[rows])) / facts.steps.count)
+
+
+def _in_calls(facts: Facts, calls: float) -> str:
+    """How often, for a number of kernels or operators: "per step", "in 40 calls per step"."""
+    return per_step(facts) if calls == 1 else f"in {calls:,.0f} calls {per_step(facts)}"

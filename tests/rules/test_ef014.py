@@ -12,10 +12,14 @@ from traceopt.testing import events as build
 STEP_US, STEPS = 20_000, 4
 
 
+LINE = "called at line"  # of an event of the test: becomes a row of `call_lines`
+
+
 def line(number: int, start: float, *ops: build.Json) -> list[build.Json]:
-    """A function of the user that runs some operators."""
+    """Calls of one line of the user's function."""
+    calls = [build.python("<built-in method of Tensor>", op["ts"], op["dur"]) | {LINE: number} for op in ops]
     end = max(op["ts"] + op["dur"] for op in ops)
-    return [build.python(f"train.py({number}): part_{number}", start, end - start + 20), *ops]
+    return [build.python("train.py(1): train", start, end - start + 20), *calls, *ops]
 
 
 def op(name: str, start: float, duration: float, node: int) -> build.Json:
@@ -31,7 +35,7 @@ BACKWARD = [
 ]
 
 
-def facts(*parts: list[build.Json], gpu: bool = False) -> Facts:
+def facts(*parts: list[build.Json], gpu: bool = False, lines: bool = True) -> Facts:
     events: list[build.Json] = []
     for step in range(STEPS):
         start = step * STEP_US
@@ -45,11 +49,16 @@ def facts(*parts: list[build.Json], gpu: bool = False) -> Facts:
     for number, one in enumerate(launching, 1):
         events.append(build.runtime("cudaLaunchKernel", one["ts"] + 1, 2, number))
         events.append(build.kernel("reduce_kernel", one["ts"] + 5, one["dur"], number))
-    return Facts(build.read(build.document(events, **({"deviceProperties": [A100]} if gpu else {}))))
+    events.sort(key=lambda one: (one["ts"], -one["dur"]))
+    called = [one.pop(LINE, 0) for one in events if one["cat"] == "python_function"]
+    rows = [row for row, number in enumerate(called) if number]
+    calls = {"count": len(called), "rows": rows, "lines": [called[row] for row in rows]}
+    metadata = ({"deviceProperties": [A100]} if gpu else {}) | ({"traceopt": {"call_lines": calls}} if lines else {})
+    return Facts(build.read(build.document(events, **metadata)))
 
 
-def silent(*parts: list[build.Json]) -> str:
-    check, findings = answer(ValuesForTheLog, facts(*parts))
+def silent(*parts: list[build.Json], lines: bool = True) -> str:
+    check, findings = answer(ValuesForTheLog, facts(*parts, lines=lines))
     assert findings == []
     return check.reason or ""
 
@@ -91,3 +100,20 @@ def test_silent_about_the_data_set() -> None:
     """A random index, or a crop that depends on the values of an item."""
     item = build.python("data.py(3): __getitem__", 990, 6_200)
     assert silent([item, *STATISTICS], FORWARD) == "Operators whose values are only read take 0 ms of the step."
+
+
+def test_silent_where_only_the_function_is_known() -> None:
+    """Without the lines of calls, a frame has the line where its function begins, whatever the function does."""
+    assert silent(STATISTICS, lines=False) == "Operators whose values are only read take 0 ms of the step."
+
+
+def test_silent_about_a_line_that_changes_tensors_or_communicates() -> None:
+    """Clipping needs the norms that are also read, and other ranks need their part of a sum."""
+    for effect in (op("mul_", 4_020, 1_000, 7), build.op("c10d::allreduce_", 4_020, 1_000)):
+        clip = line(5, 1_000, op("linalg_vector_norm", 1_010, 3_000, 7), effect, op("item", 5_100, 10, 7))
+        assert silent(clip, FORWARD) == "Operators whose values are only read take 0 ms of the step."
+
+
+def test_copies_are_no_values_for_the_log() -> None:
+    copy = line(5, 1_000, op("to", 1_010, 4_000, 7), op("item", 5_100, 10, 7))
+    assert silent(copy, FORWARD) == "Operators whose values are only read take 0 ms of the step."

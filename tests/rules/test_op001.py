@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from support.cpu_steps import Events, silent, the
+from support.cpu_steps import Events, cpu_answer, silent, the
 from support.planted import PlantedFault
 
+from traceopt.testing import A100
 from traceopt.testing import events as build
 
 
@@ -42,3 +43,41 @@ class TestOptimizer:
             yield build.op("autograd::engine::evaluate_function: MmBackward0", t + 7_950, 45)
 
         assert silent("OP001", step)
+
+
+class TestCallsOfTheOptimizer:
+    """A step may call the optimizer several times, as an update of PPO does."""
+
+    def step(self, kernel: str, kernels: int, calls: int) -> Callable[[float, int], Events]:
+        def events(t: float, index: int) -> Events:
+            for call in range(calls):
+                start, end = t + 10 + call * 9_000 / calls, 8_000 / calls
+                yield build.annotation("Optimizer.step#AdamW.step", start, end)
+                yield build.op("aten::mul", start, end)
+                for number in range(kernels):
+                    at, correlation = start + number * end / kernels, 1 + number + kernels * (call + calls * index)
+                    yield build.runtime("cudaLaunchKernel", at, 5, correlation)
+                    yield build.kernel(kernel, at + 10, 2, correlation, stream=7)
+
+        return events
+
+    def answer(self, kernel: str, kernels: int, calls: int = 1) -> str:
+        check, found = cpu_answer("OP001", self.step(kernel, kernels, calls), deviceProperties=[A100])
+        return found[0].why if found else f"{check.status}: {check.reason}"
+
+    def test_fused_kernels_are_fused_however_often_the_optimizer_steps(self) -> None:
+        fused = "multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<float, 4>>"
+        assert self.answer(fused, kernels=4, calls=40) == (
+            "passed: Optimizer.step launches 0 kernels that are not fused in 40 calls per step. "
+            "They do not lengthen the step."
+        )
+
+    def test_few_kernels_for_each_call_are_no_loop_over_parameters(self) -> None:
+        foreach = "multi_tensor_apply_kernel<TensorListMetadata<4>, BinaryOpListAlphaFunctor<float, 2>>"
+        assert self.answer(foreach, kernels=12, calls=10).startswith(
+            "passed: Optimizer.step launches 120 kernels that are"
+        )
+
+    def test_a_loop_over_parameters_in_each_of_two_calls(self) -> None:
+        why = self.answer("vectorized_elementwise_kernel<4, MulFunctor<float>>", kernels=100, calls=2)
+        assert why.startswith("Optimizer.step launches 200 kernels in 2 calls per step with a median of 2.0 µs")
