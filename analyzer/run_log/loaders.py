@@ -71,6 +71,19 @@ class HandOver(Struct, frozen=True):
     slowdown: float | None = None
 
 
+class InMemory(Struct, frozen=True):
+    """A data set that holds its items in tensors or arrays with a row for each. The loader takes one at a time.
+
+    `batch_ns` is what the rows of a batch take if they are taken at once, as measured. `plain`: nothing in the loader
+    is the script's own, so it would give the same batches.
+    """
+
+    plain: bool
+    batch_ns: float
+    shuffled: bool = False
+    drop_last: bool = False
+
+
 class Loader(Struct, frozen=True):
     """None stands for unknown. `build` is measured in the process that builds batches: a worker, or the training
     process. `iterators` counts how often the script began to read it; so many of them as `together` says are read in
@@ -94,6 +107,7 @@ class Loader(Struct, frozen=True):
     hand_over: HandOver | None = None
     built: Construction | None = None
     together: int = 1
+    in_memory: InMemory | None = None
 
     @property
     def batches_per_epoch(self) -> float | None:
@@ -153,6 +167,7 @@ def _loader(
         hand_over=_hand_over(table(row.get("hand_over"))),
         built=read_construction(row.get("built")),
         together=max(1, whole(row.get("together")) or 1),
+        in_memory=_in_memory(table(row.get("in_memory"))),
     )
 
 
@@ -172,6 +187,13 @@ def _hand_over(row: Mapping[str, Any]) -> HandOver | None:
         return None
     slowdown = amount(row.get("slowdown"), MOST_SLOWDOWN)
     return HandOver(receive_us * 1000, send_us * 1000, max(1.0, slowdown) if slowdown else None)
+
+
+def _in_memory(row: Mapping[str, Any]) -> InMemory | None:
+    batch_us, plain = amount(row.get("batch_us"), MOST_US), flag(row.get("plain"))
+    if batch_us is None or plain is None:
+        return None
+    return InMemory(plain, batch_us * 1000, bool(flag(row.get("shuffled"))), bool(flag(row.get("drop_last"))))
 
 
 def _start(row: Mapping[str, Any]) -> WorkerStart | None:

@@ -11,6 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from multiprocessing.process import parent_process
 from typing import Any
 
@@ -18,6 +19,7 @@ from .batch_size import describe_batch
 from .cores import CoreWait
 from .hand_over import measure_hand_over
 from .inventory import MOST, class_name, describe_loader
+from .values.data_columns import describe_columns
 
 FLUSH_S = 1.0
 MOST_STARTS = 1000  # described per loader
@@ -31,6 +33,8 @@ class LoaderNotes:
     `updates` counts the backward passes and optimizer updates that followed batches of the loader: the loader with the
     most feeds the training. `batch` is the size of its largest batch so far, `hand_over` what such a batch would cost
     if a worker sent it; both only for loaders without workers.
+
+    `in_memory` is what values/data_columns.py says of its data set, or null.
 
     `together` is how many iterators were read in turn: more than one, if several such loaders feed one loop.
 
@@ -65,7 +69,8 @@ class LoaderNotes:
             if len(self._rows) >= MOST:
                 return key
             counts = {"iterators": 0, "objects": 0, "batches": 0, "updates": 0, "fetch_us": 0.0, "fetch_cpu_us": 0.0}
-            row = describe_loader(None, loader) | counts | {"starts": [], "batch": None, "hand_over": None}
+            measured = {"batch": None, "hand_over": None, "in_memory": None}
+            row = describe_loader(None, loader) | counts | {"starts": []} | measured
             self._rows[key] = row
         row["iterators"] += 1
         read = self._read.setdefault(key, [])
@@ -142,6 +147,14 @@ class LoaderNotes:
         row = max(self._rows.values(), key=lambda row: (row["updates"], row["batches"]), default=None)
         if row is not None and row["batch"] is not None and (row["updates"] or not self._updates):
             row["hand_over"] = measure_hand_over(**row["batch"])
+
+    def look_at_data(self, torch: Any) -> None:
+        """Called between two steps, while the script still reads its loaders."""
+        for key, reference in self._latest.items():
+            loader = reference()
+            if loader is not None and self._rows[key]["in_memory"] is None:
+                with suppress(Exception):  # a library's own loader, or a data set with unusual behavior
+                    self._rows[key]["in_memory"] = describe_columns(torch, loader)
 
     def restarted(self) -> None:
         """Steps count from 0 again."""

@@ -1,6 +1,7 @@
 """Settings that `traceopt try` changes while the script starts, without a change of its source.
 
-`loader_workers` N, `pin_memory`, `persistent_workers`: of every DataLoader whose dataset has an order.
+`loader_workers` N, `pin_memory`, `persistent_workers`: of every DataLoader whose dataset has an order. `batch_fetch`: a
+DataLoader takes the batches of a TensorDataset at once.
 `fused_optimizer`, `tf32`, `cudnn_benchmark`, `flush_denormal`, `gc_freeze`: on. `rare_saves`: torch.save in a loop
 writes the first time and then every 500th time. `reduce_once`: gradient accumulation reduces once per update. Each
 reports when it takes effect.
@@ -23,7 +24,8 @@ from .imports import when_imported
 
 FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 SAVE_EVERY = 500
-LOADER = ("loader_workers", "pin_memory", "persistent_workers")
+LOADER = ("loader_workers", "pin_memory", "persistent_workers", "batch_fetch")
+FOR_WORKERS = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")
 
 
 def turn_on(torch: Any, timed: TimedSteps, dynamo: Dynamo) -> None:
@@ -46,8 +48,8 @@ def turn_on(torch: Any, timed: TimedSteps, dynamo: Dynamo) -> None:
         _save_rarely(torch, timed, dynamo)
     if switches.get(reduce_once.SWITCH):
         reduce_once.turn_on(torch, timed.used, dynamo)
-    if any(switches.get(name) for name in LOADER):
-        when_imported("torch.utils.data.dataloader", lambda loaded: _change_loaders(loaded, timed, dynamo))
+    if any(name in switches for name in LOADER):
+        when_imported("torch.utils.data.dataloader", lambda loaded: _change_loaders(torch, loaded, timed, dynamo))
 
 
 def _freeze(timed: TimedSteps) -> None:
@@ -89,7 +91,20 @@ def _save_rarely(torch: Any, timed: TimedSteps, dynamo: Dynamo) -> None:
     torch.save = save
 
 
-def _change_loaders(dataloader: Any, timed: TimedSteps, dynamo: Dynamo) -> None:
+def _takes_batches(data: Any, arguments: dict[str, Any]) -> bool:
+    """Changes the arguments, if the loader gives the same batches then."""
+    dataset, size = arguments.get("dataset"), arguments.get("batch_size", 1)
+    chosen = ("sampler", "batch_sampler", "collate_fn")
+    if type(dataset) is not data.TensorDataset or not size or any(arguments.get(name) for name in chosen):
+        return False
+    shuffle, drop_last = arguments.pop("shuffle", False), arguments.pop("drop_last", False)
+    generator = arguments.get("generator")
+    order = data.RandomSampler(dataset, generator=generator) if shuffle else data.SequentialSampler(dataset)
+    arguments |= {"sampler": data.BatchSampler(order, size, drop_last), "batch_size": None}
+    return True
+
+
+def _change_loaders(torch: Any, dataloader: Any, timed: TimedSteps, dynamo: Dynamo) -> None:
     loader, switches = dataloader.DataLoader, timed.switches
 
     def change(arguments: dict[str, Any]) -> list[str]:
@@ -100,6 +115,12 @@ def _change_loaders(dataloader: Any, timed: TimedSteps, dynamo: Dynamo) -> None:
         if workers and arguments.get("num_workers", 0) < workers:
             arguments["num_workers"] = workers
             used.append("loader_workers")
+        if workers == 0 and arguments.get("num_workers", 0):
+            for name in ("num_workers", *FOR_WORKERS):
+                arguments.pop(name, None)
+            used.append("loader_workers")
+        if switches.get("batch_fetch") and _takes_batches(torch.utils.data, arguments):
+            used.append("batch_fetch")
         if switches.get("pin_memory") and not arguments.get("pin_memory"):
             arguments["pin_memory"] = True
             used.append("pin_memory")

@@ -32,7 +32,6 @@ from traceopt.rules import (
     slowest_line_of,
     the_step,
     threshold,
-    typical_ns,
 )
 from traceopt.rules.fixes.advice.constructed import loader_places
 from traceopt.rules.fixes.advice.loader_workers import (
@@ -45,7 +44,7 @@ from traceopt.rules.fixes.advice.loader_workers import (
     Left,
     LoaderPlan,
     loader_rows,
-    plan_loader,
+    loading_plan,
 )
 from traceopt.rules.savings.pricing import over_all_steps
 
@@ -192,14 +191,16 @@ class DataloaderStall(Rule):
         stall_ns = facts.stalls.typical_ns(DATA_LOADING)
         if stall_ns < least_ns:
             return None
-        loading_ns, plan = _loading(facts)
+        plan = loading_plan(facts)
+        if plan.inline_ns is not None and stall_ns - plan.inline_ns >= least_ns:
+            return None  # DL009: workers are what the loop waits for
         ready_ns = _ready_ns(facts) if plan.keeps_up else 0.0
         hand_over_ns = self._hand_over_ns(plan)
         stall_ns -= min(ready_ns, hand_over_ns)
         if stall_ns - (_core_wait_ns(facts) if plan.multiprocess else 0.0) < least_ns:
             return None
         received_ns = ready_ns or (0.0 if plan.multiprocess else hand_over_ns)
-        at_worst_ns = _exposed_ns(received_ns, loading_ns - stall_ns)
+        at_worst_ns = _exposed_ns(received_ns, plan.wait_ns - stall_ns)
         receiving_ns = max(0.0, at_worst_ns - plan.rest_ns) if _pins(plan) else at_worst_ns
         worst, expected, best = (
             Left(min(stall_ns, receive_ns), RECEIVING) if plan.keeps_up else plan.left(receive_ns, contention)
@@ -221,14 +222,16 @@ class DataloaderStall(Rule):
         text = f"Waiting for data takes {percent(stall / facts.step_ns)} of {the_step(facts)}"
         if stall < self.min_share * facts.step_ns:
             return f"{text}."
-        loading, plan = _loading(facts)
+        plan = loading_plan(facts)
+        if plan.inline_ns is not None and stall - plan.inline_ns >= self.min_share * facts.step_ns:
+            return f"{text}. The training process would build these batches faster than it gets them (DL009)."
         if plan.multiprocess:
             waited = _core_wait_ns(facts) / facts.step_ns
             note = f", and the main thread waits for a free core for {percent(waited)}, which may be in it"
             return f"{text}{note if waited else ': the batches are ready'}."
-        if plan.sampling_ns > 0.5 * loading:
-            return f"{text}, but {percent(plan.sampling_ns / loading)} of it is the sampler (DL007)."
-        receiving_ns = _exposed_ns(self._hand_over_ns(plan), loading - stall)
+        if plan.sampling_ns > 0.5 * plan.wait_ns:
+            return f"{text}, but {percent(plan.sampling_ns / plan.wait_ns)} of it is the sampler (DL007)."
+        receiving_ns = _exposed_ns(self._hand_over_ns(plan), plan.wait_ns - stall)
         return f"{text}. Receiving batches from workers would take about as long ({ms(receiving_ns)})."
 
 
@@ -269,14 +272,6 @@ def _saving(facts: Facts, wait: Wait) -> Price:
         facts.stalls.typical_ns(DATA_LOADING),
         facts.of_every_step.stalls.typical_ns(DATA_LOADING),
     )
-
-
-def _loading(facts: Facts) -> tuple[float, LoaderPlan]:
-    """Time of the main thread in the loader, ns per step, and what is known about the workers."""
-    rows = loader_rows(facts)
-    start, end = facts.slices.start[rows], facts.slices.end[rows]
-    loading_ns = typical_ns(facts, start, end - start)
-    return loading_ns, plan_loader(facts, loading_ns, facts.step_ns - facts.stalls.typical_ns(DATA_LOADING))
 
 
 def _pins(plan: LoaderPlan) -> bool:

@@ -21,9 +21,10 @@ _ON = {"True": True}
 # For a setting of an edit: the switch with the same effect (capture/script/switches.py) and its value for each value of
 # the setting; an empty mapping if the value does not matter.
 _SWITCHES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "DataLoader.num_workers": ("loader_workers", {str(count): count for count in range(1, _MOST_WORKERS + 1)}),
+    "DataLoader.num_workers": ("loader_workers", {str(count): count for count in range(_MOST_WORKERS + 1)}),
     "DataLoader.persistent_workers": ("persistent_workers", _ON),
     "DataLoader.pin_memory": ("pin_memory", _ON),
+    "DataLoader.sampler": ("batch_fetch", {}),
     "gc.freeze": ("gc_freeze", {}),
     "model.no_sync": ("reduce_once", {}),
     "torch.backends.cudnn.allow_tf32": ("tf32", _ON),

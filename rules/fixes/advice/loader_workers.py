@@ -17,6 +17,7 @@ from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 from traceopt.result.edits import Edit, SetArguments
 from traceopt.result.words.message import ms, percent
 from traceopt.rules.savings.pricing import area_of
+from traceopt.rules.savings.starvation import typical_ns
 
 WAITING_SHARE = 0.5  # of a batch's build time: a worker that computes for less of it mostly waits
 LEAST_SHARE = 0.02  # of a core: each worker counts for at least this much, however little it computes
@@ -71,6 +72,14 @@ class LoaderPlan(Struct, frozen=True):
         # If the queue runs empty, the workers deliver a batch per step: each takes as many steps as there are workers.
         workers = self.settings.num_workers
         return workers * (self.rest_ns + self.wait_ns) if workers else None
+
+    @property
+    def inline_ns(self) -> float | None:
+        """Time that the training process would take to build what workers build for a step; None if nobody measured it
+        in a worker.
+        """
+        build = self.settings.build if self.multiprocess else None
+        return None if build is None else self.fetches * max(0.0, build.batch_ns - (build.core_wait_ns or 0.0))
 
     @property
     def needed(self) -> int | None:
@@ -313,6 +322,14 @@ def loader_rows(facts: Facts) -> npt.NDArray[np.int64]:
     """The outermost slices of the main thread that are inside a loader."""
     rows = facts.host.rows_of(DATA_LOADING)
     return np.asarray(rows[facts.slices.thread[rows] == facts.steps.thread])
+
+
+def loading_plan(facts: Facts) -> LoaderPlan:
+    """What is known about the training loader, from its time in the typical step."""
+    rows = loader_rows(facts)
+    start, end = facts.slices.start[rows], facts.slices.end[rows]
+    rest_ns = facts.step_ns - facts.stalls.typical_ns(DATA_LOADING)
+    return plan_loader(facts, typical_ns(facts, start, end - start), rest_ns)
 
 
 def plan_loader(facts: Facts, wait_ns: float, rest_ns: float) -> LoaderPlan:

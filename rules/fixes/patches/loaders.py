@@ -1,4 +1,4 @@
-"""Patches for arguments of the DataLoader that a loop reads from: workers, pinned memory."""
+"""Patches for arguments of the DataLoader that a loop reads from: workers, pinned memory, batches taken at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from traceopt.rules.fixes.patches.text_edits import TextEdit, argument, set_keyw
 
 _LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 UNKNOWN = float("inf")  # a number known only at run time; larger than any advice, so it is not changed
-_FOR_WORKERS = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")
+_OF_PROCESSES = ("timeout", "multiprocessing_context")
+_WITHOUT_WORKERS = {"prefetch_factor": "None", "persistent_workers": "False"}  # all that DataLoader accepts then
+_CHOOSE_ITEMS = ("sampler", "batch_sampler", "collate_fn", "generator")
+_OF_BATCHES = ("dataset", "batch_size", "shuffle", "drop_last")
 _WORKERS_POSITION, _PIN_POSITION = 5, 7  # among the positional arguments
 
 
@@ -71,9 +74,10 @@ def _no_workers(source: PythonSource, finding: Finding) -> list[TextEdit]:
         return argument(call, "num_workers") is not None
 
     call = _loader(source, finding, changes)
-    if any(argument(call, name) is not None for name in _FOR_WORKERS):
+    if any(argument(call, name) is not None for name in _OF_PROCESSES):
         raise UnclearError("arguments that DataLoader rejects without workers")
-    return set_keywords(source, call, {"num_workers": "0"})
+    unset = {name: value for name, value in _WITHOUT_WORKERS.items() if argument(call, name) is not None}
+    return set_keywords(source, call, {"num_workers": "0"} | unset)
 
 
 def _persistent_workers(source: PythonSource, finding: Finding) -> list[TextEdit]:
@@ -89,6 +93,31 @@ def _persistent_workers(source: PythonSource, finding: Finding) -> list[TextEdit
     if isinstance(count, (ast.Name, ast.Attribute)):  # without workers, DataLoader rejects the argument
         return set_keywords(source, call, {"persistent_workers": f"{source.slice(count)} > 0"})
     raise UnclearError("there may be no workers")
+
+
+def batch_sampler(source: PythonSource, finding: Finding) -> list[TextEdit]:
+    """A sampler of whole batches, and no batching by the loader: for a TensorDataset, the same batches."""
+
+    def changes(call: ast.Call) -> bool:
+        return len(call.args) <= 3 and all(argument(call, name) is None for name in _CHOOSE_ITEMS)
+
+    call = _loader(source, finding, changes)
+    if source.mentions(".batch_size", ".batch_sampler", "IterableDataset"):
+        raise UnclearError("the loader has no batch size then")
+    given = dict(zip(("dataset", "batch_size", "shuffle"), call.args, strict=False))
+    given |= {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None}
+    dataset, size, shuffle = given.get("dataset"), given.get("batch_size"), constant(given.get("shuffle"))
+    if len(given) < len(call.args) + len(call.keywords) or not isinstance(dataset, (ast.Name, ast.Attribute)):
+        raise UnclearError("arguments hidden in **, or a data set without a name")
+    if size is None or shuffle not in (None, False, True):
+        raise UnclearError("the batch size or the order is set elsewhere")
+    utils, name = f"{source.module('torch')}.utils.data", source.slice(dataset)
+    order = f"{utils}.{'RandomSampler' if shuffle else 'SequentialSampler'}({name})"
+    drop_last = source.slice(given["drop_last"]) if "drop_last" in given else "False"
+    sampler = f"sampler={utils}.BatchSampler({order}, {source.slice(size)}, drop_last={drop_last})"
+    others = [f"{key}={source.slice(value)}" for key, value in given.items() if key not in _OF_BATCHES]
+    arguments_text = ", ".join([name, sampler, "batch_size=None", *others])
+    return [TextEdit(source.start(call), source.end(call), f"{source.slice(call.func)}({arguments_text})")]
 
 
 def pinned_copies(source: PythonSource, finding: Finding) -> list[TextEdit]:

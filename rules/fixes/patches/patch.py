@@ -27,6 +27,7 @@ RECIPES: dict[str, Recipe] = {
     "DataLoader.persistent_workers": loaders.arguments,
     "DataLoader.pin_memory": loaders.arguments,
     "DataLoader.prefetch_factor": loaders.arguments,
+    "DataLoader.sampler": loaders.batch_sampler,
     "DistributedDataParallel.broadcast_buffers": arguments.ddp_buffers,
     "F.scaled_dot_product_attention": attention.fused_attention,
     "gc.collect.every": loops.collect_at_interval,

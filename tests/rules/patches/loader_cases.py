@@ -8,6 +8,8 @@ HEAD = "import torch\nfrom torch.utils.data import DataLoader\n\n"
 WORKERS_4 = loader(num_workers=4, persistent_workers=True)
 KEPT = loader(persistent_workers=True)
 INLINE = loader(num_workers=0)
+AT_ONCE = loader(sampler="BatchSampler(RandomSampler(dataset), 64, drop_last=False)", batch_size=None)
+BATCHES = "sampler=torch.utils.data.BatchSampler(torch.utils.data."
 
 LOADERS = [
     case(
@@ -50,8 +52,54 @@ LOADERS = [
     case(
         "an argument that needs workers",
         "DL006",
-        HEAD + "for batch in DataLoader(data, num_workers=2, prefetch_factor=4):  #@\n    train(batch)\n",
+        HEAD + "for batch in DataLoader(data, num_workers=2, timeout=4):  #@\n    train(batch)\n",
         edits=INLINE,
+    ),
+    case(
+        "arguments that mean nothing without workers",
+        "DL009",
+        HEAD + "loader = DataLoader(data, num_workers=2, persistent_workers=True, prefetch_factor=4)  #@\n",
+        """
+        -loader = DataLoader(data, num_workers=2, persistent_workers=True, prefetch_factor=4)
+        +loader = DataLoader(data, num_workers=0, persistent_workers=False, prefetch_factor=None)
+        """,
+        edits=INLINE,
+    ),
+    case(
+        "batches taken at once, in another order in each epoch",
+        "DL008",
+        HEAD + "loader = DataLoader(data, 64, shuffle=True, pin_memory=True)  #@\n",
+        f"""
+        -loader = DataLoader(data, 64, shuffle=True, pin_memory=True)
+        +loader = DataLoader(data, {BATCHES}RandomSampler(data), 64, drop_last=False), batch_size=None, pin_memory=True)
+        """,
+        edits=AT_ONCE,
+    ),
+    case(
+        "batches taken at once, in order",
+        "DL008",
+        HEAD + "loader = DataLoader(self.data, batch_size=size, drop_last=True)  #@\n",
+        f"""
+        -loader = DataLoader(self.data, batch_size=size, drop_last=True)
+        +loader = DataLoader(self.data, {BATCHES}SequentialSampler(self.data), size, drop_last=True), batch_size=None)
+        """,
+        edits=AT_ONCE,
+    ),
+    *(
+        case(
+            f"batches that a person has to think about: {why}",
+            "DL008",
+            f"{HEAD}loader = DataLoader({arguments})  #@\n{more}",
+            edits=AT_ONCE,
+        )
+        for why, arguments, more in (
+            ("a sampler", "data, 64, sampler=chosen", ""),
+            ("another way to join items", "data, 64, collate_fn=joined", ""),
+            ("the order is a variable", "data, 64, shuffle=training", ""),
+            ("a data set without a name", "TensorDataset(x, y), 64", ""),
+            ("the size is read", "data, 64", "total = loader.batch_size\n"),
+            ("hidden arguments", "data, 64, **options", ""),
+        )
     ),
     case(
         "a loader at the line that constructs it",

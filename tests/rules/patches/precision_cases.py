@@ -11,6 +11,7 @@ TF32: list[Edit] = [
     Call("torch.set_float32_matmul_precision", '"high"'),
     SetAttribute("torch.backends.cudnn.allow_tf32", "True"),
 ]
+FLUSH: list[Edit] = [Call("torch.set_flush_denormal", "True")]
 
 PRECISION = [
     case(
@@ -259,6 +260,22 @@ PRECISION = [
         "TF32 is set",
         "TC002",
         "import torch\ntorch.backends.cuda.matmul.allow_tf32 = flag\nf(x).backward()  #@\n",
+    ),
+    case(
+        "subnormal numbers",
+        "CP008",
+        "import torch\nfrom torch import nn\n\nnet(x).backward()  #@\n",
+        """
+        +torch.set_flush_denormal(True)
+        +
+        """,
+        edits=FLUSH,
+    ),
+    case(
+        "subnormal numbers: the script sets it",
+        "CP008",
+        "import torch\ntorch.set_flush_denormal(options.flush)\nnet(x).backward()  #@\n",
+        edits=FLUSH,
     ),
     case("a library sets nothing", "TC002", "import torch\ndef forward(x):\n    return f(x)  #@\n"),
     case("torch comes later", "TC002", "import os\nif os.name:\n    pass\nimport torch\nf(x).backward()  #@\n"),
