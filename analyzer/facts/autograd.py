@@ -11,6 +11,8 @@ from traceopt.analyzer.autograd.host_reads import operators_for_host_reads
 from traceopt.analyzer.autograd.nodes import accumulations_per_step, nodes_per_step, weight_products
 from traceopt.analyzer.autograd.one_hot_products import OneHotProducts, find_one_hot_products
 from traceopt.analyzer.autograd.repeated_nodes import repeated_nodes
+from traceopt.analyzer.autograd.row_gradients import RowGradients, find_row_gradients
+from traceopt.analyzer.autograd.sampling_gradients import SamplingGradients, find_sampling_gradients
 from traceopt.analyzer.autograd.untrained_calls import UntrainedCalls, calls_without_backward, calls_without_gradients
 from traceopt.analyzer.facts.work import WorkFacts
 from traceopt.analyzer.tables.schema import I8, Mask
@@ -61,6 +63,16 @@ class AutogradFacts(WorkFacts, frozen=True, dict=True):
         paddings = self.regions.named(op_names.is_padding, OP)
         padded = (forward >= 0) & (self.slices.ancestor(np.maximum(forward, 0), paddings) >= 0)
         return nodes[~padded]
+
+    @cached_property
+    def row_gradients(self) -> RowGradients:
+        """The backward passes of `x[indices]` and of embeddings in the window, which add up gradients of rows."""
+        return find_row_gradients(self.regions, self.steps, self.call_sites)
+
+    @cached_property
+    def sampling_gradients(self) -> SamplingGradients:
+        """The backward passes of grid_sample and of interpolation in the window."""
+        return find_sampling_gradients(self.regions, self.steps)
 
     @cached_property
     def one_hot_products(self) -> OneHotProducts:

@@ -147,6 +147,25 @@ def is_data_parallel_module(name: str) -> bool:
     return _DATA_PARALLEL_MODULE.search(name) is not None
 
 
+EMBEDDING_BACKWARD = "aten::embedding_dense_backward"
+PICKS = _words("aten::index aten::embedding")
+"""Operators that pick rows of a tensor."""
+INDEXING_BACKWARD = _words("aten::_index_put_impl_ aten::index_put_ aten::_unsafe_index_put")
+"""Operators that the backward node of ``x[indices]`` calls; a script's own ``x[indices] = y`` calls them as well."""
+SAMPLING_BACKWARD = _words(
+    "aten::grid_sampler_2d_backward aten::grid_sampler_3d_backward aten::cudnn_grid_sampler_backward "
+    "aten::upsample_linear1d_backward aten::upsample_bilinear2d_backward aten::upsample_bicubic2d_backward "
+    "aten::upsample_trilinear3d_backward aten::_upsample_bilinear2d_aa_backward "
+    "aten::_upsample_bicubic2d_aa_backward"
+)
+"""Operators that add each gradient to the pixels which a sample was interpolated from."""
+
+
+def is_index_tensor_backward(name: str) -> bool:
+    """The backward operator of ``x[indices]``: ``autograd::engine::evaluate_function: IndexBackward0``."""
+    return is_backward(name) and name.rpartition(" ")[2].startswith(("IndexBackward", "UnsafeIndexBackward"))
+
+
 def is_recompute_frame(name: str) -> bool:
     """A frame that recomputes a checkpointed part, or its hook: ``torch/utils/checkpoint.py(1500): recompute_fn``."""
     return name.endswith((": recompute_fn", ": unpack_hook")) and "torch/utils/checkpoint.py(" in name

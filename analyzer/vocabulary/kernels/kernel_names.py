@@ -81,6 +81,11 @@ def is_gradient(name: str) -> bool:
     return pattern.search(name[:MAX_NAME_CHARS]) is not None
 
 
+def is_index_accumulation(name: str) -> bool:
+    """A kernel that adds rows at sorted indices: ``indexing_backward_kernel_stride_1``."""
+    return "indexing_backward_kernel" in name
+
+
 # GeluBackwardCUDAKernelImpl, softmax_warp_backward, layer_norm_grad_input_kernel: A4000; flash_bwd_dq_dk_dv: H100
 _GRADIENT = re.compile(r"[bB]ackward|grad_input|wgrad|(?:flash|attn|fmha|ln|norm|ce|loss)_bwd")
 _WEIGHT_GRADIENT = re.compile(r"wgrad|bwd_weight|_wrw")

@@ -56,7 +56,7 @@ def without_nodes(
 
 
 def products_ns(facts: Facts, products: I8) -> float:
-    """Per step: what matmuls and convolutions of backward passes take, on the device or in a CPU-only run."""
+    """Per step: what operators such as matmuls take, on the device or in a CPU-only run."""
     if facts.has_gpu:
         return launched_ns(facts, _work_of(facts, products))
     return facts.steps.mean_ns(area_of(facts, products))

@@ -1,0 +1,133 @@
+"""Operators of backward passes that add up the gradients of rows which were picked by index."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.tables.json_values import listed
+from traceopt.analyzer.tables.schema import I8, Mask
+from traceopt.analyzer.timeline.call_sites import CallSites
+from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.timeline.regions import Regions
+from traceopt.analyzer.timeline.steps import Steps
+from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.kernels.kernel_names import is_index_accumulation
+
+UNKNOWN_DIM = -1
+_WIDE = ("float", "double")  # types of the profiler: numbers that devices add atomically at full rate
+
+
+class RowGradients(Struct, frozen=True):
+    """The backward passes of `x[indices]` and of embeddings in the window. Arrays have shape (len,); slices are in
+    order.
+    """
+
+    rows: I8  # slices of the operators that add the gradients up
+    forward: I8  # slices of the operators that picked the rows; -1: unknown
+    dim: I8  # the dimension from which one tensor of indices picks; UNKNOWN_DIM: several, or it is unknown which
+    wide: Mask  # the gradients have 32 or 64 bits
+    embedding: Mask  # an embedding picked the rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, wanted: Mask) -> RowGradients:
+        return RowGradients(*(getattr(self, column)[wanted] for column in self.__struct_fields__))
+
+
+def find_row_gradients(regions: Regions, steps: Steps, sites: CallSites) -> RowGradients:
+    """Operators below the backward node of indexing, others whose kernels add at sorted indices, and the dense
+    gradients of embeddings.
+    """
+    slices, ops, texts = regions.slices, regions.trace.ops, regions.trace.texts
+    embedding = regions.named(op_names.EMBEDDING_BACKWARD.__eq__, OP)
+    puts = regions.named(op_names.INDEXING_BACKWARD.__contains__, OP)
+    rows = slices.outermost(puts | embedding)
+    rows = rows[steps.host_window.contains(slices.start[rows])].astype(np.int64)
+    node = regions.named(op_names.is_index_tensor_backward, OP)
+    rows = rows[embedding[rows] | (slices.ancestor(rows, node) >= 0) | _accumulates(regions, rows)]
+    picks = regions.named(op_names.PICKS.__contains__, OP)
+    forward = sites.forward_of(rows).astype(np.int64)
+    unlinked = np.flatnonzero((forward < 0) | ~picks[forward])
+    forward[unlinked] = _of_same_sizes(regions, rows[unlinked], picks, sites)
+    of_op = slices.row[rows]
+    dims = [_text(texts, code) for code in ops.dims[of_op].tolist()]
+    types = [_text(texts, code) for code in ops.types[of_op].tolist()]
+    values = [_text(texts, code) for code in ops.concrete[of_op].tolist()]
+    plain = np.array([_is_plain_embedding(text) for text in values], bool)
+    dim = np.array([_indexed_dim(text) for text in dims], np.int64)
+    return RowGradients(
+        rows,
+        forward,
+        np.where(embedding[rows], np.where(plain, 0, UNKNOWN_DIM), dim),
+        np.array([(listed(text) or [""])[0] in _WIDE for text in types], bool),
+        embedding[rows],
+    )
+
+
+def _text(texts: list[str], code: int) -> str:
+    return texts[code] if code >= 0 else ""
+
+
+def _accumulates(regions: Regions, rows: I8) -> Mask:
+    """Which of these slices launch a kernel that adds at sorted indices. Shape (len(rows),)."""
+    adds = np.array([is_index_accumulation(name) for name in regions.trace.names] or [False])[regions.gpu.work.name]
+    owner = regions.slices.ancestor(regions.links.launch_slice[adds], regions.slices.mask(rows))
+    return np.isin(rows, owner)
+
+
+def _of_same_sizes(regions: Regions, rows: I8, picks: Mask, sites: CallSites) -> I8:
+    """The last operator before each row that picked from a tensor of the same size by indices of the same size; -1:
+    none, or several lines do. For files that do not link backward operators to those of the forward pass.
+    """
+    slices, ops, texts = regions.slices, regions.trace.ops, regions.trace.texts
+    forward = np.flatnonzero(picks)
+    forward = forward[np.argsort(slices.start[forward], kind="stable")]
+    dims = ops.dims[slices.row[np.append(forward, rows)]]
+    sizes = {code: _operand_sizes(texts[code]) for code in distinct_values(dims[dims >= 0]).tolist()}
+    number = {size: index for index, size in enumerate(dict.fromkeys(sizes.values()))}
+    key = np.array([-1 if sizes.get(code) is None else number[sizes[code]] for code in dims.tolist()], np.int64)
+    of_forward, of_row = key[: len(forward)], key[len(forward) :]
+    found = np.full(len(rows), -1, np.int64)
+    for one in distinct_values(of_row[of_row >= 0]):
+        same, mine = forward[of_forward == one], np.flatnonzero(of_row == one)
+        before = np.searchsorted(slices.start[same], slices.start[rows[mine]]) - 1
+        if len(same) and len(distinct_values(sites.of(same))) == 1:
+            found[mine] = np.where(before >= 0, same[before], -1)
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _is_plain_embedding(text: str) -> bool:
+    """Whether an embedding has no row for padding, whose gradient stays zero, and does not scale gradients."""
+    values = listed(text) or []
+    return values[3:5] == ["-1", "False"]
+
+
+def _operand_sizes(text: str) -> bytes | None:
+    """The sizes of the indexed tensor and of the indices."""
+    sizes = listed(text)
+    return msgspec.json.encode(sizes[:2]) if sizes and len(sizes) > 1 else None
+
+
+@lru_cache(maxsize=1024)
+def _indexed_dim(text: str) -> int:
+    """The dimension from which one tensor of indices picks, by the sizes of the tensor and of what was picked."""
+    sizes: list[Any] = listed(text) or []
+    if len(sizes) < 3 or not all(isinstance(size, list) for size in sizes[:3]) or not sizes[0]:
+        return UNKNOWN_DIM
+    whole, indices, picked = sizes[:3]
+    if sum(bool(size) for size in indices if isinstance(size, list)) > 1:
+        return UNKNOWN_DIM
+    if len(picked) >= len(whole) and picked[len(picked) - len(whole) + 1 :] == whole[1:]:
+        return 0
+    if len(picked) != len(whole):
+        return UNKNOWN_DIM
+    other = [dim for dim, (before, after) in enumerate(zip(whole, picked, strict=True)) if before != after]
+    return other[0] if len(other) == 1 else UNKNOWN_DIM
