@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.edits import Compile
+from traceopt.result.edits import Compile, Edit
 from traceopt.result.finding import Fix
 from traceopt.result.words.message import percent
 from traceopt.rules.savings.price import Priced
@@ -28,7 +28,7 @@ _FUSION = {
 def within_compiler_limits(one: Priced, facts: Facts) -> Priced:
     """The finding, without torch.compile where that ends in an error: in code that is differentiated twice."""
     fix = one.finding.fix
-    edits = [edit for edit in fix.edits if not isinstance(edit, Compile)]
+    edits: list[Edit] = [edit for edit in fix.edits if not isinstance(edit, Compile)]
     if len(edits) == len(fix.edits) or not facts.differentiates_twice:
         return one
     text = (
