@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import prod
-from typing import Any, TypeVar
 
-import msgspec
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.grouping import distinct_values, group_rows
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.autograd.nodes import ACCUMULATE
+from traceopt.analyzer.autograd.operator_inputs import Shape, of_inputs, tensors
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.gemm_ops import gemm_shape, is_gemm
-
-T = TypeVar("T")
-Shape = tuple[int, ...]
-Rows = npt.NDArray[np.integer]
 
 
 class OneHotProducts(Struct, frozen=True):
@@ -81,7 +74,7 @@ def _casts(regions: Regions, moves: I8, one_hot: I8, product: I8, shapes: list[S
     call = np.searchsorted(one_hot, moves) - 1
     between = np.flatnonzero(call >= 0)
     between = between[moves[between] < product[call[between]]]
-    moved = _of_inputs(regions, moves[between], lambda _name, dims, _types: prod(next(iter(_tensors(dims)), (0,))))
+    moved = of_inputs(regions, moves[between], lambda _name, dims, _types: prod(next(iter(tensors(dims)), (0,))))
     same = [size == prod(shapes[at]) for size, at in zip(moved, call[between].tolist(), strict=True)]
     casts: I8 = moves[between[np.array(same, bool)]].astype(np.int64)
     return casts
@@ -95,7 +88,7 @@ def _one_hot_calls(regions: Regions, steps: Steps) -> tuple[I8, list[Shape]]:
     writes = np.flatnonzero(regions.named("aten::scatter_".__eq__, OP)) if wanted.any() else np.empty(0, np.int64)
     call = slices.ancestor(writes, wanted)
     writes, call = writes[call >= 0], call[call >= 0]
-    written = _of_inputs(regions, writes, lambda _name, dims, _types: next(iter(_tensors(dims)), ()))
+    written = of_inputs(regions, writes, lambda _name, dims, _types: next(iter(tensors(dims)), ()))
     sized = [len(shape) > 1 for shape in written]
     return call[sized].astype(np.int64), [shape for shape in written if len(shape) > 1]
 
@@ -110,7 +103,7 @@ class _Gemms(Struct, frozen=True):
     @classmethod
     def of(cls, regions: Regions) -> _Gemms:
         rows = np.flatnonzero(regions.named(is_gemm, OP))
-        shapes = _of_inputs(regions, rows, gemm_shape)
+        shapes = of_inputs(regions, rows, gemm_shape)
         known = [shape is not None for shape in shapes]
         nodes = np.flatnonzero(regions.backward & (regions.slices.kind == OP))
         return cls(rows[known].astype(np.int64), [shape for shape in shapes if shape is not None], nodes)
@@ -143,7 +136,7 @@ class _Gemms(Struct, frozen=True):
 def _accumulated(regions: Regions, steps: Steps) -> set[tuple[int, int, int]]:
     """The step and the two sizes, in order, of each matrix whose gradient is accumulated."""
     rows = np.flatnonzero(regions.named(ACCUMULATE.__eq__, OP))
-    shapes = _of_inputs(regions, rows, lambda _name, dims, _types: next(iter(_tensors(dims)), ()))
+    shapes = of_inputs(regions, rows, lambda _name, dims, _types: next(iter(tensors(dims)), ()))
     step = steps.host_step_of(regions.slices.start[rows]).tolist()
     return {(at, min(one), max(one)) for at, one in zip(step, shapes, strict=True) if len(one) == 2}
 
@@ -151,44 +144,10 @@ def _accumulated(regions: Regions, steps: Steps) -> set[tuple[int, int, int]]:
 def _pairs_of_one_shape(regions: Regions, steps: Steps, mask: Mask) -> set[tuple[int, int]]:
     """The step and the number of elements of the tensors of one shape that an operator of the forward pass takes."""
     rows = np.flatnonzero(mask & (regions.slices.nearest(regions.backward | regions.optimizer) < 0))
-    shapes = _of_inputs(regions, rows, lambda _name, dims, _types: _repeated(_tensors(dims)))
+    shapes = of_inputs(regions, rows, lambda _name, dims, _types: _repeated(tensors(dims)))
     step = steps.host_step_of(regions.slices.start[rows]).tolist()
     return {(at, prod(one)) for at, one in zip(step, shapes, strict=True) if one}
 
 
 def _repeated(shapes: list[Shape]) -> Shape | None:
     return next((shape for shape in shapes if len(shape) > 1 and shapes.count(shape) > 1), None)
-
-
-def _tensors(dims: Any) -> list[Shape]:
-    """The shapes of the inputs that are tensors."""
-    if not isinstance(dims, list):
-        return []
-    tensors = [dim for dim in dims if isinstance(dim, list) and all(type(size) is int for size in dim)]
-    return [tuple(tensor) for tensor in tensors]
-
-
-def _of_inputs(regions: Regions, rows: Rows, read: Callable[[str, Any, Any], T]) -> list[T]:
-    """`read(name, dims, types)` of each operator, once for each kind of call."""
-    trace, ops = regions.trace, regions.trace.ops
-    if not len(rows):
-        return []
-    at = regions.slices.row[rows]
-    first, group = group_rows(regions.slices.name[rows], ops.dims[at], ops.types[at])
-    kinds = zip(
-        regions.slices.name[rows[first]].tolist(),
-        ops.dims[at[first]].tolist(),
-        ops.types[at[first]].tolist(),
-        strict=True,
-    )
-    values = [
-        read(trace.names[name], _json(trace.texts, dims), _json(trace.texts, types)) for name, dims, types in kinds
-    ]
-    return [values[kind] for kind in group.tolist()]
-
-
-def _json(texts: list[str], code: int) -> Any:
-    try:
-        return msgspec.json.decode(texts[code]) if code >= 0 else None
-    except msgspec.DecodeError:
-        return None

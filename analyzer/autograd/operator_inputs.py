@@ -1,0 +1,102 @@
+"""Operators of the forward pass: the shapes and arguments that they got, and their nodes in the backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.analyzer.arrays.grouping import group_rows
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.timeline.regions import Regions
+from traceopt.analyzer.timeline.steps import Steps
+
+T = TypeVar("T")
+Shape = tuple[int, ...]
+Rows = npt.NDArray[np.integer]
+
+
+def tensors(dims: Any) -> list[Shape]:
+    """The shapes of the inputs that are tensors. An input that is no tensor counts as one of no dimensions."""
+    if not isinstance(dims, list):
+        return []
+    found = [dim for dim in dims if isinstance(dim, list) and all(type(size) is int for size in dim)]
+    return [tuple(tensor) for tensor in found]
+
+
+def of_inputs(regions: Regions, rows: Rows, read: Callable[[str, Any, Any], T]) -> list[T]:
+    """`read(name, dims, types)` of each operator, once for each kind of call."""
+    trace, ops = regions.trace, regions.trace.ops
+    if not len(rows):
+        return []
+    at = regions.slices.row[rows]
+    first, group = group_rows(regions.slices.name[rows], ops.dims[at], ops.types[at])
+    kinds = zip(
+        regions.slices.name[rows[first]].tolist(),
+        ops.dims[at[first]].tolist(),
+        ops.types[at[first]].tolist(),
+        strict=True,
+    )
+    values = [
+        read(trace.names[name], _json(trace.texts, dims), _json(trace.texts, types)) for name, dims, types in kinds
+    ]
+    return [values[kind] for kind in group.tolist()]
+
+
+def shapes_of(regions: Regions, rows: Rows) -> list[list[Shape]]:
+    """The shapes of the tensors that each operator takes."""
+    return of_inputs(regions, rows, lambda _name, dims, _types: tensors(dims))
+
+
+def arguments_of(regions: Regions, rows: Rows) -> list[list[str]]:
+    """All arguments of each operator as the profiler writes them; "" for tensors. Empty if they were not recorded."""
+    trace = regions.trace
+    first, group = group_rows(trace.ops.concrete[regions.slices.row[rows]])
+    codes = trace.ops.concrete[regions.slices.row[rows[first]]].tolist()
+    kinds = [found if isinstance(found := _json(trace.texts, code), list) else [] for code in codes]
+    return [list(map(str, kinds[kind])) for kind in group.tolist()]
+
+
+def forward_calls(regions: Regions, steps: Steps, test: Callable[[str], bool]) -> I8:
+    """The outermost operators of the training thread outside of backward passes and optimizers, in the window, if their
+    name passes the test.
+    """
+    slices = regions.slices
+    rows = slices.outermost((slices.kind == OP) & (slices.thread == steps.thread) & ~regions.optimizer)
+    rows = rows[regions.named(test, OP)[rows] & steps.host_window.contains(slices.start[rows])]
+    return rows[slices.ancestor(rows, regions.backward | regions.optimizer) < 0].astype(np.int64)
+
+
+def nodes_of(regions: Regions, rows: Rows) -> tuple[I8, I8]:
+    """The backward nodes that forward operators create, or operators inside them, and for each node the place of its
+    operator in `rows`, which are in order. Slices in order, shape (nodes,).
+
+    A node has the sequence number of its operator. An operator without a node reports the next number as well, so the
+    last operator with a number is the one that created the node.
+    """
+    slices, ops = regions.slices, regions.trace.ops
+    op = np.flatnonzero(slices.kind == OP)
+    op = op[ops.sequence[slices.row[op]] >= 0]
+    is_node = regions.backward[op]
+    forward, nodes = op[~is_node & (ops.forward_thread[slices.row[op]] <= 0)], op[is_node]
+    number = ops.sequence[slices.row[forward]]
+    order = np.lexsort((-slices.start[forward], number))
+    forward, number = forward[order], number[order]
+    wanted = ops.sequence[slices.row[nodes]]
+    at = np.minimum(np.searchsorted(number, wanted), max(0, len(number) - 1))
+    if not len(number):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    owner = np.where(number[at] == wanted, slices.ancestor(forward[at], slices.mask(rows)), -1)
+    nodes, owner = nodes[owner >= 0], owner[owner >= 0]
+    return nodes.astype(np.int64), np.searchsorted(rows, owner).astype(np.int64)
+
+
+def _json(texts: list[str], code: int) -> Any:
+    try:
+        return msgspec.json.decode(texts[code]) if code >= 0 else None
+    except msgspec.DecodeError:
+        return None
