@@ -6,8 +6,12 @@ from functools import cached_property
 
 import numpy as np
 
+from traceopt.analyzer.autograd.broadcast_pairs import AllPairs, find_broadcast_pairs
 from traceopt.analyzer.autograd.cleared_nodes import ClearedNodes, find_cleared_nodes
+from traceopt.analyzer.autograd.dense_gradients import DenseGradients, find_dense_gradients
+from traceopt.analyzer.autograd.gradient_loops import GradientLoop, find_gradient_loops
 from traceopt.analyzer.autograd.host_reads import operators_for_host_reads
+from traceopt.analyzer.autograd.large_logits import LargeLogits, find_large_logits
 from traceopt.analyzer.autograd.nodes import accumulations_per_step, nodes_per_step, weight_products
 from traceopt.analyzer.autograd.one_hot_products import OneHotProducts, find_one_hot_products
 from traceopt.analyzer.autograd.repeated_nodes import repeated_nodes
@@ -78,6 +82,26 @@ class AutogradFacts(WorkFacts, frozen=True, dict=True):
     def one_hot_products(self) -> OneHotProducts:
         """Matmuls of a one-hot matrix and a parameter, in the window, with their backward pass."""
         return find_one_hot_products(self.regions, self.steps)
+
+    @cached_property
+    def broadcast_pairs(self) -> tuple[AllPairs, ...]:
+        """Distances and products of all pairs of vectors in the window, computed through a tensor of all pairs."""
+        return find_broadcast_pairs(self.regions, self.steps)
+
+    @cached_property
+    def dense_gradients(self) -> DenseGradients:
+        """Lookups of few rows of large tables in the window, whose gradient has the size of the table."""
+        return find_dense_gradients(self.regions, self.steps)
+
+    @cached_property
+    def gradient_loops(self) -> tuple[GradientLoop, ...]:
+        """Lines that call the autograd engine for each row of a Jacobian, or for each sample, in the window."""
+        return find_gradient_loops(self.regions, self.steps, self.call_sites)
+
+    @cached_property
+    def large_logits(self) -> LargeLogits | None:
+        """Losses of the window over a large vocabulary; None if there are none."""
+        return find_large_logits(self.regions, self.steps)
 
     @cached_property
     def repeated_backward(self) -> I8:

@@ -192,10 +192,27 @@ MOVES: frozenset[str] = _words(
 )
 """Operators that compute nothing of a tensor: casts, copies, views, and new tensors."""
 
+EXPANSIONS: frozenset[str] = _words("aten::expand aten::expand_as aten::broadcast_to aten::repeat aten::tile")
+"""Operators that repeat a tensor along dimensions of size 1, with or without a copy."""
+
 PRODUCT_CALLS: frozenset[str] = _words(
     "aten::linear aten::matmul aten::mm aten::addmm aten::bmm aten::einsum aten::tensordot"
 )
 """Matmuls as a script calls them. Recurrent layers are not among them: an embedding cannot replace their product."""
+
+
+CLASS_LOSSES: frozenset[str] = _words("aten::cross_entropy_loss aten::nll_loss_nd aten::nll_loss")
+"""Losses over the logits of classes: tokens, classes, further dimensions."""
+
+LOOKUPS: frozenset[str] = _words("aten::embedding aten::embedding_bag aten::index aten::index_select")
+"""Operators that read rows of a table, as a script calls them."""
+
+
+SPLITS: frozenset[str] = _words("aten::unbind aten::split aten::chunk aten::tensor_split")
+"""Operators that split a tensor into its parts."""
+
+PICKS: frozenset[str] = SPLITS | _words("aten::select aten::slice aten::index aten::index_select aten::narrow")
+"""Operators that take a part of a tensor."""
 
 
 _ARITHMETIC: frozenset[str] = _words(
@@ -260,6 +277,32 @@ def is_gradient_bucket_copy(name: str) -> bool:
 def is_deep_copy_frame(name: str) -> bool:
     """The Python frame of ``copy.deepcopy``: ``copy.py(128): deepcopy``."""
     return name.endswith(": deepcopy") and "copy.py(" in name
+
+
+_PANDAS_ROWS = re.compile(
+    r"(?:^|/)pandas/core/(?:indexing\.py\(\d+\): __(?:get|set)item__|frame\.py\(\d+\): iter(?:rows|tuples))$"
+)
+_MODULE_CAST = re.compile(r"torch/nn/modules/module\.py\(\d+\): (?:bfloat16|cpu|cuda|double|float|half|to|type)$")
+
+
+def is_pandas_row_frame(name: str) -> bool:
+    """pandas reads a row or a cell: ``pandas/core/indexing.py(1327): __getitem__``, ``iterrows``."""
+    return _PANDAS_ROWS.search(name) is not None
+
+
+def is_sample_frame(name: str) -> bool:
+    """The Python frame of ``random.sample``: ``random.py(385): sample``."""
+    return name.endswith(": sample") and name.rpartition("/")[2].startswith("random.py(")
+
+
+def is_sample_draw_frame(name: str) -> bool:
+    """`random.sample` chooses an item: ``random.py(245): _randbelow_with_getrandbits``."""
+    return ": _randbelow" in name and name.rpartition("/")[2].startswith("random.py(")
+
+
+def is_module_cast_frame(name: str) -> bool:
+    """A module casts or moves all its weights: ``torch/nn/modules/module.py(1191): double``."""
+    return _MODULE_CAST.search(name) is not None
 
 
 def is_sampler_frame(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Patches for arguments of the optimizer, zero_grad and DistributedDataParallel."""
+"""Patches for arguments of the optimizer, zero_grad, embeddings and DistributedDataParallel."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from traceopt.rules.fixes.patches.places import own_nodes, statements_at
 from traceopt.rules.fixes.patches.source import PythonSource, UnclearError, constant, only
 from traceopt.rules.fixes.patches.text_edits import TextEdit, argument, set_keywords
 
+_EMBEDDINGS = ("torch.nn.Embedding", "torch.nn.EmbeddingBag")
 _DDP = "torch.nn.parallel.DistributedDataParallel"
 
 
@@ -67,6 +68,18 @@ def zero_grad(source: PythonSource, finding: Finding) -> list[TextEdit]:
     if constant(given) is not False:
         raise UnclearError("the value is set elsewhere")
     return [TextEdit(source.start(given), source.end(given), "True")]
+
+
+def sparse_embedding(source: PythonSource, finding: Finding) -> list[TextEdit]:
+    """The embedding with sparse gradients. A table whose rows are scaled by frequency cannot have them."""
+
+    def changes(call: ast.Call) -> bool:
+        given = [argument(call, name) for name in ("sparse", "scale_grad_by_freq", "mode")]
+        return len(call.args) <= 2 and all(constant(one) in (None, False) for one in given)
+
+    values = [call.func for call in _calls_at(source, finding)]
+    call = constructor(source, values, lambda call: source.dotted(call.func) in _EMBEDDINGS, changes)
+    return set_keywords(source, call, {"sparse": "True"})
 
 
 def ddp_buffers(source: PythonSource, finding: Finding) -> list[TextEdit]:

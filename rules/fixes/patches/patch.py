@@ -34,6 +34,7 @@ RECIPES: dict[str, Recipe] = {
     "images.to.non_blocking": loaders.pinned_copies,
     "log.every": loops.log_at_interval,
     "model.to.memory_format": precision.channels_last,
+    "nn.Embedding.sparse": arguments.sparse_embedding,
     "optimizer.zero_grad.set_to_none": arguments.zero_grad,
     "torch.autocast": precision.autocast,
     "torch.backends.cudnn.allow_tf32": precision.tf32,

@@ -36,12 +36,17 @@ def nodes_per_step_ns(facts: Facts, nodes: I8) -> float:
 
 
 def without_nodes(
-    facts: Facts, nodes: I8, low: float, expected: float, basis: str, partly: tuple[I8, Shares] | None = None
+    facts: Facts,
+    nodes: I8,
+    low: float,
+    expected: float,
+    basis: str,
+    partly: tuple[I8, Shares] | None = None,
+    *,
+    high: float = 1.0,
 ) -> Price:
-    """`low` and `expected`: the share of the nodes' time that the fix removes; at best it is all. `partly`: the same of
-    other nodes, with the share at best.
-    """
-    parts = [(nodes, (low, expected, 1.0)), *([partly] if partly is not None else [])]
+    """`low`, `expected`, `high`: the share of the nodes' time that the fix removes. `partly`: the same for others."""
+    parts = [(nodes, (low, expected, high)), *([partly] if partly is not None else [])]
     bounds = np.zeros(3)
     removed: tuple[list[Change], ...] = ([], [], [])
     for rows, shares in parts:

@@ -58,6 +58,43 @@ FRAMEWORKS = [
 
 ARGUMENTS = [
     case(
+        "the embedding that a line calls",
+        "EF020",
+        """
+        from torch import nn
+        class Model(nn.Module):
+            def __init__(self):
+                self.words = nn.Embedding(100_000, 64)
+                self.places = nn.Embedding(512, 64)
+            def forward(self, ids):
+                return self.head(self.words(ids).mean(1))  #@
+        """,
+        """
+        -        self.words = nn.Embedding(100_000, 64)
+        +        self.words = nn.Embedding(100_000, 64, sparse=True)
+        """,
+    ),
+    case(
+        "an embedding that is scaled by frequency has no sparse gradient",
+        "EF020",
+        """
+        from torch import nn
+        words = nn.Embedding(100_000, 64, scale_grad_by_freq=True)
+        vectors = words(ids)  #@
+        """,
+        "",
+    ),
+    case(
+        "two embeddings on one line",
+        "EF020",
+        """
+        from torch import nn
+        users, items = nn.Embedding(100_000, 64), nn.Embedding(500_000, 64)
+        scores = users(u) * items(i)  #@
+        """,
+        "",
+    ),
+    case(
         "each optimizer of a GAN",
         "OP001",
         """

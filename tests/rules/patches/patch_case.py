@@ -23,6 +23,7 @@ USUAL: Mapping[str, list[Edit]] = {
     "CV001": [SetArguments("model.to", _LAYOUT), SetArguments("images.to", _LAYOUT)],
     "CV003": [SetAttribute("torch.backends.cudnn.benchmark", "True")],
     "DL003": [SetArguments("images.to", {"non_blocking": "True"}), SetArguments("DataLoader", {"pin_memory": "True"})],
+    "EF020": [SetArguments("nn.Embedding", {"sparse": "True"})],
     "HS001": [CallEvery("log", 50)],
     "HS003": [RemoveCall("torch.cuda.synchronize")],
     "LG001": [CallEvery("log", 50)],

@@ -1,0 +1,74 @@
+"""Equal steps of training whose operators have shapes, arguments and backward nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from traceopt.analyzer.facts import Facts
+from traceopt.result.finding import Finding
+from traceopt.rules.rule import Rule
+from traceopt.testing import answer
+from traceopt.testing import events as build
+
+STEP_US, STEPS = 20_000, 4
+EVALUATION = "autograd::engine::evaluate_function: "
+ENGINE = "<built-in method run_backward of torch._C._EngineBase object at 0x7f00>"
+
+Event = build.Json
+Shape = Sequence[int]
+
+
+def operator(
+    name: str, start: float, duration: float, *dims: Any, arguments: Sequence[str] = (), number: int | None = None
+) -> Event:
+    """An operator of the forward pass. `number`: autograd's, if gradients are on."""
+    recorded = {} if number is None else {"Sequence number": number, "Fwd thread id": 0}
+    inputs = {"Input Dims": list(dims), "Input type": ["float"] * len(dims), "Concrete Inputs": list(arguments)}
+    return build.op(name, start, duration, **inputs, **recorded)
+
+
+def node(name: str, start: float, duration: float, number: int, *dims: Any) -> list[Event]:
+    """A backward node and its evaluation, which begins a microsecond earlier."""
+    recorded = {"Sequence number": number, "Fwd thread id": 1}
+    return [
+        build.op(f"{EVALUATION}{name}", start, duration, **recorded),
+        build.op(name, start + 1, duration - 2, **{"Input Dims": list(dims)}, **recorded),
+    ]
+
+
+def accumulation(start: float, shape: Shape) -> list[Event]:
+    """A gradient of this shape is added to that of its parameter."""
+    name = "torch::autograd::AccumulateGrad"
+    return [
+        build.op(f"{EVALUATION}{name}", start, 20),
+        build.op(name, start + 1, 15, **{"Input Dims": [list(shape)]}),
+    ]
+
+
+def steps(*parts: list[Event], update: Sequence[Event] = (), optimizer: str = "SGD", **metadata: Any) -> Facts:
+    """Times count from the start of a step. `update`: the operators of the optimizer, from 16 to 18 ms."""
+    events: list[Event] = []
+    for step in range(STEPS):
+        start = step * STEP_US
+        events.append(build.annotation(f"ProfilerStep#{step}", start, STEP_US))
+        events.append(build.annotation(f"Optimizer.step#{optimizer}.step", start + 16_000, 2_000))
+        for one in (*(event for part in parts for event in part), *update):
+            args = dict(one.get("args", {}))
+            if "Sequence number" in args:
+                args["Sequence number"] += 1000 * step
+            events.append(one | {"ts": one["ts"] + start, "args": args})
+    return Facts(build.read(build.document(events, **metadata)))
+
+
+def the(rule: type[Rule], facts: Facts) -> Finding:
+    check, findings = answer(rule, facts)
+    return findings[0] if findings else pytest.fail(check.reason or "")
+
+
+def is_silent(rule: type[Rule], facts: Facts) -> bool:
+    check, findings = answer(rule, facts)
+    assert check.status in ("passed", "not_applicable", "found"), check.reason
+    return not findings
