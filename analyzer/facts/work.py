@@ -11,6 +11,7 @@ from traceopt.analyzer.attribution.main_work import MainWork, find_main_work
 from traceopt.analyzer.facts.replay import ReplayFacts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline import recurrent_layers
+from traceopt.analyzer.timeline.slow_functions import find_slow_functions
 from traceopt.analyzer.vocabulary.causes.table import BACKWARD, FORWARD, OPTIMIZER
 from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS
 from traceopt.analyzer.work.attention import (
@@ -174,6 +175,13 @@ class WorkFacts(ReplayFacts, frozen=True, dict=True):
         slices = self.slices
         calls = slices.outermost(self.regions.deep_copy & (slices.thread == self.steps.thread))
         return calls[self.steps.host_window.contains(slices.start[calls])].astype(np.int64)
+
+    @cached_property
+    def slow_functions(self) -> dict[str, I8]:
+        """The outermost calls in the window, on the main thread, of library functions that are slow in loops, by what
+        they do: "pandas_rows", "sample" from a deque, "module_cast". Slices, in order.
+        """
+        return find_slow_functions(self.regions, self.steps)
 
     @cached_property
     def recurrent_cells(self) -> I8:

@@ -1,0 +1,43 @@
+"""Calls of library functions that are slow in loops, on the training thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.call_tree import PYTHON
+from traceopt.analyzer.timeline.regions import Regions
+from traceopt.analyzer.timeline.steps import Steps
+from traceopt.analyzer.vocabulary import op_names
+
+# By what the functions do.
+_KINDS: dict[str, Callable[[str], bool]] = {
+    "pandas_rows": op_names.is_pandas_row_frame,
+    "sample": op_names.is_sample_frame,
+    "module_cast": op_names.is_module_cast_frame,
+}
+SLOW_DRAW_NS = 3_000  # for an item of a sample: a list takes less than 1 us, a deque has to walk to the item
+
+
+def find_slow_functions(regions: Regions, steps: Steps) -> dict[str, I8]:
+    """By what they do; without the kinds that are not called. Samples count if they take long for each item."""
+    found = {kind: _calls(regions, steps, test) for kind, test in _KINDS.items()}
+    found["sample"] = _of_slow_populations(regions, found["sample"])
+    return {kind: rows for kind, rows in found.items() if len(rows)}
+
+
+def _calls(regions: Regions, steps: Steps, test: Callable[[str], bool]) -> I8:
+    slices = regions.slices
+    rows = slices.outermost(regions.named(test, PYTHON) & (slices.thread == steps.thread))
+    return rows[steps.host_window.contains(slices.start[rows])].astype(np.int64)
+
+
+def _of_slow_populations(regions: Regions, samples: I8) -> I8:
+    slices = regions.slices
+    draws = np.flatnonzero(regions.named(op_names.is_sample_draw_frame, PYTHON))
+    owner = slices.ancestor(draws, slices.mask(samples))
+    count = np.bincount(np.searchsorted(samples, owner[owner >= 0]), minlength=len(samples))
+    is_slow = (count > 0) & (slices.end[samples] - slices.start[samples] > SLOW_DRAW_NS * count)
+    return samples[is_slow]
