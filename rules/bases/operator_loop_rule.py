@@ -11,7 +11,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.intervals import Intervals, merge, subtract, union
+from traceopt.analyzer.arrays.name_totals import NameTotal
 from traceopt.analyzer.arrays.percentiles import median
+from traceopt.analyzer.autograd.nodes import is_heavy
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.timeline.call_tree import OP
@@ -28,6 +30,7 @@ from traceopt.rules.savings.pricing import area_of, priced
 from traceopt.rules.step_words import each_step, per_step
 
 ONE_LINE = "Batch many small operations into one"
+ALL_WEIGHTS = "Treat all weights in one call instead of a loop"
 SEVERAL_LINES = "Reduce the overhead of many small operations"
 EMBEDDINGS = Fix(
     "Join the tables and look up all features at once, let torch.compile fuse the operators, or raise the batch size.",
@@ -39,6 +42,16 @@ UPDATES = Fix(
     "torch._foreach_add_ or torch._foreach_lerp_. If it runs over the elements of a tensor, use one operator on the "
     "whole tensor.",
     "torch._foreach_lerp_(averages, parameters, 1 - decay)  # instead of a loop over the tensors",
+)
+NORMS = Fix(
+    "torch.nn.utils.clip_grad_norm_ computes the norms of all gradients together and scales them. torch._foreach_norm "
+    "returns the norm of each weight.",
+    "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)  # instead of a loop over the weights",
+)
+PENALTY = Fix(
+    "weight_decay of SGD and Adam adds the gradient of a squared penalty without computing the penalty. For another, "
+    "torch._foreach_norm takes all weights, and has a backward pass.",
+    "optimizer = torch.optim.SGD(model.parameters(), lr=lr, weight_decay=2 * factor)  # penalty: factor * |w|²",
 )
 SMALL_LAYERS = Fix(
     "One call runs many small layers. Use a larger batch, so that each operator computes more, or compile the model.",
@@ -53,6 +66,7 @@ LOOP = Fix(
 
 FEW_CALLS = 2  # of a line per step: so many are no loop, whatever they call
 MOST_OPERATORS = 0.8  # of a line
+SAME = 0.01  # of the weights: calls of an operator in a loop over all of them may differ by so many
 LAYERS_REMOVABLE = 0.0, 0.3, 0.7  # of the time of small layers: low, expected, high; their work stays
 
 Function = tuple[str, str | None]  # file and name
@@ -150,19 +164,28 @@ class OperatorLoopRule(Rule):
         kinds = sorted(facts.slices_by_name(ops.rows, ops.end - ops.start), key=lambda kind: -len(kind.rows))
         named = ", ".join(f"{len(kind.rows) / count:,.0f} {_operator(kind.name)}" for kind in kinds[:3])
         both = ", forward and backward" if _has_backward(facts, ops.rows) else ""
+        of_weights = _visits_weights(facts, loop, kinds)
         taker = f"{loop.places[0].function} takes" if loop.kind == "updates" else "They take"
         why = (
             f"{_lines_call(len(loop.lines))} {loop.calls / count:,.0f} operators {per_step(facts)}{both} "
             f"({named}{' and others' if len(kinds) > 3 else ''}), with a median of {ms(median(ops.end - ops.start))}. "
             f"{taker} {ms(facts.steps.mean_ns(loop.area))} of {each_step(facts)}."
         )
+        if of_weights:
+            why += f" It is a loop over the {facts.parameter_work.count:,.0f} weights of the model."
         if visits is not None:
             why += (
                 f" They have {visits.parameters:,.0f} of the {visits.of:,.0f} parameters. Autograd, zero_grad and the "
                 f"optimizer visit each of them, which takes another {ms(visits.ns)}."
             )
         return self.finding(
-            title=ONE_LINE if self._is_long(facts, loop) and loop.kind != "layers" else SEVERAL_LINES,
+            title=(
+                ALL_WEIGHTS
+                if of_weights
+                else ONE_LINE
+                if self._is_long(facts, loop) and loop.kind != "layers"
+                else SEVERAL_LINES
+            ),
             risk=larger_batch_risk(facts),
             why=why,
             saving=_price(facts, loop, visits),
@@ -177,7 +200,7 @@ class OperatorLoopRule(Rule):
                 for kind in kinds[:5]
             ],
             locations=loop.places[:3],
-            fix=_fix(loop, [kind.name for kind in kinds[:3]]),
+            fix=_fix_of_weights(facts, loop, kinds) if of_weights else _fix(loop, [kind.name for kind in kinds[:3]]),
         )
 
     def _visits(self, facts: Facts, loop: Loop) -> Visits | None:
@@ -283,6 +306,21 @@ def _fix(loop: Loop, operators: list[str]) -> Fix:
     if any("embedding" in name.lower() for name in operators):
         return EMBEDDINGS
     return LOOP if loop.kind == "loop" else UPDATES
+
+
+def _visits_weights(facts: Facts, loop: Loop, kinds: list[NameTotal]) -> bool:
+    """Whether the loop calls each of its main operators once or twice for each weight, and none of them is a layer."""
+    weights = facts.parameter_work.count * facts.steps.count
+    layers = any(is_heavy(kind.name) or kind.name in op_names.FORWARD_ONLY for kind in kinds)
+    if loop.kind == "layers" or layers or not weights:
+        return False
+    return all(min(abs(len(kind.rows) - n * weights) for n in (1, 2)) <= SAME * weights for kind in kinds[:2])
+
+
+def _fix_of_weights(facts: Facts, loop: Loop, kinds: list[NameTotal]) -> Fix:
+    if _has_backward(facts, loop.ops.rows):
+        return PENALTY
+    return NORMS if any("norm" in kind.name for kind in kinds) else UPDATES
 
 
 def _has_backward(facts: Facts, rows: npt.NDArray[np.integer]) -> bool:

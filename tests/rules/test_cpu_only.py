@@ -109,6 +109,32 @@ class TestTinyOperators:
         assert "forward and backward" not in finding.why
         assert code in (finding.fix.code or "")
 
+    @pytest.mark.parametrize(
+        ("operators", "code"),
+        [
+            (("aten::mul_", "aten::add_"), "torch._foreach_lerp_"),
+            (("aten::linalg_vector_norm", "aten::item"), "clip_grad_norm_"),
+        ],
+    )
+    @pytest.mark.parametrize("weights", [150, 60])
+    def test_a_loop_over_the_weights_is_named(self, operators: tuple[str, str], code: str, weights: int) -> None:
+        """150 rounds; the model has as many weights, or others."""
+
+        def step(t: float, _: int) -> Events:
+            yield build.annotation("Optimizer.step#SGD.step", t, 400)
+            for index in range(weights):
+                name = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad"
+                yield build.op(name, t + 500 + 5 * index, 3)
+            yield build.python("train.py(4): visit", t + 2_000, 3_000)
+            for index in range(150):
+                for place, operator in enumerate(operators):
+                    yield build.op(operator, t + 2_000 + 20 * index + 10 * place, 5)
+
+        finding, _, _ = the("LB002", step)
+        assert ("It is a loop over the 150 weights of the model." in finding.why) == (weights == 150)
+        assert (finding.title == "Treat all weights in one call instead of a loop") == (weights == 150)
+        assert weights != 150 or code in (finding.fix.code or "")
+
     def test_the_engines_own_nodes_are_no_lines(self) -> None:
         def step(t: float, _: int) -> Events:
             for index in range(300):
