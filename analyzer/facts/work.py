@@ -26,6 +26,7 @@ from traceopt.analyzer.work.convolutions import Convolutions
 from traceopt.analyzer.work.copies import CopyCalls, find_copies
 from traceopt.analyzer.work.cpu_attention import CpuAttention, find_cpu_attention, find_cpu_math_attention
 from traceopt.analyzer.work.cpu_work import CpuWork
+from traceopt.analyzer.work.double_precision import DoublePrecision, find_double_precision
 from traceopt.analyzer.work.flops import Flops
 from traceopt.analyzer.work.gemm_calls import GemmCalls
 from traceopt.analyzer.work.gemms import Gemms
@@ -75,6 +76,11 @@ class WorkFacts(ReplayFacts, frozen=True, dict=True):
     def casts(self) -> Casts:
         """Casts between floating-point types on the device, and which of them only undo each other."""
         return find_casts(self.gemms)
+
+    @cached_property
+    def double_precision(self) -> DoublePrecision:
+        """GPU work in FP64, and the operators that copy its data to the device."""
+        return find_double_precision(self.regions, self.tensor_core_work)
 
     @cached_property
     def flops(self) -> Flops:

@@ -104,6 +104,19 @@ def geforce_ratio(device_name: str, arch: Architecture | None, dtype: str) -> fl
     return {"tf32": 1.0, "fp16": 2.0, "bf16": 2.0}.get(dtype)
 
 
+# CUDA C++ Programming Guide, "Arithmetic Instructions": results per clock and multiprocessor in FP64, of those in FP32.
+_FP64_RATIO = {
+    **dict.fromkeys(("sm_60", "sm_70", "sm_80", "sm_90"), 1 / 2),
+    **dict.fromkeys(("sm_61", "sm_75"), 1 / 32),
+    **dict.fromkeys(("sm_86", "sm_89", "sm_120"), 1 / 64),
+}
+
+
+def fp64_ratio(arch: Architecture | None) -> float | None:
+    """The rate in FP64 as a share of that in FP32; None if it is unknown."""
+    return None if arch is None else _FP64_RATIO.get(arch.name)
+
+
 def needed_multiple(dtype: str, arch: Architecture | str | None) -> tuple[int, int]:
     """Multiples, in elements, that N and K should have: ``(minimum for Tensor Cores, for the full rate)``.
 

@@ -277,7 +277,7 @@ class TestTinyOperators:
 class TestOtherDevices:
     """A rule that cannot apply to the device of a run does not ask for another recording of it."""
 
-    CPU_RULES = ("CP002", "CP004", "CP005", "CP006")
+    CPU_RULES = ("CP002", "CP004", "CP006")
 
     @pytest.mark.parametrize("code", CPU_RULES)
     def test_rules_for_the_cpu_do_not_apply_to_a_gpu(self, code: str) -> None:

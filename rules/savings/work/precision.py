@@ -8,7 +8,7 @@ from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import Mask
-from traceopt.analyzer.vocabulary.architectures import geforce_ratio
+from traceopt.analyzer.vocabulary.architectures import fp64_ratio, geforce_ratio
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS
 from traceopt.result.finding import Evidence
@@ -43,6 +43,8 @@ def peak_ratio(facts: Facts, dtype: str) -> float | None:
     narrow = accelerator.peak(dtype) if accelerator else None
     if narrow and wide:
         return narrow / wide
+    if dtype == "fp64":
+        return fp64_ratio(facts.device.arch)
     return geforce_ratio(facts.device.name or "", facts.device.arch, dtype)
 
 

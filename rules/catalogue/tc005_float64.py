@@ -1,0 +1,175 @@
+"""TC005: the model computes in FP64."""
+
+from __future__ import annotations
+
+from traceopt.analyzer.run_log.cpu import CpuPeaks
+from traceopt.analyzer.work.cpu_work import CpuOperator
+from traceopt.rules import (
+    Facts,
+    Findings,
+    Fix,
+    Former,
+    Price,
+    Risk,
+    Rule,
+    by_site,
+    each_step,
+    kernel_evidence,
+    ms,
+    peak_caveat,
+    percent,
+    places,
+    priced_work,
+    site_evidence,
+    the_step,
+    threshold,
+)
+from traceopt.rules.savings.work.cpu_operators import faster_operators, operator_evidence, operators_ns
+from traceopt.rules.savings.work.precision import peak_ratio
+
+PARTS_OF_RATIO = (0.25, 0.5, 1.0)  # of the device's FP32 rate over its FP64 rate: low, expected, high
+GAINS_OF_OTHERS = (0.3, 0.5, 0.9)  # of the time of kernels that move half of the bytes
+
+
+class Float64(Rule):
+    """Measures the time of FP64 (double precision) kernels on a GPU whose FP64 units are far slower than its FP32
+    units. In a run without a GPU: the time of matmuls and convolutions in FP64.
+
+    Why it costs: GPUs for graphics and inference multiply FP64 numbers at 1/32 or 1/64 of their FP32 rate. GPUs for
+    data centers (V100, A100, H100) do at half of it or better, and are not reported. On a CPU, a vector instruction
+    holds half as many FP64 numbers as FP32 numbers, and convolutions in FP64 do not run in oneDNN. Everywhere they take
+    twice the memory. NumPy's numbers are FP64 by default, and `torch.from_numpy` keeps that. A tensor that is made of
+    such an array, or `torch.set_default_dtype(torch.float64)`, turns all that is computed from it into FP64.
+
+    How to fix: convert the data set and the model to FP32.
+
+        inputs = torch.from_numpy(array).float()
+        model = model.float()
+
+    When it is wrong: some methods need FP64 (physics, gradient checks). On a GPU the saving follows from the rates in
+    FP64 and FP32: matmuls, convolutions and attention gain a quarter, half or all of their ratio, other kernels 30%,
+    50% or 90% of their time. On a CPU it follows from rates that `traceopt run` measured after the run. Without this
+    measurement the finding has no saving.
+
+    Sources: CUDA C++ Programming Guide, "Arithmetic Instructions" (results per clock by compute capability); PyTorch
+    documentation of torch.from_numpy and torch.set_default_dtype; oneDNN developer guide, "Data Types".
+    """
+
+    code = "TC005"
+    name = "float64"
+    title = "Use FP32 unless the model needs FP64"
+    family = "precision"
+    risk = Risk.NUMERICS
+    risk_note = "Less precise"
+    confidence = "medium"
+    requires = ("gpu",)
+    requires_on_cpu = ("shapes",)
+    former = (Former("CP005", "cpu-float64"),)
+
+    min_share: float = threshold(0.05, "smallest time of FP64 operators, as a share of the step, to report")
+    min_ratio: float = threshold(4.0, "smallest rate in FP32, as a multiple of that in FP64, of a GPU to report")
+    min_peak_share: float = threshold(0.3, "smallest share of the CPU's FP64 peak of a matmul that has a saving")
+    low: float = threshold(0.5, "share of the CPU's measured gain, low")
+    expected: float = threshold(0.8, "share of the CPU's measured gain, expected")
+
+    def applies(self, facts: Facts) -> str | None:
+        if not facts.has_gpu:
+            return None if facts.cpu_work.heavy else "No matmuls or convolutions in this trace."
+        ratio = peak_ratio(facts, "fp64")
+        if ratio is None:
+            return "The rate of this device in FP64 is not known."
+        return None if self.min_ratio * ratio <= 1 else "This device is fast in FP64."
+
+    def check(self, facts: Facts) -> Findings:
+        return self._on_gpu(facts) if facts.has_gpu else self._on_cpu(facts)
+
+    def _on_gpu(self, facts: Facts) -> Findings:
+        found, ratio = facts.double_precision, 1 / (peak_ratio(facts, "fp64") or 1.0)
+        work = found.products | found.other
+        time_ns = facts.gpu.area(work).total / facts.steps.count
+        if time_ns < self.min_share * facts.step_ns:
+            return
+        copied = by_site(facts, found.copied, facts.slices.end[found.copied] - facts.slices.start[found.copied])
+        evidence = [*kernel_evidence(facts, work), *site_evidence(facts, copied, "FP64 data is copied to the GPU")]
+        yield self.finding(
+            why=(
+                f"Kernels in FP64 take {ms(time_ns)} of {each_step(facts)}. {facts.device.name or 'The device'} "
+                f"computes {ratio:.0f} times as fast in FP32."
+            ),
+            saving=_price(facts, ratio),
+            evidence=evidence,
+            locations=places([*evidence[len(evidence) - len(copied[:5]) :], *evidence]),
+            fix=Fix(ADVICE, EXAMPLE),
+        )
+
+    def _on_cpu(self, facts: Facts) -> Findings:
+        work = facts.cpu_work
+        double = _double(facts)
+        time_ns = operators_ns(facts, double)
+        if time_ns < self.min_share * facts.step_ns:
+            return
+        speedups = _speedups(work.peaks)
+        fast = {
+            "matmuls": [
+                one for one in double if one.is_matmul and (work.peak_share(one) or 0.0) >= self.min_peak_share
+            ],
+            "convolutions": [one for one in double if one.is_convolution],
+        }
+        saving = faster_operators(
+            facts,
+            [(operators, speedups.get(kind, 1.0)) for kind, operators in fast.items()],
+            (self.low, self.expected, 1.0),
+            f"Assumes {percent(self.low)}, {percent(self.expected)} or 100% of the gain from the measured speedup in "
+            "FP32: "
+            + " and ".join(f"{kind} {speedups[kind]:.1f} times" for kind in fast if kind in speedups)
+            + "."
+            + "".join(f" The saving does not include {kind}." for kind in fast if fast[kind] and kind not in speedups),
+        )
+        evidence = operator_evidence(facts, double)
+        yield self.finding(
+            why=f"Matmuls and convolutions in FP64 take {ms(time_ns)} of {each_step(facts)}.",
+            saving=saving,
+            evidence=evidence,
+            locations=places(evidence),
+            fix=Fix(ADVICE, EXAMPLE),
+        )
+
+    def passed(self, facts: Facts) -> str:
+        if facts.has_gpu:
+            area = facts.gpu.area(facts.double_precision.products | facts.double_precision.other)
+            return f"Kernels in FP64 take {percent(area.total / facts.steps.window_ns)} of {the_step(facts)}."
+        share = percent(operators_ns(facts, _double(facts)) / facts.step_ns)
+        return f"Matmuls and convolutions in FP64 take {share} of {the_step(facts)}."
+
+
+ADVICE = "Convert the data and the model to FP32. NumPy arrays are FP64 unless you say otherwise."
+EXAMPLE = "inputs = torch.from_numpy(array).float()\nmodel = model.float()"
+
+
+def _price(facts: Facts, ratio: float) -> Price:
+    found, count = facts.double_precision, facts.steps.count
+    products_ns, other_ns = (facts.gpu.area(mask).total / count for mask in (found.products, found.other))
+    speedups = [max(1.0, part * ratio) for part in PARTS_OF_RATIO]
+    low, expected, high = (
+        products_ns * (1 - 1 / speedup) + other_ns * share
+        for speedup, share in zip(speedups, GAINS_OF_OTHERS, strict=True)
+    )
+    basis = (
+        f"Assumes that matmuls, convolutions and attention run {speedups[0]:.0f}, {speedups[1]:.0f} or "
+        f"{speedups[2]:.0f} times as fast in FP32{peak_caveat(facts, 'fp32', 'fp64')}"
+    )
+    if other_ns:
+        basis += ", and that other kernels save 30%, 50% or 90% of their time"
+    return priced_work(facts, found.products | found.other, (low, expected, high), f"{basis}.")
+
+
+def _speedups(peaks: CpuPeaks | None) -> dict[str, float]:
+    """How many times as fast each kind of operator is in FP32, as far as it was measured."""
+    if peaks is None:
+        return {}
+    measured = {"matmuls": peaks.speedup("fp64", "fp32"), "convolutions": peaks.fp32_convolution_speedup}
+    return {kind: speedup for kind, speedup in measured.items() if speedup is not None}
+
+
+def _double(facts: Facts) -> list[CpuOperator]:
+    return [one for one in facts.cpu_work.heavy if one.dtype == "fp64"]
