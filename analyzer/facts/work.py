@@ -31,6 +31,7 @@ from traceopt.analyzer.work.flops import Flops
 from traceopt.analyzer.work.gemm_calls import GemmCalls
 from traceopt.analyzer.work.gemms import Gemms
 from traceopt.analyzer.work.hardware_counters import MeasuredCounters, find_measured_counters
+from traceopt.analyzer.work.sizes.padded_work import PaddedWork, find_padded_work
 from traceopt.analyzer.work.sizes.sized_calls import SizedCalls, find_sized_calls
 from traceopt.analyzer.work.sizes.subnormal_work import SubnormalWork, find_subnormal_work
 from traceopt.analyzer.work.tensor_core_work import TensorCoreWork
@@ -124,13 +125,19 @@ class WorkFacts(ReplayFacts, frozen=True, dict=True):
 
     @cached_property
     def sized_calls(self) -> SizedCalls:
-        """The operators of the training that call no other operator, with the sizes of their tensors."""
+        """The operators of the training with the sizes of their tensors."""
         return find_sized_calls(self.regions, self.steps)
 
     @cached_property
     def subnormal_work(self) -> SubnormalWork:
         """The operators of a CPU-only run that compute with tensors full of subnormal numbers."""
         return find_subnormal_work(self.sized_calls, self.cpu_work, self.captured.subnormals)
+
+    @cached_property
+    def padded_work(self) -> PaddedWork | None:
+        """The operators that work on the positions of padded batches; None if no padding was seen."""
+        padding = next(iter(self.captured.padding), None)
+        return find_padded_work(self.sized_calls, self.slices, padding) if padding is not None else None
 
     @cached_property
     def called_ops(self) -> CalledOps:

@@ -22,6 +22,7 @@ from traceopt.analyzer.run_log.constructions import (
 )
 from traceopt.analyzer.run_log.cpu import Cpu, CpuPeaks, read_cpu, read_cpu_peaks
 from traceopt.analyzer.run_log.loaders import Loader, read_loaders
+from traceopt.analyzer.run_log.padding import Padding, read_padding
 from traceopt.analyzer.run_log.sampled_start_up import StartUp, read_start_up
 from traceopt.analyzer.run_log.step_ledger import Ledger, read_ledger
 from traceopt.analyzer.run_log.step_memory import StepMemory, read_step_memory
@@ -202,6 +203,7 @@ class Captured(Struct, frozen=True):
     step_memory: StepMemory | None = None
     cleared_gradients: tuple[ClearedGradients, ...] | None = None
     subnormals: Subnormals | None = None
+    padding: tuple[Padding, ...] = ()
 
     @property
     def torch_release(self) -> tuple[int, int] | None:
@@ -291,6 +293,7 @@ def captured(header: Mapping[str, Any]) -> Captured:
         step_memory=read_step_memory(own.get("step_memory")),
         cleared_gradients=read_cleared_gradients(own.get("cleared_gradients")),
         subnormals=read_subnormals(own.get("subnormals")),
+        padding=read_padding(own.get("padding")),
     )
 
 

@@ -228,6 +228,11 @@ def is_arithmetic(name: str) -> bool:
     return name.removesuffix("_") in _ARITHMETIC
 
 
+def is_attention(name: str) -> bool:
+    """Fused attention, forward or backward: ``aten::_scaled_dot_product_flash_attention_for_cpu``."""
+    return "attention" in name and name.startswith("aten::")
+
+
 CONVOLUTION_CALLS: frozenset[str] = _words("aten::conv1d aten::conv2d aten::conv3d")
 """Convolutions as a model calls them: input, weight, bias, ...; each calls one of CONVOLUTION_OPS."""
 

@@ -6,7 +6,7 @@
   "schema": 1, "torch_version", "script", "pid", "rank", "step_rule",
   "environment": {...}, "memory": {"before": {...}, "after": {...}},
   "models": [...], "optimizers": [...], "loaders": [...], "loader_workers": [...], "updates",
-  "subnormals": what values/subnormals.py says, or null,
+  "subnormals": what values/subnormals.py says, or null, "padding": what values/padding.py says,
   "frameworks": [{"framework", "class", "built"}],
   "cleared_gradients": [{"backward", "of", "runs", "cleared", "shapes": [[...], ...], "built"}],
   "call_lines": {"count", "rows": [...], "lines": [...]},

@@ -80,6 +80,11 @@ class LoaderNotes:
             row["objects"] += self._is_new(key, loader)
         return key
 
+    def collate(self, key: int) -> Any:
+        """The function of the latest such loader that joins items to a batch; None if it no longer exists."""
+        reference = self._latest.get(key)
+        return getattr(reference(), "collate_fn", None) if reference is not None else None
+
     def iterator(self, key: int) -> int:
         """The number of the latest iterator of a loader, from 1."""
         return self._rows[key]["iterators"] if key in self._rows else 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from ..metadata.environment import describe_environment, describe_memory, rank, 
 from ..metadata.inventory import ByHand, take_inventory
 from ..metadata.loaders import LoaderNotes
 from ..metadata.step_ledger import LedgerWriter
+from ..metadata.values.padding import Padding, whole_numbers
 from ..metadata.values.saved_tensors import saved_tensors
 from ..metadata.values.subnormals import Subnormals
 from ..settings import Settings
@@ -87,7 +89,8 @@ class Recorder:
         self.timed = TimedSteps(torch, settings.timed) if settings.timed is not None else None
         self.cleared_gradients = ClearedGradients(active=self.timed is None)
         self._subnormals = Subnormals(torch)
-        self._activations_seen = False
+        self._padding = Padding(torch)
+        self._activations_seen = self._loaded = False  # _loaded: batches of a DataLoader were looked at
         self._memory = MemorySnapshots(
             torch,
             settings.folder,
@@ -172,6 +175,7 @@ class Recorder:
         if not ended:
             self.loaders.sized(self._torch, loader, batch)
             self.ledger.got_batch(*samples_and_elements(self._torch, batch))
+            self._count(lambda: self._look_at_batch(batch, loader))
         self.loaders.fetched(loader, seconds, cpu_seconds, ended, iterator)
 
     def workers_started(self, loader: int, seconds: float, workers: Iterable[int]) -> None:
@@ -249,14 +253,27 @@ class Recorder:
         self.step = self._next = self._rested_from = 0
 
     def backward_begins(self, loss: Any) -> None:
-        """Looks at the activations once, in a step of the warm-up."""
+        """Looks at the tensors that the backward pass needs, in steps of the warm-up."""
         session = self._session
-        if session is None or self.step >= session.from_step or self._activations_seen or not session.in_own_thread:
+        if session is None or self.step >= session.from_step or not session.in_own_thread:
             return
-        self._activations_seen = True
         if not self._torch.cuda.is_initialized():
             with self.ledger.own_work():
-                self._subnormals.look("activation", saved_tensors(self._torch, loss))
+                tensors = list(saved_tensors(self._torch, loss))
+                if not self._loaded:
+                    self._padding.look(whole_numbers(tensors))
+                if not self._activations_seen:
+                    self._activations_seen = True
+                    self._subnormals.look("activation", tensors)
+
+    def _look_at_batch(self, batch: Any, loader: int) -> None:
+        """Not in recorded steps, not in an evaluation, and not in a thread beside the training."""
+        recorded = self._session is not None and self.step >= self._session.from_step
+        trains = self._torch.is_grad_enabled() and threading.current_thread() is threading.main_thread()
+        if self.timed is None and trains and not recorded:
+            self._loaded = True
+            with self.ledger.own_work():
+                self._padding.look(batch, self.loaders.collate(loader))
 
     def updated(self, optimizer: Any = None) -> None:
         """A backward pass has ended, or this optimizer has used the gradients."""
@@ -531,8 +548,9 @@ class Recorder:
         frameworks = {"frameworks": self._described(self.constructions.document) or []}
         cleared = {"cleared_gradients": self._described(self.cleared_gradients.document) or []}
         start_up = self._described(self._start_up.document) if self._start_up is not None else None
+        padding = {"padding": self._described(self._padding.document) or []}
         followed = {"start_up": start_up, "step_memory": self._step_memory.document()}
-        return of_run(self.ledger, self.status.notes) | loaders | frameworks | cleared | followed
+        return of_run(self.ledger, self.status.notes) | loaders | frameworks | cleared | padding | followed
 
     def _described(self, describe: Callable[..., Any], *arguments: Any) -> Any:
         """A part of the description, or None if it fails: the recording is worth more than what describes it."""

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import group_rows
 from traceopt.analyzer.tables.json_values import listed
-from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
@@ -32,12 +32,14 @@ class Sizes(Struct, frozen=True):
 
 
 class SizedCalls(Struct, frozen=True):
-    """Operators of the training thread and of its backward pass, in the window, whose sizes were recorded: matmuls,
-    convolutions, and others that call no operator. `rows` are slices, in order; `group` is the row of each in `sizes`.
+    """Operators of the training thread and of its backward pass, in the window, whose sizes were recorded. `rows` are
+    slices, in order; `group` is the row of each in `sizes`. `computes`: a matmul or a convolution, or it calls no other
+    operator.
     """
 
     rows: I8
     group: I8
+    computes: Mask
     sizes: tuple[Sizes, ...]
 
     def of_each(self, value: Callable[[Sizes], float]) -> npt.NDArray[np.float64]:
@@ -50,16 +52,18 @@ def find_sized_calls(regions: Regions, steps: Steps) -> SizedCalls:
     trace, slices = regions.trace, regions.slices
     mine = (slices.thread == steps.thread) | (slices.nearest(regions.backward) >= 0)
     calls = (slices.kind == OP) & mine & steps.host_window.contains(slices.start)
-    callers = slices.mask(slices.parent[calls & (slices.parent >= 0)])
-    rows = slices.outermost(calls & (regions.named(is_product, OP) | ~callers))
+    rows = np.flatnonzero(calls)
     rows = rows[trace.ops.dims[slices.row[rows]] >= 0].astype(np.int64)
     if not len(rows):
-        return SizedCalls(rows, rows, ())
+        return SizedCalls(rows, rows, np.empty(0, bool), ())
+    products = regions.named(is_product, OP)
+    callers = slices.mask(slices.parent[calls & (slices.parent >= 0)])
+    computing = slices.mask(slices.outermost(calls & (products | ~callers)))
     ops = slices.row[rows]
     first, group = group_rows(trace.ops.name[ops], trace.ops.dims[ops])
     names, dims = (column[ops[first]].tolist() for column in (trace.ops.name, trace.ops.dims))
     sizes = tuple(_sizes(trace.names[name], trace.texts[text]) for name, text in zip(names, dims, strict=True))
-    return SizedCalls(rows, group.astype(np.int64), sizes)
+    return SizedCalls(rows, group.astype(np.int64), computing[rows], sizes)
 
 
 def is_product(name: str) -> bool:

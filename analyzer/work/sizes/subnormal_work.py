@@ -35,7 +35,7 @@ def find_subnormal_work(calls: SizedCalls, work: CpuWork, subnormals: Subnormals
             if shape not in known or known[shape].slowdown < one.slowdown:
                 known[shape] = one
     slower = calls.of_each(lambda sizes: _slower(sizes, known))
-    found = np.flatnonzero(slower > 1)
+    found = np.flatnonzero(calls.computes & (slower > 1))
     rows = calls.rows[found]
     counted, peaks = work.flops.counted, work.peaks
     flops = np.zeros(len(work.regions.slices))
