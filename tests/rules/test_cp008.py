@@ -25,7 +25,7 @@ def add(duration: float, *shapes: list[int]) -> build.Json:
 class TestSubnormalNumbers:
     """A product of two matrices takes 4 ms at the peak, so no product becomes faster than that."""
 
-    def test_a_matmul_with_them_reaches_half_of_the_peak(self) -> None:
+    def test_fires_on_a_matmul_that_then_reaches_half_of_the_peak(self) -> None:
         found = finding("CP008", subnormal(matmul(0, 9_900), peaks=PEAKS | {"matmul_gflops_per_s": {"fp32": 2_000.0}}))
         saving = found.saving or pytest.fail("no saving")
         assert saving.low_us == pytest.approx(9_900 * (1 - 2 / 6), rel=0.01)
@@ -50,7 +50,7 @@ class TestSubnormalNumbers:
 
 
 class TestSilent:
-    def test_at_the_rate_of_this_cpu(self) -> None:
+    def test_silent_at_the_rate_of_this_cpu(self) -> None:
         """Such an operator is not slowed, whatever its tensors hold."""
         assert silent("CP008", subnormal(matmul(0, 4_100)))
 

@@ -43,7 +43,7 @@ def memory(*, plain: bool = True, batch_us: float = BATCH_US) -> dict[str, Any]:
 
 
 class TestItemsOneByOne:
-    def test_the_rows_of_a_batch_take_what_was_measured(self) -> None:
+    def test_fires_with_the_time_that_was_measured(self) -> None:
         _, [found] = loaded(memory())
         saving = found.saving or pytest.fail("no saving")
         assert saving.low_us == pytest.approx(0.7 * (LOADING_US - BATCH_US), rel=0.05)
@@ -69,7 +69,7 @@ class TestItemsOneByOne:
 
 
 class TestSilent:
-    def test_without_data_in_memory(self) -> None:
+    def test_silent_without_data_in_memory(self) -> None:
         check, findings = loaded(None)
         assert not findings
         assert check.reason == "The DataLoader takes no items from memory one by one."

@@ -31,7 +31,7 @@ def waited(code: str, build_us: float, workers: int = 2, wait_us: float = WAIT_U
     return cpu_answer(code, events, traceopt=own)
 
 
-def test_the_wait_is_longer_than_building() -> None:
+def test_fires_if_the_wait_is_longer_than_building() -> None:
     _, [found] = waited("DL009", build_us=500)
     saving = found.saving or pytest.fail("no saving")
     assert saving.est_us == pytest.approx(WAIT_US - 500, rel=0.02)

@@ -47,7 +47,7 @@ class TestPadding:
             ([[SAMPLES, 4, SIZE, 32]] * 3, "aten::_scaled_dot_product_flash_attention_for_cpu", 1 / 16),
         ],
     )
-    def test_work_on_positions(self, shapes: list[list[int]], name: str, left: float) -> None:
+    def test_fires_on_work_on_positions(self, shapes: list[list[int]], name: str, left: float) -> None:
         assert saved_us(answered(*shapes, name=name)) == pytest.approx((1 - left) * WORK_US, rel=0.02)
 
     def test_the_function_that_joins_items_is_named_first(self) -> None:
@@ -69,7 +69,7 @@ class TestSilent:
     def test_work_that_does_not_depend_on_the_length(self, shapes: list[list[int]]) -> None:
         assert not answered(*shapes)[1]
 
-    def test_little_padding(self) -> None:
+    def test_silent_on_little_padding(self) -> None:
         assert not answered([SAMPLES, SIZE, WIDTH], longest=220.0)[1]
 
     def test_a_single_batch_shows_nothing(self) -> None:
