@@ -7,6 +7,7 @@ from statistics import median
 from msgspec import Struct
 
 from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION, COMPUTE, DATA_LOADING, UNTRACED
+from traceopt.reports.html.charts.axes import Tick
 from traceopt.reports.html.charts.stacked_columns import COLUMN, column_paths
 from traceopt.reports.words.step_words import step_noun
 from traceopt.result.document import Result
@@ -37,11 +38,6 @@ class RankPart(Struct, frozen=True):
     us: list[float | None]
 
 
-class RankTick(Struct, frozen=True):
-    left: float  # per cent
-    label: str
-
-
 class RankDrawing(Struct, frozen=True):
     """Few ranks are rows: their names, and their lengths as shares of the longest. Many ranks are columns: one SVG path
     per part in a viewBox of `width` x 100, with the median as a height and `top_us` at the upper edge.
@@ -56,7 +52,7 @@ class RankDrawing(Struct, frozen=True):
     median: float
     median_us: float
     top_us: float
-    ticks: list[RankTick]
+    ticks: list[Tick]
 
 
 def rank_names(rows: list[RankRow]) -> list[str]:
@@ -116,9 +112,7 @@ def draw_ranks(result: Result) -> RankDrawing | None:
         median=round(100 - median(steps) / top_us * 100, 1),
         median_us=median(steps),
         top_us=top_us,
-        ticks=[
-            RankTick(round((index + 0.5) / len(rows) * 100, 2), names[index]) for index in range(0, len(rows), every)
-        ],
+        ticks=[Tick(round((index + 0.5) / len(rows) * 100, 2), names[index]) for index in range(0, len(rows), every)],
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from traceopt.reports.html.charts.axes import Tick
 from traceopt.result.document import Result
 from traceopt.result.rows import Gemm, ShapedOperator
 from traceopt.result.words import quantities
@@ -40,11 +41,6 @@ class Roof(Struct, frozen=True):
     top: float
 
 
-class RoofTick(Struct, frozen=True):
-    at: float  # per cent
-    label: str
-
-
 class Slope(Struct, frozen=True):
     """The label of the bandwidth, and the point of the slope where it stands, per cent from the left and the top."""
 
@@ -60,8 +56,8 @@ class Roofline(Struct, frozen=True):
     kinds: list[tuple[str, str]]  # as in a dot, and its name
     roofs: list[Roof]
     slope: Slope
-    across: list[RoofTick]
-    up: list[RoofTick]
+    across: list[Tick]
+    up: list[Tick]
     left_out: int
     above: bool  # some dots are above the roof
     summary: str
@@ -75,13 +71,13 @@ class _Scale(Struct, frozen=True):
     def at(self, value: float) -> float:
         return math.log(value / self.low) / math.log(self.high / self.low) * self.size
 
-    def ticks(self, downward: bool) -> list[RoofTick]:
+    def ticks(self, downward: bool) -> list[Tick]:
         powers = range(math.floor(math.log10(self.low)), math.floor(math.log10(self.high)) + 1)
         tens = [10.0**power for power in powers]
         between = [factor * ten for ten in tens for factor in (1, 2, 5)]
         few = sum(self.low <= ten <= self.high for ten in tens) < FEWEST_TICKS
         found = [(v, self.at(v) / self.size * 100) for v in (between if few else tens) if self.low <= v <= self.high]
-        return [RoofTick(100 - at if downward else at, f"{value:,g}") for value, at in found]
+        return [Tick(100 - at if downward else at, f"{value:,g}") for value, at in found]
 
 
 def draw_roofline(result: Result, gemm_rows: int) -> Roofline | None:

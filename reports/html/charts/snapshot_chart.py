@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from traceopt.reports.html.charts.timeline_svg import Tick, ticks
+from traceopt.reports.html.charts.axes import Tick
+from traceopt.reports.html.charts.timeline_svg import ticks
 from traceopt.result.companions import MemorySnapshotSection, SnapshotCurve
 from traceopt.result.words.quantities import size_text
 

@@ -7,7 +7,7 @@ import re
 from msgspec import Struct
 
 from traceopt.analyzer.vocabulary.causes.cause import Look
-from traceopt.reports.html.charts.round_values import round_values
+from traceopt.reports.html.charts.axes import Tick, round_values
 from traceopt.reports.html.charts.stacked_columns import COLUMN, column_paths
 from traceopt.reports.words.part_styles import part_style
 from traceopt.reports.words.rank_words import rank_phrase
@@ -53,13 +53,6 @@ class StepColumn(Struct, frozen=True):
     text: str
 
 
-class Level(Struct, frozen=True):
-    """A value of the axis, `top` per cent from the top of the chart."""
-
-    top: float
-    label: str
-
-
 class RankStrip(Struct, frozen=True):
     """The steps of one rank as the outline of their columns, on the scale of the slowest step of any rank."""
 
@@ -79,7 +72,7 @@ class StepStrip(Struct, frozen=True):
     shown: int
     typical_top: float | None
     ranks: list[RankStrip]
-    levels: list[Level]
+    levels: list[Tick]
 
     @property
     def marked(self) -> list[StepColumn]:
@@ -128,14 +121,14 @@ def draw_steps(result: Result) -> StepStrip | None:
     )
 
 
-def _levels(top_us: float) -> list[Level]:
+def _levels(top_us: float) -> list[Tick]:
     """Round times from 0 up; the highest has the unit."""
     unit = quantities.time_parts(top_us)[1]
     top = top_us / (1e6 if unit == "s" else 1e3)
     values, decimals = round_values(top, LEVELS)
     labels = [f"{value:,.{decimals}f}" if value else "0" for value in values]
     labels[-1] += f"{quantities.NO_BREAK_SPACE}{unit}"
-    return [Level(100 - _percent(value, top), label) for value, label in zip(values, labels, strict=True)]
+    return [Tick(100 - _percent(value, top), label) for value, label in zip(values, labels, strict=True)]
 
 
 def caption(result: Result) -> str:

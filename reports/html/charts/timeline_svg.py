@@ -7,7 +7,7 @@ from collections import defaultdict
 from msgspec import Struct
 
 from traceopt.analyzer.vocabulary.causes.span_categories import GPU_COMPUTE
-from traceopt.reports.html.charts.round_values import round_values
+from traceopt.reports.html.charts.axes import Tick, round_values
 from traceopt.reports.words.part_styles import part_style, span_color, span_words
 from traceopt.result.document import Memory
 from traceopt.result.rows import Lane, MemoryPoint, Span, Stall, Timeline
@@ -51,11 +51,6 @@ class LaneDrawing(Struct, frozen=True):
     occupancy: list[OccupancyPath]
     parts: int  # of the occupancy
     stalls: list[StallBar]
-
-
-class Tick(Struct, frozen=True):
-    left: float
-    label: str
 
 
 class TimelineDrawing(Struct, frozen=True):

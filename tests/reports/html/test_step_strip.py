@@ -160,10 +160,10 @@ def test_the_axis_has_round_times_and_a_unit(scale: float, labels: list[str]) ->
     strip = draw_steps(replace(rich, step=step))
     assert strip is not None
     assert [level.label.replace("\u00a0", " ") for level in strip.levels] == labels
-    assert strip.levels[0].top == 100
+    assert strip.levels[0].at == 100
     assert strip.typical_top is not None
-    apart = (strip.levels[0].top - strip.levels[1].top) * 412 / 200  # from 0 to the typical step
-    assert strip.levels[0].top - apart == pytest.approx(strip.typical_top, abs=0.1)
+    apart = (strip.levels[0].at - strip.levels[1].at) * 412 / 200  # from 0 to the typical step
+    assert strip.levels[0].at - apart == pytest.approx(strip.typical_top, abs=0.1)
 
 
 @pytest.mark.parametrize("width", [1280, 390])

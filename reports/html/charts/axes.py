@@ -1,8 +1,17 @@
-"""Round values for the axes of charts."""
+"""The axes of charts: their labels, and round values for them."""
 
 from __future__ import annotations
 
 import math
+
+from msgspec import Struct
+
+
+class Tick(Struct, frozen=True):
+    """A label, `at` per cent of the axis from the left or from the top."""
+
+    at: float
+    label: str
 
 
 def round_values(end: float, count: int) -> tuple[list[float], int]:
