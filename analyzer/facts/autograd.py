@@ -20,7 +20,7 @@ from traceopt.analyzer.autograd.sampling_gradients import SamplingGradients, fin
 from traceopt.analyzer.autograd.untrained_calls import UntrainedCalls, calls_without_backward, calls_without_gradients
 from traceopt.analyzer.facts.work import WorkFacts
 from traceopt.analyzer.tables.schema import I8, Mask
-from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.causes.table import FORWARD
 
@@ -58,6 +58,11 @@ class AutogradFacts(WorkFacts, frozen=True, dict=True):
     def backward_nodes(self) -> I8:
         """The nodes of backward passes in the window. Slices, in order."""
         return self._in_window(self.regions.backward)
+
+    @cached_property
+    def searches_for_unused(self) -> I8:
+        """Searches of DistributedDataParallel for unused parameters, in the window. Slices, in order."""
+        return self._in_window(self.regions.named(op_names.is_search_for_unused, OP, ANNOTATION))
 
     @cached_property
     def indexing_backward(self) -> I8:

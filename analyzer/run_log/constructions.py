@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values
-from traceopt.analyzer.tables.json_values import rows, word
+from traceopt.analyzer.tables.json_values import flag, rows, whole, word
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.vocabulary.python_frames import CallSite, is_library, parse_frame
 from traceopt.analyzer.vocabulary.training_frameworks import (
@@ -40,11 +40,29 @@ class FrameworkSettings(Struct, frozen=True):
     built: Construction
 
 
+class Ddp(Struct, frozen=True):
+    """A DistributedDataParallel. `looks_for_unused`: it looks for parameters without a gradient in each iteration.
+    `unused_bytes`: the size of those that it found; None if that is unknown, or changed.
+    """
+
+    looks_for_unused: bool
+    unused_bytes: int | None
+    built: Construction | None
+
+
 def read_construction(stacks: object) -> Construction | None:
     """Of several stacks, the latest of the user's code, else of a library that does not just replace the loader."""
     found = [one for stack in _lists(stacks)[:MOST_STACKS] if (one := _construction(stack)) is not None]
     originals = [one for one in found if one.library not in REPLACE_LOADERS]
     return next((one for one in found if one.library is None), next(iter(originals or found), None))
+
+
+def read_ddp(wrappers: object) -> tuple[Ddp, ...]:
+    return tuple(
+        Ddp(looks, whole(row.get("unused_bytes")), read_construction(row.get("built")))
+        for row in rows(wrappers)[:MOST_SETTINGS]
+        if (looks := flag(row.get("looks_for_unused"))) is not None
+    )
 
 
 def read_framework_settings(settings: object) -> tuple[FrameworkSettings, ...]:

@@ -16,8 +16,10 @@ from traceopt.analyzer.run_log.cleared_gradients import ClearedGradients, read_c
 from traceopt.analyzer.run_log.compilations import read_compilations
 from traceopt.analyzer.run_log.constructions import (
     Construction,
+    Ddp,
     FrameworkSettings,
     read_construction,
+    read_ddp,
     read_framework_settings,
 )
 from traceopt.analyzer.run_log.cpu import Cpu, CpuPeaks, read_cpu, read_cpu_peaks
@@ -204,6 +206,7 @@ class Captured(Struct, frozen=True):
     cleared_gradients: tuple[ClearedGradients, ...] | None = None
     subnormals: Subnormals | None = None
     padding: tuple[Padding, ...] = ()
+    ddp: tuple[Ddp, ...] = ()
 
     @property
     def torch_release(self) -> tuple[int, int] | None:
@@ -294,6 +297,7 @@ def captured(header: Mapping[str, Any]) -> Captured:
         cleared_gradients=read_cleared_gradients(own.get("cleared_gradients")),
         subnormals=read_subnormals(own.get("subnormals")),
         padding=read_padding(own.get("padding")),
+        ddp=read_ddp(own.get("ddp")),
     )
 
 

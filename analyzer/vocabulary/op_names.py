@@ -279,6 +279,13 @@ def is_gradient_bucket_copy(name: str) -> bool:
     return "reducer::" in name and "distributed" in name
 
 
+def is_search_for_unused(name: str) -> bool:
+    """DistributedDataParallel follows the autograd graph, to find parameters without a gradient:
+    ``torch.distributed.ddp.reducer::search_unused_parameters``.
+    """
+    return name.endswith("reducer::search_unused_parameters")
+
+
 def is_deep_copy_frame(name: str) -> bool:
     """The Python frame of ``copy.deepcopy``: ``copy.py(128): deepcopy``."""
     return name.endswith(": deepcopy") and "copy.py(" in name

@@ -28,6 +28,7 @@ class Constructions:
 
     def __init__(self) -> None:
         self._settings: list[dict[str, Any]] = []
+        self._wrappers: list[tuple[dict[str, Any], weakref.ref[Any]]] = []
         self._loaders: dict[int, weakref.ref[Any]] = {}  # by the id of its dataset, the latest loader
 
     def optimizer(self, optimizer: Any) -> None:
@@ -51,9 +52,30 @@ class Constructions:
                 row = {"framework": name, "class": type(settings).__name__, "built": [stack_around(settings)]}
                 self._settings.append(row)
 
-    def document(self) -> list[dict[str, Any]]:
-        """The settings of frameworks, in order of construction."""
-        return self._settings
+    def ddp(self, module: Any) -> None:
+        """`module`: a DistributedDataParallel."""
+        with suppress(Exception):
+            if len(self._wrappers) < MOST_SETTINGS:
+                self._wrappers.append(({"built": [stack_around(module)]}, weakref.ref(module)))
+
+    def document(self) -> dict[str, Any]:
+        """The settings of frameworks and of DistributedDataParallel, in order of construction."""
+        for row, reference in self._wrappers:
+            module = reference()
+            if module is not None:
+                with suppress(Exception):
+                    row.update(describe_ddp(module))
+        return {"frameworks": self._settings, "ddp": [row for row, _ in self._wrappers]}
+
+
+def describe_ddp(module: Any) -> dict[str, Any]:
+    """Whether it looks for parameters without a gradient, and how many bytes of them it saw in the last iteration that
+    it logged. `unused_bytes` is null if they were not always the same.
+    """
+    looks = bool(module.find_unused_parameters) and not bool(module.static_graph)
+    logged = module.logger._get_ddp_logging_data().ints_map
+    always_same = module.reducer._ddp_graph_static()
+    return {"looks_for_unused": looks, "unused_bytes": logged.get("unused_parameter_size") if always_same else None}
 
 
 def built(thing: Any) -> list[list[str]]:

@@ -7,7 +7,7 @@
   "environment": {...}, "memory": {"before": {...}, "after": {...}},
   "models": [...], "optimizers": [...], "loaders": [...], "loader_workers": [...], "updates",
   "subnormals": what values/subnormals.py says, or null, "padding": what values/padding.py says,
-  "frameworks": [{"framework", "class", "built"}],
+  "frameworks": [{"framework", "class", "built"}], "ddp": [{"looks_for_unused", "unused_bytes", "built"}],
   "cleared_gradients": [{"backward", "of", "runs", "cleared", "shapes": [[...], ...], "built"}],
   "call_lines": {"count", "rows": [...], "lines": [...]},
   "dynamo": {"stats", "frames", "graph_break", "unimplemented", "inductor": counters,

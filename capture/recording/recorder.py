@@ -545,12 +545,12 @@ class Recorder:
     def _tail(self) -> dict[str, Any]:
         """What grows during the run: written with the trace, and again when the process ends."""
         loaders = self._described(self.loaders.document, self._control) or {}
-        frameworks = {"frameworks": self._described(self.constructions.document) or []}
+        constructed = self._described(self.constructions.document) or {}
         cleared = {"cleared_gradients": self._described(self.cleared_gradients.document) or []}
         start_up = self._described(self._start_up.document) if self._start_up is not None else None
         padding = {"padding": self._described(self._padding.document) or []}
         followed = {"start_up": start_up, "step_memory": self._step_memory.document()}
-        return of_run(self.ledger, self.status.notes) | loaders | frameworks | cleared | padding | followed
+        return of_run(self.ledger, self.status.notes) | loaders | constructed | cleared | padding | followed
 
     def _described(self, describe: Callable[..., Any], *arguments: Any) -> Any:
         """A part of the description, or None if it fails: the recording is worth more than what describes it."""

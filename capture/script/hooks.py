@@ -52,6 +52,7 @@ def attach(torch: Any, control: str, start_up: StartUp) -> None:
     hooks.patch_grad_scalers()
     hooks.patch_save()
     hooks.patch_frameworks()
+    when_imported("torch.nn.parallel.distributed", hooks.patch_ddp)
     EvaluationMode(torch, hooks.tracker, hooks.dynamo, recorder.status.note).watch()
     if settings.step_on:
         GivenSteps(torch, recorder, hooks.tracker, hooks.dynamo, hooks.tell).watch(settings.step_on)
@@ -235,6 +236,9 @@ class Hooks:
                 self._note_construction(getattr(loaded, kind), constructor, note)
 
             when_imported(module, patch)
+
+    def patch_ddp(self, distributed: Any) -> None:
+        self._note_construction(distributed.DistributedDataParallel, "__init__", self._recorder.constructions.ddp)
 
     def _note_construction(self, kind: Any, constructor: str, note: Callable[[Any], None]) -> None:
         """Calls `note` with every object of a class, at the end of its constructor."""

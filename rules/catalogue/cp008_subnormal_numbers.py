@@ -37,7 +37,7 @@ _KINDS = {
 
 
 class SubnormalNumbers(Rule):
-    """Measures the operators of a run without a GPU that work on tensors full of subnormal (denormal) numbers: FP32
+    """Measures the operators of a run without a GPU that work on tensors with subnormal (denormal) numbers: FP32
     numbers below 1.2e-38. `traceopt run` looks for them in a sample of the weights, gradients, optimizer states,
     activations and other tensors. It also measures, on a copy of the sample, how much slower this CPU computes with
     them.
@@ -81,7 +81,7 @@ class SubnormalNumbers(Rule):
             return "Nobody looked for subnormal numbers; traceopt run does."
         if subnormals.flushed:
             return "The CPU flushes subnormal numbers to zero."
-        return None if subnormals.tensors else "No tensor that was looked at is full of subnormal numbers."
+        return None if subnormals.tensors else "No tensor that was looked at has subnormal numbers."
 
     def check(self, facts: Facts) -> Findings:
         price = _price(facts)
@@ -93,7 +93,7 @@ class SubnormalNumbers(Rule):
         worst = max(_tensors(facts), key=lambda one: one.slowdown)
         yield self.finding(
             why=(
-                f"Operators on tensors full of subnormal numbers take {ms(_time_ns(facts))} of {each_step(facts)}: "
+                f"Operators on tensors with subnormal numbers take {ms(_time_ns(facts))} of {each_step(facts)}: "
                 f"{_kinds(facts)}. Multiplying these numbers takes {worst.slowdown:.1f} times as long on this CPU."
             ),
             saving=price,
@@ -107,7 +107,7 @@ class SubnormalNumbers(Rule):
 
     def passed(self, facts: Facts) -> str:
         share = percent(_time_ns(facts) / facts.step_ns)
-        return f"Operators on tensors full of subnormal numbers take {share} of {the_step(facts)}."
+        return f"Operators on tensors with subnormal numbers take {share} of {the_step(facts)}."
 
 
 def _tensors(facts: Facts) -> tuple[SubnormalTensors, ...]:

@@ -39,6 +39,7 @@ _ARGUMENTS: Mapping[TrainingFramework, Mapping[str, str | Mapping[str, Arguments
         "DataLoader.pin_memory": "dataloader_pin_memory",
         "DataLoader.prefetch_factor": "dataloader_prefetch_factor",
         "DistributedDataParallel.broadcast_buffers": "ddp_broadcast_buffers",
+        "DistributedDataParallel.find_unused_parameters": "ddp_find_unused_parameters",
         "images.to.non_blocking": {"True": {"accelerator_config": '{"non_blocking": True}'}},
         "model.gradient_checkpointing_disable": {"": {"gradient_checkpointing": "False"}},
         "torch.autocast.dtype": {"torch.bfloat16": {"bf16": "True"}, "torch.float16": {"fp16": "True"}},

@@ -74,7 +74,7 @@ def test_an_object_that_takes_no_attribute_is_left_out() -> None:
     notes.optimizer(object())
     notes.loader(object())
     notes.framework("lightning", object())
-    assert [row["framework"] for row in notes.document()] == ["lightning"]
+    assert [row["framework"] for row in notes.document()["frameworks"]] == ["lightning"]
 
 
 def test_files_are_named_as_in_the_trace(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

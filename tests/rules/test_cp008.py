@@ -65,7 +65,7 @@ class TestSilent:
         [
             ({}, "Nobody looked for subnormal numbers; traceopt run does."),
             ({"subnormals": {"flushed": True, "tensors": []}}, "The CPU flushes subnormal numbers to zero."),
-            ({"subnormals": {"flushed": False, "tensors": []}}, "No tensor that was looked at is full of subnormal"),
+            ({"subnormals": {"flushed": False, "tensors": []}}, "No tensor that was looked at has subnormal"),
         ],
     )
     def test_without_such_tensors(self, recorded: dict[str, Any], reason: str) -> None:

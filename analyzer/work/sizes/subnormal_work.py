@@ -12,6 +12,7 @@ from traceopt.analyzer.work.cpu_work import CpuWork
 from traceopt.analyzer.work.sizes.sized_calls import Shape, SizedCalls, Sizes, elements, is_product
 
 _BYTES = 4  # of a number
+_LEAST_NS = 50_000  # of an operator: a shorter one may take as long for its call
 
 
 class SubnormalWork(Struct, frozen=True):
@@ -35,10 +36,12 @@ def find_subnormal_work(calls: SizedCalls, work: CpuWork, subnormals: Subnormals
             if shape not in known or known[shape].slowdown < one.slowdown:
                 known[shape] = one
     slower = calls.of_each(lambda sizes: _slower(sizes, known))
-    found = np.flatnonzero(calls.computes & (slower > 1))
+    slices = work.regions.slices
+    long = slices.end[calls.rows] - slices.start[calls.rows] >= _LEAST_NS
+    found = np.flatnonzero(calls.computes & long & (slower > 1))
     rows = calls.rows[found]
     counted, peaks = work.flops.counted, work.peaks
-    flops = np.zeros(len(work.regions.slices))
+    flops = np.zeros(len(slices))
     flops[counted.slices] = counted.executed
     least_ns = flops[rows] / ((peaks.matmul.get("fp32") if peaks is not None else None) or np.inf)
     if peaks is not None and peaks.copy_gb_per_s:

@@ -97,6 +97,14 @@ def ddp_buffers(source: PythonSource, finding: Finding) -> list[TextEdit]:
     return set_keywords(source, call, {"broadcast_buffers": "False"})
 
 
+def ddp_search(source: PythonSource, finding: Finding) -> list[TextEdit]:
+    """DistributedDataParallel without the search for unused parameters, at the line that constructs it."""
+    call = only(constructed_at(source, finding.locations[0], lambda call: source.dotted(call.func) == _DDP))
+    if constant(argument(call, "find_unused_parameters")) is not True:
+        raise UnclearError("find_unused_parameters is set elsewhere")
+    return set_keywords(source, call, {"find_unused_parameters": "False"})
+
+
 def _calls_at(source: PythonSource, finding: Finding) -> list[ast.Call]:
     """The calls in the statements at all locations of a finding."""
     statements = dict.fromkeys(one for place in finding.locations for one in statements_at(source, place))

@@ -29,6 +29,7 @@ RECIPES: dict[str, Recipe] = {
     "DataLoader.prefetch_factor": loaders.arguments,
     "DataLoader.sampler": loaders.batch_sampler,
     "DistributedDataParallel.broadcast_buffers": arguments.ddp_buffers,
+    "DistributedDataParallel.find_unused_parameters": arguments.ddp_search,
     "F.scaled_dot_product_attention": attention.fused_attention,
     "gc.collect.every": loops.collect_at_interval,
     "images.to.non_blocking": loaders.pinned_copies,

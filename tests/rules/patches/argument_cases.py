@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from patch_case import case
 
-from traceopt.result.edits import SetArguments
+from traceopt.result.edits import Edit, SetArguments
+
+SEARCHING: list[Edit] = [SetArguments("DistributedDataParallel", {"find_unused_parameters": "False"})]
 
 FRAMEWORKS = [
     case(
@@ -226,6 +228,28 @@ ARGUMENTS = [
         """,
     ),
     case("None already", "OP003", "optimizer.zero_grad(set_to_none=True)  #@\n"),
+    case(
+        "DDP that looks for unused parameters",
+        "CM010",
+        """
+        from torch.nn.parallel import DistributedDataParallel as DDP
+        model = DDP(net, device_ids=[rank], find_unused_parameters=True)  #@
+        """,
+        """
+        -model = DDP(net, device_ids=[rank], find_unused_parameters=True)
+        +model = DDP(net, device_ids=[rank], find_unused_parameters=False)
+        """,
+        edits=SEARCHING,
+    ),
+    case(
+        "DDP that looks for unused parameters if the script is told so",
+        "CM010",
+        """
+        from torch.nn.parallel import DistributedDataParallel as DDP
+        model = DDP(net, find_unused_parameters=options.unused)  #@
+        """,
+        edits=SEARCHING,
+    ),
     case(
         "buffers of DDP",
         "CM007",
