@@ -218,23 +218,6 @@ class TestEveryTrace:
         if measured(trace.path)[1] == 1:
             assert sum(row.us_per_step for row in result.kernels) <= 1.001 * busy_us + 0.001 * len(result.kernels)
 
-    def test_savings_are_bounded(self, trace: AnalyzedTrace) -> None:
-        result = trace.result
-        step = result.step.typical_us
-        for finding in result.findings:
-            if finding.saving is not None:
-                saving = finding.saving
-                assert step
-                assert 0 <= saving.low_us <= saving.est_us <= saving.high_us <= step
-        if result.combined is not None:
-            assert 0 < result.combined.saving_us < (step or 0)
-
-    def test_every_rule_answers(self, trace: AnalyzedTrace) -> None:
-        for check in trace.result.checks:
-            assert check.status != "error"
-            assert check.reason.endswith((".", "?")), f"{check.code}: {check.reason}"
-            assert not re.search(r"\b(?:nan|inf|None)\b", check.reason), f"{check.code}: {check.reason}"
-
     def test_an_unusable_trace_gets_no_advice(self, trace: AnalyzedTrace) -> None:
         result = trace.result
         if result.quality.verdict == "unusable":
@@ -245,10 +228,6 @@ class TestEveryTrace:
         for finding in trace.result.findings:
             for location in finding.locations:
                 assert not re.search(r"site-packages|(?:^|/)torch/|^<built-in", location.file), location
-
-    def test_json_round_trip(self, trace: AnalyzedTrace) -> None:
-        result = trace.result
-        assert Result.from_json(result.to_json()) == result
 
 
 class TestKnownJobs:

@@ -52,23 +52,12 @@ def rounding(text: str) -> float:
 
 
 def assert_adds_up(result: Result) -> None:
-    """The document: each row starts at the step that the row above leaves."""
-    step_us = result.step.typical_us
-    assert bool(result.plan) == (result.combined is not None)
-    if not result.plan or result.combined is None:
+    """The step now and the step after the plan, and the parts of both."""
+    step_us, combined = result.step.typical_us, result.combined
+    if combined is None:
         return
     assert step_us is not None
     assert sum(part.us_per_step for part in result.breakdown) == pytest.approx(step_us, rel=1e-3)
-    before_us = step_us
-    assert len(result.planned) == len(result.plan)
-    for row, finding in result.planned:
-        assert before_us - row.saving_us == pytest.approx(row.step_us_after, abs=0.01)
-        assert row.code == finding.code
-        assert 0 <= row.low_us <= row.saving_us <= row.high_us + 0.001
-        before_us = row.step_us_after
-    combined = result.combined
-    assert sum(row.saving_us for row in result.plan) == pytest.approx(combined.saving_us, abs=0.01)
-    assert combined.step_us_after == result.plan[-1].step_us_after
     assert combined.share == pytest.approx(combined.saving_us / step_us, abs=1e-5)
     if combined.unrecorded is not None:
         left = combined.unrecorded.step_us_after / combined.unrecorded.step_us

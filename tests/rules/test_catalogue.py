@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.traces import GENERATED, TWINS, AnalyzedTrace, over
+from support.traces import GENERATED, REAL, TWINS, AnalyzedTrace, over
 
 from fixtures.generate import generate
 from traceopt.analyzer.requirements import lacks
@@ -108,7 +108,7 @@ def assert_finding(finding: Finding, step_us: float, *, unlocked: bool, sampled:
     assert alone == stated or (alone < stated and unlocked)
 
 
-@over(GENERATED, TWINS)
+@over(GENERATED, TWINS, REAL)
 class TestResult:
     def test_findings_are_sound(self, trace: AnalyzedTrace) -> None:
         assert_findings(trace.result)
