@@ -448,6 +448,7 @@ _KERNEL_LAUNCHES = _calls(
     "zeCommandListAppendLaunchCooperativeKernel urEnqueueKernelLaunch urEnqueueKernelLaunchWithArgsExp "
     "piEnqueueKernelLaunch"
 )
+_EVENT_WAITS = _calls("cudaEventSynchronize cuEventSynchronize")
 _DEVICE_ALLOCATIONS = _calls(
     "cudaMalloc cudaMallocAsync cudaMallocManaged cudaMallocPitch cudaMalloc3D cudaMallocFromPoolAsync cudaFree "
     "cudaFreeAsync cudaMemPoolTrimTo cuMemAlloc cuMemAllocAsync cuMemAllocManaged cuMemAllocPitch cuMemFree "
@@ -480,6 +481,11 @@ def runtime_call(name: str) -> str:
 def is_blocking_sync(name: str) -> bool:
     """The call returns when earlier GPU work is done: synchronize calls, synchronous copies, cudaFree."""
     return runtime_call(name) in _BLOCKING
+
+
+def is_event_wait(name: str) -> bool:
+    """The call waits until the GPU has reached an event: ``cudaEventSynchronize``."""
+    return runtime_call(name) in _EVENT_WAITS
 
 
 def is_copy(name: str) -> bool:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values, numbered
 from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.schema import I8, Mask
-from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.timeline.call_tree import OP, RUNTIME
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
+
+MIN_CANDIDATES = 2  # algorithms that a search compares at least; each is run to warm up, and again to be timed
 
 
 class Convolutions(Struct, frozen=True, dict=True):
@@ -40,6 +43,19 @@ class Convolutions(Struct, frozen=True, dict=True):
         return np.asarray((following >= 0) & norm[following]) if len(following) else np.empty(0, bool)
 
     @cached_property
+    def searched(self) -> I8:
+        """The calls in which cuDNN runs several algorithms and waits for each, to choose the fastest. Slices, in
+        order.
+        """
+        slices, regions = self.regions.slices, self.regions
+        rows = slices.outermost(regions.named(op_names.CONVOLUTION_OPS.__contains__, OP)).astype(np.int64)
+        around = slices.mask(rows)
+        waits = slices.ancestor(np.flatnonzero(regions.named(op_names.is_event_wait, RUNTIME)), around)
+        launched = slices.ancestor(regions.links.launch_slice[regions.gpu.is_kernel], around)
+        enough = (_times(rows, waits) >= MIN_CANDIDATES) & (_times(rows, launched) >= 2 * MIN_CANDIDATES)
+        return rows[enough]
+
+    @cached_property
     def repeated_shapes(self) -> int:
         """How many different shapes there are, if every step has the same ones; 0 if they differ between steps or were
         not recorded.
@@ -55,6 +71,11 @@ class Convolutions(Struct, frozen=True, dict=True):
         of_step = np.zeros((self.steps.count, len(kinds)), np.int64)
         np.add.at(of_step, (step, kind), 1)
         return len(kinds) if (of_step == of_step[0]).all() else 0
+
+
+def _times(rows: I8, owner: npt.NDArray[np.integer]) -> I8:
+    """How often each row is an owner. Shape (len(rows),)."""
+    return np.bincount(np.searchsorted(rows, owner[owner >= 0]), minlength=len(rows)).astype(np.int64)
 
 
 def _has_bias(text: str) -> bool:
