@@ -141,7 +141,7 @@ def _kind(calls: _Calls, first: int, shape: Shape, users: Sequence[int]) -> Kind
         return None if users else _WHOLE[name]
     if not users or not _reduces(calls, users[-1], shape):
         return None
-    *middle, last = users
+    *middle, last = (at for at in users if not _scales(calls, at, shape))
     if calls.names[last] in _NORMS:
         kind = _OF_ORDER.get(calls.arguments[last][1])
         return kind if name == _DIFFERENCE and not middle else None
@@ -150,6 +150,13 @@ def _kind(calls: _Calls, first: int, shape: Shape, users: Sequence[int]) -> Kind
     if len(middle) != 1:
         return None
     return _of_elements(calls, middle[0], shape)
+
+
+def _scales(calls: _Calls, at: int, shape: Shape) -> bool:
+    """Whether an operator multiplies or divides the vectors by a number or a vector, as could be done before."""
+    others = [prod(one) for one in calls.shapes[at] if one != shape]
+    is_small = calls.shapes[at].count(shape) == 1 and max(others, default=1) <= shape[-1]
+    return calls.names[at] in (_PRODUCT, "aten::div") and is_small
 
 
 def _of_elements(calls: _Calls, at: int, shape: Shape) -> Kind | None:

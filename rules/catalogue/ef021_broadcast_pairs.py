@@ -98,7 +98,8 @@ class BroadcastPairs(Rule):
         d = torch.cdist(x, y)                                                    # Euclidean distances, with a root
         d = torch.cdist(x, y, p=1)                                               # sums of absolute differences
 
-    A mean instead of a sum is the same divided by the size of a vector. A leading dimension of batches stays as it is.
+    A mean instead of a sum is the same divided by the size of a vector. If the differences are scaled, scale both sides
+    first. A leading dimension of batches stays as it is.
 
     When it is wrong: the matmul form rounds differently. Distances between almost equal vectors lose digits and may be
     slightly negative; torch.cdist(..., compute_mode="donot_use_mm_for_euclid_dist") is exact and still needs no large

@@ -47,8 +47,8 @@ FORMS = {
         "Compute the Jacobian with one batched backward pass",
         "goes backward through the same graph for each row of a Jacobian",
         Fix(
-            "Run the backward pass of all rows at once with torch.func.vmap, or pass is_grads_batched=True to "
-            "torch.autograd.grad.",
+            "Run the backward pass of all rows at once with torch.func.vmap. Otherwise pass is_grads_batched=True to "
+            "torch.autograd.grad, or vectorize=True to torch.autograd.functional.jacobian.",
             "y, backward = torch.func.vjp(f, x)\n"
             "rows = torch.eye(y.numel()).view(-1, *y.shape)  # on the device of y\n"
             "(jacobian,) = torch.func.vmap(backward)(rows)",
@@ -90,8 +90,9 @@ class GradientLoopRule(Rule):
         rows = torch.eye(y.shape[1])[:, None].expand(-1, *y.shape)     # y: samples x outputs
         (jacobians,) = torch.func.vmap(backward)(rows)                 # or: torch.func.vmap(torch.func.jacrev(f))(xs)
 
-    Without a change of the forward pass: torch.autograd.grad(y, x, rows, is_grads_batched=True). It runs the operators
-    that it does not know one by one. For each sample's gradient, write the loss of one sample.
+    Without a change of the forward pass: torch.autograd.grad(y, x, rows, is_grads_batched=True), and vectorize=True for
+    torch.autograd.functional.jacobian. These run the operators that they do not know one by one. For each sample's
+    gradient, write the loss of one sample.
 
         gradients = torch.func.vmap(torch.func.grad(loss_of), (None, 0, 0))(weights, xs, ys)
 

@@ -111,3 +111,9 @@ def test_an_output_layer_of_the_same_shape_is_another_parameter() -> None:
 def test_silent_if_ranks_average_the_gradients() -> None:
     ranks = {"distributedInfo": {"backend": "nccl", "rank": 0, "world_size": 8}}
     assert is_silent(DenseEmbeddingGradient, steps(lookup(), backward(), update=ADDS, **ranks))
+
+
+def test_fires_on_a_gpu() -> None:
+    found = the(DenseEmbeddingGradient, steps(lookup(), backward(), update=ADDS, gpu=True))
+    assert found.saving is not None
+    assert found.saving.low_us <= found.saving.est_us < found.saving.high_us

@@ -58,6 +58,7 @@ def test_fires_on_squared_distances_forward_and_backward() -> None:
         pytest.param((("aten::mul", [LEFT, RIGHT], ("", "")), SUM), "x @ y.mT", id="products"),
         pytest.param((("aten::cosine_similarity", [LEFT, RIGHT], ("", "", "-1")),), "F.normalize", id="cosines"),
         pytest.param((("aten::pairwise_distance", [LEFT, RIGHT], ("", "", "2.")),), "cdist(x, y)", id="distances"),
+        pytest.param((DIFFERENCE, ("aten::div", [PAIRS, [16]], ("", "")), SQUARE, SUM), "x.pow(2)", id="scaled"),
         pytest.param(
             (
                 ("aten::expand", [LEFT, []], ("", "[64, 32, 16]", "False")),
@@ -78,6 +79,7 @@ def test_names_the_form_without_a_vector_for_each_pair(calls: tuple[Any, ...], f
 @pytest.mark.parametrize(
     "calls",
     [
+        pytest.param((DIFFERENCE, ("aten::mul", [PAIRS, [64, 32, 1]], ("", "")), SQUARE, SUM), id="weights of pairs"),
         pytest.param((*SQUARED, ("aten::mul", [PAIRS, []], ("", ""))), id="the differences are used again"),
         pytest.param((DIFFERENCE, SQUARE, ("aten::sum", [PAIRS], ("", "[1]"))), id="summed over the other vectors"),
         pytest.param((DIFFERENCE, SQUARE, ("aten::sum", [PAIRS], ("", ""))), id="summed over everything"),
@@ -93,3 +95,9 @@ def test_names_the_form_without_a_vector_for_each_pair(calls: tuple[Any, ...], f
 )
 def test_silent_where_no_other_form_is_the_same(calls: tuple[Any, ...]) -> None:
     assert is_silent(BroadcastPairs, steps(chain(*calls)))
+
+
+def test_fires_on_a_gpu() -> None:
+    found = the(BroadcastPairs, steps(chain(*SQUARED), gpu=True))
+    assert found.saving is not None
+    assert found.saving.low_us <= found.saving.est_us < found.saving.high_us

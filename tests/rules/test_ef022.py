@@ -88,3 +88,9 @@ def test_silent_if_gradients_are_added_up() -> None:
     """EF009 has advice for losses that share a graph."""
     added = [one for at in range(ROUNDS) for one in accumulation(at * ROUND_US + 450, [3, 8])]
     assert is_silent(GradientLoopRule, steps(loop(PICK), added))
+
+
+def test_fires_on_a_gpu() -> None:
+    found = the(GradientLoopRule, steps(loop(PICK), computing(10), gpu=True))
+    assert found.saving is not None
+    assert found.saving.low_us <= found.saving.est_us < found.saving.high_us

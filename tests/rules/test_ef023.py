@@ -45,3 +45,9 @@ def test_fires_on_the_loss_and_the_cast_without_the_matmul() -> None:
 )
 def test_silent_on_small_logits(words: int, tokens: int) -> None:
     assert is_silent(LargeLogitsRule, steps(loss(words, tokens)))
+
+
+def test_fires_on_a_gpu() -> None:
+    found = the(LargeLogitsRule, steps(loss(), gpu=True))
+    assert found.saving is not None
+    assert found.saving.low_us <= found.saving.est_us < found.saving.high_us

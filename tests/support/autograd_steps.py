@@ -10,7 +10,7 @@ import pytest
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Finding
 from traceopt.rules.rule import Rule
-from traceopt.testing import answer
+from traceopt.testing import A100, answer
 from traceopt.testing import events as build
 
 STEP_US, STEPS = 20_000, 4
@@ -48,8 +48,12 @@ def accumulation(start: float, shape: Shape) -> list[Event]:
     ]
 
 
-def steps(*parts: list[Event], update: Sequence[Event] = (), optimizer: str = "SGD", **metadata: Any) -> Facts:
-    """Times count from the start of a step. `update`: the operators of the optimizer, from 16 to 18 ms."""
+def steps(
+    *parts: list[Event], update: Sequence[Event] = (), optimizer: str = "SGD", gpu: bool = False, **metadata: Any
+) -> Facts:
+    """Times count from the start of a step. `update`: the operators of the optimizer, from 16 to 18 ms. `gpu`: they
+    launch kernels that run for their time.
+    """
     events: list[Event] = []
     for step in range(STEPS):
         start = step * STEP_US
@@ -60,7 +64,22 @@ def steps(*parts: list[Event], update: Sequence[Event] = (), optimizer: str = "S
             if "Sequence number" in args:
                 args["Sequence number"] += 1000 * step
             events.append(one | {"ts": one["ts"] + start, "args": args})
+    if gpu:
+        return Facts(build.read(build.document([*events, *_kernels(events)], deviceProperties=[A100], **metadata)))
     return Facts(build.read(build.document(events, **metadata)))
+
+
+def _kernels(events: list[Event]) -> list[Event]:
+    launched = [one for one in events if one["name"].startswith("aten::") or one["name"].endswith("Backward0")]
+    launched = [one for one in launched if not one["name"].startswith(EVALUATION)]
+    return [
+        made
+        for number, one in enumerate(launched, 1)
+        for made in (
+            build.runtime("cudaLaunchKernel", one["ts"] + 0.2, 0.5, number),
+            build.kernel("elementwise_kernel", one["ts"] + 0.8, one["dur"] - 1, number),
+        )
+    ]
 
 
 def the(rule: type[Rule], facts: Facts) -> Finding:
