@@ -5,7 +5,6 @@ from __future__ import annotations
 from traceopt.result.document import Result
 from traceopt.result.words import quantities
 
-RANKS_NAMED = 16
 RANKS_DIFFER_SHARE = 0.05  # of the step: with less, the ranks take the same time
 
 
@@ -27,12 +26,6 @@ def span_of_ranks(result: Result) -> str | None:
     if not times or max(times) <= (1 + RANKS_DIFFER_SHARE) * min(times):
         return None
     return quantities.from_to(quantities.ms_of_us(min(times)), quantities.ms_of_us(max(times)), "–")
-
-
-def ranks_phrase(ranks: list[int]) -> str:
-    """ "rank 3" or "ranks 0, 1, 4"."""
-    named = ", ".join(str(rank) for rank in ranks[:RANKS_NAMED]) + (" and more" if len(ranks) > RANKS_NAMED else "")
-    return f"{'rank' if len(ranks) == 1 else 'ranks'} {named}"
 
 
 def ranks_missing(result: Result) -> str:

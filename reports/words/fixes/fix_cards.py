@@ -7,13 +7,13 @@ import re
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceopt.reports.words.rank_words import ranks_phrase
 from traceopt.reports.words.safe_text import joined
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding
 from traceopt.result.rows import PlanRow
 from traceopt.result.words import quantities
 from traceopt.result.words.message import Message
+from traceopt.result.words.rank_lists import ranks_text
 
 MORE = 1.2  # times what the planned fix saves: a smaller difference is within the error of predictions
 IMPACT_WORDS = {"high": "High impact", "medium": "Medium impact", "low": "Low impact", "info": "Info"}
@@ -166,13 +166,13 @@ def only_on(finding: Finding, result: Result) -> str | None:
     says_which = Message(finding.title).has("rank")
     if not ranks or len(ranks) >= len(result.run.ranks) or says_which:
         return None
-    return ranks_phrase(ranks)
+    return ranks_text(ranks)
 
 
 def seen_on(finding: Finding, result: Result) -> str:
     """ "all ranks", "rank 3"."""
     everywhere = len(finding.ranks) > 1 and len(finding.ranks) == len(result.run.ranks)
-    return "all ranks" if everywhere else ranks_phrase(finding.ranks)
+    return "all ranks" if everywhere else ranks_text(finding.ranks)
 
 
 def first_card(result: Result) -> Card | None:
