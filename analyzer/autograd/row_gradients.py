@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from math import prod
 
 import msgspec
 import numpy as np
@@ -33,6 +33,7 @@ class RowGradients(Struct, frozen=True):
     dim: I8  # the dimension from which one tensor of indices picks; UNKNOWN_DIM: several, or it is unknown which
     wide: Mask  # the gradients have 32 or 64 bits
     embedding: Mask  # an embedding picked the rows
+    repeats: Mask  # at least as many rows are picked as there are, so that filling the gradient with zeros is no cost
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -52,7 +53,7 @@ def find_row_gradients(regions: Regions, steps: Steps, sites: CallSites) -> RowG
     rows = rows[steps.host_window.contains(slices.start[rows])].astype(np.int64)
     node = regions.named(op_names.is_index_tensor_backward, OP)
     rows = rows[embedding[rows] | (slices.ancestor(rows, node) >= 0) | _accumulates(regions, rows)]
-    picks = regions.named(op_names.PICKS.__contains__, OP)
+    picks = regions.named(op_names.ROW_PICKS.__contains__, OP)
     forward = sites.forward_of(rows).astype(np.int64)
     unlinked = np.flatnonzero((forward < 0) | ~picks[forward])
     forward[unlinked] = _of_same_sizes(regions, rows[unlinked], picks, sites)
@@ -61,6 +62,7 @@ def find_row_gradients(regions: Regions, steps: Steps, sites: CallSites) -> RowG
     types = [_text(texts, code) for code in ops.types[of_op].tolist()]
     values = [_text(texts, code) for code in ops.concrete[of_op].tolist()]
     plain = np.array([_is_plain_embedding(text) for text in values], bool)
+    repeats = [_repeats(*texts) for texts in zip(dims, values, strict=True)]
     dim = np.array([_indexed_dim(text) for text in dims], np.int64)
     return RowGradients(
         rows,
@@ -68,6 +70,7 @@ def find_row_gradients(regions: Regions, steps: Steps, sites: CallSites) -> RowG
         np.where(embedding[rows], np.where(plain, 0, UNKNOWN_DIM), dim),
         np.array([(listed(text) or [""])[0] in _WIDE for text in types], bool),
         embedding[rows],
+        np.array(repeats, bool),
     )
 
 
@@ -110,6 +113,28 @@ def _is_plain_embedding(text: str) -> bool:
     return values[3:5] == ["-1", "False"]
 
 
+@lru_cache(maxsize=1024)
+def _repeats(dims: str, values: str) -> bool:
+    """Whether the gradient of what was picked has as many numbers as that of the whole tensor."""
+    sizes, arguments = listed(dims) or [], listed(values) or []
+    if len(sizes) == 2 and len(arguments) == 5:  # of an embedding: the gradient, and the number of rows
+        picked, rows = _shape(sizes[0]), str(arguments[2])
+        return picked is not None and rows.isdecimal() and prod(picked[:-1]) >= int(rows)
+    whole, picked = _whole_and_picked(dims)
+    return whole is not None and picked is not None and prod(picked) >= prod(whole)
+
+
+def _whole_and_picked(dims: str) -> tuple[list[int] | None, list[int] | None]:
+    """The sizes of the indexed tensor and of what was picked from it."""
+    sizes = listed(dims) or []
+    return (_shape(sizes[0]), _shape(sizes[2])) if len(sizes) > 2 else (None, None)
+
+
+def _shape(value: object) -> list[int] | None:
+    """A recorded size, if it is one."""
+    return value if isinstance(value, list) and all(type(size) is int for size in value) else None
+
+
 def _operand_sizes(text: str) -> bytes | None:
     """The sizes of the indexed tensor and of the indices."""
     sizes = listed(text)
@@ -119,11 +144,8 @@ def _operand_sizes(text: str) -> bytes | None:
 @lru_cache(maxsize=1024)
 def _indexed_dim(text: str) -> int:
     """The dimension from which one tensor of indices picks, by the sizes of the tensor and of what was picked."""
-    sizes: list[Any] = listed(text) or []
-    if len(sizes) < 3 or not all(isinstance(size, list) for size in sizes[:3]) or not sizes[0]:
-        return UNKNOWN_DIM
-    whole, indices, picked = sizes[:3]
-    if sum(bool(size) for size in indices if isinstance(size, list)) > 1:
+    whole, picked = _whole_and_picked(text)
+    if not whole or picked is None or _tensors_of_indices(text) > 1:
         return UNKNOWN_DIM
     if len(picked) >= len(whole) and picked[len(picked) - len(whole) + 1 :] == whole[1:]:
         return 0
@@ -131,3 +153,9 @@ def _indexed_dim(text: str) -> int:
         return UNKNOWN_DIM
     other = [dim for dim, (before, after) in enumerate(zip(whole, picked, strict=True)) if before != after]
     return other[0] if len(other) == 1 else UNKNOWN_DIM
+
+
+def _tensors_of_indices(text: str) -> int:
+    """How many tensors index, as far as their sizes are recorded: PyTorch writes none for a list with gaps."""
+    indices = (listed(text) or [])[1]
+    return sum(isinstance(size, list) and len(size) > 0 for size in indices) if isinstance(indices, list) else 0

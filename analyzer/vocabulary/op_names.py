@@ -148,7 +148,7 @@ def is_data_parallel_module(name: str) -> bool:
 
 
 EMBEDDING_BACKWARD = "aten::embedding_dense_backward"
-PICKS = _words("aten::index aten::embedding")
+ROW_PICKS = _words("aten::index aten::embedding")
 """Operators that pick rows of a tensor."""
 INDEXING_BACKWARD = _words("aten::_index_put_impl_ aten::index_put_ aten::_unsafe_index_put")
 """Operators that the backward node of ``x[indices]`` calls; a script's own ``x[indices] = y`` calls them as well."""

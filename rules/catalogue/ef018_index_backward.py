@@ -52,8 +52,8 @@ class IndexBackward(Rule):
     When it is wrong: index_select takes no negative indices. On a GPU it adds in no fixed order, so the last bits
     differ between runs. With torch.use_deterministic_algorithms it sorts as well, and the rule is silent. Gradients in
     16 bits and indices in several dimensions have no saving, because other ways may be as slow. Embeddings with a
-    padding_idx do not count. `x[indices] = y` in the forward pass does not count. If most rows of a large table get no
-    gradient, a sparse gradient saves more.
+    padding_idx do not count, and `x[indices] = y` in the forward pass does not. Fewer indices than rows have no saving,
+    because the gradient is mostly filled with zeros.
 
     Sources: PyTorch source, `index_put_with_sort_kernel`, `embedding_dense_backward_cpu` and `index_add_`; PyTorch
     documentation of torch.index_select and torch.use_deterministic_algorithms.
@@ -80,7 +80,7 @@ class IndexBackward(Rule):
 
     def check(self, facts: Facts) -> Findings:
         found = _counted(facts)
-        known = found.take((found.forward >= 0) & (found.dim != UNKNOWN_DIM) & found.wide)
+        known = found.take((found.forward >= 0) & (found.dim != UNKNOWN_DIM) & found.wide & found.repeats)
         price = _price(facts, known)
         if price is None or price.share < self.min_share:
             known, price = found, None
@@ -99,6 +99,7 @@ class IndexBackward(Rule):
             saving=price,
             evidence=evidence,
             locations=places(evidence),
+            shares_cause_with=["EF020"],
             fix=Fix(
                 "Pick the rows with index_select, whose backward pass adds them up at once. It takes no negative "
                 "indices. Flatten indices of several dimensions, and turn a mask into indices with nonzero().",

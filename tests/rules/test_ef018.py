@@ -28,7 +28,7 @@ def embedding(
     padding: str = "-1",
     backward_us: float = 6_000,
     kind: str = "float",
-    forward_us: float = 300,
+    rows: int = 2_000,
 ) -> Facts:
     """A run on the CPU that looks rows up; its backward is linked by its sequence number."""
     settings = {"environment": {"threads": threads}} if threads else {}
@@ -37,10 +37,10 @@ def embedding(
         with machine.step():
             with machine.python("model.py(9): forward"):
                 ids = {"Sequence number": number, "Fwd thread id": 0, "Input Dims": [TABLE, [9]]}
-                machine.work(forward_us, "aten::embedding", **ids)
+                machine.work(300, "aten::embedding", **ids)
             start = machine.now
             machine.idle(1)
-            values = {"Concrete Inputs": ["", "", "2000", padding, "False"], "Input type": [kind, "long int"]}
+            values = {"Concrete Inputs": ["", "", str(rows), padding, "False"], "Input type": [kind, "long int"]}
             machine.work(backward_us, "aten::embedding_dense_backward", **{"Input Dims": [ROWS, [9]], **values})
             machine.idle(1)
             node = f"{EVALUATE}EmbeddingBackward0"
@@ -69,6 +69,7 @@ class TestOnTheCpu:
             {"threads": 8},
             {"threads": None},
             {"padding": "0"},
+            {"rows": 1_000_000},
             {"kind": "c10::BFloat16"},
         ],
     )
