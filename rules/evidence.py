@@ -27,7 +27,7 @@ class SiteCost(Struct, frozen=True):
 
     location: Location | None
     cost_ns: int  # over the window
-    calls: int  # that begin in the window
+    calls: int  # that begin in the window; a slice that is listed twice is one
     rows: npt.NDArray[np.integer]
 
 
@@ -48,7 +48,7 @@ def _by_site(
     inside = facts.steps.host_window.contains(facts.slices.start[rows])
     for site in distinct_values(sites):
         mine = sites == site
-        calls = int((mine & inside).sum())
+        calls = len(distinct_values(rows[mine & inside]))
         out.append(SiteCost(_at(facts, int(site)), int(cost_ns[mine].sum()), calls, rows[mine]))
     return sorted(out, key=lambda s: -s.cost_ns)
 

@@ -148,21 +148,25 @@ def _refill_end(trace: Trace, links: LaunchLinks, gpu: GpuWork, gaps: Gaps, star
     """When the host is ahead again after each call: until then the call is to blame for starvation.
 
     Only a call that returns to an idle GPU has a refill. The refill's starvation is limited to the lead that the host
-    lost in the call: how long the last work before the gap had waited between launch and start.
+    lost in the call: how long the last work before the gap had waited between launch and start. What is left of the
+    lead lost in earlier calls counts as well: without any of them, the host would still have it.
     """
     work = gpu.work
     if not len(gaps) or not len(work) or not len(trace.runtime) or not len(end):
         return end
     launch = links.launch
     known = launch >= 0
-    delay = np.where(known, work.start - trace.runtime.end_of(np.maximum(launch, 0)), 0)
     launched = np.where(known, trace.runtime.start[np.maximum(launch, 0)], np.iinfo(np.int64).min)
+    issued = np.where(known, trace.runtime.end_of(np.maximum(launch, 0)), work.start)
+    issued = np.where(known & (issued > work.start), launched, issued)  # the call blocks until its own work is done
+    delay = work.start - issued
 
     gap = np.searchsorted(gaps.start, end, side="right") - 1
     drained = (gap >= 0) & (end <= gaps.starved_end[np.maximum(gap, 0)])
     before = np.searchsorted(work.start, gaps.start[np.maximum(gap, 0)], side="left") - 1
     lead = np.where(drained & (before >= 0), np.maximum(delay[np.maximum(before, 0)], 0), 0)
     lead = np.minimum(lead, end - start)
+    lead += _left_of_earlier(lead, np.diff(gaps.starved.covered_before(end), prepend=0))
 
     ahead = np.flatnonzero(delay >= _AHEAD_NS)
     ahead = ahead[np.argsort(launched[ahead], kind="stable")]
@@ -174,6 +178,14 @@ def _refill_end(trace: Trace, links: LaunchLinks, gpu: GpuWork, gaps: Gaps, star
     stop = np.minimum(np.maximum(recovered, end), np.maximum(next_call, end))
     stop = np.minimum(stop, _time_after(gaps.starved, end, lead))
     return np.where(drained, stop, end)
+
+
+def _left_of_earlier(lead: I8, starved: I8) -> I8:
+    """What is left at each call of the lead lost in the calls before, after the GPU `starved` for so long since the one
+    before: left = max(0, left + lead - starved), from call to call.
+    """
+    balance = np.cumsum(np.append(0, lead[:-1]) - starved)
+    return balance - np.minimum.accumulate(np.minimum(balance, 0))
 
 
 def after_unscaling(trace: Trace, syncs: Syncs, regions: Regions) -> npt.NDArray[np.bool_]:

@@ -44,7 +44,8 @@ class SyncRule(Rule):
         of them waits, the host does not get ahead of the GPU.
         """
         syncs = facts.syncs
-        sites = facts.syncs_by_site(self.rows(facts) & (syncs.stall > 0))
+        # Of a read that copies and then waits, both calls: the copy waits as well once the other does not.
+        sites = [rows for rows in facts.syncs_by_site(self.rows(facts)) if syncs.stall[rows].any()]
         if len(sites) > 1 and facts.captured.corrected:
             rows = np.sort(np.concatenate(sites))
             alone = sum(self._gain_ns(facts, site) for site in sites)

@@ -22,8 +22,11 @@ class ScalarRead(SyncRule):
 
     Replace `if torch.isnan(x).any():` with a masked operation, or check every N steps.
 
-    When it is wrong: if the host is the bottleneck anyway, it was not ahead of the GPU, and the rule charges only the
-    wait itself. Sync time while the GPU is busy is not counted.
+    The saving is what a replay of the step without the waits shows. One read early in the step can cost the lead that
+    would hide all Python after it. Lines that save much more together than one by one are one finding.
+
+    When it is wrong: if the host is the bottleneck anyway, it was not ahead of the GPU, and the step gets little
+    shorter. Sync time while the GPU is busy is not counted.
 
     Sources: PyTorch performance tuning guide, "Avoid unnecessary CPU-GPU synchronization".
     """

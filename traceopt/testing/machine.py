@@ -78,11 +78,13 @@ class Machine:
         self.events.append(kernel(name, start, us, number, stream, **args))
         self.ends[stream] = start + us
 
-    def copy_to_host(self, us: float, target: str = "Pageable") -> None:
-        """A copy on the default stream; blocks the host if its target is pageable memory."""
+    def copy_to_host(self, us: float, target: str = "Pageable", call: str = "cudaMemcpyAsync") -> None:
+        """A copy on the default stream; blocks the host if its target is pageable memory. ROCm's call for a read is
+        hipMemcpyWithStream.
+        """
         start = max(self.now + LAUNCH_US + LATENCY_US, self.ends[STREAM] + GAP_US)
         self.ends[STREAM] = end = start + us
-        number = self.call("cudaMemcpyAsync", LAUNCH_US, until=end + WAKE_US if target == "Pageable" else 0.0)
+        number = self.call(call, LAUNCH_US, until=end + WAKE_US if target == "Pageable" else 0.0)
         args = {"device": 0, "stream": STREAM, "correlation": number}
         self.events.append(
             span("gpu_memcpy", f"Memcpy DtoH (Device -> {target})", start, us, STREAM, **args) | {"pid": 0}
@@ -99,6 +101,13 @@ class Machine:
         start = self.now
         yield
         self.events.append(python(frame, start, self.now - start, tid))
+
+    @contextmanager
+    def operator(self, name: str, tid: int | str = MAIN) -> Iterator[None]:
+        """An operator around what happens inside: "aten::item"."""
+        start = self.now
+        yield
+        self.events.append(op(name, start, self.now - start, tid))
 
     @contextmanager
     def annotate(self, name: str, tid: int | str = MAIN) -> Iterator[None]:
