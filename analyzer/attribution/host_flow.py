@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, subtract, union
 from traceopt.analyzer.attribution.idle import Gaps
-from traceopt.analyzer.attribution.silent_work import LONG_NS, SilentWork
+from traceopt.analyzer.attribution.silent_work import COMPUTES_NS, LONG_NS, SilentWork
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline import call_tree
-from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.timeline.call_tree import OP, RUNTIME
 from traceopt.analyzer.timeline.host_activity import Host
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.vocabulary.causes.cause import Cause
@@ -100,14 +100,17 @@ class HostFlow(Struct, frozen=True, dict=True):
         return SilentWork(self.regions)
 
     def _without_long_gaps(self, areas: dict[Cause, Intervals]) -> dict[Cause, Intervals]:
-        """Dispatch is left in short gaps, and in the operator that ends a long one."""
+        """Dispatch is left in short gaps, and in the operator that ends a long one. Functions that only compute are no
+        dispatch in either.
+        """
         launch, python, silent = areas[LAUNCH], areas[PYTHON], intersect(areas[PYTHON], self.untraced_python)
+        long_python = intersect(python, merge(self._long, self._computing_functions))
         known = merge(*areas.values())
         return areas | {
             LAUNCH: subtract(launch, self._long),
-            PYTHON: subtract(python, merge(self._long, silent)),
+            PYTHON: subtract(python, merge(long_python, silent)),
             SMALL_OPS: intersect(launch, self._long),
-            LONG_PYTHON: merge(areas[LONG_PYTHON], subtract(intersect(python, self._long), silent)),
+            LONG_PYTHON: merge(areas[LONG_PYTHON], subtract(long_python, silent)),
             UNTRACED_PYTHON: silent,
             UNRECORDED: merge(areas[UNRECORDED], subtract(self._long, known)),
         }
@@ -135,6 +138,14 @@ class HostFlow(Struct, frozen=True, dict=True):
         starved = self.gaps.starved
         long = starved.length >= LONG_NS
         return subtract(Intervals(starved.start[long], starved.end[long]), self._ending)
+
+    @cached_property
+    def _computing_functions(self) -> Intervals:
+        """When Python functions run that take longer than the dispatch of an operator, and call none."""
+        slices = self.regions.slices
+        long = (slices.kind == call_tree.PYTHON) & (slices.end - slices.start >= COMPUTES_NS)
+        works = slices.encloses((slices.kind == OP) | (slices.kind == RUNTIME))
+        return intersect(self.regions.area(long & ~works), self.gaps.starved)
 
     @cached_property
     def _ending(self) -> Intervals:

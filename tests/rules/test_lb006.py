@@ -9,7 +9,8 @@ from support.cpu_steps import STEPS, Events, cpu_answer, silent, the
 from support.findings import checked, found, places, saving_of
 from support.handmade import handmade
 
-from traceopt.testing import Machine
+from traceopt.result.finding import Finding
+from traceopt.testing import A100, Machine
 from traceopt.testing import events as build
 
 
@@ -32,6 +33,31 @@ def test_fires_on_python_that_starves_the_gpu() -> None:
     assert saving.high_us == 200 + 8_000 - 110 - 4_000  # the Python after the kernel's end
     assert finding.impact == "high"
     assert "train.py:10" in places(finding)
+
+
+def between_launches(python_us: float) -> list[Finding]:
+    """Fourteen pieces of compiled code, each after a function of Python."""
+    machine = Machine(A100)
+    for _ in range(4):
+        with machine.step(), machine.python("train.py(88): train_step"):
+            for _ in range(14):
+                with machine.python("routing.py(22): choose_expert"):
+                    machine.idle(python_us)
+                for _ in range(4):
+                    machine.launch(20)
+    return [finding for code in ("LB006", "LB002") for finding in found(code, machine.facts())]
+
+
+def test_functions_between_launches_are_no_launch_overhead() -> None:
+    """Each is shorter than a millisecond, but no graph removes it."""
+    finding, *rest = between_launches(python_us=420)
+    assert (finding.code, places(finding)) == ("LB006", {"routing.py:22"})
+    assert saving_of(finding).high_us == pytest.approx(14 * (420 - 4 * 20), rel=0.05)  # the kernels run meanwhile
+    assert rest == []
+
+
+def test_a_short_function_between_launches_is_dispatch() -> None:
+    assert [finding.code for finding in between_launches(python_us=100)] == ["LB002"]
 
 
 def test_evidence_adds_up_to_the_stall() -> None:
