@@ -141,11 +141,13 @@ class HostFlow(Struct, frozen=True, dict=True):
 
     @cached_property
     def _computing_functions(self) -> Intervals:
-        """When Python functions run that take longer than the dispatch of an operator, and call none."""
-        slices = self.regions.slices
+        """When Python functions run that take longer than the dispatch of an operator, and call none: no operator of
+        their own, and not the engine, which runs operators in another thread.
+        """
+        slices, engine = self.regions.slices, self.regions.engine
         long = (slices.kind == call_tree.PYTHON) & (slices.end - slices.start >= COMPUTES_NS)
-        works = slices.encloses((slices.kind == OP) | (slices.kind == RUNTIME))
-        return intersect(self.regions.area(long & ~works), self.gaps.starved)
+        works = slices.encloses((slices.kind == OP) | (slices.kind == RUNTIME) | engine) | (slices.nearest(engine) >= 0)
+        return self.regions.area(long & ~works)
 
     @cached_property
     def _ending(self) -> Intervals:

@@ -108,7 +108,7 @@ def find_syncs(
     start, end = slices.start[rows], slices.end[rows]
     idle = gaps.starved.within(start, end)
     reason, cause = _reasons(trace, slices, rows)
-    refill_end = _refill_end(trace, links, gpu, gaps, start, end)
+    refill_end = _refill_end(trace, links, gpu, gaps, start, end, reason)
     refill = gaps.starved.within(end, refill_end)
     wait, step = window.within(start, end), steps.host_step_of(start)
     return Syncs(rows, start, end, wait, step, reason, cause, idle, refill_end, refill)
@@ -144,12 +144,14 @@ def _outermost_op(slices: Slices, found: I4) -> I4:
     return out
 
 
-def _refill_end(trace: Trace, links: LaunchLinks, gpu: GpuWork, gaps: Gaps, start: I8, end: I8) -> I8:
+def _refill_end(
+    trace: Trace, links: LaunchLinks, gpu: GpuWork, gaps: Gaps, start: I8, end: I8, reason: npt.NDArray[np.str_]
+) -> I8:
     """When the host is ahead again after each call: until then the call is to blame for starvation.
 
     Only a call that returns to an idle GPU has a refill. The refill's starvation is limited to the lead that the host
     lost in the call: how long the last work before the gap had waited between launch and start. What is left of the
-    lead lost in earlier calls counts as well: without any of them, the host would still have it.
+    lead lost in earlier calls for the same reason counts as well: without any of them, the host would still have it.
     """
     work = gpu.work
     if not len(gaps) or not len(work) or not len(trace.runtime) or not len(end):
@@ -166,7 +168,10 @@ def _refill_end(trace: Trace, links: LaunchLinks, gpu: GpuWork, gaps: Gaps, star
     before = np.searchsorted(work.start, gaps.start[np.maximum(gap, 0)], side="left") - 1
     lead = np.where(drained & (before >= 0), np.maximum(delay[np.maximum(before, 0)], 0), 0)
     lead = np.minimum(lead, end - start)
-    lead += _left_of_earlier(lead, np.diff(gaps.starved.covered_before(end), prepend=0))
+    spent = np.diff(gaps.starved.covered_before(end), prepend=0)
+    spent[1:] += np.where(reason[1:] != reason[:-1], lead.max(), 0)
+    spent = np.cumsum(spent)
+    lead = np.maximum.accumulate(lead + spent) - spent
 
     ahead = np.flatnonzero(delay >= _AHEAD_NS)
     ahead = ahead[np.argsort(launched[ahead], kind="stable")]
@@ -178,14 +183,6 @@ def _refill_end(trace: Trace, links: LaunchLinks, gpu: GpuWork, gaps: Gaps, star
     stop = np.minimum(np.maximum(recovered, end), np.maximum(next_call, end))
     stop = np.minimum(stop, _time_after(gaps.starved, end, lead))
     return np.where(drained, stop, end)
-
-
-def _left_of_earlier(lead: I8, starved: I8) -> I8:
-    """What is left at each call of the lead lost in the calls before, after the GPU `starved` for so long since the one
-    before: left = max(0, left + lead - starved), from call to call.
-    """
-    balance = np.cumsum(np.append(0, lead[:-1]) - starved)
-    return balance - np.minimum.accumulate(np.minimum(balance, 0))
 
 
 def after_unscaling(trace: Trace, syncs: Syncs, regions: Regions) -> npt.NDArray[np.bool_]:

@@ -6,6 +6,7 @@ import numpy as np
 
 from traceopt.analyzer.vocabulary.causes.table import CHECKPOINT
 from traceopt.rules import (
+    I8,
     CallEvery,
     Evidence,
     Facts,
@@ -13,8 +14,10 @@ from traceopt.rules import (
     Fix,
     Ledger,
     Rule,
+    area_of,
     by_site,
     each_step,
+    intersect,
     mean_part_ns,
     mean_step_ns,
     median,
@@ -23,6 +26,7 @@ from traceopt.rules import (
     priced,
     site_evidence,
     site_locations,
+    subtract,
     threshold,
     us,
     whole_run_saving,
@@ -89,8 +93,8 @@ class CheckpointInStep(Rule):
             why=(
                 f"Saving a checkpoint blocks {each_step(facts)} for {ms(typical)}."
                 if every_step
-                else f"Saving a checkpoint took {ms(total)} in {affected} of {steps.count} measured steps. The "
-                "average cost depends on how often the run saves."
+                else f"Saving a checkpoint took {ms(_blocked_ns(every, rows))} in {affected} of {steps.count} measured "
+                "steps. The average cost depends on how often the run saves."
             ),
             saving=priced(
                 facts,
@@ -138,6 +142,13 @@ class CheckpointInStep(Rule):
             return f"torch.save takes {percent(share)} of the run's steps."
         share = facts.stalls.total_ns(CHECKPOINT) / facts.steps.window_ns
         return f"Saving checkpoints takes {percent(share)} of the measured steps."
+
+
+def _blocked_ns(facts: Facts, saves: I8) -> int:
+    """How long saves hold up the steps: all of their time, with the copies to the host, in which the device does not
+    compute.
+    """
+    return intersect(subtract(area_of(facts, saves), facts.gpu.compute), facts.steps.host_window).total
 
 
 _FIX = Fix(

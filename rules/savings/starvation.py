@@ -7,8 +7,10 @@ import numpy.typing as npt
 
 from traceopt.analyzer.arrays.intervals import Intervals, complement, intersect, merge, subtract
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import DISPATCH, IDLE_CAUSES, QUEUED
+from traceopt.analyzer.vocabulary.op_names import is_compiled_lookup
 from traceopt.result.finding import Confidence
 from traceopt.rules.savings.known_error import saving_of_step
 from traceopt.rules.savings.price import Price
@@ -51,11 +53,12 @@ def dispatch_ns(facts: Facts) -> float:
 
 def passes_area(facts: Facts) -> Intervals:
     """When the host does the ordinary work of the forward and backward passes, which compiling or capturing the model
-    can cover: not the optimizer's and not that of `zero_grad`.
+    can cover: not the optimizer's, not that of `zero_grad`, and not Dynamo's look-ups of compiled code.
     """
     regions, thread = facts.regions, facts.steps.thread
     updates = merge(regions.own_time(regions.optimizer, thread), regions.area(regions.zero_grad, thread))
-    return subtract(dispatch_area(facts), updates)
+    lookups = regions.area(regions.named(is_compiled_lookup, OP, ANNOTATION), thread)
+    return subtract(dispatch_area(facts), merge(updates, lookups))
 
 
 def passes_amount(facts: Facts) -> npt.NDArray[np.int64]:

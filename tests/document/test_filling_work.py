@@ -108,6 +108,13 @@ def test_work_that_a_fix_shortens_is_not_named() -> None:
     assert "Biggest lever: enable TF32" in said
 
 
+def test_a_fix_of_a_small_part_is_no_lever() -> None:
+    kernels = {"ampere_sgemm_128x64_nn": 2.0, "kernel_of_my_own": 28.0}
+    said = verdict_of(step_of(["aten::mm"], kernels, **{"Input Dims": SQUARE}))
+    assert "First fix: enable TF32" in said
+    assert "lever" not in said
+
+
 def test_a_file_of_a_few_events_has_its_share_of_the_time_of_the_gpu() -> None:
     """Without correlation ids, as ROCm's older profiler writes it: "External id" links the kernel to its launch."""
     events = [

@@ -48,13 +48,13 @@ def losses_of_tasks(vendor: str | None, python_us: float) -> Facts:
 
 
 @pytest.mark.parametrize("vendor", ["nvidia", "amd"])
-@pytest.mark.parametrize("python_us", [150, 700])
+@pytest.mark.parametrize("python_us", [150, 300])
 def test_reads_in_a_loop_cost_the_lead_that_the_host_never_regains(vendor: str, python_us: float) -> None:
     """The first read drains the queue, and so does each of the others as soon as there is something in it."""
     facts, without = losses_of_tasks(vendor, python_us), losses_of_tasks(None, python_us)
     [found] = run_rules([ScalarRead()], facts, debug=True).findings
     assert found.saving is not None
-    assert found.saving.est_us == pytest.approx((facts.step_ns - without.replayed.step_ns) / 1e3, rel=0.15)
+    assert found.saving.est_us == pytest.approx((facts.step_ns - without.replayed.step_ns) / 1e3, rel=0.1)
     assert f"{READS + 1} times per step" in found.why
     assert [row.calls_per_step for row in found.evidence] == [READS + 1]
-    assert max(facts.idle.causes, key=facts.idle.typical_ns) is HOST_SYNC
+    assert facts.idle.typical_ns(HOST_SYNC) >= 1e3 * found.saving.est_us

@@ -7,15 +7,45 @@ from typing import Any
 
 import pytest
 from support.planted import PlantedFault
-from support.recorded_facts import finding, generated, reason
+from support.recorded_facts import document_of, finding, generated, reason
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.step_ledger import read_ledger
+from traceopt.testing import A100, Machine
 from traceopt.testing import events as build
 
 
 class TestPlanted(PlantedFault):
     code = "LG003"
+
+
+def saving_once(at_step: int) -> Facts:
+    """Eight steps of 100 ms on a GPU, and one save of twenty tensors, 40 ms for each copy and write."""
+    machine = Machine(A100)
+    for step in range(8):
+        with machine.step():
+            machine.launch(100_000)
+            machine.synchronize()
+            if step == at_step:
+                with machine.python("torch/serialization.py(944): save"):
+                    for _ in range(20):
+                        machine.copy_to_host(10_000)
+                        machine.idle(30_000)
+    return machine.facts()
+
+
+class TestOneSave:
+    """One save in a recording that holds few steps."""
+
+    def test_the_copies_are_a_part_of_the_save(self) -> None:
+        assert "Saving a checkpoint took 800.2 ms in 1 of 8 measured steps." in finding(saving_once(4), "LG003").why
+
+    def test_the_verdict_begins_with_a_step_that_takes_most_of_the_recording(self) -> None:
+        said = "1 of 8 steps takes 56% of the recorded time: saving a checkpoint. GPU-bound: "
+        assert document_of(saving_once(4)).verdict.startswith(said)
+
+    def test_a_long_first_step_is_no_headline(self) -> None:
+        assert document_of(saving_once(0)).verdict.startswith("GPU-bound: ")
 
 
 class TestSaves:

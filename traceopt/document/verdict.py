@@ -46,7 +46,7 @@ RECURS_SHARE = 0.5  # of the time of a cause: with less of it all through the re
 _NO_LAUNCHES = "The file holds no launch of its GPU work, so it does not show why."
 _MORE_THAN_COMPUTE = {COMMUNICATION: " It is the bottleneck.", COPIES: " They are the bottleneck."}
 _PASSING = "in a part of the recording. Without step marks, it is unknown whether it recurs."
-NAMED_LIMIT_SHARE = 0.10  # of the step: a larger limit is named even if no fix for it has a price
+NAMED_LIMIT_SHARE = 0.10  # of the step: a larger limit is named without a price, and a larger saving is much
 
 
 def verdict(
@@ -140,9 +140,14 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
                 return self._busy + self._unpriced(largest), ""
             return self._bottleneck(largest), ""
         if not waits:
-            return self._busy, f" Biggest lever: {in_sentence(first.finding.title)}."
+            return self._busy, f" {self._lever(first)}: {in_sentence(first.finding.title)}."
         start = f" First fix: {in_sentence(first.finding.title)}."
         return self._state(largest), f"{start} {self._why_later(largest)}"
+
+    def _lever(self, first: Priced) -> str:
+        """What the first fix is called: nothing is the biggest lever that leaves what fills the step as it is."""
+        small = first.price is None or first.price.share < NAMED_LIMIT_SHARE
+        return "First fix" if small or self.filling else "Biggest lever"
 
     @cached_property
     def filling(self) -> str:
@@ -216,7 +221,8 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         if limit.host_label and self.facts.replay_error is None:
             return f"{self._state(limit)} {_NO_LAUNCHES}"
         if limit is not QUEUED and self.limits[limit] < MOSTLY_IDLE_SHARE:
-            return f"{self._state(limit)} Largest cause: {in_sentence(self.facts.label(limit))}."
+            rank = "Largest cause" if limit is self.largest else "First cause to treat"
+            return f"{self._state(limit)} {rank}: {in_sentence(self.facts.label(limit))}."
         if limit.may_pass and self._passes(limit):
             return f"{self._state(limit)} Largest cause: {in_sentence(self.facts.label(limit))}, {_PASSING}"
         return f"{self._state(limit)} {limit.verdict}"

@@ -14,11 +14,12 @@ from traceopt.analyzer.run_log.step_drift import Change, main_cause
 from traceopt.analyzer.run_log.step_ledger import Ledger, Place
 from traceopt.analyzer.run_log.step_memory import UNKNOWN, StepMemory
 from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.steps import unusual
 from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.result.document import RunMemory, RunPart, RunPartName, StepHistory, WholeRun
 from traceopt.result.finding import Location
 from traceopt.result.words.message import ms, percent
-from traceopt.result.words.quantities import counted
+from traceopt.result.words.quantities import counted, in_sentence
 from traceopt.result.words.rounding import share, us
 
 MIN_LONG_STEPS = 3  # fewer may be one-off pauses: the sentence then leaves open what they are
@@ -137,9 +138,30 @@ def of_the_run(facts: Facts, run: WholeRun | None, saved_share: float) -> tuple[
     than the fixes save comes before. `saved_share`: of the step, by all fixes of the plan.
     """
     before, after = _beside_the_steps(facts, run, saved_share)
-    steps = (tell(facts, saved_share) for tell in (_slower_steps, _regular_steps, _too_few_cores))
+    steps = (tell(facts, saved_share) for tell in (_slower_steps, _long_steps, _regular_steps, _too_few_cores))
     said = (before, *steps)
     return " ".join(filter(None, said)), after
+
+
+def _long_steps(facts: Facts, saved_share: float) -> str:
+    """Says that some steps take much of a recording without a ledger, if that costs more than the fixes save, and what
+    is longer in them. The first step is long in most recordings, whose others say what the run pays.
+    """
+    steps = facts.recorded_steps
+    slow, _ = unusual(steps.duration)
+    long = np.flatnonzero(slow)
+    extra_ns = (steps.duration[long] - facts.step_ns).sum()
+    if (
+        facts.captured.ledger is not None
+        or not long.any()
+        or extra_ns < max(LARGE_SHARE, saved_share) * steps.window_ns
+    ):
+        return ""
+    grown = {cause: (ns[long] - median(ns[~slow])).sum() for cause, ns in facts.of_every_step.parts_by_step.items()}
+    most = in_sentence(facts.label(max(grown, key=lambda cause: grown[cause])))
+    take = "takes" if len(long) == 1 else "take"
+    share = percent(steps.duration[long].sum() / steps.duration.sum())
+    return f"{len(long)} of {steps.count} steps {take} {share} of the recorded time: {most}."
 
 
 def _regular_steps(facts: Facts, saved_share: float) -> str:

@@ -112,7 +112,7 @@ def test_the_tail_is_the_training_threads() -> None:
     amount = dict(zip(causes, facts.idle.amount[tail][0].tolist(), strict=True))
     assert {cause: ns for cause, ns in amount.items() if ns} == {
         "logging": 100_000,
-        "python": 500_000,
+        "long_python": 500_000,  # of a function that runs no operator
         "untraced": 200_000,
     }
     assert facts.gaps.next_row[tail] == len(facts.gpu.work)
