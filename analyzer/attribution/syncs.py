@@ -100,16 +100,20 @@ def find_syncs(
     gaps: Gaps,
     rows: npt.NDArray[np.int64],
     earlier_work: Intervals = EMPTY,
+    late_batches: Intervals = EMPTY,
 ) -> Syncs:
-    """The syncs among `rows`, the slices of blocking calls. Without GPU work they cause no stalls."""
+    """The syncs among `rows`, the slices of blocking calls. Without GPU work they cause no stalls. `late_batches`: when
+    the host waits for worker processes, which build a batch no sooner if the host asks sooner.
+    """
     window = subtract(steps.host_window, earlier_work)
     rows = rows[window.within(slices.start[rows], slices.end[rows]) > 0]
     rows = rows[np.argsort(slices.start[rows], kind="stable")]
     start, end = slices.start[rows], slices.end[rows]
     idle = gaps.starved.within(start, end)
     reason, cause = _reasons(trace, slices, rows)
-    refill_end = _refill_end(trace, links, gpu, gaps, start, end, reason)
-    refill = gaps.starved.within(end, refill_end)
+    starved = subtract(gaps.starved, late_batches)
+    refill_end = _refill_end(trace, links, gpu, gaps, starved, start, end, reason)
+    refill = starved.within(end, refill_end)
     wait, step = window.within(start, end), steps.host_step_of(start)
     return Syncs(rows, start, end, wait, step, reason, cause, idle, refill_end, refill)
 
@@ -145,7 +149,14 @@ def _outermost_op(slices: Slices, found: I4) -> I4:
 
 
 def _refill_end(
-    trace: Trace, links: LaunchLinks, gpu: GpuWork, gaps: Gaps, start: I8, end: I8, reason: npt.NDArray[np.str_]
+    trace: Trace,
+    links: LaunchLinks,
+    gpu: GpuWork,
+    gaps: Gaps,
+    starved: Intervals,
+    start: I8,
+    end: I8,
+    reason: npt.NDArray[np.str_],
 ) -> I8:
     """When the host is ahead again after each call: until then the call is to blame for starvation.
 
@@ -168,7 +179,7 @@ def _refill_end(
     before = np.searchsorted(work.start, gaps.start[np.maximum(gap, 0)], side="left") - 1
     lead = np.where(drained & (before >= 0), np.maximum(delay[np.maximum(before, 0)], 0), 0)
     lead = np.minimum(lead, end - start)
-    spent = np.diff(gaps.starved.covered_before(end), prepend=0)
+    spent = np.diff(starved.covered_before(end), prepend=0)
     spent[1:] += np.where(reason[1:] != reason[:-1], lead.max(), 0)
     spent = np.cumsum(spent)
     lead = np.maximum.accumulate(lead + spent) - spent
@@ -181,7 +192,7 @@ def _refill_end(
     )
     next_call = np.append(start[1:], np.iinfo(np.int64).max)
     stop = np.minimum(np.maximum(recovered, end), np.maximum(next_call, end))
-    stop = np.minimum(stop, _time_after(gaps.starved, end, lead))
+    stop = np.minimum(stop, _time_after(starved, end, lead))
     return np.where(drained, stop, end)
 
 

@@ -25,7 +25,7 @@ from traceopt.analyzer.facts.timeline import TimelineFacts
 from traceopt.analyzer.recording_state import RecordingState, find_state
 from traceopt.analyzer.tables.compilation import GraphBreak
 from traceopt.analyzer.tables.schema import I8, Mask
-from traceopt.analyzer.timeline.call_tree import PYTHON, RUNTIME
+from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
 from traceopt.analyzer.timeline.host_activity import Host, prepared_output, training_functions
 from traceopt.analyzer.timeline.python_stretches import PythonStretches, python_stretches
 from traceopt.analyzer.trace_quality import TraceQuality
@@ -121,6 +121,9 @@ class AttributionFacts(TimelineFacts, frozen=True, dict=True):
             self.gaps,
             self.host.rows_of(HOST_SYNC),
             self.earlier_work,
+            self.regions.area(
+                self.regions.named(op_names.is_multiprocess_dataloader, ANNOTATION, OP), self.steps.thread
+            ),
         )
 
     def syncs_by_site(self, mask: npt.NDArray[np.bool_]) -> list[I8]:

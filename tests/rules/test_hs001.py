@@ -58,3 +58,16 @@ def test_reads_in_a_loop_cost_the_lead_that_the_host_never_regains(vendor: str, 
     assert f"{READS + 1} times per step" in found.why
     assert [row.calls_per_step for row in found.evidence] == [READS + 1]
     assert facts.idle.typical_ns(HOST_SYNC) >= 1e3 * found.saving.est_us
+
+
+@pytest.mark.parametrize(("loader", "codes"), [("_MultiProcessing", []), ("_SingleProcess", ["HS001"])])
+def test_a_read_costs_nothing_where_worker_processes_are_too_slow(loader: str, codes: list[str]) -> None:
+    """They build the next batch no sooner if the loop asks for it sooner. The main thread would."""
+    machine = Machine(device=A100)
+    for _ in range(STEPS):
+        with machine.step():
+            with machine.annotate(f"enumerate(DataLoader)#{loader}DataLoaderIter.__next__"):
+                machine.idle(95_000)
+            machine.launch(48_000)
+            read(machine, "nvidia")
+    assert [found.code for found in run_rules([ScalarRead()], machine.facts(), debug=True).findings] == codes
