@@ -219,7 +219,10 @@ _ARITHMETIC: frozenset[str] = _words(
     "aten::add aten::sub aten::rsub aten::mul aten::div aten::pow aten::neg aten::abs aten::exp aten::log aten::sqrt "
     "aten::rsqrt aten::sin aten::cos aten::sigmoid aten::tanh aten::relu aten::leaky_relu aten::elu aten::gelu "
     "aten::silu aten::softplus aten::clamp aten::clamp_min aten::clamp_max aten::where aten::lerp aten::addcmul "
-    "aten::addcdiv"
+    "aten::addcdiv aten::sign aten::sgn aten::square aten::masked_fill aten::nan_to_num aten::maximum aten::minimum"
+)
+_SCALE_AND_MASK: frozenset[str] = _words(
+    "aten::add aten::sub aten::rsub aten::mul aten::div aten::where aten::masked_fill"
 )
 
 
@@ -231,6 +234,19 @@ def is_arithmetic(name: str) -> bool:
 def is_attention(name: str) -> bool:
     """Fused attention, forward or backward: ``aten::_scaled_dot_product_flash_attention_for_cpu``."""
     return "attention" in name and name.startswith("aten::")
+
+
+def is_scale_or_mask(name: str) -> bool:
+    """Arithmetic that scales or masks the scores of attention, as fused attention does, too."""
+    return name.removesuffix("_") in _SCALE_AND_MASK
+
+
+def is_softmax_backward(name: str) -> bool:
+    return name == "aten::_softmax_backward_data"
+
+
+def is_dropout(name: str) -> bool:
+    return name in ("aten::dropout", "aten::native_dropout", "aten::native_dropout_backward")
 
 
 CONVOLUTION_CALLS: frozenset[str] = _words("aten::conv1d aten::conv2d aten::conv3d")

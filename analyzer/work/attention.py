@@ -6,10 +6,13 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.regions import Regions
+from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS, says_batched
+from traceopt.analyzer.work.tiny_ops import elements
 
 SDPA = "aten::scaled_dot_product_attention"
 MATH_SDPA = "aten::_scaled_dot_product_attention_math"
@@ -29,7 +32,7 @@ class UnfusedAttention(Struct, frozen=True):
 
 def find_unfused_attention(gpu: GpuWork, regions: Regions) -> UnfusedAttention:
     """Finds each softmax whose nearest products before and after it are batched, on the same stream and with only
-    pointwise work between them.
+    pointwise work between them that fused attention can do as well.
     """
     work = gpu.work
     mask = np.zeros(len(work), bool)
@@ -38,17 +41,62 @@ def find_unfused_attention(gpu: GpuWork, regions: Regions) -> UnfusedAttention:
     order = np.lexsort((work.start, work.queue))
     position = np.empty(len(work), np.int64)
     position[order] = np.arange(len(work))
-    count = 0
+    runs = []
     for row in np.flatnonzero(gpu.kind.among("softmax") & gpu.is_inside).tolist():  # a few per layer
         before = _product(order, position[row], -1, product, light, work.queue)
         after = _product(order, position[row], +1, product, light, work.queue)
         if before is not None and after is not None:
-            first, last = _widened(order, before, after, product, work.queue)
-            mask[order[first : last + 1]] = True
-            count += 1
+            runs.append((before, int(position[row]), after))
+    launched = regions.links.op_slice[gpu.rows[order[np.array(runs, np.int64).reshape(-1, 3)]]]
+    fusible = fusible_attention(regions, *launched.T.astype(np.int64))
+    for before, _, after in (run for run, wanted in zip(runs, fusible.tolist(), strict=True) if wanted):
+        first, last = _widened(order, before, after, product, work.queue)
+        mask[order[first : last + 1]] = True
+    count = int(fusible.sum())
     inside = mask & gpu.is_inside
     product_ns = int(gpu.in_window[inside & gpu.kind.among("gemm")].sum())
     return UnfusedAttention(inside, count, product_ns, int(gpu.in_window[inside].sum()) - product_ns)
+
+
+def fusible_attention(regions: Regions, before: I8, softmax: I8, after: I8) -> Mask:
+    """Whether fused attention can do what runs between the products around each softmax, forward and backward: scale
+    and mask the scores, drop weights, cast and copy. It can change neither the scores in another way nor the weights.
+
+    All are operators, as slices; -1: unknown, which is taken for fusible. Where shapes were recorded, only operators on
+    tensors as large as the scores count.
+    """
+    slices = regions.slices
+    back = regions.named(op_names.is_softmax_backward, OP)[softmax]
+    changes = regions.named(op_names.is_arithmetic, OP) & (slices.nearest(regions.named(op_names.is_dropout, OP)) < 0)
+    of_scores = changes & ~regions.named(op_names.is_scale_or_mask, OP)
+    scores, weights = ((before, softmax), (softmax, after)), ((softmax, after), (before, softmax))
+    known = (before >= 0) & (softmax >= 0) & (after >= 0)
+    wrong = np.zeros(len(softmax), bool)
+    for i in np.flatnonzero(known).tolist():  # a few per layer
+        sides = (of_scores, scores[int(back[i])]), (changes, weights[int(back[i])])
+        wrong[i] = any(_runs(regions, mask, first[i], last[i], softmax[i]) for mask, (first, last) in sides)
+    passes = _forward_numbers(regions, softmax)
+    return ~wrong & ~(np.isin(passes, passes[wrong]) & (passes >= 0))
+
+
+def _runs(regions: Regions, wanted: Mask, first: int, last: int, softmax: int) -> bool:
+    """Whether a wanted operator begins between two operators of a thread, on tensors of the softmax's size."""
+    slices = regions.slices
+    rows = np.arange(first, last)
+    rows = rows[wanted[rows] & (slices.start[rows] >= slices.end[first])]
+    if not len(rows) or slices.thread[first] != slices.thread[last]:
+        return False
+    sizes, size = elements(regions, rows), int(elements(regions, np.array([softmax]))[0])
+    return not size or bool(((sizes == size) | (sizes == 0)).any())
+
+
+def _forward_numbers(regions: Regions, softmax: I8) -> I8:
+    """Autograd's number of each softmax; its backward has the same. -1: none."""
+    slices, sequence = regions.slices, regions.trace.ops.sequence
+    node = slices.ancestor(softmax, regions.backward & (slices.kind == OP))
+    at = np.where(node >= 0, node, softmax)
+    numbers: I8 = np.where(at >= 0, sequence[slices.row[at]], -1) if len(sequence) else np.full(len(at), -1)
+    return numbers
 
 
 def _batched(gpu: GpuWork, regions: Regions) -> npt.NDArray[np.bool_]:

@@ -11,7 +11,7 @@ from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, unio
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.timeline.regions import Regions
-from traceopt.analyzer.work.attention import MATH_SDPA
+from traceopt.analyzer.work.attention import MATH_SDPA, fusible_attention
 
 _SOFTMAX = re.compile(r"^aten::(?:_softmax|_safe_softmax|_softmax_backward_data)$")
 _BATCHED = re.compile(r"^aten::(?:bmm|baddbmm_?)$")
@@ -36,10 +36,15 @@ class CpuAttention(Struct, frozen=True):
 
 def find_cpu_attention(regions: Regions, window: Intervals) -> CpuAttention:
     """Attention that the script writes itself: each softmax whose nearest products before and after it on its thread
-    are batched. The value's projection may run between them.
+    are batched, if the fused operator can do what runs between them, or all but dropout. The value's projection may run
+    there, too.
     """
     found = _find_runs(regions, window)
     own = ~found.of_operator
+    written = _attention(regions, window, found.softmax[own], found.start[own], found.end[own])
+    if written.drops:
+        return written
+    own &= fusible_attention(regions, found.before, found.softmax, found.after)
     return _attention(regions, window, found.softmax[own], found.start[own], found.end[own])
 
 
@@ -57,11 +62,13 @@ def find_cpu_math_attention(regions: Regions, window: Intervals) -> CpuAttention
 
 
 class _Runs(Struct, frozen=True):
-    """Softmaxes between batched products, outside of the operator, with the start and end of each run in ns.
-    `of_operator`: they are the backward of what the operator did.
+    """Softmaxes between batched products, outside of the operator, with the start and end of each run in ns. `before`,
+    `after`: the nearest of these products. `of_operator`: they are the backward of what the operator did.
     """
 
+    before: I8
     softmax: I8
+    after: I8
     start: I8
     end: I8
     of_operator: Mask
@@ -74,17 +81,20 @@ def _find_runs(regions: Regions, window: Intervals) -> _Runs:
     inside = window.contains(slices.start) & window.contains(slices.end - 1)
     by_operator = slices.nearest(operator) >= 0
     rows = np.flatnonzero((softmax | batched | other) & inside & ~by_operator)
+    products = np.flatnonzero(batched[rows])
     found, starts, ends = [], [], []
     for at in np.flatnonzero(softmax[rows]).tolist():  # a few per layer
         before, after = _BETWEEN["backward" if in_backward[rows[at]] else "forward"]
         first, last = (_run(rows, batched, softmax, at, *way) for way in ((-1, before), (+1, after)))
         if first < at < last and slices.thread[rows[first]] == slices.thread[rows[last]]:
-            found.append(int(rows[at]))
+            nearest = np.searchsorted(products, at)
+            found.append((rows[products[nearest - 1]], rows[at], rows[products[nearest]]))
             starts.append(int(slices.start[rows[first]]))
             ends.append(int(slices.end[rows[last]]))
-    softmaxes = np.array(found, np.int64)
+    before_products, softmaxes, after_products = np.array(found, np.int64).reshape(-1, 3).T
     of_operator = _in_backward_of(regions, softmaxes, by_operator)
-    return _Runs(softmaxes, np.array(starts, np.int64), np.array(ends, np.int64), of_operator)
+    starts_ns, ends_ns = np.array(starts, np.int64), np.array(ends, np.int64)
+    return _Runs(before_products, softmaxes, after_products, starts_ns, ends_ns, of_operator)
 
 
 def _attention(regions: Regions, window: Intervals, calls: I8, start: I8, end: I8) -> CpuAttention:

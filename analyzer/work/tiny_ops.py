@@ -20,6 +20,7 @@ from traceopt.analyzer.vocabulary import op_names
 
 TINY_NS = 30_000
 TINY_ELEMENTS = 16_384  # arithmetic on more of them takes microseconds, as much as a call
+MOST_ELEMENTS = 1 << 60  # of a damaged shape
 
 
 class CalledOps(Struct, frozen=True):
@@ -95,7 +96,7 @@ def find_called_ops(regions: Regions, thread: int, model_work: Intervals, profil
     parameters = np.bincount(after[after >= 0], minlength=len(own)).astype(np.int64)
     rows, start, end, until = rows[own], start[own], end[own], until[own]
     tiny = _is_tiny(slices.name[rows], end - start - profiler.within(start, end))
-    tiny &= ~(regions.named(op_names.is_arithmetic, OP)[rows] & (_elements(regions, rows) > TINY_ELEMENTS))
+    tiny &= ~(regions.named(op_names.is_arithmetic, OP)[rows] & (elements(regions, rows) > TINY_ELEMENTS))
     return CalledOps(rows, start, until, tiny, parameters)
 
 
@@ -126,8 +127,8 @@ def _on_thread(slices: Slices, wanted: Mask, thread: int) -> npt.NDArray[np.int6
     return np.asarray(rows[slices.thread[rows] == thread], np.int64)
 
 
-def _elements(regions: Regions, rows: I8) -> I8:
-    """Elements of each operator's largest input, at most one more than TINY_ELEMENTS; 0 where no shape was recorded."""
+def elements(regions: Regions, rows: I8) -> I8:
+    """Elements of each operator's largest input, at most MOST_ELEMENTS; 0 where no shape was recorded."""
     trace = regions.trace
     codes, code = np.unique(trace.ops.dims[regions.slices.row[rows]], return_inverse=True)
     sizes = [_largest(trace.texts[one]) if one >= 0 else 0 for one in codes.tolist()]
@@ -137,7 +138,7 @@ def _elements(regions: Regions, rows: I8) -> I8:
 def _largest(dims: str) -> int:
     """The elements of the largest tensor of the profiler's "Input Dims"; 0 if it is damaged."""
     known = [prod(one) for one in listed(dims) or [] if _is_shape(one)]
-    return min(max(known, default=0), TINY_ELEMENTS + 1)
+    return min(max(known, default=0), MOST_ELEMENTS)
 
 
 def _is_shape(value: object) -> bool:

@@ -39,6 +39,17 @@ class TestAttention:
         names = ("aten::bmm", "aten::_softmax", "aten::bernoulli_", "aten::mul", "aten::bmm", "aten::mm")
         assert silent("AT001", self.step(*names))
 
+    @pytest.mark.parametrize(
+        "names",
+        [
+            ("aten::bmm", "aten::_softmax", "aten::mul", "aten::bmm", "aten::mm"),  # weights with another sign
+            ("aten::bmm", "aten::abs", "aten::_softmax", "aten::bmm", "aten::mm"),
+            ("aten::bmm", "aten::mul", "aten::_softmax_backward_data", "aten::bmm", "aten::mm"),
+        ],
+    )
+    def test_no_fused_operator_changes_scores_or_weights_otherwise(self, names: tuple[str, ...]) -> None:
+        assert silent("AT001", self.step(*names))
+
     def test_in_training_the_fused_backward_repeats_a_product(self) -> None:
         def step(t: float, index: int) -> Events:
             yield from self.step("aten::bmm", "aten::masked_fill", "aten::_softmax", "aten::bmm", "aten::mm")(t, index)
@@ -50,7 +61,7 @@ class TestAttention:
         "names",
         [
             ("aten::bmm", "aten::masked_fill", "aten::_softmax", "aten::mm", "aten::bmm"),
-            ("aten::bmm", "aten::mm", "aten::mm", "aten::masked_fill", "aten::_softmax_backward_data", "aten::bmm"),
+            ("aten::bmm", "aten::mm", "aten::mm", "aten::_softmax_backward_data", "aten::masked_fill", "aten::bmm"),
         ],
     )
     def test_the_projection_of_the_value_may_run_in_between(self, names: tuple[str, ...]) -> None:

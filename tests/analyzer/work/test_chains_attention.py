@@ -80,6 +80,12 @@ def test_unfused_attention() -> None:
     assert facts.chains.mask.tolist() == [False] * 5 + [True, True]  # its kernels are in no other finding
 
 
+def test_fused_attention_casts_and_drops_weights() -> None:
+    for name in ("aten::copy_", "aten::native_dropout"):
+        found = in_turn((GEMM, 50), (SOFTMAX, 20), (ADD, 10), (GEMM, 40), ops={**ATTENTION, ADD: name})
+        assert found.unfused_attention.count == 1
+
+
 def test_without_operators_the_grid_tells_products_of_heads_from_linear_layers() -> None:
     def mask(*grids: list[int], name: str = GEMM) -> list[bool]:
         names = [SOFTMAX if grid == [9, 1, 1] else name for grid in grids]
@@ -101,6 +107,8 @@ def test_without_operators_the_grid_tells_products_of_heads_from_linear_layers()
         ((GEMM, SOFTMAX, NORM), ATTENTION),  # no product after it: the loss
         ((GEMM, FLASH, SOFTMAX, GEMM), {**ATTENTION, FLASH: "aten::_flash_attention_forward"}),
         ((GEMM, *[ADD] * 9, SOFTMAX, GEMM), ATTENTION),  # too far apart
+        ((GEMM, SOFTMAX, ADD, GEMM), {**ATTENTION, ADD: "aten::mul"}),  # other weights
+        ((GEMM, ADD, SOFTMAX, GEMM), {**ATTENTION, ADD: "aten::tanh"}),  # other scores
         ((FLASH, FLASH), {}),
     ],
 )
