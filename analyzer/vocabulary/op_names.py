@@ -241,6 +241,12 @@ def is_scale_or_mask(name: str) -> bool:
     return name.removesuffix("_") in _SCALE_AND_MASK
 
 
+RANDOM: frozenset[str] = _words(
+    "aten::normal_ aten::uniform_ aten::bernoulli_ aten::random_ aten::exponential_ aten::geometric_ aten::randperm"
+)
+"""Operators that draw random numbers: a CPU does that in one thread."""
+
+
 def is_softmax_backward(name: str) -> bool:
     return name == "aten::_softmax_backward_data"
 

@@ -12,7 +12,7 @@ from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS, says_batched
-from traceopt.analyzer.work.tiny_ops import elements
+from traceopt.analyzer.work.tiny_ops import input_elements
 
 SDPA = "aten::scaled_dot_product_attention"
 MATH_SDPA = "aten::_scaled_dot_product_attention_math"
@@ -65,38 +65,46 @@ def fusible_attention(regions: Regions, before: I8, softmax: I8, after: I8) -> M
     All are operators, as slices; -1: unknown, which is taken for fusible. Where shapes were recorded, only operators on
     tensors as large as the scores count.
     """
-    slices = regions.slices
+    count, known = len(softmax), np.flatnonzero((before >= 0) & (softmax >= 0) & (after >= 0))
+    if not len(known):
+        return np.ones(count, bool)
+    before, softmax, after = before[known], softmax[known], after[known]
     back = regions.named(op_names.is_softmax_backward, OP)[softmax]
-    changes = regions.named(op_names.is_arithmetic, OP) & (slices.nearest(regions.named(op_names.is_dropout, OP)) < 0)
+    dropout, changes = (regions.named(test, OP) for test in (op_names.is_dropout, op_names.is_arithmetic))
     of_scores = changes & ~regions.named(op_names.is_scale_or_mask, OP)
-    scores, weights = ((before, softmax), (softmax, after)), ((softmax, after), (before, softmax))
-    known = (before >= 0) & (softmax >= 0) & (after >= 0)
-    wrong = np.zeros(len(softmax), bool)
-    for i in np.flatnonzero(known).tolist():  # a few per layer
-        sides = (of_scores, scores[int(back[i])]), (changes, weights[int(back[i])])
-        wrong[i] = any(_runs(regions, mask, first[i], last[i], softmax[i]) for mask, (first, last) in sides)
-    passes = _forward_numbers(regions, softmax)
-    return ~wrong & ~(np.isin(passes, passes[wrong]) & (passes >= 0))
+    wrong = np.zeros(len(known), bool)
+    for i, backward in enumerate(back.tolist()):  # a few per layer
+        sides = (of_scores, changes) if not backward else (changes, of_scores)
+        spans = (before[i], softmax[i]), (softmax[i], after[i])
+        wrong[i] = any(
+            _runs(regions, mask, dropout, *span, softmax[i]) for mask, span in zip(sides, spans, strict=True)
+        )
+    numbers = _forward_numbers(regions, softmax)
+    wrong |= np.isin(numbers, numbers[wrong & (numbers >= 0)])
+    return ~np.isin(np.arange(count), known[wrong])
 
 
-def _runs(regions: Regions, wanted: Mask, first: int, last: int, softmax: int) -> bool:
-    """Whether a wanted operator begins between two operators of a thread, on tensors of the softmax's size."""
+def _runs(regions: Regions, wanted: Mask, around: Mask, first: int, last: int, softmax: int) -> bool:
+    """Whether a wanted operator begins between two operators of a thread, on tensors of the softmax's size, and not
+    inside of those of the mask `around`.
+    """
     slices = regions.slices
+    if slices.thread[first] != slices.thread[last]:
+        return False
     rows = np.arange(first, last)
     rows = rows[wanted[rows] & (slices.start[rows] >= slices.end[first])]
-    if not len(rows) or slices.thread[first] != slices.thread[last]:
+    rows = rows[slices.ancestor(rows, around) < 0]
+    if not len(rows):
         return False
-    sizes, size = elements(regions, rows), int(elements(regions, np.array([softmax]))[0])
+    sizes, size = input_elements(regions, rows), int(input_elements(regions, np.array([softmax]))[0])
     return not size or bool(((sizes == size) | (sizes == 0)).any())
 
 
 def _forward_numbers(regions: Regions, softmax: I8) -> I8:
     """Autograd's number of each softmax; its backward has the same. -1: none."""
-    slices, sequence = regions.slices, regions.trace.ops.sequence
+    slices = regions.slices
     node = slices.ancestor(softmax, regions.backward & (slices.kind == OP))
-    at = np.where(node >= 0, node, softmax)
-    numbers: I8 = np.where(at >= 0, sequence[slices.row[at]], -1) if len(sequence) else np.full(len(at), -1)
-    return numbers
+    return regions.trace.ops.sequence[slices.row[np.where(node >= 0, node, softmax)]]
 
 
 def _batched(gpu: GpuWork, regions: Regions) -> npt.NDArray[np.bool_]:

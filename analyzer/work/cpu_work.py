@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import group_rows, split
-from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, union
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, subtract, union
 from traceopt.analyzer.run_log.cpu import CpuPeaks
 from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.schema import I8, Mask
@@ -20,8 +20,10 @@ from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES
 from traceopt.analyzer.vocabulary.gemm_ops import gemm_shape, operand_type
 from traceopt.analyzer.work.flops import Flops
+from traceopt.analyzer.work.tiny_ops import input_elements
 
 MAX_PEAK_SHARE = 1.1  # an operator that is faster than the measured peak shows that the peak is not that of this run
+THREADED_ELEMENTS = 1 << 16  # of a tensor: torch gives each thread at least half as many
 _SMALL_SHARE = 0.01  # of the step: such operators do not question the peak
 
 
@@ -121,6 +123,16 @@ class CpuWork(Struct, frozen=True, dict=True):
         rows = np.concatenate([operator.rows for operator in operators])
         slices = self.regions.slices
         return intersect(union(slices.start[rows], slices.end[rows]), self.steps.window)
+
+    @cached_property
+    def threaded(self) -> Intervals:
+        """When operators ran that divide their work among threads: heavy ones, and those on large tensors."""
+        slices, named = self.regions.slices, self.regions.named
+        rows = np.flatnonzero(self._mine & (slices.kind == OP))
+        large = rows[input_elements(self.regions, rows) >= THREADED_ELEMENTS]
+        random = rows[named(op_names.RANDOM.__contains__, OP)[rows]]
+        area = subtract(union(slices.start[large], slices.end[large]), union(slices.start[random], slices.end[random]))
+        return intersect(merge(area, self.area(self.heavy)), self.steps.window)
 
     @cached_property
     def peaks(self) -> CpuPeaks | None:

@@ -96,7 +96,7 @@ def find_called_ops(regions: Regions, thread: int, model_work: Intervals, profil
     parameters = np.bincount(after[after >= 0], minlength=len(own)).astype(np.int64)
     rows, start, end, until = rows[own], start[own], end[own], until[own]
     tiny = _is_tiny(slices.name[rows], end - start - profiler.within(start, end))
-    tiny &= ~(regions.named(op_names.is_arithmetic, OP)[rows] & (elements(regions, rows) > TINY_ELEMENTS))
+    tiny &= ~(regions.named(op_names.is_arithmetic, OP)[rows] & (input_elements(regions, rows) > TINY_ELEMENTS))
     return CalledOps(rows, start, until, tiny, parameters)
 
 
@@ -127,7 +127,7 @@ def _on_thread(slices: Slices, wanted: Mask, thread: int) -> npt.NDArray[np.int6
     return np.asarray(rows[slices.thread[rows] == thread], np.int64)
 
 
-def elements(regions: Regions, rows: I8) -> I8:
+def input_elements(regions: Regions, rows: I8) -> I8:
     """Elements of each operator's largest input, at most MOST_ELEMENTS; 0 where no shape was recorded."""
     trace = regions.trace
     codes, code = np.unique(trace.ops.dims[regions.slices.row[rows]], return_inverse=True)

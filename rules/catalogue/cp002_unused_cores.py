@@ -16,7 +16,7 @@ from traceopt.rules import (
     threshold,
     us,
 )
-from traceopt.rules.savings.work.cpu_operators import faster_operators, operators_ns
+from traceopt.rules.savings.work.cpu_operators import faster
 
 MOST_WAIT = 0.03  # of the run: with a longer wait for a core, other programs use the cores that seem free
 
@@ -25,17 +25,19 @@ class UnusedCores(Rule):
     """Compares the threads that one operator may use (`torch.get_num_threads()`) with the physical cores that this rank
     may use, less one for each DataLoader worker, in a run without a GPU.
 
-    Why it costs: matmuls and convolutions divide their work among these threads. With one thread the other cores idle.
-    torchrun sets `OMP_NUM_THREADS=1` for each process unless you set it.
+    Why it costs: matmuls and convolutions divide their work among these threads, and so do all operators on tensors of
+    some ten thousand elements or more. With one thread the other cores idle. torchrun sets `OMP_NUM_THREADS=1` for each
+    process unless you set it.
 
     How to fix: divide the cores among the ranks, and leave one for each busy DataLoader worker.
 
         OMP_NUM_THREADS=8 torchrun --nproc-per-node 2 train.py
         torch.set_num_threads(8)
 
-    When it is wrong: small operators do not get faster with more threads. The saving follows from matmul rates that
-    `traceopt run` measured on this machine after the run, with the run's threads and with all cores. Without this
-    measurement the finding has no saving. Other programs may need the cores.
+    When it is wrong: small operators do not get faster with more threads, and random numbers are drawn by one. The
+    saving follows from matmul rates that `traceopt run` measured on this machine after the run, with the run's threads
+    and with all cores; operators that the memory limits gain less. Without this measurement the finding has no saving.
+    Other programs may need the cores.
 
     Sources: PyTorch documentation, "CPU threading and TorchScript inference"; torchrun's own warning about
     OMP_NUM_THREADS.
@@ -49,7 +51,7 @@ class UnusedCores(Rule):
     confidence = "medium"
     requires = ("cpu_only", "shapes", "settings")
 
-    min_share: float = threshold(0.2, "smallest time of matmuls and convolutions, as a share of the step, to report")
+    min_share: float = threshold(0.2, "smallest time of operators that use threads, as a share of the step, to report")
     min_factor: float = threshold(2.0, "smallest number of cores per thread to report")
     min_speedup: float = threshold(1.3, "smallest measured speedup with all cores to report")
     low: float = threshold(0.3, "share of the measured speedup's gain, low")
@@ -59,12 +61,12 @@ class UnusedCores(Rule):
         environment = facts.captured.environment
         if environment.threads is None or environment.physical_cores is None:
             return "The threads or the cores of this run were not recorded."
-        return None if facts.cpu_work.heavy else "No matmuls or convolutions in this trace."
+        return None if facts.cpu_work.threaded.total else "No operator works on large tensors in this trace."
 
     def check(self, facts: Facts) -> Findings:
         threads, cores = facts.captured.environment.threads or 1, _cores_for_operators(facts)
-        ledger, heavy = facts.captured.ledger, facts.cpu_work.heavy
-        time_ns = operators_ns(facts, heavy)
+        ledger, threaded = facts.captured.ledger, facts.cpu_work.threaded
+        time_ns = facts.steps.mean_ns(threaded)
         crowded = ledger is not None and (ledger.core_wait_share or 0.0) >= MOST_WAIT
         if crowded or cores < self.min_factor * threads or time_ns < self.min_share * facts.step_ns:
             return
@@ -74,9 +76,9 @@ class UnusedCores(Rule):
             return
         saving = None
         if peaks is not None and speedup is not None and peaks.all_threads is not None and peaks.all_threads <= cores:
-            saving = faster_operators(
+            saving = faster(
                 facts,
-                [(heavy, speedup)],
+                [(threaded, speedup)],
                 (self.low, self.expected, 1.0),
                 f"Assumes {percent(self.low)}, {percent(self.expected)} or 100% of the gain from the measured speedup "
                 f"of matmuls with {peaks.all_threads} threads, {speedup:.1f} times.",
@@ -84,12 +86,12 @@ class UnusedCores(Rule):
         name = "thread" if threads == 1 else "threads"
         yield self.finding(
             why=(
-                f"Operators use {threads} {name}, but {cores} cores are free for them. Matmuls and convolutions take "
+                f"Operators use {threads} {name}, but {cores} cores are free for them. Operators on large tensors take "
                 f"{ms(time_ns)} of {each_step(facts)}."
             ),
             saving=saving,
             confidence=None if saving is not None else "low",
-            evidence=[Evidence("Matmuls and convolutions", us(time_ns), detail=f"{threads} of {cores} cores")],
+            evidence=[Evidence("Operators on large tensors", us(time_ns), detail=f"{threads} of {cores} cores")],
             fix=Fix(_advice(facts, cores), edits=[SetVariable("OMP_NUM_THREADS", str(cores))]),
             shares_cause_with=["DL001", "DL002"],  # their workers need the same cores
         )
