@@ -108,6 +108,7 @@ class Loader(Struct, frozen=True):
     built: Construction | None = None
     together: int = 1
     in_memory: InMemory | None = None
+    iterable: bool = False  # each worker of an IterableDataset reads all of the data
 
     @property
     def batches_per_epoch(self) -> float | None:
@@ -168,6 +169,7 @@ def _loader(
         built=read_construction(row.get("built")),
         together=max(1, whole(row.get("together")) or 1),
         in_memory=_in_memory(table(row.get("in_memory"))),
+        iterable=(word(row.get("sampler")) or "").endswith("._InfiniteConstantSampler"),
     )
 
 

@@ -28,6 +28,7 @@ class UnfusedAttention(Struct, frozen=True):
     count: int
     product_ns: int
     other_ns: int  # softmax, scale, mask, dropout, copies between the products
+    drops: bool = False  # weights are dropped
 
 
 def find_unfused_attention(gpu: GpuWork, regions: Regions) -> UnfusedAttention:
@@ -55,7 +56,8 @@ def find_unfused_attention(gpu: GpuWork, regions: Regions) -> UnfusedAttention:
     count = int(fusible.sum())
     inside = mask & gpu.is_inside
     product_ns = int(gpu.in_window[inside & gpu.kind.among("gemm")].sum())
-    return UnfusedAttention(inside, count, product_ns, int(gpu.in_window[inside].sum()) - product_ns)
+    drops = regions.work_under(regions.named(op_names.is_dropout, OP)) & inside
+    return UnfusedAttention(inside, count, product_ns, int(gpu.in_window[inside].sum()) - product_ns, bool(drops.any()))
 
 
 def fusible_attention(regions: Regions, before: I8, softmax: I8, after: I8) -> Mask:

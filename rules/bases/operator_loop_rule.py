@@ -41,7 +41,8 @@ UPDATES = Fix(
     "If the loop runs over tensors, such as parameters, update all of them with one call of torch._foreach_mul_, "
     "torch._foreach_add_ or torch._foreach_lerp_. If it runs over the elements of a tensor, use one operator on the "
     "whole tensor.",
-    "torch._foreach_lerp_(averages, parameters, 1 - decay)  # instead of a loop over the tensors",
+    "with torch.no_grad():  # instead of a loop over the tensors\n"
+    "    torch._foreach_lerp_(averages, parameters, 1 - decay)",
 )
 NORMS = Fix(
     "torch.nn.utils.clip_grad_norm_ computes the norms of all gradients together and scales them. torch._foreach_norm "

@@ -40,7 +40,10 @@ from traceopt.rules import (
 from traceopt.rules.fixes.advice.sdpa_requirements import cpu_requirement, gpu_requirement
 
 BASIS = "Assumes a fused kernel, which removes the work between the matmuls and part of their memory traffic."
-CALL = Replace("F.scaled_dot_product_attention", "q, k, v, attn_mask=mask", "softmax(q @ k.mT) @ v")
+CALL, CALL_WITH_DROPOUT = (
+    Replace("F.scaled_dot_product_attention", f"q, k, v, attn_mask=mask, scale=scale{drops}", "softmax(q @ k.mT) @ v")
+    for drops in ("", ", dropout_p=dropout if self.training else 0.0")
+)
 ON_CPU = 'Call F.scaled_dot_product_attention, or load the model with attn_implementation="sdpa"'
 # At worst, as expected, at best: of the time between the matmuls, and of the matmuls. On an H100, a fused kernel took
 # half as long as the matmuls before, forward and backward (benchmarks/savings/captures.py).
@@ -48,7 +51,10 @@ REMOVED = (0.6, 0.0), (0.95, 0.3), (1.0, 0.5)
 OPERATORS = 0.9  # of the host's time in the operators between the matmuls: the fused one takes the rest
 MATH_TITLE = "Let scaled_dot_product_attention use a fused kernel"
 NO_DROPOUT = "Trains without dropout of the attention weights"
-FIX = Fix(f'{ON_CPU} (or "flash_attention_2").', edits=[CALL])
+FIX, FIX_WITH_DROPOUT = (
+    Fix(f'{ON_CPU} (or "flash_attention_2").{more}', edits=[call])
+    for call, more in ((CALL, ""), (CALL_WITH_DROPOUT, " Pass it the dropout of the weights, in training only."))
+)
 
 
 def _price(facts: Facts, found: UnfusedAttention | MathAttention) -> Price:
@@ -80,7 +86,10 @@ class UnfusedAttentionRule(Rule):
 
     How to fix: call the fused operator, or let the model library call it.
 
-        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=False)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)   # in training also dropout_p=0.1
+
+    Without `scale` it divides the scores by the square root of the head size. A boolean mask is true where attention is
+    allowed, and `dropout_p` also drops weights in evaluation mode.
 
         model = AutoModel.from_pretrained(name, attn_implementation="sdpa")   # Hugging Face
 
@@ -143,7 +152,7 @@ class UnfusedAttentionRule(Rule):
             saving=_price(facts, unfused),
             evidence=evidence,
             locations=places(evidence),
-            fix=FIX,
+            fix=FIX_WITH_DROPOUT if unfused.drops else FIX,
         )
 
     def _math_backend(self, facts: Facts) -> Findings:

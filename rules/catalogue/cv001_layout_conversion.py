@@ -8,6 +8,7 @@ from traceopt.rules import (
     Findings,
     Fix,
     Former,
+    Risk,
     Rule,
     SetArguments,
     each_step,
@@ -54,11 +55,11 @@ class LayoutConversion(Rule):
         model = model.to(memory_format=torch.channels_last)
         images = images.to(memory_format=torch.channels_last)
 
-    When it is wrong: operators without a channels_last version bring the transposes back, and copies of strided tensors
-    are slower than transposes. Circular, reflecting and replicating paddings are such operators: the estimate counts
-    only convolutions without them, and there is none if they stand before half of the convolutions. A single transpose
-    of the model's input is normal. The speedup of a CPU is measured on one convolution of 64 channels, after the run;
-    other shapes differ.
+    When it is wrong: `view` of a channels_last tensor may raise an error: use `reshape` or `flatten`. Operators without
+    a channels_last version bring the transposes back, and copies of strided tensors are slower than transposes.
+    Circular, reflecting and replicating paddings are such operators: the estimate counts only convolutions without
+    them, and there is none if they stand before half of the convolutions. A single transpose of the model's input is
+    normal. The speedup of a CPU is measured on one convolution of 64 channels, after the run; other shapes differ.
 
     Sources: PyTorch tutorial, "Channels Last Memory Format"; NVIDIA, "Convolutional Layers User's Guide"; oneDNN
     developer guide, "Memory format propagation".
@@ -69,6 +70,7 @@ class LayoutConversion(Rule):
     title = "Use channels_last for convolutions"
     family = "convolution"
     effort = Effort.ONE_LINE
+    risk = Risk.ROUNDING
     confidence = "medium"
     requires = ("gpu",)
     requires_on_cpu = ("shapes", "settings")

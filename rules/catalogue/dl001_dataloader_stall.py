@@ -100,11 +100,13 @@ class DataloaderStall(Rule):
     free, or because an epoch has few batches, the finding has no saving and the advice is to make batches cheaper. On a
     CPU, workers also slow the model down, because they share caches, memory bandwidth and often cores. At worst, all
     computing beside the model takes 1.5 times as long, as two threads on one core do. `traceopt run` measures how much
-    slower two processes compute side by side on your machine; without that measure, half of the worst is assumed. The
-    range covers both ends. The estimate is of the typical step. If unusual steps wait longer or less, the range also
-    covers the mean of all recorded steps. The first batch of each epoch is not ready when the epoch begins: that wait
-    is spread over its steps. If the script constructs a new DataLoader for each epoch, workers would be started each
-    time. How long that takes is unknown, so the range begins at 0 and the confidence is low.
+    slower two processes compute side by side on your machine; without that measure, half of the worst is assumed. With
+    recorded shapes, a core counts as free for workers only while no operator of the model uses it: an operator on large
+    tensors runs on all threads, and ends with the slowest of them. The range covers both ends. The estimate is of the
+    typical step. If unusual steps wait longer or less, the range also covers the mean of all recorded steps. The first
+    batch of each epoch is not ready when the epoch begins: that wait is spread over its steps. If the script constructs
+    a new DataLoader for each epoch, workers would be started each time. How long that takes is unknown, so the range
+    begins at 0 and the confidence is low.
 
     If more workers do not help, make batches cheaper: decode once and cache, store packed data on a fast local disk, or
     move augmentation to the GPU.
@@ -160,7 +162,7 @@ class DataloaderStall(Rule):
             why=f"{who} waits {ms(wait.ns)} of {each_step(facts)} for the next batch. {cause}."
             + _slow_place(line, function, int(durations_ns.sum())),
             saving=None if wait.needs_cheaper_batches else _saving(facts, wait),
-            confidence=_confidence(plan, uncertain=wait.left_ns > self._hand_over_ns(plan)),
+            confidence=_confidence(wait, uncertain=wait.left_ns > self._hand_over_ns(plan)),
             evidence=[
                 *site_evidence(facts, sites),
                 *site_evidence(
@@ -316,10 +318,13 @@ def _calls(facts: Facts, site: SiteCost) -> str:
     return named(name_of(facts, _longest(facts, site))) + (" and other calls" if len(names) > 1 else "")
 
 
-def _confidence(plan: LoaderPlan, *, uncertain: bool) -> Confidence | None:
-    """None: the rule's own. Workers without a core of their own may be fast enough on a machine that is not busy. What
-    it takes to start workers for each epoch is unknown.
+def _confidence(wait: Wait, *, uncertain: bool) -> Confidence | None:
+    """None: the rule's own. Workers without a core of their own may be fast enough on a machine that is not busy, or
+    save nothing at worst. What it takes to start workers for each epoch is unknown.
     """
+    plan = wait.plan
+    if wait.worst.ns >= wait.ns and not wait.needs_cheaper_batches:
+        return "low"
     if plan.starts_often or (plan.multiprocess and plan.core_wait_share >= CROWDED_SHARE):
         return "low"
     return "medium" if uncertain else None

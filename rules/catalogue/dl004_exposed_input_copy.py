@@ -52,8 +52,10 @@ class ExposedInputCopy(Rule):
 
             def next(self):
                 torch.cuda.current_stream().wait_stream(self.stream)
-                batch, _ = self.batch, self.fetch()
-                batch.record_stream(torch.cuda.current_stream())
+                batch = self.batch
+                if batch is not None:               # None: the epoch has ended
+                    batch.record_stream(torch.cuda.current_stream())
+                    self.fetch()
                 return batch
 
     Sending less also helps: send bytes instead of floats, and normalize on the GPU.

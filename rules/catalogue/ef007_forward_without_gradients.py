@@ -26,8 +26,7 @@ RARER = Fix(
     "with torch.no_grad():\n    targets = features(image)  # before the loop, not inside it",
 )
 OFF = Fix(
-    "Run them under torch.no_grad(), or detach what they begin with. This frees the memory of their activations; the "
-    "pass itself still takes its time.",
+    "Run them under torch.no_grad(). This frees the memory of their activations; the pass itself still takes its time.",
     "with torch.no_grad():\n    targets = teacher(images)",
 )
 

@@ -95,8 +95,8 @@ class IndexingInLoop(Rule):
                 evidence=evidence,
                 locations=places(evidence),
                 fix=Fix(
-                    "Split the tensor with unbind() or split() before the loop. If the loop runs over time steps, a "
-                    "fused layer such as nn.LSTM or nn.GRU is faster still.",
+                    "If the indices do not overlap, split the tensor with unbind() or split() before the loop. If the "
+                    "loop runs over time steps, a fused layer such as nn.LSTM or nn.GRU is faster still.",
                     "for x_t in x.unbind(1):  # instead of x[:, t]",
                 ),
                 shares_cause_with=["EF011"] if site.location in loops else [],

@@ -35,13 +35,13 @@ class OneHotMatmul(Rule):
     Why it costs: each row of the matrix has a single 1, so the product is one row of the parameter. All other
     multiplications are by zero, and the matrix takes `classes` numbers for each id, first in int64.
 
-    How to fix: use an embedding, which picks the same rows.
+    How to fix: pick the same rows. With the weight of the layer itself, initialization and checkpoints stay as they
+    are.
 
-        self.table = nn.Embedding(classes, width)   # instead of nn.Linear(classes, width)
-        x = self.table(ids) + self.bias             # instead of self.linear(F.one_hot(ids, classes).float())
+        x = F.embedding(ids, self.linear.weight.t()) + self.linear.bias   # not self.linear(F.one_hot(ids, n).float())
+        x = F.embedding(ids, self.weight)                                 # not F.one_hot(ids, n).float() @ self.weight
 
-    To start from the same values or to load a checkpoint, copy the transposed weight of the linear layer. The
-    initialization of nn.Embedding is a different one. For a plain parameter use `F.embedding(ids, weight)`.
+    A new model can use nn.Embedding(classes, width), whose initialization is a different one.
 
     When it is wrong: the script also needs the one-hot matrix for something else. One-hot targets of a loss, masks, and
     products with activations (dispatch to experts) do not count. Neither do recurrent layers that are fed with one-hot
@@ -53,10 +53,9 @@ class OneHotMatmul(Rule):
 
     code = "EF012"
     name = "one-hot-matmul"
-    title = "Use nn.Embedding instead of multiplying one-hot vectors"
+    title = "Use an embedding instead of multiplying one-hot vectors"
     family = "efficiency"
-    risk = Risk.OTHER
-    risk_note = "A checkpoint of the linear layer has to be transposed"
+    risk = Risk.ROUNDING
     confidence = "high"
     requires = ("whole", "ops", "shapes")
 
@@ -88,9 +87,9 @@ class OneHotMatmul(Rule):
             ],
             locations=site_locations([*products, *sites]),
             fix=Fix(
-                "Use nn.Embedding(classes, width) instead of the linear layer, and give it the ids. Its weight is the "
-                "transposed weight of the layer; a bias is added to its result.",
-                "x = self.table(ids) + self.bias  # self.table = nn.Embedding(classes, width)",
+                "Look the ids up in the transposed weight of the linear layer, and add its bias. The layer, its "
+                "initialization and its checkpoints stay as they are.",
+                "x = F.embedding(ids, self.linear.weight.t()) + self.linear.bias",
             ),
         )
 

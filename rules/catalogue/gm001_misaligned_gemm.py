@@ -51,6 +51,8 @@ class MisalignedGemm(Rule):
 
     For sequence lengths in attention, pad them or use a fused attention kernel (AT001).
 
+    A padded width or vocabulary belongs to a new model: weights of the old sizes have to be padded, too.
+
     When it is wrong: memory-bound matmuls lose little, so the roofline bounds the estimate. New cuBLAS versions hide
     part of the loss.
 
@@ -62,8 +64,8 @@ class MisalignedGemm(Rule):
     title = f"Pad matmul dimensions for {TENSOR_CORE}s"
     family = "matrix shapes"
     effort = Effort.ONE_LINE
-    risk = Risk.MEMORY
-    risk_note = "Slightly more memory"
+    risk = Risk.OTHER
+    risk_note = "Checkpoints have the old sizes"
     confidence = "medium"
     requires = ("gpu",)
 

@@ -20,7 +20,9 @@ class ScalarRead(SyncRule):
             print(total.item() / 50)        # one wait in 50 steps
             total.zero_()
 
-    Replace `if torch.isnan(x).any():` with a masked operation, or check every N steps.
+    Replace `if torch.isnan(x).any():` with a masked operation, or check every N steps. A value that decides what the
+    step does next, such as an action for an environment or the end of a solver, has to be read: read several of them in
+    one copy.
 
     The saving is what a replay of the step without the waits shows. One read early in the step can cost the lead that
     would hide all Python after it. Lines that save much more together than one by one are one finding.
@@ -39,7 +41,8 @@ class ScalarRead(SyncRule):
     reason = SCALAR_READ
     does = "The host reads a single value from the GPU"
     fix = Fix(
-        "Accumulate the value on the GPU (detached) and read it every N steps.",
+        "If the value is for a log, accumulate it on the GPU (detached) and read it every N steps. If it decides what "
+        "the step does next, read all such values in one copy.",
         edits=[CallEvery("log", 50)],
         code="total += loss.detach()\nif step % 50 == 0:\n    log(total.item() / 50)\n    total.zero_()",
     )

@@ -36,8 +36,8 @@ class CpuOperator(Rule):
         noise = torch.randn(shape, device="cuda")    # instead of torch.randn(shape).to("cuda")
         order = torch.randperm(n, device="cuda")
 
-    When it is wrong: work that belongs before the loop counts if the recorded step holds it. A large tensor may not fit
-    into GPU memory.
+    When it is wrong: a GPU draws other random numbers from the same seed. Work that belongs before the loop counts if
+    the recorded step holds it. A large tensor may not fit into GPU memory.
 
     Sources: PyTorch, "Performance Tuning Guide", section "Create tensors directly on the target device".
     """

@@ -123,7 +123,8 @@ def _fix(first: GraphBreak) -> Fix:
     hints = [hint for hint in first.text.hints if "report an issue" not in hint]
     advice = f" PyTorch's hint: {hints[0]}" if hints else ""
     return Fix(
-        f"Move the line out of the compiled function, or write it in a way that Dynamo can trace.{advice}",
+        f"Move the line out of the compiled function, or write it in a way that Dynamo can trace. While you look for "
+        f"breaks, fullgraph=True makes each of them an error.{advice}",
         edits=[Compile(arguments={"fullgraph": "True"})],
         code="model = torch.compile(model, fullgraph=True)  # an error names each graph break",
     )

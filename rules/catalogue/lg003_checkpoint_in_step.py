@@ -13,6 +13,7 @@ from traceopt.rules import (
     Findings,
     Fix,
     Ledger,
+    Risk,
     Rule,
     area_of,
     by_site,
@@ -58,6 +59,8 @@ class CheckpointInStep(Rule):
     name = "checkpoint-in-step"
     title = "Write checkpoints in the background"
     family = "logging"
+    risk = Risk.LATER
+    risk_note = "A restart may begin at an older checkpoint"
     requires = ("stacks",)
 
     min_share: float = threshold(0.01, "smallest stall to report, as a share of the step (one-offs: of the window)")

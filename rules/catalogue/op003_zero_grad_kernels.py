@@ -45,8 +45,9 @@ class ZeroGradKernels(Rule):
 
         optimizer.zero_grad(set_to_none=True)
 
-    When it is wrong: code that reads `param.grad` after zero_grad must handle None. If the GPU is busy all the time,
-    the launches are hidden and the rule stays silent.
+    When it is wrong: code that reads `param.grad` after zero_grad must handle None. Optimizers skip parameters without
+    a gradient: momentum and weight decay no longer change those that a step does not use. If the GPU is busy all the
+    time, the launches are hidden and the rule stays silent.
 
     Sources: PyTorch performance tuning guide, "Use parameter.grad = None".
     """

@@ -38,15 +38,16 @@ class DeepCopy(Rule):
     Why it costs: deepcopy walks every Python object below the one that it copies, and allocates all tensors anew. For a
     module that is dozens of objects for each parameter. The objects also make the garbage collector run more often.
 
-    How to fix: read the original if the copy is only read. Otherwise create the copy once and update its tensors in
-    place.
+    How to fix: read the original if neither it nor the copy changes while the copy is used. Otherwise create the copy
+    once and update its tensors in place: parameters and buffers.
 
         kept = copy.deepcopy(model)          # once, before the loop
         with torch.no_grad():                # in the loop
-            torch._foreach_copy_(list(kept.parameters()), list(model.parameters()))
+            torch._foreach_copy_([*kept.parameters(), *kept.buffers()], [*model.parameters(), *model.buffers()])
 
-    When it is wrong: a search that changes the copies may need a new one for each candidate. A copy that is made every
-    few hundred steps counts only if it falls into the recorded steps.
+    When it is wrong: other attributes of a module are not copied again. A search that
+    changes the copies may need a new one for each candidate. A copy that is made every few hundred steps counts only if
+    it falls into the recorded steps.
 
     Sources: Python documentation of the copy module.
     """
@@ -56,7 +57,7 @@ class DeepCopy(Rule):
     title = "Update a copy in place instead of deepcopy"
     family = "Python runtime"
     risk = Risk.CORRECTNESS
-    risk_note = "Buffers and other state need the same update"
+    risk_note = "Wrong if the copy needs more than parameters and buffers"
     confidence = "medium"
     requires = ("whole", "stacks")
 
@@ -80,9 +81,11 @@ class DeepCopy(Rule):
             evidence=evidence,
             locations=places(evidence),
             fix=Fix(
-                "If the copy is only read, use the original. Otherwise make the copy once, before the loop, and update "
-                "its tensors in place.",
-                "torch._foreach_copy_(list(kept.parameters()), list(model.parameters()))  # under torch.no_grad()",
+                "If neither the copy nor the original changes while the copy is used, use the original. Otherwise make "
+                "the copy once, before the loop, and update its tensors in place.",
+                "with torch.no_grad():  # kept = copy.deepcopy(model), before the loop\n"
+                "    torch._foreach_copy_([*kept.parameters(), *kept.buffers()], [*model.parameters(), "
+                "*model.buffers()])",
             ),
         )
 

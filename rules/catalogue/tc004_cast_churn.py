@@ -27,6 +27,16 @@ from traceopt.rules import (
     threshold,
 )
 
+CAST_ONCE = Fix(
+    "Put one autocast block around all micro-batches of a step. FSDP and DeepSpeed can hold 16-bit weights beside a "
+    "master copy in FP32; a torch optimizer keeps none.",
+    'with torch.autocast("cuda", dtype=torch.bfloat16):\n'
+    "    for micro in batch.chunk(4):\n        model(micro).backward()",
+)
+LOAD_NARROW = Fix(
+    "Load the weights in 16 bits instead of casting them in every step.", "model = model.to(torch.bfloat16)"
+)
+
 
 class CastChurn(Rule):
     """Measures the GPU time of casts that give the same result in every step, or no new result at all: weights that
@@ -35,19 +45,18 @@ class CastChurn(Rule):
     Why it costs: a cast moves the whole tensor through memory and computes nothing. Autocast caches a cast weight only
     until its block ends, so each micro-batch casts all weights again.
 
-    How to fix: keep the weights in 16 bits and let the optimizer hold what it needs in FP32. Or cast once.
-
-        model = model.to(torch.bfloat16)                  # with a master copy in the optimizer
+    How to fix: cast once per step.
 
         with torch.autocast("cuda", dtype=torch.bfloat16):
             for micro in batch.chunk(4):                  # one block around all micro-batches
                 model(micro).backward()
 
-    FSDP's mixed precision and DeepSpeed hold 16-bit weights by themselves; torch.compile fuses casts into their
-    neighbors.
+    FSDP's mixed precision and DeepSpeed hold 16-bit weights beside a master copy in FP32; torch.compile fuses casts
+    into their neighbors. Only in inference can the weights themselves be narrow: `model.to(torch.bfloat16)`. A torch
+    optimizer keeps no master copy, so 16-bit weights would lose small updates.
 
-    When it is wrong: the rule recognizes weights by their size. Training in 16 bits without a master copy loses small
-    updates. Casts that a normalization does for its accuracy are not counted, unless the next kernel reverts them.
+    When it is wrong: the rule recognizes weights by their size. Casts that a normalization does for its accuracy are
+    not counted, unless the next kernel reverts them.
 
     Sources: PyTorch documentation, "Automatic Mixed Precision", autocast's weight cache; Micikevicius et al., "Mixed
     Precision Training" (2018).
@@ -90,13 +99,7 @@ class CastChurn(Rule):
             ),
             evidence=evidence,
             locations=places(evidence),
-            fix=Fix(
-                "Keep the weights in 16 bits with a master copy in the optimizer, or put one autocast block around "
-                "all micro-batches of a step."
-                if not facts.infers
-                else "Load the weights in 16 bits instead of casting them in every step.",
-                "model = model.to(torch.bfloat16)",
-            ),
+            fix=LOAD_NARROW if facts.infers else CAST_ONCE,
             shares_cause_with=["LB003"] if (facts.chains.mask & (weights | undone)).any() else [],
         )
 

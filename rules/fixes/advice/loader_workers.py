@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.requirements import lacks
 from traceopt.analyzer.run_log.loaders import Loader
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.vocabulary import op_names
@@ -59,6 +60,7 @@ class LoaderPlan(Struct, frozen=True):
     gpu: bool
     slowdown: float | None = None  # of computing while another process computes, as measured; None: not measured
     sampling_ns: float = 0.0  # of the wait: the sampler chooses the next batch, also for workers
+    parallel_ns: float | None = None  # of the rest: operators keep all `threads` busy; None: unknown
     fresh: bool = False  # the loop makes a new iterator for each batch, which would start new workers
 
     @property
@@ -155,6 +157,8 @@ class LoaderPlan(Struct, frozen=True):
             slower_ns = self._slower_ns(contention)
             delivery_ns = (self.build_ns + self._send_ns + slower_ns) / max(1, self.wanted) - self.rest_ns
             crowded_ns = self._crowded_ns(1 + contention * (self.threads - 1), receive_ns, self._slowing(contention))
+            if contention == EXPECTED and self.parallel_ns is not None and self.threads > 1:
+                crowded_ns = self._beyond_free_cores_ns(self._slowing(contention))
             few = f"{self.wanted} {'worker is' if self.wanted == 1 else 'workers are'} too few without cheaper items"
             model = "the main thread" if self.gpu else "the model"
             beside = f"the workers take CPU time, cache and memory bandwidth from {model}"
@@ -211,10 +215,20 @@ class LoaderPlan(Struct, frozen=True):
         work_ns = (model_ns + self._computing_ns + self._send_ns) * (1 + slowing)
         return max(0.0, work_ns / self.cores - self.rest_ns)
 
+    def _beyond_free_cores_ns(self, slowing: float) -> float:
+        """The workers' computing that no core is free for beside a model on the CPU. It makes the step longer by as
+        much: an operator that divides its work among threads ends with the slowest of them.
+        """
+        if self.cores is None or self.parallel_ns is None or (self.multiprocess and self._computing is None):
+            return 0.0
+        threads = min(self.threads, self.cores)
+        free_ns = (self.cores - 1) * self.rest_ns - (threads - 1) * min(self.parallel_ns, self.rest_ns)
+        return max(0.0, (self._computing_ns + self._send_ns) * (1 + slowing) - free_ns)
+
     @property
     def advice(self) -> str:
         times = self._setting() + self._times()
-        return f"{times[:1].upper()}{times[1:]}. {self._workers()}{self._build_time()}{self._keep()}"
+        return f"{times[:1].upper()}{times[1:]}. {self._workers()}{self._build_time()}{self._keep()}{self._divide()}"
 
     def advice_without_workers(self, left: Left) -> str:
         """For a loop that builds its own batches, if workers would not make it faster."""
@@ -239,10 +253,18 @@ class LoaderPlan(Struct, frozen=True):
             "once, outside the loop over epochs."
         )
 
+    def _divide(self) -> str:
+        if self.multiprocess or not self.settings.iterable:
+            return ""
+        return (
+            " Each worker of an IterableDataset reads all of the data: divide it among them in __iter__, by "
+            "torch.utils.data.get_worker_info()."
+        )
+
     @property
     def edits(self) -> list[Edit]:
         """The arguments to add or change; empty if all are set already, or no arguments help."""
-        if self.exhausted:
+        if self.exhausted or (self.settings.iterable and not self.multiprocess):
             return []
         arguments = {}
         if not self.keeps_up:
@@ -315,6 +337,7 @@ def plan_moved_work(facts: Facts, work_ns: float, rest_ns: float) -> LoaderPlan:
         environment.threads or 1,
         facts.has_gpu,
         _measured_slowdown(facts),
+        parallel_ns=_parallel_ns(facts),
     )
 
 
@@ -351,6 +374,7 @@ def plan_loader(facts: Facts, wait_ns: float, rest_ns: float) -> LoaderPlan:
         facts.has_gpu,
         _measured_slowdown(facts),
         sampling_share(facts) * wait_ns,
+        _parallel_ns(facts),
         len(facts.fresh_iterators) > 0,
     )
 
@@ -361,6 +385,12 @@ def sampling_share(facts: Facts) -> float:
         facts.steps.host_mean_ns(area_of(facts, rows)) for rows in (loader_rows(facts), facts.sampler_calls)
     )
     return min(1.0, sampling / loading) if loading else 0.0
+
+
+def _parallel_ns(facts: Facts) -> float | None:
+    """Per step, when the model's operators use several threads; None on a GPU, or without recorded shapes."""
+    known = not facts.has_gpu and lacks(facts, "shapes") is None
+    return facts.steps.mean_ns(facts.cpu_work.threaded) if known else None
 
 
 def _measured_slowdown(facts: Facts) -> float | None:

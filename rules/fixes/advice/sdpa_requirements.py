@@ -90,7 +90,8 @@ def _unmet_by_types_and_mask(sizes: list[Any], types: list[str | None]) -> tuple
         return "The fused kernels do not support float64.", "q, k, v = q.float(), k.float(), v.float()"
     head = tensors[0][3]
     if isinstance(head, int) and head > MAX_HEAD:
-        return f"The head size {head} exceeds {MAX_HEAD}.", f"num_heads = hidden // {MAX_HEAD}"
+        text = f"The head size {head} exceeds {MAX_HEAD}. More heads of a smaller size are another model."
+        return text, f"num_heads = hidden // {MAX_HEAD}"
     masked = len(sizes) > 3 and isinstance(sizes[3], list) and len(sizes[3]) > 0
     mask_type = types[3] if masked and len(types) > 3 else None
     if masked and mask_type not in (types[0], "bool"):

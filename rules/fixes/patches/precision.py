@@ -121,7 +121,7 @@ def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
 
 def channels_last(source: PythonSource, _: Finding) -> list[TextEdit]:
     """For both the model and its input, if one `.to(...)` each moves them to the device."""
-    if not _trains(source) or source.mentions("channels_last", "memory_format", "Conv1d", "Conv3d"):
+    if not _trains(source) or source.mentions("channels_last", "memory_format", "Conv1d", "Conv3d", ".view("):
         raise UnclearError("another layout")
     moves: dict[str, list[ast.Call]] = {}
     for node in source.nodes:
