@@ -60,15 +60,22 @@ SMALL_LAYERS = Fix(
 )
 LOOP = Fix(
     "If rounds of the loop do not need each other's results, stack their tensors and run one operator on all of them. "
-    "Otherwise compile the function that runs the loop: to compile only what each round calls may cost more than it "
-    "saves. A larger batch also helps, because each operator then computes more.",
-    "@torch.compile\ndef solve(function, state, times):  # the function with the loop\n    ...",
+    "Otherwise use a larger batch, so that each operator computes more. Compiling the function that runs the loop may "
+    "help as well, or make it slower: measure it.",
+    "y = torch.stack(inputs) @ weight  # instead of a loop over the inputs",
+)
+IN_TURN = Fix(
+    "Each round waits for the one before, so its operators cannot be stacked, and torch.compile is likely to make it "
+    "slower. Run several such loops as one batch: environments, games, or initial values.",
+    "actions = policy(torch.stack(states)).tolist()  # one call and one read for all environments",
 )
 
 FEW_CALLS = 2  # of a line per step: so many are no loop, whatever they call
 MOST_OPERATORS = 0.8  # of a line
 SAME = 0.01  # of the weights: calls of an operator in a loop over all of them may differ by so many
+FEW_READS = 3  # of values in a loop per step: with as many, they decide what its rounds do
 LAYERS_REMOVABLE = 0.0, 0.3, 0.7  # of the time of small layers: low, expected, high; their work stays
+LOOP_REMOVABLE = 0.0, 0.3, 1.0  # of the time of a loop whose rounds may need each other's results
 
 Function = tuple[str, str | None]  # file and name
 
@@ -77,13 +84,15 @@ class Loop(Struct, frozen=True, dict=True):
     """The lines of one loop, and the tiny operators that they call.
 
     `kind`: "updates" if a function mostly calls such operators on tensors that are not trained, "layers" if one call of
-    a line runs them. `area` is what the fix shortens, `most` what goes if one operator replaces the loop; `shares` of
+    a line runs them, "tables" if its rounds look up embeddings, "weights" if they visit the weights of the model, "in
+    turn" if the host reads values between them.
+    `area` is what the fix shortens, `most` what goes if one operator replaces the loop; `shares` of
     them go: at least, as expected, and at most.
     """
 
     lines: list[SiteCost]
     ops: CalledOps
-    kind: Literal["loop", "updates", "layers"]
+    kind: Literal["loop", "updates", "layers", "tables", "weights", "in turn"]
     area: Intervals
     most: Intervals
     shares: tuple[float, float, float]
@@ -99,6 +108,16 @@ class Loop(Struct, frozen=True, dict=True):
     @property
     def longest_line_calls(self) -> int:
         return max(line.calls for line in self.lines)
+
+
+FIXES = {
+    "updates": UPDATES,
+    "weights": UPDATES,
+    "tables": EMBEDDINGS,
+    "layers": SMALL_LAYERS,
+    "loop": LOOP,
+    "in turn": IN_TURN,
+}
 
 
 class Visits(Struct, frozen=True):
@@ -157,20 +176,26 @@ class OperatorLoopRule(Rule):
         if self._is_one_call(facts, mine.rows):
             return Loop(lines, mine, "layers", area, area, LAYERS_REMOVABLE)
         most = merge(area, *(whole.get(function, area) for function in functions))
-        return Loop(lines, mine, "loop", area, most, (self.removable_low, self.removable, 1.0))
+        kinds = _main_kinds(facts, mine)
+        tables = any("embedding" in kind.name.lower() for kind in kinds[:3])
+        if tables or _visits_weights(facts, kinds):  # the rounds do not need each other
+            kind: Literal["tables", "weights"] = "tables" if tables else "weights"
+            return Loop(lines, mine, kind, area, most, (self.removable_low, self.removable, 1.0))
+        return Loop(lines, mine, "in turn" if self._reads_values(facts, mine) else "loop", area, most, LOOP_REMOVABLE)
 
     def _found(self, facts: Facts, loop: Loop) -> Priced:
-        ops, count = loop.ops, facts.steps.count
+        ops, count, in_turn = loop.ops, facts.steps.count, loop.kind == "in turn"
         visits = self._visits(facts, loop)
-        kinds = sorted(facts.slices_by_name(ops.rows, ops.end - ops.start), key=lambda kind: -len(kind.rows))
+        between = " The host reads values between its rounds, which decide how it goes on." if in_turn else ""
+        kinds = _main_kinds(facts, ops)
         named = ", ".join(f"{len(kind.rows) / count:,.0f} {_operator(kind.name)}" for kind in kinds[:3])
         both = ", forward and backward" if _has_backward(facts, ops.rows) else ""
-        of_weights = _visits_weights(facts, loop, kinds)
+        of_weights = loop.kind == "weights" or (loop.kind == "updates" and _visits_weights(facts, kinds))
         taker = f"{loop.places[0].function} takes" if loop.kind == "updates" else "They take"
         why = (
             f"{_lines_call(len(loop.lines))} {loop.calls / count:,.0f} operators {per_step(facts)}{both} "
             f"({named}{' and others' if len(kinds) > 3 else ''}), with a median of {ms(median(ops.end - ops.start))}. "
-            f"{taker} {ms(facts.steps.mean_ns(loop.area))} of {each_step(facts)}."
+            f"{taker} {ms(facts.steps.mean_ns(loop.area))} of {each_step(facts)}.{between}"
         )
         if of_weights:
             why += f" It is a loop over the {facts.parameter_work.count:,.0f} weights of the model."
@@ -184,13 +209,13 @@ class OperatorLoopRule(Rule):
                 ALL_WEIGHTS
                 if of_weights
                 else ONE_LINE
-                if self._is_long(facts, loop) and loop.kind != "layers"
+                if self._is_long(facts, loop) and loop.kind not in ("layers", "in turn")
                 else SEVERAL_LINES
             ),
             risk=larger_batch_risk(facts),
             why=why,
-            saving=_price(facts, loop, visits),
-            confidence="low" if loop.kind == "layers" else "medium",
+            saving=None if in_turn else _price(facts, loop, visits),
+            confidence="medium" if loop.kind in ("updates", "tables", "weights") else "low",
             evidence=[
                 Evidence(
                     _operator(kind.name),
@@ -201,8 +226,18 @@ class OperatorLoopRule(Rule):
                 for kind in kinds[:5]
             ],
             locations=loop.places[:3],
-            fix=_fix_of_weights(facts, loop, kinds) if of_weights else _fix(loop, [kind.name for kind in kinds[:3]]),
+            fix=_fix_of_weights(facts, loop, kinds) if of_weights else FIXES[loop.kind],
         )
+
+    def _reads_values(self, facts: Facts, ops: CalledOps) -> bool:
+        """Whether the host reads values of tensors again and again, from the first to the last operator of a step."""
+        slices, step = facts.slices, facts.steps.host_step_of(ops.start)
+        reads = np.flatnonzero(facts.regions.named("aten::_local_scalar_dense".__eq__, OP))
+        counts = [
+            np.count_nonzero((slices.start[reads] > mine.start.min()) & (slices.start[reads] < mine.end.max()))
+            for mine in (ops.only(ops.rows[step == number]) for number in np.unique(step).tolist())
+        ]
+        return median(np.array(counts)) >= FEW_READS
 
     def _visits(self, facts: Facts, loop: Loop) -> Visits | None:
         """None if the fix leaves as many parameters."""
@@ -301,19 +336,16 @@ def _price(facts: Facts, loop: Loop, visits: Visits | None) -> Price:
     )
 
 
-def _fix(loop: Loop, operators: list[str]) -> Fix:
-    if loop.kind == "layers":
-        return SMALL_LAYERS
-    if any("embedding" in name.lower() for name in operators):
-        return EMBEDDINGS
-    return LOOP if loop.kind == "loop" else UPDATES
+def _main_kinds(facts: Facts, ops: CalledOps) -> list[NameTotal]:
+    """Operators by name, most calls first."""
+    return sorted(facts.slices_by_name(ops.rows, ops.end - ops.start), key=lambda kind: -len(kind.rows))
 
 
-def _visits_weights(facts: Facts, loop: Loop, kinds: list[NameTotal]) -> bool:
+def _visits_weights(facts: Facts, kinds: list[NameTotal]) -> bool:
     """Whether the loop calls each of its main operators once or twice for each weight, and none of them is a layer."""
     weights = facts.parameter_work.count * facts.steps.count
     layers = any(is_heavy(kind.name) or kind.name in op_names.FORWARD_ONLY for kind in kinds)
-    if loop.kind == "layers" or layers or not weights:
+    if layers or not weights:
         return False
     return all(min(abs(len(kind.rows) - n * weights) for n in (1, 2)) <= SAME * weights for kind in kinds[:2])
 

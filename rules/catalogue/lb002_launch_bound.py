@@ -11,6 +11,7 @@ from traceopt.rules import (
     CUDA_GRAPH,
     I8,
     RECORD_STACKS,
+    Confidence,
     Effort,
     Evidence,
     Facts,
@@ -45,13 +46,22 @@ from traceopt.rules.bases.operator_loop_rule import OperatorLoopRule
 from traceopt.rules.fixes.advice.batch_size import larger_batch_risk
 from traceopt.rules.fixes.advice.compilation import compiled, replayed
 from traceopt.rules.fixes.advice.fewer_launches import GRAPHS, decoding_fix, fewer_launches_fix, graph_fix
-from traceopt.rules.fixes.advice.graph_capture import blockers
+from traceopt.rules.fixes.advice.graph_capture import blockers, rounds_in_turn
 from traceopt.rules.savings.starvation import dispatch_amount, passes_amount
 from traceopt.rules.savings.work.merged_gemms import place
 
 MOST_LAUNCHES = 0.8  # of the main thread's launches: the innermost function with this share runs the step
 MOST_OPERATORS = 5
 MOST_PLACES = 3
+CONFIDENCES = ("low", "medium", "high")
+IN_TURN = (
+    "Run more samples, environments or problems in one batch",
+    Fix(
+        "A line reads values between the launches of the step. If they decide what comes next, each round waits for "
+        f"the one before, and neither torch.compile nor {CUDA_GRAPH}s help much: run several such rounds as one batch, "
+        "and read their values together. If not, read them every N steps."
+    ),
+)
 
 
 class LaunchWaits(Struct, frozen=True):
@@ -79,7 +89,7 @@ class Remedy(Struct, frozen=True):
     risk: Risk | None = None
     risk_note: str | None = None
     graph: bool = True  # one launch replays many; at most, also those of the optimizer
-    blocked: bool = False
+    confidence: Confidence | None = None  # at most
 
 
 class LaunchBound(OperatorLoopRule):
@@ -131,7 +141,11 @@ class LaunchBound(OperatorLoopRule):
     compiling the model does not change them. OP001, OP002 and OP003 price them.
 
     If torch.compile made most kernels, graphs launch most of them, or a serving engine runs, the finding says what is
-    left to do. The rule is silent if the only recorded step has most of its idle time in a few long gaps.
+    left to do. If a line reads values again and again within the step, as in a solver of differential equations or an
+    environment of reinforcement learning, each round waits for the one before: compiling and graphs then help little,
+    or make it slower, so the range begins at 0 on a GPU, and there is no saving in a CPU-only run. Any other loop of a
+    CPU-only run may be such a loop as well: its range begins at 0. The rule is silent if the only recorded step has
+    most of its idle time in a few long gaps.
 
     When it is wrong: recording stacks and shapes slows the host by a third or more, so the share without the profiler
     is smaller. A step that waits for other ranks or for data may look launch-bound just after the wait. Kernels in a
@@ -208,7 +222,7 @@ class LaunchBound(OperatorLoopRule):
                 high=[RemoveHost(most_area)],
                 without_replay_ns=remedy.removable * covered,
             ),
-            confidence="medium" if remedy.blocked and launch_confidence(facts) == "high" else launch_confidence(facts),
+            confidence=min((remedy.confidence or "high", launch_confidence(facts)), key=CONFIDENCES.index),
             evidence=[*remedy.evidence, *longest],
             locations=remedy.locations or places,
             fix=self._without_autograd(facts, remedy.fix),
@@ -279,21 +293,23 @@ class LaunchBound(OperatorLoopRule):
         usual = median(facts.gpu.work.duration[kernels]) if kernels.any() else 0.0
         title, fix = fewer_launches_fix(facts)
         blocks, evidence = blockers(facts) if fix.edits == [GRAPHS] else ([], [])
-        if blocks:
+        if in_turn := rounds_in_turn(facts):
+            title, fix = IN_TURN
+        elif blocks:
             fix = Fix(
                 fix.text + f" One {CUDA_GRAPH} cannot hold all of it: the step {' and '.join(blocks)}.", edits=fix.edits
             )
         return Remedy(
             fix,
             f"{count:,.0f} kernels run {per_step(facts)}, with a median of {microseconds(usual)}.",
-            self.removable_low,
-            self.removable,
+            0.0 if in_turn else self.removable_low,
+            self.removable_low if in_turn else self.removable,
             evidence,
             [],
             title=title,
             risk=larger_batch_risk(facts),
             graph=False,
-            blocked=bool(blocks),
+            confidence="low" if in_turn else "medium" if blocks else None,
         )
 
     def _few_rows(self, facts: Facts) -> float:

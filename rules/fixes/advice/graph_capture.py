@@ -21,6 +21,7 @@ BLOCKERS = {
     BLOCKING_COPY: "copies tensors to the host",
     EXPLICIT: "synchronizes",
 }
+FEW_READS = 3  # by a line per step: with as many, they may decide what the step does next
 UNEVEN = "all_to_all"  # each rank may put in another size in each step
 
 
@@ -47,6 +48,15 @@ def blockers(facts: Facts) -> tuple[list[str], list[Evidence]]:
         words.append("exchanges tensors whose sizes may vary (all_to_all)")
         evidence.append(Evidence("May block capture: all_to_all", calls_per_step=rate(uneven / count)))
     return words, evidence
+
+
+def rounds_in_turn(facts: Facts) -> bool:
+    """Whether a line reads values again and again amid the launches of a step, as a solver or an environment does: each
+    of its rounds waits for the one before.
+    """
+    reads = (facts.syncs.reason == SCALAR_READ) & ~facts.reporting_syncs & ~facts.gradient_syncs
+    sites = facts.syncs_by_site(reads & _amid_launches(facts, facts.syncs.start))
+    return any(len(rows) >= FEW_READS * facts.steps.count for rows in sites)
 
 
 def _amid_launches(facts: Facts, at: I8) -> npt.NDArray[np.bool_]:
