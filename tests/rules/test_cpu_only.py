@@ -84,12 +84,13 @@ class TestTinyOperators:
         assert "61 aten::add, 60 " in finding.why
         assert "60 MulBackward0" in finding.why
         assert "and others" in finding.why
-        assert "compile the function that runs the loop" in finding.fix.text
+        assert "Compiling the function that runs the loop may help as well, or make it slower" in finding.fix.text
+        assert finding.confidence == "low"
         assert "nn.Embedding" not in (finding.fix.code or "")
         counted = {row.what: row.calls_per_step for row in finding.evidence}
         assert counted == {"aten::add": 61, "MulBackward0": 60, "aten::copy_": 60, "aten::sum": 60}
 
-    @pytest.mark.parametrize(("else_us", "share", "code"), [(0, 0.9, "torch._foreach_"), (4_000, 0.7, "torch.compile")])
+    @pytest.mark.parametrize(("else_us", "share", "code"), [(0, 0.9, "torch._foreach_"), (4_000, 0.3, "torch.stack")])
     def test_a_function_that_updates_tensors_one_by_one(self, else_us: int, share: float, code: str) -> None:
         """It takes 3 ms, and 4 ms more where it computes something else as well."""
 
@@ -211,7 +212,7 @@ class TestTinyOperators:
 
         finding, saved_us, _ = the("LB002", step)
         assert finding.saving is not None
-        assert saved_us == pytest.approx(0.7 * 100 * 20, rel=0.05)
+        assert saved_us == pytest.approx(0.3 * 100 * 20, rel=0.05)
         assert finding.saving.high_us == pytest.approx(100 * 60, rel=0.05)
         assert "all lines of run that call as many operators go away (6.0 ms)" in finding.saving.basis
 
@@ -235,7 +236,23 @@ class TestTinyOperators:
         assert all(finding.why.startswith(calls) for finding in found)
         assert {str(place) for finding in found for place in finding.locations} == {"model.py:8", "model.py:30"}
         total_us = sum(finding.saving.est_us for finding in found if finding.saving is not None)
-        assert total_us == pytest.approx(0.7 * 240 * 30, rel=0.05)
+        assert total_us == pytest.approx(0.3 * 240 * 30, rel=0.05)
+
+    def test_rounds_that_read_values_wait_for_each_other(self) -> None:
+        """A solver with an adaptive step, or an environment: nothing is promised for stacking or compiling."""
+
+        def step(t: float, _: int, reads: int = 50) -> Events:
+            yield build.python("ode.py(8): solve", t, 9_000)
+            for index in range(150):
+                yield build.op("aten::add", t + 50 * index, 20)
+                if index < reads:
+                    yield build.op("aten::_local_scalar_dense", t + 50 * index + 30, 5)
+
+        _, [finding] = cpu_answer("LB002", step)
+        assert (finding.saving, finding.confidence) == (None, "low")
+        assert "The host reads values between its rounds" in finding.why
+        assert "environments, games, or initial values" in finding.fix.text
+        assert the("LB002", lambda t, index: step(t, index, reads=1))[0].saving is not None  # the loss
 
     def test_the_profiler_makes_no_operator_large(self) -> None:
         """Steps are 3 ms longer with the profiler, which runs at the start of each of the events."""
