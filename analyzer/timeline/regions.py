@@ -13,7 +13,7 @@ from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, union
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.tables.trace import Trace
-from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, Slices
+from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME, Slices
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.vocabulary import op_names
@@ -126,6 +126,11 @@ class Regions(Struct, frozen=True, dict=True):
     def checkpoint(self) -> Mask:
         """Calls of torch.utils.checkpoint.checkpoint."""
         return self.named(op_names.is_checkpoint_frame, PYTHON)
+
+    @cached_property
+    def graph_launch(self) -> Mask:
+        """The calls that launch a CUDA graph."""
+        return self.named(op_names.is_graph_launch, RUNTIME)
 
     @cached_property
     def engine(self) -> Mask:

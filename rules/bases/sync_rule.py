@@ -28,7 +28,7 @@ class SyncRule(Rule):
 
     reason: ClassVar[str]
     fix: ClassVar[Fix]
-    inference_fix: ClassVar[Fix | None] = None  # where it differs: there is no loss
+    inference_fix: ClassVar[Fix | None] = None  # of a run that is not known to train: it has no loss
     does: ClassVar[str]  # what happens, for the sentence "... 2 times a step"
     family: ClassVar[str] = "host synchronization"
     requires: ClassVar[tuple[str, ...]] = ("gpu", "launches")
@@ -88,7 +88,7 @@ class SyncRule(Rule):
             ),
             evidence=site_evidence(facts, sites),
             locations=site_locations(sites),
-            fix=(facts.infers and self.inference_fix) or self.fix,
+            fix=self.fix if facts.trains else self.inference_fix or self.fix,
         )
 
     def _shared(self, facts: Facts, rows: npt.NDArray[np.int64]) -> list[str]:

@@ -107,7 +107,7 @@ class MisalignedGemm(Rule):
             ),
             evidence=[*(_evidence(facts, s) for s in shapes[:5]), *kernels],
             locations=[place for s in shapes[:5] if (place := _location(facts, s)) is not None][:3],
-            fix=Fix(_fix_text(facts, shapes), _fix_code(facts, shapes)),
+            fix=Fix(_fix_text(facts, shapes) + ("" if facts.trains else LOADED), _fix_code(facts, shapes)),
             shares_cause_with=["AT001"] if any("bmm" in s.op for s in shapes) else [],
         )
 
@@ -171,6 +171,7 @@ def _example(shapes: list[GemmShape]) -> str:
     return f" (most expensive: {batch}M={s.m}, N={s.n}, K={s.k} in {s.dtype})"
 
 
+LOADED = " Pad the weights with zeros when they are loaded, and drop the extra part of the result."
 LARGEST_HEAD = 256  # that fused attention supports; models have no larger
 
 # What a padded size is in the user's model, and the line that sets it.

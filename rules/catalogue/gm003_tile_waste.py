@@ -5,6 +5,9 @@ from __future__ import annotations
 from traceopt.rules import Facts, Findings, Fix, Rule, each_step, ms, per_step, places, priced, threshold, times
 from traceopt.rules.savings.work.merged_gemms import MergedGemms, as_one, describe, may_depend, merged, roofline
 
+JOINED = "self.qkv = nn.Linear(hidden, 3 * hidden)"
+LOADED = "self.qkv.weight = nn.Parameter(torch.cat([self.q.weight, self.k.weight, self.v.weight]))"
+
 
 class TileWaste(Rule):
     """Measures matmuls that directly follow each other with the same M and K, such as projections of one input (query,
@@ -68,8 +71,10 @@ class TileWaste(Rule):
             evidence=evidence,
             locations=places(evidence),
             fix=Fix(
-                "Compute the projections with one weight and split the result.",
-                "self.qkv = nn.Linear(hidden, 3 * hidden)\nq, k, v = self.qkv(x).chunk(3, dim=-1)",
+                "Compute the projections with one weight and split the result."
+                if facts.trains
+                else "Join the weights of the projections once, after loading them, and split the result.",
+                f"{JOINED if facts.trains else LOADED}\nq, k, v = self.qkv(x).chunk(3, dim=-1)",
             ),
         )
 

@@ -86,7 +86,7 @@ class SkinnyBatch(Rule):
         evidence = [_evidence(facts, shape, rows) for _, _, shape, rows in found[:5]]
         most = max(rows for *_, rows in found)
         yield self.finding(
-            title="Run more requests in one batch" if facts.infers else None,
+            title=None if facts.trains else "Run more requests in one batch" if facts.infers else "Use a larger batch",
             risk=larger_batch_risk(facts),
             why=(
                 f"Matmuls with {'one row' if most == 1 else f'{most} rows or fewer'} take {ms(time)} of "

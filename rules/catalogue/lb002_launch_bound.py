@@ -39,6 +39,7 @@ from traceopt.rules import (
     priced,
     site_locations,
     starved_ns,
+    subtract,
     the_step,
     threshold,
 )
@@ -66,13 +67,15 @@ IN_TURN = (
 
 class LaunchWaits(Struct, frozen=True):
     """The GPU's waits for launches that a fix can shorten. `amount`: of each idle gap, ns. `area`: the host's work
-    behind them. Compiling the model changes neither the optimizer nor `zero_grad`.
+    behind them. Compiling the model changes neither the optimizer nor `zero_grad`, and what is captured adds nothing to
+    the launch of the graphs that replay already.
     """
 
     amount: I8
     area: Intervals
     per_step_ns: float
-    in_passes: str  # a part of a sentence; empty if no other waits are left out
+    but: str = ""  # a part of a sentence; empty if no waits are left out
+    left_out: str = ""  # their name
 
 
 class Remedy(Struct, frozen=True):
@@ -141,11 +144,12 @@ class LaunchBound(OperatorLoopRule):
     compiling the model does not change them. OP001, OP002 and OP003 price them.
 
     If torch.compile made most kernels, graphs launch most of them, or a serving engine runs, the finding says what is
-    left to do. If a line reads values again and again within the step, as in a solver of differential equations or an
-    environment of reinforcement learning, each round waits for the one before: compiling and graphs then help little,
-    or make it slower, so the range begins at 0 on a GPU, and there is no saving in a CPU-only run. Any other loop of a
-    CPU-only run may be such a loop as well: its range begins at 0. The rule is silent if the only recorded step has
-    most of its idle time in a few long gaps.
+    left to do. The launch of a graph that replays already, as of a decoding step, is not part of the saving. If a line
+    reads values again and again within the step, as in a solver of differential equations or an environment of
+    reinforcement learning, each round waits for the one before: compiling and graphs then help little, or make it
+    slower, so the range begins at 0 on a GPU, and there is no saving in a CPU-only run. Any other loop of a CPU-only
+    run may be such a loop as well: its range begins at 0. The rule is silent if the only recorded step has most of its
+    idle time in a few long gaps.
 
     When it is wrong: recording stacks and shapes slows the host by a third or more, so the share without the profiler
     is smaller. A step that waits for other ranks or for data may look launch-bound just after the wait. Kernels in a
@@ -211,7 +215,7 @@ class LaunchBound(OperatorLoopRule):
             risk_note=remedy.risk_note,
             why=(
                 f"The GPU waits {ms(starved)} of {each_step(facts)} for kernels that the host has not launched "
-                f"yet{waits.in_passes}. {remedy.why}"
+                f"yet{waits.but}. {remedy.why}"
             ),
             saving=priced(
                 facts,
@@ -322,7 +326,7 @@ class LaunchBound(OperatorLoopRule):
         if not facts.has_gpu:
             return "No line calls many tiny operators."
         starved = dispatch_ns(facts)
-        covered = starved if _fix_covers_updates(facts) else passes_ns(facts)
+        covered = _waits(facts).per_step_ns if _fix_covers_updates(facts) else passes_ns(facts)
         where = " in the forward and backward passes" if covered < starved else ""
         waits = f"The GPU waits for launches{where} for {percent(covered / facts.step_ns)} of {the_step(facts)}."
         if not _waits_long_in_its_only_step(facts):
@@ -333,24 +337,31 @@ class LaunchBound(OperatorLoopRule):
 def _waits(facts: Facts) -> LaunchWaits:
     count = facts.steps.count
     if _fix_covers_updates(facts):
-        amount = dispatch_amount(facts)
-        return LaunchWaits(amount, dispatch_area(facts), float(amount.sum()) / count, "")
+        gaps, graphs = facts.gaps, facts.regions.area(facts.regions.graph_launch)
+        waited = dispatch_amount(facts)
+        amount = np.maximum(waited - graphs.within(gaps.start, gaps.starved_end), 0)
+        own_ns = float((waited - amount).sum()) / count
+        own = f", {ms(own_ns)} of it for the launch of the {CUDA_GRAPH}s themselves" if own_ns else ""
+        area = subtract(dispatch_area(facts), graphs)
+        return LaunchWaits(amount, area, float(amount.sum()) / count, own, "that launch" if own else "")
     amount = passes_amount(facts)
     covered = float(amount.sum()) / count
-    in_passes = f", {ms(covered)} of it in the forward and backward passes" if covered < dispatch_ns(facts) else ""
-    return LaunchWaits(amount, passes_area(facts), covered, in_passes)
+    if covered >= dispatch_ns(facts):
+        return LaunchWaits(amount, passes_area(facts), covered)
+    in_passes = f", {ms(covered)} of it in the forward and backward passes"
+    return LaunchWaits(amount, passes_area(facts), covered, in_passes, "the optimizer and zero_grad")
 
 
 def _basis(remedy: Remedy, waits: LaunchWaits) -> str:
     if not remedy.graph:
-        outside = " outside the optimizer and zero_grad" if waits.in_passes else ""
+        outside = f" outside {waits.left_out}" if waits.left_out else ""
         return (
             f"Assumes launch time drops by {percent(remedy.low)}, {percent(remedy.removable)} or 100%, capped at the "
             f"GPU's wait for launches{outside}."
         )
     return (
         f"Assumes launch time drops by {percent(remedy.removable)}, capped at the GPU's wait for it; replaying a graph "
-        f"takes one launch.{' At most, the optimizer is captured too.' if waits.in_passes else ''}"
+        f"takes one launch.{' At most, the optimizer is captured too.' if waits.left_out else ''}"
     )
 
 

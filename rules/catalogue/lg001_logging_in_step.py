@@ -32,6 +32,7 @@ LINES = Fix(
     edits=[CallEvery("log", 50)],
     code='if step % 50 == 0:\n    logger.info("step %d loss %.4f", step, loss.item())',
 )
+LINES_WITHOUT_LOSS = Fix(LINES.text, 'if batch % 50 == 0:\n    logger.info("batch %d", batch)')
 IMAGES = Fix(
     "Save images every N steps, or hand them to a thread that writes them.",
     edits=[CallEvery("image.save", 500, "path")],
@@ -92,7 +93,7 @@ class LoggingInStep(Rule):
             ),
             evidence=site_evidence(facts, sites),
             locations=site_locations(sites),
-            fix=IMAGES if mostly_images else LINES,
+            fix=IMAGES if mostly_images else LINES if facts.trains else LINES_WITHOUT_LOSS,
         )
 
     def passed(self, facts: Facts) -> str:

@@ -43,5 +43,10 @@ class MetricSync(SyncRule):
         code="loss_sum += loss.detach()\nif step % 50 == 0:\n    log(loss_sum.item() / 50)\n    loss_sum.zero_()",
     )
 
+    inference_fix = Fix(
+        "Accumulate the metric on the GPU and read it only when you log it, every N batches.",
+        "correct += (logits.argmax(-1) == labels).sum()\nif batch % 50 == 0:\n    log(correct.item() / seen)",
+    )
+
     def rows(self, facts: Facts) -> npt.NDArray[np.bool_]:
         return facts.reporting_syncs

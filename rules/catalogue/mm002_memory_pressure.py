@@ -79,6 +79,7 @@ class MemoryPressure(Rule):
         sites = by_site(facts, retries, end - start)
         found = remedies(facts)
         yield self.finding(
+            risk_note=None if facts.trains else "Lower precision changes numerics",
             why=f"Memory peaks at {peak_of_capacity(facts)}. {_consequence(facts, failed, stall)}",
             saving=priced(
                 facts,

@@ -59,6 +59,7 @@ class OutOfMemory(Rule):
                 f"{times}{went_on}"
             ),
             saving=None,
+            risk=Risk.LATENCY if facts.has_trace and not facts.trains else None,
             ends_the_run=not failure.caught,
             evidence=[*evidence, *held_by(snapshot, snapshot.holders_at(failure.row))],
             locations=[] if place is None else [place],

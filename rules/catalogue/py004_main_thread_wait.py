@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceopt.analyzer.attribution.main_thread_calls import MainThreadCalls
+from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING, SLEEP, THREAD_WAIT
 from traceopt.analyzer.vocabulary.causes.table import PROGRAM as RUNNING_PROGRAM
-from traceopt.analyzer.vocabulary.causes.table import SLEEP, THREAD_WAIT
 from traceopt.rules import (
     Confidence,
     Effort,
@@ -112,6 +113,13 @@ THREAD = Wait(
     effort=Effort.SEARCH,
     confidence="low",
 )
+THREAD_OF_SERVER = replace(
+    THREAD,
+    fix=Fix(
+        "Find what the other thread does. Python threads compute in turns: use processes. If it waits for storage or "
+        "the network, let it run further ahead (a longer queue)."
+    ),
+)
 
 
 class MainThreadWait(Rule):
@@ -179,7 +187,11 @@ class MainThreadWait(Rule):
             (PAUSE, sleeps.only(~polls), self.min_share),
             (POLL, sleeps.only(polls), self.min_share),
             (PROGRAM, facts.main_thread_calls(RUNNING_PROGRAM), self.min_share),
-            (THREAD, facts.main_thread_calls(THREAD_WAIT), self.min_thread_share),
+            (
+                THREAD if facts.trains or len(facts.host.rows_of(DATA_LOADING)) else THREAD_OF_SERVER,
+                facts.main_thread_calls(THREAD_WAIT),
+                self.min_thread_share,
+            ),
         ):
             if calls.typical_ns(facts.steps) >= least * facts.step_ns and calls.recur(facts.steps):
                 yield self._of(wait, facts, calls)

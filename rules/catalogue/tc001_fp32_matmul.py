@@ -25,8 +25,9 @@ from traceopt.rules.savings.work.cpu_bfloat16 import bfloat16_price, bfloat16_sp
 from traceopt.rules.savings.work.cpu_operators import operator_evidence, operators_ns
 from traceopt.rules.savings.work.precision import fp32_saving, fp32_work, mixed_share, with_casts_of_autocast
 
-CPU_AUTOCAST = Wrap(
-    "torch.autocast", "loss = model(inputs, labels)", {"device_type": '"cpu"', "dtype": "torch.bfloat16"}
+CPU_AUTOCAST, CPU_AUTOCAST_TO_INFER = (
+    Wrap("torch.autocast", body, {"device_type": '"cpu"', "dtype": "torch.bfloat16"})
+    for body in ("loss = model(inputs, labels)", "outputs = model(inputs)")
 )
 AUTOCAST_TO_TRAIN_ON_CPU = "Run the forward pass under autocast in bfloat16. It needs no gradient scaler."
 AUTOCAST_ON_CPU = "Run the model under autocast in bfloat16, or load its weights in bfloat16."
@@ -150,7 +151,9 @@ class Fp32Matmul(Rule):
             confidence="low",  # the shares were not measured on many CPUs
             evidence=evidence,
             locations=places(evidence),
-            fix=Fix(AUTOCAST_TO_TRAIN_ON_CPU if facts.trains else AUTOCAST_ON_CPU, edits=[CPU_AUTOCAST]),
+            fix=Fix(AUTOCAST_TO_TRAIN_ON_CPU, edits=[CPU_AUTOCAST])
+            if facts.trains
+            else Fix(AUTOCAST_ON_CPU, edits=[CPU_AUTOCAST_TO_INFER]),
         )
 
     def _cpu_products(self, facts: Facts) -> list[CpuOperator]:

@@ -33,6 +33,7 @@ CAST_ONCE = Fix(
     'with torch.autocast("cuda", dtype=torch.bfloat16):\n'
     "    for micro in batch.chunk(4):\n        model(micro).backward()",
 )
+CAST = Fix("Cast the weights once, with one autocast block around all passes of a step, or load them in 16 bits.")
 LOAD_NARROW = Fix(
     "Load the weights in 16 bits instead of casting them in every step.", "model = model.to(torch.bfloat16)"
 )
@@ -99,7 +100,7 @@ class CastChurn(Rule):
             ),
             evidence=evidence,
             locations=places(evidence),
-            fix=LOAD_NARROW if facts.infers else CAST_ONCE,
+            fix=CAST_ONCE if facts.trains else LOAD_NARROW if facts.infers else CAST,
             shares_cause_with=["LB003"] if (facts.chains.mask & (weights | undone)).any() else [],
         )
 

@@ -10,6 +10,7 @@ from support.jobs import facts_with
 from support.planted import PlantedFault
 
 from traceopt.analyzer.facts import Facts
+from traceopt.rules.catalogue.gm001_misaligned_gemm import LOADED
 from traceopt.rules.savings.price import Priced
 from traceopt.testing import A100, Machine
 from traceopt.testing import events as build
@@ -51,13 +52,13 @@ def test_gm001_says_what_to_pad(job: dict[str, Any], role: str, code: str) -> No
 )
 def test_gm001_tells_head_sizes_from_tokens(m: int, n: int, k: int, says: str) -> None:
     (finding,) = found("GM001", batched_products(m, n, k, between="softmax_warp_forward<float>"))
-    assert finding.fix.text == f"Pad the size at its source: {says}."
+    assert finding.fix.text == f"Pad the size at its source: {says}.{LOADED}"
 
 
 def test_gm001_names_attention_only_around_a_softmax() -> None:
     """The products of a recommender's features are batched, too."""
     (finding,) = found("GM001", batched_products(647, 30, 96, between="void at::native::elementwise_kernel<4>"))
-    assert finding.fix.text == "Pad the size at its source: dimension 30 to 32."
+    assert finding.fix.text == f"Pad the size at its source: dimension 30 to 32.{LOADED}"
     assert "attention" not in (finding.fix.code or "")
 
 

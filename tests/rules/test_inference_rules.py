@@ -153,7 +153,7 @@ def test_kernels_alone_do_not_tell_whether_a_run_trains() -> None:
     assert (alone.trains, alone.infers) == (False, False)
     assert launching().facts().infers
     risks = [larger_batch_risk(facts) for facts in (alone, launching().facts(), launching(FUSED_ADAM).facts())]
-    assert risks == [None, Risk.LATENCY, None]
+    assert risks == [Risk.MEMORY, Risk.LATENCY, None]
 
 
 def test_steps_of_an_engine_need_no_profiler_steps() -> None:

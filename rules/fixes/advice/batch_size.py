@@ -17,4 +17,4 @@ def takes_batches(facts: Facts) -> bool:
 
 def larger_batch_risk(facts: Facts) -> Risk | None:
     """None: the rule's own, which is that of training."""
-    return Risk.LATENCY if facts.infers else None
+    return None if facts.trains else Risk.LATENCY if facts.infers else Risk.MEMORY
