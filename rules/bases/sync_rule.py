@@ -88,8 +88,12 @@ class SyncRule(Rule):
             ),
             evidence=site_evidence(facts, sites),
             locations=site_locations(sites),
-            fix=self.fix if facts.trains else self.inference_fix or self.fix,
+            fix=self.advice(facts, rows),
         )
+
+    def advice(self, facts: Facts, rows: npt.NDArray[np.int64]) -> Fix:  # noqa: ARG002
+        """The fix of these syncs."""
+        return self.fix if facts.trains else self.inference_fix or self.fix
 
     def _shared(self, facts: Facts, rows: npt.NDArray[np.int64]) -> list[str]:
         """Rules that also charge much of the refill: with its lead, the host would have hidden that work."""

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from traceopt.rules import EXPLICIT, Effort, Fix, RemoveCall
+import numpy as np
+import numpy.typing as npt
+
+from traceopt.rules import EXPLICIT, Effort, Facts, Fix, RemoveCall, name_of
 from traceopt.rules.bases.sync_rule import SyncRule
+
+WAIT_LATER = Fix(
+    "A wait for an event or a stream may be for a result on the host, such as a copy into pinned memory. Then wait "
+    "later, after the next step is launched, just before the result is used. Otherwise remove the call.",
+    "done.record()          # after the copy\n...                    # launch the next step\ndone.synchronize()     "
+    "# then use the result",
+)
 
 
 class ExplicitSynchronize(SyncRule):
@@ -20,6 +30,9 @@ class ExplicitSynchronize(SyncRule):
         if step % 50 == 0:
             end.synchronize()
             print(start.elapsed_time(end))
+
+    A wait for an event or a stream may be needed: the host may read what was copied without blocking. Then wait later,
+    after the next step is launched.
 
     When it is wrong: a profiler or benchmark that synchronizes every step for its own measurement shows up here
     although the real run does not synchronize. A synchronize while the GPU is busy is not counted.
@@ -44,3 +57,10 @@ class ExplicitSynchronize(SyncRule):
         edits=[RemoveCall("torch.cuda.synchronize")],
         code="start.record(); output = model(batch); end.record()",
     )
+
+    def advice(self, facts: Facts, rows: npt.NDArray[np.int64]) -> Fix:
+        """Nothing depends on a wait for the whole device but the clock, in most scripts."""
+        names = {name_of(facts, row) for row in np.unique(facts.syncs.slice[rows]).tolist()}
+        if any(name.endswith("DeviceSynchronize") for name in names):
+            return super().advice(facts, rows)
+        return WAIT_LATER
