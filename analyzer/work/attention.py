@@ -48,7 +48,7 @@ def find_unfused_attention(gpu: GpuWork, regions: Regions) -> UnfusedAttention:
         after = _product(order, position[row], +1, product, light, work.queue)
         if before is not None and after is not None:
             runs.append((before, int(position[row]), after))
-    launched = regions.links.op_slice[gpu.rows[order[np.array(runs, np.int64).reshape(-1, 3)]]]
+    launched = regions.links.op_slice[order[np.array(runs, np.int64).reshape(-1, 3)]]
     fusible = fusible_attention(regions, *launched.T.astype(np.int64))
     for before, _, after in (run for run, wanted in zip(runs, fusible.tolist(), strict=True) if wanted):
         first, last = _widened(order, before, after, product, work.queue)
