@@ -22,12 +22,12 @@ LAST_TICK_SHARE = 0.82  # of the axis; on a phone a later tick would touch the l
 
 
 class Bar(Struct, frozen=True):
-    """A span in per cent of the lane. `name` is empty if the bar is too narrow for it."""
+    """A span or a stall in per cent of the lane. `label` is empty if the bar is too narrow for the span's name."""
 
     left: float
     width: float
     color: str
-    name: str
+    label: str
 
 
 class OccupancyPath(Struct, frozen=True):
@@ -38,26 +38,19 @@ class OccupancyPath(Struct, frozen=True):
     path: str
 
 
-class StallBar(Struct, frozen=True):
-    left: float
-    width: float
-    color: str
-    label: str
-
-
 class LaneDrawing(Struct, frozen=True):
     lane: Lane
     bars: list[Bar]
     occupancy: list[OccupancyPath]
     parts: int  # of the occupancy
-    stalls: list[StallBar]
+    stalls: list[Bar]
 
 
 class TimelineDrawing(Struct, frozen=True):
     """`band` is the largest stall, shaded across all lanes; `key` explains the colors, `stall_key` the hatching."""
 
     lanes: list[LaneDrawing]
-    band: StallBar | None
+    band: Bar | None
     ticks: list[Tick]
     key: list[tuple[str, str]]
     stall_key: list[tuple[str, str]]
@@ -117,7 +110,7 @@ def compute_row(timeline: Timeline) -> int | None:
     return next((row for row, lane in rows if any(span.category == GPU_COMPUTE.key for span in lane.spans)), None)
 
 
-def band(timeline: Timeline, idle_word: str | None) -> StallBar | None:
+def band(timeline: Timeline, idle_word: str | None) -> Bar | None:
     largest = max(timeline.stalls, key=lambda stall: stall.duration_us, default=None)
     if largest is None or largest.duration_us < BAND_SHARE * timeline.duration_us:
         return None
@@ -126,9 +119,9 @@ def band(timeline: Timeline, idle_word: str | None) -> StallBar | None:
     return _stall_bar(largest, timeline.duration_us, label)
 
 
-def _stall_bar(stall: Stall, duration_us: float, label: str) -> StallBar:
+def _stall_bar(stall: Stall, duration_us: float, label: str) -> Bar:
     color = part_style(stall.cause, busy=False).color
-    return StallBar(_percent(stall.start_us, duration_us), _percent(stall.duration_us, duration_us), color, label)
+    return Bar(_percent(stall.start_us, duration_us), _percent(stall.duration_us, duration_us), color, label)
 
 
 def _draw_lane(lane: Lane, stalls: list[Stall], duration_us: float) -> LaneDrawing:

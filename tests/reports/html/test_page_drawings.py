@@ -154,7 +154,7 @@ def test_a_bar_has_its_name_where_nothing_covers_it() -> None:
     outer, inner = sample.span(0, 400, "outer", "cpu"), sample.span(50, 350, "inner", "wait")
     lane = replace(timeline.lanes[0], spans=[outer, inner])
     bars = draw_timeline(replace(timeline, lanes=[lane]), None).lanes[0].bars
-    assert [bar.name for bar in bars] == ["outer", "inner", "outer"]
+    assert [bar.label for bar in bars] == ["outer", "inner", "outer"]
     assert sum(bar.width for bar in bars) == pytest.approx(400 / 412 * 100, abs=0.1)
 
 
