@@ -31,6 +31,7 @@ from traceopt.analyzer.work.flops import Flops
 from traceopt.analyzer.work.gemm_calls import GemmCalls
 from traceopt.analyzer.work.gemms import Gemms
 from traceopt.analyzer.work.hardware_counters import MeasuredCounters, find_measured_counters
+from traceopt.analyzer.work.linear_algebra import LinearAlgebra, find_linear_algebra
 from traceopt.analyzer.work.sizes.padded_work import PaddedWork, find_padded_work
 from traceopt.analyzer.work.sizes.sized_calls import SizedCalls, find_sized_calls
 from traceopt.analyzer.work.sizes.subnormal_work import SubnormalWork, find_subnormal_work
@@ -77,6 +78,11 @@ class WorkFacts(ReplayFacts, frozen=True, dict=True):
     def casts(self) -> Casts:
         """Casts between floating-point types on the device, and which of them only undo each other."""
         return find_casts(self.gemms)
+
+    @cached_property
+    def linear_algebra(self) -> LinearAlgebra:
+        """Solvers and decompositions of small matrices in the window, call by call."""
+        return find_linear_algebra(self.regions, self.steps)
 
     @cached_property
     def double_precision(self) -> DoublePrecision:

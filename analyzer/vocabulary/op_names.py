@@ -192,6 +192,20 @@ MOVES: frozenset[str] = _words(
 )
 """Operators that compute nothing of a tensor: casts, copies, views, and new tensors."""
 
+SOLVERS: frozenset[str] = _words(
+    "aten::inverse aten::linalg_inv aten::linalg_inv_ex aten::cholesky aten::linalg_cholesky aten::linalg_cholesky_ex "
+    "aten::cholesky_solve aten::cholesky_inverse aten::linalg_solve aten::linalg_solve_ex aten::_linalg_solve_ex "
+    "aten::linalg_lu_factor aten::linalg_lu_factor_ex aten::linalg_solve_triangular aten::triangular_solve "
+    "aten::det aten::linalg_det aten::_linalg_det aten::logdet aten::slogdet aten::linalg_slogdet "
+    "aten::_linalg_slogdet"
+)
+"""Linear algebra for which cuBLAS and cuSOLVER have kernels that take a whole batch of small matrices."""
+DECOMPOSITIONS: frozenset[str] = _words(
+    "aten::svd aten::linalg_svd aten::_linalg_svd aten::linalg_svdvals aten::linalg_pinv aten::linalg_eigh "
+    "aten::_linalg_eigh aten::linalg_eigvalsh aten::linalg_eig aten::linalg_eigvals aten::linalg_qr aten::linalg_lstsq"
+)
+"""Linear algebra that may run one matrix of a batch after the other on a GPU."""
+
 EXPANSIONS: frozenset[str] = _words("aten::expand aten::expand_as aten::broadcast_to aten::repeat aten::tile")
 """Operators that repeat a tensor along dimensions of size 1, with or without a copy."""
 

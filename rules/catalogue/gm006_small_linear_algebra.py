@@ -1,0 +1,144 @@
+"""GM006: linear algebra on many small matrices keeps a GPU waiting."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from traceopt.rules import (
+    I8,
+    Effort,
+    Facts,
+    Findings,
+    Fix,
+    Mask,
+    Priced,
+    Risk,
+    Rule,
+    by_site,
+    each_step,
+    ms,
+    per_step,
+    percent,
+    site_evidence,
+    site_locations,
+    the_step,
+    threshold,
+)
+from traceopt.rules.savings.work.backward_nodes import held_ns, without_nodes
+
+LOW = 0.5  # of the time of the calls
+AS_MANY = 4  # calls take as long as the batched one is expected to
+REPEATS = 0.9  # of the calls of a loop: so many follow each other with nothing in between that computes
+
+
+class SmallLinearAlgebra(Rule):
+    """Measures solvers and decompositions (inv, cholesky, solve, eigh, svd, qr) of matrices with at most 512 columns:
+    for how long they keep the GPU busy or waiting. It reports lines that call them one matrix at a time, and calls with
+    a batch in which the library runs one matrix after the other.
+
+    Why it costs: a small matrix leaves most of a GPU idle, and each call launches several kernels and may wait for the
+    GPU, to check whether it worked. cuBLAS and cuSOLVER have kernels for a whole batch of small matrices, but not for
+    every operation: most eigenvalue and singular value decompositions run matrix by matrix also in a batch.
+
+    How to fix: stack the matrices and make one call.
+
+        inverses = torch.linalg.inv(torch.stack(matrices))   # instead of: [torch.linalg.inv(m) for m in matrices]
+
+    inv_ex, cholesky_ex and solve_ex do not wait for the GPU. For a decomposition of many matrices try the CPU, where a
+    small one takes microseconds, and compare:
+
+        values, vectors = (part.to(device) for part in torch.linalg.eigh(matrices.cpu()))
+
+    When it is wrong: a loop in which a call needs the result of the last one cannot be batched. So loops have a saving
+    only if nothing else is computed between their calls, and matrices of different sizes need padding. Expected is that
+    the batched call takes as long as four single ones. Whether a CPU is faster depends on the CPU and on the number of
+    matrices, so that has no saving.
+
+    Sources: PyTorch documentation, "torch.linalg" (inv_ex, cholesky_ex); PyTorch issues 22573 and 183806 (batched eigh
+    on a GPU).
+    """
+
+    code = "GM006"
+    name = "small-linear-algebra"
+    title = "Batch the linear algebra of small matrices"
+    family = "matrix shapes"
+    effort = Effort.FEW_LINES
+    risk = Risk.ROUNDING
+    confidence = "medium"
+    requires = ("gpu", "launches", "ops", "shapes")
+
+    min_share: float = threshold(0.05, "smallest time of such calls of a line, as a share of the step, to report")
+    min_calls: int = threshold(8, "fewest calls of a line per step, or matrices of a call, to count")
+
+    def applies(self, facts: Facts) -> str | None:
+        return None if len(facts.linear_algebra) else "No linear algebra on small matrices."
+
+    def check(self, facts: Facts) -> Findings:
+        found = facts.linear_algebra
+        single = found.matrices == 1
+        in_turn = (found.matrices >= self.min_calls) & (found.launches >= found.matrices)
+        yield from self._loops(facts, single & found.batched)
+        yield from self._decompositions(facts, (single | in_turn) & ~found.batched)
+
+    def _loops(self, facts: Facts, wanted: Mask) -> Findings:
+        found = facts.linear_algebra
+        for rows in self._lines(facts, found.rows[wanted]):
+            calls = len(rows) / facts.steps.count
+            alone = found.repeats[np.searchsorted(found.rows, rows)].mean() >= REPEATS * (1 - 1 / calls)
+            yield self._finding(
+                facts,
+                rows,
+                f"Small matrices are solved one by one, {calls:,.0f} times {per_step(facts)}.",
+                BATCH,
+                priced=bool(alone),
+            )
+
+    def _decompositions(self, facts: Facts, wanted: Mask) -> Findings:
+        found = facts.linear_algebra
+        for rows in self._lines(facts, found.rows[wanted]):
+            matrices = found.matrices[np.searchsorted(found.rows, rows)].sum() / facts.steps.count
+            why = f"{matrices:,.0f} small matrices {per_step(facts)} are decomposed one after the other."
+            yield self._finding(facts, rows, why, TRY_THE_CPU, title="Try small decompositions on the CPU")
+
+    def _lines(self, facts: Facts, rows: I8) -> list[I8]:
+        """The calls of each line that makes enough of them, and whose calls take long enough."""
+        found, count = facts.linear_algebra, facts.steps.count
+        lines = by_site(facts, rows, held_ns(facts, rows)) if len(rows) else []
+        return [
+            line.rows.astype(np.int64)
+            for line in lines
+            if line.cost_ns >= self.min_share * facts.step_ns * count
+            and found.matrices[np.searchsorted(found.rows, line.rows)].sum() >= self.min_calls * count
+        ]
+
+    def _finding(
+        self, facts: Facts, rows: I8, what: str, fix: Fix, *, priced: bool = False, title: str | None = None
+    ) -> Priced:
+        sites = by_site(facts, rows, held_ns(facts, rows))
+        time_ns = float(held_ns(facts, rows).sum()) / facts.steps.count
+        calls = len(rows) / facts.steps.count
+        basis = f"Assumes that one batched call takes as long as {AS_MANY} of these; the low end is half of their time."
+        expected = max(LOW, 1 - AS_MANY / calls)
+        return self.finding(
+            title=title,
+            why=f"{what} They keep the GPU busy or waiting for {ms(time_ns)} of {each_step(facts)}.",
+            saving=without_nodes(facts, rows, LOW, expected, basis) if priced else None,
+            evidence=site_evidence(facts, sites),
+            locations=site_locations(sites),
+            fix=fix,
+        )
+
+    def passed(self, facts: Facts) -> str:
+        rows = facts.linear_algebra.rows
+        share = percent(float(held_ns(facts, rows).sum()) / facts.steps.count / facts.step_ns)
+        return f"Linear algebra on small matrices takes {share} of {the_step(facts)}."
+
+
+BATCH = Fix(
+    "If the calls do not need each other's results, stack the matrices and make one call.",
+    "inverses = torch.linalg.inv(torch.stack(matrices))  # instead of: [torch.linalg.inv(m) for m in matrices]",
+)
+TRY_THE_CPU = Fix(
+    "Move the matrices to the CPU in one copy, decompose them there, and compare the step time.",
+    "values, vectors = (part.to(device) for part in torch.linalg.eigh(matrices.cpu()))",
+)
