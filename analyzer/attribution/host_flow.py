@@ -15,7 +15,7 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, subtract, union
 from traceopt.analyzer.attribution.idle import Gaps
 from traceopt.analyzer.attribution.silent_work import COMPUTES_NS, LONG_NS, SilentWork
-from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline import call_tree
 from traceopt.analyzer.timeline.call_tree import OP, RUNTIME
 from traceopt.analyzer.timeline.host_activity import Host
@@ -86,31 +86,45 @@ class HostFlow(Struct, frozen=True, dict=True):
         return subtract(self.regions.area(engine, thread), self.regions.area(inside, thread))
 
     def own(self, thread: int) -> dict[Cause, Intervals]:
-        """What a thread did itself. Operators and calls that show no event for long are named for what they are."""
+        """What a thread did itself. Operators and calls that show no event for long are named for what they are,
+        and functions that only compute are no dispatch.
+        """
         areas = self.host.of_thread(thread) | dict.fromkeys((*LONG_WORK, UNTRACED_PYTHON), EMPTY)
         silence = self._silent_work.of(thread)
         silence = silence.only((silence.end - silence.start >= LONG_NS) | self._long.contains(silence.start))
         for cause in {CAUSES[index] for index in silence.cause.tolist()} - {LAUNCH}:
             area = intersect(silence.of(cause).area, areas[LAUNCH])
             areas |= {cause: merge(areas[cause], area), LAUNCH: subtract(areas[LAUNCH], area)}
-        return areas
+        functions = subtract(self.regions.area(self._computing_functions, thread), self.untraced_python)
+        computing = intersect(areas[PYTHON], functions)
+        return areas | {
+            PYTHON: subtract(areas[PYTHON], computing),
+            LONG_PYTHON: merge(areas[LONG_PYTHON], computing),
+        }
+
+    @cached_property
+    def _computing_functions(self) -> Mask:
+        """Python functions that take longer than the dispatch of an operator, and call none: no operator of their own,
+        and not the engine, which runs operators in another thread.
+        """
+        slices, engine = self.regions.slices, self.regions.engine
+        long = (slices.kind == call_tree.PYTHON) & (slices.end - slices.start >= COMPUTES_NS)
+        works = slices.encloses((slices.kind == OP) | (slices.kind == RUNTIME) | engine)
+        return np.asarray(long & ~works & (slices.nearest(engine) < 0))
 
     @cached_property
     def _silent_work(self) -> SilentWork:
         return SilentWork(self.regions)
 
     def _without_long_gaps(self, areas: dict[Cause, Intervals]) -> dict[Cause, Intervals]:
-        """Dispatch is left in short gaps, and in the operator that ends a long one. Functions that only compute are no
-        dispatch in either.
-        """
+        """Dispatch is left in short gaps, and in the operator that ends a long one."""
         launch, python, silent = areas[LAUNCH], areas[PYTHON], intersect(areas[PYTHON], self.untraced_python)
-        long_python = intersect(python, merge(self._long, self._computing_functions))
         known = merge(*areas.values())
         return areas | {
             LAUNCH: subtract(launch, self._long),
-            PYTHON: subtract(python, merge(long_python, silent)),
+            PYTHON: subtract(python, merge(self._long, silent)),
             SMALL_OPS: intersect(launch, self._long),
-            LONG_PYTHON: merge(areas[LONG_PYTHON], subtract(long_python, silent)),
+            LONG_PYTHON: merge(areas[LONG_PYTHON], subtract(intersect(python, self._long), silent)),
             UNTRACED_PYTHON: silent,
             UNRECORDED: merge(areas[UNRECORDED], subtract(self._long, known)),
         }
@@ -138,16 +152,6 @@ class HostFlow(Struct, frozen=True, dict=True):
         starved = self.gaps.starved
         long = starved.length >= LONG_NS
         return subtract(Intervals(starved.start[long], starved.end[long]), self._ending)
-
-    @cached_property
-    def _computing_functions(self) -> Intervals:
-        """When Python functions run that take longer than the dispatch of an operator, and call none: no operator of
-        their own, and not the engine, which runs operators in another thread.
-        """
-        slices, engine = self.regions.slices, self.regions.engine
-        long = (slices.kind == call_tree.PYTHON) & (slices.end - slices.start >= COMPUTES_NS)
-        works = slices.encloses((slices.kind == OP) | (slices.kind == RUNTIME) | engine) | (slices.nearest(engine) >= 0)
-        return self.regions.area(long & ~works)
 
     @cached_property
     def _ending(self) -> Intervals:

@@ -56,6 +56,18 @@ def test_functions_between_launches_are_no_launch_overhead() -> None:
     assert rest == []
 
 
+def test_a_thread_that_waits_all_the_time_is_none() -> None:
+    """The monitor of tqdm, for example."""
+    machine = Machine(A100)
+    machine.events.append(build.python("tqdm/_monitor.py(60): run", 0, 40_000, tid=99))
+    for _ in range(4):
+        with machine.step(), machine.python("train.py(88): train_step"):
+            for _ in range(50):
+                machine.idle(100)
+                machine.launch(20)
+    assert found("LB006", machine.facts()) == []
+
+
 def test_a_short_function_between_launches_is_dispatch() -> None:
     assert [finding.code for finding in between_launches(python_us=100)] == ["LB002"]
 
