@@ -69,7 +69,7 @@ class LoaderNotes:
             if len(self._rows) >= MOST:
                 return key
             counts = {"iterators": 0, "objects": 0, "batches": 0, "updates": 0, "fetch_us": 0.0, "fetch_cpu_us": 0.0}
-            measured = {"batch": None, "hand_over": None, "in_memory": None}
+            measured = {"batch": None, "hand_over": None, "in_memory": _in_memory(loader)}
             row = describe_loader(None, loader) | counts | {"starts": []} | measured
             self._rows[key] = row
         row["iterators"] += 1
@@ -153,14 +153,6 @@ class LoaderNotes:
         if row is not None and row["batch"] is not None and (row["updates"] or not self._updates):
             row["hand_over"] = measure_hand_over(**row["batch"])
 
-    def look_at_data(self, torch: Any) -> None:
-        """Called between two steps, while the script still reads its loaders."""
-        for key, reference in self._latest.items():
-            loader = reference()
-            if loader is not None and self._rows[key]["in_memory"] is None:
-                with suppress(Exception):  # a library's own loader, or a data set with unusual behavior
-                    self._rows[key]["in_memory"] = describe_columns(torch, loader)
-
     def restarted(self) -> None:
         """Steps count from 0 again."""
         for row in self._rows.values():
@@ -237,6 +229,13 @@ def _together(read: list[list[int]]) -> int:
     """The most iterators that were all begun, and all read again later."""
     changes = sorted((at, change) for begin, end in read if begin < end for at, change in ((begin, 1), (end, -1)))
     return max(itertools.accumulate(change for _, change in changes), default=1)
+
+
+def _in_memory(loader: Any) -> dict[str, Any] | None:
+    """None also for a library's own loader, and for a data set with unusual behavior."""
+    with suppress(Exception):
+        return describe_columns(sys.modules["torch"], loader)
+    return None
 
 
 def _worker_info() -> Any:

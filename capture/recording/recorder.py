@@ -479,7 +479,6 @@ class Recorder:
             self._inventory = (
                 self._inventory or self._described(take_inventory, self._torch, self._by_hand, self._subnormals) or {}
             )
-            self.loaders.look_at_data(self._torch)
             head = self._head(session, until)
             if cycle.with_stack:
                 head["call_lines"] = self._described(call_lines, profiler)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-ROUNDS = 10
+ROUNDS = 5
 MOST_COLUMNS = 16
 MOST_SAMPLES = 1 << 16  # of a batch
 

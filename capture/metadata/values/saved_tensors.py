@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -33,7 +33,7 @@ def saved_tensors(torch: Any, loss: Any) -> Iterator[Any]:
 
 
 @lru_cache(maxsize=500)
-def _saved_names(kind: type) -> tuple[str, ...]:
+def _saved_names(kind: Hashable) -> tuple[str, ...]:
     return tuple(name for name in dir(kind) if name.startswith("_saved_"))
 
 
