@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from support.cpu_steps import Events, silent, the
 from support.findings import found, saving_of
@@ -22,18 +20,7 @@ class TestPlanted(PlantedFault):
 
 
 class TestCollectives:
-    """CM002 and CM001 with gloo, which runs on a thread of its own."""
-
-    def step(self, calls: int, us: float, elements: int) -> Callable[[float, int], Events]:
-        def events(t: float, _: int) -> Events:
-            yield build.python("average.py(3): average", t + 4_000, calls * us)
-            for index in range(calls):
-                begin = t + 4_000 + index * us
-                yield build.op("c10d::allreduce_", begin, 2)
-                sizes = {"Input Dims": [[elements]], "Input type": ["float"]}
-                yield build.annotation("gloo:all_reduce", begin + 3, us - 4, 7, **sizes)
-
-        return events
+    """With gloo, which runs on a thread of its own."""
 
     def test_a_reduction_in_each_micro_step(self) -> None:
         """CM006."""

@@ -23,7 +23,6 @@ SM = "SMs Active [Throughput %]"
 TENSOR, DRAM_IN, DRAM_OUT = (
     f"{name} [Throughput %]" for name in ("Tensor Active", "DRAM Read Bandwidth", "DRAM Write Bandwidth")
 )
-DRAM_BUSY = {DRAM_IN: 40.0, DRAM_OUT: 40.0}
 LINK = ("nvlrx__bytes.avg.pct_of_peak_sustained_elapsed", "nvltx__bytes.avg.pct_of_peak_sustained_elapsed")
 
 
