@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import importlib.util
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +54,20 @@ SLOW = (
 
 
 @pytest.hookimpl(tryfirst=True)
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """What `make test-quick` leaves out is not even imported, nor is torch."""
+    left_out = config.option.markexpr
+    slow = (
+        "not slow" in left_out and collection_path.is_relative_to(TESTS) and name_of(collection_path).startswith(SLOW)
+    )
+    return True if slow or ("not torch" in left_out and imports_torch(collection_path)) else None
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
+        if imports_torch(item.path):
+            item.add_marker("torch")
         if item.nodeid.startswith(SLOW) or parameters_of(item).keys() & {"scenario", "trace"}:
             item.add_marker("slow")
         for fixture in getattr(item, "fixturenames", ()):
@@ -63,6 +77,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip("torch is not installed"))
     if is_worker(config):
         items.sort(key=lambda item: item.get_closest_marker("torch") is None)  # the longest tests come first
+
+
+def name_of(path: Path) -> str:
+    """As in the ids of tests: "tests/workers/"."""
+    return path.relative_to(TESTS.parent).as_posix() + "/" * path.is_dir()
+
+
+@cache
+def imports_torch(path: Path) -> bool:
+    """Whether the file does so as soon as it is imported."""
+    text = path.read_text(encoding="utf-8") if path.suffix == ".py" else ""
+    modules = ast.parse(text).body if "\nimport torch\n" in text else []  # or it is a line of a script in a string
+    return any(isinstance(line, ast.Import) and line.names[0].name == "torch" for line in modules)
 
 
 def group_of(item: pytest.Item) -> str:
