@@ -29,9 +29,9 @@ from traceopt.rules.savings.work.backward_nodes import node_ns, nodes_per_step_n
 # Of what the tables take beyond the rows that are looked up: a sparse gradient costs sorting and more launches. GPUs
 # fill memory so fast that this may be much of it.
 LOW, LOW_ON_GPU, EXPECTED = 0.75, 0.3, 0.95
-KEPT_RESULTS = frozenset({"SGD", "Adagrad"})  # with a gradient of zero, they leave a row as it is
+TAKE_SPARSE = frozenset({"SGD", "Adagrad"})
 SPARSE = SetArguments("nn.Embedding", {"sparse": "True"})
-EXACT = "The optimizer must not use weight_decay, momentum or fused=True, which do not fit sparse gradients"
+EXACT = "weight_decay and fused=True raise an error, and momentum keeps a growing buffer"
 LAZY = "SparseAdam updates the moments of a row only in steps that look it up"
 
 
@@ -92,7 +92,7 @@ class DenseEmbeddingGradient(Rule):
             return
         lookups = by_calling_site(facts, found.lookups, node_ns(facts, found.nodes))
         classes = optimizer_classes(facts)
-        is_exact = KEPT_RESULTS.issuperset(classes)
+        is_plain = found.are_added and not found.are_read and classes == ["SGD"]
         tables = "a table" if len(found.tables) == 1 else "tables"
         yield self.finding(
             why=(
@@ -103,10 +103,12 @@ class DenseEmbeddingGradient(Rule):
             saving=_price(facts),
             evidence=site_evidence(facts, lookups, "Backward of lookups"),
             locations=site_locations(lookups),
-            fix=_fix(facts, classes, is_exact=is_exact),
-            effort=Effort.ONE_LINE if is_exact else None,
-            risk=Risk.CORRECTNESS if is_exact else None,
-            risk_note=EXACT if is_exact else LAZY,
+            fix=Fix("Create the table with sparse=True.", edits=[SPARSE])
+            if is_plain
+            else _fix(classes, found.are_read),
+            effort=Effort.ONE_LINE if is_plain else None,
+            risk=Risk.NONE if is_plain else None,
+            risk_note=None if is_plain else EXACT if TAKE_SPARSE.issuperset(classes) else LAZY,
         )
 
     def passed(self, facts: Facts) -> str:
@@ -114,22 +116,21 @@ class DenseEmbeddingGradient(Rule):
         return f"Gradients and updates of tables of which few rows are used take {share} of {the_step(facts)}."
 
 
-def _fix(facts: Facts, classes: list[str], *, is_exact: bool) -> Fix:
-    clipped = " Clip only the gradients of the other parameters." if facts.dense_gradients.are_read else ""
-    if is_exact:
-        text = f"Create the table with sparse=True: {' and '.join(classes)} takes sparse gradients.{clipped}"
-        return Fix(text, edits=[SPARSE]) if _is_certain(facts) else Fix(text, SPARSE.code)
+def _fix(classes: list[str], are_read: bool) -> Fix:
+    read = " What reads the gradients before the update, such as clip_grad_norm_, has to leave the table out."
+    clipped = read if are_read else ""
+    if TAKE_SPARSE.issuperset(classes):
+        return Fix(
+            "Create the table with sparse=True. SGD and Adagrad take sparse gradients without weight_decay, momentum "
+            f"and fused=True. If yours has one of these, give the table an optimizer of its own.{clipped}",
+            SPARSE.code,
+        )
     return Fix(
-        "Create the table with sparse=True, and give it an optimizer of its own: SparseAdam, or SGD or Adagrad. "
-        f"{' and '.join(classes) or 'The optimizer'} does not take sparse gradients.{clipped}",
+        "Create the table with sparse=True, and give it an optimizer of its own, such as SparseAdam. "
+        f"{' and '.join(classes)} raises an error for sparse gradients.{clipped}",
         "table = nn.Embedding(rows, width, sparse=True)\n"
         "sparse = torch.optim.SparseAdam(table.parameters(), lr=1e-3)  # the other parameters keep their optimizer",
     )
-
-
-def _is_certain(facts: Facts) -> bool:
-    """Nothing but plain SGD uses the gradients."""
-    return facts.dense_gradients.are_added and not facts.dense_gradients.are_read
 
 
 def _price(facts: Facts) -> Price:

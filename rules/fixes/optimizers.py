@@ -17,11 +17,14 @@ _SPARSE = ("aten::embedding_sparse_backward", "aten::_embedding_bag_sparse_backw
 
 
 def fusible(facts: Facts) -> tuple[str, ...]:
-    """The optimizers that the run's torch can fuse on its device. None of them accepts sparse gradients."""
+    """The optimizers that the run's torch can fuse on its device. None of them accepts sparse gradients, which EF020
+    advises where plain SGD trains a large embedding.
+    """
     if any(name in facts.trace.names for name in _SPARSE):
         return ()
-    version = facts.captured.torch_release or _UNKNOWN
-    return tuple(kind for kind, since in _SINCE.items() if version >= since[not facts.has_gpu])
+    version, gradients = facts.captured.torch_release or _UNKNOWN, facts.dense_gradients
+    sparse = ("SGD",) if len(gradients) and gradients.are_added else ()
+    return tuple(kind for kind, since in _SINCE.items() if version >= since[not facts.has_gpu] and kind not in sparse)
 
 
 def fused(kinds: Iterable[str], fusible: tuple[str, ...] = FUSED) -> list[Edit]:

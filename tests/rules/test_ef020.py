@@ -7,6 +7,7 @@ from support.autograd_steps import Event, accumulation, is_silent, node, operato
 
 from traceopt.result.words.effort_and_risk import Risk
 from traceopt.rules.catalogue.ef020_dense_embedding_gradient import DenseEmbeddingGradient
+from traceopt.rules.fixes.optimizers import fusible
 from traceopt.testing import events as build
 
 ROWS, WIDTH = 100_000, 16
@@ -47,7 +48,7 @@ def test_fires_on_the_gradient_and_the_update_of_the_table() -> None:
 def test_plain_sgd_gets_the_argument_as_an_edit() -> None:
     found = the(DenseEmbeddingGradient, steps(lookup(), backward(), update=ADDS))
     assert found.fix.settings == {"nn.Embedding.sparse": "True"}
-    assert found.risk == Risk.CORRECTNESS
+    assert found.risk == Risk.NONE
 
 
 @pytest.mark.parametrize(
@@ -61,12 +62,20 @@ def test_a_person_decides_if_more_than_sgd_uses_the_gradient(more: list[Event]) 
     found = the(DenseEmbeddingGradient, steps(lookup(), backward(), more, update=ADDS))
     assert found.fix.edits == []
     assert found.fix.code == "nn.Embedding(..., sparse=True)"
-    assert ("Clip only the gradients of the other parameters" in found.fix.text) == (more is NORM)
+    assert ("such as clip_grad_norm_, has to leave the table out" in found.fix.text) == (more is NORM)
+    assert found.risk == Risk.CONVERGENCE
+
+
+def test_sgd_is_not_told_to_fuse_as_well() -> None:
+    """The fused SGD raises an error for sparse gradients."""
+    facts = steps(lookup(), backward(), update=ADDS)
+    assert "SGD" not in fusible(facts)
+    assert "SGD" in fusible(steps(lookup(128), backward(128), update=ADDS))
 
 
 def test_adam_does_not_take_sparse_gradients() -> None:
     found = the(DenseEmbeddingGradient, steps(lookup(), backward(), update=ADDS, optimizer="Adam"))
-    assert "Adam does not take sparse gradients" in found.fix.text
+    assert "Adam raises an error for sparse gradients" in found.fix.text
     assert "SparseAdam" in (found.fix.code or "")
     assert found.fix.edits == []
     assert found.risk == Risk.CONVERGENCE
