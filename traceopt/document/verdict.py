@@ -145,9 +145,10 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         return self._state(largest), f"{start} {self._why_later(largest)}"
 
     def _lever(self, first: Priced) -> str:
-        """What the first fix is called: nothing is the biggest lever that leaves what fills the step as it is."""
-        small = first.price is None or first.price.share < NAMED_LIMIT_SHARE
-        return "First fix" if small or self.filling else "Biggest lever"
+        """What the first fix is called: the biggest lever if it saves much of the step, and no other saves more."""
+        shares = [one.price.share for one in self.plan if one.price is not None]
+        largest = first.price is not None and first.price.share == max(shares) >= NAMED_LIMIT_SHARE
+        return "Biggest lever" if largest else "First fix"
 
     @cached_property
     def filling(self) -> str:
