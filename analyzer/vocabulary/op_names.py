@@ -388,6 +388,7 @@ def is_cpu_math(name: str) -> bool:
     return name.startswith(_CPU_MATH)
 
 
+VECTOR_NORM = "aten::linalg_vector_norm"  # what Tensor.norm and torch.linalg.norm call
 MPS_ONLY = "aten::linear_backward"  # on other devices autograd differentiates the matmul inside aten::linear
 _GPU_ONLY = re.compile(r"aten::(?:cudnn_(?!is_acceptable)|_cudnn_(?!init)|miopen_|_scaled_dot_product_cudnn_attention)")
 

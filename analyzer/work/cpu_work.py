@@ -18,12 +18,16 @@ from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES
+from traceopt.analyzer.vocabulary.formulas.norm_results import results_of_norm
 from traceopt.analyzer.vocabulary.gemm_ops import gemm_shape, operand_type
 from traceopt.analyzer.work.flops import Flops
 from traceopt.analyzer.work.tiny_ops import input_elements
 
 MAX_PEAK_SHARE = 1.1  # an operator that is faster than the measured peak shows that the peak is not that of this run
 THREADED_ELEMENTS = 1 << 16  # of a tensor: torch gives each thread at least half as many
+# PyTorch reduces along the last dimension with vector instructions, in 2 to 5 ns a number. Along another one, its norm
+# calls a function for each number: 80 to 170 ns a result (torch 2.13, x86, two to 32 numbers a result).
+_NORM_OF_ONE_NS = 40
 _SMALL_SHARE = 0.01  # of the step: such operators do not question the peak
 
 
@@ -100,6 +104,29 @@ class CpuWork(Struct, frozen=True, dict=True):
             name = self.regions.trace.names[int(slices.name[mine[0]])]
             found.append(CpuOperator(name, None, int(own_ns[mine].sum()), None, longest))
         return sorted(found, key=lambda one: -one.duration_ns)
+
+    @cached_property
+    def slow_norms(self) -> CpuOperator | None:
+        """Euclidean norms along another dimension than the last that take longer than vector instructions do, as one
+        operator; None if there are none.
+        """
+        trace, slices = self.regions.trace, self.regions.slices
+        rows = np.flatnonzero(self._mine & self.regions.named(op_names.VECTOR_NORM.__eq__, OP)).astype(np.int64)
+        ops = slices.row[rows]
+        known = (trace.ops.dims[ops] >= 0) & (trace.ops.concrete[ops] >= 0)
+        rows, ops = rows[known], ops[known]
+        if not len(rows):
+            return None
+        first, group = group_rows(trace.ops.dims[ops], trace.ops.concrete[ops])
+        results = [
+            results_of_norm(listed(trace.texts[dims]), listed(trace.texts[values]))
+            for dims, values in zip(trace.ops.dims[ops[first]], trace.ops.concrete[ops[first]], strict=True)
+        ]
+        number, duration = np.array(results)[group], slices.end[rows] - slices.start[rows]
+        slow = np.flatnonzero((number > 0) & (duration >= _NORM_OF_ONE_NS * number))
+        longest = slow[np.argsort(-duration[slow], kind="stable")]
+        total = int(duration[slow].sum())
+        return CpuOperator(op_names.VECTOR_NORM, None, total, None, rows[longest]) if total else None
 
     @cached_property
     def _mine(self) -> Mask:
