@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from types import CodeType
 
-from .user_line import Places, UserLine, user_line
+from .user_line import Places, UserLine, line_of_call, user_functions
 
 
 class EvaluationClock:
@@ -16,7 +17,12 @@ class EvaluationClock:
         self._seconds = 0.0  # not taken yet
         self._of_this_one = 0.0
         self._place: UserLine | None = None
-        self.places = Places()  # where evaluations began
+        self.places = Places()  # where the training loop calls for evaluations
+        self._loop: set[CodeType] = set()  # functions of the user in which steps ended
+
+    def step_ended(self) -> None:
+        """The functions that are running hold the training loop."""
+        self._loop |= user_functions()
 
     def sign(self) -> None:
         now = time.perf_counter()
@@ -24,7 +30,7 @@ class EvaluationClock:
             self._seconds += max(0.0, now - self._latest)
             self._of_this_one += max(0.0, now - self._latest)
         else:
-            self.running, self._of_this_one, self._place = True, 0.0, user_line()
+            self.running, self._of_this_one, self._place = True, 0.0, line_of_call(self._loop)
         self._latest = now
 
     def end(self) -> None:

@@ -20,6 +20,7 @@ from .user_line import Places, user_line
 
 LIMIT = 100_000  # individual steps; later ones are only counted and summed
 SETTLED = 3  # the first steps of a run are slow and left out
+LOOP_STEPS = 3  # the first steps show which functions hold the training loop
 MOST_SAVES = 1000  # individual saves
 MOST_LONG = 1000  # long steps with their waits
 LONG = 5  # times as long as the step before: something else than training happened
@@ -78,6 +79,8 @@ class LedgerWriter:
         if self._core_wait is None:
             self._core_wait = CoreWait()
         self._outside_evaluation()
+        if len(self.step_us) < LOOP_STEPS:
+            self.evaluation.step_ended()
         eval_us = self.evaluation.take_us()
         self._note_if_long((now - self._opened) * 1e6 - eval_us - self._fetch_us - self._gc_us - self._save_us)
         if len(self.step_us) < LIMIT:

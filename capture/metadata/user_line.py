@@ -6,6 +6,8 @@ import os
 import re
 import sys
 import sysconfig
+from collections.abc import Container, Iterator
+from types import CodeType, FrameType
 from typing import Any
 
 from .constructions import name_in_trace
@@ -14,6 +16,7 @@ UserLine = tuple[str, int, str]  # file as the profiler names it, line, function
 
 _MOST_FRAMES = 100
 _MOST_PLACES = 100
+_MOST_OF_DECORATORS = 2  # frames between a function of the user and its call
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _LIBRARIES = tuple(
     {
@@ -62,13 +65,42 @@ def is_own_code(file: str) -> bool:
 
 def user_line() -> UserLine | None:
     """The innermost line outside of Python's library, installed packages and traceopt; None if there is none."""
-    frame = sys._getframe(1)
+    return next((_line(frame) for frame in _frames() if is_user_code(frame.f_code.co_filename)), None)
+
+
+def user_functions() -> set[CodeType]:
+    """The functions of the user's code that are running."""
+    return {frame.f_code for frame in _frames() if is_user_code(frame.f_code.co_filename)}
+
+
+def line_of_call(loop: Container[CodeType]) -> UserLine | None:
+    """The line of one of the functions `loop` that calls the functions of the user which are running inside it. It is
+    the innermost line of the user if none of `loop` is running, or if a library calls the user's function.
+    """
+    innermost, of_library = None, 0
+    for frame in _frames():
+        if not is_user_code(frame.f_code.co_filename):
+            of_library += 1
+            continue
+        if innermost is None:
+            innermost = _line(frame)
+        elif of_library > _MOST_OF_DECORATORS:
+            break
+        if frame.f_code in loop:
+            return _line(frame)
+        of_library = 0
+    return innermost
+
+
+def _frames() -> Iterator[FrameType]:
+    """The frames of this thread from the innermost out."""
+    frame: FrameType | None = sys._getframe(1)
     for _ in range(_MOST_FRAMES):
-        code = frame.f_code
-        file = code.co_filename
-        if is_user_code(file):
-            return name_in_trace(file), frame.f_lineno, code.co_name
-        if frame.f_back is None:
-            return None
+        if frame is None:
+            return
+        yield frame
         frame = frame.f_back
-    return None
+
+
+def _line(frame: FrameType) -> UserLine:
+    return name_in_trace(frame.f_code.co_filename), frame.f_lineno, frame.f_code.co_name

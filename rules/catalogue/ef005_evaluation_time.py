@@ -57,12 +57,13 @@ class EvaluationTime(Rule):
         yield self.finding(
             why=(
                 f"{name} takes {percent(share)} of the run after its first step. It happens about once every "
-                f"{median(np.diff(steps)):,.0f} steps, for {ms(each_ns)} each time."
+                f"{median(np.diff(steps)):,.0f} steps, for {ms(each_ns)} each time. Half as many evaluations make the "
+                f"run {percent(share / 2)} shorter."
             ),
             saving=None,
             evidence=[
                 Evidence(
-                    f"{place.function}()",
+                    name,
                     detail=f"{place.count:,} times, {ms(place.total_ns / place.count)} each",
                     location=Location(place.file, place.line, place.function),
                 )

@@ -69,6 +69,22 @@ class TestLedger:
         assert Path(place["file"]).name == "test_evaluations.py"
         assert not Path(place["file"]).is_absolute()
 
+    def test_its_place_is_the_call_in_the_training_loop(self, ledger: LedgerWriter, clock: Clock) -> None:
+        def evaluate() -> None:
+            ledger.evaluates()
+            clock.now += 3
+            ledger.evaluates()
+
+        for _ in range(2):
+            ledger.close_step()
+            ledger.open_step()
+            evaluate()
+            ledger.trains()
+        [place] = ledger.document()["evaluations"]
+        assert place["function"] == "test_its_place_is_the_call_in_the_training_loop"
+        line = Path(__file__).read_text(encoding="utf-8").splitlines()[place["line"] - 1]
+        assert line.strip() == "evaluate()"
+
     def test_without_a_sign_of_its_end_it_lasts_to_its_last_sign(self, ledger: LedgerWriter, clock: Clock) -> None:
         ledger.evaluates()
         clock.now = 3
