@@ -31,6 +31,7 @@ SWITCHED = Change(
         "loader_workers": 1,
         "persistent_workers": True,
         "fused_optimizer": True,
+        "flush_denormal": True,
         "gc_freeze": True,
         "rare_saves": True,
         "reduce_once": True,

@@ -68,7 +68,9 @@ def test_a_variable_in_the_fix_is_set(example: GetExample) -> None:
 @pytest.mark.parametrize(
     ("edits", "switches"),
     [
-        ([SetArguments("DataLoader", {"num_workers": "0"})], None),
+        ([SetArguments("DataLoader", {"num_workers": "0"})], {"loader_workers": 0}),
+        ([SetArguments("DataLoader", {"sampler": "BatchSampler(...)", "batch_size": "None"})], {"batch_fetch": True}),
+        ([Call("torch.set_flush_denormal", "True")], {"flush_denormal": True}),
         ([SetArguments("DataLoader", {"num_workers": "2 * current", "persistent_workers": "True"})], None),
         ([SetArguments("DataLoader", {"batch_size": "2 * batch_size"})], None),
         ([SetArguments("DataLoader", {"persistent_workers": "True"})], {"persistent_workers": True}),

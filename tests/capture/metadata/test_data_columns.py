@@ -1,4 +1,4 @@
-"""Data sets in memory are recognized, and their batches can be taken at once without a change of them."""
+"""Data sets in memory are recognized."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import torch
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset, WeightedRandomSampler, default_collate
 
 from traceopt.capture.metadata.values.data_columns import describe_columns
-from traceopt.capture.script.switches import _takes_batches
 
 TABLE = TensorDataset(torch.arange(60.0).view(20, 3), torch.arange(20))
 
@@ -76,22 +75,3 @@ def test_others(dataset: Any, arguments: dict[str, Any]) -> None:
 def test_a_file_that_is_mapped_into_memory(tmp_path: Any) -> None:
     np.save(tmp_path / "rows.npy", np.zeros((20, 3)))
     assert described(Own(np.load(tmp_path / "rows.npy", mmap_mode="r"))) is None
-
-
-@pytest.mark.parametrize("shuffle", [False, True])
-def test_batches_taken_at_once_are_the_same(shuffle: bool) -> None:
-    def batches(**arguments: Any) -> list[Any]:
-        torch.manual_seed(0)
-        return [batch for _ in range(2) for batch in DataLoader(**arguments)]
-
-    arguments = {"dataset": TABLE, "batch_size": 6, "shuffle": shuffle}
-    before = batches(**arguments)
-    assert _takes_batches(torch.utils.data, arguments)
-    after = batches(**arguments)
-    assert arguments["batch_size"] is None
-    assert len(before) == len(after) == 8
-    assert all(
-        torch.equal(a, b) for one, other in zip(before, after, strict=True) for a, b in zip(one, other, strict=True)
-    )
-    assert type(before[0]) is type(after[0])
-    assert not _takes_batches(torch.utils.data, {"dataset": Own(torch.zeros(20)), "batch_size": 4})
