@@ -91,6 +91,7 @@ class Recorder:
         self._subnormals = Subnormals(torch)
         self._padding = Padding(torch)
         self._activations_seen = self._loaded = False  # _loaded: batches of a DataLoader were looked at
+        self.saved_tensors_hooked = False  # by the script
         self._memory = MemorySnapshots(
             torch,
             settings.folder,
@@ -256,6 +257,8 @@ class Recorder:
         """Looks at the tensors that the backward pass needs, in steps of the warm-up."""
         session = self._session
         if session is None or self.step >= session.from_step or not session.in_own_thread:
+            return
+        if self.saved_tensors_hooked or (self._loaded and self._activations_seen):
             return
         if not self._torch.cuda.is_initialized():
             with self.ledger.own_work():

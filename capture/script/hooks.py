@@ -49,6 +49,7 @@ def attach(torch: Any, control: str, start_up: StartUp) -> None:
     hooks.patch_optimizers()
     hooks.patch_zero_grad()
     hooks.patch_backward()
+    hooks.patch_saved_tensors_hooks()
     hooks.patch_grad_scalers()
     hooks.patch_save()
     hooks.patch_frameworks()
@@ -169,6 +170,19 @@ class Hooks:
                 tell(tracker.backward_ends)
 
         autograd.backward = backward
+
+    def patch_saved_tensors_hooks(self) -> None:
+        """Checkpoints enter such hooks too."""
+        kind, recorder = self._torch.autograd.graph.saved_tensors_hooks, self._recorder
+        original = kind.__enter__
+
+        @functools.wraps(original)
+        @self._exclude
+        def enter(self: Any) -> Any:
+            recorder.saved_tensors_hooked = True
+            return original(self)
+
+        kind.__enter__ = enter
 
     def patch_grad_scalers(self) -> None:
         """A step that the scaler skips because of an inf counts as a step, too."""

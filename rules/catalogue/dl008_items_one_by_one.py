@@ -31,7 +31,7 @@ from traceopt.rules.fixes.advice.loader_workers import LoaderPlan, loader_rows, 
 
 LOW = 0.7  # of the expected saving: the profiler makes each small operator of an item look slower
 BY_BATCH = """\
-sampler = BatchSampler(RandomSampler(dataset), batch_size={size}, drop_last=False)
+sampler = BatchSampler(loader.sampler, batch_size={size}, drop_last=False)  # of the loader that you have
 loader = DataLoader(dataset, sampler=sampler, batch_size=None)  # dataset[[3, 1, 2]] is a batch"""
 
 
@@ -98,7 +98,11 @@ class ItemsOneByOne(Rule):
             locations=[*loader_places(facts), *site_locations(sites, 2)],
             fix=Fix(
                 "Let the sampler give the indices of a whole batch, and turn the loader's own batching off."
-                + ("" if data.plain else " The data set must accept a list of indices, or have `__getitems__`.")
+                + (
+                    ""
+                    if data.plain
+                    else " The data set must accept a list of indices, and what it returns is the batch."
+                )
                 + (" The loader then needs no workers: set num_workers=0." if plan.multiprocess else ""),
                 None if edits else BY_BATCH.format(size=size),
                 edits=edits,

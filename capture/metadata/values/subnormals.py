@@ -85,10 +85,13 @@ class Subnormals:
         return {"flushed": flushed, "tensors": rows}
 
     def _is_of_interest(self, tensor: Any) -> bool:
+        """Not a subclass with behavior of its own, and not a shard whose memory was given back."""
         torch = self._torch
-        plain = tensor.layout == torch.strided and tensor.device.type == "cpu"
+        plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.layout == torch.strided
+        if not plain or tensor.device.type != "cpu" or tensor.numel() < LEAST_ELEMENTS:
+            return False
         wide = tensor.dtype in (torch.float32, torch.float64, torch.bfloat16)
-        return bool(plain and wide and tensor.numel() >= LEAST_ELEMENTS)
+        return wide and tensor.untyped_storage().nbytes() > 0
 
     def _sample(self, kind: str, tensor: Any) -> None:
         sample = tensor.detach()
