@@ -22,7 +22,7 @@ from traceopt.rules import (
     us,
 )
 
-MICRO_BATCHES = (1, 2, 4)  # for each GPU: low, expected and high
+MICRO_BATCHES = (1, 2)  # for each GPU: low and expected
 
 
 class GpusInTurn(Rule):
@@ -45,7 +45,8 @@ class GpusInTurn(Rule):
 
     The saving is that of a pipeline, because it leaves the batch of a step as it is. With m micro-batches, n GPUs that
     take t1 to tn take (t1 + ... + tn + (m - 1) * the largest of them) / m. Expected are two micro-batches for each GPU,
-    the low end has one and the high end four. Inference has no saving: a single sequence cannot be cut.
+    the low end has one. At best, as with data parallelism, no GPU ever waits. Inference has no saving: a single
+    sequence cannot be cut.
 
     When it is wrong: the GPUs run two independent programs of one process, which should overlap. Micro-batches make
     kernels smaller, and batch norm computes its statistics over each. Nothing changes if the memory of one GPU is too
@@ -134,11 +135,9 @@ def _longest(facts: Facts, device: int) -> int:
 
 
 def _price(facts: Facts, times_ns: list[float]) -> Price:
-    now = facts.gpu.compute.total / facts.steps.count
-    gains = []
-    for each in MICRO_BATCHES:
-        number = each * len(times_ns)
-        gains.append(max(0.0, now - (sum(times_ns) + (number - 1) * max(times_ns)) / number))
-    low, expected, high = gains
-    basis = "A pipeline with one, two or four micro-batches for each GPU, from the compute of each GPU."
-    return priced_work(facts, facts.gpu.is_compute, (low, expected, high), basis)
+    now, count, total = facts.gpu.compute.total / facts.steps.count, len(times_ns), sum(times_ns)
+    low, expected = (
+        max(0.0, now - (total + (each * count - 1) * max(times_ns)) / (each * count)) for each in MICRO_BATCHES
+    )
+    basis = "A pipeline with one or two micro-batches for each GPU; at best, all GPUs compute all the time."
+    return priced_work(facts, facts.gpu.is_compute, (low, expected, max(expected, now - total / count)), basis)

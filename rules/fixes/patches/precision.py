@@ -28,7 +28,18 @@ def tf32(source: PythonSource, finding: Finding) -> list[TextEdit]:
 
 
 def cudnn_benchmark(source: PythonSource, finding: Finding) -> list[TextEdit]:
-    """Adds one line below the imports of the script."""
+    """Switches off what the script switches on, or adds one line below its imports."""
+    wanted = finding.fix.settings["torch.backends.cudnn.benchmark"]
+    switched_on = [
+        node.value
+        for node in source.nodes
+        if isinstance(node, ast.Assign)
+        and source.dotted(node.targets[0]) == "torch.backends.cudnn.benchmark"
+        and isinstance(node.value, ast.Constant)
+        and node.value.value is True
+    ]
+    if wanted == "False" and len(switched_on) == 1:
+        return [TextEdit(source.start(switched_on[0]), source.end(switched_on[0]), wanted)]
     if source.mentions("cudnn.benchmark", "cudnn.deterministic", "use_deterministic_algorithms"):
         raise UnclearError("set already")
     return _switches(source, finding)

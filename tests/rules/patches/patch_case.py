@@ -22,6 +22,7 @@ USUAL: Mapping[str, list[Edit]] = {
     "CM007": [SetArguments("DistributedDataParallel", {"broadcast_buffers": "False"})],
     "CV001": [SetArguments("model.to", _LAYOUT), SetArguments("images.to", _LAYOUT)],
     "CV003": [SetAttribute("torch.backends.cudnn.benchmark", "True")],
+    "CV004": [SetAttribute("torch.backends.cudnn.benchmark", "False")],
     "DL003": [SetArguments("images.to", {"non_blocking": "True"}), SetArguments("DataLoader", {"pin_memory": "True"})],
     "EF020": [SetArguments("nn.Embedding", {"sparse": "True"})],
     "HS001": [CallEvery("log", 50)],

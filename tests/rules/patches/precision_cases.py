@@ -292,6 +292,29 @@ PRECISION = [
         "cuDNN's search is chosen", "CV003", "import torch\ntorch.backends.cudnn.benchmark = x\nm(x).backward()  #@\n"
     ),
     case(
+        "cuDNN's search again and again",
+        "CV004",
+        "import torch\ntorch.backends.cudnn.benchmark = True  # fast\nm(x).backward()  #@\n",
+        """
+        -torch.backends.cudnn.benchmark = True  # fast
+        +torch.backends.cudnn.benchmark = False  # fast
+        """,
+    ),
+    case(
+        "cuDNN's search by another name",
+        "CV004",
+        "import torch\nfrom torch.backends import cudnn\ncudnn.benchmark = True\nm(x).backward()  #@\n",
+        """
+        -cudnn.benchmark = True
+        +cudnn.benchmark = False
+        """,
+    ),
+    case(
+        "cuDNN's search by an option",
+        "CV004",
+        "import torch\ntorch.backends.cudnn.benchmark = options.fast\nm(x).backward()  #@\n",
+    ),
+    case(
         "a script by its guard",
         "CV003",
         "import torch\ndef main():\n    train(x)  #@\nif __name__ == '__main__':\n    main()\n",
