@@ -24,9 +24,7 @@ from ..metadata.environment import describe_environment, describe_memory, rank, 
 from ..metadata.inventory import ByHand, take_inventory
 from ..metadata.loaders import LoaderNotes
 from ..metadata.step_ledger import LedgerWriter
-from ..metadata.values.padding import Padding, whole_numbers
-from ..metadata.values.saved_tensors import saved_tensors
-from ..metadata.values.subnormals import Subnormals
+from ..metadata.values.watched_values import WatchedValues
 from ..settings import Settings
 from ..start_up.start_up import StartUp
 from ..status import DONE, RECORDING, SAVING, WAITING, WARMING_UP, Status, TraceNote
@@ -88,10 +86,7 @@ class Recorder:
         self._helper = _started_by_multiprocessing()
         self.timed = TimedSteps(torch, settings.timed) if settings.timed is not None else None
         self.cleared_gradients = ClearedGradients(active=self.timed is None)
-        self._subnormals = Subnormals(torch)
-        self._padding = Padding(torch)
-        self._activations_seen = self._loaded = False  # _loaded: batches of a DataLoader were looked at
-        self.saved_tensors_hooked = False  # by the script
+        self.values = WatchedValues(torch)
         self._memory = MemorySnapshots(
             torch,
             settings.folder,
@@ -254,29 +249,17 @@ class Recorder:
         self.step = self._next = self._rested_from = 0
 
     def backward_begins(self, loss: Any) -> None:
-        """Looks at the tensors that the backward pass needs, in steps of the warm-up."""
         session = self._session
-        if session is None or self.step >= session.from_step or not session.in_own_thread:
-            return
-        if self.saved_tensors_hooked or (self._loaded and self._activations_seen):
-            return
-        if not self._torch.cuda.is_initialized():
+        if session is not None and self.step < session.from_step and session.in_own_thread:
             with self.ledger.own_work():
-                tensors = list(saved_tensors(self._torch, loss))
-                if not self._loaded:
-                    self._padding.look(whole_numbers(tensors))
-                if not self._activations_seen:
-                    self._activations_seen = True
-                    self._subnormals.look("activation", tensors)
+                self.values.backward_begins(loss)
 
     def _look_at_batch(self, batch: Any, loader: int) -> None:
-        """Not in recorded steps, not in an evaluation, and not in a thread beside the training."""
+        """Not in recorded steps, and not in a thread beside the training."""
         recorded = self._session is not None and self.step >= self._session.from_step
-        trains = self._torch.is_grad_enabled() and threading.current_thread() is threading.main_thread()
-        if self.timed is None and trains and not recorded:
-            self._loaded = True
+        if self.timed is None and not recorded and threading.current_thread() is threading.main_thread():
             with self.ledger.own_work():
-                self._padding.look(batch, self.loaders.collate(loader))
+                self.values.fetched(batch, self.loaders.collate(loader))
 
     def updated(self, optimizer: Any = None) -> None:
         """A backward pass has ended, or this optimizer has used the gradients."""
@@ -480,7 +463,9 @@ class Recorder:
         self.ledger.windows.append(window)
         try:
             self._inventory = (
-                self._inventory or self._described(take_inventory, self._torch, self._by_hand, self._subnormals) or {}
+                self._inventory
+                or self._described(take_inventory, self._torch, self._by_hand, self.values.subnormals)
+                or {}
             )
             head = self._head(session, until)
             if cycle.with_stack:
@@ -550,7 +535,7 @@ class Recorder:
         constructed = self._described(self.constructions.document) or {}
         cleared = {"cleared_gradients": self._described(self.cleared_gradients.document) or []}
         start_up = self._described(self._start_up.document) if self._start_up is not None else None
-        padding = {"padding": self._described(self._padding.document) or []}
+        padding = {"padding": self._described(self.values.padding.document) or []}
         followed = {"start_up": start_up, "step_memory": self._step_memory.document()}
         return of_run(self.ledger, self.status.notes) | loaders | constructed | cleared | padding | followed
 

@@ -173,13 +173,13 @@ class Hooks:
 
     def patch_saved_tensors_hooks(self) -> None:
         """Checkpoints enter such hooks too."""
-        kind, recorder = self._torch.autograd.graph.saved_tensors_hooks, self._recorder
+        kind, values = self._torch.autograd.graph.saved_tensors_hooks, self._recorder.values
         original = kind.__enter__
 
         @functools.wraps(original)
         @self._exclude
         def enter(self: Any) -> Any:
-            recorder.saved_tensors_hooked = True
+            values.hooked = True
             return original(self)
 
         kind.__enter__ = enter
