@@ -131,7 +131,7 @@ class CallSites(Struct, frozen=True, dict=True):
             return np.zeros(len(rows), bool)
         frame = self._nearest_frame[rows]
         first, last = self._lines(rows, np.maximum(frame, 0))
-        return np.where(frame >= 0, (first > 0) & (first == last), self._nearest_stack[rows] >= 0)
+        return np.asarray(np.where(frame >= 0, (first > 0) & (first == last), self._nearest_stack[rows] >= 0))
 
     def _run_by_engine(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.bool_]:
         """Slices of a backward operator that have no user frame inside the engine's call: the next user frame called
