@@ -77,10 +77,11 @@ class TestSilent:
         assert not findings
         assert check.reason == "No batches with padding were seen."
 
-    def test_a_layer_that_needs_the_full_length(self) -> None:
+    @pytest.mark.parametrize("before", [[SAMPLES, SIZE, 4], [SAMPLES, 8, SIZE // 2]])
+    def test_a_layer_that_needs_the_full_length(self, before: list[int]) -> None:
         def events(t: float, _: int) -> Events:
             kind = {"Input type": ["float", "float"]}
-            yield build.op("aten::mul", t, WORK_US, **{"Input Dims": [[SAMPLES, SIZE, 4], []], **kind})
+            yield build.op("aten::mul", t, WORK_US, **{"Input Dims": [before, []], **kind})
             flat = [[SAMPLES, SIZE * 4], [SIZE * 4, 10]]
             yield build.op("aten::mm", t + WORK_US, STEP_US - WORK_US - 100, **{"Input Dims": flat, **kind})
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
@@ -49,6 +51,11 @@ def _power_of(shape: Shape, padding: Padding) -> int:
 
 
 def _is_fixed(calls: SizedCalls, padding: Padding) -> bool:
-    widths = {shape[-1] for one in calls.sizes for shape in one.shapes if len(shape) == 3 and shape[1] == padding.size}
-    flat = {(padding.samples, padding.size * width) for width in widths}
+    """Whether a matmul works on samples that were flattened, positions and features together."""
+    flat = {
+        (padding.samples, prod(shape[1:]))
+        for one in calls.sizes
+        for shape in one.shapes
+        if len(shape) > 2 and shape[0] == padding.samples and min(shape[1:]) > 1 and prod(shape[1:]) >= padding.size
+    }
     return any(is_product(one.name) and not flat.isdisjoint(one.shapes) for one in calls.sizes)
