@@ -121,6 +121,36 @@ def test_a_state_is_the_verdict_and_no_faster_host_has_a_price(name: str) -> Non
     assert result.combined is None
 
 
+@pytest.mark.parametrize(("wait_us", "headline"), [(60_000, "Exposed"), (5_000, "This is a cold start")])
+def test_a_cold_start_is_not_the_headline_where_a_collective_takes_more(wait_us: float, headline: str) -> None:
+    machine = Machine(A100)
+    machine.call("cudaLaunchKernel", 30_000)
+    launch_bound(machine)
+    machine.launch(wait_us, name="ncclDevKernel_SendRecv(x)")
+    machine.synchronize()
+    facts = machine.facts()
+    assert facts.state is not None
+    assert facts.state.name == "cold_start"
+    assert result_of(facts).verdict.startswith(headline)
+
+
+def silent_before(machine: Machine, kernel: str, us: float) -> None:
+    """A repeated part of a step, with silence before its second kernel."""
+    launch_bound(machine, 30)
+    machine.idle(us)
+    machine.launch(10, name=kernel)
+
+
+@pytest.mark.parametrize(("later_us", "state"), [(0, "cold_start"), (9_000, "untraced")])
+def test_silence_before_the_first_run_of_a_kernel_is_loading_unless_it_recurs(later_us: float, state: str) -> None:
+    machine = Machine(A100)
+    for us in (9_000, later_us, later_us):
+        silent_before(machine, "reduce_kernel", us)
+    facts = machine.facts()
+    assert facts.state is not None
+    assert facts.state.name == state
+
+
 def test_the_same_work_without_the_state_is_launch_bound() -> None:
     machine = Machine(A100)
     launch_bound(machine)

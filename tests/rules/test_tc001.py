@@ -10,11 +10,31 @@ from support.findings import found
 from support.jobs import facts_with
 from support.planted import PlantedFault
 
+from traceopt.rules.catalogue.tc001_fp32_matmul import Fp32Matmul
+from traceopt.testing import A100, Machine, answer
+
 AVX2 = {"model": "Example", "flags": ["avx2"], "threads_per_core": 1}
 
 
 class TestPlanted(PlantedFault):
     code = "TC001"
+
+
+@pytest.mark.parametrize(("idle_us", "promises"), [(0, True), (5_000, False)])
+def test_launching_the_casts_of_autocast_may_take_the_gain(idle_us: float, promises: bool) -> None:
+    """Two casts for each of eight matmuls, where the GPU waits for data."""
+    machine = Machine(A100)
+    for _ in range(5):
+        with machine.step():
+            machine.idle(idle_us)
+            for _ in range(8):
+                machine.work(150, "aten::mm")
+                machine.launch(200, name="volta_sgemm_128x64_nn")
+            with machine.annotate("Optimizer.step#SGD.step"):
+                machine.synchronize()
+    _, [finding] = answer(Fp32Matmul, machine)
+    assert finding.saving is not None
+    assert (finding.saving.low_us > 0) is promises
 
 
 class TestOnCpu:

@@ -4,6 +4,37 @@ from __future__ import annotations
 
 from support.planted import PlantedFault
 
+from traceopt.rules.catalogue.tc004_cast_churn import CastChurn
+from traceopt.testing import A100, Machine, answer
+from traceopt.testing.events import op
+
 
 class TestPlanted(PlantedFault):
     code = "TC004"
+
+
+def cast(machine: Machine, size: list[int]) -> None:
+    """From FP32 to FP16, 90 us of the host for 10 us of the GPU."""
+    machine.idle(80)
+    start = machine.now
+    machine.launch(10, name="void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>")
+    sizes = {"Input Dims": [size, size, []], "Input type": ["c10::Half", "float", "Scalar"]}
+    machine.events.append(op("aten::copy_", start - 1, machine.now - start + 2, **sizes))
+
+
+def test_casts_of_a_weight_and_its_bias_count_with_their_launches() -> None:
+    machine = Machine(A100)
+    for _ in range(5):
+        with machine.step():
+            cast(machine, [128, 512])
+            cast(machine, [128])
+            cast(machine, [77])  # of no weight
+            start = machine.now
+            machine.launch(300, name="ampere_fp16_s16816gemm_fp16_128x128")
+            shapes = {"Input Dims": [[64, 512], [512, 128]], "Input type": ["c10::Half"] * 2}
+            machine.events.append(op("aten::mm", start - 1, machine.now - start + 2, **shapes))
+            machine.synchronize()
+    _, [finding] = answer(CastChurn, machine)
+    assert [row.what for row in finding.evidence] == ["fp32 to fp16: 128 x 512", "fp32 to fp16: 128"]
+    assert finding.saving is not None
+    assert finding.saving.est_us > 25, "more than the 20 us of the GPU"

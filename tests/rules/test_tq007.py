@@ -32,5 +32,13 @@ def test_gaudi_is_named_though_its_runtime_calls_are_private_use() -> None:
     assert facts.device.unsupported == "Gaudi (HPU)"
 
 
+def test_an_operator_of_apples_gpu_names_it() -> None:
+    """Its trace has no event of the device, like that of a CPU run."""
+    events = [event for event in steps() if event["cat"] == "cpu_op"]
+    facts = on_a_gpu([*events, small_traces.op("aten::linear_backward", 100, 5)], deviceProperties=[])
+    assert "Apple MPS" in notes(facts)["TQ007"]
+    assert "CPU-only" not in (rank_document(facts, outcome(facts)).verdict or "")
+
+
 def test_silent_on_a_gpu_run() -> None:
     assert "TQ007" not in notes(on_a_gpu([*steps()]))

@@ -76,6 +76,8 @@ class TestCpuRuns:
         assert self.run().quality.gpu_expected
         assert not self.run(op="aten::mkldnn_convolution").quality.gpu_expected
         assert not self.run(deviceProperties=[]).quality.gpu_expected
+        assert self.run(op="aten::cudnn_convolution", deviceProperties=[]).quality.gpu_expected
+        assert not self.run(op="aten::cudnn_is_acceptable", deviceProperties=[]).quality.gpu_expected
 
 
 class TestPartsOfAFile:
