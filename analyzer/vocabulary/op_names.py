@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 from traceopt.result.words.vendors import VENDORS
 
@@ -386,6 +386,15 @@ _CPU_MATH = ("aten::mkldnn_", "aten::_mkl_", "mkldnn::", "aten::_scaled_dot_prod
 def is_cpu_math(name: str) -> bool:
     """An operator of oneDNN or MKL, which computes on the CPU: ``aten::mkldnn_convolution``."""
     return name.startswith(_CPU_MATH)
+
+
+CAST_CALL = "aten::_to_copy"  # what Tensor.to, .double() and the like call: the tensor, the type, ...
+_DOUBLE = "7"  # of c10::ScalarType
+
+
+def casts_to_double(values: list[Any] | None) -> bool:
+    """Whether these "Concrete Inputs" of a `CAST_CALL` ask for FP64."""
+    return values is not None and len(values) > 1 and str(values[1]) == _DOUBLE
 
 
 VECTOR_NORM = "aten::linalg_vector_norm"  # what Tensor.norm and torch.linalg.norm call

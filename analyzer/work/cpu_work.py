@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.grouping import group_rows, split
+from traceopt.analyzer.arrays.grouping import distinct, group_rows, split
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, subtract, union
 from traceopt.analyzer.run_log.cpu import CpuPeaks
 from traceopt.analyzer.tables.json_values import listed
@@ -104,6 +104,15 @@ class CpuWork(Struct, frozen=True, dict=True):
             name = self.regions.trace.names[int(slices.name[mine[0]])]
             found.append(CpuOperator(name, None, int(own_ns[mine].sum()), None, longest))
         return sorted(found, key=lambda one: -one.duration_ns)
+
+    @cached_property
+    def casts_to_double(self) -> I8:
+        """Casts to FP64: rows of slices, in order."""
+        trace, slices = self.regions.trace, self.regions.slices
+        rows = np.flatnonzero(self._mine & self.regions.named(op_names.CAST_CALL.__eq__, OP))
+        values, group = distinct(trace.ops.concrete[slices.row[rows]] + 1)
+        wanted = [op_names.casts_to_double(listed(trace.texts[code - 1]) if code else None) for code in values.tolist()]
+        return rows[np.array(wanted or [False])[group]].astype(np.int64)
 
     @cached_property
     def slow_norms(self) -> CpuOperator | None:

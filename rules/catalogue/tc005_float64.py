@@ -125,12 +125,16 @@ class Float64(Rule):
             + "."
             + "".join(f" The saving does not include {kind}." for kind in fast if fast[kind] and kind not in speedups),
         )
-        evidence = operator_evidence(facts, double)
+        casts = work.casts_to_double
+        made = site_evidence(
+            facts, by_site(facts, casts, facts.slices.end[casts] - facts.slices.start[casts]), "cast to FP64"
+        )
+        evidence = [*operator_evidence(facts, double), *made]
         yield self.finding(
             why=f"Matmuls and convolutions in FP64 take {ms(time_ns)} of {each_step(facts)}.",
             saving=saving,
             evidence=evidence,
-            locations=places(evidence),
+            locations=places([*made, *evidence]),
             fix=Fix(ADVICE, EXAMPLE),
         )
 

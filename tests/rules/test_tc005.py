@@ -13,7 +13,7 @@ from support.planted import PlantedFault
 
 from traceopt.analyzer.facts import Facts
 from traceopt.testing import Machine
-from traceopt.testing.events import Json, op
+from traceopt.testing.events import Json, op, python
 from traceopt.testing.machine import A100
 
 
@@ -33,6 +33,14 @@ class TestOnTheCpu:
         assert found.saving is not None
         assert found.saving.high_us == pytest.approx(4_000 / 2 + 4_000 * 3 / 4, rel=0.01)
         assert found.saving.basis.endswith("matmuls 2.0 times and convolutions 4.0 times.")
+
+    def test_the_line_that_casts_to_fp64_comes_before_the_convolution(self) -> None:
+        cast = op("aten::_to_copy", 20, 50, **{"Concrete Inputs": ["", "7", "", "", "", "False", ""]})
+        narrow = op("aten::_to_copy", 80, 10, **{"Concrete Inputs": ["", "6", "", "", "", "False", ""]})
+        frames = [python("train.py(7): load", 10, 90), python("model.py(31): forward", 100, 9_000)]
+        found = finding("TC005", facts(cast, narrow, *frames, convolution(110, 8_900, "double")))
+        assert [str(place) for place in found.locations] == ["train.py:7", "model.py:31"]
+        assert [row.us_per_step for row in found.evidence] == [8_900, 50]
 
     def test_convolutions_without_a_measurement_promise_nothing(self) -> None:
         assert finding("TC005", facts(convolution(0, 9_000, "double"))).saving is None
