@@ -112,7 +112,8 @@ class CpuWork(Struct, frozen=True, dict=True):
         rows = np.flatnonzero(self._mine & self.regions.named(op_names.CAST_CALL.__eq__, OP))
         values, group = distinct(trace.ops.concrete[slices.row[rows]] + 1)
         wanted = [op_names.casts_to_double(listed(trace.texts[code - 1]) if code else None) for code in values.tolist()]
-        return rows[np.array(wanted or [False])[group]].astype(np.int64)
+        found: I8 = rows[np.array(wanted or [False])[group]].astype(np.int64)
+        return found
 
     @cached_property
     def slow_norms(self) -> CpuOperator | None:
