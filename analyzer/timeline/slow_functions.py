@@ -18,7 +18,7 @@ _KINDS: dict[str, Callable[[str], bool]] = {
     "sample": op_names.is_sample_frame,
     "module_cast": op_names.is_module_cast_frame,
 }
-SLOW_DRAW_NS = 3_000  # for an item of a sample: a list takes less than 1 us, a deque has to walk to the item
+SLOW_DRAW_NS = 5_000  # for an item of a sample: a list takes about 1 us, in a large deque it is a long walk to the item
 
 
 def find_slow_functions(regions: Regions, steps: Steps) -> dict[str, I8]:
