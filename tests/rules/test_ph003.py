@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.findings import found, saving_of
+from support.planted import PlantedFault
 
 import traceopt
 from traceopt.testing import Machine
@@ -28,6 +29,10 @@ def run(*, turns: bool = True, trains: bool = True, second_us: float = 900, call
                 machine.launch((900, second_us)[device], STREAMS[device], after=after, device=device)
             machine.synchronize()
     return machine
+
+
+class TestPlanted(PlantedFault):
+    code = "PH003"
 
 
 class TestGpusInTurn:
