@@ -21,17 +21,17 @@ from traceopt.analyzer.work.attention import (
     find_unfused_attention,
 )
 from traceopt.analyzer.work.batch_norms import BatchNorms, find_batch_norms
-from traceopt.analyzer.work.casts import Casts, find_casts
 from traceopt.analyzer.work.convolutions import Convolutions
 from traceopt.analyzer.work.copies import CopyCalls, find_copies
 from traceopt.analyzer.work.cpu_attention import CpuAttention, find_cpu_attention, find_cpu_math_attention
 from traceopt.analyzer.work.cpu_work import CpuWork
-from traceopt.analyzer.work.double_precision import DoublePrecision, find_double_precision
 from traceopt.analyzer.work.flops import Flops
 from traceopt.analyzer.work.gemm_calls import GemmCalls
 from traceopt.analyzer.work.gemms import Gemms
 from traceopt.analyzer.work.hardware_counters import MeasuredCounters, find_measured_counters
 from traceopt.analyzer.work.linear_algebra import LinearAlgebra, find_linear_algebra
+from traceopt.analyzer.work.precision.casts import Casts, find_casts
+from traceopt.analyzer.work.precision.double_precision import DoublePrecision, find_double_precision
 from traceopt.analyzer.work.sizes.padded_work import PaddedWork, find_padded_work
 from traceopt.analyzer.work.sizes.sized_calls import SizedCalls, find_sized_calls
 from traceopt.analyzer.work.sizes.subnormal_work import SubnormalWork, find_subnormal_work
