@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from support.cpu_work import BF16, PEAKS, facts, finding, matmul, silent
 
+from traceopt.testing import events as build
+
 
 class TestCores:
     """CP002."""
@@ -35,3 +37,17 @@ class TestCores:
     def test_all_cores_that_are_no_faster(self) -> None:
         peaks = PEAKS | {"all_threads": 16, "matmul_all_threads_gflops_per_s": 510.0}
         assert silent("CP002", facts(matmul(100, 5_000), peaks=peaks, environment={"cpu_count": 16}))
+
+
+def test_all_operators_on_large_tensors_use_threads() -> None:
+    """But not the views, small tensors and random numbers beside them."""
+    operators = [
+        build.op(name, 100 + 1_500 * index, 1_000, **{"Input Dims": [[rows, 512]], "Input type": ["float"]})
+        for index, (name, rows) in enumerate(
+            [("aten::gelu", 512), ("aten::layer_norm", 512), ("aten::gelu", 8), ("aten::normal_", 512)]
+        )
+    ]
+    found = finding("CP002", facts(*operators, peaks=TestCores.ALL, environment={"cpu_count": 16}))
+    assert "Operators on large tensors take 2.0 ms of each 10.0 ms step" in found.why
+    assert found.saving is not None
+    assert found.saving.high_us == pytest.approx(2_000 * 2 / 3, rel=0.01)

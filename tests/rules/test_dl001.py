@@ -15,7 +15,7 @@ from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 from traceopt.result.finding import Finding
 from traceopt.result.words.effort_and_risk import Effort
 from traceopt.rules.catalogue.dl001_dataloader_stall import DataloaderStall
-from traceopt.rules.fixes.advice.loader_workers import SHARED_CORE, LoaderPlan
+from traceopt.rules.fixes.advice.loader_workers import EXPECTED, SHARED_CORE, LoaderPlan
 from traceopt.rules.savings.known_error import GAIN_ERROR
 from traceopt.testing import assert_finds, assert_silent
 from traceopt.testing import events as build
@@ -189,7 +189,7 @@ class TestWorkers:
         hand_over_ms: float,
         cpu_ms: float = 24.0,
         slowdown: float | None = None,
-        epochs: dict[str, int] | None = None,
+        epochs: dict[str, int | str] | None = None,
         **fields: Any,
     ) -> Facts:
         """A batch takes 24 ms to build, and was measured to take `hand_over_ms` from a worker."""
@@ -284,6 +284,28 @@ class TestWorkers:
         assert found.saving.high_us == pytest.approx(build_us + rest_us - both_cores_us, rel=0.01)
         assert found.saving.low_us == pytest.approx(0.8 * (build_us + rest_us - both_cores_us - slower_us), rel=0.01)
         assert "num_workers=2" in str(found.fix.code)
+
+    def test_workers_need_a_core_that_no_operator_of_the_model_uses(self) -> None:
+        """With two threads on two cores, one is free only beside operators on small tensors."""
+
+        def plan(parallel_ms: float) -> LoaderPlan:
+            times = {"wait_ns": 20e6, "rest_ns": 20e6, "parallel_ns": 1e6 * parallel_ms}
+            return LoaderPlan(
+                False, fetches=1.0, settings=Loader(), cores=2, threads=2, gpu=False, slowdown=1.0, **times
+            )
+
+        busy, free = (plan(ms).left(0.0, EXPECTED).ns for ms in (20.0, 0.0))
+        assert (busy, free) == (20e6, 0.0)
+        assert plan(15.0).left(0.0, EXPECTED).ns == pytest.approx(15e6)
+
+    @pytest.mark.parametrize("sampler", ["RandomSampler", "_InfiniteConstantSampler"])
+    def test_workers_divide_an_iterable_data_set(self, sampler: str) -> None:
+        """Each would deliver all of it, so no argument is changed without a word on that."""
+        epochs = {"sampler": f"torch.utils.data.dataloader.{sampler}"}
+        found = finding(self.without_workers("cpu_only", 0.5, cpu_ms=0.01, epochs=epochs), "DL001")
+        iterable = sampler.startswith("_")
+        assert bool(found.fix.edits) is not iterable
+        assert ("get_worker_info()" in found.fix.text) is iterable
 
     def test_without_a_measure_of_the_workers_the_cores_do_not_limit_them(self) -> None:
         facts = generated("slow_steps", every=1, load_us=30_000, cores=2, change={"loader_workers": []})
