@@ -250,6 +250,10 @@ def is_attention(name: str) -> bool:
     return "attention" in name and name.startswith("aten::")
 
 
+INDEXING: frozenset[str] = _words("aten::select aten::slice aten::narrow")
+"""Operators that pick a part of a tensor at a place that the profiler records."""
+
+
 def is_scale_or_mask(name: str) -> bool:
     """Arithmetic that scales or masks the scores of attention, as fused attention does, too."""
     return name.removesuffix("_") in _SCALE_AND_MASK

@@ -136,8 +136,10 @@ def input_elements(regions: Regions, rows: I8) -> I8:
 
 
 def _largest(dims: str) -> int:
-    """The elements of the largest tensor of the profiler's "Input Dims"; 0 if it is damaged."""
-    known = [prod(one) for one in listed(dims) or [] if _is_shape(one)]
+    """The elements of the largest tensor of the profiler's "Input Dims", also in a list; 0 if it is damaged."""
+    inputs = listed(dims) or []
+    tensors = [*inputs, *(one for many in inputs if isinstance(many, list) for one in many)]
+    known = [prod(one) for one in tensors if _is_shape(one)]
     return min(max(known, default=0), MOST_ELEMENTS)
 
 

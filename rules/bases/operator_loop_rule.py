@@ -10,6 +10,7 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import Intervals, merge, subtract, union
 from traceopt.analyzer.arrays.name_totals import NameTotal
 from traceopt.analyzer.arrays.percentiles import median
@@ -181,7 +182,10 @@ class OperatorLoopRule(Rule):
         if tables or _visits_weights(facts, kinds):  # the rounds do not need each other
             kind: Literal["tables", "weights"] = "tables" if tables else "weights"
             return Loop(lines, mine, kind, area, most, (self.removable_low, self.removable, 1.0))
-        return Loop(lines, mine, "in turn" if self._reads_values(facts, mine) else "loop", area, most, LOOP_REMOVABLE)
+        if self._reads_values(facts, mine):
+            return Loop(lines, mine, "in turn", area, most, LOOP_REMOVABLE)
+        shares = (0.0, self.removable, 1.0) if self._visits_items(facts, mine) else LOOP_REMOVABLE
+        return Loop(lines, mine, "loop", area, most, shares)
 
     def _found(self, facts: Facts, loop: Loop) -> Priced:
         ops, count, in_turn = loop.ops, facts.steps.count, loop.kind == "in turn"
@@ -228,6 +232,14 @@ class OperatorLoopRule(Rule):
             locations=loop.places[:3],
             fix=_fix_of_weights(facts, loop, kinds) if of_weights else FIXES[loop.kind],
         )
+
+    def _visits_items(self, facts: Facts, ops: CalledOps) -> bool:
+        """Whether the loop indexes at ever other places, as one over the samples of a batch does. A state of several
+        parts is indexed at the same places in each round.
+        """
+        ops_table, row = facts.trace.ops, facts.slices.row
+        indexing = ops.rows[facts.regions.named(op_names.INDEXING.__contains__, OP)[ops.rows]]
+        return len(distinct_values(ops_table.concrete[row[indexing]])) >= self.min_turns
 
     def _reads_values(self, facts: Facts, ops: CalledOps) -> bool:
         """Whether the host reads values of tensors again and again, from the first to the last operator of a step."""

@@ -21,13 +21,15 @@ from traceopt.rules import (
     places,
     priced_work,
     site_evidence,
+    subtract,
     the_step,
     threshold,
 )
-from traceopt.rules.savings.work.cpu_operators import faster_operators, operator_evidence, operators_ns
+from traceopt.rules.savings.work.cpu_operators import faster, operator_evidence, operators_ns
 from traceopt.rules.savings.work.precision import peak_ratio
 
 PARTS_OF_RATIO = (0.25, 0.5, 1.0)  # of the device's FP32 rate over its FP64 rate: low, expected, high
+HALF_THE_BYTES = 2.0  # times as fast are a CPU's operators that the memory limits
 GAINS_OF_OTHERS = (0.3, 0.5, 0.9)  # of the time of kernels that move half of the bytes
 
 
@@ -48,8 +50,9 @@ class Float64(Rule):
 
     When it is wrong: some methods need FP64 (physics, gradient checks). On a GPU the saving follows from the rates in
     FP64 and FP32: matmuls, convolutions and attention gain a quarter, half or all of their ratio, other kernels 30%,
-    50% or 90% of their time. On a CPU it follows from rates that `traceopt run` measured after the run. Without this
-    measurement the finding has no saving.
+    50% or 90% of their time. On a CPU it follows from rates that `traceopt run` measured after the run; where
+    all matmuls are in FP64, other operators on large tensors gain half of their time at best. Without this measurement
+    the finding has no saving.
 
     Sources: CUDA C++ Programming Guide, "Arithmetic Instructions" (results per clock by compute capability); PyTorch
     documentation of torch.from_numpy and torch.set_default_dtype; oneDNN developer guide, "Data Types".
@@ -115,13 +118,19 @@ class Float64(Rule):
             ],
             "convolutions": [one for one in double if one.is_convolution],
         }
-        saving = faster_operators(
+        others = subtract(work.threaded, work.area(work.heavy))
+        only = len(double) == len(work.heavy)  # then the operators between them work on FP64 tensors, too
+        saving = faster(
             facts,
-            [(operators, speedups.get(kind, 1.0)) for kind, operators in fast.items()],
+            [
+                *((work.area(operators), speedups.get(kind, 1.0)) for kind, operators in fast.items()),
+                *([(others, HALF_THE_BYTES)] if only and speedups else []),
+            ],
             (self.low, self.expected, 1.0),
             f"Assumes {percent(self.low)}, {percent(self.expected)} or 100% of the gain from the measured speedup in "
             "FP32: "
             + " and ".join(f"{kind} {speedups[kind]:.1f} times" for kind in fast if kind in speedups)
+            + (f", other operators on large tensors {HALF_THE_BYTES:g} times" if only and others.total else "")
             + "."
             + "".join(f" The saving does not include {kind}." for kind in fast if fast[kind] and kind not in speedups),
         )
