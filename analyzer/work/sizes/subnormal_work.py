@@ -12,11 +12,13 @@ from traceopt.analyzer.work.cpu_work import CpuWork
 from traceopt.analyzer.work.sizes.sized_calls import Shape, SizedCalls, Sizes, elements, is_product
 
 _BYTES = 4  # of a number
+_LEAST_SLOWDOWN = 2.0  # of a multiplication: some CPUs compute with these numbers almost as fast as with others
 _LEAST_NS = 50_000  # of an operator: a shorter one may take as long for its call
 
 
 class SubnormalWork(Struct, frozen=True):
-    """Operators with a tensor of the shape of one that is full of such numbers. `rows` are slices, in order.
+    """Operators with a tensor of the shape of one with such numbers. `rows` are slices, in order; `is_product`: matmuls
+    and convolutions.
 
     `slower`: how many times as long each takes as with zeros instead, if it is slowed as much as a multiplication of a
     copy of the numbers. Matmuls are slowed more. `least_ns`: what it takes at the rates that were measured on this CPU;
@@ -31,7 +33,8 @@ class SubnormalWork(Struct, frozen=True):
 
 def find_subnormal_work(calls: SizedCalls, work: CpuWork, subnormals: Subnormals | None) -> SubnormalWork:
     known: dict[Shape, SubnormalTensors] = {}
-    for one in subnormals.tensors if subnormals is not None else ():
+    tensors = subnormals.tensors if subnormals is not None else ()
+    for one in (one for one in tensors if one.slowdown >= _LEAST_SLOWDOWN):
         for shape in (one.shape, (*one.shape[:-2], *reversed(one.shape[-2:]))):
             if shape not in known or known[shape].slowdown < one.slowdown:
                 known[shape] = one
