@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterator
-from functools import lru_cache
+from collections.abc import Iterator
 from typing import Any
 
 MOST_NODES = 2_000
@@ -17,10 +16,13 @@ def saved_tensors(torch: Any, loss: Any) -> Iterator[Any]:
     start = getattr(loss, "grad_fn", None)
     if start is None:
         return
-    waiting, known = deque([start]), {start}
+    waiting, known, names = deque([start]), {start}, dict[type[Any], list[str]]()
     while waiting and len(known) < MOST_NODES:
         node = waiting.popleft()
-        for name in _saved_names(type(node)):
+        kind = type(node)
+        if kind not in names:
+            names[kind] = [name for name in dir(kind) if name.startswith("_saved_")]
+        for name in names[kind]:
             try:
                 value = getattr(node, name)
             except RuntimeError:  # it was freed, or changed in place
@@ -30,8 +32,3 @@ def saved_tensors(torch: Any, loss: Any) -> Iterator[Any]:
         following = [one for one, _ in node.next_functions if one is not None and one not in known]
         known.update(following)
         waiting.extend(following)
-
-
-@lru_cache(maxsize=500)
-def _saved_names(kind: Hashable) -> tuple[str, ...]:
-    return tuple(name for name in dir(kind) if name.startswith("_saved_"))
