@@ -1,14 +1,16 @@
 """The plan: which fixes to make, in which order, and what each saves given the fixes above it.
 
-Savings overlap or depend on each other, so what fixes save on their own cannot be added up. The plan takes, again and
-again, the fix that shortens the replayed step most after those already taken; those of occasional costs, and searches
-for a cause, come last. The savings of its rows add up, and the first row saves on its own what it states.
+Savings overlap or depend on each other, so what fixes save on their own cannot be added up. The plan is the set of
+fixes that saves most in the replay, without those that add nothing to the others. Its order takes, again and again, the
+fix that saves most after those above it; those of occasional costs, and searches for a cause, come last. The savings of
+its rows add up, and the first row saves on its own what it states.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import combinations
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,21 +20,20 @@ from traceopt.result.finding import Confidence, impact_of_share, value_order
 from traceopt.result.words.effort_and_risk import Risk
 from traceopt.result.words.message import ms
 from traceopt.result.words.rounding import us
+from traceopt.rules.savings.joint import JointSavings
 from traceopt.rules.savings.known_error import known_range
 from traceopt.rules.savings.potential import potentials_ns
 from traceopt.rules.savings.price import Priced
-from traceopt.rules.savings.successive import SuccessiveSavings
 
 MAX_ROWS = 6
-MIN_FIRST_SHARE = 0.03  # of the step: if fixes do not save as much, there is no plan
-MIN_ROW_SHARE = 0.01  # of the step: a fix that adds less after the others is not in the plan
+MOST_CANDIDATES = 8  # the largest, whose sets are replayed
+MIN_PLAN_SHARE = 0.03  # of the step: if fixes do not save as much, there is no plan
+MIN_ROW_SHARE = 0.01  # of the step: the fixes left out would add no more to the plan than this
 # Of the larger saving: predictions are not more exact than this (docs/accuracy.md), so of two fixes this close, the
 # surer, clearer, safer and simpler one goes first.
 CLOSE_SHARE = 0.25
 GUESS = 0.5  # of its saving: what a fix is worth that saves this or nothing
-LARGER = 2.0  # times what a fix saves alone: a fix of the same cause that saves so much goes before it
 SAME_RANGE = 0.01  # of a saving: a fix that saves as much in the plan as alone has the range that it has alone
-SAME_SHARE = 0.1  # of a saving: fixes without which the others save about as much are not needed
 NEEDS_SHARE = 0.5  # of its saving in the plan: a fix that saves less on its own needs the fixes above it
 UNLOCKED = 1.25  # times its saving alone: a fix that gives more after others says so
 NEGLIGIBLE_SHARE = 0.001  # of the step; no fix is worth it
@@ -41,7 +42,9 @@ _CONFIDENCE: dict[Confidence, int] = {"high": 0, "medium": 1, "low": 2}
 
 
 class Planned(Struct, frozen=True):
-    """One row of the plan. Savings are ns per step; `needs` are the rows, from 1, without which it saves little."""
+    """One row of the plan. Savings are ns per step; `needs` are the rows, from 1, without which it saves little.
+    `capped`: the replay saves more, but only so much was measured of the cost.
+    """
 
     fix: Priced
     alone_ns: float
@@ -49,13 +52,14 @@ class Planned(Struct, frozen=True):
     low_ns: float
     high_ns: float
     needs: tuple[int, ...]
+    capped: bool
 
 
 class Plan(Struct, frozen=True, dict=True):
     """The rows in order. Empty if no fix is worth it, or if the trace does not show the times of the run."""
 
     rows: list[Planned]
-    savings: SuccessiveSavings
+    savings: JointSavings
 
     @cached_property
     def saving_ns(self) -> float:
@@ -71,46 +75,105 @@ class Plan(Struct, frozen=True, dict=True):
 
 
 def make_plan(priced: Iterable[Priced], facts: Facts) -> Plan:
-    """The fixes in the order in which each saves most after those above it.
+    """The fixes that save most together, in order.
 
     If the replay is not trusted, what several fixes save together is not known, so the plan has one row at most.
     """
-    savings, rows, wanted = SuccessiveSavings(facts), list[Planned](), list[Priced]()
-    if facts.quality.sampled_share is not None:
+    savings = JointSavings(facts)
+    worthwhile = [one for one in priced if _most_ns(one) >= NEGLIGIBLE_SHARE * savings.step_ns]
+    candidates = sorted(worthwhile, key=_most_ns, reverse=True)[:MOST_CANDIDATES]
+    if not candidates or facts.quality.sampled_share is not None:
         return Plan([], savings)
-    left = [one for one in priced if one.price is not None]
-    alone = {id(one): savings.of(one, []) for one in left}
-    most = MAX_ROWS if facts.replay_trusted else 1
-    while left and len(rows) < most:
-        taken = [row.fix for row in rows]
-        least = (MIN_ROW_SHARE if rows else MIN_FIRST_SHARE) * savings.step_ns
-        candidates = (
-            [one for one in left if not one.occasional and not one.finding.effort.is_search] if not wanted else left
-        )
-        gains = _gains(candidates, taken, savings)
-        if max(gains.values(), default=0.0) < least:
-            candidates, gains = left, _gains(left, taken, savings)
-        if not wanted and max(gains.values()) < least:
-            wanted = _only_together(left, taken, savings) if facts.replay_trusted else []
-            if savings.together(wanted, taken) < max(least, MIN_FIRST_SHARE * savings.step_ns):
-                break
-        fix = next_fix(wanted or candidates, gains, alone)
-        if taken and not wanted:
-            fix = _easy_before(fix, candidates, taken, savings)
-        rows.append(_row(fix, alone[id(fix)], taken, savings))
-        wanted = [other for other in wanted if other is not fix]
-        left = [other for other in left if other is not fix and not other.shares_cause_with(fix)]
-    return Plan(rows, savings)
+    if facts.replay_trusted:
+        fixes = _needed(best_choice(candidates, savings), savings)
+    else:
+        fixes = [next_fix(candidates, [], savings)]
+    if savings.of(fixes) < MIN_PLAN_SHARE * savings.step_ns:
+        return Plan([], savings)
+    return Plan(rows_of(_ordered(fixes, savings), savings), savings)
 
 
-def _gains(left: Sequence[Priced], taken: Sequence[Priced], savings: SuccessiveSavings) -> dict[int, float]:
-    """What each fix saves after those taken, by id. A fix that cannot come close to the best is not replayed."""
-    gains: dict[int, float] = {}
-    best = 0.0
-    for one in sorted(left, key=_most_ns, reverse=True):
-        gains[id(one)] = savings.of(one, taken) if _most_ns(one) >= (1 - CLOSE_SHARE) * best else 0.0
-        best = max(best, _worth(one, gains[id(one)]))
-    return gains
+def best_choice(fixes: Sequence[Priced], savings: JointSavings) -> list[Priced]:
+    """The fixes, of those with the same cause only the ones with which all save most; if others save about as much, the
+    ones that surely save most.
+    """
+    choices = {frozenset(map(id, choice)): choice for choice in _without_rivals(fixes)}
+    largest = [choice for key, choice in choices.items() if not any(key < other for other in choices)]
+    enough_ns = max(map(savings.of, largest)) - MIN_ROW_SHARE * savings.step_ns
+    return max(
+        (choice for choice in largest if savings.of(choice) >= enough_ns),
+        key=lambda choice: sum(one.price.low_ns for one in choice if one.price is not None),
+    )
+
+
+def _without_rivals(fixes: Sequence[Priced]) -> Iterator[list[Priced]]:
+    """Sets of the fixes in which no two have the same cause, every largest one among them."""
+    rivals = next((pair for pair in combinations(fixes, 2) if pair[0].shares_cause_with(pair[1])), None)
+    if rivals is None:
+        yield list(fixes)
+        return
+    for rival in rivals:
+        yield from _without_rivals(_others(fixes, rival))
+
+
+def _needed(fixes: Sequence[Priced], savings: JointSavings) -> list[Priced]:
+    """The fixes without those that the others can do without, and not more than MAX_ROWS."""
+    left, enough_ns = list(fixes), savings.of(fixes) - MIN_ROW_SHARE * savings.step_ns
+    while len(left) > 1:
+        kept_ns = {id(one): savings.of(_others(left, one)) for one in left}
+        useless = [one for one in left if kept_ns[id(one)] >= enough_ns]
+        if useless:
+            left = _others(left, max(useless, key=lambda one: (*_doubts(one), kept_ns[id(one)], one.finding.code)))
+        elif len(left) > MAX_ROWS:
+            left = _others(left, max(left, key=lambda one: kept_ns[id(one)]))
+        else:
+            break
+    return left
+
+
+def _ordered(fixes: Sequence[Priced], savings: JointSavings) -> list[Priced]:
+    """The fixes, each the next one after those before it. Those of every step, whose cause is known, come first."""
+    taken = list[Priced]()
+    while len(taken) < len(fixes):
+        left = [one for one in fixes if one not in taken]
+        taken.append(next_fix([one for one in left if not _comes_last(one)] or left, taken, savings))
+    return taken
+
+
+def next_fix(fixes: Sequence[Priced], taken: Sequence[Priced], savings: JointSavings) -> Priced:
+    """The fix that saves most after those taken; of those close to it, the surest, clearest, safest and simplest.
+
+    A guess, which may save nothing, counts half: so it comes first only if it saves twice as much as a sure fix.
+    """
+    worth = {id(one): _worth(one, savings.after(one, taken)) for one in fixes}
+    best = max(worth.values())
+    close = [one for one in fixes if worth[id(one)] >= (1 - CLOSE_SHARE) * best]
+    return min(close, key=lambda one: (*_doubts(one), -worth[id(one)], one.finding.code))
+
+
+def rows_of(fixes: Sequence[Priced], savings: JointSavings) -> list[Planned]:
+    """The fixes as rows, in this order."""
+    return [_row(fix, fixes[:place], savings) for place, fix in enumerate(fixes)]
+
+
+def _row(fix: Priced, taken: Sequence[Priced], savings: JointSavings) -> Planned:
+    alone_ns, gain_ns = savings.after(fix, []), savings.after(fix, taken)
+    needs: tuple[int, ...] = ()
+    if taken and alone_ns < NEEDS_SHARE * gain_ns:
+        enough = [i for i, other in enumerate(taken, 1) if savings.after(fix, [other]) >= NEEDS_SHARE * gain_ns]
+        needs = (enough[0],) if enough else tuple(range(1, len(taken) + 1))
+    worst_ns, best_ns = savings.range_after(fix, taken)
+    low_ns, high_ns = known_range(worst_ns, gain_ns, best_ns)
+    if fix.price is not None and abs(gain_ns - alone_ns) <= SAME_RANGE * alone_ns:
+        low_ns, high_ns = min(low_ns, fix.price.low_ns), max(high_ns, fix.price.high_ns)
+    most_ns = max(gain_ns, savings.most_after(fix, taken))
+    replayed_ns = savings.by_replay([*taken, fix]) - savings.by_replay(taken)
+    capped = replayed_ns - gain_ns > MIN_ROW_SHARE * savings.step_ns
+    return Planned(fix, alone_ns, gain_ns, max(0.0, low_ns), min(high_ns, most_ns), needs, capped)
+
+
+def _others(fixes: Sequence[Priced], fix: Priced) -> list[Priced]:
+    return [other for other in fixes if other is not fix]
 
 
 def _most_ns(one: Priced) -> float:
@@ -120,85 +183,22 @@ def _most_ns(one: Priced) -> float:
     return one.price.bounds_ns[1] if one.changes else one.price.est_ns
 
 
-def next_fix(candidates: Sequence[Priced], gains: Mapping[int, float], alone: Mapping[int, float]) -> Priced:
-    """The fix that saves most; of those close to it, the surest, clearest, safest and simplest.
-
-    A guess, which may save nothing, counts half: so it comes first only if it saves twice as much as a sure fix.
-
-    Fixes may be close only because the fixes taken hide what they save. So of two that treat the same cause, the one
-    that alone saves far more stands for both.
-    """
-    worth = {id(one): _worth(one, gains[id(one)]) for one in candidates}
-    best = max(worth.values())
-    close = [one for one in candidates if worth[id(one)] >= (1 - CLOSE_SHARE) * best]
-
-    def preference(one: Priced) -> tuple[int, bool, bool, bool, float, float, str]:
-        finding = one.finding
-        low_ns = one.price.low_ns if one.price is not None else 0
-        effort, risky = finding.effort, finding.risk is not Risk.NONE
-        return (
-            *(_CONFIDENCE[finding.confidence], effort.is_unknown, risky, not effort.is_simple),
-            *(-worth[id(one)], -low_ns, finding.code),
-        )
-
-    chosen = min(close, key=preference)
-    larger = [one for one in close if one.shares_cause_with(chosen) and alone[id(one)] >= LARGER * alone[id(chosen)]]
-    return max(larger, key=lambda one: alone[id(one)], default=chosen)
-
-
 def _worth(one: Priced, gain_ns: float) -> float:
     """What counts of a saving when fixes are put in order."""
     guess = one.finding.confidence == "low" and one.price is not None and one.price.low_ns == 0
     return (GUESS if guess else 1.0) * gain_ns
 
 
-def _easy_before(fix: Priced, left: Sequence[Priced], taken: Sequence[Priced], savings: SuccessiveSavings) -> Priced:
-    """A sure and simple fix that `fix` would hide, if `fix` saves about as much after it; else `fix`."""
-    gain_ns = savings.of(fix, taken)
-    for one in sorted((one for one in left if _is_easy(one) and not _is_easy(fix)), key=_most_ns, reverse=True):
-        own_ns = savings.of(one, taken)
-        if (
-            own_ns >= MIN_FIRST_SHARE * savings.step_ns
-            and savings.of(one, [*taken, fix]) < NEEDS_SHARE * own_ns
-            and savings.of(fix, [*taken, one]) >= (1 - SAME_SHARE) * gain_ns
-        ):
-            return one
-    return fix
-
-
-def _is_easy(one: Priced) -> bool:
-    """Whether the saving was measured, nothing can go wrong, and the fix is a line or two."""
+def _doubts(one: Priced) -> tuple[int, bool, bool, bool]:
+    """What speaks against a fix that saves as much as another: it is less sure, clear, safe or simple."""
     finding = one.finding
-    return finding.confidence == "high" and finding.risk is Risk.NONE and finding.effort.is_simple
+    effort, risky = finding.effort, finding.risk is not Risk.NONE
+    return _CONFIDENCE[finding.confidence], effort.is_unknown, risky, not effort.is_simple
 
 
-def _only_together(left: Sequence[Priced], taken: Sequence[Priced], savings: SuccessiveSavings) -> list[Priced]:
-    """Fixes of which each alone saves little, because host and device limit the step alike: the fewest that save about
-    as much as all of them.
-    """
-    chosen: list[Priced] = []
-    for one in sorted(left, key=_most_ns, reverse=True):
-        if one.changes and not any(one.shares_cause_with(other) for other in chosen):
-            chosen.append(one)
-    wanted = (1 - SAME_SHARE) * savings.together(chosen, taken)
-    for one in sorted(chosen, key=_most_ns):
-        rest = [other for other in chosen if other is not one]
-        if savings.together(rest, taken) >= wanted:
-            chosen = rest
-    return chosen
-
-
-def _row(fix: Priced, alone_ns: float, taken: Sequence[Priced], savings: SuccessiveSavings) -> Planned:
-    gain_ns = savings.of(fix, taken)
-    needs: tuple[int, ...] = ()
-    if taken and alone_ns < NEEDS_SHARE * gain_ns:
-        enough = [i for i, other in enumerate(taken, 1) if savings.of(fix, [other]) >= NEEDS_SHARE * gain_ns]
-        needs = (enough[0],) if enough else tuple(range(1, len(taken) + 1))
-    low_ns, high_ns = known_range(savings.at_worst(fix, taken), gain_ns, savings.at_best(fix, taken))
-    if fix.price is not None and abs(gain_ns - alone_ns) <= SAME_RANGE * alone_ns:
-        low_ns, high_ns = min(low_ns, fix.price.low_ns), max(high_ns, fix.price.high_ns)
-    most_ns = max(gain_ns, savings.most_of(fix, taken))
-    return Planned(fix, alone_ns, gain_ns, max(0.0, low_ns), min(high_ns, most_ns), needs)
+def _comes_last(one: Priced) -> bool:
+    """Whether the cost is not one of every step, or its cause is yet to be found."""
+    return one.occasional or one.finding.effort.is_search
 
 
 def in_order(priced: Sequence[Priced], plan: Plan, facts: Facts) -> list[Priced]:
@@ -219,11 +219,11 @@ def in_order(priced: Sequence[Priced], plan: Plan, facts: Facts) -> list[Priced]
 
 def _left_out(one: Priced, plan: Plan) -> Priced:
     """The finding with what it saves after the plan, if the replay tells."""
-    if not plan.rows or not one.changes or not plan.savings.replayed or one.price is None:
+    if not plan.rows or not one.changes or not plan.savings.replays or one.price is None:
         return one
     if any(one.shares_cause_with(planned) for planned in plan.fixes):
         return one  # the plan treats its cause in another way
-    return replace(one, finding=replace(one.finding, after_plan_us=us(plan.savings.of(one, plan.fixes))))
+    return replace(one, finding=replace(one.finding, after_plan_us=us(plan.savings.after(one, plan.fixes))))
 
 
 def _is_useless(one: Priced, most_ns: float, plan: Plan) -> bool:

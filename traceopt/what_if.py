@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from math import inf
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.attribution.limits import limit_of
+from traceopt.analyzer.attribution.limits import clear_limit, limit_of
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.joint_replay import Ranks
 from traceopt.analyzer.reading.sources import find_traces
@@ -24,14 +24,21 @@ from traceopt.analyzer.replay.changes import Change, RemoveHost, ScaleWork
 from traceopt.analyzer.replay.error import ReplayError
 from traceopt.analyzer.replay.replayed import Replayed
 from traceopt.analyzer.unprofiled import without_profiler
+from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.config import checked_devices
+from traceopt.document import sections
+from traceopt.document.plan_rows import parts_after, parts_left, parts_of
 from traceopt.errors import InputError
+from traceopt.result.rows import BreakdownPart
 from traceopt.result.what_if import ReplayCheck, WhatIf, WhatIfFix, WhatIfPart
 from traceopt.result.words.rounding import share, us
 from traceopt.rules.bases.rank_rule import RunRule
 from traceopt.rules.engine import prepare, run_rank_rules, run_rules
+from traceopt.rules.fingerprint import code_of, with_ids
+from traceopt.rules.plan import Planned, best_choice, rows_of
 from traceopt.rules.registry import load_rules
 from traceopt.rules.rule import Rule
+from traceopt.rules.savings.joint import JointSavings
 from traceopt.rules.savings.price import Priced
 from traceopt.workers.progress_line import ShowProgress
 
@@ -79,60 +86,147 @@ def what_if(
         raise InputError(f"{path} has {len(recordings)} traces; pass the file of one rank. {reason}")
     registry = load_rules(rules_dir)
     rules = prepare(registry, thresholds=thresholds)
-    chosen = _chosen(ranks, rules, [registry.find(key).code for key in fixes]) if fixes else []
+    wanted = dict.fromkeys(fix if code_of(fix) != fix else registry.find(fix).code for fix in fixes)
     scaled = [_scaled(ranks.facts, what, factor) for what, factor in scales]
-    changes = [f"{what} x {factor:g}" for what, factor in scales]
-    return _document(path, ranks, chosen, scaled, [*dict.fromkeys(fixes), *changes], [*registry.warnings, *warnings])
+    answer = _of_ranks(ranks, rules, wanted, scaled) if len(facts) > 1 else _of_one(facts[0], rules, wanted, scaled)
+    changes = [*dict.fromkeys(fixes), *(f"{what} x {factor:g}" for what, factor in scales)]
+    where = facts[0].trace.meta.path if len(facts) == 1 else path
+    return _document(where, ranks, answer, changes, [*registry.warnings, *warnings, *answer.left_out])
 
 
-class _AppliedFix(Struct, frozen=True):
-    """The fix of a finding, with its changes on each rank. `most_ns`: what was measured of it per step. A replay of one
-    rank cannot exceed it; it is infinite for several ranks.
+class _Answer(Struct, frozen=True):
+    """The step with the changes. `breakdown`: of the first rank as it is; `left_of_parts`: us with the changes, empty
+    if they are not known. `left_out`: sentences on fixes that are not applied.
     """
+
+    fixes: list[WhatIfFix]
+    before_us: float
+    after_us: float
+    saving_us: float
+    breakdown: list[BreakdownPart]
+    left_of_parts: dict[Cause, float]
+    left_out: list[str] = []
+
+
+def _of_one(
+    facts: Facts, rules: Sequence[Rule], wanted: Iterable[str], scaled: Sequence[list[list[Change]]]
+) -> _Answer:
+    """The step of one trace as `traceopt analyze` computes it, for any of its fixes in the order of its plan."""
+    outcome = run_rules(rules, facts)
+    findings = with_ids(outcome.findings)
+    found = [replace(one, finding=finding) for one, finding in zip(outcome.priced, findings, strict=True)]
+    chosen = list[Priced]()
+    for fix in wanted:
+        mine = [one for one in found if fix in (one.finding.code, one.finding.id)]
+        if not mine:
+            raise InputError(_nothing_to_fix(fix, [one.finding.code for one in found if one.price is not None]))
+        if all(one.price is None for one in mine):
+            raise InputError(f"{fix} does not say what its fix saves, so it cannot be replayed")
+        chosen += mine
+    priced = [one for one in found if one in chosen and one.price is not None]
+    savings = JointSavings(facts, [change for by_rank in scaled for change in by_rank[0]])
+    fixes = best_choice(priced, savings) if priced else []
+    saved_ns, breakdown = savings.of(fixes), sections.breakdown(facts)
+    left_us = us(savings.step_ns - saved_ns)
+    return _Answer(
+        [_applied(row) for row in rows_of(fixes, savings)],
+        us(savings.step_ns),
+        left_us,
+        us(saved_ns),
+        breakdown,
+        parts_after(breakdown, left_us, savings.changes(fixes), facts),
+        [_left_out(one) for one in priced if one not in fixes],
+    )
+
+
+def _applied(row: Planned) -> WhatIfFix:
+    finding = row.fix.finding
+    place = str(finding.locations[0]) if finding.locations else None
+    return WhatIfFix(finding.code, finding.title, place, us(row.alone_ns), us(row.saving_ns), capped=row.capped)
+
+
+def _left_out(one: Priced) -> str:
+    finding = one.finding
+    where = f" ({finding.locations[0]})" if finding.locations else ""
+    return f"{finding.code}{where} is left out: another of these fixes treats the same cause."
+
+
+def _nothing_to_fix(fix: str, known: Sequence[str]) -> str:
+    return f"{fix} finds nothing to fix in this trace; you can replay: {', '.join(dict.fromkeys(known)) or 'nothing'}"
+
+
+def _of_ranks(
+    ranks: Ranks, rules: Sequence[Rule], wanted: Iterable[str], scaled: Sequence[list[list[Change]]]
+) -> _Answer:
+    """The median step of ranks that are replayed together. Nothing limits what a fix saves: what was measured on one
+    rank does not say what the others gain.
+    """
+    fixes, unchanged = _fixes_of_ranks(ranks, rules, wanted), ranks.replay([[] for _ in ranks.facts])
+    step_ns = median([facts.step_ns for facts in ranks.facts])
+    to_measured = step_ns / median([one.step_ns for one in unchanged])  # corrects a small error of the replay
+
+    def replayed(changes: Sequence[Sequence[Sequence[Change]]]) -> list[Replayed]:
+        return ranks.replay([[change for one in changes for change in one[rank]] for rank in range(len(ranks.facts))])
+
+    def left_ns(ranks: Sequence[Replayed]) -> float:
+        return median([rank.step_ns for rank in ranks]) * to_measured
+
+    after = [replayed([*scaled, *(fix.changes for fix in fixes[:count])]) for count in range(len(fixes) + 1)]
+    left = [left_ns(one) for one in after]
+    first, breakdown = ranks.facts[0], sections.breakdown(ranks.facts[0])
+    first_us = us(first.step_ns * after[-1][0].step_ns / unchanged[0].step_ns)
+    return _Answer(
+        [
+            WhatIfFix(
+                fix.code,
+                fix.title,
+                None,
+                us(step_ns - left_ns(replayed([fix.changes]))),
+                us(left[place] - left[place + 1]),
+                capped=False,
+            )
+            for place, fix in enumerate(fixes)
+        ],
+        us(step_ns),
+        us(left[-1]),
+        us(step_ns - left[-1]),
+        breakdown,
+        parts_left(parts_of(breakdown), first_us, unchanged[0], after[-1][0], first),
+    )
+
+
+class _FixOfRanks(Struct, frozen=True):
+    """The fix of a finding, with its changes on each rank."""
 
     code: str
     title: str
     changes: list[list[Change]]
-    most_ns: float = inf
 
 
-def _chosen(ranks: Ranks, rules: Sequence[Rule], codes: Sequence[str]) -> list[_AppliedFix]:
+def _fixes_of_ranks(ranks: Ranks, rules: Sequence[Rule], wanted: Iterable[str]) -> list[_FixOfRanks]:
     found = [run_rules(rules, facts).priced for facts in ranks.facts]
-    of_run = run_rank_rules(rules, ranks.run).priced if len(found) > 1 else []
-    remedies = {rule.code: rule.remedy(ranks) for rule in rules if isinstance(rule, RunRule) and rule.code in codes}
-    chosen = []
-    for code in codes:
+    of_run = run_rank_rules(rules, ranks.run).priced
+    remedies = {rule.code: rule.remedy(ranks) for rule in rules if isinstance(rule, RunRule) and rule.code in wanted}
+    chosen = list[_FixOfRanks]()
+    for code in map(code_of, wanted):
         titles = dict.fromkeys(f.finding.title for ones in (*found, of_run) for f in ones if f.finding.code == code)
         if not titles:
-            known = [one.finding.code for ones in found for one in ones if one.changes]
-            known += [one.finding.code for one in of_run]
-            possible = ", ".join(dict.fromkeys(known)) or "nothing"
-            raise InputError(f"{code} finds nothing to fix in this trace; you can replay: {possible}")
-        fixes = [
-            _AppliedFix(
-                code,
-                title,
-                [[change for one in ones for change in one.changes] for ones in by_rank],
-                _measured_ns(by_rank[0]) if len(by_rank) == 1 else inf,
-            )
-            for title in titles
-            for by_rank in [[_of(priced, code, title) for priced in found]]
-        ]
-        if (remedy := remedies.get(code)) is not None:
-            fixes = [_AppliedFix(code, next(iter(titles)), [list(own) for own in remedy])]
+            known = [one.finding.code for ones in (*found, of_run) for one in ones if one.changes or ones is of_run]
+            raise InputError(_nothing_to_fix(code, known))
+        remedy = remedies.get(code)
+        if remedy is not None:
+            fixes = [_FixOfRanks(code, next(iter(titles)), [list(own) for own in remedy])]
+        else:
+            fixes = [_FixOfRanks(code, title, [_changes(own, code, title) for own in found]) for title in titles]
         if not any(own for fix in fixes for own in fix.changes):
             raise InputError(f"{code} does not say what its fix changes, so it cannot be replayed")
         chosen += fixes
     return chosen
 
 
-def _of(priced: Sequence[Priced], code: str, title: str) -> list[Priced]:
-    return [one for one in priced if (one.finding.code, one.finding.title) == (code, title)]
-
-
-def _measured_ns(priced: Sequence[Priced]) -> float:
-    """The most that the plan expects of these findings together."""
-    return sum(one.price.bounds_ns[1] for one in priced if one.price is not None and one.changes)
+def _changes(priced: Sequence[Priced], code: str, title: str) -> list[Change]:
+    mine = (one for one in priced if (one.finding.code, one.finding.title) == (code, title))
+    return [change for one in mine for change in one.changes]
 
 
 def _scaled(ranks: Sequence[Facts], what: str, factor: float) -> list[list[Change]]:
@@ -172,55 +266,26 @@ def _scaled_host(facts: Facts, matches: Matches, factor: float) -> list[Change]:
     return [RemoveHost(area, 1 - factor)] if slices.any() else []
 
 
-def _document(
-    path: str,
-    ranks: Ranks,
-    chosen: list[_AppliedFix],
-    scaled: list[list[list[Change]]],
-    names: list[str],
-    warnings: list[str],
-) -> WhatIf:
-    everything = [*(fix.changes for fix in chosen), *scaled]
-    before, after = ranks.replay(_together(ranks, [])), ranks.replay(_together(ranks, everything))
-    step_ns, before_ns = _median(ranks.facts), _median(before)
-    to_measured = step_ns / before_ns  # corrects a small error of the replay
-    most_ns = inf if scaled else sum(fix.most_ns for fix in chosen)
-    replayed_ns = (before_ns - _median(after)) * to_measured
-    saved_ns = min(replayed_ns, most_ns)
-    reached = saved_ns / replayed_ns if saved_ns < replayed_ns else 1.0  # by the parts, too
-    first = ranks.facts[0]
-    parts_before, replayed_parts = first.parts_of(before[0]), first.parts_of(after[0])
-    parts_after = {part: ns + reached * (replayed_parts[part] - ns) for part, ns in parts_before.items()}
+def _document(path: str, ranks: Ranks, answer: _Answer, changes: list[str], warnings: list[str]) -> WhatIf:
     graphs = [facts.replay_graph for facts in ranks.facts]
     errors = [facts.replay_error for facts in ranks.facts if facts.replay_error is not None]
     worst = max(errors, key=lambda error: error.share)
+    left = answer.left_of_parts
+    limit = clear_limit(left) if left else None
     return WhatIf(
-        path=first.trace.meta.path if len(ranks.facts) == 1 else path,
+        path=path,
         ranks=len(ranks.facts),
         meetings=ranks.meetings if len(ranks.facts) > 1 else 0,
-        steps=first.recorded_steps.count,
-        changes=names,
-        fixes=[
-            WhatIfFix(
-                fix.code,
-                fix.title,
-                us(
-                    min(fix.most_ns, (before_ns - _median(ranks.replay(_together(ranks, [fix.changes])))) * to_measured)
-                ),
-            )
-            for fix in chosen
-        ],
-        before_us=us(step_ns),
-        after_us=us(step_ns - saved_ns),
-        saving_us=us(saved_ns),
-        saving_share=round(saved_ns / step_ns, 6),
-        limit_before=limit_of(parts_before).key,
-        limit_after=limit_of(parts_after).key,
-        parts=[
-            WhatIfPart(part.key, first.label(part), us(ns * to_measured), us(parts_after[part] * to_measured))
-            for part, ns in parts_before.items()
-            if us(ns) or us(parts_after[part])
-        ],
+        steps=ranks.facts[0].recorded_steps.count,
+        changes=changes,
+        fixes=answer.fixes,
+        before_us=answer.before_us,
+        after_us=answer.after_us,
+        saving_us=answer.saving_us,
+        saving_share=round(answer.saving_us / answer.before_us, 6),
+        limit_before=limit_of(parts_of(answer.breakdown)).key,
+        limit_after=limit.key if limit is not None else None,
+        parts=_parts(answer.breakdown, left, ranks.facts[0]),
         replay_error_share=share(worst.share),
         replay_check=_checked(worst),
         trusted=all(facts.replay_trusted for facts in ranks.facts),
@@ -228,6 +293,16 @@ def _document(
         inferred_waits=sum(int(graph.inferred.sum()) for graph in graphs),
         warnings=warnings,
     )
+
+
+def _parts(breakdown: Sequence[BreakdownPart], left: Mapping[Cause, float], facts: Facts) -> list[WhatIfPart]:
+    """Those of the breakdown, then those that only the changed step has."""
+    now = parts_of(breakdown)
+    return [
+        WhatIfPart(part.key, facts.label(part), now.get(part, 0.0), round(left.get(part, 0.0), 3) if left else None)
+        for part in dict.fromkeys([*now, *left])
+        if now.get(part, 0.0) or us(left.get(part, 0.0) * 1e3)
+    ]
 
 
 def _checked(error: ReplayError) -> ReplayCheck:
@@ -238,12 +313,3 @@ def _checked(error: ReplayError) -> ReplayCheck:
         usual_share=share(prediction.usual_share) if prediction is not None else None,
         blocked_share=share(error.blocked_share),
     )
-
-
-def _together(ranks: Ranks, changes: Sequence[Sequence[Sequence[Change]]]) -> list[list[Change]]:
-    """All changes, by rank."""
-    return [[change for by_rank in changes for change in by_rank[rank]] for rank in range(len(ranks.facts))]
-
-
-def _median(ranks: Sequence[Facts] | Sequence[Replayed]) -> float:
-    return median([rank.step_ns for rank in ranks])

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from traceopt.reports.words import safe_text, step_words
+from traceopt.reports.words.fixes.fix_cards import CAPPED
 from traceopt.result.words import quantities
 
 if TYPE_CHECKING:
-    from traceopt.result.what_if import WhatIf
+    from traceopt.result.what_if import WhatIf, WhatIfFix, WhatIfPart
 
 _SMALLEST_SHARE = 0.001  # of the step; smaller parts are left out
 _NOTABLE_SHARE = 0.01
@@ -25,8 +26,8 @@ def render_whatif(document: WhatIf) -> str:
         "",
         *_parts(document),
     ]
-    if len(document.fixes) > 1:
-        lines += ["", *_alone(document)]
+    if len(document.fixes) > 1 or any(fix.capped for fix in document.fixes):
+        lines += ["", *_fixes(document)]
     return safe_text.without_commands("\n".join([*lines, "", *_trust(document)]) + "\n")
 
 
@@ -53,26 +54,37 @@ def _limits(document: WhatIf) -> list[str]:
 
 def _parts(document: WhatIf) -> list[str]:
     least = _SMALLEST_SHARE * document.before_us
-    parts = [part for part in document.parts if max(part.before_us, part.after_us) >= least]
+    parts = [part for part in document.parts if max(part.before_us, part.after_us or 0.0) >= least]
     width = max((len(part.label) for part in parts), default=0)
     head = f"{'Part of the typical step':{width}}  {'before':>10}  {'after':>10}"
     return [
         head,
-        *(
-            f"{part.label:{width}}  {quantities.ms_of_us(part.before_us):>10}  {quantities.ms_of_us(part.after_us):>10}"
-            for part in parts
-        ),
+        *(f"{part.label:{width}}  {quantities.ms_of_us(part.before_us):>10}  {_after(part):>10}" for part in parts),
     ]
 
 
-def _alone(document: WhatIf) -> list[str]:
+def _after(part: WhatIfPart) -> str:
+    return "unknown" if part.after_us is None else quantities.ms_of_us(part.after_us)
+
+
+def _fixes(document: WhatIf) -> list[str]:
+    """One line per fix, in the order of the plan."""
     return [
-        "Each fix on its own saves:",
+        f"{'saves':>10}  {'alone':>10}  fix, in the order of the plan",
         *(
-            f"  {fix.code}  {quantities.estimate(max(0.0, fix.alone_us))}  {safe_text.prose(fix.title)}"
+            f"{_saved(fix.saving_us):>10}  {_saved(fix.alone_us):>10}  {fix.code} {safe_text.prose(_title(fix))}"
             for fix in document.fixes
         ),
     ]
+
+
+def _saved(us: float) -> str:
+    return quantities.estimate(max(0.0, us))
+
+
+def _title(fix: WhatIfFix) -> str:
+    where = f" ({fix.place})" if fix.place is not None else ""
+    return f"{fix.title}{where}{f', {CAPPED}' if fix.capped else ''}"
 
 
 def _trust(document: WhatIf) -> list[str]:

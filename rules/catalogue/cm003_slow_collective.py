@@ -170,7 +170,6 @@ class SlowCollective(Rule):
                 f"is, check the transport with NCCL_DEBUG=INFO: {TRANSPORT}.",
                 edits=[VERBOSE],
             ),
-            shares_cause_with=["CM001"],
         )
 
     def in_view_of_ranks(self, finding: Finding, run: RunFacts) -> Finding:

@@ -54,14 +54,14 @@ def document_of(facts: Facts, rules: Sequence[Rule], *, debug: bool = True) -> R
 
 def test_a_refuted_fix_leaves_a_plan_and_a_verdict_that_are_made_without_it(example: GetExample) -> None:
     subject = example("five_faults")
-    first, *others = subject.result.plan
+    _, one, *others = subject.result.plan
     assert others
-    seen = document_of(subject.facts, rules_with(first.code, saving=None, impact="info", why="It is not."))
-    without = [rule() for rule in builtin_rules() if rule.code != first.code]
+    seen = document_of(subject.facts, rules_with(one.code, saving=None, impact="info", why="It is not."))
+    without = [rule() for rule in builtin_rules() if rule.code != one.code]
     expected = rank_document(subject.facts, run_rules(without, subject.facts))
     assert (seen.verdict, seen.plan, seen.combined) == (expected.verdict, expected.plan, expected.combined)
     assert {one.code for one in seen.findings} == {one.code for one in subject.result.findings}
-    (check,) = [check for check in seen.checks if check.code == first.code]
+    (check,) = [check for check in seen.checks if check.code == one.code]
     assert (check.status, check.reason) == ("found", "It is not.")
 
 

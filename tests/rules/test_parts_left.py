@@ -31,8 +31,8 @@ FIVE_FAULTS = Path(__file__).resolve().parents[2] / "fixtures" / "traces" / "fiv
 def planned(trace: AnalyzedTrace) -> tuple[list[Change], float]:
     """The changes of the plan, and the step that it leaves, us."""
     plan = trace.outcome.plan
-    changes = plan.savings.after(plan.fixes).changes if trace.facts.replay_trusted else []
-    return list(changes), (plan.step_ns - plan.saving_ns) / 1e3
+    changes = plan.savings.changes(plan.fixes) if trace.facts.replay_trusted else []
+    return changes, (plan.step_ns - plan.saving_ns) / 1e3
 
 
 def assert_as_replayed(
@@ -59,7 +59,7 @@ def test_a_part_changes_as_in_the_replay(trace: AnalyzedTrace) -> None:
     if not changes:
         return
     now_us = {CAUSE_OF_KEY[part.name]: part.us_per_step for part in breakdown(facts)}
-    left = parts_left(now_us, left_us, changes, facts)
+    left = parts_left(now_us, left_us, facts.replayed, facts.replay(changes), facts)
     if left:
         assert sum(left.values()) == pytest.approx(left_us, rel=1e-6)
     assert_as_replayed(now_us, left, facts, changes)
@@ -77,7 +77,7 @@ def test_steps_unlike_the_replayed_ones(example: GetExample, scenario: str, fact
     now_us = {CAUSE_OF_KEY[part.name]: part.us_per_step * factor for part, factor in parts}
     saved = 1 - left_us * 1e3 / facts.step_ns
     left_us = sum(now_us.values()) * (1 - saved)
-    left = parts_left(now_us, left_us, changes, facts)
+    left = parts_left(now_us, left_us, facts.replayed, facts.replay(changes), facts)
     if left:
         assert sum(left.values()) == pytest.approx(left_us, rel=1e-6)
         assert all(us >= 0 for us in left.values())
@@ -103,5 +103,6 @@ def test_parts_that_do_not_explain_the_step_are_not_told(example: GetExample) ->
     facts = example("slow_loader").facts
     changes, left_us = planned(example("slow_loader"))
     now_us = {CAUSE_OF_KEY[part.name]: part.us_per_step for part in breakdown(facts)}
-    assert parts_left(now_us, left_us, changes, facts)
-    assert parts_left(now_us, (1 + 2 * UNEXPLAINED_SHARE) * left_us, changes, facts) == {}
+    assert parts_left(now_us, left_us, facts.replayed, facts.replay(changes), facts)
+    replays = facts.replayed, facts.replay(changes)
+    assert parts_left(now_us, left_us / (1 + 2 * UNEXPLAINED_SHARE), *replays, facts) == {}

@@ -142,7 +142,7 @@ class CompareAnswer(Answer, kw_only=True):
 class WhatIfAnswer(Answer, kw_only=True):
     """The replayed step with changes."""
 
-    cuts: ClassVar[tuple[str, ...]] = ("notes", "alone", "breakdown")
+    cuts: ClassVar[tuple[str, ...]] = ("notes", "fixes", "breakdown")
     narrow: ClassVar[str] = "ask for fewer changes"
 
     before_ms: Annotated[float, note("typical step", "ms")]
@@ -152,7 +152,9 @@ class WhatIfAnswer(Answer, kw_only=True):
     limit_after: Annotated[str | None, note("what bounds the step then")] = None
     trusted: Annotated[bool, note("whether the replay without changes is close enough to the measured step")]
     replay_error_share: Annotated[float | None, note("largest error of a replay without changes", "share")] = None
-    alone: Annotated[list[str], note("what each fix saves alone")] = field(default_factory=list)
+    fixes: Annotated[list[str], note("untrusted: what each fix saves, in the order of the plan")] = field(
+        default_factory=list
+    )
     breakdown: Annotated[list[ComparedPart], note("parts of the step now (base) and then (head)")] = field(
         default_factory=list
     )

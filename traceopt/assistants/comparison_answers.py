@@ -6,8 +6,9 @@ from traceopt.assistants.answers import UNTRUSTED, CompareAnswer, ComparedPart, 
 from traceopt.assistants.budget import milliseconds
 from traceopt.reports.words import safe_text, step_words
 from traceopt.reports.words.comparing import comparison_words
+from traceopt.reports.words.fixes.fix_cards import CAPPED
 from traceopt.result.comparison import Comparison, FindingChange
-from traceopt.result.what_if import WhatIf
+from traceopt.result.what_if import WhatIf, WhatIfFix
 from traceopt.result.words.quantities import estimated
 
 LEAST_SHARE = 0.005  # of the step; smaller parts are left out
@@ -41,7 +42,7 @@ def compared(comparison: Comparison) -> CompareAnswer:
 def what_if_answer(what_if: WhatIf) -> WhatIfAnswer:
     document = safe_text.cleaned(what_if)
     least_us = LEAST_SHARE * document.before_us
-    parts = sorted(document.parts, key=lambda part: -abs(part.after_us - part.before_us))
+    parts = sorted(document.parts, key=lambda part: -abs((part.after_us or 0.0) - part.before_us))
     return WhatIfAnswer(
         untrusted_text=UNTRUSTED,
         before_ms=milliseconds(document.before_us) or 0.0,
@@ -51,13 +52,21 @@ def what_if_answer(what_if: WhatIf) -> WhatIfAnswer:
         limit_after=step_words.limit(document.limit_after),
         trusted=document.trusted,
         replay_error_share=document.replay_error_share,
-        alone=[f"{fix.code} {fix.title}: {estimated(max(0.0, fix.alone_us))}" for fix in document.fixes],
+        fixes=[_fix(fix) for fix in document.fixes],
         breakdown=[
             _part(part.label, part.before_us, part.after_us)
             for part in parts
-            if max(part.before_us, part.after_us) >= least_us
+            if part.after_us is not None and max(part.before_us, part.after_us) >= least_us
         ],
         notes=document.warnings,
+    )
+
+
+def _fix(fix: WhatIfFix) -> str:
+    saves, alone = (estimated(max(0.0, us)) for us in (fix.saving_us, fix.alone_us))
+    where = f", {fix.place}" if fix.place else ""
+    return (
+        f"{fix.code} {fix.title}{where}: {saves} after those above, {alone} alone{f', {CAPPED}' if fix.capped else ''}"
     )
 
 

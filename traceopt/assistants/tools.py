@@ -101,7 +101,7 @@ class Tools:
         with self._lock:
             document = what_if(
                 trace,
-                [code_of(fix) for fix in fixes],
+                fixes,
                 scales,
                 run=run,
                 rules_dir=self._config.rules_dir,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from traceopt.analyzer.attribution.limits import clear_limit
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import Change
+from traceopt.analyzer.replay.replayed import Replayed
 from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
 from traceopt.result.document import BeforeAndAfter, Combined
@@ -22,10 +23,9 @@ UNEXPLAINED_SHARE = 0.05  # of the step after the fixes: largest gap between the
 
 def document_rows(plan: Plan, findings: Sequence[Finding]) -> list[PlanRow]:
     """The plan as the result document holds it. `findings`: those of its rows, with their ids."""
-    rows, step_ns = list[PlanRow](), plan.step_ns
+    rows = list[PlanRow]()
     for place, (row, finding) in enumerate(zip(plan.rows, findings, strict=True)):
         above = enumerate(findings[:place], 1)
-        step_ns -= round(row.saving_ns)
         rows.append(
             PlanRow(
                 code=row.fix.finding.code,
@@ -34,9 +34,10 @@ def document_rows(plan: Plan, findings: Sequence[Finding]) -> list[PlanRow]:
                 saving_us=us(row.saving_ns),
                 low_us=us(row.low_ns),
                 high_us=us(row.high_ns),
-                step_us_after=us(step_ns),
+                step_us_after=us(plan.step_ns - plan.savings.of(plan.fixes[: place + 1])),
                 needs=list(row.needs),
                 same_edit=next((n for n, other in above if same_edit(other, finding)), None),
+                capped=row.capped,
             )
         )
     return rows
@@ -48,12 +49,11 @@ def combine(plan: Plan, rows: Sequence[PlanRow], breakdown: Sequence[BreakdownPa
     """
     if not rows:
         return None
-    saved_us, left_us = round(sum(row.saving_us for row in rows), 3), rows[-1].step_us_after
-    changes = plan.savings.after(plan.fixes).changes
-    now_us = {CAUSE_OF_KEY[part.name]: part.us_per_step for part in breakdown}
-    replayed = bool(changes) and facts.replay_trusted
-    left_of_parts = parts_left(now_us, left_us, changes, facts) if replayed else {}
+    saved_us, left_us = us(plan.savings.of(plan.fixes)), rows[-1].step_us_after
+    changes = plan.savings.changes(plan.fixes)
+    left_of_parts = parts_after(breakdown, left_us, changes, facts)
     limit = clear_limit(left_of_parts) if left_of_parts else None
+    replayed = bool(changes) and facts.replay_trusted
     return Combined(
         codes=[row.code for row in rows],
         saving_us=saved_us,
@@ -64,29 +64,42 @@ def combine(plan: Plan, rows: Sequence[PlanRow], breakdown: Sequence[BreakdownPa
         breakdown_after=_rows(left_of_parts, left_us, facts),
         low_us=round(sum(row.low_us for row in rows), 3),
         high_us=round(min(sum(row.high_us for row in rows), MAX_SAVED_SHARE * plan.step_ns / 1e3), 3),
-        unrecorded=_unrecorded(now_us, left_of_parts, left_us, facts),
+        unrecorded=_unrecorded(parts_of(breakdown), left_of_parts, left_us, facts),
     )
 
 
-def parts_left(
-    now_us: Mapping[Cause, float], left_us: float, changes: Sequence[Change], facts: Facts
-) -> dict[Cause, float]:
-    """The parts of the step after the changes, us; they sum to `left_us`. Empty if the replay does not explain it.
+def parts_of(breakdown: Sequence[BreakdownPart]) -> dict[Cause, float]:
+    """The parts of the breakdown, us."""
+    return {CAUSE_OF_KEY[part.name]: part.us_per_step for part in breakdown}
 
-    Each part changes as in the replay. So a part that the fixes do not touch stays as it is in the breakdown, which
-    may be of other steps than the replayed ones. Idle time is one part here, because the replay may give it other
-    causes than the breakdown. What is left of it has the causes of the replayed step after the changes.
+
+def parts_after(
+    breakdown: Sequence[BreakdownPart], left_us: float, changes: Sequence[Change], facts: Facts
+) -> dict[Cause, float]:
+    """The parts of the step after these changes, us. Empty if they are not known."""
+    if not changes or not facts.replay_trusted:
+        return {}
+    return parts_left(parts_of(breakdown), left_us, facts.replayed, facts.replay(changes), facts)
+
+
+def parts_left(
+    now_us: Mapping[Cause, float], left_us: float, replayed: Replayed, changed: Replayed, facts: Facts
+) -> dict[Cause, float]:
+    """The parts of the step after some changes, us; they sum to `left_us`. Empty if the replay, without and with the
+    changes, does not explain it.
+
+    Each part changes as in the replay. So a part that the changes do not touch stays as it is in the breakdown, which
+    may be of other steps than the replayed ones. If the replay saves more than is stated, a share of each change is
+    undone. Idle time is one part here, because the replay may give it other causes than the breakdown. What is left of
+    it has the causes of the replayed step after the changes.
     """
-    before, after = facts.parts_of(facts.replayed), facts.parts_of(facts.replay(changes))
+    before, after = facts.parts_of(replayed), facts.parts_of(changed)
     apart = {cause for cause in after if cause.busy or not facts.has_gpu}
     now, was, becomes = (_with_idle_as_one(parts, apart) for parts in (now_us, before, after))
-    step_us, replayed_us = sum(now.values()), facts.replayed.step_ns / 1e3
-    left = {
-        part: max(0.0, now.get(part, 0.0) + (becomes[part] - was.get(part, 0.0)) / 1e3 * step_us / replayed_us)
-        for part in becomes
-    }
-    total = sum(left.values())
-    if abs(total - left_us) > UNEXPLAINED_SHARE * left_us:
+    step_us, to_measured = sum(now.values()), sum(now.values()) / replayed.step_ns  # us per ns of the replay
+    left = {part: max(0.0, now.get(part, 0.0) + (becomes[part] - was.get(part, 0.0)) * to_measured) for part in becomes}
+    total, explained_us = sum(left.values()), changed.step_ns * to_measured
+    if abs(total - explained_us) > UNEXPLAINED_SHARE * explained_us or total - left_us > UNEXPLAINED_SHARE * left_us:
         return {}
     if total > left_us or step_us <= left_us:
         left = {part: us * left_us / total for part, us in left.items()}

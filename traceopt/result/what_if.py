@@ -8,22 +8,25 @@ from traceopt.result.serialization import to_indented_json
 
 
 class WhatIfPart(Struct, frozen=True):
-    """A part of the typical step, as in the breakdown."""
+    """A part of the typical step, as in the breakdown. `after_us`: None if the replay does not explain the saving."""
 
     name: str
     label: str
     before_us: float
-    after_us: float
+    after_us: float | None
 
 
 class WhatIfFix(Struct, frozen=True):
-    """A finding whose fix is applied, on all ranks that have it. `alone_us`: what the fix saves on its own in the
-    replay.
+    """A finding whose fix is applied, on all ranks that have it: what it saves alone, and after the fixes above it.
+    `capped`: the replay saves more, but only so much was measured of the cost.
     """
 
     code: str
     title: str
+    place: str | None
     alone_us: float
+    saving_us: float
+    capped: bool
 
 
 class ReplayCheck(Struct, frozen=True):
@@ -43,7 +46,8 @@ class ReplayCheck(Struct, frozen=True):
 class WhatIf(Struct, frozen=True):
     """The replayed step without and with the changes; `limit_before` and `limit_after` name the part that limits it.
 
-    Step and parts describe the typical step. `replay_error_share` is the largest error of a replay
+    The fixes are in the order of the plan. Step, parts and savings are those that `traceopt analyze` states for these
+    fixes; they describe the typical step. `replay_error_share` is the largest error of a replay
     without a change, and `replay_check` says what it consists of. `inferred_waits` of the `waits` were inferred, not
     recorded.
 
@@ -62,7 +66,7 @@ class WhatIf(Struct, frozen=True):
     saving_us: float
     saving_share: float
     limit_before: str
-    limit_after: str
+    limit_after: str | None
     parts: list[WhatIfPart]
     replay_error_share: float
     replay_check: ReplayCheck

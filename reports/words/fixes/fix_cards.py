@@ -16,6 +16,7 @@ from traceopt.result.words.message import Message
 from traceopt.result.words.rank_lists import ranks_text
 
 MORE = 1.2  # times what the planned fix saves: a smaller difference is within the error of predictions
+CAPPED = "at most its measured cost"  # of a saving: the replay gives more
 IMPACT_WORDS = {"high": "High impact", "medium": "Medium impact", "low": "Low impact", "info": "Info"}
 
 
@@ -102,28 +103,32 @@ def title(card: Card, result: Result) -> str:
 
 
 def needs(card: Card) -> str:
-    """How the fix depends on the plan; empty if it does not.
+    """How the fix depends on the plan, and what limits its saving; empty if nothing does.
 
     "needs fixes 1 and 2": without them this one saves little. "same edit as fix 2": one edit makes both.
-    "same cause as fix 2": both treat the same cause.
-    "saves 0.5 ms after the plan": why it is not in the plan.
+    "at most its measured cost": the replay saves more than was measured of it. "same cause as fix 2": both treat the
+    same cause. "saves 0.5 ms after the plan": why it is not in the plan.
     """
+    if card.row is None:
+        return _why_not_planned(card)
+    words = []
     if card.needs:
         noun = "fix" if len(card.needs) == 1 else "fixes"
-        needed = f"needs {noun} {joined([str(number) for number in card.needs])}"
-        return f"{needed}; {_same_edit(card)}" if card.same_edit is not None else needed
+        words.append(f"needs {noun} {joined([str(number) for number in card.needs])}")
     if card.same_edit is not None:
-        return _same_edit(card)
+        words.append(f"same edit as fix {card.same_edit}")
+    if card.row.capped:
+        words.append(CAPPED)
+    return "; ".join(words)
+
+
+def _why_not_planned(card: Card) -> str:
     if card.instead_of is not None:
         return f"same cause as fix {card.instead_of}" + (", may save more" if card.saves_more else "")
     after_us = card.finding.after_plan_us
     if after_us is None:
         return ""
     return f"saves {quantities.estimated(after_us) if after_us > 0 else 'nothing'} after the plan"
-
-
-def _same_edit(card: Card) -> str:
-    return f"same edit as fix {card.same_edit}"
 
 
 ACROSS_RANKS = "From comparing the ranks"

@@ -1,0 +1,127 @@
+"""What fixes save together: the step replayed with all of their changes, each fix within what was measured of its cost.
+
+The saving belongs to the set of fixes, in whatever order they are made. So no order of a plan saves more than another,
+and whoever asks for the same fixes gets the same step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.replay.changes import Change
+from traceopt.rules.savings.known_error import MAX_SAVED_SHARE
+from traceopt.rules.savings.price import Price, Priced
+
+EXACT = 0.01  # of a cost: a replay that saves no more than this beyond it agrees with it
+
+
+class JointSavings:
+    """What sets of fixes save, ns per step: at most what was measured of their costs. Each set is replayed once.
+
+    The replay may find that a fix alone saves more than was measured of its cost. Such a fix counts with that cost, and
+    the others with what they save without it.
+    """
+
+    def __init__(self, facts: Facts, also: Sequence[Change] = ()) -> None:
+        """`also`: changes beside those of any fix, which have no measured cost."""
+        self._facts = facts
+        self._also = tuple(also)
+        self._replayed_ns: dict[frozenset[int], float] = {}
+        self._saved_ns: dict[frozenset[int], float] = {}
+
+    @property
+    def step_ns(self) -> float:
+        return self._facts.step_ns
+
+    @cached_property
+    def replays(self) -> bool:
+        """Whether the trace can be replayed; if not, savings are added."""
+        return self._facts.replay_error is not None
+
+    def of(self, fixes: Sequence[Priced]) -> float:
+        """What these fixes save together."""
+        key = _key(fixes)
+        if key not in self._saved_ns:
+            self._saved_ns[key] = self._within_costs(fixes)
+        return self._saved_ns[key]
+
+    def by_replay(self, fixes: Sequence[Priced]) -> float:
+        """What these fixes save together in the replay, even where that is more than was measured of their costs."""
+        key = _key(fixes)
+        if key not in self._replayed_ns:
+            self._replayed_ns[key] = self._replayed(fixes)
+        return self._replayed_ns[key]
+
+    def changes(self, fixes: Sequence[Priced]) -> list[Change]:
+        """What these fixes change in the replay, in an order that depends on nothing else."""
+        ordered = sorted(fixes, key=lambda fix: (fix.finding.code, _price(fix).est_ns))
+        return [*self._also, *(change for fix in ordered if self._is_replayed(fix) for change in fix.changes)]
+
+    def after(self, fix: Priced, given: Sequence[Priced]) -> float:
+        """What a fix saves after others."""
+        return self.of([*given, fix]) - self.of(given)
+
+    def range_after(self, fix: Priced, given: Sequence[Priced]) -> tuple[float, float]:
+        """What a fix saves after others if it changes the least that is likely, and the most."""
+        price = _price(fix)
+        if not self._is_replayed(fix):
+            return price.low_ns, price.high_ns
+        before, before_ns = self.changes(given), self.by_replay(given)
+        worst_ns, best_ns = (
+            self._gain_ns([*before, *changes], [*given, fix]) - before_ns for changes in (price.worst, price.best)
+        )
+        return min(worst_ns, price.bounds_ns[0]), min(best_ns, price.bounds_ns[2])
+
+    def most_after(self, fix: Priced, given: Sequence[Priced]) -> float:
+        """The most that any fix could save after others, but for what this one itself takes."""
+        return self._most_ns([*given, fix]) - self.of(given)
+
+    def _within_costs(self, fixes: Sequence[Priced]) -> float:
+        saved_ns = min(self.by_replay(fixes), self._most_ns(fixes))
+        if not self._also:
+            saved_ns = min(saved_ns, sum(map(_cost_ns, fixes)))
+        for one in fixes:
+            if self.by_replay([one]) - self.by_replay([]) > (1 + EXACT) * _cost_ns(one):
+                saved_ns = min(saved_ns, self.of([other for other in fixes if other is not one]) + _cost_ns(one))
+        return saved_ns
+
+    def _is_replayed(self, fix: Priced) -> bool:
+        return self.replays and bool(fix.changes)
+
+    def _replayed(self, fixes: Sequence[Priced]) -> float:
+        added_ns = sum(_price(one).est_ns for one in fixes if not self._is_replayed(one))
+        return self._gain_ns(self.changes(fixes), fixes) + added_ns
+
+    def _gain_ns(self, changes: Sequence[Change], fixes: Sequence[Priced]) -> float:
+        """What changes save in the replay with these fixes, of which none may take longer than the step."""
+        facts = self._facts
+        share = facts.replay(changes).step_ns / facts.replayed.step_ns if changes else 1.0
+        return min(facts.step_ns * (1 - share), facts.step_ns - self._least_ns(fixes))
+
+    def _least_ns(self, fixes: Sequence[Priced]) -> float:
+        """The shortest step with these fixes."""
+        return min(self.step_ns, max((_price(one).least_step_ns for one in fixes), default=0.0))
+
+    def _most_ns(self, fixes: Sequence[Priced]) -> float:
+        """The most that these fixes can save, or the changes beside them."""
+        if self._also:
+            return self.step_ns
+        return min(MAX_SAVED_SHARE * self.step_ns, self.step_ns - self._least_ns(fixes))
+
+
+def _key(fixes: Iterable[Priced]) -> frozenset[int]:
+    return frozenset(map(id, fixes))
+
+
+def _cost_ns(fix: Priced) -> float:
+    """What was measured of the cost that the fix removes."""
+    price = _price(fix)
+    return price.bounds_ns[1] if price.changes else price.est_ns
+
+
+def _price(fix: Priced) -> Price:
+    if fix.price is None:
+        raise ValueError(f"what {fix.finding.code} saves is not known")
+    return fix.price
