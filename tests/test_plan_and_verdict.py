@@ -40,6 +40,7 @@ from traceopt.result.words.quantities import percent
 from traceopt.rules.engine import RulesOutcome, run_rules
 from traceopt.rules.plan import MAX_ROWS, MIN_PLAN_SHARE, MIN_ROW_SHARE
 from traceopt.rules.registry import builtin_rules
+from traceopt.rules.savings.known_error import MAX_SAVED_SHARE
 from traceopt.rules.savings.potential import treated_cause
 from traceopt.rules.savings.pricing import gain_ns
 from traceopt.what_if import what_if
@@ -135,7 +136,8 @@ def first_fix(analysis: Analysis | AnalyzedTrace) -> Iterator[str]:
     if row.needs or row.saving_us > row.alone_us + ROUNDING_US:
         yield f"{row.code} saves {row.alone_us} alone, {row.saving_us} as the first"
     if fix.price is not None and fix.changes and facts.replay_error is not None:
-        alone_us = min(gain_ns(facts, fix.changes), fix.price.bounds_ns[1]) / 1e3
+        most_ns = min(fix.price.bounds_ns[1], MAX_SAVED_SHARE * facts.step_ns)
+        alone_us = min(gain_ns(facts, fix.changes), most_ns) / 1e3
         if row.alone_us != pytest.approx(alone_us, abs=ROUNDING_US):
             yield f"{row.code} states {row.alone_us}, its replay {alone_us}"
 
