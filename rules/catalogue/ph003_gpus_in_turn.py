@@ -36,7 +36,7 @@ class GpusInTurn(Rule):
 
         torchrun --nproc-per-node 2 train.py
 
-        model = DistributedDataParallel(model.cuda())
+        model = DistributedDataParallel(model.to(device))
 
     A model that is too large for one GPU can be sharded with FSDP (`fully_shard`), so that all GPUs work on each layer.
     Or use pipeline parallelism (`torch.distributed.pipelining`): a batch is cut into micro-batches, and one GPU works
@@ -114,7 +114,7 @@ class GpusInTurn(Rule):
 TRAINING = Fix(
     "If the model fits on one GPU, train a copy on each with DistributedDataParallel. Otherwise shard it with FSDP, or "
     "cut the batch into micro-batches for pipeline parallelism (torch.distributed.pipelining).",
-    "torchrun --nproc-per-node auto train.py\nmodel = DistributedDataParallel(model.cuda())",
+    "torchrun --nproc-per-node auto train.py\nmodel = DistributedDataParallel(model.to(device))",
 )
 INFERENCE = Fix(
     "If the model fits on one GPU, load it there. Otherwise use tensor parallelism: all GPUs work on each layer.",
