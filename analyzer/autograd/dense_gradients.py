@@ -54,8 +54,8 @@ class DenseGradients(Struct, frozen=True):
 
 
 def find_dense_gradients(regions: Regions, steps: Steps) -> DenseGradients:
-    """Lookups of rows of a parameter of which a step reads at most a quarter. Left out are tables that a product reads
-    too, such as the output layer of a language model with tied weights: their gradient is dense anyway.
+    """Lookups of rows of a parameter of which a step reads at most a quarter. Left out are tables that something else
+    reads too, such as the output layer of a language model with tied weights: their gradient is dense anyway.
     """
     slices = regions.slices
     lookups = forward_calls(regions, steps, op_names.LOOKUPS.__contains__)
@@ -65,19 +65,19 @@ def find_dense_gradients(regions: Regions, steps: Steps) -> DenseGradients:
     adds = np.flatnonzero(regions.named(ACCUMULATE.__eq__, OP))
     adds = adds[steps.window.contains(slices.start[adds])]
     added = [shapes[0] if shapes else () for shapes in shapes_of(regions, adds)]
-    gradients, products = Counter(added), _factors(regions, steps)
+    gradients, uses = Counter(added), _other_uses(regions, steps)
     total: Counter[Shape] = Counter()
     for table, rows in zip(tables, read, strict=True):
         total[table] += rows
 
     def is_sparse(table: Shape) -> bool:
         """Whether lookups are all that adds to the gradients of tables of this shape, and they read little of them."""
-        own = gradients[table] / steps.count - products[table]
+        own = gradients[table] / steps.count - uses[table]
         return len(table) == 2 and own >= 1 and total[table] / steps.count <= MOST_USED * own * table[0]
 
     kept = {table for table in total if is_sparse(table)}
     mine = np.array([table in kept for table in tables], bool)
-    owned = {table: gradients[table] - products[table] * steps.count for table in kept}
+    owned = {table: gradients[table] - uses[table] * steps.count for table in kept}
     elements = sum(prod(shape) * count for shape, count in gradients.items())
     accumulations = slices.ancestor(adds[np.array([shape in kept for shape in added], bool)], regions.backward)
     return DenseGradients(
@@ -125,8 +125,14 @@ def _are_added(regions: Regions) -> bool:
     return bool(names) and names <= _ADDS
 
 
-def _factors(regions: Regions, steps: Steps) -> Counter[Shape]:
-    """How many products of a step's forward pass take a matrix of a shape, or of the transposed one."""
-    products = shapes_of(regions, forward_calls(regions, steps, op_names.PRODUCT_CALLS.__contains__))
-    taken = Counter(matrix for shapes in products for matrix in {way for one in shapes for way in (one, one[::-1])})
+def _other_uses(regions: Regions, steps: Steps) -> Counter[Shape]:
+    """How many other operators of a step's forward pass take a tensor of a shape, or of the reversed one, with
+    gradients on: products with the table, a penalty of its weights.
+    """
+    others = op_names.LOOKUPS | op_names.MOVES
+    rows = forward_calls(regions, steps, lambda name: name not in others)
+    rows = rows[regions.trace.ops.sequence[regions.slices.row[rows]] >= 0]
+    taken = Counter(
+        shape for shapes in shapes_of(regions, rows) for shape in {way for one in shapes for way in (one, one[::-1])}
+    )
     return Counter({shape: -(-count // steps.count) for shape, count in taken.items()})

@@ -58,9 +58,10 @@ class DenseEmbeddingGradient(Rule):
     differently. All other optimizers of torch.optim raise an error.
 
     When it is wrong: clip_grad_norm_ and clip_grad_value_ raise an error for sparse gradients. NCCL does not average
-    them over ranks, so runs of several ranks do not count. Neither do tables that a matmul reads as well, such as an
-    output layer with tied weights: their gradient is dense. nn.EmbeddingBag has no sparse gradient in the mode "max".
-    On a GPU the gain is smaller, because it fills memory fast and sparse gradients need more kernels.
+    them over ranks, so runs of several ranks do not count. Neither do tables that another operator reads too, such as
+    an output layer with tied weights, or a penalty of their weights: their gradient is dense. nn.EmbeddingBag has no
+    sparse gradient in the mode "max". On a GPU the gain is smaller, because it fills memory fast and sparse gradients
+    need more kernels.
 
     Sources: PyTorch documentation, "torch.nn.Embedding" (sparse) and "torch.optim.SparseAdam".
     """

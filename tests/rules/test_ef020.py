@@ -103,6 +103,9 @@ def test_other_ways_to_look_up_count(name: str) -> None:
             id="the largest of a bag",
         ),
         pytest.param((lookup(), TIED, backward()), id="the output layer has the same weights"),
+        pytest.param(
+            (lookup(), [operator("aten::pow", 3_000, 500, TABLE, [], number=9)], backward()), id="a penalty of all rows"
+        ),
         pytest.param((lookup(), backward()[:4]), id="activations, which have no gradient of their own"),
         pytest.param((lookup(),), id="no backward pass"),
     ],
