@@ -179,7 +179,7 @@ def _refill_end(
     before = np.searchsorted(work.start, gaps.start[np.maximum(gap, 0)], side="left") - 1
     lead = np.where(drained & (before >= 0), np.maximum(delay[np.maximum(before, 0)], 0), 0)
     lead = np.minimum(lead, end - start)
-    spent = np.diff(starved.covered_before(end), prepend=0)
+    spent = np.diff(starved.covered_before(end), prepend=0)  # from call to call, of the lead lost until then
     spent[1:] += np.where(reason[1:] != reason[:-1], lead.max(), 0)
     spent = np.cumsum(spent)
     lead = np.maximum.accumulate(lead + spent) - spent
