@@ -15,7 +15,7 @@
 #   make fuzz    ten minutes of coverage-guided fuzzing (Linux); failing inputs are in build/fuzz-failures
 #   make bench   time and memory compared with other tools; writes docs/performance.md (half an hour)
 #   make gallery
-#                regenerate the reports and pictures in docs/gallery
+#                make docs, then regenerate the reports and pictures in docs/gallery: text and pictures show the same plan
 #   make docs    regenerate the generated pages in docs/, write the repository's address wherever it is named, and
 #                build the site
 #   make site    build the documentation site in build/site; a broken link or a page without a place fails (make lint does it)
@@ -103,7 +103,7 @@ fuzz: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.peers
 
-gallery: $(STAMP)
+gallery: docs
 	$(BIN)/python docs/gallery.py
 
 docs: $(STAMP)

@@ -51,8 +51,7 @@ PAGES = (
         "several-causes",
         "Several causes at once",
         "Five planted faults. The report says which fixes overlap, and which to make first.",
-        f"{SIMULATED}/five_faults.json.gz",
-        "five_faults",
+        "fixtures/traces/five_faults.json.gz",  # as in the README and in the tutorial
     ),
     Page(
         "loader-bound",

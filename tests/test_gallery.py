@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from traceopt.api import analyze
 from traceopt.result.document import Result
 from traceopt.result.packing import embedded_result
 
@@ -27,6 +28,18 @@ def test_the_folder_holds_its_pages_and_nothing_else() -> None:
 
 def test_the_list_is_current() -> None:
     assert (FOLDER / "README.md").read_text(encoding="utf-8") == GALLERY["index"](), "run: make gallery"
+
+
+def test_the_readme_the_tutorial_and_the_picture_are_of_the_same_plan() -> None:
+    """Of the first page, whose picture both show: `make gallery` writes all of them."""
+    first, *_ = GALLERY["PAGES"]
+    shown = GALLERY["result_of"](first)
+    now = analyze(str(ROOT / first.trace))
+    assert [(row.code, row.saving_us) for row in shown.plan] == [(row.code, row.saving_us) for row in now.plan]
+    for page in ("README.md", "docs/tutorial.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert f"traceopt analyze {first.trace}" in text
+        assert f"gallery/{first.name}.png" in text
 
 
 def test_it_stays_small() -> None:

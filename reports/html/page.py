@@ -274,6 +274,7 @@ def environment() -> jinja2.Environment:
         memory_look=memory_parts.memory_look,
         part_style=part_styles.part_style,
         needs=fix_cards.needs,
+        PLAN_ORDER=fix_cards.PLAN_ORDER,
         only_on=fix_cards.only_on,
         title=fix_cards.title,
         place=fix_cards.place,

@@ -21,7 +21,13 @@ from traceopt.output import StderrProgress, emit
 
 @click.command()
 @click.argument("path", metavar="TRACE")
-@click.option("--fix", "fixes", multiple=True, callback=split_codes, help="Rules whose fixes to apply: codes or names.")
+@click.option(
+    "--fix",
+    "fixes",
+    multiple=True,
+    callback=split_codes,
+    help="Fixes to apply: codes or names of rules, or ids of findings.",
+)
 @click.option(
     "--scale",
     "scales",

@@ -131,6 +131,8 @@ def _why_not_planned(card: Card) -> str:
     return f"saves {quantities.estimated(after_us) if after_us > 0 else 'nothing'} after the plan"
 
 
+# What orders the plan (CLOSE_SHARE in rules/plan.py).
+PLAN_ORDER = "Largest saving first; of savings within 25%, the surest and simplest fix first."
 ACROSS_RANKS = "From comparing the ranks"
 
 
