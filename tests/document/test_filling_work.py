@@ -105,13 +105,13 @@ def test_work_that_a_fix_shortens_is_not_named() -> None:
     said = verdict_of(step_of(["aten::mm"], {"ampere_sgemm_128x64_nn": 20.0}, **{"Input Dims": SQUARE}))
     assert said.startswith("GPU-bound")
     assert "Matmuls take" not in said
-    assert "Biggest lever: enable TF32" in said
+    assert "Biggest lever: use mixed precision" in said
 
 
 def test_a_fix_of_a_small_part_is_no_lever() -> None:
     kernels = {"ampere_sgemm_128x64_nn": 2.0, "kernel_of_my_own": 28.0}
     said = verdict_of(step_of(["aten::mm"], kernels, **{"Input Dims": SQUARE}))
-    assert "First fix: enable TF32" in said
+    assert "First fix: use mixed precision" in said
     assert "lever" not in said
 
 
