@@ -48,6 +48,20 @@ class CalledOps(Struct, frozen=True):
         """The operators that are not called by these slices."""
         return self._where(slices.ancestor(self.rows, calls) < 0)
 
+    def indexed_places(self, regions: Regions) -> int:
+        """At how many different places these operators index tensors; 0 where the places were not recorded."""
+        rows = self.rows[regions.named(op_names.INDEXING.__contains__, OP)[self.rows]]
+        return len(np.unique(regions.trace.ops.concrete[regions.slices.row[rows]]))
+
+    def reads_between(self, regions: Regions, steps: Steps) -> float:
+        """How often the host reads a value of a tensor from the first to the last of these operators in a step."""
+        step, reads = steps.host_step_of(self.start), regions.named("aten::_local_scalar_dense".__eq__, OP)
+        at, counts = regions.slices.start[reads], []
+        for number in np.unique(step).tolist():
+            mine = step == number
+            counts.append(np.count_nonzero((at > self.start[mine].min()) & (at < self.end[mine].max())))
+        return float(np.median(counts)) if counts else 0.0
+
     def turns(self, group: npt.NDArray[np.integer], least: int) -> list[tuple[int, int]]:
         """Pairs of groups of which one follows the other at least this often. `group` is that of each slice, -1: none;
         shape (len(slices),).

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import Intervals, merge, subtract, union
 from traceopt.analyzer.arrays.name_totals import NameTotal
 from traceopt.analyzer.arrays.percentiles import median
@@ -182,7 +181,7 @@ class OperatorLoopRule(Rule):
         if tables or _visits_weights(facts, kinds):  # the rounds do not need each other
             kind: Literal["tables", "weights"] = "tables" if tables else "weights"
             return Loop(lines, mine, kind, area, most, (self.removable_low, self.removable, 1.0))
-        if self._reads_values(facts, mine):
+        if mine.reads_between(facts.regions, facts.steps) >= FEW_READS:
             return Loop(lines, mine, "in turn", area, most, LOOP_REMOVABLE)
         shares = (0.0, self.removable, 1.0) if self._visits_items(facts, mine) else LOOP_REMOVABLE
         return Loop(lines, mine, "loop", area, most, shares)
@@ -237,19 +236,7 @@ class OperatorLoopRule(Rule):
         """Whether the loop indexes at ever other places, as one over the samples of a batch does. A state of several
         parts is indexed at the same places in each round.
         """
-        ops_table, row = facts.trace.ops, facts.slices.row
-        indexing = ops.rows[facts.regions.named(op_names.INDEXING.__contains__, OP)[ops.rows]]
-        return len(distinct_values(ops_table.concrete[row[indexing]])) >= self.min_turns
-
-    def _reads_values(self, facts: Facts, ops: CalledOps) -> bool:
-        """Whether the host reads values of tensors again and again, from the first to the last operator of a step."""
-        slices, step = facts.slices, facts.steps.host_step_of(ops.start)
-        reads = np.flatnonzero(facts.regions.named("aten::_local_scalar_dense".__eq__, OP))
-        counts = [
-            np.count_nonzero((slices.start[reads] > mine.start.min()) & (slices.start[reads] < mine.end.max()))
-            for mine in (ops.only(ops.rows[step == number]) for number in np.unique(step).tolist())
-        ]
-        return median(np.array(counts)) >= FEW_READS
+        return ops.indexed_places(facts.regions) >= self.min_turns
 
     def _visits(self, facts: Facts, loop: Loop) -> Visits | None:
         """None if the fix leaves as many parameters."""

@@ -60,7 +60,7 @@ class ExplicitSynchronize(SyncRule):
 
     def advice(self, facts: Facts, rows: npt.NDArray[np.int64]) -> Fix:
         """Nothing depends on a wait for the whole device but the clock, in most scripts."""
-        names = {name_of(facts, row) for row in np.unique(facts.syncs.slice[rows]).tolist()}
+        names = {name_of(facts, row) for row in facts.syncs.slice[rows].tolist()}
         if any(name.endswith("DeviceSynchronize") for name in names):
             return super().advice(facts, rows)
         return WAIT_LATER
