@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from traceopt.analyzer.run_log.loaders import InMemory
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
-from traceopt.result.edits import Edit
 from traceopt.rules import (
+    Edit,
     Facts,
     Findings,
     Fix,

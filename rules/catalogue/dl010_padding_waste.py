@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from traceopt.analyzer.replay.changes import Change
 from traceopt.analyzer.run_log.padding import Padding
-from traceopt.analyzer.tables.schema import I8
 from traceopt.rules import (
+    I8,
+    Change,
     Facts,
     Findings,
     Fix,
