@@ -113,5 +113,5 @@ class TestUtilisation:
         assert "without recomputation" in render_html(example("checkpointing").result, static=True)
 
     def test_the_verdict_states_a_low_utilization(self, example: GetExample, healthy: Example) -> None:
-        assert "The step reaches 29% of the bf16 peak." in example("split_projections").result.verdict
+        assert "The step reaches 3.3% of the bf16 peak." in example("cudnn_search").result.verdict
         assert "The step reaches" not in healthy.result.verdict

@@ -80,4 +80,4 @@ def test_a_little_idle_time_is_not_called_launch_bound() -> None:
     facts = facts_with("slow_loader", load_us=18_000)
     document = rank_document(facts, outcome_of(facts))
     assert 0.1 < sum(part.share for part in document.breakdown if not part.busy) < 0.2
-    assert document.verdict.endswith("Largest cause: waiting for data.")
+    assert ". Largest cause: waiting for data. " in document.verdict

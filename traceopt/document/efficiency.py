@@ -26,7 +26,7 @@ MOST_NAMED = 3
 def utilization(facts: Facts, *, computes: bool) -> str:
     """What the step reaches of the GPU: as hardware counters measured it, or the model FLOP utilization of a training
     (Chowdhery et al., "PaLM", 2022, appendix B). Empty if it is unknown or not low. Where the step does not mostly
-    compute (`computes`), a low utilization only repeats that.
+    compute (`computes`), or its main work has a rate, a low utilization of models only repeats that.
     """
     counters = facts.measured_counters
     if counters is not None and counters.tensor_active is not None:

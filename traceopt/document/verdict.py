@@ -109,7 +109,7 @@ def _gpu_verdict(
     facts: Facts, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced], plan: Sequence[Priced]
 ) -> str:
     said = _GpuVerdict(facts, breakdown, priced, plan)
-    reached = "" if said.filling else utilization(facts, computes=said.computes)
+    reached = utilization(facts, computes=said.computes and not said.filling)
     return said.text + _without_gradients(facts, priced, said.first) + reached
 
 
