@@ -14,18 +14,13 @@ def gradients(optimized: Callable[[Any], list[Any]], frozen: bool = False) -> di
     """Of a model with two layers, after a backward pass. `optimized`: the tensors of the optimizer."""
     import torch
 
-    from traceopt.capture.metadata.inventory import take_inventory
+    from traceopt.capture.metadata.inventory import ByHand, Updated, describe_model
 
-    class Marked(torch.nn.Sequential):
-        """Found among the objects of the whole process."""
-
-    model = Marked(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2)).requires_grad_(not frozen)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2)).requires_grad_(not frozen)
     optimizer = torch.optim.SGD(optimized(model), lr=0.1)
     image = torch.ones(1, 3, requires_grad=True)
     model(image).sum().backward()
-    [found] = [one for one in take_inventory(torch)["models"] if one["class"].endswith("Marked")]
-    assert optimizer is not None
-    counts: dict[str, int] = found["gradients"]
+    counts: dict[str, int] = describe_model(torch, model, Updated([optimizer], [model]), ByHand())["gradients"]
     return counts
 
 
