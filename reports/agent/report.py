@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from traceopt.reports.agent import words
 from traceopt.reports.agent.tokens import estimated_tokens
-from traceopt.reports.text.markdown_escaping import code, code_block, prose
-from traceopt.reports.words import names, run_words, safe_text, step_words
+from traceopt.reports.text.markdown_escaping import code, code_block, prose, prose_with_names
+from traceopt.reports.words import run_words, safe_text, step_words
 from traceopt.reports.words.companions.sections import companion_lines
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes import fix_cards, headline, plan_numbers
@@ -139,17 +139,13 @@ def _details(result: Result, cards: Sequence[fix_cards.Card], level: _Detail) ->
         places = [code(str(place)) for place in finding.locations[1:PLACES]]  # the first is in the plan
         lines = [
             prose(finding.why),
-            *(f"- {words.evidence_row(row, result, _with_names)}" for row in finding.evidence[: level.evidence]),
+            *(f"- {words.evidence_row(row, result, prose_with_names)}" for row in finding.evidence[: level.evidence]),
             *([f"Also: {', '.join(places)}"] if places else []),
             f"Fix: {prose(finding.fix.text)} Risk: {prose(finding.risk_words)}.",
             *(_change(card) if index < level.changes else []),
         ]
         sections.append(_section(card.finding.id, lines))
     return sections
-
-
-def _with_names(text: str) -> str:
-    return "".join(code(piece) if is_name else prose(piece) for piece, is_name in names.pieces(text))
 
 
 def _change(card: fix_cards.Card) -> list[str]:

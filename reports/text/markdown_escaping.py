@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from traceopt.reports.words import safe_text
+from traceopt.reports.words import names, safe_text
 from traceopt.reports.words.tables import Cell, ShownTable
 from traceopt.result.columns import CODE_TYPES, Column
 
@@ -28,8 +28,12 @@ _PIPE_AFTER_BACKSLASH = re.compile(r"(?<=\\)\|")
 
 def prose(value: str) -> str:
     """A sentence or a title in which nothing is markup, a link or a mention."""
-    words = safe_text.clean(value, safe_text.PROSE_CAP).strip().split(" ")
-    return _STARTS_A_BLOCK.sub(r"\1\\", " ".join(map(_word, words)))
+    return _sentence([_words(value)])
+
+
+def prose_with_names(message: str) -> str:
+    """The same of a message, with its names and places as inline code."""
+    return _sentence(code(piece) if is_name else _words(piece) for piece, is_name in names.pieces(message))
 
 
 def code(value: str) -> str:
@@ -72,6 +76,15 @@ def _value(column: Column, cell: Cell) -> str:
     if cell.text and not column.is_number:
         text = code(text) if column.type in CODE_TYPES else prose(text)
     return f"{text} ({prose(cell.beside)})" if cell.beside else text
+
+
+def _sentence(pieces: Iterable[str]) -> str:
+    return _STARTS_A_BLOCK.sub(r"\1\\", "".join(pieces).strip())
+
+
+def _words(text: str) -> str:
+    """With the spaces at its ends, which part it from a name."""
+    return " ".join(map(_word, safe_text.clean(text, safe_text.PROSE_CAP).split(" ")))
 
 
 def _word(word: str) -> str:

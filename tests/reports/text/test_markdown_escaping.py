@@ -9,6 +9,7 @@ from rendered_page import Page
 from fixtures.hostile import HOSTILE
 from traceopt.reports.text import markdown_escaping
 from traceopt.reports.words import safe_text
+from traceopt.result.words.message import named
 
 REFERENCES = [
     "@octocat", "(@team/all)", "#1", "acme/model#12", "acme/model@0123abc", "GH-7", "a1b2c3d", "x@example.org",
@@ -79,3 +80,12 @@ def test_ordinary_text_stays_readable() -> None:
 def test_punctuation_is_not_part_of_a_name() -> None:
     assert markdown_escaping.prose("Look (at ~/train.py:33), then stop.") == "Look (at `~/train.py:33`), then stop."
     assert markdown_escaping.prose("(~/a.py:1):") == "(`~/a.py:1`):"
+
+
+def test_names_in_a_sentence_are_code_between_spaces() -> None:
+    name = named("aten::mm")
+    assert markdown_escaping.prose_with_names(f"Waiting for {name}") == "Waiting for `aten::mm`"
+    assert markdown_escaping.prose_with_names(f"{name} and *others* ({name})") == (
+        r"`aten::mm` and \*others\* (`aten::mm`)"
+    )
+    assert markdown_escaping.prose_with_names(f"1. {name}") == r"1\. `aten::mm`"
