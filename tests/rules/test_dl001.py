@@ -167,7 +167,7 @@ class TestWorkers:
         assert found.title == "Make batches cheaper to load"
         assert found.fix.code is None
         assert found.saving is None  # it depends on the batches
-        said = "More workers would not help: make batches cheaper to load"
+        said = "More workers would gain little: make batches cheaper to load"
         assert said in document_of(facts).verdict
         assert "they waited for a free core for 86% of the time." in found.why
         assert found.confidence == "low"

@@ -298,7 +298,7 @@ def _where_workers_do_not_help(priced: Sequence[Priced]) -> str:
     if found is None:
         return ""
     where = f" ({found.locations[0]})" if found.locations else ""
-    return f" More workers would not help: {in_sentence(found.title)}{where}."
+    return f" More workers would gain little: {in_sentence(found.title)}{where}."
 
 
 def _unit(facts: Facts) -> str:
