@@ -38,6 +38,17 @@ class RowGradients(Struct, frozen=True):
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def picks(self) -> I8:
+        """The known operators that picked the rows, each once: slices."""
+        return distinct_values(self.forward[self.forward >= 0])
+
+    @property
+    def usual_dim(self) -> int:
+        """The dimension from which most of them pick; 0 if none is known."""
+        known = self.dim[self.dim != UNKNOWN_DIM]
+        return int(np.bincount(known).argmax()) if len(known) else 0
+
     def take(self, wanted: Mask) -> RowGradients:
         return RowGradients(*(getattr(self, column)[wanted] for column in self.__struct_fields__))
 

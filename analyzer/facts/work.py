@@ -21,7 +21,7 @@ from traceopt.analyzer.work.attention import (
     find_unfused_attention,
 )
 from traceopt.analyzer.work.batch_norms import BatchNorms, find_batch_norms
-from traceopt.analyzer.work.convolutions import Convolutions
+from traceopt.analyzer.work.convolutions import Convolutions, Searches, find_searches
 from traceopt.analyzer.work.copies import CopyCalls, find_copies
 from traceopt.analyzer.work.cpu_attention import CpuAttention, find_cpu_attention, find_cpu_math_attention
 from traceopt.analyzer.work.cpu_work import CpuWork
@@ -68,6 +68,11 @@ class WorkFacts(ReplayFacts, frozen=True, dict=True):
     def convolutions(self) -> Convolutions:
         """Convolutions with recorded shapes: those with a bias before a batch norm, and whether the shapes repeat."""
         return Convolutions(self.regions, self.steps)
+
+    @cached_property
+    def cudnn_searches(self) -> Searches:
+        """Convolutions of the recorded steps in which cuDNN searches for the fastest algorithm."""
+        return find_searches(self.regions, self.recorded_steps)
 
     @cached_property
     def batch_norms(self) -> BatchNorms:

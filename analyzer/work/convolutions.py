@@ -1,4 +1,6 @@
-"""Convolutions: which have a bias that the next batch norm cancels, and whether their shapes repeat in every step."""
+"""Convolutions: which have a bias that the next batch norm cancels, whether their shapes repeat in every step,
+and in which cuDNN searches for an algorithm.
+"""
 
 from __future__ import annotations
 
@@ -43,19 +45,6 @@ class Convolutions(Struct, frozen=True, dict=True):
         return np.asarray((following >= 0) & norm[following]) if len(following) else np.empty(0, bool)
 
     @cached_property
-    def searched(self) -> I8:
-        """The calls in which cuDNN runs several algorithms and waits for each, to choose the fastest. Slices, in
-        order.
-        """
-        slices, regions = self.regions.slices, self.regions
-        rows = slices.outermost(regions.named(op_names.CONVOLUTION_OPS.__contains__, OP)).astype(np.int64)
-        around = slices.mask(rows)
-        waits = slices.ancestor(np.flatnonzero(regions.named(op_names.is_event_wait, RUNTIME)), around)
-        launched = slices.ancestor(regions.links.launch_slice[regions.gpu.is_kernel], around)
-        enough = (_times(rows, waits) >= MIN_CANDIDATES) & (_times(rows, launched) >= 2 * MIN_CANDIDATES)
-        return rows[enough]
-
-    @cached_property
     def repeated_shapes(self) -> int:
         """How many different shapes there are, if every step has the same ones; 0 if they differ between steps or were
         not recorded.
@@ -71,6 +60,51 @@ class Convolutions(Struct, frozen=True, dict=True):
         of_step = np.zeros((self.steps.count, len(kinds)), np.int64)
         np.add.at(of_step, (step, kind), 1)
         return len(kinds) if (of_step == of_step[0]).all() else 0
+
+
+class Searches(Struct, frozen=True):
+    """The convolutions in which cuDNN runs several algorithms and waits for each, to choose the fastest: those of the
+    recorded steps. Arrays have shape (len,).
+    """
+
+    rows: I8  # slices, in order
+    step: I8  # of each, an index into the recorded steps
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def steps(self) -> int:
+        """How many steps have some."""
+        return len(distinct_values(self.step))
+
+    def within(self, steps: I8) -> Searches:
+        """Those of these steps."""
+        return self.take(np.isin(self.step, steps))
+
+    def take(self, wanted: Mask) -> Searches:
+        return Searches(self.rows[wanted], self.step[wanted])
+
+    def trials(self, regions: Regions) -> Mask:
+        """The GPU work that they launch, without the last kernel of each, which computes the result."""
+        slices, gpu = regions.slices, regions.gpu
+        owner = slices.ancestor(regions.links.launch_slice, slices.mask(self.rows))
+        inside = np.flatnonzero((owner >= 0) & gpu.is_kernel)
+        last = inside[len(inside) - 1 - np.unique(owner[inside][::-1], return_index=True)[1]]
+        found: Mask = owner >= 0
+        found[last] = False
+        return found
+
+
+def find_searches(regions: Regions, recorded_steps: Steps) -> Searches:
+    slices = regions.slices
+    rows = slices.outermost(regions.named(op_names.CONVOLUTION_OPS.__contains__, OP)).astype(np.int64)
+    around = slices.mask(rows)
+    waits = slices.ancestor(np.flatnonzero(regions.named(op_names.is_event_wait, RUNTIME)), around)
+    launched = slices.ancestor(regions.links.launch_slice[regions.gpu.is_kernel], around)
+    rows = rows[(_times(rows, waits) >= MIN_CANDIDATES) & (_times(rows, launched) >= 2 * MIN_CANDIDATES)]
+    step = recorded_steps.host_step_of(slices.start[rows])
+    return Searches(rows[step >= 0], step[step >= 0])
 
 
 def _times(rows: I8, owner: npt.NDArray[np.integer]) -> I8:

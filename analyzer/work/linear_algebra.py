@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.tables.json_values import listed
@@ -29,6 +30,13 @@ class LinearAlgebra(Struct, frozen=True):
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def only(self, rows: npt.NDArray[np.integer]) -> LinearAlgebra:
+        """The calls among these slices."""
+        return self.take(np.isin(self.rows, rows))
+
+    def take(self, wanted: Mask) -> LinearAlgebra:
+        return LinearAlgebra(*(getattr(self, column)[wanted] for column in self.__struct_fields__))
 
 
 def find_linear_algebra(regions: Regions, steps: Steps) -> LinearAlgebra:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from traceopt.analyzer.work.convolutions import Searches
 from traceopt.rules import (
     CUDNN,
     I8,
@@ -12,7 +11,6 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
-    Mask,
     Price,
     RemoveHost,
     RemoveLaunches,
@@ -77,21 +75,20 @@ class CudnnSearch(Rule):
         return "torch.backends.cudnn.benchmark is off." if off else None
 
     def check(self, facts: Facts) -> Findings:
-        rows, step = _later_searches(facts)
-        steps = facts.recorded_steps
-        hit = np.unique(step)
-        spent_ns = float(_duration(facts, rows).sum())
-        if len(hit) < self.min_steps or spent_ns < self.min_share * steps.window_ns:
+        searches, steps = _later_searches(facts), facts.recorded_steps
+        duration, hit = _duration(facts, searches), searches.steps
+        spent_ns = float(duration.sum())
+        if hit < self.min_steps or spent_ns < self.min_share * steps.window_ns:
             return
-        sites = by_site(facts, rows, _duration(facts, rows))
+        sites = by_site(facts, searches.rows, duration)
         yield self.finding(
             why=(
-                f"{CUDNN} searches for the fastest algorithm of a convolution in {len(hit)} of {steps.count} steps, "
-                f"{len(rows) / len(hit):,.0f} times in each. A search runs several algorithms and waits for each, "
-                f"which takes {ms(spent_ns / len(hit))} of such a step. New shapes cause it, with "
+                f"{CUDNN} searches for the fastest algorithm of a convolution in {hit} of {steps.count} steps, "
+                f"{len(searches) / hit:,.0f} times in each. A search runs several algorithms and waits for each, "
+                f"which takes {ms(spent_ns / hit)} of such a step. New shapes cause it, with "
                 "torch.backends.cudnn.benchmark = True."
             ),
-            saving=_price(facts, rows[np.isin(step, steps.typical_rows)]),
+            saving=_price(facts, searches.within(steps.typical_rows)),
             evidence=site_evidence(facts, sites),
             locations=site_locations(sites),
             fix=Fix(
@@ -103,41 +100,29 @@ class CudnnSearch(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        rows, _ = _later_searches(facts)
-        share = percent(float(_duration(facts, rows).sum()) / facts.recorded_steps.window_ns)
+        share = percent(float(_duration(facts, _later_searches(facts)).sum()) / facts.recorded_steps.window_ns)
         return f"Searches for algorithms take {share} of {the_step(facts)}."
 
 
-def _later_searches(facts: Facts) -> tuple[I8, I8]:
-    """The searches in recorded steps other than the first, and the step of each."""
-    rows = facts.convolutions.searched
-    step = facts.recorded_steps.host_step_of(facts.slices.start[rows])
-    return rows[step > 0], step[step > 0]
+def _later_searches(facts: Facts) -> Searches:
+    """The searches in recorded steps other than the first."""
+    return facts.cudnn_searches.take(facts.cudnn_searches.step > 0)
 
 
-def _duration(facts: Facts, rows: I8) -> I8:
-    return facts.slices.end[rows] - facts.slices.start[rows]
+def _duration(facts: Facts, searches: Searches) -> I8:
+    return facts.slices.end[searches.rows] - facts.slices.start[searches.rows]
 
 
-def _price(facts: Facts, rows: I8) -> Price | None:
+def _price(facts: Facts, searches: Searches) -> Price | None:
     """What is gone from the typical steps; None if these have no search."""
-    if not len(rows):
+    if not len(searches):
         return None
-    gone_ns = float(_duration(facts, rows).sum()) / facts.steps.count
-    removed = RemoveLaunches(_candidates(facts, rows), HOST)
+    rows = searches.rows
+    gone_ns = float(_duration(facts, searches).sum()) / facts.steps.count
+    removed = RemoveLaunches(searches.trials(facts.regions), HOST)
     return priced(
         facts,
         (LOW * gone_ns, gone_ns, gone_ns),
         [RemoveHost(area_of(facts, rows), HOST), DropSync(calls_in(facts, rows)), removed],
         "Assumes that each convolution runs once, with the algorithm that was found. The low end leaves 30%.",
     )
-
-
-def _candidates(facts: Facts, rows: I8) -> Mask:
-    """The work of searches without the last kernel of each, which computes the result."""
-    owner = facts.slices.ancestor(facts.links.launch_slice, facts.slices.mask(rows))
-    inside = np.flatnonzero((owner >= 0) & facts.gpu.is_kernel)
-    last = inside[len(inside) - 1 - np.unique(owner[inside][::-1], return_index=True)[1]]
-    found: Mask = owner >= 0
-    found[last] = False
-    return found

@@ -124,8 +124,7 @@ def _counted(facts: Facts) -> RowGradients:
 
 def _picking_ns(facts: Facts, found: RowGradients) -> float:
     """What picking the rows takes per step; 0 if that is unknown."""
-    rows = np.unique(found.forward[found.forward >= 0])
-    return products_ns(facts, rows) if len(rows) else 0.0
+    return products_ns(facts, found.picks) if len(found.picks) else 0.0
 
 
 def _price(facts: Facts, found: RowGradients) -> Price | None:
@@ -151,6 +150,5 @@ def _evidence(facts: Facts, found: RowGradients) -> list[Evidence]:
 def _example(facts: Facts, found: RowGradients) -> str:
     if not facts.has_gpu:
         return "rows = table.weight.index_select(0, ids.flatten()).view(*ids.shape, -1)  # instead of table(ids)"
-    dims = found.dim[found.dim != UNKNOWN_DIM]
-    dim = int(np.bincount(dims).argmax()) if len(dims) else 0
+    dim = found.usual_dim
     return f"rows = x.index_select({dim}, indices)  # instead of x[{':, ' * dim}indices]"

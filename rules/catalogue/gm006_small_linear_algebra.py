@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from traceopt.analyzer.work.linear_algebra import LinearAlgebra
 from traceopt.rules import (
     I8,
     Effort,
     Facts,
     Findings,
     Fix,
-    Mask,
     Priced,
     Risk,
     Rule,
@@ -77,39 +75,33 @@ class SmallLinearAlgebra(Rule):
         found = facts.linear_algebra
         single = found.matrices == 1
         in_turn = (found.matrices >= self.min_calls) & (found.launches >= found.matrices)
-        yield from self._loops(facts, single & found.batched)
-        yield from self._decompositions(facts, (single | in_turn) & ~found.batched)
+        yield from self._loops(facts, found.take(single & found.batched))
+        yield from self._decompositions(facts, found.take((single | in_turn) & ~found.batched))
 
-    def _loops(self, facts: Facts, wanted: Mask) -> Findings:
-        found = facts.linear_algebra
-        for rows in self._lines(facts, found.rows[wanted]):
-            calls = len(rows) / facts.steps.count
-            alone = found.repeats[np.searchsorted(found.rows, rows)].mean() >= REPEATS * (1 - 1 / calls)
+    def _loops(self, facts: Facts, found: LinearAlgebra) -> Findings:
+        for line in self._lines(facts, found):
+            calls = len(line) / facts.steps.count
+            alone = line.repeats.mean() >= REPEATS * (1 - 1 / calls)
             yield self._finding(
                 facts,
-                rows,
+                line.rows,
                 f"Small matrices are solved one by one, {calls:,.0f} times {per_step(facts)}.",
                 BATCH,
                 priced=bool(alone),
             )
 
-    def _decompositions(self, facts: Facts, wanted: Mask) -> Findings:
-        found = facts.linear_algebra
-        for rows in self._lines(facts, found.rows[wanted]):
-            matrices = found.matrices[np.searchsorted(found.rows, rows)].sum() / facts.steps.count
+    def _decompositions(self, facts: Facts, found: LinearAlgebra) -> Findings:
+        for line in self._lines(facts, found):
+            matrices = line.matrices.sum() / facts.steps.count
             why = f"{matrices:,.0f} small matrices {per_step(facts)} are decomposed one after the other."
-            yield self._finding(facts, rows, why, TRY_THE_CPU, title="Try small decompositions on the CPU")
+            yield self._finding(facts, line.rows, why, TRY_THE_CPU, title="Try small decompositions on the CPU")
 
-    def _lines(self, facts: Facts, rows: I8) -> list[I8]:
+    def _lines(self, facts: Facts, found: LinearAlgebra) -> list[LinearAlgebra]:
         """The calls of each line that makes enough of them, and whose calls take long enough."""
-        found, count = facts.linear_algebra, facts.steps.count
-        lines = by_site(facts, rows, held_ns(facts, rows)) if len(rows) else []
-        return [
-            line.rows.astype(np.int64)
-            for line in lines
-            if line.cost_ns >= self.min_share * facts.step_ns * count
-            and found.matrices[np.searchsorted(found.rows, line.rows)].sum() >= self.min_calls * count
-        ]
+        count = facts.steps.count
+        sites = by_site(facts, found.rows, held_ns(facts, found.rows)) if len(found) else []
+        long = [found.only(site.rows) for site in sites if site.cost_ns >= self.min_share * facts.step_ns * count]
+        return [line for line in long if line.matrices.sum() >= self.min_calls * count]
 
     def _finding(
         self, facts: Facts, rows: I8, what: str, fix: Fix, *, priced: bool = False, title: str | None = None
