@@ -17,9 +17,10 @@ def known_range(low: float, expected: float, high: float) -> tuple[float, float]
 
 
 def saving_of_step(step_ns: float, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Price:
-    """A saving in ns per step, capped at the step: low <= est <= high, at least as wide as the known error."""
-    est = min(max(0.0, est_ns), step_ns)
+    """A saving in ns per step: low <= est <= high, at least as wide as the known error, but never all of the step."""
+    most = MAX_SAVED_SHARE * step_ns
+    est = min(max(0.0, est_ns), most)
     low, high = known_range(max(0.0, low_ns), est, high_ns)
-    high = max(est, min(high_ns, step_ns), min(high, MAX_SAVED_SHARE * step_ns))
+    high = min(high, most)
     share = round(est / step_ns, 6) if step_ns else 0.0
     return Price(round(low), round(est), round(high), share, basis, (low, est, high))

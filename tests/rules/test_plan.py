@@ -27,7 +27,6 @@ from traceopt.rules.plan import (
     in_order,
     make_plan,
 )
-from traceopt.rules.savings.known_error import MAX_SAVED_SHARE
 from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.pricing import area_of
 from traceopt.testing.machine import Machine
@@ -73,7 +72,7 @@ class TestEveryScenario:
         for place, (row, finding) in enumerate(result.planned):
             assert finding.code == row.code
             assert finding.saving is not None
-            assert row.alone_us == pytest.approx(min(finding.saving.est_us, MAX_SAVED_SHARE * step), abs=0.01)
+            assert row.alone_us == pytest.approx(finding.saving.est_us, abs=0.01)
             assert 0 <= row.low_us <= row.saving_us <= row.high_us
             assert row.saving_us >= MIN_ROW_SHARE * step - 0.001
             assert all(1 <= other <= place for other in row.needs)

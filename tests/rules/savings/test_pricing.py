@@ -73,6 +73,11 @@ def test_a_price_is_in_whole_ns_and_its_saving_in_us() -> None:
     assert price.saving == Saving(1.0, 2.001, 3.0, 0.002001, "Measured.")
 
 
+def test_something_of_the_step_always_remains() -> None:
+    price = saving_of_step(1_000_000, 970_000, 980_000, 1_000_000, "Measured.")
+    assert (price.low_ns, price.est_ns, price.high_ns, price.share) == (788_500, 950_000, 950_000, 0.95)
+
+
 def test_never_more_than_was_measured() -> None:
     facts = facts_with(600, 400, wait=True)
     saving = priced(facts, (100 * US, 200 * US, 300 * US), [load_area(facts)], "").saving
