@@ -49,6 +49,18 @@ _MOST_OPS_AROUND = 100  # nested operators that are climbed
 _AHEAD_NS = 50_000  # a kernel that starts this long after its launch shows that the host is ahead of the GPU again
 
 
+def after_copies_to_host(trace: Trace, syncs: Syncs, slices: Slices, links: LaunchLinks) -> npt.NDArray[np.bool_]:
+    """Syncs before which the last work that was launched copies to pinned memory: the host may read that only when the
+    sync has returned. Shape (len(syncs),).
+    """
+    known = links.launch_slice >= 0
+    launched = slices.start[links.launch_slice[known]]
+    order = np.argsort(launched, kind="stable")
+    to_pinned = np.array([name.startswith("Memcpy DtoH") and "Pageable" not in name for name in trace.names] or [False])
+    last = np.searchsorted(launched[order], syncs.start) - 1
+    return np.asarray((last >= 0) & np.append(to_pinned[trace.gpu.name[known][order]], False)[last])
+
+
 def blocking_copies(trace: Trace, links: LaunchLinks) -> npt.NDArray[np.bool_]:
     """Runtime rows that copy to pageable host memory: named "Async", but they return only when the copy is done."""
     mask = np.zeros(len(trace.runtime), bool)

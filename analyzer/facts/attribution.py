@@ -19,7 +19,13 @@ from traceopt.analyzer.attribution.host_flow import CpuOperators, HostFlow
 from traceopt.analyzer.attribution.idle import Gaps, Idle, attribute, find_gaps, slow_calls
 from traceopt.analyzer.attribution.main_thread_calls import MainThreadCalls, main_thread_calls, waits_for_others
 from traceopt.analyzer.attribution.rl_phases import PhaseMarks, RlPhase, find_phase_marks, find_rl_phases
-from traceopt.analyzer.attribution.syncs import Syncs, after_unscaling, blocking_copies, find_syncs
+from traceopt.analyzer.attribution.syncs import (
+    Syncs,
+    after_copies_to_host,
+    after_unscaling,
+    blocking_copies,
+    find_syncs,
+)
 from traceopt.analyzer.attribution.untraced_python import NO_UNTRACED_PYTHON, UntracedPython, find_untraced_python
 from traceopt.analyzer.facts.timeline import TimelineFacts
 from traceopt.analyzer.recording_state import RecordingState, find_state
@@ -144,6 +150,11 @@ class AttributionFacts(TimelineFacts, frozen=True, dict=True):
         """
         below = self._syncs_below(GRADIENT_FRAME)
         return below | after_unscaling(self.trace, self.syncs, self.regions)
+
+    @cached_property
+    def result_syncs(self) -> npt.NDArray[np.bool_]:
+        """Syncs for results that are copied to the host without blocking. Shape (len(syncs),)."""
+        return after_copies_to_host(self.trace, self.syncs, self.slices, self.links)
 
     def _syncs_below(self, frame: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
         return np.asarray(self.slices.ancestor(self.syncs.slice, self.regions.named(frame, PYTHON)) >= 0)

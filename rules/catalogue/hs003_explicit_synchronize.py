@@ -32,7 +32,7 @@ class ExplicitSynchronize(SyncRule):
             print(start.elapsed_time(end))
 
     A wait for an event or a stream may be needed: the host may read what was copied without blocking. Then wait later,
-    after the next step is launched.
+    after the next step is launched. A sync after such a copy is not reported.
 
     When it is wrong: a profiler or benchmark that synchronizes every step for its own measurement shows up here
     although the real run does not synchronize. A synchronize while the GPU is busy is not counted.
@@ -57,6 +57,10 @@ class ExplicitSynchronize(SyncRule):
         edits=[RemoveCall("torch.cuda.synchronize")],
         code="start.record(); output = model(batch); end.record()",
     )
+
+    def rows(self, facts: Facts) -> npt.NDArray[np.bool_]:
+        """Without syncs that the host needs: it reads what was copied to it."""
+        return super().rows(facts) & ~facts.result_syncs
 
     def advice(self, facts: Facts, rows: npt.NDArray[np.int64]) -> Fix:
         """Nothing depends on a wait for the whole device but the clock, in most scripts."""
