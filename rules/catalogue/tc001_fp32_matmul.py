@@ -126,7 +126,7 @@ class Fp32Matmul(Rule):
             saving=price if facts.infers else with_casts_of_autocast(facts, price, work),
             evidence=evidence,
             locations=places(evidence),
-            fix=_fix(facts, bf16),
+            fix=_without_linear_algebra(_fix(facts, bf16)) if len(facts.linear_algebra) else _fix(facts, bf16),
         )
 
     def _on_cpu(self, facts: Facts) -> Findings:
@@ -188,6 +188,14 @@ def _fix(facts: Facts, bf16: bool) -> Fix:
         return _autocast(bf16)
     dtype = "bfloat16" if bf16 else "float16"
     return _narrow_weights(dtype) if facts.infers else _forward_pass(dtype)
+
+
+def _without_linear_algebra(fix: Fix) -> Fix:
+    """Solvers and decompositions have no kernels in 16 bits, so that no patch can wrap the whole forward pass."""
+    more = (
+        " Keep solvers and decompositions (torch.linalg) in FP32, with inputs in FP32: they end in an error in 16 bits."
+    )
+    return Fix(fix.text + more, fix.code)
 
 
 def _forward_pass(dtype: str) -> Fix:

@@ -37,6 +37,21 @@ def test_launching_the_casts_of_autocast_may_take_the_gain(idle_us: float, promi
     assert (finding.saving.low_us > 0) is promises
 
 
+def test_solvers_stay_in_fp32() -> None:
+    """No patch wraps them in autocast: they have no kernels in 16 bits."""
+    machine = Machine(A100)
+    for _ in range(5):
+        with machine.step():
+            for _ in range(8):
+                machine.work(50, "aten::mm")
+                machine.launch(200, name="volta_sgemm_128x64_nn")
+            machine.work(50, "aten::linalg_svd", **{"Input Dims": [[16, 16], [], []]})
+            machine.launch(200, name="svd_kernel")
+    _, [finding] = answer(Fp32Matmul, machine)
+    assert "Keep solvers and decompositions (torch.linalg) in FP32" in finding.fix.text
+    assert finding.fix.edits == []
+
+
 class TestOnCpu:
     """5 ms of each step at 400 GFLOP/s, which bfloat16 makes four times as fast."""
 
