@@ -65,9 +65,10 @@ LOOP = Fix(
     "y = torch.stack(inputs) @ weight  # instead of a loop over the inputs",
 )
 IN_TURN = Fix(
-    "Each round waits for the one before, so its operators cannot be stacked, and torch.compile is likely to make it "
-    "slower. Run several such loops as one batch: environments, games, or initial values.",
-    "actions = policy(torch.stack(states)).tolist()  # one call and one read for all environments",
+    "Calls that do not need each other's results, such as those for the environments of one time step, can be one call "
+    "on stacked inputs, with one read. Rounds that do need them can only run for more samples at a time: torch.compile "
+    "is likely to make such a loop slower.",
+    "actions = policy(torch.stack(states)).tolist()  # one call and one read for all states",
 )
 
 FEW_CALLS = 2  # of a line per step: so many are no loop, whatever they call
@@ -189,7 +190,7 @@ class OperatorLoopRule(Rule):
     def _found(self, facts: Facts, loop: Loop) -> Priced:
         ops, count, in_turn = loop.ops, facts.steps.count, loop.kind == "in turn"
         visits = self._visits(facts, loop)
-        between = " The host reads values between its rounds, which decide how it goes on." if in_turn else ""
+        between = " The host reads values between its rounds, which may decide how it goes on." if in_turn else ""
         kinds = _main_kinds(facts, ops)
         named = ", ".join(f"{len(kind.rows) / count:,.0f} {_operator(kind.name)}" for kind in kinds[:3])
         both = ", forward and backward" if _has_backward(facts, ops.rows) else ""

@@ -56,7 +56,7 @@ MOST_OPERATORS = 5
 MOST_PLACES = 3
 CONFIDENCES = ("low", "medium", "high")
 IN_TURN = (
-    "Run more samples, environments or problems in one batch",
+    "Read values of several rounds together",
     Fix(
         "A line reads values between the launches of the step. If they decide what comes next, each round waits for "
         f"the one before, and neither torch.compile nor {CUDA_GRAPH}s help much: run several such rounds as one batch, "
