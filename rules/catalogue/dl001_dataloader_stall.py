@@ -49,6 +49,12 @@ from traceopt.rules.fixes.advice.loader_workers import (
 from traceopt.rules.savings.pricing import over_all_steps
 
 NAMED_LEFT = 0.01  # of the wait: less of it that remains is not named
+# What items are converted with, by the beginnings of names, and what to do once instead.
+_ONCE = {
+    ("pandas/",): "Most of it is pandas, row by row: convert the columns to arrays or tensors once, before the loop.",
+    ("<built-in method tensor of", "<built-in function array>", "<built-in function asarray>"): "Most of it converts "
+    "lists or numbers, item by item: if they fit in memory, make one tensor of all items once, in the data set.",
+}
 CHEAPER_BATCHES = "Make batches cheaper to load"  # the title where more workers would not help
 
 
@@ -298,12 +304,14 @@ def _slow_place(line: SiteCost | None, function: SiteCost | None, loading_ns: in
 
 
 def _by_item(facts: Facts, lines: list[SiteCost]) -> str:
-    """What to do if the lines that take most of the loading look up a table of pandas, which is slow for one row."""
+    """What to do if most of the loading is conversions of single items that can be made once for all of them."""
     total_ns = sum(line.cost_ns for line in lines)
-    pandas_ns = sum(line.cost_ns for line in lines if name_of(facts, _longest(facts, line)).startswith("pandas/"))
-    if not total_ns or pandas_ns < 0.5 * total_ns:
-        return ""
-    return " Most of it is pandas, row by row: convert the columns to arrays or tensors once, before the loop."
+    called = [name_of(facts, _longest(facts, line)) for line in lines]
+    for names, advice in _ONCE.items():
+        spent_ns = sum(line.cost_ns for line, name in zip(lines, called, strict=True) if name.startswith(names))
+        if total_ns and spent_ns >= 0.5 * total_ns:
+            return f" {advice}"
+    return ""
 
 
 def _longest(facts: Facts, site: SiteCost) -> int:

@@ -40,12 +40,12 @@ def test_the_threshold_decides(example: GetExample) -> None:
 class TestSlowLineOfADataSet:
     """DL001 names the deepest line that holds most of the loading."""
 
-    def step(self, sleep_us: float, library: str = "numpy/rec.py") -> Callable[[float, int], Events]:
+    def step(self, sleep_us: float, call: str = "numpy/rec.py(3): decode") -> Callable[[float, int], Events]:
         def events(t: float, _: int) -> Events:
             yield build.python("torch/utils/data/dataloader.py(720): __next__", t, 5_000)
             yield build.python("data.py(7): __getitem__", t + 100, 4_600)
             yield build.python("data.py(11): augment", t + 200, 4_400)
-            yield build.python(f"{library}(3): decode", t + 300, sleep_us)
+            yield build.python(call, t + 300, sleep_us)
             yield build.python("<built-in function sort>", t + 4_300, 200)
             yield build.op("aten::mm", t + 6_000, 3_000)
 
@@ -63,10 +63,20 @@ class TestSlowLineOfADataSet:
         assert finding.why.endswith(" 70% of the loading is at data.py:13.")
         assert "data.py:13" in [str(place) for place in finding.locations]
 
-    @pytest.mark.parametrize(("library", "said"), [("pandas/core/series.py", True), ("numpy/rec.py", False)])
-    def test_a_table_that_is_looked_up_row_by_row(self, library: str, said: bool) -> None:
-        _, [finding] = cpu_answer("DL001", self.step(3_500, library), traceopt=self.lines(of_call=13))
-        assert ("convert the columns to arrays or tensors once" in finding.fix.text) is said
+    @pytest.mark.parametrize(
+        ("call", "advice"),
+        [
+            ("pandas/core/series.py(3): __getitem__", "convert the columns to arrays or tensors once"),
+            ("<built-in method tensor of type object at 0x7f>", "make one tensor of all items once"),
+        ],
+    )
+    def test_what_is_converted_item_by_item(self, call: str, advice: str) -> None:
+        _, [finding] = cpu_answer("DL001", self.step(3_500, call), traceopt=self.lines(of_call=13))
+        assert advice in finding.fix.text
+
+    def test_what_cannot_be_done_once(self) -> None:
+        _, [finding] = cpu_answer("DL001", self.step(3_500), traceopt=self.lines(of_call=13))
+        assert "once" not in finding.fix.text
 
     def test_the_line_where_a_function_begins_is_no_slow_line(self) -> None:
         _, [finding] = cpu_answer("DL001", self.step(sleep_us=3_500))
