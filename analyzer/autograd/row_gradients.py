@@ -128,7 +128,7 @@ def _is_plain_embedding(text: str) -> bool:
 def _repeats(dims: str, values: str) -> bool:
     """Whether the gradient of what was picked has as many numbers as that of the whole tensor."""
     sizes, arguments = listed(dims) or [], listed(values) or []
-    if len(sizes) == 2 and len(arguments) == 5:  # of an embedding: the gradient, and the number of rows
+    if len(sizes) > 1 and not any(sizes[2:]) and len(arguments) == 5:  # an embedding: its gradient, the number of rows
         picked, rows = _shape(sizes[0]), str(arguments[2])
         return picked is not None and rows.isdecimal() and prod(picked[:-1]) >= int(rows)
     whole, picked = _whole_and_picked(dims)

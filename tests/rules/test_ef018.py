@@ -41,7 +41,9 @@ def embedding(
             start = machine.now
             machine.idle(1)
             values = {"Concrete Inputs": ["", "", str(rows), padding, "False"], "Input type": [kind, "long int"]}
-            machine.work(backward_us, "aten::embedding_dense_backward", **{"Input Dims": [ROWS, [9]], **values})
+            machine.work(
+                backward_us, "aten::embedding_dense_backward", **{"Input Dims": [ROWS, [9], [], [], []], **values}
+            )
             machine.idle(1)
             node = f"{EVALUATE}EmbeddingBackward0"
             linked = {"Sequence number": number, "Fwd thread id": 1}
