@@ -17,7 +17,7 @@ from traceopt.analyzer.timeline.device import TraceDevice
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks, launched_before
 from traceopt.analyzer.timeline.steps import Steps
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary import op_names, runtime_calls
 from traceopt.analyzer.vocabulary.causes.table import MODULE_LOAD, STARTUP
 from traceopt.analyzer.vocabulary.event_categories import COUNTER_RANGE_CATEGORY, HARDWARE_COUNTERS, unread
 
@@ -82,7 +82,7 @@ class TraceQuality(Struct, frozen=True, dict=True):
         """
         if self.has_gpu_work or CUT_OFF not in (self.trace.meta.damage or ""):
             return False
-        return bool(self.trace.meta.device_properties()) or bool(self._calls(op_names.is_launch).any())
+        return bool(self.trace.meta.device_properties()) or bool(self._calls(runtime_calls.is_launch).any())
 
     @cached_property
     def gpu_expected(self) -> bool:
@@ -99,7 +99,9 @@ class TraceQuality(Struct, frozen=True, dict=True):
         ):
             return True
         if len(self.trace.runtime):
-            return bool(self._calls(lambda name: op_names.is_launch(name) or op_names.is_allocation(name)).any())
+            return bool(
+                self._calls(lambda name: runtime_calls.is_launch(name) or runtime_calls.is_allocation(name)).any()
+            )
         return bool(self.trace.meta.device_properties()) and not any(map(op_names.is_cpu_math, names))
 
     @property
@@ -152,7 +154,8 @@ class TraceQuality(Struct, frozen=True, dict=True):
         runtime, gpu = self.trace.runtime, self.trace.gpu
         waits = self._calls(
             lambda name: (
-                op_names.is_blocking_sync(name) and not (op_names.is_copy(name) or op_names.is_allocation(name))
+                runtime_calls.is_blocking_sync(name)
+                and not (runtime_calls.is_copy(name) or runtime_calls.is_allocation(name))
             )
         )
         waits &= runtime.duration >= LONG_SYNC_NS
@@ -213,7 +216,7 @@ class TraceQuality(Struct, frozen=True, dict=True):
         """
         runtime = self.trace.runtime
         inside = self.steps.host_window.contains(runtime.start) & ~self.captures.contains(runtime.start)
-        return np.flatnonzero(self._calls(op_names.is_kernel_launch) & inside)
+        return np.flatnonzero(self._calls(runtime_calls.is_kernel_launch) & inside)
 
     @property
     def launch_count(self) -> int:
@@ -239,7 +242,7 @@ class TraceQuality(Struct, frozen=True, dict=True):
     def captures(self) -> Intervals:
         """When a CUDA graph was captured or instantiated, inside the window."""
         runtime = self.trace.runtime
-        rows = np.flatnonzero(self._calls(op_names.is_stream_capture))
+        rows = np.flatnonzero(self._calls(runtime_calls.is_stream_capture))
         if not len(rows):
             return EMPTY
         names = [self.trace.names[code] for code in runtime.name[rows]]

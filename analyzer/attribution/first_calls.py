@@ -13,7 +13,7 @@ from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import calls_named
 from traceopt.analyzer.timeline.regions import Regions
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary import op_names, runtime_calls
 from traceopt.analyzer.vocabulary.causes.host_names import LOADER_FETCH
 from traceopt.analyzer.vocabulary.causes.table import IDLE_CAUSES, MODULE_LOAD, UNRECORDED
 
@@ -28,9 +28,11 @@ def startup_calls(gpu: GpuWork, gaps: Gaps, slices: Slices) -> Mask:
     as slow, allocations are slow in every step, which is no start-up.
     """
     trace = gpu.trace
-    mask = slow_calls(gpu, gaps) & ~calls_named(trace, lambda n: op_names.is_launch(n) or op_names.is_module_load(n))
+    mask = slow_calls(gpu, gaps) & ~calls_named(
+        trace, lambda n: runtime_calls.is_launch(n) or runtime_calls.is_module_load(n)
+    )
     runtime = trace.runtime
-    slow = np.flatnonzero(calls_named(trace, op_names.is_allocation) & (runtime.duration >= CONTEXT_NS))
+    slow = np.flatnonzero(calls_named(trace, runtime_calls.is_allocation) & (runtime.duration >= CONTEXT_NS))
     slow = slow[2 * gaps.starved.within(runtime.start[slow], runtime.end_of(slow)) >= runtime.duration[slow]]
     if not len(slow):
         return mask
@@ -61,7 +63,7 @@ def first_fetches(regions: Regions) -> npt.NDArray[np.int64]:
     fetches = regions.named(op_names.is_multiprocess_dataloader, ANNOTATION, OP)
     drawn = np.flatnonzero(regions.named("aten::random_".__eq__, OP))
     following = slices.next_outermost(drawn, fetches)
-    launches = np.cumsum(regions.named(op_names.is_launch, RUNTIME))  # slices are in order of thread and time
+    launches = np.cumsum(regions.named(runtime_calls.is_launch, RUNTIME))  # slices are in order of thread and time
     first = distinct_values(following[(following >= 0) & (launches[following] == launches[drawn])]).astype(np.int64)
     if 2 * len(first) > max(2, int(fetches.sum())):
         return np.empty(0, np.int64)

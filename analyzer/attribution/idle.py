@@ -16,7 +16,7 @@ from traceopt.analyzer.tables.schema import I4, I8
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.timeline.steps import Steps
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary import runtime_calls
 from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import HOST_SYNC, IDLE_CAUSES, QUEUED, UNTRACED
 
@@ -154,7 +154,10 @@ def slow_calls(gpu: GpuWork, gaps: Gaps) -> npt.NDArray[np.bool_]:
     runtime = gpu.trace.runtime
     rows = np.flatnonzero(runtime.duration >= SLOW_CALL_NS)
     names = [gpu.trace.names[code] for code in runtime.name[rows]]
-    plain = [not (op_names.is_copy(n) or op_names.is_blocking_sync(n) or op_names.is_allocation(n)) for n in names]
+    plain = [
+        not (runtime_calls.is_copy(n) or runtime_calls.is_blocking_sync(n) or runtime_calls.is_allocation(n))
+        for n in names
+    ]
     rows = rows[np.array(plain, bool)]
     starved = gaps.starved.within(runtime.start[rows], runtime.end_of(rows))
     mask = np.zeros(len(runtime), bool)

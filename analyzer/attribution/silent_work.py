@@ -13,7 +13,7 @@ from traceopt.analyzer.attribution.first_calls import first_of_name
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON, RUNTIME
 from traceopt.analyzer.timeline.regions import Regions
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary import op_names, runtime_calls
 from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import (
     CAUSES,
@@ -106,11 +106,11 @@ class SilentWork(Struct, frozen=True, dict=True):
 
     @cached_property
     def _launches(self) -> Mask:
-        return self.regions.named(op_names.is_launch, RUNTIME)
+        return self.regions.named(runtime_calls.is_launch, RUNTIME)
 
     @cached_property
     def _copies(self) -> Mask:
-        return self.regions.named(op_names.is_copy, RUNTIME)
+        return self.regions.named(runtime_calls.is_copy, RUNTIME)
 
     @cached_property
     def _jit(self) -> Mask:

@@ -9,7 +9,7 @@ from traceopt.analyzer.tables.schema import I8, KERNEL, MEMCPY, MEMSET
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import RUNTIME, Slices
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary import runtime_calls
 
 _KINDS = {"kernel": KERNEL, "copy": MEMCPY, "fill": MEMSET}
 
@@ -28,11 +28,11 @@ def find_captures(trace: Trace, slices: Slices, links: LaunchLinks) -> list[Capt
     """In the order of the file. A capture includes the launches of all threads, such as the backward thread."""
     runtime = trace.runtime
     names = [trace.names[code] for code in runtime.name.tolist()] if _captures(trace) else []
-    begins = [row for row, name in enumerate(names) if op_names.is_capture_begin(name)]
-    ends = [row for row, name in enumerate(names) if op_names.is_capture_end(name)]
+    begins = [row for row, name in enumerate(names) if runtime_calls.is_capture_begin(name)]
+    ends = [row for row, name in enumerate(names) if runtime_calls.is_capture_end(name)]
     has_work = np.zeros(len(runtime), bool)
     has_work[links.launch[links.launch >= 0]] = True
-    kind_of = np.array([_KINDS.get(op_names.launched_kind(name) or "", -1) for name in names], np.int64)
+    kind_of = np.array([_KINDS.get(runtime_calls.launched_kind(name) or "", -1) for name in names], np.int64)
     captures = []
     for begin in begins:
         end = next((row for row in ends if row > begin and runtime.thread[row] == runtime.thread[begin]), None)
@@ -50,4 +50,4 @@ def find_captures(trace: Trace, slices: Slices, links: LaunchLinks) -> list[Capt
 
 def _captures(trace: Trace) -> bool:
     """Whether the trace names such a call at all."""
-    return any(op_names.is_capture_begin(name) for name in trace.names)
+    return any(runtime_calls.is_capture_begin(name) for name in trace.names)

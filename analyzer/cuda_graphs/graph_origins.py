@@ -23,7 +23,7 @@ from traceopt.analyzer.tables.schema import I4, I8, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, Slices
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary import runtime_calls
 
 _LENGTH = 200
 
@@ -54,7 +54,7 @@ class GraphOrigins(Struct, frozen=True):
 def find_graph_origins(
     trace: Trace, slices: Slices, links: LaunchLinks, compilation: Compilation | None
 ) -> GraphOrigins:
-    graph_call = np.array([op_names.is_graph_launch(name) for name in trace.names] or [False])
+    graph_call = np.array([runtime_calls.is_graph_launch(name) for name in trace.names] or [False])
     replayed = links.launch >= 0
     replayed[replayed] = graph_call[trace.runtime.name[links.launch[replayed]]]
     launch_slice, capture_start = np.full(len(trace.gpu), -1, np.int32), np.zeros(len(trace.gpu), np.int64)

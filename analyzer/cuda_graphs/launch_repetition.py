@@ -12,7 +12,7 @@ from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.timeline.steps import Steps
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary import runtime_calls
 
 
 class Repetition(Struct, frozen=True):
@@ -38,7 +38,7 @@ def find_repetition(trace: Trace, gpu: GpuWork, links: LaunchLinks, steps: Steps
     names, grids = gpu.work.name[rows], gpu.work.grid[rows]
     edges = np.searchsorted(step, np.arange(steps.count + 1))
     parts = [slice(edges[i], edges[i + 1]) for i in range(steps.count)]  # a pass over the steps
-    graphs = np.array([op_names.is_graph_launch(name) for name in trace.names], bool)
+    graphs = np.array([runtime_calls.is_graph_launch(name) for name in trace.names], bool)
     return Repetition(
         kernels=median(np.bincount(step, minlength=steps.count)),
         same_share=_most_common([names[part].tobytes() + grids[part].tobytes() for part in parts]),

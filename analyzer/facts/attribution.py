@@ -35,7 +35,7 @@ from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
 from traceopt.analyzer.timeline.host_activity import Host, prepared_output, training_functions
 from traceopt.analyzer.timeline.python_stretches import PythonStretches, python_stretches
 from traceopt.analyzer.trace_quality import TraceQuality
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary import library_frames, op_names
 from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.host_names import (
     GRADIENT_FRAME,
@@ -168,7 +168,7 @@ class AttributionFacts(TimelineFacts, frozen=True, dict=True):
         profiler = slices.ancestor(found.rows, self.regions.named(PROFILER_FRAME, PYTHON)) >= 0
         recorder = slices.ancestor(found.rows, self.regions.named(is_recorder, PYTHON))
         profiler |= recorder > slices.ancestor(found.rows, self.call_sites.code_frames)  # hooks also call the program
-        return found.only(~profiler & ~self.regions.named(op_names.is_engine_frame, PYTHON)[found.rows])
+        return found.only(~profiler & ~self.regions.named(library_frames.is_engine_frame, PYTHON)[found.rows])
 
     @cached_property
     def idle(self) -> Idle:

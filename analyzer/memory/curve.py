@@ -11,7 +11,7 @@ from traceopt.analyzer.tables.schema import I8, MemoryTable
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, Slices
 from traceopt.analyzer.timeline.steps import Steps
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary import library_frames, op_names, runtime_calls
 
 CPU_DEVICE = 0  # c10::DeviceType
 MIN_TENSORS = 20  # with fewer new tensors, all of them may be the first of their size
@@ -124,9 +124,9 @@ def find_allocator(trace: Trace, slices: Slices, calls: I8, window: Intervals) -
     tensors = (slices.kind == OP) & allocates[slices.name] & window.contains(slices.start)
     asking, count = distinct_values(slices.ancestor(calls, tensors)), int(tensors.sum())
     is_off = count >= MIN_TENSORS and int((asking >= 0).sum()) >= UNCACHED_SHARE * count
-    emptied = any(op_names.is_empty_cache_frame(trace.names[code]) for code in distinct_values(trace.python.name))
+    emptied = any(library_frames.is_empty_cache_frame(trace.names[code]) for code in distinct_values(trace.python.name))
     return Allocator(is_off, emptied if len(trace.python) else None)
 
 
 def _is_free(name: str) -> bool:
-    return op_names.is_allocation(name) and ("Free" in name or "Release" in name or "Unmap" in name)
+    return runtime_calls.is_allocation(name) and ("Free" in name or "Release" in name or "Unmap" in name)

@@ -18,7 +18,7 @@ from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, RUNTIME, Slices
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.timeline.steps import Steps
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary import runtime_calls
 
 BORDER, LAUNCH, GRAPH_LAUNCH, SYNC, STREAM_WAIT = 0, 1, 2, 3, 4
 CONCURRENT_SHARE = 0.1  # of a thread's calls that happen while the training thread is active
@@ -42,7 +42,7 @@ def find_calls(trace: Trace, slices: Slices, links: LaunchLinks, steps: Steps) -
     runtime = trace.runtime
     kind = _by_name(trace, runtime.name)
     launches = links.launch[links.launch >= 0]
-    graphs = named(trace, runtime.name[launches], op_names.is_graph_launch)
+    graphs = named(trace, runtime.name[launches], runtime_calls.is_graph_launch)
     kind[launches] = np.where(graphs, GRAPH_LAUNCH, LAUNCH)
     kind[~steps.host_window.contains(runtime.start)] = 0
     rows = _outermost(slices, kind > 0)
@@ -76,7 +76,9 @@ def _by_name(trace: Trace, codes: I4) -> U1:
     of_name[codes] = 1
     for code in np.flatnonzero(of_name).tolist():
         name = trace.names[code]
-        of_name[code] = SYNC if op_names.is_blocking_sync(name) else STREAM_WAIT * op_names.is_stream_wait(name)
+        of_name[code] = (
+            SYNC if runtime_calls.is_blocking_sync(name) else STREAM_WAIT * runtime_calls.is_stream_wait(name)
+        )
     return of_name[codes]
 
 

@@ -24,7 +24,7 @@ from traceopt.analyzer.timeline.call_tree import Slices
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.timeline.steps import Steps
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary import runtime_calls
 
 HOST = -1  # Rows.stream
 OWN_NS = 5_000  # what a waiting call costs in addition
@@ -214,7 +214,7 @@ def _blocked_ns(trace: Trace, calls: Calls, own: I8) -> int:
     usual_graph = int(median(graphs)) if len(graphs) else OWN_NS
     usual = np.choose(calls.kind, (0, _usual_launch_ns(calls, own), usual_graph, OWN_NS, 0))  # by kind of call
     can_wait = (calls.kind != BORDER) & (calls.kind != STREAM_WAIT) & ~calls.concurrent
-    can_wait[can_wait] = ~named(trace, trace.runtime.name[calls.row[can_wait]], op_names.is_allocation)
+    can_wait[can_wait] = ~named(trace, trace.runtime.name[calls.row[can_wait]], runtime_calls.is_allocation)
     late = (own - usual)[can_wait]
     return int(late[late >= SLOW_CALL_NS].sum())
 

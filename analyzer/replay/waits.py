@@ -17,7 +17,7 @@ from traceopt.analyzer.replay.queues import Queues
 from traceopt.analyzer.tables.schema import I8, MEMCPY, Mask, queue_of
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.gpu_work import GpuWork
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary import runtime_calls
 
 TOLERANCE_NS = 2_000  # times truncated to microseconds, and two clocks
 WAKE_NS = 10_000  # maximum time from the end of work to the return of a call that did not have to wait for it
@@ -75,7 +75,7 @@ def _blocking_launches(trace: Trace, gpu: GpuWork, calls: Calls, queues: Queues)
     rows = rows[~calls.concurrent[queues.launched[rows]]]
     call = queues.launched[rows]
     copies = gpu.work.kind[queues.row[rows]] == MEMCPY
-    by_name = named(trace, trace.runtime.name[calls.row[call]], op_names.is_blocking_sync)
+    by_name = named(trace, trace.runtime.name[calls.row[call]], runtime_calls.is_blocking_sync)
     by_name |= named(trace, gpu.work.name[queues.row[rows]], lambda name: _TO_PAGEABLE.search(name) is not None)
     slow = calls.end[call] - calls.start[call] >= SLOW_CALL_NS
     waits = copies & (by_name | (slow & (calls.end[call] > queues.start[rows])))

@@ -23,7 +23,7 @@ from traceopt.analyzer.arrays.grouping import distinct_values, group_rows
 from traceopt.analyzer.tables.schema import I4, I8
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, Slices
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary import library_frames
 from traceopt.analyzer.vocabulary.python_frames import (
     CallSite,
     is_library,
@@ -145,7 +145,7 @@ class CallSites(Struct, frozen=True, dict=True):
     @cached_property
     def _nearest_engine(self) -> I4:
         """For every slice, the call of the autograd engine around it."""
-        named = np.array([op_names.is_engine_frame(name) for name in self.trace.names] or [False])
+        named = np.array([library_frames.is_engine_frame(name) for name in self.trace.names] or [False])
         return self.slices.nearest((self.slices.kind == PYTHON) & named[self.slices.name])
 
     def of_own_time(self, rows: npt.NDArray[np.integer], time: I8) -> I4:

@@ -8,7 +8,7 @@ from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, subtract, union
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.launch_links import LaunchLinks, calls_named
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary import runtime_calls
 
 LONG_NS = 1_000_000  # an idle GPU starts work within microseconds of its launch, and a sync on it returns as soon
 MIN_SHARE = 0.5  # of the time until it ends: the wait that shows it. With less, the rest may be something else
@@ -43,7 +43,7 @@ def _waits(trace: Trace, links: LaunchLinks) -> tuple[I8, I8]:
     first = np.unique(gpu.queue, return_index=True)[1]  # the table is in order of start
     first = first[links.launch[first] >= 0]
     launched = runtime.end_of(links.launch[first])
-    blocks = calls_named(trace, op_names.is_blocking_sync) & ~calls_named(trace, op_names.is_allocation)
+    blocks = calls_named(trace, runtime_calls.is_blocking_sync) & ~calls_named(trace, runtime_calls.is_allocation)
     calls = np.flatnonzero(blocks & (runtime.duration >= LONG_NS))
     since = runtime.start[calls] + _bytes_copied(trace, links)[calls] // STAGED_BYTES_PER_NS
     return np.append(launched, since), np.append(gpu.start[first], runtime.end_of(calls))
@@ -58,6 +58,8 @@ def _bytes_copied(trace: Trace, links: LaunchLinks) -> I8:
 
 def _first_lost_launch(trace: Trace, links: LaunchLinks) -> int:
     """When a kernel or graph was launched for the first time that the file does not hold: later waits may be for it."""
-    lost: Mask = calls_named(trace, lambda name: op_names.is_kernel_launch(name) or op_names.is_graph_launch(name))
+    lost: Mask = calls_named(
+        trace, lambda name: runtime_calls.is_kernel_launch(name) or runtime_calls.is_graph_launch(name)
+    )
     lost[links.launch[links.launch >= 0]] = False
     return int(trace.runtime.start[lost].min(initial=np.iinfo(np.int64).max))

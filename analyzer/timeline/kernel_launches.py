@@ -14,7 +14,7 @@ from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary import runtime_calls
 
 
 class LaunchFigures(Struct, frozen=True):
@@ -72,7 +72,7 @@ class KernelLaunches(Struct, frozen=True, dict=True):
         grid = np.where((work.grid > 0).all(axis=1), work.grid.prod(axis=1, dtype=np.int64), -1)
         threads = np.where((work.block > 0).all(axis=1), work.block.prod(axis=1, dtype=np.int64), -1)
         launch = self.links.launch
-        by_thread = np.array([op_names.counts_threads(name) for name in self.trace.names] or [False])
+        by_thread = np.array([runtime_calls.counts_threads(name) for name in self.trace.names] or [False])
         in_threads = (launch >= 0) & by_thread[runtime.name[np.maximum(launch, 0)]] if len(runtime) else launch > 0
         whole = np.where((grid > 0) & (threads > 0), -(-grid // np.maximum(threads, 1)), -1)
         return np.where(in_threads, whole, grid)

@@ -16,7 +16,7 @@ from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME, Slices
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary import library_frames, op_names, runtime_calls
 from traceopt.analyzer.vocabulary.gemm_ops import is_gemm
 from traceopt.analyzer.vocabulary.kernels.kernel_names import is_inductor
 
@@ -111,7 +111,7 @@ class Regions(Struct, frozen=True, dict=True):
         only a forward pass calls, and those in the same backward node that record gradients.
         """
         slices, ops = self.slices, self.trace.ops
-        again = self.named(op_names.is_recompute_frame, PYTHON)
+        again = self.named(library_frames.is_recompute_frame, PYTHON)
         forward = np.flatnonzero(self.named(op_names.FORWARD_ONLY.__contains__, OP))
         node = slices.ancestor(forward, self.backward)
         again[forward[node >= 0]] = True
@@ -125,42 +125,42 @@ class Regions(Struct, frozen=True, dict=True):
     @cached_property
     def checkpoint(self) -> Mask:
         """Calls of torch.utils.checkpoint.checkpoint."""
-        return self.named(op_names.is_checkpoint_frame, PYTHON)
+        return self.named(library_frames.is_checkpoint_frame, PYTHON)
 
     @cached_property
     def graph_launch(self) -> Mask:
         """The calls that launch a CUDA graph."""
-        return self.named(op_names.is_graph_launch, RUNTIME)
+        return self.named(runtime_calls.is_graph_launch, RUNTIME)
 
     @cached_property
     def engine(self) -> Mask:
         """The call of the autograd engine, which runs the nodes or waits for the threads that do."""
-        return self.named(op_names.is_engine_frame, PYTHON)
+        return self.named(library_frames.is_engine_frame, PYTHON)
 
     @cached_property
     def sampler(self) -> Mask:
         """Calls of a DataLoader's sampler."""
-        return self.named(op_names.is_sampler_frame, PYTHON)
+        return self.named(library_frames.is_sampler_frame, PYTHON)
 
     @cached_property
     def data_code(self) -> Mask:
         """Code of DataLoaders and data sets."""
-        return self.named(op_names.is_data_frame, PYTHON)
+        return self.named(library_frames.is_data_frame, PYTHON)
 
     @cached_property
     def new_iterator(self) -> Mask:
         """Where the loop begins to read a DataLoader."""
-        return self.named(op_names.is_new_iterator_frame, PYTHON)
+        return self.named(library_frames.is_new_iterator_frame, PYTHON)
 
     @cached_property
     def next_batch(self) -> Mask:
         """Where the loop asks an iterator of a DataLoader for a batch."""
-        return self.named(op_names.is_next_batch_frame, PYTHON)
+        return self.named(library_frames.is_next_batch_frame, PYTHON)
 
     @cached_property
     def deep_copy(self) -> Mask:
         """`copy.deepcopy`, and its calls of itself for what an object holds."""
-        return self.named(op_names.is_deep_copy_frame, PYTHON)
+        return self.named(library_frames.is_deep_copy_frame, PYTHON)
 
     @cached_property
     def compiled(self) -> dict[str, int]:

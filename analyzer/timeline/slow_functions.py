@@ -10,13 +10,13 @@ from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import PYTHON
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary import library_frames
 
 # By what the functions do.
 _KINDS: dict[str, Callable[[str], bool]] = {
-    "pandas_rows": op_names.is_pandas_row_frame,
-    "sample": op_names.is_sample_frame,
-    "module_cast": op_names.is_module_cast_frame,
+    "pandas_rows": library_frames.is_pandas_row_frame,
+    "sample": library_frames.is_sample_frame,
+    "module_cast": library_frames.is_module_cast_frame,
 }
 SLOW_DRAW_NS = 5_000  # for an item of a sample: a list takes about 1 us, in a large deque it is a long walk to the item
 
@@ -36,7 +36,7 @@ def _calls(regions: Regions, steps: Steps, test: Callable[[str], bool]) -> I8:
 
 def _of_slow_populations(regions: Regions, samples: I8) -> I8:
     slices = regions.slices
-    draws = np.flatnonzero(regions.named(op_names.is_sample_draw_frame, PYTHON))
+    draws = np.flatnonzero(regions.named(library_frames.is_sample_draw_frame, PYTHON))
     owner = slices.ancestor(draws, slices.mask(samples))
     count = np.bincount(np.searchsorted(samples, owner[owner >= 0]), minlength=len(samples))
     is_slow = (count > 0) & (slices.end[samples] - slices.start[samples] > SLOW_DRAW_NS * count)

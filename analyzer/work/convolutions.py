@@ -16,7 +16,7 @@ from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP, RUNTIME
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary import op_names, runtime_calls
 
 MIN_CANDIDATES = 2  # algorithms that a search compares at least; each is run to warm up, and again to be timed
 
@@ -100,7 +100,7 @@ def find_searches(regions: Regions, recorded_steps: Steps) -> Searches:
     slices = regions.slices
     rows = slices.outermost(regions.named(op_names.CONVOLUTION_OPS.__contains__, OP)).astype(np.int64)
     around = slices.mask(rows)
-    waits = slices.ancestor(np.flatnonzero(regions.named(op_names.is_event_wait, RUNTIME)), around)
+    waits = slices.ancestor(np.flatnonzero(regions.named(runtime_calls.is_event_wait, RUNTIME)), around)
     launched = slices.ancestor(regions.links.launch_slice[regions.gpu.is_kernel], around)
     rows = rows[(_times(rows, waits) >= MIN_CANDIDATES) & (_times(rows, launched) >= 2 * MIN_CANDIDATES)]
     step = recorded_steps.host_step_of(slices.start[rows])

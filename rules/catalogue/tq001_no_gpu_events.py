@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary import runtime_calls
 from traceopt.rules import COUNTER_TOOLS, CUPTI, TRACE_QUALITY, Facts, Findings, Fix, Rule
 
 RECORD = "profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
@@ -87,7 +87,7 @@ def _what_is_missing(facts: Facts) -> str:
             )
         return "This trace shows no GPU use, so it is analyzed as a CPU-only run, based on its main thread."
     names = [trace.names[code] for code in trace.runtime.name]
-    launches = sum(op_names.is_kernel_launch(name) for name in names)
+    launches = sum(runtime_calls.is_kernel_launch(name) for name in names)
     holds = f"{launches:,} kernel launches but no kernels" if launches else "a process with a GPU but no GPU work"
     return (
         f"The file holds {holds}, so nothing can be said about the GPU. Record with ProfilerActivity.CUDA, and make "

@@ -83,7 +83,7 @@ def test_hidden_waits_are_inferred() -> None:
 
 def test_hidden_waits_that_are_not_inferred_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without names of syncs, no wait of the host is inferred."""
-    monkeypatch.setattr("traceopt.analyzer.vocabulary.op_names.is_blocking_sync", lambda _: False)
+    monkeypatch.setattr("traceopt.analyzer.vocabulary.runtime_calls.is_blocking_sync", lambda _: False)
     host, _ = zip(*map(hide, list(programs())[:3]), strict=True)
     assert total(list(host)).inferred == 0
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary import op_names, runtime_calls
 from traceopt.analyzer.vocabulary.causes import span_categories as spans
 from traceopt.analyzer.vocabulary.causes.cause import Cause, Look
 from traceopt.analyzer.vocabulary.causes.host_names import LIBRARY, LOADER_FETCH, LOGGING_FRAME, Names, pattern
@@ -130,7 +130,7 @@ ALLOCATION = Cause(
     key="allocation",
     label="Allocating device memory",
     meaning="The allocator asks the driver for memory of the device, or gives it back.",
-    names=Names(runtime=op_names.is_device_allocation),
+    names=Names(runtime=runtime_calls.is_device_allocation),
     look=Look("driver", "horizontal", "calls of the driver's allocator"),
     limit="allocation-bound",
     verdict="Allocating device memory is the bottleneck.",
@@ -143,7 +143,7 @@ PINNED_ALLOCATION = Cause(
     key="pinned_allocation",
     label="Allocating pinned memory",
     meaning="The thread that launches asks the driver for pinned memory of the host, or gives it back.",
-    names=Names(runtime=op_names.is_pinned_allocation),
+    names=Names(runtime=runtime_calls.is_pinned_allocation),
     look=Look("driver", "dots", "page-locked memory of the host"),
     limit="bound by pinning memory",
     verdict="Allocating pinned host memory is the bottleneck.",
@@ -156,7 +156,7 @@ MODULE_LOAD = Cause(
     key="module_load",
     label="Loading kernels (first calls)",
     meaning="The driver loads the code of kernels that run for the first time.",
-    names=Names(runtime=op_names.is_module_load),
+    names=Names(runtime=runtime_calls.is_module_load),
     look=Look("driver", "vertical", "kernels loaded on first use"),
     limit="bound by kernel loading",
     verdict="First calls and kernel loading are the bottleneck.",
@@ -168,7 +168,7 @@ HOST_SYNC = Cause(
     key="host_sync",
     label="Host sync (waiting for the GPU)",
     meaning="The host waits for the GPU (`.item()`, `.cpu()`, `synchronize()`), or launches again after such a wait.",
-    names=Names(runtime=op_names.is_blocking_sync),
+    names=Names(runtime=runtime_calls.is_blocking_sync),
     look=Look("sync", "horizontal", "after .item(), .cpu()"),
     span=spans.WAIT,
     limit="sync-bound",

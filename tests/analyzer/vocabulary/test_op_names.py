@@ -8,6 +8,7 @@ import pytest
 
 from fixtures.real_traces import TRACES, load
 from traceopt.analyzer.vocabulary import op_names as ops
+from traceopt.analyzer.vocabulary import runtime_calls
 
 LAUNCHES = (
     "cudaLaunchKernel cudaLaunchKernelExC cuLaunchKernel cuLaunchKernelEx cudaGraphLaunch "
@@ -21,24 +22,28 @@ BLOCKING = (
     "cudaFree hipFree cuMemFree_v2 cudaStreamSynchronize_ptsz"
 )
 PREDICATES: list[tuple[Callable[[str], bool], str, str]] = [
-    (ops.is_launch, LAUNCHES, "cudaEventRecord cudaStreamWaitEvent cudaMalloc cudaStreamSynchronize INVALID"),
-    (ops.is_kernel_launch, "cudaLaunchKernel hipExtModuleLaunchKernel", "cudaGraphLaunch cudaMemcpyAsync"),
+    (runtime_calls.is_launch, LAUNCHES, "cudaEventRecord cudaStreamWaitEvent cudaMalloc cudaStreamSynchronize INVALID"),
+    (runtime_calls.is_kernel_launch, "cudaLaunchKernel hipExtModuleLaunchKernel", "cudaGraphLaunch cudaMemcpyAsync"),
     (
-        ops.is_blocking_sync,
+        runtime_calls.is_blocking_sync,
         BLOCKING,
         "cudaMemcpyAsync cudaStreamWaitEvent cudaEventQuery cudaFreeAsync hipMemcpyAsync",
     ),
-    (ops.is_copy, "cudaMemcpyAsync cudaMemcpy hipMemcpyWithStream", "cudaMemsetAsync cudaFree"),
+    (runtime_calls.is_copy, "cudaMemcpyAsync cudaMemcpy hipMemcpyWithStream", "cudaMemsetAsync cudaFree"),
     (
-        ops.is_allocation,
+        runtime_calls.is_allocation,
         "cudaMalloc cudaFree cudaHostAlloc hipMalloc cuMemCreate cuMemMap",
         "cudaMemcpyAsync",
     ),
-    (ops.is_device_allocation, "cudaMalloc hipFree cuMemFree_v2", "cudaHostAlloc cudaFreeHost cudaMemcpyAsync"),
-    (ops.is_pinned_allocation, "cudaHostAlloc hipHostFree cudaHostRegister", "cudaMalloc cudaFree"),
-    (ops.is_module_load, "cuModuleLoadData cuLibraryLoadData hipModuleLoadData", "cudaFuncGetAttributes"),
     (
-        ops.is_stream_capture,
+        runtime_calls.is_device_allocation,
+        "cudaMalloc hipFree cuMemFree_v2",
+        "cudaHostAlloc cudaFreeHost cudaMemcpyAsync",
+    ),
+    (runtime_calls.is_pinned_allocation, "cudaHostAlloc hipHostFree cudaHostRegister", "cudaMalloc cudaFree"),
+    (runtime_calls.is_module_load, "cuModuleLoadData cuLibraryLoadData hipModuleLoadData", "cudaFuncGetAttributes"),
+    (
+        runtime_calls.is_stream_capture,
         "cudaStreamBeginCapture_v2 cudaGraphInstantiate",
         "cudaStreamIsCapturing cudaGraphLaunch",
     ),
@@ -121,13 +126,13 @@ def test_profiler_dtypes(text: str, dtype: str | None) -> None:
 def test_real_traces_hold_no_unknown_waits_launches_or_dtypes() -> None:
     """Every runtime call that sounds like a wait, launch or allocation is known, and every tensor dtype."""
     sounds: list[tuple[str, Callable[[str], bool]]] = [
-        ("Synchronize", ops.is_blocking_sync),
-        ("LaunchKernel", ops.is_launch),
-        ("GraphLaunch", ops.is_launch),
-        ("Memcpy", ops.is_copy),
-        ("Memset", ops.is_launch),
-        ("Malloc", ops.is_allocation),
-        ("ModuleLoad", ops.is_module_load),
+        ("Synchronize", runtime_calls.is_blocking_sync),
+        ("LaunchKernel", runtime_calls.is_launch),
+        ("GraphLaunch", runtime_calls.is_launch),
+        ("Memcpy", runtime_calls.is_copy),
+        ("Memset", runtime_calls.is_launch),
+        ("Malloc", runtime_calls.is_allocation),
+        ("ModuleLoad", runtime_calls.is_module_load),
     ]
     runtime: set[str] = set()
     dtypes: set[str] = set()

@@ -1,0 +1,95 @@
+"""Python frames of torch and of other libraries that tell what their caller does."""
+
+from __future__ import annotations
+
+import re
+
+_DATA_PARALLEL_FRAME = re.compile(
+    r"torch/nn/parallel/(?:replicate|scatter_gather|comm)\.py\(\d+\): (?:replicate|scatter|gather)"
+)
+_DATA_PARALLEL_MODULE = re.compile(
+    r"torch/nn/parallel/data_parallel\.py\(\d+\): forward|^nn\.Module: DataParallel_\d+$"
+)
+
+
+def is_data_parallel_frame(name: str) -> bool:
+    """A Python frame that copies a model or a batch between GPUs, or collects the results."""
+    return _DATA_PARALLEL_FRAME.search(name) is not None
+
+
+def is_data_parallel_module(name: str) -> bool:
+    """The Python frame of a call of nn.DataParallel."""
+    return _DATA_PARALLEL_MODULE.search(name) is not None
+
+
+def is_recompute_frame(name: str) -> bool:
+    """A frame that recomputes a checkpointed part, or its hook: ``torch/utils/checkpoint.py(1500): recompute_fn``."""
+    return name.endswith((": recompute_fn", ": unpack_hook")) and "torch/utils/checkpoint.py(" in name
+
+
+def is_checkpoint_frame(name: str) -> bool:
+    """The Python frame of the call that checkpoints: ``torch/utils/checkpoint.py(355): checkpoint``."""
+    return name.endswith(": checkpoint") and "torch/utils/checkpoint.py(" in name
+
+
+def is_deep_copy_frame(name: str) -> bool:
+    """The Python frame of ``copy.deepcopy``: ``copy.py(128): deepcopy``."""
+    return name.endswith(": deepcopy") and "copy.py(" in name
+
+
+_PANDAS_ROWS = re.compile(
+    r"(?:^|/)pandas/core/(?:indexing\.py\(\d+\): __(?:get|set)item__|frame\.py\(\d+\): iter(?:rows|tuples))$"
+)
+_MODULE_CAST = re.compile(r"torch/nn/modules/module\.py\(\d+\): (?:bfloat16|cpu|cuda|double|float|half|to|type)$")
+
+
+def is_pandas_row_frame(name: str) -> bool:
+    """pandas reads a row or a cell: ``pandas/core/indexing.py(1327): __getitem__``, ``iterrows``."""
+    return _PANDAS_ROWS.search(name) is not None
+
+
+def is_sample_frame(name: str) -> bool:
+    """The Python frame of ``random.sample``: ``random.py(385): sample``."""
+    return name.endswith(": sample") and name.rpartition("/")[2].startswith("random.py(")
+
+
+def is_sample_draw_frame(name: str) -> bool:
+    """`random.sample` chooses an item: ``random.py(245): _randbelow_with_getrandbits``."""
+    return ": _randbelow" in name and name.rpartition("/")[2].startswith("random.py(")
+
+
+def is_module_cast_frame(name: str) -> bool:
+    """A module casts or moves all its weights: ``torch/nn/modules/module.py(1191): double``."""
+    return _MODULE_CAST.search(name) is not None
+
+
+def is_sampler_frame(name: str) -> bool:
+    """A DataLoader asks its sampler what to read next: ``torch/utils/data/dataloader.py(714): _next_index``."""
+    return name.endswith(": _next_index") and "torch/utils/data/dataloader.py(" in name
+
+
+def is_data_frame(name: str) -> bool:
+    """Code of a DataLoader, or of a data set that returns an item: ``data.py(12): __getitem__``."""
+    return "torch/utils/data/dataloader.py(" in name or name.endswith(": __getitem__")
+
+
+def is_new_iterator_frame(name: str) -> bool:
+    """The loop begins to read a DataLoader: ``torch/utils/data/dataloader.py(492): __iter__`` calls ``_get_iterator``,
+    or ``_reset`` if the workers persist.
+    """
+    return name.endswith((": _get_iterator", ": _reset")) and "torch/utils/data/dataloader.py(" in name
+
+
+def is_next_batch_frame(name: str) -> bool:
+    """The loop asks an iterator for a batch: ``torch/utils/data/dataloader.py(720): __next__``."""
+    return name.endswith(": __next__") and "torch/utils/data/dataloader.py(" in name
+
+
+def is_engine_frame(name: str) -> bool:
+    """The Python frame in which the autograd engine works: ``<built-in method run_backward of torch._C...>``."""
+    return name.startswith("<built-in method run_backward")
+
+
+def is_empty_cache_frame(name: str) -> bool:
+    """The Python frame of `torch.cuda.empty_cache()`, or of the builtin that it calls."""
+    return name.endswith(": empty_cache") or "_emptyCache" in name
