@@ -199,8 +199,8 @@ def site_evidence(
     *,
     inside: bool = False,
 ) -> list[Evidence]:
-    """One row per call site, with times and calls per step. `what`: the same words for all, or a function; None for the
-    name of what is called. `inside`: each row is a part of the row above.
+    """One row per call site, with times and calls per step. `what`: the same words for all, or a function of the
+    site; None: the name of the call. `inside`: each row is a part of the row above.
     """
     count = facts.steps.count
     out = []

@@ -21,8 +21,8 @@ LEAST_PART = 0.5  # of the logits: tensors from this size on are logits too, suc
 
 
 class LargeLogits(Struct, frozen=True):
-    """`losses` are the calls of the loss, and `rows` all operators on tensors of that size, forward and backward, that
-    are no matmuls: slices in order. `shape` is that of the largest logits, `size_bytes` their size.
+    """Slices, in order: `losses` are the calls of the loss, `rows` all operators on tensors of that size but the
+    matmuls, forward and backward. `shape` and `size_bytes` are those of the largest logits.
     """
 
     losses: I8

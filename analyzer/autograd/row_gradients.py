@@ -126,7 +126,7 @@ def _is_plain_embedding(text: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _repeats(dims: str, values: str) -> bool:
-    """Whether the gradient of what was picked has as many numbers as that of the whole tensor."""
+    """Whether at least as many rows are picked as the tensor has."""
     sizes, arguments = listed(dims) or [], listed(values) or []
     if len(sizes) > 1 and not any(sizes[2:]) and len(arguments) == 5:  # an embedding: its gradient, the number of rows
         picked, rows = _shape(sizes[0]), str(arguments[2])

@@ -30,7 +30,7 @@ from traceopt.rules import (
 from traceopt.rules.savings.work.backward_nodes import without_nodes
 
 ROUNDS_LEFT = 3  # a batched call takes about as long as so many rounds: vmap adds work around each operator
-LOW = 0.5  # of what is expected
+LOW = 0.5  # of the expected gain
 
 
 class Form(Struct, frozen=True):

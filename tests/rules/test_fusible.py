@@ -1,4 +1,4 @@
-"""Which optimizers are told to be fused: an older torch, or sparse gradients, would raise an error."""
+"""For which optimizers fused=True is advised: with sparse gradients or an older torch it ends in an error."""
 
 from __future__ import annotations
 
