@@ -75,7 +75,7 @@ def test_sgd_is_not_told_to_fuse_as_well() -> None:
 
 def test_adam_does_not_take_sparse_gradients() -> None:
     found = the(DenseEmbeddingGradient, steps(lookup(), backward(), update=ADDS, optimizer="Adam"))
-    assert "Adam raises an error for sparse gradients" in found.fix.text
+    assert "All others of torch.optim but SGD and Adagrad raise an error" in found.fix.text
     assert "SparseAdam" in (found.fix.code or "")
     assert found.fix.edits == []
     assert found.risk == Risk.CONVERGENCE
@@ -128,4 +128,4 @@ def test_silent_if_ranks_average_the_gradients() -> None:
 def test_fires_on_a_gpu() -> None:
     found = the(DenseEmbeddingGradient, steps(lookup(), backward(), update=ADDS, gpu=True))
     assert found.saving is not None
-    assert found.saving.low_us <= found.saving.est_us < found.saving.high_us
+    assert found.saving.est_us == pytest.approx(9_513, rel=0.02)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import Change, RemoveHost, RemoveLaunches
+from traceopt.analyzer.replay.changes import Change, RemoveHost
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.rules.savings.price import Price
-from traceopt.rules.savings.pricing import area_of, priced, shorter
+from traceopt.rules.savings.pricing import area_of, priced, scaled, shorter
 from traceopt.rules.savings.starvation import host_bounds, launched_ns
 
 Shares = tuple[float, float, float]  # low, expected, high
@@ -55,7 +55,7 @@ def without_nodes(
         gpu_ns = nodes_per_step_ns(facts, rows) if facts.has_gpu else 0.0
         bounds += np.multiply(shares, host_bounds(facts, area, 1.0, (gpu_ns, gpu_ns)))
         for changes, share in zip(removed, shares, strict=True):
-            changes += [RemoveHost(area, share), *([RemoveLaunches(launched, share)] if facts.has_gpu else [])]
+            changes += [RemoveHost(area, share), *(scaled(facts, launched, 1 - share) if facts.has_gpu else [])]
     least, usual, most = bounds.tolist()
     return priced(facts, (least, usual, most), removed[1], basis, low=removed[0], high=removed[2])
 
