@@ -24,6 +24,7 @@ from traceopt.result.finding import Evidence, Fix, Location
 from traceopt.result.words.message import ms, percent
 from traceopt.rules.evidence import SiteCost, by_site, location_of
 from traceopt.rules.fixes.advice.batch_size import larger_batch_risk
+from traceopt.rules.fixes.advice.graph_capture import FEW_READS
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.pricing import area_of, priced
@@ -74,7 +75,6 @@ IN_TURN = Fix(
 FEW_CALLS = 2  # of a line per step: so many are no loop, whatever they call
 MOST_OPERATORS = 0.8  # of a line
 SAME = 0.01  # of the weights: calls of an operator in a loop over all of them may differ by so many
-FEW_READS = 3  # of values in a loop per step: with as many, they decide what its rounds do
 LAYERS_REMOVABLE = 0.0, 0.3, 0.7  # of the time of small layers: low, expected, high; their work stays
 LOOP_REMOVABLE = 0.0, 0.3, 1.0  # of the time of a loop whose rounds may need each other's results
 
@@ -190,7 +190,8 @@ class OperatorLoopRule(Rule):
     def _found(self, facts: Facts, loop: Loop) -> Priced:
         ops, count, in_turn = loop.ops, facts.steps.count, loop.kind == "in turn"
         visits = self._visits(facts, loop)
-        between = " The host reads values between its rounds, which may decide how it goes on." if in_turn else ""
+        reads = " The host reads values between the rounds of the loop, and they may decide what the next round does."
+        between = reads if in_turn else ""
         kinds = _main_kinds(facts, ops)
         named = ", ".join(f"{len(kind.rows) / count:,.0f} {_operator(kind.name)}" for kind in kinds[:3])
         both = ", forward and backward" if _has_backward(facts, ops.rows) else ""

@@ -116,7 +116,7 @@ def _tensors(facts: Facts) -> tuple[SubnormalTensors, ...]:
 
 
 def _kinds(facts: Facts) -> str:
-    """ "parameters (98% of the numbers in them)"."""
+    """ "parameters (up to 98% of a tensor)"."""
     shares: dict[str, float] = {}
     for one in _tensors(facts):
         kind = _KINDS.get(one.kind, "other tensors")

@@ -31,8 +31,8 @@ from traceopt.rules.fixes.advice.loader_workers import LoaderPlan, loader_rows, 
 
 LOW = 0.7  # of the expected saving: the profiler makes each small operator of an item look slower
 BY_BATCH = """\
-sampler = BatchSampler(loader.sampler, batch_size={size}, drop_last=False)  # of the loader that you have
-loader = DataLoader(dataset, sampler=sampler, batch_size=None)  # dataset[[3, 1, 2]] is a batch"""
+sampler = BatchSampler(loader.sampler, batch_size={size}, drop_last={drop_last})  # of the loader that you have
+loader = DataLoader(dataset, sampler=sampler, batch_size=None)  # and its other arguments"""
 
 
 class ItemsOneByOne(Rule):
@@ -50,9 +50,11 @@ class ItemsOneByOne(Rule):
         sampler = BatchSampler(RandomSampler(dataset), batch_size=2048, drop_last=False)
         loader = DataLoader(dataset, sampler=sampler, batch_size=None)
 
-    The data set then gets a list of indices. A TensorDataset takes it as it is, and so does a `__getitem__` that only
-    indexes tensors or arrays. For any other data set, write the method `__getitems__`, which gets the list too; its
-    result goes to `collate_fn`. With the same seed the order stays the same. `loader.batch_size` is None then.
+    The data set then gets a list of indices. A TensorDataset takes it as it is, and so does a `__getitem__` that
+    only indexes tensors or arrays. DataLoader rejects shuffle and drop_last then: the samplers have them. For any
+    other data set let `__getitem__` accept a list. Or leave the loader as it is, and write `__getitems__` with a
+    `collate_fn` that returns the batch unchanged. With the same seed the order stays the same. `loader.batch_size`
+    is None then.
 
     When it is wrong: an item may need work of its own, such as random augmentation. The rule is silent if an item takes
     long, so little of that is expected. A small batch gains little.
@@ -97,14 +99,15 @@ class ItemsOneByOne(Rule):
             evidence=site_evidence(facts, sites),
             locations=[*loader_places(facts), *site_locations(sites, 2)],
             fix=Fix(
-                "Let the sampler give the indices of a whole batch, and turn the loader's own batching off."
+                "Let the sampler give the indices of a whole batch, and turn the loader's own batching off. DataLoader "
+                "rejects shuffle and drop_last then."
                 + (
                     ""
                     if data.plain
                     else " The data set must accept a list of indices, and what it returns is the batch."
                 )
                 + (" The loader then needs no workers: set num_workers=0." if plan.multiprocess else ""),
-                None if edits else BY_BATCH.format(size=size),
+                None if edits else BY_BATCH.format(size=size, drop_last=data.drop_last),
                 edits=edits,
             ),
             shares_cause_with=["DL001"],

@@ -50,8 +50,10 @@ class PaddingWaste(Rule):
             return pad_sequence([text for text, _ in items], batch_first=True), ...
 
     With a tokenizer of Hugging Face: `padding="longest"` and a `DataCollatorWithPadding`, instead of
-    `padding="max_length"`. Data that is stored with padding can be cut: `ids = ids[:, : mask.sum(1).max()]`, and the
-    same for masks and labels. Batches of samples of similar length have even less padding.
+    `padding="max_length"`. Data that is stored with padding can be cut: `ids = ids[:, : mask.sum(1).max()]`, or
+    `ids[:, -mask.sum(1).max() :]` if the padding comes first, and the same for masks and labels. Cut on the CPU,
+    because reading the length from the GPU waits for it. Batches of samples of similar length have even less
+    padding.
 
     Shapes then change from batch to batch. With torch.compile, round the length up to a few sizes. If the model adds a
     table of positions, take as many rows of it as there are positions.
@@ -109,7 +111,7 @@ class PaddingWaste(Rule):
                 "Pad to the longest sample of the batch, in the function that joins the items (collate_fn). Cut masks "
                 "and labels to the same length."
                 + (" Round the length up to a few sizes, because each is compiled anew." if compiled else ""),
-                "ids = pad_sequence(texts, batch_first=True, padding_value=pad)  # or: ids[:, : mask.sum(1).max()]",
+                "ids = pad_sequence(texts, batch_first=True, padding_value=pad)  # or cut what is stored with padding",
             ),
         )
 

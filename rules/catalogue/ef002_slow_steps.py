@@ -196,7 +196,7 @@ class SlowSteps(Rule):
     def passed(self, facts: Facts) -> str:
         duration = facts.recorded_steps.duration
         slowest = float(duration.max()) / median(duration)
-        return f"The slowest of {len(duration)} steps takes {slowest:.2f} times the median step."
+        return f"The slowest of {len(duration)} steps takes {slowest:.2f} times as long as the median step."
 
     def _slow(self, duration: I8) -> I8:
         """Indices of the slow steps; none if only the first step is slow, because that is start-up."""

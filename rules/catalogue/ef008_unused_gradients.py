@@ -52,9 +52,9 @@ class UnusedGradients(Rule):
         features.requires_grad_(False)
 
     When it is wrong: a script may read the gradients itself. It may also update weights by itself, as in
-    `p.data.add_(p.grad, alpha=-lr)`. So the rule is silent if the run has no optimizer of torch, about a model whose
-    weights `traceopt run` saw change, and if no weight of any model belongs to an optimizer and nobody saw whether they
-    change.
+    `p.data.add_(p.grad, alpha=-lr)`. So the rule is silent if the run has no optimizer of torch. It skips models
+    whose weights `traceopt run` saw change. It is also silent if no weight belongs to an optimizer, and nobody saw
+    whether weights change.
 
     Sources: PyTorch documentation, "Autograd mechanics: setting requires_grad".
     """

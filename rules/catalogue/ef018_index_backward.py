@@ -20,10 +20,9 @@ from traceopt.rules import (
     named,
     percent,
     places,
-    rate,
+    site_evidence,
     the_step,
     threshold,
-    us,
 )
 from traceopt.rules.savings.work.backward_nodes import node_ns, products_ns, without_part_of
 
@@ -46,13 +45,13 @@ class IndexBackward(Rule):
         rows = x.index_select(0, mask.nonzero()[:, 0])  # instead of x[mask]
         rows = table.weight.index_select(0, ids.flatten()).view(*ids.shape, -1)  # instead of table(ids)
 
-    The saving assumes that the backward pass then takes six times, three times or as long as picking the rows, because
+    The saving assumes that the backward pass then takes six, three or one times as long as picking the rows, because
     it reads and writes the same rows. On a CPU that is for each thread of an operator, because the additions use one.
 
     When it is wrong: index_select takes no negative indices. On a GPU it adds in no fixed order, so the last bits
     differ between runs. With torch.use_deterministic_algorithms it sorts as well, and the rule is silent. Gradients in
     16 bits and indices in several dimensions have no saving, because other ways may be as slow. Embeddings with a
-    padding_idx do not count, and `x[indices] = y` in the forward pass does not. Fewer indices than rows have no saving,
+    padding_idx do not count. Neither does `x[indices] = y` in the forward pass. Fewer indices than rows have no saving,
     because the gradient is mostly filled with zeros.
 
     Sources: PyTorch source, `index_put_with_sort_kernel`, `embedding_dense_backward_cpu` and `index_add_`; PyTorch
@@ -133,18 +132,15 @@ def _price(facts: Facts, found: RowGradients) -> Price | None:
     if threads is None or not backward_ns or not picking_ns:
         return None
     low, expected, high = (max(0.0, 1 - times * threads * picking_ns / backward_ns) for times in AFTER)
-    basis = "Assumes that the backward pass then takes 6 times, 3 times or as long as picking the rows."
+    basis = "Assumes that the backward pass then takes 6, 3 or 1 times as long as picking the rows."
     return without_part_of(facts, found.rows, (low, expected, high), basis)
 
 
 def _evidence(facts: Facts, found: RowGradients) -> list[Evidence]:
     """A row for each line that picks rows, most expensive first."""
-    count, what = facts.steps.count, named("IndexBackward0" if facts.has_gpu else "EmbeddingBackward0")
+    what = named("IndexBackward0" if facts.has_gpu else "EmbeddingBackward0")
     sites = by_site(facts, np.where(found.forward >= 0, found.forward, found.rows), node_ns(facts, found.rows))
-    return [
-        Evidence(what, us(site.cost_ns / count), rate(len(site.rows) / count), location=site.location)
-        for site in sites[:5]
-    ]
+    return site_evidence(facts, sites, what)
 
 
 def _example(facts: Facts, found: RowGradients) -> str:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from traceopt.rules import (
-    I8,
     Effort,
-    Evidence,
     Facts,
     Findings,
     Fix,
@@ -18,10 +16,9 @@ from traceopt.rules import (
     named,
     percent,
     places,
-    rate,
+    site_evidence,
     the_step,
     threshold,
-    us,
 )
 from traceopt.rules.savings.work.backward_nodes import node_ns, products_ns
 
@@ -79,7 +76,7 @@ class SamplingBackward(Rule):
             time_ns = products_ns(facts, mine) if len(mine) else 0.0
             if time_ns < self.min_share * facts.step_ns:
                 continue
-            evidence = _evidence(facts, mine)
+            evidence = site_evidence(facts, by_site(facts, mine, node_ns(facts, mine)))
             yield self.finding(
                 title=title,
                 why=f"{named(name_of(facts, int(mine[0])))} takes {ms(time_ns)} of {each_step(facts)}. {words}",
@@ -104,17 +101,3 @@ DETACHED = Fix(
     "If nothing before the picture is trained through this call, detach the picture. Otherwise leave it as it is.",
     "y = F.grid_sample(x.detach(), grid)",
 )
-
-
-def _evidence(facts: Facts, rows: I8) -> list[Evidence]:
-    """A row for each line that samples, most expensive first."""
-    count = facts.steps.count
-    return [
-        Evidence(
-            named(name_of(facts, int(site.rows[0]))),
-            us(site.cost_ns / count),
-            rate(len(site.rows) / count),
-            location=site.location,
-        )
-        for site in by_site(facts, rows, node_ns(facts, rows))[:5]
-    ]

@@ -109,7 +109,7 @@ class DenseEmbeddingGradient(Rule):
             else _fix(classes, found.are_read),
             effort=Effort.ONE_LINE if is_plain else None,
             risk=Risk.NONE if is_plain else None,
-            risk_note=None if is_plain else EXACT if TAKE_SPARSE.issuperset(classes) else LAZY,
+            risk_note=None if is_plain else EXACT if _take_sparse(classes) else LAZY,
         )
 
     def passed(self, facts: Facts) -> str:
@@ -117,10 +117,15 @@ class DenseEmbeddingGradient(Rule):
         return f"Gradients and updates of tables of which few rows are used take {share} of {the_step(facts)}."
 
 
+def _take_sparse(classes: list[str]) -> bool:
+    """Whether these optimizers are known to take sparse gradients."""
+    return bool(classes) and TAKE_SPARSE.issuperset(classes)
+
+
 def _fix(classes: list[str], are_read: bool) -> Fix:
     read = " What reads the gradients before the update, such as clip_grad_norm_, has to leave the table out."
     clipped = read if are_read else ""
-    if TAKE_SPARSE.issuperset(classes):
+    if _take_sparse(classes):
         return Fix(
             "Create the table with sparse=True. SGD and Adagrad take sparse gradients without weight_decay, momentum "
             f"and fused=True. If yours has one of these, give the table an optimizer of its own.{clipped}",
@@ -128,7 +133,7 @@ def _fix(classes: list[str], are_read: bool) -> Fix:
         )
     return Fix(
         "Create the table with sparse=True, and give it an optimizer of its own, such as SparseAdam. "
-        f"{' and '.join(classes)} raises an error for sparse gradients.{clipped}",
+        f"All others of torch.optim but SGD and Adagrad raise an error for sparse gradients.{clipped}",
         "table = nn.Embedding(rows, width, sparse=True)\n"
         "sparse = torch.optim.SparseAdam(table.parameters(), lr=1e-3)  # the other parameters keep their optimizer",
     )

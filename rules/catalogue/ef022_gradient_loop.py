@@ -99,7 +99,8 @@ class GradientLoopRule(Rule):
     When it is wrong: rounds that need the result of the round before cannot be batched. Loops that compute something of
     the gradients between two calls, such as solvers, do not count. Neither do loops that update weights. All rows at
     once take more memory: as much as the rounds together, or use the argument chunk_size of vmap. Layers that keep
-    statistics of a batch, such as batch norm, give other results for samples together.
+    statistics of a batch, such as batch norm, give other results for samples together. With dropout, vmap needs
+    randomness="different".
 
     Sources: PyTorch documentation, "torch.autograd.grad" (is_grads_batched), "torch.func.jacrev" and
     "Per-sample-gradients".

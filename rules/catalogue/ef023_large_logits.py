@@ -28,6 +28,7 @@ ON_CPU, ON_GPU = (0.0, 0.15, 0.6), (0.0, 0.4, 0.75)
 CHUNKED = Fix(
     "Compute the loss of some tokens at a time, and checkpoint each chunk, so that the logits of only one exist. The "
     "matmul runs once more.",
+    "hidden, targets = hidden.flatten(0, -2), targets.flatten()  # a row for each token\n"
     "part = lambda h, t: F.cross_entropy(head(h), t, reduction='sum')\n"
     "chunks = zip(hidden.split(64), targets.split(64))\n"
     "loss = sum(checkpoint(part, h, t, use_reentrant=False) for h, t in chunks) / len(targets)",
@@ -35,6 +36,7 @@ CHUNKED = Fix(
 FUSED = Fix(
     "Use a kernel that fuses the output layer with the loss, such as LigerFusedLinearCrossEntropyLoss of liger-kernel. "
     "It never holds the logits of all tokens. torch.compile of the loss fuses casts and softmax, but keeps the logits.",
+    "hidden, targets = hidden.flatten(0, -2), targets.flatten()  # a row for each token\n"
     "loss = LigerFusedLinearCrossEntropyLoss()(head.weight, hidden, targets)  # not F.cross_entropy(head(hidden), ...)",
 )
 
@@ -50,10 +52,11 @@ class LargeLogitsRule(Rule):
     How to fix: on a GPU, use a kernel that fuses the output layer and the loss. It works on a few tokens at a time.
 
         from liger_kernel.transformers import LigerFusedLinearCrossEntropyLoss
-        loss = LigerFusedLinearCrossEntropyLoss()(head.weight, hidden, targets)
+        loss = LigerFusedLinearCrossEntropyLoss()(head.weight, hidden.flatten(0, -2), targets.flatten())
 
     Anywhere, split the tokens and checkpoint each chunk. That frees the memory, and the matmul runs once more.
 
+        hidden, targets = hidden.flatten(0, -2), targets.flatten()   # a row for each token
         part = lambda h, t: F.cross_entropy(head(h), t, reduction="sum")
         chunks = zip(hidden.split(1024), targets.split(1024))
         loss = sum(checkpoint(part, h, t, use_reentrant=False) for h, t in chunks) / len(targets)

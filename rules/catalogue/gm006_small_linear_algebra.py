@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from traceopt.analyzer.work.linear_algebra import LinearAlgebra
 from traceopt.rules import (
-    I8,
     Effort,
     Facts,
     Findings,
@@ -12,6 +11,7 @@ from traceopt.rules import (
     Priced,
     Risk,
     Rule,
+    SiteCost,
     by_site,
     each_step,
     ms,
@@ -36,14 +36,14 @@ class SmallLinearAlgebra(Rule):
 
     Why it costs: a small matrix leaves most of a GPU idle, and each call launches several kernels and may wait for the
     GPU, to check whether it worked. cuBLAS and cuSOLVER have kernels for a whole batch of small matrices, but not for
-    every operation: most eigenvalue and singular value decompositions run matrix by matrix also in a batch.
+    every operation: most eigenvalue and singular value decompositions run matrix by matrix even in a batch.
 
     How to fix: stack the matrices and make one call.
 
         inverses = torch.linalg.inv(torch.stack(matrices))   # instead of: [torch.linalg.inv(m) for m in matrices]
 
-    inv_ex, cholesky_ex and solve_ex do not wait for the GPU. For a decomposition of many matrices try the CPU, where a
-    small one takes microseconds, and compare:
+    inv_ex, cholesky_ex and solve_ex do not wait for the GPU, nor raise an error for a singular matrix. For a
+    decomposition of many matrices try the CPU, where a small one takes microseconds, and compare:
 
         values, vectors = (part.to(device) for part in torch.linalg.eigh(matrices.cpu()))
 
@@ -79,44 +79,43 @@ class SmallLinearAlgebra(Rule):
         yield from self._decompositions(facts, found.take((single | in_turn) & ~found.batched))
 
     def _loops(self, facts: Facts, found: LinearAlgebra) -> Findings:
-        for line in self._lines(facts, found):
+        for site, line in self._lines(facts, found):
             calls = len(line) / facts.steps.count
             alone = line.repeats.mean() >= REPEATS * (1 - 1 / calls)
             yield self._finding(
                 facts,
-                line.rows,
+                site,
                 f"Small matrices are solved one by one, {calls:,.0f} times {per_step(facts)}.",
                 BATCH,
                 priced=bool(alone),
             )
 
     def _decompositions(self, facts: Facts, found: LinearAlgebra) -> Findings:
-        for line in self._lines(facts, found):
+        for site, line in self._lines(facts, found):
             matrices = line.matrices.sum() / facts.steps.count
             why = f"{matrices:,.0f} small matrices {per_step(facts)} are decomposed one after the other."
-            yield self._finding(facts, line.rows, why, TRY_THE_CPU, title="Try small decompositions on the CPU")
+            yield self._finding(facts, site, why, TRY_THE_CPU, title="Try small decompositions on the CPU")
 
-    def _lines(self, facts: Facts, found: LinearAlgebra) -> list[LinearAlgebra]:
+    def _lines(self, facts: Facts, found: LinearAlgebra) -> list[tuple[SiteCost, LinearAlgebra]]:
         """The calls of each line that makes enough of them, and whose calls take long enough."""
         count = facts.steps.count
         sites = by_site(facts, found.rows, held_ns(facts, found.rows)) if len(found) else []
-        long = [found.only(site.rows) for site in sites if site.cost_ns >= self.min_share * facts.step_ns * count]
-        return [line for line in long if line.matrices.sum() >= self.min_calls * count]
+        long = [site for site in sites if site.cost_ns >= self.min_share * facts.step_ns * count]
+        lines = [(site, found.only(site.rows)) for site in long]
+        return [(site, line) for site, line in lines if line.matrices.sum() >= self.min_calls * count]
 
     def _finding(
-        self, facts: Facts, rows: I8, what: str, fix: Fix, *, priced: bool = False, title: str | None = None
+        self, facts: Facts, site: SiteCost, what: str, fix: Fix, *, priced: bool = False, title: str | None = None
     ) -> Priced:
-        sites = by_site(facts, rows, held_ns(facts, rows))
-        time_ns = float(held_ns(facts, rows).sum()) / facts.steps.count
-        calls = len(rows) / facts.steps.count
+        time_ns, calls = site.cost_ns / facts.steps.count, len(site.rows) / facts.steps.count
         basis = f"Assumes that one batched call takes as long as {AS_MANY} of these; the low end is half of their time."
         expected = max(LOW, 1 - AS_MANY / calls)
         return self.finding(
             title=title,
             why=f"{what} They keep the GPU busy or waiting for {ms(time_ns)} of {each_step(facts)}.",
-            saving=without_nodes(facts, rows, LOW, expected, basis) if priced else None,
-            evidence=site_evidence(facts, sites),
-            locations=site_locations(sites),
+            saving=without_nodes(facts, site.rows, LOW, expected, basis) if priced else None,
+            evidence=site_evidence(facts, [site]),
+            locations=site_locations([site]),
             fix=fix,
         )
 

@@ -49,7 +49,7 @@ MAIN_SHARE, MAIN_LINES = 0.1, 3  # of the stall: lines that the sentence names, 
 class PythonBound(Rule):
     """Measures stretches of a millisecond or more in which the GPU is idle while the launching thread runs Python code
     that is not an operator, a data loader, known input work, logging or the profiler. A function that runs no operator
-    for 0.2 ms or longer counts as well, between the pieces of compiled code for example: no CUDA graph removes it. On a
+    for 0.2 ms or longer counts as well, for example between pieces of compiled code: no CUDA graph removes it. On a
     CPU-only run, every stretch of a millisecond of the main thread counts.
 
     Why it costs: no operator runs or is launched while Python itself computes: walking modules, building lists, masks

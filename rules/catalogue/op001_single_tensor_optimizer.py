@@ -108,7 +108,7 @@ class SingleTensorOptimizer(Rule):
             evidence=evidence,
             locations=[*optimizer_places(facts), *(site_locations(sites) or places(evidence))],
             fix=Fix(
-                "Pass fused=True (Adam, AdamW, SGD) or foreach=True to the optimizer.",
+                "Pass fused=True or foreach=True to the optimizer.",
                 edits=fused(optimizer_classes(facts), fusible(facts)),
             ),
         )

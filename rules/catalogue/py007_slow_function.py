@@ -58,7 +58,7 @@ FUNCTIONS = {
     ),
     "sample": SlowFunction(
         "Sample from a list instead of a deque",
-        "random.sample takes long for each item, as from a deque, which has no fast way to an item in its middle",
+        "random.sample is slow for each item, as it is from a deque, whose middle it reaches step by step",
         Fix(
             "Keep the items in a list and overwrite the oldest one, or in one tensor for each field.",
             "if len(items) < capacity:\n    items.append(item)\nelse:\n    items[position] = item\n"
@@ -74,7 +74,8 @@ FUNCTIONS = {
             "Convert the model once, before the loop. If a step needs it in two precisions, use torch.autocast, which "
             "casts what operators read, or keep a second model and copy the weights to it.",
             "other = copy.deepcopy(model).half()   # once, before the loop\n"
-            "torch._foreach_copy_(list(other.parameters()), list(model.parameters()))  # in the step, under no_grad",
+            "with torch.no_grad():  # in the step\n"
+            "    torch._foreach_copy_(list(other.state_dict().values()), list(model.state_dict().values()))",
         ),
         low=0.4,
         expected=0.9,

@@ -38,7 +38,7 @@ class Float64(Rule):
     units. In a run without a GPU: the time of matmuls and convolutions in FP64.
 
     Why it costs: GPUs for graphics and inference multiply FP64 numbers at 1/32 or 1/64 of their FP32 rate. GPUs for
-    data centers (V100, A100, H100) do at half of it or better, and are not reported. On a CPU, a vector instruction
+    data centers (V100, A100, H100) run at half of it or better, and are not reported. On a CPU, a vector instruction
     holds half as many FP64 numbers as FP32 numbers, and convolutions in FP64 do not run in oneDNN. Everywhere they take
     twice the memory. NumPy's numbers are FP64 by default, and `torch.from_numpy` keeps that. A tensor that is made of
     such an array, or `torch.set_default_dtype(torch.float64)`, turns all that is computed from it into FP64.
@@ -93,7 +93,8 @@ class Float64(Rule):
         if time_ns < self.min_share * facts.step_ns:
             return
         copied = by_site(facts, found.copied, facts.slices.end[found.copied] - facts.slices.start[found.copied])
-        evidence = [*kernel_evidence(facts, work), *site_evidence(facts, copied, "FP64 data is copied to the GPU")]
+        made = site_evidence(facts, copied, "FP64 data is copied to the GPU")
+        evidence = [*kernel_evidence(facts, work), *made]
         yield self.finding(
             why=(
                 f"Kernels in FP64 take {ms(time_ns)} of {each_step(facts)}. {facts.device.name or 'The device'} "
@@ -101,7 +102,7 @@ class Float64(Rule):
             ),
             saving=_price(facts, ratio),
             evidence=evidence,
-            locations=places([*evidence[len(evidence) - len(copied[:5]) :], *evidence]),
+            locations=places([*made, *evidence]),
             fix=Fix(ADVICE, EXAMPLE),
         )
 
@@ -136,7 +137,7 @@ class Float64(Rule):
         )
         casts = work.casts_to_double
         made = site_evidence(
-            facts, by_site(facts, casts, facts.slices.end[casts] - facts.slices.start[casts]), "cast to FP64"
+            facts, by_site(facts, casts, facts.slices.end[casts] - facts.slices.start[casts]), "Cast to FP64"
         )
         evidence = [*operator_evidence(facts, double), *made]
         yield self.finding(

@@ -30,4 +30,5 @@ def fusible(facts: Facts) -> tuple[str, ...]:
 def fused(kinds: Iterable[str], fusible: tuple[str, ...] = FUSED) -> list[Edit]:
     """The argument of each of these optimizers; of AdamW if none of them is known."""
     ways = {kind: "fused" if kind in fusible else "foreach" for kind in kinds if kind in (*FUSED, *FOREACH)}
-    return [SetArguments(f"torch.optim.{kind}", {way: "True"}) for kind, way in (ways or {"AdamW": "fused"}).items()]
+    ways = ways or {"AdamW": "fused" if "AdamW" in fusible else "foreach"}
+    return [SetArguments(f"torch.optim.{kind}", {way: "True"}) for kind, way in ways.items()]

@@ -250,7 +250,7 @@ class TestTinyOperators:
 
         _, [finding] = cpu_answer("LB002", step)
         assert (finding.saving, finding.confidence) == (None, "low")
-        assert "The host reads values between its rounds" in finding.why
+        assert "The host reads values between the rounds" in finding.why
         assert "can be one call on stacked inputs" in finding.fix.text
         assert the("LB002", lambda t, index: step(t, index, reads=1))[0].saving is not None  # the loss
 
