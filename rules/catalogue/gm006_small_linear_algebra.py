@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from traceopt.analyzer.work.linear_algebra import LinearAlgebra
 from traceopt.rules import (
     Effort,
@@ -22,7 +24,7 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.savings.work.backward_nodes import held_ns, without_nodes
+from traceopt.rules.savings.work.backward_nodes import held_ns, without_calls_of
 
 LOW = 0.5  # of the time of the calls
 AS_MANY = 4  # calls take as long as the batched one is expected to
@@ -109,11 +111,11 @@ class SmallLinearAlgebra(Rule):
     ) -> Priced:
         time_ns, calls = site.cost_ns / facts.steps.count, len(site.rows) / facts.steps.count
         basis = f"Assumes that one batched call takes as long as {AS_MANY} of these; the low end is half of their time."
-        expected = max(LOW, 1 - AS_MANY / calls)
+        shares = LOW, max(LOW, 1 - AS_MANY / calls), 1.0
         return self.finding(
             title=title,
             why=f"{what} They keep the GPU busy or waiting for {ms(time_ns)} of {each_step(facts)}.",
-            saving=without_nodes(facts, site.rows, LOW, expected, basis) if priced else None,
+            saving=without_calls_of(facts, site.rows.astype(np.int64), shares, basis) if priced else None,
             evidence=site_evidence(facts, [site]),
             locations=site_locations([site]),
             fix=fix,

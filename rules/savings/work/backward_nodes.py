@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import Change, RemoveHost
+from traceopt.analyzer.replay.changes import Change, RemoveHost, RemoveLaunches
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import area_of, priced, scaled, shorter
@@ -58,6 +58,22 @@ def without_nodes(
             changes += [RemoveHost(area, share), *(scaled(facts, launched, 1 - share) if facts.has_gpu else [])]
     least, usual, most = bounds.tolist()
     return priced(facts, (least, usual, most), removed[1], basis, low=removed[0], high=removed[2])
+
+
+def without_calls_of(facts: Facts, rows: I8, shares: Shares, basis: str) -> Price:
+    """Without a share of these calls, with all that they launch."""
+    launched = _work_of(facts, rows)
+    gpu_ns = nodes_per_step_ns(facts, rows)
+    bounds = np.multiply(shares, host_bounds(facts, area_of(facts, rows), 1.0, (gpu_ns, gpu_ns)))
+    low, expected, high = ([RemoveLaunches(_evenly(launched, share))] for share in shares)
+    return priced(facts, tuple(bounds.tolist()), expected, basis, low=low, high=high)
+
+
+def _evenly(work: Mask, share: float) -> Mask:
+    """A share of the masked work, spread evenly over it."""
+    chosen: Mask = work.copy()
+    chosen[work] = np.diff(np.floor(share * np.arange(np.count_nonzero(work) + 1))) > 0
+    return chosen
 
 
 def products_ns(facts: Facts, products: I8) -> float:
