@@ -174,6 +174,14 @@ def test_ranks_of_a_folder_are_replayed_together(scenario: str, tmp_path: Path) 
     )
 
 
+def test_a_fix_of_ranks_counts_once_however_it_is_named(tmp_path: Path) -> None:
+    for trace in generate_ranks("straggler"):
+        (tmp_path / f"rank{trace.rank}.json").write_bytes(trace.to_bytes())
+    code = SCENARIOS["straggler"].codes[0]
+    once, twice = what_if(str(tmp_path), [code]), what_if(str(tmp_path), [code, f"{code}-012345"])
+    assert twice.fixes == once.fixes
+
+
 def test_too_many_ranks_are_not_replayed_together(tmp_path: Path) -> None:
     for rank in range(17):
         (tmp_path / f"rank{rank}.json").write_text("{}")

@@ -61,9 +61,9 @@ def what_if(
 ) -> WhatIf:
     """Replays a trace, or all ranks of a run together, with fixes and scales applied. `run`: the newest by default.
 
-    `fixes` are rule codes or names, `scales` pairs such as ("kernel~gemm", 0.5). Raises InputError for a path without a
-    trace or with too many ranks, for a fix that no finding proposes, and for a scale that matches nothing. Raises
-    ConfigError for a rule or a peak rate that does not exist.
+    `fixes` are rule codes or names, or ids of findings, `scales` pairs such as ("kernel~gemm", 0.5). Raises
+    InputError for a path without a trace or with too many ranks, for a fix that no finding proposes, and for a
+    scale that matches nothing. Raises ConfigError for a rule or a peak rate that does not exist.
     """
     warnings: list[str] = []
     peaks = checked_devices(devices or {})
@@ -204,11 +204,12 @@ class _FixOfRanks(Struct, frozen=True):
 
 
 def _fixes_of_ranks(ranks: Ranks, rules: Sequence[Rule], wanted: Iterable[str]) -> list[_FixOfRanks]:
+    codes = dict.fromkeys(map(code_of, wanted))
     found = [run_rules(rules, facts).priced for facts in ranks.facts]
     of_run = run_rank_rules(rules, ranks.run).priced
-    remedies = {rule.code: rule.remedy(ranks) for rule in rules if isinstance(rule, RunRule) and rule.code in wanted}
+    remedies = {rule.code: rule.remedy(ranks) for rule in rules if isinstance(rule, RunRule) and rule.code in codes}
     chosen = list[_FixOfRanks]()
-    for code in map(code_of, wanted):
+    for code in codes:
         titles = dict.fromkeys(f.finding.title for ones in (*found, of_run) for f in ones if f.finding.code == code)
         if not titles:
             known = [one.finding.code for ones in (*found, of_run) for one in ones if one.changes or ones is of_run]
