@@ -43,7 +43,7 @@ _CONFIDENCE: dict[Confidence, int] = {"high": 0, "medium": 1, "low": 2}
 
 class Planned(Struct, frozen=True):
     """One row of the plan. Savings are ns per step; `needs` are the rows, from 1, without which it saves little.
-    `capped`: the replay saves more, but only so much was measured of the cost.
+    `capped`: the replay saves more than the measured costs allow.
     """
 
     fix: Priced
@@ -80,8 +80,9 @@ def make_plan(priced: Iterable[Priced], facts: Facts) -> Plan:
     If the replay is not trusted, what several fixes save together is not known, so the plan has one row at most.
     """
     savings = JointSavings(facts)
-    worthwhile = [one for one in priced if _most_ns(one) >= NEGLIGIBLE_SHARE * savings.step_ns]
-    candidates = sorted(worthwhile, key=_most_ns, reverse=True)[:MOST_CANDIDATES]
+    costs = [(one, one.price.cost_ns) for one in priced if one.price is not None]
+    worthwhile = [(one, cost_ns) for one, cost_ns in costs if cost_ns >= NEGLIGIBLE_SHARE * savings.step_ns]
+    candidates = [one for one, _ in sorted(worthwhile, key=lambda pair: -pair[1])[:MOST_CANDIDATES]]
     if not candidates or facts.quality.sampled_share is not None:
         return Plan([], savings)
     if facts.replay_trusted:
@@ -174,13 +175,6 @@ def _row(fix: Priced, taken: Sequence[Priced], savings: JointSavings) -> Planned
 
 def _others(fixes: Sequence[Priced], fix: Priced) -> list[Priced]:
     return [other for other in fixes if other is not fix]
-
-
-def _most_ns(one: Priced) -> float:
-    """What a fix can save with any others, ns per step."""
-    if one.price is None:
-        return 0.0
-    return one.price.bounds_ns[1] if one.changes else one.price.est_ns
 
 
 def _worth(one: Priced, gain_ns: float) -> float:

@@ -81,10 +81,11 @@ class JointSavings:
     def _within_costs(self, fixes: Sequence[Priced]) -> float:
         saved_ns = min(self.by_replay(fixes), self._most_ns(fixes))
         if not self._also:
-            saved_ns = min(saved_ns, sum(map(_cost_ns, fixes)))
-        for one in fixes:
-            if self.by_replay([one]) - self.by_replay([]) > (1 + EXACT) * _cost_ns(one):
-                saved_ns = min(saved_ns, self.of([other for other in fixes if other is not one]) + _cost_ns(one))
+            saved_ns = min(saved_ns, sum(_price(one).cost_ns for one in fixes))
+        over = [one for one in fixes if self.by_replay([one]) - self.by_replay([]) > (1 + EXACT) * _price(one).cost_ns]
+        if over:
+            rest = [one for one in fixes if one not in over]
+            saved_ns = min(saved_ns, self.by_replay(rest) + sum(_price(one).cost_ns for one in over))
         return saved_ns
 
     def _is_replayed(self, fix: Priced) -> bool:
@@ -113,12 +114,6 @@ class JointSavings:
 
 def _key(fixes: Iterable[Priced]) -> frozenset[int]:
     return frozenset(map(id, fixes))
-
-
-def _cost_ns(fix: Priced) -> float:
-    """What was measured of the cost that the fix removes."""
-    price = _price(fix)
-    return price.bounds_ns[1] if price.changes else price.est_ns
 
 
 def _price(fix: Priced) -> Price:

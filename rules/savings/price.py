@@ -32,6 +32,11 @@ class Price(Struct, frozen=True):
     by_replay: bool = False
 
     @property
+    def cost_ns(self) -> float:
+        """What was measured of the cost that the fix removes."""
+        return self.bounds_ns[1] if self.changes else self.est_ns
+
+    @property
     def saving(self) -> Saving:
         """The saving as the document holds it."""
         return Saving(us(self.low_ns), us(self.est_ns), us(self.high_ns), self.share, self.basis)
