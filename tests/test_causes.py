@@ -89,4 +89,4 @@ def verdict_of(cause: Cause, share: float) -> str:
         BreakdownPart(part.key, part.label, part.busy, part_share * 1_000, part_share, None)
         for part, part_share in ((COMPUTE, 1 - share), (cause, share))
     ]
-    return plain(_GpuVerdict(machine.facts(), parts, []).text)
+    return plain(_GpuVerdict(machine.facts(), parts, [], []).text)

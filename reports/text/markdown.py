@@ -184,7 +184,7 @@ def _fixes(result: Result, cards: list[fix_cards.Card], findings: int) -> list[s
         rows.append(["", more, *([""] if placed else []), "", step_after, ""])
     below = []
     if sum(card.row is not None for card in cards) > 1:
-        below.append(f"{fix_cards.PLAN_ORDER} Each saving counts on the fixes above it, so they add up.")
+        below.append(f"{fix_cards.PLAN_ORDER} Each saving assumes the fixes above it, so they add up.")
     if findings > len(cards):
         below.append(f"{quantities.counted(findings - len(cards), 'more finding')} below.")
     after = [f"{step_words.step_noun(result).capitalize()} after"] if planned else []

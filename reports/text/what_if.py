@@ -55,8 +55,9 @@ def _limits(document: WhatIf) -> list[str]:
 def _parts(document: WhatIf) -> list[str]:
     least = _SMALLEST_SHARE * document.before_us
     parts = [part for part in document.parts if max(part.before_us, part.after_us or 0.0) >= least]
-    width = max((len(part.label) for part in parts), default=0)
-    head = f"{'Part of the typical step':{width}}  {'before':>10}  {'after':>10}"
+    title = "Part of the typical step"
+    width = max(len(title), *(len(part.label) for part in parts))
+    head = f"{title:{width}}  {'before':>10}  {'after':>10}"
     return [
         head,
         *(f"{part.label:{width}}  {quantities.ms_of_us(part.before_us):>10}  {_after(part):>10}" for part in parts),
@@ -68,9 +69,9 @@ def _after(part: WhatIfPart) -> str:
 
 
 def _fixes(document: WhatIf) -> list[str]:
-    """One line per fix, in the order of the plan."""
+    """One line per fix."""
     return [
-        f"{'saves':>10}  {'alone':>10}  fix, in the order of the plan",
+        f"{'saves':>10}  {'alone':>10}  fix (saves: after those above)",
         *(
             f"{_saved(fix.saving_us):>10}  {_saved(fix.alone_us):>10}  {fix.code} {safe_text.prose(_title(fix))}"
             for fix in document.fixes

@@ -61,6 +61,7 @@ def small_parts_together(parts: Sequence[BreakdownPart], small_share: float) -> 
             shown += side
             continue
         us, share = sum(part.us_per_step for part in small), sum(part.share for part in small)
-        shown += [part for part in side if part.share >= small_share]
-        shown.append(BreakdownPart("smaller", f"{len(small)} smaller parts", busy, us, share, None))
+        larger = [part for part in side if part.share >= small_share]
+        label = f"{len(small)} {'smaller parts' if larger else 'parts'}"
+        shown += [*larger, BreakdownPart("smaller", label, busy, us, share, None)]
     return shown

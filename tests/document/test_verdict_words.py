@@ -29,7 +29,7 @@ def verdict_of(**shares: float) -> str:
     facts = machine.facts()
     causes = {CAUSE_OF_KEY[key]: share for key, share in shares.items()}
     parts = [BreakdownPart(c.key, c.label, c.busy, share * 1_000, share, None) for c, share in causes.items()]
-    return plain(_GpuVerdict(facts, parts, []).text)
+    return plain(_GpuVerdict(facts, parts, [], []).text)
 
 
 @pytest.mark.parametrize(("idle", "bound"), [(0.05, "GPU-bound"), (0.18, "Mostly GPU-bound")])

@@ -152,9 +152,7 @@ class WhatIfAnswer(Answer, kw_only=True):
     limit_after: Annotated[str | None, note("what bounds the step then")] = None
     trusted: Annotated[bool, note("whether the replay without changes is close enough to the measured step")]
     replay_error_share: Annotated[float | None, note("largest error of a replay without changes", "share")] = None
-    fixes: Annotated[list[str], note("untrusted: what each fix saves, in the order of the plan")] = field(
-        default_factory=list
-    )
+    fixes: Annotated[list[str], note("untrusted: what each fix saves after those above")] = field(default_factory=list)
     breakdown: Annotated[list[ComparedPart], note("parts of the step now (base) and then (head)")] = field(
         default_factory=list
     )

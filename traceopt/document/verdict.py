@@ -116,8 +116,8 @@ def _gpu_verdict(
 class _GpuVerdict(Struct, frozen=True, dict=True):
     facts: Facts
     breakdown: Sequence[BreakdownPart]
-    priced: Sequence[Priced] = ()
-    plan: Sequence[Priced] = ()
+    priced: Sequence[Priced]
+    plan: Sequence[Priced]
 
     @property
     def text(self) -> str:
@@ -186,8 +186,10 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
     @cached_property
     def treated(self) -> Cause | None:
         """The cause that the first fix treats: the largest if its rule is about that, else what a replay shows."""
-        if self.first is None or self.first.finding.code in self.largest.rules:
-            return None if self.first is None else self.largest
+        if self.first is None:
+            return None
+        if self.first.finding.code in self.largest.rules:
+            return self.largest
         return treated_cause(self.facts, self.first.changes)
 
     @property

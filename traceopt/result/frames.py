@@ -83,7 +83,7 @@ TABLES: Mapping[str, FrameTable] = {
             **_columns(Location),
         },
     ),
-    "plan": FrameTable("The fixes worth making, in order. Each saving counts on those above.", _columns(PlanRow)),
+    "plan": FrameTable("The fixes worth making, in order. Each saving assumes those above.", _columns(PlanRow)),
     "breakdown": FrameTable("Exclusive parts of the typical step, which add up to it.", _columns(BreakdownPart)),
     "idle": FrameTable("Idle time of the GPU by its cause.", _columns(IdleCause)),
     "steps": FrameTable(

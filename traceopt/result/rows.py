@@ -505,4 +505,4 @@ class PlanRow(Struct, frozen=True):
     step_us_after: Annotated[float, note("step after this fix and those above", "us")]
     needs: Annotated[list[int], note("rows of the plan, from 1, without which it saves little")]
     same_edit: Annotated[int | None, note("row of the plan, from 1, whose edit also makes this fix")] = None
-    capped: Annotated[bool, note("the replay saves more; the row states what was measured of the cost")] = False
+    capped: Annotated[bool, note("the replay saves more than the measured costs allow")] = False

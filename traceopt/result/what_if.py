@@ -46,8 +46,8 @@ class ReplayCheck(Struct, frozen=True):
 class WhatIf(Struct, frozen=True):
     """The replayed step without and with the changes; `limit_before` and `limit_after` name the part that limits it.
 
-    The fixes are in the order of the plan. Step, parts and savings are those that `traceopt analyze` states for these
-    fixes; they describe the typical step. `replay_error_share` is the largest error of a replay
+    All times describe the typical step. For one trace, the fixes are in the order of the report, and step, parts and
+    savings are those of `traceopt analyze`. `replay_error_share` is the largest error of a replay
     without a change, and `replay_check` says what it consists of. `inferred_waits` of the `waits` were inferred, not
     recorded.
 

@@ -16,7 +16,7 @@ from traceopt.result.words.message import Message
 from traceopt.result.words.rank_lists import ranks_text
 
 MORE = 1.2  # times what the planned fix saves: a smaller difference is within the error of predictions
-CAPPED = "at most its measured cost"  # of a saving: the replay gives more
+CAPPED = "limited by measured costs"  # of a saving: the replay gives more
 IMPACT_WORDS = {"high": "High impact", "medium": "Medium impact", "low": "Low impact", "info": "Info"}
 
 
@@ -106,7 +106,7 @@ def needs(card: Card) -> str:
     """How the fix depends on the plan, and what limits its saving; empty if nothing does.
 
     "needs fixes 1 and 2": without them this one saves little. "same edit as fix 2": one edit makes both.
-    "at most its measured cost": the replay saves more than was measured of it. "same cause as fix 2": both treat the
+    "limited by measured costs": the replay saves more. "same cause as fix 2": both treat the
     same cause. "saves 0.5 ms after the plan": why it is not in the plan.
     """
     if card.row is None:
@@ -132,7 +132,7 @@ def _why_not_planned(card: Card) -> str:
 
 
 # What orders the plan (CLOSE_SHARE in rules/plan.py).
-PLAN_ORDER = "Largest saving first; of savings within 25%, the surest and simplest fix first."
+PLAN_ORDER = "Each row is the fix that saves most after those above it; within 25%, the surest and simplest."
 ACROSS_RANKS = "From comparing the ranks"
 
 

@@ -465,7 +465,7 @@ def test_steps_that_are_left_out_are_mentioned() -> None:
 
 def test_a_plan_without_its_total_is_shown() -> None:
     """Of a foreign document."""
-    assert "Each counts on" not in visible(page_of(replace(sample.rich(), combined=None)))
+    assert "Each assumes" not in visible(page_of(replace(sample.rich(), combined=None)))
 
 
 def test_healthy_trace_is_called_healthy() -> None:
