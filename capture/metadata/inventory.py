@@ -37,7 +37,7 @@ def take_inventory(torch: Any, by_hand: ByHand | None = None, subnormals: Subnor
         elif issubclass(kind, torch.Tensor):
             tensors.append(thing)
     roots = list(_roots(modules))
-    updated, by_hand = Updated(optimizers, roots), by_hand or ByHand()
+    updated, by_hand = Updated(optimizers, roots), by_hand or ByHand(torch)
     return {
         "models": _described(lambda torch, module: describe_model(torch, module, updated, by_hand), torch, roots),
         "optimizers": _described(describe_optimizer, torch, _unwrapped(optimizers)),
@@ -73,32 +73,38 @@ class Updated:
 class ByHand:
     """Weights that have gradients but belong to no optimizer: their values tell whether the script updates them."""
 
-    def __init__(self) -> None:
-        self._watched: list[tuple[dict[str, Any], weakref.ref[Any], list[float]]] = []
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._watched: list[tuple[dict[str, Any], weakref.ref[Any], str]] = []
 
     def watch(self, model: dict[str, Any], weights: list[Any]) -> None:
         """`model`: its description, which gets the answer."""
         for weight in weights[:MOST_WATCHED]:
-            values = _some_values(weight)
+            values = self._some_values(weight)
             if values is not None:
                 self._watched.append((model, weakref.ref(weight), values))
 
     def look_again(self) -> None:
-        """Called some steps later."""
+        """Called some steps later. A weight that cannot be read then tells nothing."""
         for model, reference, values in self._watched:
-            weight = reference()
-            if weight is not None:
-                model["updated_by_hand"] = bool(model["updated_by_hand"]) or _some_values(weight) != values
+            latest = self._some_values(reference())
+            if latest is not None:
+                model["updated_by_hand"] = bool(model["updated_by_hand"]) or latest != values
 
-
-def _some_values(weight: Any) -> list[float] | None:
-    """None for a sharded or a very large weight."""
-    if type(weight).__name__ not in ("Parameter", "Tensor") or not 0 < weight.numel() <= LARGEST:
+    def _some_values(self, weight: Any) -> str | None:
+        """As a text, in which NaN equals NaN. None for a weight that is gone, sharded, very large or not contiguous,
+        and on a GPU that is busy: it may never be done.
+        """
+        with suppress(Exception):
+            plain = type(weight).__name__ in ("Parameter", "Tensor") and weight.is_contiguous()
+            if plain and 0 < weight.numel() <= LARGEST and self._is_idle(weight.device):
+                return repr(weight.detach().view(-1)[:: max(1, weight.numel() // SAMPLED)].tolist())
         return None
-    with suppress(Exception):
-        values: list[float] = weight.detach().flatten()[:: max(1, weight.numel() // SAMPLED)].tolist()
-        return values
-    return None
+
+    def _is_idle(self, device: Any) -> bool:
+        """Whether values can be read from a device without a wait."""
+        cuda = device.type == "cuda"
+        return bool(self._torch.cuda.current_stream(device).query() if cuda else device.type == "cpu")
 
 
 def describe_model(torch: Any, module: Any, updated: Updated, by_hand: ByHand) -> dict[str, Any]:

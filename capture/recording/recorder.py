@@ -81,7 +81,7 @@ class Recorder:
         self._foreign = 0  # number of the script's profilers that are running
         self._recordings: list[_Recording] = []
         self._inventory: dict[str, Any] | None = None
-        self._by_hand = ByHand()
+        self._by_hand = ByHand(torch)
         self._finished = False
         self._helper = _started_by_multiprocessing()
         self.timed = TimedSteps(torch, settings.timed) if settings.timed is not None else None
