@@ -34,7 +34,7 @@ class LoaderNotes:
     most feeds the training. `batch` is the size of its largest batch so far, `hand_over` what such a batch would cost
     if a worker sent it; both only for loaders without workers.
 
-    `in_memory` is what values/data_columns.py says of its data set, or null.
+    `in_memory` is what values/data_columns.py says of its data set, or null; missing if nobody looked.
 
     `together` is how many iterators were read in turn: more than one, if several such loaders feed one loop.
 
@@ -69,8 +69,7 @@ class LoaderNotes:
             if len(self._rows) >= MOST:
                 return key
             counts = {"iterators": 0, "objects": 0, "batches": 0, "updates": 0, "fetch_us": 0.0, "fetch_cpu_us": 0.0}
-            measured = {"batch": None, "hand_over": None, "in_memory": _in_memory(loader)}
-            row = describe_loader(None, loader) | counts | {"starts": []} | measured
+            row = describe_loader(None, loader) | counts | {"starts": [], "batch": None, "hand_over": None}
             self._rows[key] = row
         row["iterators"] += 1
         read = self._read.setdefault(key, [])
@@ -79,6 +78,12 @@ class LoaderNotes:
         if key not in self._latest or self._latest[key]() is not loader:
             row["objects"] += self._is_new(key, loader)
         return key
+
+    def look_into(self, key: int, loader: Any) -> None:
+        """Takes batches from the data set of a loader, once for each key."""
+        row = self._rows.get(key)
+        if row is not None and "in_memory" not in row:
+            row["in_memory"] = _in_memory(loader)
 
     def collate(self, key: int) -> Any:
         """The function of the latest such loader that joins items to a batch; None if it no longer exists."""

@@ -163,6 +163,14 @@ class Recorder:
         self._begin_if_due()
         self.ledger.open_step()
 
+    def iterated(self, loader: Any) -> int:
+        """The script has created an iterator of this loader. Returns the loader's key."""
+        key = self.loaders.iterated(loader)
+        if self._may_look:
+            with self.ledger.own_work():
+                self.loaders.look_into(key, loader)
+        return key
+
     def fetched(self, loader: int, iterator: int, batch: Any, seconds: float, cpu_seconds: float, ended: bool) -> None:
         """The script spent this time in an iterator of a loader for a batch, part of it on the CPU; `ended`: there was
         no batch left.
@@ -254,10 +262,14 @@ class Recorder:
             with self.ledger.own_work():
                 self.values.backward_begins(loss)
 
-    def _look_at_batch(self, batch: Any, loader: int) -> None:
-        """Not in recorded steps, and not in a thread beside the training."""
+    @property
+    def _may_look(self) -> bool:
+        """At data: not in recorded steps or timed runs, and not in a thread beside the training."""
         recorded = self._session is not None and self.step >= self._session.from_step
-        if self.timed is None and not recorded and threading.current_thread() is threading.main_thread():
+        return self.timed is None and not recorded and threading.current_thread() is threading.main_thread()
+
+    def _look_at_batch(self, batch: Any, loader: int) -> None:
+        if self._may_look:
             with self.ledger.own_work():
                 self.values.fetched(batch, self.loaders.collate(loader))
 

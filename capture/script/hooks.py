@@ -275,7 +275,7 @@ class Hooks:
         inside = threading.local()  # a dataset may read a DataLoader itself
 
         def remember(instance: Any, loader: Any) -> None:
-            instance._traceopt_loader = key = recorder.loaders.iterated(loader)
+            instance._traceopt_loader = key = recorder.iterated(loader)
             instance._traceopt_iterator = recorder.loaders.iterator(key)
 
         @functools.wraps(create)

@@ -1,8 +1,8 @@
 """Data sets that hold all their items in memory, and how long a batch takes that is taken from them at once.
 
-{"columns", "plain", "shuffled", "drop_last", "batch_us"}: the number of tensors and arrays with a row for each item.
-`plain`: the loader would give the same batches if it took them at once, because nothing in it is the script's own: not
-the data set, the sampler or how items become a batch. `batch_us` is measured: rows of a batch, from all columns.
+{"plain", "shuffled", "drop_last", "batch_us"}. `plain`: the loader would give the same batches if it took them at once,
+because nothing in it is the script's own: not the data set, the sampler or how items become a batch. `batch_us` is
+measured: rows of a batch, from all tensors and arrays with a row for each item.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from typing import Any
 
 ROUNDS = 5
+LIMIT_S = 0.05  # fewer rounds if they take longer than this
+MOST_BYTES = 32 << 20  # of a batch that is taken; larger ones are scaled up
 MOST_COLUMNS = 16
 MOST_SAMPLES = 1 << 16  # of a batch
 
@@ -32,7 +34,9 @@ def describe_columns(torch: Any, loader: Any) -> dict[str, Any] | None:
     columns = list(_columns(torch, inner))[:MOST_COLUMNS]
     if not columns:
         return None
-    rows = random.Random(0).choices(range(len(columns[0])), k=size)  # noqa: S311
+    length = len(columns[0])
+    row_bytes = max(1, sum(one.nbytes for one in columns) // length)
+    rows = random.Random(0).choices(range(length), k=min(size, 1 + MOST_BYTES // row_bytes))  # noqa: S311
     plain = (
         type(dataset) is data.TensorDataset
         and loader.collate_fn is data.default_collate
@@ -40,11 +44,10 @@ def describe_columns(torch: Any, loader: Any) -> dict[str, Any] | None:
         and type(loader.batch_sampler) is data.BatchSampler
     )
     return {
-        "columns": len(columns),
         "plain": plain,
         "shuffled": type(sampler) is data.RandomSampler,
         "drop_last": bool(loader.drop_last),
-        "batch_us": round(_batch_s(torch, columns, rows) * 1e6, 1),
+        "batch_us": round(_batch_s(torch, columns, rows) * size / len(rows) * 1e6, 1),
     }
 
 
@@ -71,8 +74,8 @@ def _in_memory(torch: Any, one: Any) -> bool:
 
 def _batch_s(torch: Any, columns: list[Any], rows: list[int]) -> float:
     """The shortest time: other programs only ever make it longer."""
-    times = []
-    for _ in range(ROUNDS):
+    times: list[float] = []
+    while len(times) < ROUNDS and sum(times) < LIMIT_S:
         began = time.perf_counter()
         for column in columns:
             torch.as_tensor(column[rows])

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset, WeightedRandomSampler, default_collate
 
+from traceopt.capture.metadata.values import data_columns
 from traceopt.capture.metadata.values.data_columns import describe_columns
 
 TABLE = TensorDataset(torch.arange(60.0).view(20, 3), torch.arange(20))
@@ -38,7 +39,7 @@ def test_a_table_of_tensors() -> None:
     before = torch.random.get_rng_state()
     found = described(TABLE, shuffle=True, drop_last=True) or {}
     assert found.pop("batch_us") > 0
-    assert found == {"columns": 2, "plain": True, "shuffled": True, "drop_last": True}
+    assert found == {"plain": True, "shuffled": True, "drop_last": True}
     assert bool((torch.random.get_rng_state() == before).all())
 
 
@@ -75,3 +76,11 @@ def test_others(dataset: Any, arguments: dict[str, Any]) -> None:
 def test_a_file_that_is_mapped_into_memory(tmp_path: Any) -> None:
     np.save(tmp_path / "rows.npy", np.zeros((20, 3)))
     assert described(Own(np.load(tmp_path / "rows.npy", mmap_mode="r"))) is None
+
+
+@pytest.mark.parametrize(("most_bytes", "batch_us"), [(64, 5.0), (1 << 20, 1.0)])
+def test_a_large_batch_is_taken_in_part(monkeypatch: pytest.MonkeyPatch, most_bytes: int, batch_us: float) -> None:
+    """Four of 20 rows, which have 20 bytes each, take a microsecond here, as any number of rows does."""
+    monkeypatch.setattr(data_columns, "MOST_BYTES", most_bytes)
+    monkeypatch.setattr(data_columns, "_batch_s", lambda *_: 1e-6)
+    assert (described(TABLE, batch_size=20) or {})["batch_us"] == batch_us
