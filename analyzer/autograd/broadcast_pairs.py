@@ -65,15 +65,18 @@ def find_broadcast_pairs(regions: Regions, steps: Steps) -> tuple[AllPairs, ...]
     for at, (step, shapes) in enumerate(zip(calls.step, calls.shapes, strict=True)):
         for one in {one for one in (*shapes, made[at]) if one}:
             users[step, one].append(at)
-    found = []
+    found: list[tuple[Kind, Shape, I8]] = []
     for at, shape in [(at, shape) for at, shape in enumerate(made) if shape is not None]:
         mine = users[calls.step[at], shape]
         following = mine[bisect_right(mine, at) :]
         end = next((i for i, other in enumerate(following) if made[other] == shape), len(following))
         if (kind := _kind(calls, at, shape, following[:end])) is not None:
-            chain = calls.rows[[at, *following[:end]]]
-            found.append(AllPairs(kind, shape, chain, nodes_of(regions, chain)[0]))
-    return tuple(found)
+            found.append((kind, shape, calls.rows[[at, *following[:end]]]))
+    if not found:
+        return ()
+    rows = np.unique(np.concatenate([chain for _, _, chain in found]))
+    nodes, of = nodes_of(regions, rows)
+    return tuple(AllPairs(kind, shape, chain, nodes[np.isin(rows[of], chain)]) for kind, shape, chain in found)
 
 
 def _calls(regions: Regions, steps: Steps, rows: I8) -> _Calls:
