@@ -53,12 +53,17 @@ class DenseGradients(Struct, frozen=True):
         return np.union1d(self.nodes, self.additions).astype(np.int64)
 
 
+_NONE = DenseGradients(*(np.empty(0, np.int64),) * 3)
+
+
 def find_dense_gradients(regions: Regions, steps: Steps) -> DenseGradients:
     """Lookups of rows of a parameter of which a step reads at most a quarter. Left out are tables that something else
     reads too, such as the output layer of a language model with tied weights: their gradient is dense anyway.
     """
     slices = regions.slices
     lookups = forward_calls(regions, steps, op_names.LOOKUPS.__contains__)
+    if not len(lookups):
+        return _NONE
     node, of = nodes_of(regions, lookups)
     lookups = lookups[of]
     tables, read = _tables(regions, lookups, node)
@@ -76,6 +81,8 @@ def find_dense_gradients(regions: Regions, steps: Steps) -> DenseGradients:
         return len(table) == 2 and own >= 1 and total[table] / steps.count <= MOST_USED * own * table[0]
 
     kept = {table for table in total if is_sparse(table)}
+    if not kept:
+        return _NONE
     mine = np.array([table in kept for table in tables], bool)
     owned = {table: gradients[table] - uses[table] * steps.count for table in kept}
     elements = sum(prod(shape) * count for shape, count in gradients.items())
@@ -85,7 +92,7 @@ def find_dense_gradients(regions: Regions, steps: Steps) -> DenseGradients:
         node[mine],
         np.unique(accumulations[accumulations >= 0]).astype(np.int64),
         tuple(sorted(kept, key=prod, reverse=True)),
-        max((total[table] / owned[table] / table[0] for table in kept), default=0.0),
+        max(total[table] / owned[table] / table[0] for table in kept),
         sum(prod(table) * count for table, count in owned.items()) / max(1, elements),
         _are_read(regions, steps),
         _are_added(regions),
