@@ -77,7 +77,7 @@ class Padding:
     def _lengths(self, tensor: Any) -> Iterator[tuple[int, tuple[int, int, float]]]:
         """The size of each dimension that is padded or full, with the samples, and their longest and mean length."""
         whole = not tensor.dtype.is_floating_point and not tensor.dtype.is_complex
-        if tensor.device.type != "cpu" or tensor.numel() > MOST_ELEMENTS or not len(tensor):
+        if tensor.device.type != "cpu" or tensor.numel() > MOST_ELEMENTS or not tensor.numel():
             return
         if whole and tensor.dim() == 2 and tensor.shape[1] >= LEAST_SIZE:
             yield from self._of(tensor != tensor[0, -1], (tensor != tensor[0, 0]).flip(1))

@@ -65,6 +65,7 @@ def test_all_tensors_of_a_batch_must_be_padded() -> None:
         [torch.zeros(4, 64)],  # numbers of two dimensions: features
         [torch.zeros(4, 64).long()],
         [torch.arange(64)],
+        [torch.tensor(1), torch.tensor(0.5)],
         [ids((3, 5, 2, 4), size=6)],
         [torch.rand(4, 64, 5)],
         "text",
