@@ -7,6 +7,7 @@ the event" in every integer column. `thread` is an index into `Trace.threads`.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -90,14 +91,14 @@ class ThreadSpans(Spans, frozen=True):
     thread: I4
 
 
-class DeviceSpans(Spans, frozen=True):
+class DeviceSpans(Spans, frozen=True, dict=True):
     """A table of what streams of devices did."""
 
     device: I4
     stream: I8  # devices number their streams independently
     correlation: I8
 
-    @property
+    @cached_property
     def queue(self) -> I8:
         """The stream of each row, numbered so that streams of different devices differ."""
         return queue_of(self.device, self.stream)
