@@ -129,7 +129,9 @@ DATA_PARALLEL_FUNCTIONS = _words("Broadcast BroadcastBackward Scatter ScatterBac
 
 EMBEDDING_BACKWARD = "aten::embedding_dense_backward"
 ROW_PICKS = _words("aten::index aten::embedding")
-"""Operators that pick rows of a tensor."""
+"""The `LOOKUPS` whose backward pass calls `INDEXING_BACKWARD` or `EMBEDDING_BACKWARD`; others have operators of their
+own.
+"""
 
 
 INDEXING_BACKWARD = _words("aten::_index_put_impl_ aten::index_put_ aten::_unsafe_index_put")
@@ -202,11 +204,15 @@ LOOKUPS: frozenset[str] = _words("aten::embedding aten::embedding_bag aten::inde
 """Operators that read rows of a table, as a script calls them."""
 
 
+INDEXING: frozenset[str] = _words("aten::select aten::slice aten::narrow")
+"""Operators that pick a part of a tensor at a place that the profiler records."""
+
+
 SPLITS: frozenset[str] = _words("aten::unbind aten::split aten::chunk aten::tensor_split")
 """Operators that split a tensor into its parts."""
 
 
-PICKS: frozenset[str] = SPLITS | _words("aten::select aten::slice aten::index aten::index_select aten::narrow")
+PICKS: frozenset[str] = SPLITS | INDEXING | _words("aten::index aten::index_select")
 """Operators that take a part of a tensor."""
 
 
@@ -229,10 +235,6 @@ def is_arithmetic(name: str) -> bool:
 def is_attention(name: str) -> bool:
     """Fused attention, forward or backward: ``aten::_scaled_dot_product_flash_attention_for_cpu``."""
     return "attention" in name and name.startswith("aten::")
-
-
-INDEXING: frozenset[str] = _words("aten::select aten::slice aten::narrow")
-"""Operators that pick a part of a tensor at a place that the profiler records."""
 
 
 def is_scale_or_mask(name: str) -> bool:

@@ -16,7 +16,6 @@ from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
 
 MOST_COLUMNS = 512  # of a small matrix: it leaves most of a GPU idle
-_PICKS = ("aten::select", "aten::slice", "aten::index", "aten::narrow", "aten::unbind")
 
 
 class LinearAlgebra(Struct, frozen=True):
@@ -51,7 +50,7 @@ def find_linear_algebra(regions: Regions, steps: Steps) -> LinearAlgebra:
     rows, matrices = rows[matrices > 0], matrices[matrices > 0]
     owner = slices.ancestor(regions.links.launch_slice[regions.gpu.is_kernel], slices.mask(rows))
     launches = np.bincount(np.searchsorted(rows, owner[owner >= 0]), minlength=len(rows)).astype(np.int64)
-    moves = regions.named(lambda name: name in op_names.MOVES or name in _PICKS, OP)
+    moves = regions.named(lambda name: name in op_names.MOVES or name in op_names.PICKS, OP)
     outer = slices.mask(slices.outermost(slices.kind == OP))
     following = slices.next_outermost(rows, outer & ~moves)
     return LinearAlgebra(rows, matrices, launches, solvers[rows], calls[following] & (following >= 0))
