@@ -18,16 +18,14 @@ _MOST_SIZE = 1 << 40
 
 class Padding(Struct, frozen=True):
     """Batches of `samples` samples that are padded to `size` positions, of which `longest` are used by the longest
-    sample of a batch, and `mean` by a sample, on average. `batches` were looked at; `full` of them use all positions.
-    `collate` is where the function begins that joins items to a batch, if it is the script's.
+    sample of a batch, on average. `batches` were looked at. `collate` is where the function begins that joins items to
+    a batch, if it is the script's.
     """
 
     size: int
     samples: int
     batches: int
-    full: int
     longest: float
-    mean: float
     collate: Construction | None
 
     @property
@@ -43,9 +41,9 @@ def read_padding(value: object) -> tuple[Padding, ...]:
 
 
 def _padding(row: Mapping[str, Any]) -> Padding | None:
-    size, samples, batches, full = (whole(row.get(name)) for name in ("size", "samples", "batches", "full"))
-    longest, mean = (amount(row.get(name), _MOST_SIZE) for name in ("longest", "mean"))
-    if not size or not samples or not batches or full is None or not longest or mean is None or longest > size:
+    size, samples, batches = (whole(row.get(name)) for name in ("size", "samples", "batches"))
+    longest = amount(row.get("longest"), _MOST_SIZE)
+    if not size or not samples or not batches or not longest or longest > size:
         return None
     at = word(row.get("at"))
-    return Padding(size, samples, batches, full, longest, mean, read_construction([[at]]) if at else None)
+    return Padding(size, samples, batches, longest, read_construction([[at]]) if at else None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -25,24 +25,25 @@ def describe_batch(torch: Any, batch: Any) -> dict[str, int] | None:
 
 
 def samples_and_elements(torch: Any, batch: Any) -> tuple[int, int]:
-    """First dimension and number of elements of the largest tensor of a batch; zeros if it has none that is seen.
+    """First dimension and number of elements of the largest tensor of a batch; zeros if it has none that is seen."""
+    found = [(int(one.numel()), int(one.shape[0])) for one in tensors_of(torch, batch) if one.dim()]
+    elements, samples = max(found, key=lambda one: one[0], default=(0, 0))
+    return (samples, elements) if elements else (0, 0)
 
-    Called for every batch, so it looks only into tuples, lists and mappings, and only at their first entries.
-    """
-    largest, shape = 0, (0,)
+
+def tensors_of(torch: Any, batch: Any) -> Iterator[Any]:
+    """Those in tuples, lists and mappings, among their first entries: it is called for every batch."""
     waiting = [batch]
     for _ in range(MOST_LOOKED_AT):
         if not waiting:
-            break
+            return
         thing = waiting.pop(0)
         if isinstance(thing, torch.Tensor):
-            if thing.dim() and thing.numel() > largest:
-                largest, shape = thing.numel(), thing.shape
+            yield thing
         elif isinstance(thing, Mapping):
             waiting += islice(thing.values(), MOST_LOOKED_AT)
         elif isinstance(thing, (tuple, list)):
             waiting += thing[:MOST_LOOKED_AT]
-    return int(shape[0]), int(largest)
 
 
 class _Sink:

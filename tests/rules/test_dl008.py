@@ -39,7 +39,7 @@ def loaded(
 
 
 def memory(*, plain: bool = True, batch_us: float = BATCH_US) -> dict[str, Any]:
-    return {"columns": 2, "plain": plain, "shuffled": True, "drop_last": False, "batch_us": batch_us}
+    return {"plain": plain, "shuffled": True, "drop_last": False, "batch_us": batch_us}
 
 
 class TestItemsOneByOne:

@@ -1,9 +1,8 @@
 """How much of the batches is padding: positions beyond the longest sample of each batch.
 
-[{"size", "samples", "batches", "full", "longest", "mean", "at"}]: a row for each size to which samples are padded. A
-batch was looked at `batches` times, had `samples` samples, and `longest` positions that its longest sample uses, `mean`
-that a sample uses, on average. `full` of the batches were used up to the last position. `at` is the function that joins
-items to a batch, as a frame is named, or null.
+[{"size", "samples", "batches", "longest", "at"}]: a row for each size to which samples are padded. `batches` batches
+of `samples` samples were looked at. `longest` is how many positions the longest sample of a batch uses, on average.
+`at` is the function that joins items to a batch, as a frame is named, or null.
 
 A tensor is padded if all samples end, or begin, with the same value, which is rare inside of them, and the samples
 differ in length: token ids, masks and labels of two dimensions, and frames of three.
@@ -11,10 +10,11 @@ differ in length: token ids, masks and labels of two dimensions, and frames of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..batch_size import tensors_of
 from ..constructions import name_in_trace
 from ..user_line import is_user_code
 
@@ -22,7 +22,6 @@ LOOKS = 12  # batches
 LEAST_SIZE = 8  # positions
 MOST_ELEMENTS = 1 << 20  # of a tensor that is looked at
 MOST_SIZES = 8
-MOST_PARTS = 64  # of a batch
 INSIDE = 0.05  # share of the positions of samples that may have the value of padding
 SHORTEST = 0.8  # of the longest sample: a shorter one shows that the lengths differ
 
@@ -31,7 +30,6 @@ SHORTEST = 0.8  # of the longest sample: a shorter one shows that the lengths di
 class _Size:
     samples: int
     longest: list[int] = field(default_factory=list)
-    mean: list[float] = field(default_factory=list)
     at: str | None = None
 
 
@@ -49,15 +47,14 @@ class Padding:
             return
         self._looks += 1
         with self._torch.no_grad():
-            used: dict[int, tuple[int, int, float]] = {}  # by size: samples, longest, mean length
-            for tensor in _tensors(self._torch, batch):
-                for size, found in self._lengths(tensor):
+            used: dict[int, tuple[int, int]] = {}  # by size: samples, longest
+            for tensor in tensors_of(self._torch, batch):
+                for size, found in self._lengths(tensor) if type(tensor) is self._torch.Tensor else ():
                     used[size] = max(used.get(size, found), found, key=lambda one: one[1])
-        for size, (samples, longest, mean) in used.items():
+        for size, (samples, longest) in used.items():
             if size in self._sizes or len(self._sizes) < MOST_SIZES:
                 row = self._sizes.setdefault(size, _Size(samples, at=_place(collate)))
                 row.longest.append(longest)
-                row.mean.append(mean)
 
     def document(self) -> list[dict[str, Any]]:
         return [
@@ -65,19 +62,17 @@ class Padding:
                 "size": size,
                 "samples": row.samples,
                 "batches": len(row.longest),
-                "full": row.longest.count(size),
                 "longest": round(sum(row.longest) / len(row.longest), 1),
-                "mean": round(sum(row.mean) / len(row.mean), 1),
                 "at": row.at,
             }
             for size, row in self._sizes.items()
             if min(row.longest) < size
         ]
 
-    def _lengths(self, tensor: Any) -> Iterator[tuple[int, tuple[int, int, float]]]:
-        """The size of each dimension that is padded or full, with the samples, and their longest and mean length."""
+    def _lengths(self, tensor: Any) -> Iterator[tuple[int, tuple[int, int]]]:
+        """The size of each dimension that is padded or full, with the number of samples and the longest length."""
         whole = not tensor.dtype.is_floating_point and not tensor.dtype.is_complex
-        if tensor.device.type != "cpu" or tensor.numel() > MOST_ELEMENTS or not tensor.numel():
+        if tensor.device.type != "cpu" or not 0 < tensor.numel() <= MOST_ELEMENTS:
             return
         if whole and tensor.dim() == 2 and tensor.shape[1] >= LEAST_SIZE:
             yield from self._of(tensor != tensor[0, -1], (tensor != tensor[0, 0]).flip(1))
@@ -86,7 +81,7 @@ class Padding:
                 if tensor.shape[dimension] >= LEAST_SIZE:
                     yield from self._of((tensor != 0).any(3 - dimension))
 
-    def _of(self, *ways: Any) -> Iterator[tuple[int, tuple[int, int, float]]]:
+    def _of(self, *ways: Any) -> Iterator[tuple[int, tuple[int, int]]]:
         """`ways`: which positions are used, if samples end with padding, or if they begin with it and are turned round.
         A tensor with one value tells nothing.
         """
@@ -99,24 +94,9 @@ class Padding:
             if not longest:
                 return
             if longest < size and int(lengths.min()) <= SHORTEST * longest and inside <= INSIDE * total:
-                yield size, (samples, longest, total / samples)
+                yield size, (samples, longest)
                 return
-        yield size, (samples, size, float(size))
-
-
-def _tensors(torch: Any, batch: Any) -> Iterator[Any]:
-    """Looks only into tuples, lists and mappings."""
-    waiting = [batch]
-    for _ in range(MOST_PARTS):
-        if not waiting:
-            return
-        thing = waiting.pop(0)
-        if type(thing) is torch.Tensor:
-            yield thing
-        elif isinstance(thing, Mapping):
-            waiting += list(thing.values())[:MOST_PARTS]
-        elif isinstance(thing, (tuple, list)):
-            waiting += thing[:MOST_PARTS]
+        yield size, (samples, size)
 
 
 def whole_numbers(tensors: Iterable[Any]) -> list[Any]:

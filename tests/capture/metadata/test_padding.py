@@ -23,11 +23,11 @@ def frames(lengths: tuple[int, ...] = LENGTHS, size: int = SIZE) -> torch.Tensor
     return torch.stack([(torch.arange(size) < length).float()[:, None].repeat(1, 5) for length in lengths])
 
 
-def looked_at(*batches: Any) -> list[tuple[int, int, int, float]]:
+def looked_at(*batches: Any) -> list[tuple[int, int, float]]:
     padding = Padding(torch)
     for batch in batches:
         padding.look(batch)
-    return [(row["size"], row["batches"], row["full"], row["longest"]) for row in padding.document()]
+    return [(row["size"], row["batches"], row["longest"]) for row in padding.document()]
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,11 @@ def looked_at(*batches: Any) -> list[tuple[int, int, int, float]]:
     ],
 )
 def test_padded(batch: Any) -> None:
-    assert looked_at(batch, batch) == [(SIZE, 2, 0, 30.0)]
+    assert looked_at(batch, batch) == [(SIZE, 2, 30.0)]
 
 
 def test_the_longest_of_several_batches() -> None:
-    assert looked_at([ids()], [ids((9, 40, 8, 3))], [ids((9, 64, 8, 3))]) == [(SIZE, 3, 1, 44.7)]
+    assert looked_at([ids()], [ids((9, 40, 8, 3))], [ids((9, 64, 8, 3))]) == [(SIZE, 3, 44.7)]
 
 
 def test_all_tensors_of_a_batch_must_be_padded() -> None:
@@ -80,7 +80,7 @@ def test_a_picture_with_a_black_border_is_hardly_padded() -> None:
     rows = torch.zeros(4, 28, 28)
     for row, last in zip(rows, (24, 25, 23, 22), strict=True):
         row[4:last, 5:20] = 1.0
-    assert all(longest >= 0.7 * size for size, _, _, longest in looked_at([rows]))
+    assert all(longest >= 0.7 * size for size, _, longest in looked_at([rows]))
 
 
 def test_the_batch_and_the_generators_stay_as_they_are() -> None:
