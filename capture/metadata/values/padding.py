@@ -41,9 +41,13 @@ class Padding:
         self._sizes: dict[int, _Size] = {}
         self._looks = 0
 
+    @property
+    def done(self) -> bool:
+        return self._looks >= LOOKS
+
     def look(self, batch: Any, collate: Any = None) -> None:
         """`collate`: the function that joined the items to this batch, if known."""
-        if self._looks >= LOOKS:
+        if self.done:
             return
         self._looks += 1
         with self._torch.no_grad():

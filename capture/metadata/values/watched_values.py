@@ -27,7 +27,8 @@ class WatchedValues:
 
     def backward_begins(self, loss: Any) -> None:
         """Looks at activations once, and at ids as long as no loader gives batches."""
-        if self.hooked or (self._loaded and self._activations_seen) or self._torch.cuda.is_initialized():
+        done = self._activations_seen and (self._loaded or self.padding.done)
+        if done or self.hooked or self._torch.cuda.is_initialized():
             return
         tensors = list(saved_tensors(self._torch, loss))
         if not self._loaded:
