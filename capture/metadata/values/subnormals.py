@@ -55,8 +55,8 @@ class Subnormals:
                     self._sample(kind, tensor)
 
     def take(self, tensors: list[Any], optimizers: list[Any]) -> dict[str, Any] | None:
-        """The document after a look at all tensors that Python knows. None if the process uses a GPU, or a class with
-        unusual behavior is in the way.
+        """The document after a look at all tensors that Python knows; the samples are then dropped. None if the process
+        uses a GPU, or a class with unusual behavior is in the way.
         """
         if self._torch.cuda.is_initialized():
             return None
@@ -70,7 +70,9 @@ class Subnormals:
             self.look("gradient", gradients)
             self.look("optimizer state", states)
             self.look("tensor", (one for one in tensors if id(one) not in known))
-            return self.document()
+            document = self.document()
+            self._found.clear()
+            return document
         return None
 
     def document(self) -> dict[str, Any]:
