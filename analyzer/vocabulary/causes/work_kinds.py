@@ -13,14 +13,14 @@ from traceopt.analyzer.vocabulary.kernels.kernel_names import classify
 
 class WorkKind(Struct, frozen=True):
     """`label` starts a sentence; `plural`: its verb. Work is of this kind if the name of its operator matches
-    `operators`, or else if its kernel is of one of the `kernels` kinds (`KernelClass.kind`).
+    `operators` ("": none), or else if its kernel is of one of the `kernels` kinds (`KernelClass.kind`).
 
     `faster` says what to look at if the work is far below the peak.
     """
 
     label: str
     plural: bool = False
-    operators: str = r"$^"
+    operators: str = ""
     kernels: tuple[str, ...] = ()
     faster: str = ""
     is_named: bool = False  # the label is the name of an operator or kernel
@@ -64,7 +64,7 @@ WORK_KINDS = (
     WorkKind("Casts and copies", True, kernels=("copy", "memset")),
     WorkKind("Pointwise operators", True, kernels=("elementwise",)),
 )
-_OPERATORS = tuple((re.compile(kind.operators), kind) for kind in WORK_KINDS)
+_OPERATORS = tuple((re.compile(kind.operators), kind) for kind in WORK_KINDS if kind.operators)
 _OF_KERNEL = {name: kind for kind in WORK_KINDS for name in kind.kernels}
 
 
