@@ -123,13 +123,14 @@ def _rows(regions: Regions, steps: Steps, operators: I8, calls: I8) -> GradientL
 
 def _samples(regions: Regions, steps: Steps, operators: I8, calls: I8) -> GradientLoop | None:
     """Calls after a forward pass whose matmuls multiply one row, or one column."""
-    heavy = np.flatnonzero(regions.named(is_heavy, OP))
-    sizes = of_inputs(regions, heavy, gemm_shape)
-    many = regions.slices.mask(heavy[[size is None or min(size[:2]) * size[3] > 1 for size in sizes]])
+    heavy = regions.named(is_heavy, OP)
+    rows = np.flatnonzero(heavy)
+    sizes = of_inputs(regions, rows, gemm_shape)
+    many = regions.slices.mask(rows[[size is None or min(size[:2]) * size[3] > 1 for size in sizes]])
     updates = regions.named(lambda name: name.endswith("_") and name not in _GATHERS and name not in op_names.MOVES, OP)
     allowed = ~regions.slices.encloses(many) & ~updates
     rounds = _Rounds.of(regions, steps, operators, calls)
-    needed = regions.slices.encloses(regions.named(is_heavy, OP))
+    needed = regions.slices.encloses(heavy)
     return _found(regions, steps, "samples", rounds) if rounds.share(regions, allowed, needed) >= MOST else None
 
 
