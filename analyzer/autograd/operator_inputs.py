@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.arrays.grouping import group_rows
+from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.timeline.regions import Regions
@@ -42,7 +42,7 @@ def of_inputs(regions: Regions, rows: Rows, read: Callable[[str, Any, Any], T]) 
         strict=True,
     )
     values = [
-        read(trace.names[name], _json(trace.texts, dims), _json(trace.texts, types)) for name, dims, types in kinds
+        read(trace.names[name], _listed(trace.texts, dims), _listed(trace.texts, types)) for name, dims, types in kinds
     ]
     return [values[kind] for kind in group.tolist()]
 
@@ -57,7 +57,7 @@ def arguments_of(regions: Regions, rows: Rows) -> list[list[str]]:
     trace = regions.trace
     first, group = group_rows(trace.ops.concrete[regions.slices.row[rows]])
     codes = trace.ops.concrete[regions.slices.row[rows[first]]].tolist()
-    kinds = [found if isinstance(found := _json(trace.texts, code), list) else [] for code in codes]
+    kinds = [_listed(trace.texts, code) or [] for code in codes]
     return [list(map(str, kinds[kind])) for kind in group.tolist()]
 
 
@@ -95,8 +95,5 @@ def nodes_of(regions: Regions, rows: Rows) -> tuple[I8, I8]:
     return nodes.astype(np.int64), np.searchsorted(rows, owner).astype(np.int64)
 
 
-def _json(texts: list[str], code: int) -> Any:
-    try:
-        return msgspec.json.decode(texts[code]) if code >= 0 else None
-    except msgspec.DecodeError:
-        return None
+def _listed(texts: list[str], code: int) -> list[Any] | None:
+    return listed(texts[code]) if code >= 0 else None
