@@ -154,12 +154,9 @@ def _attention(op: str, dims: list[Any], values: list[Any]) -> OpFlops | None:
 def _experts(dims: list[Any]) -> OpFlops | None:
     """Each token goes through the first and the second matrix of each expert that was chosen for it."""
     tokens, first, second, chosen = (_size(dims, position) for position in range(4))
-    if not (tokens and first and second and chosen) or [len(tokens), len(first), len(second), len(chosen)] != [
-        2,
-        3,
-        3,
-        2,
-    ]:
+    if not (tokens and first and second and chosen):
+        return None
+    if tuple(map(len, (tokens, first, second, chosen))) != (2, 3, 3, 2):
         return None
     if tokens[1] != first[2] or first[0] != second[0] or second[1] != tokens[1] or chosen[0] != tokens[0]:
         return None
