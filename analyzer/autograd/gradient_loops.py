@@ -51,9 +51,7 @@ def find_gradient_loops(regions: Regions, steps: Steps, sites: CallSites) -> tup
     """Only loops whose rounds do not need each other's results, as far as the trace tells: between two calls, a row or
     a sample is picked, and nothing is computed of the gradients. A solver picks nothing between its rounds.
     """
-    slices = regions.slices
-    calls = slices.outermost(regions.engine & (slices.thread == steps.thread))
-    calls = calls[steps.host_window.contains(slices.start[calls])].astype(np.int64)
+    calls = regions.calls(regions.engine, steps)
     if len(calls) < LEAST_CALLS * steps.count:
         return ()
     operators = forward_calls(regions, steps, lambda name: bool(name))

@@ -66,9 +66,9 @@ def forward_calls(regions: Regions, steps: Steps, test: Callable[[str], bool]) -
     name passes the test.
     """
     slices = regions.slices
-    rows = slices.outermost((slices.kind == OP) & (slices.thread == steps.thread) & ~regions.optimizer)
-    rows = rows[regions.named(test, OP)[rows] & steps.host_window.contains(slices.start[rows])]
-    return rows[slices.ancestor(rows, regions.backward | regions.optimizer) < 0].astype(np.int64)
+    rows = regions.calls((slices.kind == OP) & ~regions.optimizer, steps)
+    rows = rows[regions.named(test, OP)[rows]]
+    return rows[slices.ancestor(rows, regions.backward | regions.optimizer) < 0]
 
 
 def nodes_of(regions: Regions, rows: Rows) -> tuple[I8, I8]:

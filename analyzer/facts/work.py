@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from functools import cached_property
 
-import numpy as np
-
 from traceopt.analyzer.arrays.intervals import merge
 from traceopt.analyzer.attribution.main_work import MainWork, find_main_work
 from traceopt.analyzer.facts.replay import ReplayFacts
@@ -180,25 +178,21 @@ class WorkFacts(ReplayFacts, frozen=True, dict=True):
     @cached_property
     def sampler_calls(self) -> I8:
         """Calls of the samplers of DataLoaders in the window, on the main thread. Slices, in order."""
-        calls = self.slices.outermost(self.regions.sampler & (self.slices.thread == self.steps.thread))
-        return calls[self.steps.host_window.contains(self.slices.start[calls])].astype(np.int64)
+        return self.regions.calls(self.regions.sampler, self.steps)
 
     @cached_property
     def fresh_iterators(self) -> I8:
         """Where the main thread makes an iterator of a DataLoader, if it does so for each batch, as by
         `next(iter(loader))` in a loop. Empty otherwise, as at the start of an epoch. Slices, in order.
         """
-        slices, mine = self.slices, self.slices.thread == self.steps.thread
-        begins, reads = (slices.outermost(mask & mine) for mask in (self.regions.new_iterator, self.regions.next_batch))
-        begins, reads = (rows[self.steps.host_window.contains(slices.start[rows])] for rows in (begins, reads))
-        return begins.astype(np.int64) if len(begins) > 1 and len(begins) >= len(reads) else begins[:0].astype(np.int64)
+        begins = self.regions.calls(self.regions.new_iterator, self.steps)
+        reads = self.regions.calls(self.regions.next_batch, self.steps)
+        return begins if len(begins) > 1 and len(begins) >= len(reads) else begins[:0]
 
     @cached_property
     def deep_copies(self) -> I8:
         """The outermost calls of `copy.deepcopy` in the window, on the main thread. Slices, in order."""
-        slices = self.slices
-        calls = slices.outermost(self.regions.deep_copy & (slices.thread == self.steps.thread))
-        return calls[self.steps.host_window.contains(slices.start[calls])].astype(np.int64)
+        return self.regions.calls(self.regions.deep_copy, self.steps)
 
     @cached_property
     def slow_functions(self) -> dict[str, I8]:

@@ -16,6 +16,7 @@ from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME, Slices
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
+from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import library_frames, op_names, runtime_calls
 from traceopt.analyzer.vocabulary.gemm_ops import is_gemm
 from traceopt.analyzer.vocabulary.kernels.kernel_names import is_inductor
@@ -41,6 +42,11 @@ class Regions(Struct, frozen=True, dict=True):
             rows = np.flatnonzero(passes[self.slices.name])
             mask[rows[np.isin(self.slices.kind[rows], kinds)]] = True
         return mask
+
+    def calls(self, mask: Mask, steps: Steps) -> I8:
+        """The outermost slices of the mask on the training thread, in the window. Slices, in order."""
+        rows = self.slices.outermost(mask & (self.slices.thread == steps.thread))
+        return rows[steps.host_window.contains(self.slices.start[rows])].astype(np.int64)
 
     def work_under(self, mask: Mask) -> Mask:
         """The device's work that was launched inside the slices of the mask."""

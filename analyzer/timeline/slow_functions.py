@@ -23,15 +23,9 @@ SLOW_DRAW_NS = 5_000  # for an item of a sample: a list takes about 1 us, in a l
 
 def find_slow_functions(regions: Regions, steps: Steps) -> dict[str, I8]:
     """By what they do; without the kinds that are not called. Samples count if they take long for each item."""
-    found = {kind: _calls(regions, steps, test) for kind, test in _KINDS.items()}
+    found = {kind: regions.calls(regions.named(test, PYTHON), steps) for kind, test in _KINDS.items()}
     found["sample"] = _of_slow_populations(regions, found["sample"])
     return {kind: rows for kind, rows in found.items() if len(rows)}
-
-
-def _calls(regions: Regions, steps: Steps, test: Callable[[str], bool]) -> I8:
-    slices = regions.slices
-    rows = slices.outermost(regions.named(test, PYTHON) & (slices.thread == steps.thread))
-    return rows[steps.host_window.contains(slices.start[rows])].astype(np.int64)
 
 
 def _of_slow_populations(regions: Regions, samples: I8) -> I8:

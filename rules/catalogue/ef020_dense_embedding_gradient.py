@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from traceopt.rules import (
     I8,
     Effort,
@@ -161,7 +159,6 @@ def _time_ns(facts: Facts) -> float:
 
 def _updates(facts: Facts) -> I8:
     """Calls of zero_grad and the optimizer in the window, except those that run the backward pass themselves."""
-    slices, regions = facts.slices, facts.regions
-    mine = (regions.optimizer | regions.zero_grad) & ~slices.encloses(regions.backward)
-    calls = slices.outermost(mine & (slices.thread == facts.steps.thread))
-    return calls[facts.steps.host_window.contains(slices.start[calls])].astype(np.int64)
+    regions = facts.regions
+    mine = (regions.optimizer | regions.zero_grad) & ~facts.slices.encloses(regions.backward)
+    return regions.calls(mine, facts.steps)
