@@ -79,6 +79,10 @@ REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
         lambda f: f.companions.gpu_samples is not None,
         "There are no samples of the GPU; install traceopt-profiler[nvml] and record with traceopt run.",
     ),
+    "gpu_clocks": (
+        lambda f: f.gpu_samples is not None,
+        "The clocks of the GPU were not sampled; install traceopt-profiler[nvml] and record with traceopt run.",
+    ),
     "device": (
         lambda f: f.device.accelerator is not None,
         'The peak rates of the device are not known; set them under `[tool.traceopt.devices."its name"]`.',
@@ -97,10 +101,10 @@ def rules_out(facts: Facts, requirement: str) -> str | None:
     if requirement in ("gpu", "memory_snapshot") and not _may_use_gpu(facts):
         return "This run uses no GPU."
     if (
-        requirement == "gpu_samples"
+        requirement in ("gpu_samples", "gpu_clocks")
         and facts.has_trace
         and not _may_use_gpu(facts)
-        and not facts.companions.gpu_samples
+        and not facts.gpu_samples
     ):
         return "This run uses no GPU."
     if requirement == "cpu_only" and facts.has_gpu:

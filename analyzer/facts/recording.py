@@ -10,6 +10,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from traceopt.analyzer.companions.companions import Companions
+from traceopt.analyzer.companions.gpu_samples.samples import GpuSamples
+from traceopt.analyzer.companions.gpu_samples.trace_counters import find_trace_samples
 from traceopt.analyzer.run_log.constructions import find_framework
 from traceopt.analyzer.run_log.memory_growth import MemoryOverRun, find_memory_over_run
 from traceopt.analyzer.run_log.regular_steps import RegularSteps, find_regular_steps
@@ -50,6 +52,13 @@ class RecordingFacts(Struct, frozen=True, dict=True):
     def counter_ranges(self) -> tuple[CounterRanges, ...]:
         """What CUPTI's range profiler counted, by kernel and metric; the times of such a file are not real."""
         return self.trace.counter_ranges
+
+    @cached_property
+    def gpu_samples(self) -> GpuSamples | None:
+        """Clocks, power and temperature of the GPUs, by a file beside the trace, else by counters in it; None if
+        neither was recorded.
+        """
+        return self.companions.gpu_samples or find_trace_samples(self.trace)
 
     @cached_property
     def captured(self) -> Captured:

@@ -17,7 +17,7 @@ from traceopt.analyzer.vocabulary import event_categories as cat
 
 # Tables of points in time; the other tables are named after their categories.
 MEMORY, FLOWS, COUNTERS = "memory", "flows", "counters"
-_OF_GPU = re.compile(r"GPU (\d{1,3})\b.*")  # the process of readings of hardware counters: "GPU 0 Counters"
+_OF_GPU = re.compile(r"GPU (\d{1,3}) Counters")  # the process of readings of hardware counters
 _MOST_GPUS = 1_024  # a larger process id is that of a process
 _MOST_METRICS = 64  # of one reading
 
@@ -31,6 +31,13 @@ class Counted(Struct, gc=False):
     value: float
 
 
+def is_reading(event: Any) -> bool:
+    """Whether a counter event is a reading of hardware counters. PyTorch 2.15 gives it no category."""
+    if event.cat:
+        return bool(event.cat == cat.HARDWARE_COUNTERS)
+    return isinstance(event.pid, str) and _OF_GPU.fullmatch(event.pid) is not None
+
+
 def counted(readings: Iterable[Any]) -> list[Counted]:
     """The metrics of readings whose GPU is known; values that are no numbers are left out."""
     found = []
@@ -41,6 +48,8 @@ def counted(readings: Iterable[Any]) -> list[Counted]:
         if device >= 0 and isinstance(args, dict):
             for metric, value in islice(args.items(), _MOST_METRICS):
                 name = metric or reading.name
+                if metric == "device":  # Kineto repeats the number of the GPU
+                    continue
                 if isinstance(value, int | float) and not isinstance(value, bool) and isinstance(name, str):
                     found.append(Counted(name, device, reading.ts, float(value)))
     return found

@@ -331,6 +331,8 @@ def lenient(raw: object) -> Event | None:
             values["args"] = _args(InstantArgs, args)
         elif kind is Meta:
             values["args"] = _raw(args)
+        elif kind is PhaseReading:
+            values["args"] = args
     return kind(**values)  # type: ignore[return-value]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.reading.event_fields import COUNTERS, FIELDS, FLOWS, MEMORY, counted
+from traceopt.analyzer.reading.event_fields import COUNTERS, FIELDS, FLOWS, MEMORY, counted, is_reading
 from traceopt.analyzer.reading.event_types import (
     NO_TEXT,
     Complete,
@@ -51,6 +51,7 @@ from traceopt.analyzer.tables.schema import (
 from traceopt.analyzer.tables.trace import Thread
 from traceopt.analyzer.vocabulary import event_categories as cat
 from traceopt.analyzer.vocabulary.copy_labels import UNLABELED, copy_label
+from traceopt.analyzer.vocabulary.counter_names import locks_clocks
 
 _FARTHEST_US = 86_400e6  # a time or a duration beyond a day is damage: traces hold seconds to minutes
 _TIMES_ENOUGH = 1000  # enough times for a median that damage cannot shift far
@@ -139,7 +140,7 @@ class TableBuilder:
                 for one in alike:
                     self._ranges.add(one.name, one.args)
             elif kind is PhaseReading:
-                self._readings([e for e in alike if e.cat == cat.HARDWARE_COUNTERS])
+                self._readings(list(filter(is_reading, alike)))
             elif kind is Meta:
                 named = [e for e in alike if e.name == "thread_name"]
                 self._thread_meta |= {(e.pid or 0.0, e.tid or 0.0): _meta_name(e.args) for e in named}
@@ -149,7 +150,8 @@ class TableBuilder:
     def _readings(self, events: list[Any]) -> None:
         """Readings of hardware counters."""
         if events:
-            self.categories[cat.HARDWARE_COUNTERS] += len(events)
+            sampled = sum(locks_clocks(str(event.name)) for event in events)
+            self.categories += Counter({cat.HARDWARE_COUNTERS: sampled})
             found = counted(events)
             names = self.names.encode([one.name for one in found], len(found))
             self._append(COUNTERS, found, {"name": names, "value": np.array([one.value for one in found])})

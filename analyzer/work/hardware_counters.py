@@ -59,7 +59,8 @@ class MeasuredCounters(Struct, frozen=True, dict=True):
     @property
     def pcie(self) -> float | None:
         """Throughput of the GPU's bus to the host, in the busier direction."""
-        return self._busier("pcie_in", "pcie_out", None)
+        busier = self._busier("pcie_in", "pcie_out", None)
+        return self._mean("pcie") if busier is None else busier
 
     def tensor_active_during(self, work: Mask) -> float | None:
         """While only this work ran, shape (len(gpu.work),); None if too few samples lie inside it."""
@@ -79,7 +80,10 @@ class MeasuredCounters(Struct, frozen=True, dict=True):
 
     def _together(self, work: Mask | None) -> float | None:
         read, written = self._mean("dram_read", work), self._mean("dram_write", work)
-        return self._mean("dram", work) if read is None or written is None else min(1.0, read + written)
+        if read is not None and written is not None:
+            return min(1.0, read + written)
+        whole = self._mean("dram", work)
+        return self._mean("gpu_dram", work) if whole is None else whole
 
     def _busier(self, into: str, out: str, work: Mask | None) -> float | None:
         ways = [self._mean(metric, work) for metric in (into, out)]

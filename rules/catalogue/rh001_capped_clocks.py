@@ -29,7 +29,9 @@ from traceopt.rules import (
 
 class CappedClocks(Rule):
     """Measures the clock of the GPU, and the reason why it is not higher. `traceopt run` samples both with NVML or AMD
-    SMI once a second. Only samples in which the GPU is busy count.
+    SMI once a second. Only samples in which the GPU is busy count. Counters in a trace of PyTorch 2.15
+    (`CuspyConfig(enable_environment_counters=True)`) have the clock without a reason. There, the highest clock of the
+    recording is what the others are compared with.
 
     Why it costs: kernels that compute take longer in proportion to the clock. In a job with several GPUs, the slowest
     one sets the pace.
@@ -55,7 +57,7 @@ class CappedClocks(Rule):
     risk = Risk.OTHER
     risk_note = "More heat and power"
     confidence = "medium"
-    requires = ("gpu_samples",)
+    requires = ("gpu_clocks",)
     needs_trace = False
 
     min_share: float = threshold(0.3, "smallest share of the busy samples with a lowered clock")
@@ -63,17 +65,14 @@ class CappedClocks(Rule):
     min_samples: int = threshold(10, "fewest samples of a busy GPU")
 
     def check(self, facts: Facts) -> Findings:
-        for gpu in required(facts.companions.gpu_samples).of_run:
+        for gpu in required(facts.gpu_samples).of_run:
             bits = [bit for bit in REASONS if gpu.share_limited(bit) >= self.min_share]
             clock = gpu.clock_share(sum(bits))
             if len(gpu.busy) < self.min_samples or clock is None or clock > self.max_clock:
                 continue
-            main = max(bits, key=gpu.share_limited)
+            main = max(bits, key=gpu.share_limited, default=None)
             yield self.finding(
-                why=(
-                    f"GPU {gpu.index} ({gpu.name}) runs at {percent(clock)} of its highest clock. Reason in "
-                    f"{percent(gpu.share_limited(main))} of the busy samples: {REASONS[main]}."
-                ),
+                why=f"GPU {gpu.index} ({gpu.name}) runs at {percent(clock)} of its highest clock. {_reason(gpu, main)}",
                 fix=Fix(_fix(main, gpu.vendor)),
                 saving=None,
                 evidence=[
@@ -85,8 +84,14 @@ class CappedClocks(Rule):
             )
 
     def passed(self, facts: Facts) -> str:
-        count = len(required(facts.companions.gpu_samples).of_run)
+        count = len(required(facts.gpu_samples).of_run)
         return f"No lowered clocks in the samples of {counted(count, 'GPU')}."
+
+
+def _reason(gpu: Gpu, main: int | None) -> str:
+    if main is None:
+        return "The counters in the trace do not say why."
+    return f"Reason in {percent(gpu.share_limited(main))} of the busy samples: {REASONS[main]}."
 
 
 def _hottest(gpu: Gpu) -> list[Evidence]:
@@ -102,7 +107,9 @@ def _power(gpu: Gpu) -> list[Evidence]:
     return [Evidence("Power while busy", detail=f"{median(watts):,.0f} W{limit}")]
 
 
-def _fix(reason: int, vendor: Vendor) -> str:
+def _fix(reason: int | None, vendor: Vendor) -> str:
+    if reason is None:
+        return "Find the reason while the job runs: nvidia-smi -q -d CLOCK,POWER,PERFORMANCE."
     if reason in (DRIVER_THERMAL, HARDWARE_THERMAL):
         return "Check the cooling of this GPU: fans, air flow, neighbors."
     if reason == USER_CLOCKS:

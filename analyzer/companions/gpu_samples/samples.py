@@ -79,11 +79,18 @@ class Gpu(Struct, frozen=True):
         return sum(bool(reasons & bit) for reasons in known) / len(known) if known else 0.0
 
     def clock_share(self, bits: int) -> float | None:
-        """Median clock of busy samples that one of the reasons limits, as a share of the highest clock."""
-        clocks = [
-            one.sm_mhz for one in self.busy if one.sm_mhz is not None and one.reasons is not None and one.reasons & bits
-        ]
-        return median(clocks) / self.max_sm_mhz if clocks and self.max_sm_mhz else None
+        """Median clock of busy samples that one of the reasons limits, as a share of the highest clock. Counters in a
+        trace know neither reasons nor that clock: then of all busy samples, as a share of the highest among them.
+        """
+        clocks = [(one.sm_mhz, one.reasons) for one in self.busy if one.sm_mhz is not None]
+        if self.max_sm_mhz is None and all(reasons is None for _, reasons in clocks):
+            highest, counted = max((mhz for mhz, _ in clocks), default=None), [mhz for mhz, _ in clocks]
+        else:
+            highest, counted = (
+                self.max_sm_mhz,
+                [mhz for mhz, reasons in clocks if reasons is not None and reasons & bits],
+            )
+        return median(counted) / highest if counted and highest else None
 
     @property
     def shared(self) -> list[Sample]:

@@ -13,7 +13,7 @@ MOST_GPUS = 64
 
 def section(facts: Facts) -> GpuSamplesSection | None:
     """None without samples."""
-    known = facts.companions.gpu_samples
+    known = facts.gpu_samples
     if known is None:
         return None
     hosts = sorted({gpu.host for gpu in known.of_run})  # the names of hosts stay private
