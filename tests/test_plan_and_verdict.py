@@ -38,7 +38,7 @@ from traceopt.result.document import Result
 from traceopt.result.rows import PlanRow
 from traceopt.result.words.quantities import percent
 from traceopt.rules.engine import RulesOutcome, run_rules
-from traceopt.rules.plan import MAX_ROWS, MIN_PLAN_SHARE, MIN_ROW_SHARE
+from traceopt.rules.plan import MAX_ROWS, MIN_PLAN_SHARE, MIN_ROW_SHARE, Plan
 from traceopt.rules.registry import builtin_rules
 from traceopt.rules.savings.known_error import MAX_SAVED_SHARE
 from traceopt.rules.savings.potential import treated_cause
@@ -107,11 +107,21 @@ def sums(document: Result) -> Iterator[str]:
         yield "the step after all fixes is not that after the last row"
     if document.combined.codes != [row.code for row in document.plan]:
         yield "the combined fixes differ from the plan"
+    if document.combined.share != pytest.approx(together_us / document.step.typical_us, abs=1e-5):
+        yield f"{document.combined.saving_us} are not {document.combined.share} of the step"
+    left_us = sum(part.us_per_step for part in document.combined.breakdown_after)
+    if document.combined.breakdown_after and left_us != pytest.approx(step_us, abs=1):
+        yield f"the parts that are left take {left_us} of {step_us}"
+    if len(document.plan) > MAX_ROWS:
+        yield f"{len(document.plan)} rows"
 
 
 def rows(document: Result) -> Iterator[str]:
-    """Rows that name another finding or one twice, need a later row, or share their cause with another row."""
+    """Rows that name another finding or one twice, need a later row, share a cause, or add too little to the others."""
     of_id = {finding.id: finding for finding in document.findings}
+    if [row.finding for row in document.plan] != list(of_id)[: len(document.plan)]:
+        yield "the findings begin with others than the plan's"
+    least_us = MIN_ROW_SHARE * (document.step.typical_us or 0.0)
     for number, row in enumerate(document.plan, 1):
         if row.finding not in of_id or of_id[row.finding].code != row.code:
             yield f"row {number} names another finding"
@@ -123,6 +133,11 @@ def rows(document: Result) -> Iterator[str]:
             yield f"row {number} needs no other: alone it saves {row.alone_us} of {row.saving_us}"
         if not 0 <= row.low_us <= row.saving_us <= row.high_us:
             yield f"row {number}: {row.low_us} <= {row.saving_us} <= {row.high_us}"
+        if number == len(document.plan) and row.saving_us < least_us - ROUNDING_US:  # others may need an earlier one
+            yield f"the last row saves only {row.saving_us}"
+    for row, finding in document.planned:
+        if finding.saving is None or row.alone_us != pytest.approx(finding.saving.est_us, abs=ROUNDING_US):
+            yield f"{row.code} saves {row.alone_us} alone, its finding {finding.saving}"
     for one, other in combinations([finding for _, finding in document.planned], 2):
         if one.code in other.shares_cause_with or other.code in one.shares_cause_with:
             yield f"{one.code} and {other.code} share a cause"
@@ -394,3 +409,16 @@ class TestTheChecksSeeWhatTheyLookFor:
         gpu = replace(analysis.document.gpu, idle_share=0.98)
         document = replace(analysis.document, gpu=gpu, findings=[], plan=[], verdict="It is idle.")
         assert faults_of(replace(analysis, document=document))
+
+    def test_a_better_plan(self, analysis: Analysis) -> None:
+        plan = analysis.outcome.plan
+        assert plan is not None
+        outcome = replace(analysis.outcome, plan=Plan(plan.rows[1:], plan.savings))
+        assert [*better_plans(replace(analysis, outcome=outcome))]
+
+    def test_another_step_than_that_of_what_if(self, example: GetExample) -> None:
+        trace = example("five_faults")
+        assert trace.document.combined is not None
+        combined = replace(trace.document.combined, step_us_after=1.0)
+        with pytest.raises(AssertionError):
+            assert_what_if_agrees(trace.path, replace(trace.document, combined=combined))

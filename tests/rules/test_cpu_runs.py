@@ -29,7 +29,7 @@ class TestLever:
         assert "another shape, dtype or number of threads" in said
         assert "batch" not in said
 
-    def test_nor_what_is_differentiated_twice(self) -> None:
+    def test_no_compiler_for_what_is_differentiated_twice(self) -> None:
         again = build.op("autograd::engine::evaluate_function: TanhBackwardBackward0", 9_700, 100)
         said = cpu_lever(facts(matmul(0, 4_500), build.op("aten::gelu", 4_600, 5_000), again))
         assert "torch.compile" not in said

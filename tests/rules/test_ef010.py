@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support.sequence_loops import sequence_loop, the
+from support.autograd_steps import the
+from support.sequence_loops import sequence_loop
 
 from traceopt.rules.catalogue.ef010_indexing_in_loop import IndexingInLoop
 from traceopt.testing import answer

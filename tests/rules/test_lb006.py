@@ -56,7 +56,7 @@ def test_functions_between_launches_are_no_launch_overhead() -> None:
     assert rest == []
 
 
-def test_a_thread_that_waits_all_the_time_is_none() -> None:
+def test_a_thread_that_only_waits_is_not_reported() -> None:
     """The monitor of tqdm, for example."""
     machine = Machine(A100)
     machine.events.append(build.python("tqdm/_monitor.py(60): run", 0, 40_000, tid=99))

@@ -88,6 +88,5 @@ def the(rule: type[Rule], facts: Facts) -> Finding:
 
 
 def is_silent(rule: type[Rule], facts: Facts) -> bool:
-    check, findings = answer(rule, facts)
-    assert check.status in ("passed", "not_applicable", "found"), check.reason
-    return not findings
+    check, _ = answer(rule, facts)
+    return check.status in ("passed", "not_applicable")

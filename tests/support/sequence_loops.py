@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Finding
-from traceopt.rules.rule import Rule
-from traceopt.testing import A100, answer
+from traceopt.testing import A100
 from traceopt.testing import events as build
 
 STEP_US, STEPS, TIMES = 20_000, 4, 20
@@ -46,8 +42,3 @@ def sequence_loop(*, times: int = TIMES, index_us: int = 50, gpu: bool = False, 
                 events.append(build.runtime("cudaLaunchKernel", node["ts"] + 1, 2, launches))
                 events.append(build.kernel("elementwise_kernel", node["ts"] + 5, 30, launches))
     return Facts(build.read(build.document(events, **({"deviceProperties": [A100]} if gpu else {}))))
-
-
-def the(rule: type[Rule], found: Facts) -> Finding:
-    check, findings = answer(rule, found)
-    return findings[0] if findings else pytest.fail(check.reason or "")

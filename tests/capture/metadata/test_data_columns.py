@@ -69,7 +69,7 @@ def test_with_something_of_the_script_in_it(dataset: Any, arguments: dict[str, A
         (TABLE, {"batch_size": None}),
     ],
 )
-def test_others(dataset: Any, arguments: dict[str, Any]) -> None:
+def test_other_data_sets_are_not_described(dataset: Any, arguments: dict[str, Any]) -> None:
     assert described(dataset, **arguments) is None
 
 

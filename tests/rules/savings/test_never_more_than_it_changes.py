@@ -10,11 +10,15 @@ import numpy as np
 from support.traces import FILES, GENERATED, AnalyzedTrace, over
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import RemoveHost, ScaleWork
+from traceopt.analyzer.replay.changes import RemoveHost, RemoveLaunches, ScaleWork
 from traceopt.rules.savings.known_error import GAIN_ERROR
+from traceopt.rules.savings.pricing import area_of
 from traceopt.rules.savings.starvation import launched_ns
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from traceopt.analyzer.arrays.intervals import Intervals
     from traceopt.rules.savings.price import Priced
 
 SLACK = 1.02  # the replayed step differs from the measured one
@@ -22,16 +26,29 @@ SLACK = 1.02  # the replayed step differs from the measured one
 
 def changed_ns(one: Priced, facts: Facts) -> float | None:
     """Time per step that the best changes take away; None if they do something else."""
-    if not one.best or not all(isinstance(change, ScaleWork | RemoveHost) for change in one.best):
-        return None
     total = 0.0
     for change in one.best:
         if isinstance(change, RemoveHost):
-            total += change.share * max(facts.steps.host_mean_ns(change.area), facts.steps.mean_ns(change.area))
+            total += change.share * host_ns(facts, change.area)
         elif isinstance(change, ScaleWork):
-            gone = change.work * np.maximum(1 - np.broadcast_to(change.factor, change.work.shape), 0.0)
-            total += max(float((facts.gpu.in_window * gone).sum()) / facts.steps.count, launched_ns(facts, gone))
-    return total
+            gone = np.maximum(1 - np.broadcast_to(change.factor, change.work.shape), 0.0)
+            total += work_ns(facts, change.work * gone)
+        elif isinstance(change, RemoveLaunches):
+            launching = area_of(facts, facts.links.op_slice[change.work])
+            total += work_ns(facts, change.work.astype(float)) + change.dispatch_share * host_ns(facts, launching)
+        else:
+            return None
+    return total if one.best else None
+
+
+def host_ns(facts: Facts, area: Intervals) -> float:
+    """Time per step in the area: of the host's window or of the GPU's, whichever has more."""
+    return max(facts.steps.host_mean_ns(area), facts.steps.mean_ns(area))
+
+
+def work_ns(facts: Facts, gone: npt.NDArray[np.float64]) -> float:
+    """GPU time per step that is gone. `gone`: the share of each row of the work."""
+    return max(float((facts.gpu.in_window * gone).sum()) / facts.steps.count, launched_ns(facts, gone))
 
 
 @over(GENERATED, FILES)

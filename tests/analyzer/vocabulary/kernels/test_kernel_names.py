@@ -32,7 +32,7 @@ def test_fused_marks_products_of_fusion() -> None:
     assert not classify("void at::native::vectorized_elementwise_kernel<4, FillFunctor<float>>(int)").fused
 
 
-def test_no_name_is_of_no_known_kind() -> None:
+def test_an_empty_name_is_of_kind_other() -> None:
     assert classify("").kind == "other"
     assert short_name("") == ""
 
