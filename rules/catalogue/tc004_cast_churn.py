@@ -27,6 +27,7 @@ from traceopt.rules import (
     threshold,
 )
 
+HOST = 0.9  # of the host time of their launches
 CAST_ONCE = Fix(
     "Put one autocast block around all micro-batches of a step. FSDP and DeepSpeed can hold 16-bit weights beside a "
     "master copy in FP32; a torch optimizer keeps none.",
@@ -82,7 +83,7 @@ class CastChurn(Rule):
         if time < self.min_share * facts.step_ns:
             return
         back = launched_ns(facts, undone & ~weights)
-        launching = host_bounds(facts, area_of(facts, facts.links.op_slice[weights | undone]), 1.0)
+        launching = host_bounds(facts, area_of(facts, facts.links.op_slice[weights | undone]), HOST)
         evidence = _evidence(facts, weights | undone)
         reverted = f" ({ms(back)})" if back > 0.1 * time else ""
         yield self.finding(
@@ -93,7 +94,7 @@ class CastChurn(Rule):
             saving=priced(
                 facts,
                 (0.5 * time, 0.9 * time + launching[1], time + launching[2]),
-                [RemoveLaunches(weights | undone, 0.9)],
+                [RemoveLaunches(weights | undone, HOST)],
                 "Assumes that these casts and their launches are gone, at worst half of their GPU time; some may have "
                 "to stay.",
                 low=shorter(facts, weights | undone, 0.5 * time),
