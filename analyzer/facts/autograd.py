@@ -11,7 +11,6 @@ from traceopt.analyzer.autograd.cleared_nodes import ClearedNodes, find_cleared_
 from traceopt.analyzer.autograd.dense_gradients import DenseGradients, find_dense_gradients
 from traceopt.analyzer.autograd.gradient_loops import GradientLoop, find_gradient_loops
 from traceopt.analyzer.autograd.host_reads import operators_for_host_reads
-from traceopt.analyzer.autograd.large_logits import LargeLogits, find_large_logits
 from traceopt.analyzer.autograd.nodes import accumulations_per_step, nodes_per_step, weight_products
 from traceopt.analyzer.autograd.one_hot_products import OneHotProducts, find_one_hot_products
 from traceopt.analyzer.autograd.repeated_nodes import repeated_nodes
@@ -102,11 +101,6 @@ class AutogradFacts(WorkFacts, frozen=True, dict=True):
     def gradient_loops(self) -> tuple[GradientLoop, ...]:
         """Lines that call the autograd engine for each row of a Jacobian, or for each sample, in the window."""
         return find_gradient_loops(self.regions, self.steps, self.call_sites)
-
-    @cached_property
-    def large_logits(self) -> LargeLogits | None:
-        """Losses of the window over a large vocabulary; None if there are none."""
-        return find_large_logits(self.regions, self.steps)
 
     @cached_property
     def repeated_backward(self) -> I8:

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from traceopt.analyzer.arrays.intervals import merge
 from traceopt.analyzer.attribution.main_work import MainWork, find_main_work
+from traceopt.analyzer.autograd.large_logits import LargeLogits, find_large_logits
 from traceopt.analyzer.facts.replay import ReplayFacts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline import recurrent_layers
@@ -99,13 +100,20 @@ class WorkFacts(ReplayFacts, frozen=True, dict=True):
 
     @cached_property
     def chains(self) -> Chains:
-        """Chains of unfused memory-bound kernels, without those of the optimizer, of unfused attention and of compiled
-        code.
+        """Chains of unfused memory-bound kernels, without those of the optimizer, of unfused attention, of large logits
+        and of compiled code.
         """
         optimizer = self.regions.work_under(self.regions.optimizer | self.regions.zero_grad)
         fusible = self.gpu.is_kernel & self.gpu.kind.among(*FUSIBLE_KINDS) & ~self.gpu.fused
         fusible &= ~optimizer & ~self.unfused_attention.mask & ~self.regions.compiled_work
+        if self.trains and self.large_logits is not None:
+            fusible &= ~self.regions.work_under(self.slices.mask(self.large_logits.rows))
         return find_chains(self.gpu, fusible, self.recorded_steps.step_of(self.gpu.work.start))
+
+    @cached_property
+    def large_logits(self) -> LargeLogits | None:
+        """Losses of the window over a large vocabulary; None if there are none."""
+        return find_large_logits(self.regions, self.steps)
 
     @cached_property
     def unfused_attention(self) -> UnfusedAttention:

@@ -28,8 +28,8 @@ from traceopt.rules.fixes.advice.compilation import compiled, engine_fusion
 
 class UnfusedElementwise(Rule):
     """Measures sequences of two or more pointwise, copy, norm, softmax and reduction kernels that run back to back on a
-    stream and that no compiler fused. The optimizer's own kernels do not count, nor those that compiled code launches:
-    there the compiler has already decided.
+    stream and that no compiler fused. The optimizer's own kernels do not count, nor those of the loss over a large
+    vocabulary (EF023), nor those that compiled code launches: there the compiler has already decided.
 
     Why it costs: such kernels are memory-bound. Each one reads what the previous one has just written. Fused, the data
     stays in registers, and only the first read and the last write remain.

@@ -32,6 +32,22 @@ def test_lb003_leaves_the_kernels_of_compiled_code_alone() -> None:
     assert "torch.compile(model)" in advice(assert_finds(UnfusedElementwise, pointwise("forward")))
 
 
+def test_the_loss_over_a_large_vocabulary_is_no_chain() -> None:
+    """EF023 is about it, so that the time of its kernels is promised once."""
+    logits = {"Input Dims": [[512, 32_000]], "Input type": ["float"]}
+    machine = Machine(A100)
+    for _ in range(5):
+        with machine.step():
+            for name in ("aten::to", "aten::cross_entropy_loss"):
+                with machine.operator(name, **logits):
+                    machine.launch(3_000, name=EAGER)
+            with machine.annotate("Optimizer.step#SGD.step"):
+                machine.synchronize()
+    facts = machine.facts()
+    assert facts.large_logits is not None
+    assert not facts.chains.count
+
+
 def test_lb003_names_the_engine() -> None:
     finding = assert_finds(UnfusedElementwise, pointwise("forward", "sglang/srt/managers/scheduler.py(3): run_batch"))
     assert "--enable-torch-compile" in finding.fix.text

@@ -103,11 +103,11 @@ class Machine:
         self.events.append(python(frame, start, self.now - start, tid))
 
     @contextmanager
-    def operator(self, name: str, tid: int | str = MAIN) -> Iterator[None]:
+    def operator(self, name: str, tid: int | str = MAIN, **args: Any) -> Iterator[None]:
         """An operator around what happens inside: "aten::item"."""
         start = self.now
         yield
-        self.events.append(op(name, start, self.now - start, tid))
+        self.events.append(op(name, start, self.now - start, tid, **args))
 
     @contextmanager
     def annotate(self, name: str, tid: int | str = MAIN) -> Iterator[None]:
