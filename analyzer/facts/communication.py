@@ -11,6 +11,7 @@ from traceopt.analyzer.communication.node_link import NodeLink, find_node_link
 from traceopt.analyzer.communication.overlap import Overlap, cpu_overlap, gpu_overlap
 from traceopt.analyzer.communication.overlap_slowdown import OverlappedKernel, find_overlapped_kernels
 from traceopt.analyzer.communication.serialized import SerializedKinds, find_serialized
+from traceopt.analyzer.communication.stage_waits import NO_STAGE_WAITS, StageWaits, find_stage_waits
 from traceopt.analyzer.facts.autograd import AutogradFacts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION
@@ -37,6 +38,11 @@ class CommunicationFacts(AutogradFacts, frozen=True, dict=True):
     def serialized_collectives(self) -> list[SerializedKinds]:
         """Kinds of collectives that wait for another kind on the same communicator. A list; empty without a GPU."""
         return find_serialized(self.collectives, self.gpu, self.slices) if self.has_gpu else []
+
+    @cached_property
+    def stage_waits(self) -> StageWaits:
+        """Sends and receives between pipeline stages, and for how long the GPU waits in each. Empty without a GPU."""
+        return find_stage_waits(self.collectives, self.regions) if self.has_gpu else NO_STAGE_WAITS
 
     @cached_property
     def node_link(self) -> NodeLink | None:

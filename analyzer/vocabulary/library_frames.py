@@ -37,6 +37,16 @@ def is_deep_copy_frame(name: str) -> bool:
     return name.endswith(": deepcopy") and "copy.py(" in name
 
 
+_POINT_TO_POINT = re.compile(
+    r"torch/distributed/distributed_c10d\.py\(\d+\): (?:batch_isend_irecv|i?send|i?recv)$",
+)
+
+
+def is_point_to_point_frame(name: str) -> bool:
+    """A send or receive of torch.distributed: ``torch/distributed/distributed_c10d.py(2623): batch_isend_irecv``."""
+    return _POINT_TO_POINT.search(name) is not None
+
+
 _PANDAS_ROWS = re.compile(
     r"(?:^|/)pandas/core/(?:indexing\.py\(\d+\): __(?:get|set)item__|frame\.py\(\d+\): iter(?:rows|tuples))$"
 )

@@ -99,6 +99,14 @@ def is_collective_annotation(name: str) -> bool:
     )
 
 
+_POINT_TO_POINT = re.compile(r"(?:c10d::|nccl:)(?:send|recv)")
+
+
+def is_point_to_point(name: str) -> bool:
+    """A send or receive between two ranks: ``c10d::recv_``, ``nccl:send 0->1``."""
+    return _POINT_TO_POINT.match(name) is not None
+
+
 def is_symmetric_memory(name: str) -> bool:
     """An operator on symmetric memory, which copies between GPUs: ``symm_mem::_low_contention_all_gather``."""
     return name.startswith("symm_mem::")

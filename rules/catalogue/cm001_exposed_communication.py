@@ -69,8 +69,8 @@ class ExposedCommunication(Rule):
         pipeline = TrainPipelineSparseDist(model, optimizer, device)
         pipeline.progress(batches)
 
-    Between pipeline stages, use more micro-batches or an interleaved schedule. If single calls are far too slow for
-    their size, check the link and the other ranks first (CM003).
+    If single calls are far too slow for their size, check the link and the other ranks first (CM003). Waits for other
+    pipeline stages do not count (CM011).
 
     The saving: overlap hides communication behind compute, so it can hide at most the compute that no collective
     overlaps yet.
@@ -105,10 +105,11 @@ class ExposedCommunication(Rule):
 
     def check(self, facts: Facts) -> Findings:
         overlap = facts.overlap
-        exposed = float(overlap.exposed_ns.mean())
+        exposed = float(overlap.exposed_ns.mean()) - facts.stage_waits.total_ns / facts.steps.count
         if exposed < self.min_share * facts.step_ns:
             return
-        room, possible = float(overlap.free_compute_ns.mean()), float(overlap.possible_ns.mean())
+        room = float(overlap.free_compute_ns.mean())
+        possible = min(exposed, float(overlap.possible_ns.mean()))
         serialized = self._serialized(facts)
         evidence = [*self._evidence(facts), *(_wait(facts, one) for one in serialized)]
         who = "Exposed communication takes" if facts.has_gpu else "The main thread waits for communication for"
@@ -216,4 +217,6 @@ def _overlapped(facts: Facts, share: float) -> Changes:
     rows = np.flatnonzero(facts.gpu.is_communication & facts.gpu.is_inside)
     work = facts.gpu.work
     exposed = facts.gpu.exposed_communication.within(work.start[rows], work.end_of(rows))
+    waits = facts.stage_waits
+    exposed[np.searchsorted(rows, waits.rows)] -= waits.waits_ns
     return hide(facts, rows, share * overlap.possible_share * exposed)

@@ -219,6 +219,10 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
 
     def _bottleneck(self, limit: Cause) -> str:
         if limit.busy:
+            waits_ns, exposed_ns = self.facts.stage_waits.total_ns, self.facts.overlap.exposed_ns.sum()
+            if limit is COMMUNICATION and waits_ns > NAMED_SHARE * exposed_ns:
+                share = percent(waits_ns / self.facts.steps.window_ns)
+                return f"The GPU waits for other pipeline stages for {share} of {self.unit}."
             most = _MORE_THAN_COMPUTE[limit] if self.limits[limit] > self.compute else ""
             return limit.verdict.format(share=percent(self.limits[limit]), unit=self.unit) + most
         if limit.host_label and self.facts.replay_error is None:

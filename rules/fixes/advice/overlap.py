@@ -45,11 +45,6 @@ _FIXES: Mapping[str, Fix] = {
         "statistics of BatchNorm, turn that off. Start other broadcasts early, and wait where the result is needed.",
         "work = dist.broadcast(tensor, src=0, async_op=True)\nindependent = compute(other)\nwork.wait()",
     ),
-    "send_recv": Fix(
-        "Use more micro-batches per step, or a schedule with smaller bubbles (interleaved 1F1B), so that a pipeline "
-        "stage computes while its neighbor's activations are on the way. Post receives early.",
-        "schedule = ScheduleInterleaved1F1B(stages, n_microbatches=4 * stage_count)",
-    ),
 }
 
 
