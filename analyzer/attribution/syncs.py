@@ -112,10 +112,11 @@ def find_syncs(
     gaps: Gaps,
     rows: npt.NDArray[np.int64],
     earlier_work: Intervals = EMPTY,
-    late_batches: Intervals = EMPTY,
+    needed: Intervals = EMPTY,
 ) -> Syncs:
-    """The syncs among `rows`, the slices of blocking calls. Without GPU work they cause no stalls. `late_batches`: when
-    the host waits for worker processes, which build a batch no sooner if the host asks sooner.
+    """The syncs among `rows`, the slices of blocking calls. Without GPU work they cause no stalls. `needed`: when the
+    host would do the same without syncs: it waits for worker processes, which build a batch no sooner if the host asks
+    sooner, or updates weights by gradients of the GPU.
     """
     window = subtract(steps.host_window, earlier_work)
     rows = rows[window.within(slices.start[rows], slices.end[rows]) > 0]
@@ -123,7 +124,7 @@ def find_syncs(
     start, end = slices.start[rows], slices.end[rows]
     idle = gaps.starved.within(start, end)
     reason, cause = _reasons(trace, slices, rows)
-    starved = subtract(gaps.starved, late_batches)
+    starved = subtract(gaps.starved, needed)
     refill_end = _refill_end(trace, links, gpu, gaps, starved, start, end, reason)
     refill = starved.within(end, refill_end)
     wait, step = window.within(start, end), steps.host_step_of(start)

@@ -32,7 +32,7 @@ from traceopt.analyzer.recording_state import RecordingState, find_state
 from traceopt.analyzer.tables.compilation import GraphBreak
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
-from traceopt.analyzer.timeline.host_activity import Host, prepared_output, training_functions
+from traceopt.analyzer.timeline.host_activity import Host, cpu_optimizers, prepared_output, training_functions
 from traceopt.analyzer.timeline.python_stretches import PythonStretches, python_stretches
 from traceopt.analyzer.trace_quality import TraceQuality
 from traceopt.analyzer.vocabulary import library_frames, op_names
@@ -47,6 +47,7 @@ from traceopt.analyzer.vocabulary.causes.table import (
     COMMUNICATION,
     COMPUTE,
     COPIES,
+    CPU_OPTIMIZER,
     HOST_SYNC,
     LOADER_STARTUP,
     LOGGING,
@@ -97,6 +98,7 @@ class AttributionFacts(TimelineFacts, frozen=True, dict=True):
                 STARTUP: calls[startup],
                 LOADER_STARTUP: first_fetches(self.regions),
                 LOGGING: prepared_output(self.regions),
+                CPU_OPTIMIZER: cpu_optimizers(self.regions),
             },
         )
 
@@ -118,6 +120,8 @@ class AttributionFacts(TimelineFacts, frozen=True, dict=True):
     @cached_property
     def syncs(self) -> Syncs:
         """Every call that blocked the host on the GPU: why it is there, its wait, and the refill after it."""
+        late_batches = self.regions.named(op_names.is_multiprocess_dataloader, ANNOTATION, OP)
+        updates = self.slices.mask(self.host.rows_of(CPU_OPTIMIZER))
         return find_syncs(
             self.trace,
             self.slices,
@@ -127,9 +131,7 @@ class AttributionFacts(TimelineFacts, frozen=True, dict=True):
             self.gaps,
             self.host.rows_of(HOST_SYNC),
             self.earlier_work,
-            self.regions.area(
-                self.regions.named(op_names.is_multiprocess_dataloader, ANNOTATION, OP), self.steps.thread
-            ),
+            self.regions.area(late_batches | updates, self.steps.thread),
         )
 
     def syncs_by_site(self, mask: npt.NDArray[np.bool_]) -> list[I8]:

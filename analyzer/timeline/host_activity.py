@@ -24,6 +24,8 @@ from traceopt.analyzer.vocabulary.causes.host_names import (
 )
 from traceopt.analyzer.vocabulary.causes.table import HOST_ACTIVITIES
 
+LONG_UPDATE_NS = 1_000_000  # an Optimizer.step that updates nothing takes less
+
 
 class Host(Struct, frozen=True, dict=True):
     """The activities of all threads. `known` (activity -> rows of Slices) overrides names; the last one counts."""
@@ -104,6 +106,16 @@ def training_functions(regions: Regions) -> npt.NDArray[np.int64]:
     slices = regions.slices
     trains = slices.encloses(regions.engine | regions.backward | regions.optimizer)
     return np.flatnonzero((slices.kind == PYTHON) & trains)
+
+
+def cpu_optimizers(regions: Regions) -> npt.NDArray[np.int64]:
+    """Long calls of Optimizer.step that launch no kernel, as of an optimizer whose states are kept on the host."""
+    slices, links = regions.slices, regions.links
+    if not (links.launch_slice >= 0).any():
+        return np.empty(0, np.int64)
+    launches = slices.mask(links.launch_slice[regions.gpu.is_kernel & (links.launch_slice >= 0)])
+    rows = slices.outermost(regions.optimizer & ~slices.encloses(launches)).astype(np.int64)
+    return rows[slices.end[rows] - slices.start[rows] >= LONG_UPDATE_NS]
 
 
 def _first_match(name: str, kind: str) -> int:

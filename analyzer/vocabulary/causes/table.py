@@ -164,6 +164,19 @@ MODULE_LOAD = Cause(
     advice="Warm up all shapes before the loop: the first call of a kernel loads its code.",
     straggler=None,
 )
+CPU_OPTIMIZER = Cause(
+    key="cpu_optimizer",
+    label="Optimizer on the CPU",
+    meaning="`Optimizer.step` runs and launches no kernel: the states of the optimizer are kept on the host.",
+    names=Names(),  # host_activity.py finds it by what happens
+    look=Look("copy", "diagonal", "an Optimizer.step without kernels"),
+    span=spans.UPDATE,
+    limit="bound by the optimizer on the CPU",
+    verdict="The optimizer runs on the CPU: that is the bottleneck.",
+    rules=("OP004",),
+    advice=None,
+    straggler="its CPU: cores and memory that the optimizer shares with other processes",
+)
 HOST_SYNC = Cause(
     key="host_sync",
     label="Host sync (waiting for the GPU)",
