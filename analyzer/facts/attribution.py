@@ -29,11 +29,13 @@ from traceopt.analyzer.attribution.syncs import (
 from traceopt.analyzer.attribution.untraced_python import NO_UNTRACED_PYTHON, UntracedPython, find_untraced_python
 from traceopt.analyzer.facts.timeline import TimelineFacts
 from traceopt.analyzer.recording_state import RecordingState, find_state
+from traceopt.analyzer.slow_steps import find_slow_step_function
 from traceopt.analyzer.tables.compilation import GraphBreak
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
 from traceopt.analyzer.timeline.host_activity import Host, cpu_optimizers, prepared_output, training_functions
 from traceopt.analyzer.timeline.python_stretches import PythonStretches, python_stretches
+from traceopt.analyzer.timeline.steps import unusual
 from traceopt.analyzer.trace_quality import TraceQuality
 from traceopt.analyzer.vocabulary import library_frames, op_names
 from traceopt.analyzer.vocabulary.causes.cause import Cause
@@ -55,7 +57,7 @@ from traceopt.analyzer.vocabulary.causes.table import (
     STARTUP,
 )
 from traceopt.analyzer.vocabulary.causes.table import PYTHON as RUNNING_PYTHON
-from traceopt.analyzer.vocabulary.python_frames import is_recorder
+from traceopt.analyzer.vocabulary.python_frames import CallSite, is_recorder
 
 
 class AttributionFacts(TimelineFacts, frozen=True, dict=True):
@@ -197,6 +199,14 @@ class AttributionFacts(TimelineFacts, frozen=True, dict=True):
         areas = {COMPUTE: gpu.compute, COMMUNICATION: gpu.exposed_communication, COPIES: gpu.exposed_copies}
         busy = {cause: self.steps.within(area) for cause, area in areas.items()} if self.has_gpu else {}
         return busy | {cause: stalls.of_steps(cause) for cause in stalls.causes}
+
+    @cached_property
+    def slow_step_function(self) -> CallSite | None:
+        """The function of the program that explains slow steps: it runs only in them. None if there is none."""
+        slow = np.flatnonzero(unusual(self.recorded_steps.duration)[0])
+        if not len(slow) or not self.call_sites.recorded:
+            return None
+        return find_slow_step_function(self.of_every_step.regions, self.call_sites, self.recorded_steps, slow)
 
     def stalled_within(self, start: I8, end: I8) -> I8:
         """Time of each stretch of host time in which the device stalled: GPU starvation, or all of it in a CPU-only

@@ -35,6 +35,7 @@ from traceopt.rules import (
     site_evidence,
     site_locations,
     threshold,
+    to_location,
     unusual,
     us,
     usual_interval,
@@ -51,7 +52,12 @@ OTHERWISE = (
     "Record these steps with stacks and look for what runs only in them: evaluation, logging, checkpoints, garbage "
     "collection."
 )
+ONLY_THERE = (
+    "Call this function less often, or make it faster. For an evaluation, use larger batches and "
+    "torch.inference_mode(), and read the result once."
+)
 
+MORE_KERNELS = 1.5  # times those of a usual step: from here on a slow step does other work too
 COSTLY = 0.25  # of the mean excess of slow steps: what adds less is noise, not the cost
 CAUSES_TOLD = 3
 STEPS_NAMED = 4
@@ -119,14 +125,24 @@ class SlowSteps(Rule):
         known = all(cause.part.advice is not None for cause in causes)
         sites = [(cause, _sites(facts, cause)) for cause in causes]
         places = [location for _, of_cause in sites for location in site_locations(of_cause)]
+        function = None if places else facts.slow_step_function
+        if function is not None:
+            places = [to_location(function)]
         ends = [] if places else _ends(facts, slow)
         wait = 0.0 if known or facts.captured.ledger is None else facts.captured.ledger.core_wait_share or 0.0
         contended = wait >= self.min_core_wait
         computes = any(cause.part is COMPUTE for cause in causes)
+        advice = OTHERWISE if computes and _run_more_kernels(facts, slow) else _advice(causes, parts)
+        if function is not None:
+            advice = ONLY_THERE
         yield self.finding(
             why=_why(facts, slow, period)
             + _in_the_run(facts)
-            + _cause_sentence(facts, causes)
+            + (
+                _cause_sentence(facts, causes)
+                if function is None
+                else f" {function.function}() runs only in slow steps."
+            )
             + (_wait_sentence(wait) if contended else ""),
             saving=None if computes or contended else _saving(facts, slow, causes),
             evidence=[
@@ -142,7 +158,7 @@ class SlowSteps(Rule):
                 *(row for cause, of_cause in sites for row in _site_rows(facts, cause, of_cause)),
             ],
             locations=places or ends,
-            fix=Fix(_advice(causes, parts) + (ENDS if ends else "")),
+            fix=Fix(advice + (ENDS if ends else "")),
             confidence="high" if known and not any(cause.part in BUSY_PARTS for cause in causes) else "low",
             shares_cause_with=["PY002"]
             if contended
@@ -241,6 +257,14 @@ def _cause_sentence(facts: Facts, causes: list[_Growth]) -> str:
     ]
     others = ["others in the rest"] if len(causes) > CAUSES_TOLD else []
     return f" They have different causes: {'; '.join([*told, *others])}."
+
+
+def _run_more_kernels(facts: Facts, slow: I8) -> bool:
+    """Whether slow steps do other work too: longer sequences run as many kernels."""
+    gpu, steps = facts.of_every_step.gpu, facts.recorded_steps
+    step = steps.step_of(gpu.work.start[gpu.is_kernel])
+    count = np.bincount(step[step >= 0], minlength=steps.count)
+    return bool(count[slow].mean() >= MORE_KERNELS * np.median(np.delete(count, slow)))
 
 
 def _advice(causes: list[_Growth], parts: list[_Growth]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from statistics import mean, median
 from typing import TYPE_CHECKING
 
@@ -107,6 +108,23 @@ class TestSlowSteps:
         assert "launches the same GPU work more slowly" in finding.fix.text
         assert "evaluation" not in finding.fix.text
         assert finding.confidence == "low"
+
+    @pytest.mark.parametrize("with_frames", [True, False])
+    def test_an_evaluation_is_no_longer_sequence(self, with_frames: bool) -> None:
+        """One step also evaluates: its function is named if frames were recorded."""
+        machine = Machine({"id": 0, "name": "NVIDIA A100-SXM4-40GB"})
+        for index in range(8):
+            with machine.step(), machine.python("train.py(5): step") if with_frames else nullcontext():
+                machine.launch(9_000)
+                with machine.python("train.py(63): validate") if with_frames and index == 4 else nullcontext():
+                    for _ in range(20 if index == 4 else 0):
+                        machine.launch(2_000)
+                machine.synchronize()
+        facts = machine.facts()
+        (finding,) = found("EF002", facts)
+        assert "Bucket" not in finding.fix.text
+        assert ("validate() runs only in slow steps" in finding.why) is with_frames
+        assert [str(location) for location in finding.locations] == ["train.py:63"] * with_frames
 
     def test_more_work_is_no_waste(self) -> None:
         (finding,) = found("EF002", steps_of([10_000.0, 20_000.0, 10_000.0, 10_000.0, 20_000.0, 10_000.0], work=0.95))

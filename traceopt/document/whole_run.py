@@ -21,6 +21,7 @@ from traceopt.result.finding import Location
 from traceopt.result.words.message import ms, percent
 from traceopt.result.words.quantities import counted, in_sentence
 from traceopt.result.words.rounding import share, us
+from traceopt.rules.evidence import to_location
 
 MIN_LONG_STEPS = 3  # fewer may be one-off pauses: the sentence then leaves open what they are
 MIN_OCCURRENCES = 2  # of an evaluation or a save: a single one says nothing about the run
@@ -159,6 +160,8 @@ def _long_steps(facts: Facts, saved_share: float) -> str:
         return ""
     grown = {cause: (ns[long] - median(ns[~slow])).sum() for cause, ns in facts.of_every_step.parts_by_step.items()}
     most = in_sentence(facts.label(max(grown, key=lambda cause: grown[cause])))
+    if (function := facts.slow_step_function) is not None:
+        most = f"{function.function}() runs only then ({to_location(function)})"
     take = "takes" if len(long) == 1 else "take"
     share = percent(steps.duration[long].sum() / steps.duration.sum())
     return f"{len(long)} of {steps.count} steps {take} {share} of the recorded time: {most}."
