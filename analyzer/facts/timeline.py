@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import Intervals
@@ -24,17 +25,10 @@ from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.kernel_launches import KernelLaunches
 from traceopt.analyzer.timeline.launch_calls import LaunchCalls
 from traceopt.analyzer.timeline.launch_links import LaunchLinks, launch_times, link
+from traceopt.analyzer.timeline.marks.marks import Marks, find_marks, outlasted, whole_trace, without_empty_end
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.serving import Serving, find_serving
-from traceopt.analyzer.timeline.steps import (
-    Marks,
-    Steps,
-    find_marks,
-    find_steps,
-    outlasted,
-    whole_trace,
-    without_empty_end,
-)
+from traceopt.analyzer.timeline.steps import Steps, cut_by_the_profiler, find_steps
 from traceopt.analyzer.vocabulary.kernels.kernel_names import is_gradient
 from traceopt.analyzer.vocabulary.op_names import is_double_backward
 
@@ -79,7 +73,8 @@ class TimelineFacts(RecordingFacts, frozen=True, dict=True):
         if len(launch) and launch.max() < 0 and outlasted(marks, work.start, work.end):
             marks = whole_trace(self.trace)  # nothing shows to which of the marks the work belongs
         started = launched if len(runtime) else self.trace.ops.start
-        return find_steps(without_empty_end(marks, started), launched, work.end, self.earlier_work)
+        steps = find_steps(without_empty_end(marks, started), launched, work.end, self.earlier_work)
+        return replace(steps, cut=cut_by_the_profiler(steps, self.trace.ops, work))
 
     @cached_property
     def steps(self) -> Steps:

@@ -19,7 +19,7 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.recordings.operator_alignment import align, count_same
 from traceopt.analyzer.tables.schema import I4, I8, MemoryTable, PythonTable, T
 from traceopt.analyzer.tables.trace import Trace
-from traceopt.analyzer.timeline.steps import PROFILER_STEP, Marks, find_marks
+from traceopt.analyzer.timeline.marks.marks import PROFILER_STEP, Marks, find_marks
 
 _ALIKE = 0.8  # of the operators of two steps have a counterpart, if one step may borrow the frames of the other
 _USUAL_SPREAD = 4  # steps, at least, that show how many operators a step usually has

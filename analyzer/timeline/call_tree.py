@@ -11,7 +11,7 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.grouping import distinct_values, numbered
 from traceopt.analyzer.tables.schema import I4, I8, U1, Mask, ThreadSpans
 from traceopt.analyzer.tables.trace import Trace
-from traceopt.analyzer.timeline.steps import PROFILER_STEP
+from traceopt.analyzer.timeline.marks.marks import PROFILER_STEP
 
 _LEVELS = 64  # nesting levels that are climbed one by one; traces have about as many, attacks may have any number
 # Order of slices that begin at the same time, outermost first.

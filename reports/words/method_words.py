@@ -11,6 +11,10 @@ from traceopt.result.words import quantities
 _STEP_MARKS = {
     "profiler_step": "ProfilerStep marks the steps.",
     "annotation": "A repeating annotation marks the steps, because the trace has no ProfilerStep marks.",
+    "data_loader": "A step goes from one data loader call to the next, because the trace has no ProfilerStep marks.",
+    "optimizer": "A step goes from one optimizer update to the next, because the trace has no ProfilerStep marks.",
+    "compiled_region": "A step begins with a call of compiled code, because the trace has no ProfilerStep marks.",
+    "backward": "A step goes from one backward pass to the next, because the trace has no ProfilerStep marks.",
     "window": "The trace has no step marks, so the whole recording counts as one step.",
 }
 
@@ -66,7 +70,8 @@ def _step(result: Result, on_gpu: bool) -> str:
                 "before."
             )
         sentences.append(
-            "All times per step are means over the same steps: all recorded steps but those that are unusual once."
+            "All times per step are means over the same steps: all recorded steps but those that are unusual once, "
+            "or cut by the profiler."
         )
     return " ".join(sentences)
 

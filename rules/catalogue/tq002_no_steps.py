@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.vocabulary import op_names
 from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule, percent, threshold
 
 SCHEDULE = """with profile(schedule=schedule(wait=1, warmup=2, active=6)) as prof:
@@ -15,10 +14,11 @@ class NoSteps(Rule):
     """Looks for the `ProfilerStep#N` annotations that `prof.step()` writes, and for the annotated steps of a serving
     engine (vLLM, SGLang).
 
-    Why it matters: a saving is time saved in every step, judged by the mean of several. Without steps, traceopt uses
-    an annotation that repeats over the trace, or else the updates of the only optimizer, or else the whole file as one
-    window. Start-up, evaluation and the end of the run then count as part of a step. With only one step, a stall that
-    happens once looks like one that always happens.
+    Why it matters: a saving is time saved in every step, judged by the mean of several. Without these marks, traceopt
+    uses what repeats over the trace with the longest regular period: an annotation, the calls of a data loader, the
+    updates of an optimizer, or else the regions of torch.compile or the backward passes. If nothing does, the whole
+    file is one window. Start-up, evaluation and the end of the run then count as part of a step. With only one step, a
+    stall that happens once looks like one that always happens.
 
     The note is omitted if the GPU is busy for almost the whole window. Its work is then the cost, wherever the steps
     begin and end.
@@ -110,15 +110,16 @@ def _what_is_known(facts: Facts) -> str:
     advice = "Call prof.step() in the loop and record at least five steps."
     if steps.source == "profiler_step":
         return f"Only one step was recorded, so a one-off looks like a cost of every step. {advice}"
-    if steps.source == "annotation":
-        name = steps.names[0].rpartition(" ")[0]
-        if op_names.is_optimizer_step(name):
-            return (
-                f"No profiler step was recorded; as a guess, a step ends with each {name}. The recording before the "
-                f"first of them is in no step. {advice}"
-            )
-        return (
-            f"No profiler step was recorded. As a guess, the {steps.count} ranges named {name!r} are used as steps. "
-            f"{advice}"
-        )
-    return f"No profiler step was recorded. The whole file counts as one step, including any start-up. {advice}"
+    return f"No profiler step was recorded, so {_guess(facts)}. {advice}"
+
+
+def _guess(facts: Facts) -> str:
+    """What stands for a step: "a step probably begins with each backward pass"."""
+    loop = facts.marks.loop
+    if loop is None:
+        return "the whole file counts as one step, including any start-up"
+    if loop.source == "annotation":
+        return f"the {facts.recorded_steps.count} ranges named {loop.call!r} are used as steps"
+    if loop.every > 1:
+        return f"a step probably holds {loop.every} times {loop.call!r}"
+    return f"a step probably {'ends' if loop.source == 'optimizer' else 'begins'} with each {loop.call}"

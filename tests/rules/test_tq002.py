@@ -27,6 +27,17 @@ class TestNoSteps:
         found = notes(on_a_gpu([*steps(4, busy_us=5_000, name="train_step")]))
         assert "the 4 ranges named 'train_step'" in found["TQ002"]
 
+    def test_what_repeats_in_the_loop_is_used_as_the_step(self) -> None:
+        update = "Optimizer.step#SGD.step"
+        updates = [small_traces.annotation(update, (i + 1) * STEP_US - 9, 5) for i in range(6)]
+        facts = on_a_gpu([*steps(6, busy_us=5_000, name="batch {}"), *updates])
+        assert f"so a step probably ends with each {update}." in notes(facts)["TQ002"]
+        passes = [event for event in updates for _ in range(2)]
+        in_turn = [event | {"ts": event["ts"] - 4_000 * (i % 2)} for i, event in enumerate(passes)]
+        more = [small_traces.op("aten::relu", event["ts"] - 900 + i, 1) for event in updates for i in range(9)]
+        facts = on_a_gpu([*steps(6, busy_us=5_000, name="batch {}"), *in_turn, *more])
+        assert f"so a step probably holds 2 times {update!r}." in notes(facts)["TQ002"]
+
     def test_a_busy_window_needs_no_steps(self) -> None:
         facts = on_a_gpu([*steps(1)])
         assert "idle for only" in why_silent(facts, "TQ002")

@@ -228,10 +228,12 @@ class Step(Struct, frozen=True):
     """The measured steps, each from completion to completion of the work that was launched before."""
 
     source: Annotated[
-        Literal["profiler_step", "annotation", "window", "none"],
+        Literal[
+            "profiler_step", "annotation", "data_loader", "optimizer", "compiled_region", "backward", "window", "none"
+        ],
         note(
-            "what marks the steps: the profiler, a repeating annotation, or nothing (the whole recording); none: there "
-            "is no trace"
+            "what marks the steps: the profiler, or what repeats in the loop; window: nothing, so the whole recording "
+            "counts as one step; none: there is no trace"
         ),
     ]
     count: Annotated[int, note("measured steps", "steps")]
@@ -240,7 +242,7 @@ class Step(Struct, frozen=True):
         float | None, note("mean of the typical steps; all times per step in this document are such means", "us")
     ]
     typical_steps: Annotated[
-        list[int], note("indices into per_step_us of the typical steps: all but those that are unusual once")
+        list[int], note("indices into per_step_us of the typical steps: all but those that are unusual once or cut")
     ]
     median_us: Annotated[float | None, note("median of all recorded steps", "us")]
     p10_us: Annotated[float | None, note("10th percentile", "us")]

@@ -20,7 +20,7 @@ from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_sites import CallSites
 from traceopt.analyzer.timeline.call_tree import build_slices
 from traceopt.analyzer.timeline.launch_links import link
-from traceopt.analyzer.timeline.steps import find_marks
+from traceopt.analyzer.timeline.marks.marks import find_marks
 from traceopt.errors import InputError
 
 pytestmark = pytest.mark.real_traces

@@ -20,7 +20,7 @@ from traceopt.analyzer.recordings.joined_cycles import join_cycles
 from traceopt.analyzer.recordings.rank_trace import OTHER_STEPS, VARYING_STEPS, read_recording
 from traceopt.analyzer.requirements import lacks
 from traceopt.analyzer.tables.trace import Trace
-from traceopt.analyzer.timeline.steps import find_marks
+from traceopt.analyzer.timeline.marks.marks import find_marks
 from traceopt.rules.engine import prepare, run_rules
 from traceopt.rules.registry import load_rules
 from traceopt.testing.events import MAIN, PID, Json, annotation, document, op, python, read

@@ -12,7 +12,8 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost, RemoveLaunches
 from traceopt.analyzer.replay.profiler_cost import MOST_NS, find_profiler_cost
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON, Slices
-from traceopt.analyzer.timeline.steps import Marks, find_steps
+from traceopt.analyzer.timeline.marks.marks import Marks
+from traceopt.analyzer.timeline.steps import find_steps
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 
 if TYPE_CHECKING:

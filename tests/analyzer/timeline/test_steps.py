@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from fixtures.real_traces import TRACES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
-from traceopt.analyzer.timeline.steps import EVALUATION, Marks, Steps, find_marks, find_steps, usual_interval
+from traceopt.analyzer.timeline.marks.marks import EVALUATION, Marks, find_marks
+from traceopt.analyzer.timeline.steps import Steps, find_steps, usual_interval
 from traceopt.document import sections
 from traceopt.document.timeline.timeline import timeline
 from traceopt.testing.events import Json, annotation, kernel, op, python, read, runtime, span
@@ -96,14 +97,6 @@ def test_the_step_to_show_is_close_to_the_mean_and_no_stump(durations: tuple[int
     assert steps.names[steps.example] == str(index)
 
 
-@pytest.mark.parametrize("name", [LOADER, "a phase of mine"])
-def test_no_step_is_empty(name: str) -> None:
-    spans = [(0, 90), (100, 90), (100, 0), (200, 90), (300, 0), (300, 90), (400, 90)]
-    marks = find_marks(read([annotation(name, start, length) for start, length in spans] + work(490)))
-    assert marks.source == "annotation"
-    assert (marks.end > marks.start).all()
-
-
 def test_steps_are_in_order_of_time_and_not_of_name() -> None:
     marks = find_marks(read([annotation(f"ProfilerStep#{i}", 100 * i, 90) for i in (11, 8, 10, 9)]))
     assert marks.names == [f"ProfilerStep#{i}" for i in (8, 9, 10, 11)]
@@ -120,98 +113,6 @@ def test_a_step_named_twice_counts_once() -> None:
     found = find_marks(read([*marks, *again, *twice]))
     assert found.names == [f"ProfilerStep#{i}" for i in range(4)]
     assert found.start.tolist() == [0, 100_000, 200_000, 300_000]
-
-
-def test_an_annotation_that_repeats_stands_for_the_step() -> None:
-    loop = [annotation("train_step", 100 * i, 98) for i in range(5)]
-    inner = [annotation("forward", 100 * i + 10, 30) for i in range(5)]
-    steps = steps_in(*loop, *inner, *work(498))
-    assert (steps.source, steps.names) == ("annotation", [f"train_step {i}" for i in range(1, 6)])
-    assert steps.duration.tolist() == [100_000] * 4 + [98_000]
-
-
-def test_what_the_loop_does_between_two_annotations_belongs_to_the_step() -> None:
-    """It loads the next batch there, for example. The last range has no next one, so its step is not whole."""
-    loop = [annotation("train_step", 100 * i, 80) for i in range(5)]
-    steps = steps_in(*loop, *work(500))
-    assert steps.names == [f"train_step {i}" for i in range(1, 5)]
-    assert steps.start.tolist() == [0, 100_000, 200_000, 300_000]
-    assert steps.duration.tolist() == [100_000] * 4
-
-
-@pytest.mark.parametrize(
-    "annotations",
-    [
-        [annotation("train_step", 100 * i, 80) for i in range(2)],  # too few
-        [annotation("train_step", 100 * i, 30) for i in range(5)],  # fills too little of the time
-        [annotation("train_step", 20 * i, 18) for i in range(5)],  # covers too little of the trace
-        [annotation("train_step", 100 * i, 95 if i else 10) for i in range(4)] + [annotation("train_step", 400, 399)],
-        [annotation("train_step", 100 * i, 150) for i in range(4)],  # overlap
-        [annotation("nccl:all_reduce", 100 * i, 90) for i in range(5)],  # part of a step
-        [annotation("Optimizer.zero_grad#SGD.zero_grad", 100 * i, 90) for i in range(5)],
-        [annotation(f"block {i}", 100 * i, 90) for i in range(5)],
-        [],
-    ],
-)
-def test_else_the_whole_trace_is_one_window(annotations: list[Json]) -> None:
-    steps = steps_in(*annotations, *work(490), kernel("k", 5, 10, 1))
-    assert (steps.source, steps.names, steps.count) == ("window", ["whole trace"], 1)
-    assert steps.span == (0, max(485_000, *(1_000 * int(a["ts"] + a["dur"]) for a in annotations), 0))
-
-
-def test_without_marks_an_iteration_reaches_from_one_loader_call_to_the_next() -> None:
-    steps = steps_in(*(annotation(LOADER, 100 * i, 10) for i in range(5)), *work(480))
-    assert (steps.source, steps.names) == ("annotation", [f"DataLoader iteration {i}" for i in range(1, 5)])
-    assert steps.start.tolist() == [0, 100_000, 200_000, 300_000]
-    assert steps.duration.tolist() == [100_000] * 4
-
-
-UPDATE = "Optimizer.step#SGD.step"
-
-
-def updates(*durations: float, name: str = UPDATE) -> list[Json]:
-    """An update at the end of each iteration, us."""
-    return [annotation(name, end - 5, 5) for end in np.cumsum(durations).tolist()]
-
-
-def iterations(*durations: float, ops: int = 9) -> list[Json]:
-    """What each iteration does before its update: `ops` operators, however long it takes."""
-    starts = np.cumsum([0, *durations[:-1]]).tolist()
-    return [
-        op("aten::mm", start + i * (duration - 10) / ops, 1)
-        for start, duration in zip(starts, durations, strict=True)
-        for i in range(ops)
-    ]
-
-
-def test_without_other_marks_a_step_ends_with_each_update_of_the_only_optimizer() -> None:
-    durations = (118, 116, 1_014, 1_069, 1_076)
-    steps = steps_in(*updates(*durations), *iterations(*durations))
-    assert (steps.source, steps.names) == ("annotation", [f"{UPDATE} {i}" for i in range(2, 6)])
-    assert (steps.duration / 1e3).tolist() == [116, 1_014, 1_069, 1_076]
-    assert steps.typical.names == [f"{UPDATE} {i}" for i in range(3, 6)]
-
-
-@pytest.mark.parametrize(
-    "events",
-    [
-        [*updates(100, 100, 100), *iterations(100, 100, 100)],  # too few
-        [*updates(*[100] * 6, 900), *iterations(*[100] * 6, 900)],  # uneven
-        # two optimizers in turn, of one kind or of two
-        [*updates(*[100] * 8), *iterations(*[200] * 4), *iterations(*[200] * 4, ops=3)],
-        [*updates(*[100] * 8), *updates(150, *[200] * 3, name="Optimizer.step#Adam.step"), *iterations(*[100] * 8)],
-        [*updates(*[100] * 6), *iterations(*[100] * 6), op("aten::mm", 1_500, 500)],  # a small part of the recording
-    ],
-    ids=["few", "uneven", "in turn", "two", "part"],
-)
-def test_updates_that_mark_no_steps(events: list[Json]) -> None:
-    assert steps_in(*events).source == "window"
-
-
-def test_an_optimizer_inside_another_one_is_no_second() -> None:
-    inner = [annotation("Optimizer.step#Inner.step", 100 * i + 96, 3) for i in range(6)]
-    steps = steps_in(*updates(*[100] * 6), *inner, *iterations(*[100] * 6))
-    assert (steps.source, steps.count) == ("annotation", 5)
 
 
 def test_steps_without_length_are_none() -> None:
@@ -438,6 +339,34 @@ class TestTypicalSteps:
         assert sorted(set(range(len(durations))) - set(steps.typical_rows.tolist())) == list(left_out)
         assert steps.typical.duration.tolist() == [d for i, d in enumerate(durations) if i not in left_out]
         assert steps.typical.names == [str(i) for i in range(len(durations)) if i not in left_out]
+
+    @pytest.mark.parametrize(
+        ("steps", "first_us", "last_us", "behind_us", "typical"),
+        [
+            (6, 100, 0, 0, [0, 1, 2, 3, 4, 5]),
+            (6, 50, 0, 0, [1, 2, 3, 4, 5]),  # the recording began inside the first
+            (6, 100, 30, 0, [0, 1, 2, 3, 4]),  # the profiler stopped at the end of the last
+            (6, 100, 8, 0, [0, 1, 2, 3, 4, 5]),
+            (6, 100, 0, 90, [1, 2, 3, 4, 5]),  # the device was behind by more than between steps
+            (4, 50, 30, 0, [1, 2]),
+            (3, 50, 30, 0, [0, 1, 2]),  # too few to do without
+        ],
+    )
+    def test_the_first_and_the_last_may_be_cut_by_the_profiler(
+        self, steps: int, first_us: int, last_us: int, behind_us: int, typical: list[int]
+    ) -> None:
+        machine = Machine()
+        if behind_us:
+            machine.events.append(kernel("earlier", 0, behind_us, 999))
+            machine.ends[7] = behind_us
+        for index in range(steps):
+            with machine.step():
+                for _ in range((first_us if index == 0 else 100) // 10):
+                    machine.work(10)
+                machine.launch(90)
+                machine.synchronize()
+                machine.idle(last_us if index == steps - 1 else 0)
+        assert machine.facts().recorded_steps.typical_rows.tolist() == typical
 
     def test_figures_are_means_over_them(self) -> None:
         """A pause of one step is not in the parts, the tables or the idle time of the others."""

@@ -9,7 +9,7 @@ from traceopt.analyzer.arrays.grouping import group_rows
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
-from traceopt.analyzer.timeline.steps import PROFILER_STEP
+from traceopt.analyzer.timeline.marks.marks import PROFILER_STEP
 from traceopt.analyzer.vocabulary.causes.span_categories import COPY, GPU_COMPUTE, TRANSFER
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.python_frames import is_library, shown_frame

@@ -1,0 +1,1 @@
+"""What marks the steps on the host."""
