@@ -27,8 +27,8 @@ REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
         "No GPU work was recorded; profile with ProfilerActivity.CUDA.",
     ),
     "launches": (
-        lambda f: len(f.trace.runtime) > 0 or not f.quality.gpu_expected,
-        "No runtime calls were recorded; profile with ProfilerActivity.CPU and CUDA together.",
+        lambda f: f.trace.links_launches or not f.quality.gpu_expected,
+        "Nothing links GPU work to the calls that launched it; profile with ProfilerActivity.CPU and CUDA together.",
     ),
     "whole": (
         lambda f: f.quality.sampled_share is None,

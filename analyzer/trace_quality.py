@@ -182,8 +182,8 @@ class TraceQuality(Struct, frozen=True, dict=True):
 
     @cached_property
     def _orphan(self) -> Mask:
-        """Device work whose launch is missing from a file that has launches."""
-        if not len(self.trace.runtime):
+        """Device work whose launch is missing from a file that tells which call launched which work."""
+        if not self.trace.links_launches:
             return np.zeros(len(self.gpu.work), bool)
         return np.asarray(self.links.launch < 0)
 
@@ -226,7 +226,7 @@ class TraceQuality(Struct, frozen=True, dict=True):
     @cached_property
     def launches_without_work(self) -> int:
         """Kernel launches inside the window without a GPU event."""
-        if not self.has_gpu_work:
+        if not self.trace.links_launches:
             return 0
         return int((~np.isin(self._launches, self.links.launch)).sum())
 

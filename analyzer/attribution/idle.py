@@ -53,7 +53,7 @@ def find_gaps(gpu: GpuWork, links: LaunchLinks, steps: Steps) -> Gaps:
     """The gaps of the window, each with the launch that ended it.
 
     Work whose launch is not in the file was launched before the file begins, so the gap before it is not starvation,
-    provided that launches were recorded at all.
+    provided that the file links launches to work at all.
     """
     work, idle = gpu.work, gpu.idle
     pieces = cut_at(idle, steps.start)
@@ -66,7 +66,7 @@ def find_gaps(gpu: GpuWork, links: LaunchLinks, steps: Steps) -> Gaps:
     runtime = gpu.trace.runtime
     launched = launch >= 0
     launch_end = np.where(launched, runtime.end_of(np.maximum(launch, 0)) if len(runtime) else 0, whole_start)
-    if not len(runtime):
+    if not gpu.trace.links_launches:
         launch_end = whole_end
     launch_end = np.where(comes, launch_end, whole_end)
     after_launch = np.where(launched & (launch_end > whole_start), launch_end + LAUNCH_LATENCY_NS, launch_end)

@@ -11,12 +11,13 @@ from typing import Any
 from msgspec import Raw, Struct, field
 from msgspec.structs import replace
 
-from traceopt.analyzer.reading.event_types import NONE
+from traceopt.analyzer.reading.event_types import NONE, number
+from traceopt.analyzer.reading.finishing.launch_ids import of_operator
 from traceopt.analyzer.tables.schema import GpuTable, MemoryTable, OpTable, RuntimeTable, SyncTable, Table
 from traceopt.analyzer.vocabulary import event_categories as cat
 
 # Tables of points in time; the other tables are named after their categories.
-MEMORY, FLOWS, COUNTERS = "memory", "flows", "counters"
+MEMORY, FLOWS, ARROWS, COUNTERS = "memory", "flows", "arrows", "counters"
 _OF_GPU = re.compile(r"GPU (\d{1,3}) Counters")  # the process of readings of hardware counters
 _MOST_GPUS = 1_024  # a larger process id is that of a process
 _MOST_METRICS = 64  # of one reading
@@ -83,13 +84,15 @@ def _recorded(table: type[Table], events: Sequence[Any]) -> Fields:
 
 
 def _linked(table: type[Table], events: Sequence[Any]) -> Fields:
-    """The columns of a table of launches or of their work. ROCm's older profiler (roctracer) writes no correlation id,
-    but the same "External id" at a launch and its work.
+    """The columns of a table of launches or of their work; see finishing/launch_ids.py for events without a
+    correlation id.
     """
     fields = _recorded(table, events)
     ids = fields.numbers["correlation"]
-    if ids.count(NONE) == len(ids):
-        fields.numbers["correlation"] = [e.args.external for e in events]
+    if NONE in ids:
+        fields.numbers["correlation"] = [
+            of_operator(number(e.args.external)) if one == NONE else one for one, e in zip(ids, events, strict=True)
+        ]
     return fields
 
 
@@ -115,7 +118,7 @@ def _python(events: Sequence[Any]) -> Fields:
 
 
 def _sync(events: Sequence[Any]) -> Fields:
-    fields = _recorded(SyncTable, events)
+    fields = _linked(SyncTable, events)
     return replace(fields, numbers=_span(events) | fields.numbers)
 
 
@@ -127,6 +130,10 @@ def _memory(events: Sequence[Any]) -> Fields:
 def _flows(events: Sequence[Any]) -> Fields:
     numbers = {"time": [e.ts for e in events], "id": [e.id for e in events]}
     return Fields(numbers | _thread(events), flags={"finish": [e.ph == "f" for e in events]})
+
+
+def _arrows(events: Sequence[Any]) -> Fields:
+    return Fields({"time": [e.ts for e in events], "id": [e.id for e in events]} | _thread(events))
 
 
 def _counters(events: Sequence[Any]) -> Fields:
@@ -142,5 +149,6 @@ FIELDS: dict[str, Callable[[Sequence[Any]], Fields]] = {
     cat.SYNC: _sync,
     MEMORY: _memory,
     FLOWS: _flows,
+    ARROWS: _arrows,
     COUNTERS: _counters,
 }

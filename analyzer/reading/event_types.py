@@ -196,10 +196,8 @@ class CounterRange(Complete, gc=False):
     args: Any = None
 
 
-class Arrow(Struct, gc=False):
-    """One end of a flow from a launch to its work; not needed, because correlation ids hold the same."""
-
-    ph: Literal["s", "t", "f"]
+class Arrow(Flow, gc=False):
+    """One end of a flow from a launch to its work. Where there are correlation ids, they hold the same."""
 
 
 COPY_FIELDS = ("copy_kind", "source_kind", "target_kind", "memory_kind")
@@ -209,7 +207,7 @@ _ARGS: dict[str, tuple[str, ...]] = {  # the fields of SliceArgs that each table
     cat.RUNTIME: (*RuntimeTable.of_args(), "external"),
     cat.OP: _OP_ARGS,
     cat.ANNOTATION: _OP_ARGS,
-    cat.SYNC: SyncTable.of_args(),
+    cat.SYNC: (*SyncTable.of_args(), "external"),
 }
 _fields = cache(msgspec.structs.fields)
 

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.reading.event_fields import COUNTERS, FIELDS, FLOWS, MEMORY, counted, is_reading
+from traceopt.analyzer.reading.event_fields import ARROWS, COUNTERS, FIELDS, FLOWS, MEMORY, counted, is_reading
 from traceopt.analyzer.reading.event_types import (
     NO_TEXT,
+    Arrow,
     Complete,
     CounterRange,
     Event,
@@ -30,6 +31,7 @@ from traceopt.analyzer.reading.event_types import (
     number,
     triple,
 )
+from traceopt.analyzer.reading.finishing.launch_ids import with_launch_ids
 from traceopt.analyzer.reading.growing_columns import Floats, GrowingColumns, Interner, fit, floats, triples
 from traceopt.analyzer.tables.counter_ranges import CounterRanges, RangeTotals
 from traceopt.analyzer.tables.schema import (
@@ -38,6 +40,7 @@ from traceopt.analyzer.tables.schema import (
     MEMCPY,
     MEMSET,
     AnnotationTable,
+    ArrowTable,
     CounterTable,
     FlowTable,
     GpuTable,
@@ -110,6 +113,7 @@ class TableBuilder:
         self._threads: list[tuple[int, int]] = []
         self._index_range = (np.inf, -np.inf)
         self._index_count = 0
+        self._has_correlations = False  # so that arrows say nothing new
         self._ranges = RangeTotals()
         self._columns = {kind: GrowingColumns(table.SCHEMA) for kind, table in _TABLES.items()}
 
@@ -130,10 +134,13 @@ class TableBuilder:
         for kind, alike in by_type.items():
             if issubclass(kind, (Instant, Point)):
                 self._append(MEMORY, [e for e in alike if e.name == "[memory]"], {})
+            elif issubclass(kind, Arrow):
+                self._arrows(alike)
             elif issubclass(kind, Flow):
                 self._append(FLOWS, alike, {})
             elif issubclass(kind, FlowStart):
                 self._append(FLOWS, [e for e in alike if e.cat in cat.FORWARD_BACKWARD_FLOWS], {})
+                self._arrows([e for e in alike if e.cat in cat.ARROWS])
             elif issubclass(kind, Reading):
                 self._readings(alike)
             elif issubclass(kind, CounterRange):
@@ -146,6 +153,11 @@ class TableBuilder:
                 self._thread_meta |= {(e.pid or 0.0, e.tid or 0.0): _meta_name(e.args) for e in named}
                 processes = [_meta_name(e.args) for e in alike if e.name == "process_name"]
                 self.categories += Counter(name for name in processes if name == cat.ASCEND_HARDWARE)
+
+    def _arrows(self, events: list[Any]) -> None:
+        """Ends of arrows from launches to their work."""
+        if not self._has_correlations:
+            self._append(ARROWS, events, {})
 
     def _readings(self, events: list[Any]) -> None:
         """Readings of hardware counters."""
@@ -206,6 +218,8 @@ class TableBuilder:
             self._count_indices(rows["event_index"])
         if table == cat.GPU:  # in GPU-only and 2021 files the process id is the device
             np.copyto(rows["device"], rows["pid"], where=rows["device"] < 0)
+        if "correlation" in rows:
+            self._has_correlations |= bool((rows["correlation"] > 0).any())
         schema = _TABLES[table].SCHEMA
         fit(block[times:], tuple(schema.get(name, "i8") for name in fields.numbers)[times:])
         if "thread" in schema:
@@ -316,7 +330,8 @@ class TableBuilder:
     def finish(self) -> dict[str, Any]:
         """The tables: sorted by time, times counted from the first event, threads numbered."""
         columns = {kind: c.finish() for kind, c in self._columns.items()}
-        origin = min((int(c[_time_of(kind)].min()) for kind, c in columns.items() if len(c[_time_of(kind)])), default=0)
+        times = (c[_time_of(kind)] for kind, c in columns.items() if kind != ARROWS)
+        origin = min((int(time.min()) for time in times if len(time)), default=0)
         self.start_ns = None if self.base_us is None else int(self.base_us) * 1000 + origin
         self._threads, number = _numbered(self._thread_codes.values())
         tables = {}
@@ -325,7 +340,9 @@ class TableBuilder:
                 c["thread"] = number[c["thread"]]
             c[_time_of(kind)] -= origin
             tables[_ATTRIBUTES[kind]] = _sorted(_TABLES[kind], c)
-        return tables
+        arrows, linked = tables.pop("arrows"), ("runtime", "gpu", "sync")
+        found = with_launch_ids(*(tables[name] for name in linked), arrows, self._threads, self.names.values())
+        return tables | dict(zip(linked, found, strict=True))
 
     def counter_ranges(self) -> tuple[CounterRanges, ...]:
         return self._ranges.finish()
@@ -353,6 +370,7 @@ _TABLES: dict[str, type[Any]] = {
     cat.SYNC: SyncTable,
     MEMORY: MemoryTable,
     FLOWS: FlowTable,
+    ARROWS: ArrowTable,
     COUNTERS: CounterTable,
 }
 _ATTRIBUTES = {  # attributes of Trace
@@ -364,6 +382,7 @@ _ATTRIBUTES = {  # attributes of Trace
     cat.SYNC: "sync",
     MEMORY: "memory",
     FLOWS: "flows",
+    ARROWS: "arrows",
     COUNTERS: "counters",
 }
 
@@ -375,7 +394,7 @@ def _numbered(pairs: list[tuple[int, int]]) -> tuple[list[tuple[int, int]], I4]:
 
 
 def _time_of(kind: str) -> str:
-    return "time" if kind in (MEMORY, FLOWS, COUNTERS) else "start"
+    return "time" if kind in (MEMORY, FLOWS, ARROWS, COUNTERS) else "start"
 
 
 def _sorted(table: type[T], columns: dict[str, Any]) -> T:

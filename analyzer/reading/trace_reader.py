@@ -10,9 +10,9 @@ from typing import IO, Any
 
 from traceopt.analyzer.reading.decompression import TextBlocks
 from traceopt.analyzer.reading.event_stream import EventStream, NotATraceError
+from traceopt.analyzer.reading.finishing.python_events import with_call_lines, without_addresses
 from traceopt.analyzer.reading.limits import TooLargeError, most_text_bytes
 from traceopt.analyzer.reading.other_formats import told_apart
-from traceopt.analyzer.reading.python_events import with_call_lines, without_addresses
 from traceopt.analyzer.reading.table_builder import TableBuilder
 from traceopt.analyzer.reading.two_processes import NotShareableError, read_shared, shareable
 from traceopt.analyzer.tables.json_values import whole

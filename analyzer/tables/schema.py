@@ -192,6 +192,17 @@ class FlowTable(Table, frozen=True):
     finish: U1
 
 
+class ArrowTable(Table, frozen=True):
+    """Both ends of the arrows from launches to their work, of files without correlation ids. The process and thread of
+    work are its device and stream.
+    """
+
+    time: I8  # ns
+    id: I8
+    pid: I8
+    tid: I8
+
+
 class CounterTable(Table, frozen=True):
     """Samples of a GPU's hardware counters."""
 

@@ -84,6 +84,11 @@ class Trace(Struct, frozen=True):
     counter_ranges: tuple[CounterRanges, ...] = ()
 
     @property
+    def links_launches(self) -> bool:
+        """Whether the file tells which call launched which work."""
+        return bool((self.gpu.correlation > 0).any() and (self.runtime.correlation > 0).any())
+
+    @property
     def duration_ns(self) -> int:
         """From the first event to the end of the last one."""
         tables = (self.gpu, self.runtime, self.ops, self.annotations, self.python)

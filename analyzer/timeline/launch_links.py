@@ -30,7 +30,7 @@ class LaunchLinks(Struct, frozen=True):
 def link(trace: Trace, slices: Slices) -> LaunchLinks:
     """Joins GPU work to runtime calls by correlation id, then to the operator that encloses the call on its thread.
 
-    "External id" stands for it only in files without correlation ids (`reading/event_fields.py`).
+    Files without correlation ids get them from what else links the two (`reading/finishing/launch_ids.py`).
     """
     launch = _by_correlation(trace.gpu.correlation, trace.runtime)
     launch_slice = np.full(len(launch), -1, np.int32)

@@ -21,8 +21,8 @@ class CroppedOrSampled(Rule):
       of its GPU shows the same.
     - Lead-in: at the start of the file, launched work does not begin, or the host waits for the GPU, while no GPU work
       is recorded. Work from before the recording still ran. The first step starts after it.
-    - Too little: a handful of GPU events, no CPU operators, long waits for GPU work that the file does not show, or no
-      event at all for most of the time in which the GPU is idle.
+    - Too little: a handful of GPU events, no CPU operators, nothing that links kernels to their launches, long waits
+      for GPU work that the file does not show, or no event at all for most of the time in which the GPU is idle.
     - Dropped: kernel launches inside the window have no kernel, or kernels have no launch although earlier launches of
       the same stream are there. Launches inside a graph capture do not count, because nothing runs.
     - Damaged: the file ends too early, or events could not be read: raw quotes and line breaks in names, bytes that are
@@ -114,6 +114,11 @@ class CroppedOrSampled(Rule):
             yield facts.state.sentence
         elif facts.has_gpu and not len(facts.trace.ops):
             yield "The file has no CPU operators, so what the host did between launches is unknown."
+        elif facts.has_gpu and not facts.trace.links_launches:
+            yield (
+                "The file does not tell which call launched which kernel: it has no correlation ids, External ids or "
+                "flows (ac2g) for that. So operators of kernels and savings in launches are unknown."
+            )
 
     def _dropped(self, facts: Facts) -> Iterator[str]:
         quality = facts.quality
@@ -152,7 +157,7 @@ class CroppedOrSampled(Rule):
 
 def _shows_launches(facts: Facts) -> bool:
     """Whether launches and GPU work can be compared."""
-    return facts.has_gpu and len(facts.trace.runtime) > 0 and facts.quality.sampled_share is None
+    return facts.has_gpu and facts.trace.links_launches and facts.quality.sampled_share is None
 
 
 def _counts(meta: TraceMeta) -> str:

@@ -36,6 +36,7 @@ _elements = msgspec.json.Decoder(list[Raw]).decode
 
 class _Args(Struct, frozen=True):
     correlation: Any = None
+    external: Any = field(name="External id", default=None)
 
 
 class _Event(Struct, frozen=True):
@@ -161,8 +162,11 @@ class _Reading:
 
 
 def _correlation(event: _Event) -> str | None:
-    """The id that a launch and its work have in common, as text."""
-    return None if event.args.correlation in (None, 0) else str(event.args.correlation)
+    """The id that a launch and its work have in common, as text: some writers only have an External id."""
+    correlation, external = event.args.correlation, event.args.external
+    if correlation is None:
+        return None if external in (None, 0) else f"External id {external}"
+    return None if correlation == 0 else str(correlation)
 
 
 def _flow(event: _Event) -> tuple[str, str]:

@@ -50,14 +50,62 @@ def test_the_innermost_operator_around_the_launch() -> None:
     }
 
 
+def renamed(*events: Json) -> list[Json]:
+    """The events with an "External id" in place of a correlation id."""
+    for event in events:
+        event["args"]["External id"] = event["args"].pop("correlation")
+    return list(events)
+
+
+def arrow(number: int, event: Json, ph: str) -> Json:
+    place = {key: event[key] for key in ("pid", "tid", "ts")}
+    return place | {"ph": ph, "id": number, "cat": "ac2g", "name": "ac2g"}
+
+
 def test_external_ids_link_in_a_file_without_correlation_ids() -> None:
     """As ROCm's older profiler (roctracer) writes them."""
-    events = [op("aten::mm", 0, 50), runtime("hipLaunchKernel", 5, 3, 7), kernel("k", 9, 1, 7)]
-    for event in events[1:]:
-        event["args"]["External id"] = event["args"].pop("correlation")
+    events = [op("aten::mm", 0, 50), *renamed(runtime("hipLaunchKernel", 5, 3, 7), kernel("k", 9, 1, 7))]
     assert links(events) == {"k": ("hipLaunchKernel", "aten::mm")}
     events += [runtime("hipLaunchKernel", 60, 3, 8), kernel("another", 70, 5, 8)]  # the same file has correlation ids
     assert links(events) == {"k": ("", ""), "another": ("hipLaunchKernel", "")}
+
+
+def test_launches_that_share_the_external_id_of_their_operator() -> None:
+    events = renamed(
+        runtime("cudaMalloc", 4, 1, 7),
+        runtime("cudaLaunchKernel", 5, 3, 7),
+        driver("cuLaunchKernel", 6, 1, 7),
+        runtime("cudaGraphLaunch", 20, 3, 7),
+        runtime("cudaDeviceSynchronize", 30, 3, 8),
+        kernel("first", 9, 1, 7),
+        kernel("in the graph", 30, 1, 7),
+        kernel("also in the graph", 31, 1, 7),
+        kernel("earlier", 1, 1, 5),
+    )
+    assert links(events) == {
+        "first": ("cudaLaunchKernel", ""),
+        "in the graph": ("cudaGraphLaunch", ""),
+        "also in the graph": ("cudaGraphLaunch", ""),
+        "earlier": ("", ""),
+    }
+
+
+def test_arrows_link_in_a_file_without_ids() -> None:
+    calls = [runtime("cudaLaunchKernel", 5, 3, 0), driver("cuLaunchKernel", 6, 1, 0), runtime("cudaFree", 20, 1, 0)]
+    work = [kernel("k", 9, 1, 0), kernel("right after it", 10, 1, 0), kernel("other stream", 9, 1, 0, stream=8)]
+    for event in (*calls, *work):
+        del event["args"]["correlation"]
+    arrows = [arrow(40, calls[0], "s"), arrow(40, work[1], "f"), arrow(41, calls[2], "f"), arrow(42, work[2], "s")]
+    nothing = ("", "")
+    linked = {"k": nothing, "right after it": ("cudaLaunchKernel", ""), "other stream": nothing}
+    assert links([*calls, *work, *arrows]) == linked
+    assert links([*calls, *work]) == dict.fromkeys(linked, nothing)
+
+
+def test_external_ids_link_where_arrows_begin_at_the_work() -> None:
+    events = renamed(runtime("cudaLaunchKernel", 5, 3, 7), kernel("k", 9, 1, 7))
+    events += [arrow(7, events[1], "s"), arrow(7, events[1], "f")]
+    assert links(events) == {"k": ("cudaLaunchKernel", "")}
 
 
 def test_an_operator_of_another_thread_is_not_around_the_launch() -> None:
