@@ -71,7 +71,7 @@ def find_collectives(trace: Trace, slices: Slices, links: LaunchLinks, gpu: GpuW
     kinds = [_kind(trace, gpu, slices, row, slice_) for row, slice_ in pairs]
     sizes = np.array([_bytes(trace, gpu, row, slices, slice_) for row, slice_ in pairs])
     group, world = np.maximum(gpu.work.group_size[rows], 0), trace.meta.world_size or 0
-    exposed = gpu.exposed_communication.within(gpu.work.start[rows], gpu.work.end_of(rows))
+    exposed = _alone(gpu.work.start[rows], gpu.work.end_of(rows), gpu.exposed_communication)
     launches = links.launch_slice[rows].astype(np.int64)
     calls = _calls_around(trace, slices, launches)
     since_last = _since_last(gpu.work.start[rows], gpu.work.end_of(rows))
@@ -111,9 +111,7 @@ def find_cpu_collectives(
     inside = window.within(slices.start[every], slices.end[every]) > 0
     rows, launches = every[inside], launches[inside]
     start, end = slices.start[rows], slices.end[rows]
-    begun_before = np.maximum.accumulate(np.append(start[:1], end))[:-1]
-    # Time of two at once counts for the first.
-    alone = exposed.within(np.maximum(start, np.minimum(begun_before, end)), end)
+    alone = _alone(start, end, exposed)
     since_last = _since_last(start, end)
     pairs = zip(rows.tolist(), launches.tolist(), strict=True)
     sizes = np.array([_bytes_of_run(trace, slices, row, launch) for row, launch in pairs], np.int64)
@@ -137,6 +135,12 @@ def find_cpu_collectives(
             )
         )
     return sorted(out, key=lambda c: -int(c.exposed.sum()))
+
+
+def _alone(start: I8, end: I8, area: Intervals) -> I8:
+    """The part of each span, in order of start, that lies in an area. Time of two at once counts for the first."""
+    begun_before = np.maximum.accumulate(np.append(start[:1], end))[:-1]
+    return area.within(np.maximum(start, np.minimum(begun_before, end)), end)
 
 
 def _since_last(start: I8, end: I8) -> I8:
