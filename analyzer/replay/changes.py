@@ -125,8 +125,8 @@ class MergeKernels(Struct, frozen=True, eq=False):
 
 
 class MoveToStream(Struct, frozen=True, eq=False):
-    """Moves work to a stream of its own. It starts after the work that its old stream held when it was issued, and
-    completes by the end of the step.
+    """Moves work of each stream to another one of its own. It starts after the work that its old stream held when it
+    was issued, and completes by the end of the step.
     """
 
     work: Mask
@@ -136,7 +136,8 @@ class MoveToStream(Struct, frozen=True, eq=False):
         moved[_rows_of(graph, self.work)] = True
         stream, awaits, wake = rows.stream.copy(), rows.awaits.copy(), rows.wake.copy()
         step = np.repeat(np.arange(len(graph.borders)), np.diff(graph.borders, prepend=-1))
-        for old in distinct_values(stream[moved]):  # a few streams
+        new = int(rows.stream.max()) + 1
+        for index, old in enumerate(distinct_values(stream[moved])):  # a few streams
             on_stream = np.flatnonzero(stream == old)
             mine = moved[on_stream]
             stay, go = on_stream[~mine], on_stream[mine]
@@ -148,7 +149,7 @@ class MoveToStream(Struct, frozen=True, eq=False):
             last = np.searchsorted(step[go], step[stay[first]]) - 1
             joins = (last >= 0) & (awaits[stay[first]] < 0)
             awaits[stay[first[joins]]], wake[stay[first[joins]]] = go[last[joins]], 0
-        stream[moved] = int(rows.stream.max()) + 1
+            stream[go] = new + index
         return replace(rows, stream=stream, awaits=awaits, wake=wake)
 
 
