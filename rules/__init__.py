@@ -10,6 +10,7 @@ docs/rules-development.md shows a complete rule; `traceopt.testing` has what its
 from traceopt.analyzer.arrays.intervals import Intervals, intersect, merge, subtract, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.attribution.syncs import BLOCKING_COPY, DATA_DEPENDENT, EXPLICIT, SCALAR_READ
+from traceopt.analyzer.communication.device_times import DeviceTimes
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.joint_replay import Ranks
 from traceopt.analyzer.ranks.run_facts import RunFacts
@@ -164,6 +165,7 @@ __all__ += [
     "SCALAR_READ",  # reason of a sync: one number is read from the GPU
     "UNUSUAL_DEVIATIONS",  # robust standard deviations from the median step, from which a step is unusual
     "UNUSUAL_FACTOR",  # multiple of the median step, from which a step is unusual
+    "DeviceTimes",  # what one of several GPUs did (`facts.device_times`)
     "Fallback",  # a function that torch.compile gave up on (`facts.compilation.fallbacks`)
     "GemmShape",
     "GraphBreak",  # `facts.graph_breaks`

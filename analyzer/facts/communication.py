@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.communication.collectives import CollectiveCalls, find_collectives, find_cpu_collectives
 from traceopt.analyzer.communication.data_parallel import find_data_parallel_calls
+from traceopt.analyzer.communication.device_times import DeviceTimes, DeviceWaits
 from traceopt.analyzer.communication.gradient_reductions import GradientReductions, find_gradient_reductions
 from traceopt.analyzer.communication.node_link import NodeLink, find_node_link
 from traceopt.analyzer.communication.overlap import Overlap, cpu_overlap, gpu_overlap
@@ -33,6 +35,14 @@ class CommunicationFacts(AutogradFacts, frozen=True, dict=True):
     def data_parallel_calls(self) -> I8:
         """What nn.DataParallel itself does on the main thread: its autograd functions and Python frames. Slices."""
         return find_data_parallel_calls(self.regions, self.steps.thread)
+
+    @cached_property
+    def device_times(self) -> list[DeviceTimes]:
+        """What each GPU of the process did, and for which other one it waited. A list; empty for one GPU."""
+        if not self.has_gpu or len(self.gpu.devices) < 2:
+            return []
+        host_waits = union(self.syncs.start, self.syncs.end)
+        return DeviceWaits(self.gpu, self.links, self.replay_graph, host_waits).times
 
     @cached_property
     def serialized_collectives(self) -> list[SerializedKinds]:

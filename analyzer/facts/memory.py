@@ -7,7 +7,7 @@ from functools import cached_property
 from traceopt.analyzer.facts.communication import CommunicationFacts
 from traceopt.analyzer.memory.blocks import MemoryBlocks, find_blocks
 from traceopt.analyzer.memory.composition import Composition, compose
-from traceopt.analyzer.memory.curve import Allocator, DeviceMemory, find_allocator, find_memory
+from traceopt.analyzer.memory.curve import Allocator, DeviceMemory, find_allocator, find_memory, peak_by_gpu
 from traceopt.analyzer.memory.model_state import ModelState, find_model_state
 from traceopt.analyzer.vocabulary.causes.table import ALLOCATION
 
@@ -19,6 +19,11 @@ class MemoryFacts(CommunicationFacts, frozen=True, dict=True):
     def memory(self) -> DeviceMemory | None:
         """Device memory over time; None if it was not recorded."""
         return find_memory(self.trace, self.recorded_steps, self.has_gpu)
+
+    @cached_property
+    def peak_by_gpu(self) -> dict[int, int]:
+        """The peak of the memory in tensors on each GPU, by number, bytes; empty if it was not recorded."""
+        return peak_by_gpu(self.trace.memory)
 
     @cached_property
     def allocator(self) -> Allocator:

@@ -115,8 +115,8 @@ class TimelineFacts(RecordingFacts, frozen=True, dict=True):
 
     @cached_property
     def device(self) -> TraceDevice:
-        """The device: name, vendor, architecture, and peak rates if they are known."""
-        return find_device(self.trace, self.gpu.device, self.device_overrides)
+        """The device: name, vendor, architecture, and peak rates if they are known; or what all GPUs have in common."""
+        return find_device(self.trace, self.gpu.devices, self.device_overrides)
 
     @cached_property
     def has_gpu(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values
@@ -75,16 +76,26 @@ def find_memory(trace: Trace, steps: Steps, gpu: bool) -> DeviceMemory | None:
     sizes).
     """
     table = trace.memory
-    wanted = (table.device_type != CPU_DEVICE) if gpu else (table.device_type == CPU_DEVICE)
-    usable = np.flatnonzero(wanted & (table.allocated >= 0))
+    usable = _samples_of(table, gpu)
     if not len(usable) or not table.allocated[usable].any():
         return None
     if gpu:
-        devices = table.device[usable]
-        peaks = {d: table.allocated[usable[devices == d]].max() for d in np.unique(devices).tolist()}
-        usable = usable[devices == max(peaks, key=lambda d: peaks[d])]
+        peaks = peak_by_gpu(table)
+        usable = usable[table.device[usable] == max(peaks, key=lambda gpu: peaks[gpu])]
     rows = usable[steps.host_window.contains(table.time[usable])]
     return _samples(table, rows if len(rows) else usable, usable)
+
+
+def peak_by_gpu(table: MemoryTable) -> dict[int, int]:
+    """The highest allocated bytes of each GPU with recorded totals."""
+    rows = _samples_of(table, gpu=True)
+    devices = table.device[rows]
+    return {device: int(table.allocated[rows[devices == device]].max()) for device in np.unique(devices).tolist()}
+
+
+def _samples_of(table: MemoryTable, gpu: bool) -> npt.NDArray[np.intp]:
+    """The rows with totals of GPUs, or of the CPU."""
+    return np.flatnonzero(((table.device_type != CPU_DEVICE) == gpu) & (table.allocated >= 0))
 
 
 def _samples(table: MemoryTable, rows: I8, all_rows: I8) -> DeviceMemory:

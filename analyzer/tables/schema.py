@@ -109,6 +109,11 @@ def queue_of(device: I4, stream: I8) -> I8:
     return np.asarray(stream + np.maximum(device, 0).astype(np.int64) * _STREAM_NUMBERS)
 
 
+def device_of_queue(queue: I8) -> I8:
+    """The device of a queue; 0 where none is recorded."""
+    return np.asarray(np.maximum(queue, 0) // _STREAM_NUMBERS)
+
+
 class GpuTable(DeviceSpans, frozen=True):
     """Work of the devices: kernels, copies, fills. Nothing else counts as GPU work."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -33,6 +33,7 @@ class TraceDevice(Struct, frozen=True):
     accelerator: Accelerator | None
     multiprocessors: int | None
     unsupported: str | None  # name of an accelerator that the rules do not support
+    mixed: bool = False  # GPUs of different models, which have no figures in common
 
     @property
     def label(self) -> str:
@@ -41,6 +42,8 @@ class TraceDevice(Struct, frozen=True):
 
     def how_to_set(self, figure: str = "bf16") -> str:
         """How to set the peak rates of this device, or one of them, if they are not known."""
+        if self.mixed:
+            return "The GPUs are of different models, so that their rates are not compared with one peak."
         if not self.name:
             return "The trace does not name its device, so its peak rates are not known."
         table = f"[tool.traceopt.devices.{json.dumps(self.name, ensure_ascii=False)}]"
@@ -53,21 +56,24 @@ class TraceDevice(Struct, frozen=True):
 
 
 def find_device(
-    trace: Trace, device: int | None, overrides: Mapping[str, Mapping[str, Any]] | None = None
+    trace: Trace, devices: Collection[int], overrides: Mapping[str, Mapping[str, Any]] | None = None
 ) -> TraceDevice:
-    """The device of the trace. `device` is the index of the GPU work, which may differ from the one that the process
-    lists.
+    """The device of the trace, with the properties that all its GPUs have. `devices` are the indices of those that
+    worked, which may differ from the ones that the process lists.
     """
     listed = trace.meta.device_properties()
-    properties = next((d for d in listed if d.get("id") == device), listed[0] if listed else {})
+    own = [d for d in listed if d.get("id") in devices] or listed[:1]
+    names = list(dict.fromkeys(word(d.get("name")) for d in own))
+    mixed = len(names) > 1
+    properties = own[0] if own and not mixed else {}
     unsupported = _unsupported(trace)
     vendor = _vendor(trace, unsupported)
     major, minor = (whole(properties.get(name), _HIGHEST_VERSION) for name in ("computeMajor", "computeMinor"))
     known = major is not None and minor is not None
     capability = f"{major}.{minor}" if known else None
     memory_bytes = whole(properties.get("totalGlobalMem")) or None
-    name = word(properties.get("name")) or None
-    accelerator = find(name, capability, memory_bytes, overrides) if vendor.is_read else None
+    name = " and ".join(filter(None, names)) or None
+    accelerator = find(name, capability, memory_bytes, overrides) if vendor.is_read and not mixed else None
     arch = accelerator.architecture if accelerator else None
     if arch is None and known and vendor.is_read:
         arch = architecture(vendor, int(major), int(minor))  # type: ignore[arg-type]
@@ -83,6 +89,7 @@ def find_device(
         accelerator=accelerator,
         multiprocessors=whole(properties.get("numSms")) or None,
         unsupported=unsupported,
+        mixed=mixed,
     )
 
 

@@ -33,19 +33,16 @@ class GpuWork(Struct, frozen=True, dict=True):
 
     @cached_property
     def devices(self) -> tuple[int, ...]:
-        """The devices that the process used in the whole trace, the one with the most work first."""
-        devices, inverse = numbered(self.work.device)
-        busiest = np.argsort(-np.bincount(inverse, weights=self.work.duration), kind="stable")
+        """The devices that worked in the window, the one with the most work first. Without any, those of the trace."""
+        rows = np.flatnonzero(self.is_inside) if self.is_inside.any() else np.arange(len(self.work))
+        devices, inverse = numbered(self.work.device[rows])
+        busiest = np.argsort(-np.bincount(inverse, weights=self.work.duration[rows]), kind="stable")
         return tuple(devices[busiest].tolist())
 
     @property
     def device(self) -> int | None:
-        """The device with the most work. Its properties count for all."""
+        """The device with the most work."""
         return next(iter(self.devices), None)
-
-    @property
-    def device_count(self) -> int:
-        return len(self.devices)
 
     @cached_property
     def compute_by_device(self) -> dict[int, Intervals]:
@@ -53,10 +50,26 @@ class GpuWork(Struct, frozen=True, dict=True):
         areas = {device: self.area(self.is_compute & (self.work.device == device)) for device in self.devices}
         return {device: area for device, area in areas.items() if area.total}
 
-    def stream_name(self, row: int) -> str:
-        """The stream of a row, with its device if there are several."""
-        stream = f"stream {self.work.stream[row]}"
-        return stream if self.device_count == 1 else f"GPU {self.work.device[row]}, {stream}"
+    @property
+    def computing(self) -> tuple[int, ...]:
+        """The devices that compute in the window; others only copy or fill."""
+        return tuple(self.compute_by_device)
+
+    @cached_property
+    def busy_by_device(self) -> dict[int, Intervals]:
+        """When each device works in the window."""
+        if len(self.devices) < 2:
+            return dict.fromkeys(self.devices, self.busy)
+        return {device: self.area(self.work.device == device) for device in self.devices}
+
+    @property
+    def busy_ns(self) -> int:
+        """The time in which the devices work, added up over them."""
+        return sum(area.total for area in self.busy_by_device.values())
+
+    def device_name(self, row: int) -> str:
+        """The device of a row, with its number if there are several."""
+        return "GPU" if len(self.devices) == 1 else f"GPU {self.work.device[row]}"
 
     @cached_property
     def _classes(self) -> tuple[list[KernelClass], npt.NDArray[np.int32]]:

@@ -176,9 +176,9 @@ class Flops(Struct, frozen=True, dict=True):
         return self._share(self.executed)
 
     def _share(self, flops: float) -> float | None:
-        """Share of the dense peak of all devices in that type; None if the peak or too much of the FLOP is unknown."""
+        """Share of the dense peak of all devices that compute; None if the peak or too much of the FLOP is unknown."""
         peak = self.peak_tflops
-        time = self.gpu.window.total * self.gpu.device_count
+        time = self.gpu.window.total * len(self.gpu.computing)
         return flops / time / 1e3 / peak if peak and self.known and time else None
 
 

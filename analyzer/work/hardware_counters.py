@@ -104,12 +104,17 @@ class MeasuredCounters(Struct, frozen=True, dict=True):
 
     @cached_property
     def _work_alone(self) -> Alone:
-        return _alone(self.gpu, np.arange(len(self.gpu.work)))
+        return _alone(self.gpu, np.flatnonzero(self._sampled))
 
     @cached_property
     def _transfers_alone(self) -> Alone:
         """Computation may run beside them."""
-        return _alone(self.gpu, np.flatnonzero(self.gpu.is_communication | self.gpu.is_copy))
+        return _alone(self.gpu, np.flatnonzero(self._sampled & (self.gpu.is_communication | self.gpu.is_copy)))
+
+    @property
+    def _sampled(self) -> Mask:
+        """The work of the GPU whose counters these are."""
+        return np.asarray(self.gpu.work.device == self.gpu.device)
 
 
 class Alone(Struct, frozen=True):

@@ -96,7 +96,7 @@ def _breakdown(result: Result) -> list[str]:
         f"{quantities.ms_of_us(part.us_per_step)} ({quantities.percent(part.share)})"
         for part in result.breakdown
         if part.share >= LEAST_SHARE
-    ]
+    ] + [f"- {prose(line)}" for line in run_words.gpus(result)]
 
 
 def _fixes(result: Result) -> list[str]:

@@ -7,7 +7,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from traceopt.reports.words import not_recorded, step_words, table_captions
+from traceopt.reports.words import not_recorded, run_words, step_words, table_captions
 from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.reports.words.tables import Derived, ShownTable, shown_table
 from traceopt.result import tables
@@ -33,6 +33,10 @@ _PHASE: Derived = {
     "title": lambda phase: phase.name.capitalize(),
     "idle_share": lambda phase: phase.idle_us_per_step and phase.idle_us_per_step / phase.us_per_step,
     "process_names": lambda phase: None if phase.gpus is None else ", ".join(phase.processes),
+}
+_GPU: Derived = {
+    "number": lambda row: f"GPU {row.gpu}",
+    "waits_for_words": run_words.waits_for,
 }
 _RANK: Derived = {
     "rank_words": lambda row: (row.engine or quantities.NOT_RECORDED) if row.rank is None else str(row.rank),
@@ -87,6 +91,7 @@ def _tables(document: Result) -> Iterator[ShownTable]:
     yield of_step(tables.OPERATORS, worked, total=len(document.ops))
     yield of_step(tables.COLLECTIVES, document.communication.collectives)
     yield of_step(tables.COPIES, document.copies)
+    yield of_step(tables.GPUS, document.gpu.devices, derived=_GPU)
     yield of_step(
         tables.RL_PHASES, document.rl_phases, derived=_PHASE, captions=[table_captions.phase_caption(document)]
     )

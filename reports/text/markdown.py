@@ -287,7 +287,9 @@ def _breakdown(result: Result) -> list[str]:
         for part in parts
     ]
     scope = prose(f"{step_words.scope(result)}{step_words.typical_step(result)}. Every millisecond is counted once.")
-    return [scope, table(["", "Part", f"ms{step_words.per_step(result)}", "Share"], "llrr", rows)]
+    gpus = "\n".join(f"- {prose(line)}" for line in run_words.gpus(result))
+    parts_table = table(["", "Part", f"ms{step_words.per_step(result)}", "Share"], "llrr", rows)
+    return [scope, parts_table, *([gpus] if gpus else [])]
 
 
 def _noted(cards: Iterable[fix_cards.Card], result: Result) -> list[str]:

@@ -136,7 +136,8 @@ def _breakdown(result: Result, terminal: Terminal) -> list[str]:
         start = f"  {side:<5} {time:>10} {quantities.percent(part.share):>{share_columns}}  "
         label = terminal.fit(part.label, terminal.width - len(start) - bar_columns - 2)
         lines.append(f"{start}{_painted(bar, bar_columns, part.busy, terminal)}  {label}")
-    return lines
+    gpus = [line for text in run_words.gpus(result) for line in terminal.wrap(text, first="  ", indent="    ")]
+    return [*lines, "", *gpus] if gpus else lines
 
 
 def _bar_length(part: BreakdownPart, columns_of_step: float) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from pathlib import PurePath
 
-from traceopt.reports.words.step_words import steps_phrase
+from traceopt.reports.words.step_words import step_noun, steps_phrase
 from traceopt.result.document import NOT_JUDGED, CheckStatus, Result, ServingPhase
+from traceopt.result.rows import ProcessGpu
 from traceopt.result.words import quantities
 from traceopt.result.words.vendors import device_name, vendor_called
 
@@ -41,8 +42,30 @@ def device_phrase(result: Result) -> str:
     if device is None:
         return "device not recorded"
     name = device_name(device.name, device.vendor)
-    number = 1 if device.vendor == "cpu" else max(1, len(result.run.ranks)) * max(1, device.used)
+    number = 1 if device.vendor == "cpu" else max(1, len(result.run.ranks))
+    number *= 1 if _is_mixed(result) else max(1, device.used)
     return f"{number}{quantities.NO_BREAK_SPACE}× {name}" if number > 1 else name
+
+
+def gpus(result: Result) -> list[str]:
+    """ "GPU 0: busy 50% of the step, waits 12.0 ms for GPU 1", for each GPU of a process that works on several."""
+    mixed, noun, lines = _is_mixed(result), step_noun(result), []
+    for row in result.gpu.devices:
+        name = f" ({row.name})" if mixed and row.name else ""
+        waits = f", waits {quantities.ms_of_us(row.waits_us_per_step)} {waits_for(row)}" if row.waits_for else ""
+        rest = waits if row.compute_us_per_step else ", copies only"
+        lines.append(f"GPU {row.gpu}{name}: busy {quantities.percent(row.busy_share)} of the {noun}{rest}")
+    return lines
+
+
+def waits_for(row: ProcessGpu) -> str:
+    """ "for GPU 1, GPU 2"; "" if it waits for none."""
+    return f"for {', '.join(f'GPU {other}' for other in row.waits_for)}" if row.waits_for else ""
+
+
+def _is_mixed(result: Result) -> bool:
+    """Whether the process works on GPUs of different models."""
+    return len({row.name for row in result.gpu.devices} - {None}) > 1
 
 
 def throughput(result: Result) -> str | None:

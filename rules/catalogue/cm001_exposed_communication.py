@@ -100,6 +100,8 @@ class ExposedCommunication(Rule):
 
     def applies(self, facts: Facts) -> str | None:
         if facts.has_gpu:
+            if len(facts.gpu.computing) > 1 and len(facts.data_parallel_calls):
+                return "nn.DataParallel copies the model before each step, which nothing can overlap (CM008)."
             return None if len(facts.gpu.communication) else "No collectives in this trace."
         return None if len(facts.cpu_phases.communication) else "No collectives in this trace."
 

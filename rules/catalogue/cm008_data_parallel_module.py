@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from traceopt.rules import (
     Effort,
+    Evidence,
     Facts,
     Findings,
     Fix,
     RemoveHost,
     Risk,
     Rule,
+    ScaleWork,
     by_site,
     each_step,
     host_bounds,
@@ -20,6 +22,7 @@ from traceopt.rules import (
     site_locations,
     threshold,
     union,
+    us,
 )
 
 REMOVABLE = 0.95  # of the module's host time
@@ -41,8 +44,8 @@ class DataParallelModule(Rule):
         model = DistributedDataParallel(model.cuda())
         sampler = DistributedSampler(dataset)
 
-    When it is wrong: the saving counts only host time. The idle time of the other GPUs comes on top and is not
-    estimated.
+    When it is wrong: the saving counts host time, and at best the collectives that copy the model. The idle time of
+    the other GPUs comes on top and is not estimated.
 
     Sources: PyTorch documentation of DataParallel ("It is recommended to use DistributedDataParallel").
     """
@@ -60,33 +63,45 @@ class DataParallelModule(Rule):
     min_share: float = threshold(0.01, "smallest saving, as a share of the step, to state one")
 
     def applies(self, facts: Facts) -> str | None:
-        if facts.gpu.device_count < 2:
-            return "The process uses one GPU."
+        if len(facts.gpu.computing) < 2:
+            return "The process computes on one GPU."
         return None if len(facts.data_parallel_calls) else "No nn.DataParallel in this trace."
 
     def check(self, facts: Facts) -> Findings:
         rows = facts.data_parallel_calls
-        slices = facts.slices
+        slices, count = facts.slices, facts.steps.count
         area = union(slices.start[rows], slices.end[rows])
         host = facts.steps.host_mean_ns(area)
+        low, expected, most = host_bounds(facts, area, REMOVABLE)
+        copies = facts.gpu.exposed_communication.total / count
+        removed = RemoveHost(area, REMOVABLE)
         saved = priced(
             facts,
-            host_bounds(facts, area, REMOVABLE),
-            [RemoveHost(area, REMOVABLE)],
-            f"Assumes that {percent(REMOVABLE)} of the host time for copying, splitting and collecting goes away.",
+            (low, expected, most + copies),
+            [removed],
+            f"Assumes that {percent(REMOVABLE)} of the host time for copying, splitting and collecting goes away; at "
+            "best, also the exposed copies of the model.",
+            high=[removed, ScaleWork(facts.gpu.is_communication, 0)],
         )
         sites = by_site(facts, rows, slices.end[rows] - slices.start[rows])
-        devices = facts.gpu.device_count
+        gpus = [
+            Evidence(
+                f"Compute of GPU {one.device}",
+                us(one.compute.total / count),
+                detail=f"{percent(one.compute.total / facts.steps.window_ns)} of the step",
+            )
+            for one in facts.device_times
+        ]
         yield self.finding(
             why=(
-                f"One process drives {devices} GPUs through nn.DataParallel. Copying the model, batches and results "
+                f"One process drives {len(gpus)} GPUs through nn.DataParallel. Copying the model, batches and results "
                 f"blocks the host for {ms(host)} of {each_step(facts)}."
             ),
             saving=saved if saved.share >= self.min_share else None,
-            evidence=site_evidence(facts, sites),
+            evidence=[*site_evidence(facts, sites), *gpus],
             locations=site_locations(sites),
             fix=Fix(
-                "Run one process per GPU with torchrun, and wrap the model in DistributedDataParallel.",
+                "Use DistributedDataParallel instead: run one process per GPU with torchrun.",
                 "torchrun --nproc-per-node auto train.py\nmodel = DistributedDataParallel(model.cuda())",
             ),
         )

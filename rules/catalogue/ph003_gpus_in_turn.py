@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from traceopt.rules import (
+    DeviceTimes,
     Effort,
     Evidence,
     Facts,
     Findings,
     Fix,
-    Intervals,
     Price,
     Risk,
     Rule,
     each_step,
+    intersect,
     ms,
     percent,
     place_of_work,
     places,
     priced_work,
+    size,
     threshold,
     us,
 )
@@ -26,7 +28,8 @@ MICRO_BATCHES = (1, 2)  # for each GPU: low and expected
 
 
 class GpusInTurn(Rule):
-    """Measures when each GPU of a process computes, and for how long two of them compute at the same time.
+    """Measures when each GPU of a process computes, for how long two of them compute at the same time, and for which
+    other GPU each waits: after a copy between them, behind a stream wait, or while the host waits for the other one.
 
     Why it costs: layers on different GPUs (`self.first.to("cuda:0")`, `self.second.to("cuda:1")`,
     `device_map="auto"`) need each other's results. One GPU works, and the others wait for it. The step takes as long as
@@ -41,12 +44,14 @@ class GpusInTurn(Rule):
     A model that is too large for one GPU can be sharded with FSDP (`fully_shard`), so that all GPUs work on each layer.
     Or use pipeline parallelism (`torch.distributed.pipelining`): a batch is cut into micro-batches, and one GPU works
     on the next one while the other has the last one. For inference load the model on one GPU
-    (`device_map={"": 0}`), or use tensor parallelism.
+    (`device_map={"": 0}`), or use tensor parallelism. If the trace has the memory of all GPUs, the fix says which of
+    these is possible.
 
     The saving is that of a pipeline, because it leaves the batch of a step as it is. With m micro-batches, n GPUs that
     take t1 to tn take (t1 + ... + tn + (m - 1) * the largest of them) / m. Expected are two micro-batches for each GPU,
-    the low end has one. At best, as with data parallelism, no GPU ever waits. Inference has no saving: a single
-    sequence cannot be cut.
+    the low end has one. At best, as with data parallelism, no GPU ever waits. Inference has no saving, because a single
+    sequence cannot be cut. Nor has a step in which the GPUs wait for the host more than for each other, because
+    micro-batches add launches.
 
     When it is wrong: the GPUs run two independent programs of one process, which should overlap. Micro-batches make
     kernels smaller, and batch norm computes its statistics over each. Nothing changes if the memory of one GPU is too
@@ -68,73 +73,109 @@ class GpusInTurn(Rule):
 
     min_part: float = threshold(0.10, "smallest part of the compute for a GPU to count")
     max_together: float = threshold(0.10, "longest compute of two GPUs at the same time, as a share of the compute")
+    usable: float = threshold(0.9, "part of the memory of one GPU that the tensors of all may take to fit there")
 
     def applies(self, facts: Facts) -> str | None:
-        if facts.gpu.device_count < 2:
-            return "The process uses one GPU."
-        return "nn.DataParallel uses all GPUs at the same time." if len(facts.data_parallel_calls) else None
+        if len(facts.gpu.computing) < 2:
+            return "The process computes on one GPU."
+        return "nn.DataParallel uses all GPUs at the same time (CM008)." if len(facts.data_parallel_calls) else None
 
     def check(self, facts: Facts) -> Findings:
-        busy = self._busy(facts)
-        if len(busy) < 2 or _together(facts, busy) > self.max_together:
+        gpus = self._gpus(facts)
+        if len(gpus) < 2 or _together(facts, gpus) > self.max_together:
             return
-        times = {device: area.total / facts.steps.count for device, area in busy.items()}
-        evidence = [
-            Evidence(
-                f"Compute of GPU {device}",
-                us(ns),
-                detail=f"{percent(ns / facts.step_ns)} of the step",
-                location=place_of_work(facts, _longest(facts, device)),
-            )
-            for device, ns in times.items()
-        ]
+        count, evidence = facts.steps.count, [_evidence(facts, one) for one in gpus]
+        waits = _wait_for_each_other(facts, gpus)
         yield self.finding(
             why=(
-                f"One of {len(busy)} GPUs works at a time. In {each_step(facts)} they compute for "
-                f"{' and '.join(ms(ns) for ns in times.values())}, and at the same time for "
-                f"{percent(_together(facts, busy))} of it."
+                f"One of {len(gpus)} GPUs works at a time. They compute for {ms(facts.gpu.compute.total / count)} of "
+                f"{each_step(facts)}, and at the same time for {percent(_together(facts, gpus))} of it."
+                + ("" if waits else " They wait for the host more than for each other: it launches for one at a time.")
             ),
-            saving=_price(facts, list(times.values())) if facts.trains else None,
+            saving=_price(facts, gpus) if facts.trains and waits else None,
             evidence=evidence,
             locations=places(evidence),
-            fix=TRAINING if facts.trains else INFERENCE,
+            fix=self._fix(facts),
+            risk=None if facts.trains else Risk.MEMORY,
         )
 
     def passed(self, facts: Facts) -> str:
-        busy = self._busy(facts)
-        if len(busy) < 2:
+        gpus = self._gpus(facts)
+        if len(gpus) < 2:
             return "One GPU does almost all of the work."
-        return f"{len(busy)} GPUs compute at the same time for {percent(_together(facts, busy))} of their compute."
+        return f"{len(gpus)} GPUs compute at the same time for {percent(_together(facts, gpus))} of their compute."
 
-    def _busy(self, facts: Facts) -> dict[int, Intervals]:
+    def _gpus(self, facts: Facts) -> list[DeviceTimes]:
         least = self.min_part * facts.gpu.compute.total
-        return {device: area for device, area in facts.gpu.compute_by_device.items() if area.total >= least}
+        return [one for one in facts.device_times if one.compute.total >= least]
+
+    def _fix(self, facts: Facts) -> Fix:
+        """The fix by whether the tensors of all GPUs fit on one."""
+        whole, one_gpu = sum(facts.peak_by_gpu.values()), facts.device.memory_bytes
+        if not whole or not one_gpu:
+            return TRAINING if facts.trains else INFERENCE
+        held = f" Together the GPUs hold {size(whole)}, and one has {size(one_gpu)}."
+        if whole <= self.usable * one_gpu:
+            small = TRAIN_COPIES if facts.trains else LOAD_ON_ONE
+            return Fix(small.text + held, small.code)
+        large = SHARD if facts.trains else SPLIT_LAYERS
+        return Fix(large.text + held, large.code)
 
 
+TRAIN_COPIES = Fix(
+    "The model fits on one GPU: train a copy on each with DistributedDataParallel.",
+    "torchrun --nproc-per-node auto train.py\nmodel = DistributedDataParallel(model.to(device))",
+)
+SHARD = Fix(
+    "Shard the model with FSDP, so that all GPUs work on each layer. Or cut the batch into micro-batches for pipeline "
+    "parallelism (torch.distributed.pipelining).",
+    "torchrun --nproc-per-node auto train.py\nfor layer in model.layers:\n    fully_shard(layer)\nfully_shard(model)",
+)
+LOAD_ON_ONE = Fix(
+    "The model fits on one GPU: load it there. The other GPUs can run copies of it in processes of their own.",
+    'model = AutoModelForCausalLM.from_pretrained(name, device_map={"": 0})',
+)
+SPLIT_LAYERS = Fix(
+    "Use tensor parallelism, so that all GPUs work on each layer.",
+    'torchrun --nproc-per-node auto generate.py\nmodel = AutoModelForCausalLM.from_pretrained(name, tp_plan="auto")',
+)
 TRAINING = Fix(
     "If the model fits on one GPU, train a copy on each with DistributedDataParallel. Otherwise shard it with FSDP, or "
     "cut the batch into micro-batches for pipeline parallelism (torch.distributed.pipelining).",
-    "torchrun --nproc-per-node auto train.py\nmodel = DistributedDataParallel(model.to(device))",
+    TRAIN_COPIES.code,
 )
 INFERENCE = Fix(
     "If the model fits on one GPU, load it there. Otherwise use tensor parallelism: all GPUs work on each layer.",
-    'model = AutoModelForCausalLM.from_pretrained(name, device_map={"": 0})',
+    LOAD_ON_ONE.code,
 )
 
 
-def _together(facts: Facts, busy: dict[int, Intervals]) -> float:
+def _together(facts: Facts, gpus: list[DeviceTimes]) -> float:
     """The share of the compute in which more than one GPU computes; two at the same time count once."""
-    return sum(area.total for area in busy.values()) / max(1, facts.gpu.compute.total) - 1
+    return sum(one.compute.total for one in gpus) / max(1, facts.gpu.compute.total) - 1
 
 
-def _longest(facts: Facts, device: int) -> int:
-    """The longest kernel of a GPU."""
-    work = facts.gpu.work
-    mine = facts.gpu.is_compute & (work.device == device)
-    return int((facts.gpu.in_window * mine).argmax())
+def _wait_for_each_other(facts: Facts, gpus: list[DeviceTimes]) -> bool:
+    """Whether a GPU that is idle while another works mostly waits for that one, and not for its own launches."""
+    waiting = sum(one.waiting.total for one in gpus)
+    return waiting > sum(intersect(one.idle, facts.gpu.busy).total for one in gpus)
 
 
-def _price(facts: Facts, times_ns: list[float]) -> Price:
+def _evidence(facts: Facts, one: DeviceTimes) -> Evidence:
+    """The compute of a GPU, and for which others it waits."""
+    count, gpu = facts.steps.count, facts.gpu
+    waits = [f", waits {ms(one.waits[other].total / count)} for GPU {other}" for other in one.waits_for]
+    longest = int((gpu.in_window * (gpu.is_compute & (gpu.work.device == one.device))).argmax())
+    return Evidence(
+        f"Compute of GPU {one.device}",
+        us(one.compute.total / count),
+        detail=percent(one.compute.total / facts.steps.window_ns) + " of the step" + "".join(waits),
+        location=place_of_work(facts, longest),
+    )
+
+
+def _price(facts: Facts, gpus: list[DeviceTimes]) -> Price:
+    times_ns = [one.compute.total / facts.steps.count for one in gpus]
     now, count, total = facts.gpu.compute.total / facts.steps.count, len(times_ns), sum(times_ns)
     low, expected = (
         max(0.0, now - (total + (each * count - 1) * max(times_ns)) / (each * count)) for each in MICRO_BATCHES

@@ -21,6 +21,7 @@ from traceopt.result.rows import (
     ModuleClass,
     ModuleRow,
     Op,
+    ProcessGpu,
     RankRow,
     ShapedOperator,
 )
@@ -47,6 +48,7 @@ ROWS: dict[str, tuple[Table, type[Struct], set[str]]] = {
         (tables.EVIDENCE, Evidence, set()),
         (tables.FILES, TraceFile, set()),
         (tables.GEMMS, Gemm, set()),
+        (tables.GPUS, ProcessGpu, {"number"}),
         (tables.KERNELS, Kernel, {"short_name", "rate"}),
         (tables.LAUNCHES, Kernel, {"short_name"}),
         (tables.MODULES, ModuleRow, set()),

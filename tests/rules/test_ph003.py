@@ -7,13 +7,20 @@ from pathlib import Path
 import pytest
 from support.findings import found, saving_of
 from support.planted import PlantedFault
+from support.several_gpus import Node, split_model
 
 import traceopt
+from traceopt.reports.agent.report import render_agent
+from traceopt.reports.html.page import render_html
+from traceopt.reports.text.markdown import render_markdown
+from traceopt.reports.text.terminal import render_terminal
+from traceopt.result.words.quantities import NO_BREAK_SPACE
 from traceopt.testing import Machine
 from traceopt.testing.machine import A100
 
 NODE = "autograd::engine::evaluate_function: MmBackward0"
 STREAMS = 7, 8  # of GPU 0 and GPU 1
+GB = 10**9
 
 
 def run(*, turns: bool = True, trains: bool = True, second_us: float = 900, call: str = "aten::linear") -> Machine:
@@ -59,8 +66,39 @@ class TestGpusInTurn:
         assert found("PH003", run(call="Broadcast").facts()) == []
 
 
+class TestFixBySize:
+    @pytest.mark.parametrize(
+        ("held", "trains", "fix"),
+        [
+            ((6 * GB, 5 * GB), True, "The model fits on one GPU: train a copy on each with DistributedDataParallel."),
+            ((30 * GB, 25 * GB), True, "Shard the model with FSDP"),
+            ((6 * GB, 5 * GB), False, "The model fits on one GPU: load it there."),
+            ((30 * GB, 25 * GB), False, "Use tensor parallelism"),
+            ((), True, "If the model fits on one GPU, train a copy on each"),
+        ],
+    )
+    def test_names_what_fits(self, held: tuple[int, ...], trains: bool, fix: str) -> None:
+        (finding,) = found("PH003", split_model(trains=trains, held=held).facts())
+        assert finding.fix.text.startswith(fix)
+        assert ("Together the GPUs hold" in finding.fix.text) == bool(held)
+
+
+def test_gpus_that_wait_for_the_host_have_no_price() -> None:
+    """Each kernel is launched after the one of the other GPU has ended, without a wait for it."""
+    node = Node()
+    for _ in range(4):
+        with node.step():
+            for number in range(8):
+                node.work(600, NODE)
+                node.run(number % 2, 500)
+            node.synchronize()
+    (finding,) = found("PH003", node.facts())
+    assert finding.saving is None
+    assert "wait for the host" in finding.why
+
+
 class TestAllDevicesCount:
-    def test_as_work_in_the_verdict_and_as_lanes(self, tmp_path: Path) -> None:
+    def test_in_every_report(self, tmp_path: Path) -> None:
         path = tmp_path / "trace.json"
         path.write_bytes(run().to_bytes())
         result = traceopt.analyze(str(path))
@@ -68,13 +106,18 @@ class TestAllDevicesCount:
         assert result.run.device.used == 2
         assert result.verdict.startswith("GPU-bound: 2 GPUs take turns, and one of them is busy for 99")
         assert result.timeline is not None
-        streams = {lane.detail for lane in result.timeline.lanes} - {"thread 1"}
-        assert streams == {"GPU 0, stream 7", "GPU 1, stream 8"}
-
-    def test_none_of_them_is_idle_while_another_works(self) -> None:
-        gpu = run(turns=False).facts().gpu
-        assert gpu.devices == (0, 1)
-        assert gpu.idle.total < 0.03 * gpu.window.total
+        lanes = [(lane.name, lane.detail) for lane in result.timeline.lanes][1:]
+        assert lanes == [("GPU 0 compute", "stream 7"), ("GPU 1 compute", "stream 8")]
+        spans = [(lane.name, lane.detail) for lane in result.timeline.table.lanes if lane.kind == "stream"]
+        assert spans == lanes
+        said = "GPU 0: busy 49% of the step, waits 1.8 ms for GPU 1"
+        texts = (
+            render_terminal(result, width=80, color=False, unicode=True),
+            render_markdown(result),
+            render_agent(result),
+        )
+        assert all(said in text.replace(NO_BREAK_SPACE, " ") for text in texts)
+        assert "GPUs of the process" in render_html(result)
 
     def test_streams_of_two_devices_may_have_one_number(self) -> None:
         events = run(turns=False).events

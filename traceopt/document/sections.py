@@ -9,6 +9,7 @@ from traceopt.analyzer.arrays.percentiles import median, percentiles
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.requirements import lacks
+from traceopt.analyzer.tables.json_values import word
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.accelerator import Accelerator
@@ -32,7 +33,7 @@ from traceopt.result.document import (
     TensorCores,
     Throughput,
 )
-from traceopt.result.rows import BreakdownPart, Collective, Copy, IdleCause, MemoryPart, MemoryPoint
+from traceopt.result.rows import BreakdownPart, Collective, Copy, IdleCause, MemoryPart, MemoryPoint, ProcessGpu
 from traceopt.result.words.rounding import rate, share, us
 from traceopt.result.words.vendors import VENDORS
 from traceopt.rules.bases.rank_rule import rank_name
@@ -44,7 +45,7 @@ LOADER_WORKERS = "DataLoader workers"  # a setting
 def device(facts: Facts) -> Device:
     found = facts.device
     rates = peaks(found.accelerator) if found.accelerator else []
-    used = facts.gpu.device_count
+    used = len(facts.gpu.devices)
     return Device(found.vendor.key, found.name, found.count, found.memory_bytes, found.compute_capability, rates, used)
 
 
@@ -185,7 +186,29 @@ def gpu(facts: Facts) -> Gpu:
         ],
         graph_share=in_graphs,
         graph_known_share=known,
+        devices=_devices(facts),
     )
+
+
+def _devices(facts: Facts) -> list[ProcessGpu]:
+    """Each GPU of a process that works on several."""
+    count, window = facts.steps.count, facts.steps.window_ns
+    names = {one.get("id"): word(one.get("name")) for one in facts.trace.meta.device_properties()}
+    return [
+        ProcessGpu(
+            gpu=one.device,
+            name=names.get(one.device),
+            busy_share=share(facts.gpu.busy_by_device[one.device].total / window),
+            compute_us_per_step=us(one.compute.total / count),
+            communication_us_per_step=us(one.communication.total / count),
+            copies_us_per_step=us(one.copies.total / count),
+            waits_us_per_step=us(one.waiting.total / count),
+            waits_for=one.waits_for,
+            idle_us_per_step=us(one.idle.total / count),
+            peak_memory_bytes=facts.peak_by_gpu.get(one.device),
+        )
+        for one in facts.device_times
+    ]
 
 
 def graph_shares(facts: Facts) -> tuple[float, float | None]:

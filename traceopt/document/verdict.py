@@ -199,22 +199,34 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
     @property
     def _busy(self) -> str:
         bound = "GPU-bound" if self.idle < HEALTHY_IDLE_SHARE else "Mostly GPU-bound"
-        return f"{bound}: {self._who} busy for {percent(1 - self.idle)} of {self.unit}."
+        return f"{bound}: {self._who} busy for {percent(1 - self.idle)} of {self.unit}{self._each}."
 
     @property
     def _who(self) -> str:
-        number = self.facts.gpu.device_count
-        if number == 1:
+        number = len(self.facts.gpu.computing)
+        if number < 2:
             return "the GPU is"
-        turns = any(one.finding.code == "PH003" for one in self.priced)
-        return f"{number} GPUs take turns, and one of them is" if turns else f"at least one of {number} GPUs is"
+        turns = f"{number} GPUs take turns, and one of them is"
+        return turns if self._takes_turns else f"at least one of {number} GPUs is"
+
+    @property
+    def _each(self) -> str:
+        """How busy each of several GPUs is that do not take turns."""
+        areas = [self.facts.gpu.busy_by_device[device].total for device in self.facts.gpu.computing]
+        if len(areas) < 2 or self._takes_turns:
+            return ""
+        return f", each for {percent(sum(areas) / len(areas) / self.facts.steps.window_ns)} on average"
+
+    @property
+    def _takes_turns(self) -> bool:
+        return any(one.finding.code == "PH003" for one in self.priced)
 
     def _state(self, limit: Cause) -> str:
         if limit.busy:
             return f"{self.facts.label(limit)}: {percent(self.limits[limit])} of {self.unit}."
-        number = self.facts.gpu.device_count
+        number = len(self.facts.gpu.computing)
         is_idle = "seems idle" if limit is QUEUED else "is idle"
-        who = f"The GPU {is_idle}" if number == 1 else f"None of the {number} GPUs works"
+        who = f"The GPU {is_idle}" if number < 2 else f"None of the {number} GPUs works"
         return f"{who} for {percent(self.idle)} of {self.unit}."
 
     def _bottleneck(self, limit: Cause) -> str:

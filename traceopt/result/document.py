@@ -39,6 +39,7 @@ from traceopt.result.rows import (
     ModuleRow,
     Op,
     PlanRow,
+    ProcessGpu,
     RankRow,
     ShapedOperator,
     StepSeries,
@@ -275,7 +276,9 @@ class Step(Struct, frozen=True):
 
 
 class Gpu(Struct, frozen=True):
-    """The device over the measured window. All fields are None when the trace holds no GPU work."""
+    """The device over the measured window; several GPUs of a process are busy while any of them works. All fields are
+    None when the trace holds no GPU work.
+    """
 
     window_us: Annotated[float | None, note("length of the measured window", "us")]
     busy_us: Annotated[float | None, note("time in which kernels, copies or memsets run", "us")]
@@ -289,6 +292,9 @@ class Gpu(Struct, frozen=True):
     graph_known_share: Annotated[
         float | None, note("part of that with an operator from the capture or an annotation; null: no graphs", "share")
     ] = None
+    devices: Annotated[
+        list[ProcessGpu], note("each GPU of a process that works on several, by number; empty for one GPU")
+    ] = field(default_factory=list)
 
 
 class Sync(Struct, frozen=True):

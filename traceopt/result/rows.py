@@ -84,6 +84,23 @@ class IdleCause(Struct, frozen=True):
     share: Annotated[float, note("part of the step window", "share")]
 
 
+class ProcessGpu(Struct, frozen=True):
+    """One of several GPUs of a process. Its times are exclusive and add up to the step."""
+
+    gpu: Annotated[int, note("number of the GPU")]
+    name: Annotated[str | None, note("its model; null: not recorded")]
+    busy_share: Annotated[float, note("part of the step in which it works", "share")]
+    compute_us_per_step: Annotated[float, note("compute per step", "us")]
+    communication_us_per_step: Annotated[float, note("collectives per step that its compute does not overlap", "us")]
+    copies_us_per_step: Annotated[float, note("copies and fills per step that nothing of it overlaps", "us")]
+    waits_us_per_step: Annotated[
+        float, note("idle per step while others work, with its next work launched or the host waiting as well", "us")
+    ]
+    waits_for: Annotated[list[int], note("GPUs whose work comes before its next work, longest wait first")]
+    idle_us_per_step: Annotated[float, note("other idle time per step", "us")]
+    peak_memory_bytes: Annotated[int | None, note("peak of the memory in tensors; null: not recorded", "bytes")]
+
+
 class Collective(Struct, frozen=True):
     """Collectives of one name."""
 

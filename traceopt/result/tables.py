@@ -256,6 +256,27 @@ COUNTERS = Table(
     filter="Filter by kernel or metric",
 )
 
+GPUS = Table(
+    "gpus",
+    "GPUs of the process",
+    (
+        Column("number", "GPU", "word", beside="name"),
+        Column("busy_share", "Busy", "share"),
+        Column("compute_us_per_step", "Compute ms", "ms"),
+        Column("communication_us_per_step", "Communication ms", "ms", usual=0),
+        Column("copies_us_per_step", "Copies ms", "ms", usual=0),
+        Column(
+            "waits_us_per_step",
+            "Waits ms",
+            "ms",
+            about="Waits: idle while another GPU works, with the next work launched, or the host waiting as well.",
+            beside="waits_for_words",
+        ),
+        Column("idle_us_per_step", "Other idle ms", "ms"),
+        Column("peak_memory_bytes", "Peak memory MiB", "MiB"),
+    ),
+    sortable=False,
+)
 RANKS = Table(
     "ranks",
     "Ranks",

@@ -39,7 +39,7 @@ def kernels(facts: Facts) -> list[Kernel]:
     total = np.bincount(group, weights=gpu.in_window[inside])
     calls = np.bincount(group)
     longest = longest_of_group(gpu.in_window[inside], group, len(codes))
-    busy = gpu.busy.total
+    busy = gpu.busy_ns
     shown = np.argsort(-total, kind="stable")[:MAX_ROWS]
     rows = inside[longest[shown]]
     places = places_of_work(facts, rows)
@@ -114,7 +114,7 @@ def ops(facts: Facts) -> list[Op]:
     shown = gpu_ns if facts.has_gpu else cpu_ns
     codes = np.flatnonzero((calls > 0) | (gpu_ns > 0))
     codes = codes[np.lexsort((-cpu_ns[codes], -shown[codes]))][:MAX_ROWS]
-    total = facts.gpu.busy.total if facts.has_gpu else steps.window_ns
+    total = facts.gpu.busy_ns if facts.has_gpu else steps.window_ns
     places = locations_of(facts, longest[codes].tolist())
     out = []
     for code, place in zip(codes, places, strict=True):

@@ -13,7 +13,7 @@ from traceopt.analyzer.arrays.grouping import group_rows, numbered
 from traceopt.analyzer.arrays.intervals import Intervals, clip, intersect, merge, subtract, union
 from traceopt.analyzer.attribution.stalls import long_gaps
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.tables.schema import I8, KERNEL
+from traceopt.analyzer.tables.schema import I8, KERNEL, device_of_queue
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
 from traceopt.analyzer.vocabulary.causes.span_categories import (
     ANNOTATED,
@@ -47,7 +47,7 @@ MOST_THREADS = 8
 MOST_STREAMS = 16
 JOINED_SHARE = 0.002  # of the step: host activities of one kind with smaller gaps become one bar
 
-STREAM_TITLES = {GPU_COMPUTE.key: "GPU compute", TRANSFER.key: "GPU communication", COPY.key: "GPU copies"}
+STREAM_WORK = {GPU_COMPUTE.key: "compute", TRANSFER.key: "communication", COPY.key: "copies"}
 _OF_KIND = {PYTHON: PYTHON_CODE, ANNOTATION: ANNOTATED, OP: CPU, RUNTIME: CALL}  # of events
 # Idle gaps are named after their cause, all other spans after their category.
 CATEGORIES = [*dict.fromkeys([*(row.key for row in SPAN_CATEGORIES), *(cause.key for cause in IDLE_CAUSES)])]
@@ -156,18 +156,12 @@ class _LaneMaker:
         for place, thread in enumerate([first, *order][:MOST_THREADS]):
             if thread < 0:
                 continue
-            launching = bool(launches[thread]) and self.facts.has_gpu
-            name = "CPU main thread" if thread == first else "CPU autograd thread" if launching and place == 1 else None
-            if place == 0 or (place == 1 and launching):
-                lanes.append(self._activities(thread, name))
-            lanes.append(self._events(thread, name, rows[slices.thread[rows] == thread]))
+            if place == 0 or (place == 1 and launches[thread] and self.facts.has_gpu):
+                lanes.append(self._activities(thread))
+            lanes.append(self._events(thread, rows[slices.thread[rows] == thread]))
         return lanes
 
-    def _named(self, thread: int, name: str | None) -> tuple[str, str]:
-        info = self.facts.trace.threads[thread]
-        return name or info.name or "CPU thread", f"thread {info.tid}"
-
-    def _activities(self, thread: int, name: str | None) -> _Lane:
+    def _activities(self, thread: int) -> _Lane:
         """What a thread did: its phases in a CPU-only run, its activities in a run with a GPU."""
         found = activity_areas(self.facts, thread)
         shortest_gap = int(self.facts.step_ns * JOINED_SHARE)
@@ -188,7 +182,7 @@ class _LaneMaker:
             "place": unknown,
             "detail": unknown,
         }
-        lane = _Lane("activity", *self._named(thread, name), thread, columns)
+        lane = _Lane("activity", *thread_title(self.facts, thread), thread, columns)
         return lane.take(np.argsort(start, kind="stable"))
 
     def idle_lane(self, steps: npt.NDArray[np.int64]) -> _Lane:
@@ -213,7 +207,7 @@ class _LaneMaker:
         }
         return _Lane("idle", "GPU idle", "shorter", -1, columns)
 
-    def _events(self, thread: int, name: str | None, rows: npt.NDArray[np.intp]) -> _Lane:
+    def _events(self, thread: int, rows: npt.NDArray[np.intp]) -> _Lane:
         """The events of a thread, outermost first: annotations, operators, calls of the runtime, Python frames."""
         facts, slices = self.facts, self.facts.slices
         activity = facts.host.activity[rows]
@@ -226,7 +220,7 @@ class _LaneMaker:
             "place": facts.call_sites.of(rows),
             "detail": self._shapes(np.where(slices.kind[rows] == OP, slices.row[rows], -1)),
         }
-        return _Lane("thread", *self._named(thread, name), thread, columns)
+        return _Lane("thread", *thread_title(self.facts, thread), thread, columns)
 
     def _shapes(self, ops: npt.NDArray[np.integer]) -> I8:
         """Codes of the shapes and types of operators (rows of trace.ops, -1: no operator)."""
@@ -244,21 +238,23 @@ class _LaneMaker:
         return out
 
     def stream_lanes(self) -> list[_Lane]:
-        """The work of each stream, named after the kind with most time; compute first, then the busiest."""
+        """The work of each stream, named after the kind with most time; of each GPU compute first, then the busiest."""
         gpu = self.facts.gpu
         rows = np.flatnonzero(gpu.work.meets(self.begin, self.end))
         kinds = np.where(gpu.is_communication[rows], 1, np.where(gpu.is_kernel[rows], 0, 2))
         streams, stream = numbered(gpu.work.queue[rows])
-        busy = np.zeros((len(streams), len(STREAM_TITLES)))
+        busy = np.zeros((len(streams), len(STREAM_WORK)))
         np.add.at(busy, (stream, kinds), gpu.work.duration[rows])
-        most = np.argsort(-busy.sum(axis=1), kind="stable")[:MOST_STREAMS]
-        main = busy.argmax(axis=1)
+        total, main = busy.sum(axis=1), busy.argmax(axis=1)
+        device = device_of_queue(streams)
+        most = busiest_lanes(total, device, MOST_STREAMS)
         lanes = []
-        for number in sorted(most.tolist(), key=lambda number: (main[number], -busy[number].sum())):
-            title = list(STREAM_TITLES.values())[main[number]]
+        for number in most[np.lexsort((-total[most], main[most], device[most]))].tolist():
             mine = stream == number
+            first = rows[mine][0]
+            title = f"{gpu.device_name(first)} {list(STREAM_WORK.values())[main[number]]}"
             columns = self._work(rows[mine], kinds[mine])
-            lanes.append(_Lane("stream", title, gpu.stream_name(rows[mine][0]), -1, columns))
+            lanes.append(_Lane("stream", title, f"stream {gpu.work.stream[first]}", -1, columns))
         return lanes
 
     def _work(self, rows: npt.NDArray[np.intp], kinds: npt.NDArray[np.integer]) -> dict[str, I8]:
@@ -274,7 +270,7 @@ class _LaneMaker:
             "start": work.start[rows],
             "duration": work.duration[rows],
             "name": work.name[rows],
-            "category": np.array([CATEGORY_CODE[kind] for kind in STREAM_TITLES])[kinds],
+            "category": np.array([CATEGORY_CODE[kind] for kind in STREAM_WORK])[kinds],
             "place": facts.call_sites.of(facts.source_slices[rows]),
             "detail": self._sizes(rows),
             "operator": np.where(op_slice >= 0, facts.slices.name[op_slice] if len(facts.slices) else -1, -1),
@@ -355,6 +351,16 @@ class _Codes:
         return known
 
 
+def thread_title(facts: Facts, thread: int) -> tuple[str, str]:
+    """What a thread is, and its number."""
+    info = facts.trace.threads[thread]
+    detail = f"thread {info.tid}"
+    if thread == facts.steps.thread:
+        return "CPU main thread", detail
+    computes_gradients = bool((facts.regions.backward & (facts.slices.thread == thread)).any())
+    return "CPU autograd thread" if computes_gradients else info.name or "CPU thread", detail
+
+
 def activity_areas(facts: Facts, thread: int) -> list[tuple[SpanCategory, str, Intervals]]:
     """Category, label and area of what a thread did: phases of the main thread of a CPU-only run, else activities."""
     if facts.has_gpu:
@@ -372,6 +378,14 @@ def _run_backward(facts: Facts, thread: int) -> Intervals:
     waits = np.array([name.startswith("<built-in method run_backward") for name in facts.trace.names], bool)
     rows = np.flatnonzero((slices.thread == thread) & waits[slices.name])
     return union(slices.start[rows], slices.end[rows])
+
+
+def busiest_lanes(busy: npt.NDArray[Any], device: npt.NDArray[np.integer], most: int) -> npt.NDArray[np.intp]:
+    """The lanes to show: the busiest of each device, then the second of each, and so on."""
+    order = np.lexsort((-busy, device))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order)) - np.searchsorted(device[order], device[order])
+    return np.lexsort((-busy, place))[:most]
 
 
 def joined(area: Intervals, gap_ns: int) -> Intervals:

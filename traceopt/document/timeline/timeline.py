@@ -10,15 +10,17 @@ import numpy.typing as npt
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, clip, merge, union
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.schema import I8, device_of_queue
 from traceopt.analyzer.vocabulary.causes.span_categories import COPY, GPU_COMPUTE, TRANSFER
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.document.timeline.spans import (
     JOINED_SHARE,
-    STREAM_TITLES,
+    STREAM_WORK,
     activity_areas,
+    busiest_lanes,
     joined,
     span_table,
+    thread_title,
 )
 from traceopt.document.timeline.stalls import find_stalls
 from traceopt.result.rows import Lane, Occupancy, Span, Timeline
@@ -37,7 +39,7 @@ def timeline(facts: Facts) -> Timeline:
     index = steps.example
     start, end = int(steps.start[index]), int(steps.end[index])
     step = _ShownStep(facts, start, end)
-    lanes = [step.host_lane("cpu", "CPU main thread", steps.thread)]
+    lanes = [step.host_lane("cpu", steps.thread)]
     lanes += step.launching_lanes()
     lanes += step.stream_lanes()
     of_all = np.array([np.searchsorted(facts.recorded_steps.start, start)])
@@ -59,7 +61,7 @@ class _ShownStep:
     def span(self, start: int, end: int, name: str, category: str) -> Span:
         return Span(us(start - self.start), us(end - start), name, category)
 
-    def host_lane(self, key: str, name: str, thread: int) -> Lane:
+    def host_lane(self, key: str, thread: int) -> Lane:
         """What a thread did: its phases in a CPU-only run, its activities in a run with a GPU."""
         spans: list[Span] = []
         areas: dict[str, Intervals] = {}
@@ -68,11 +70,10 @@ class _ShownStep:
             category = span_category.key
             areas[category] = merge(areas.get(category, EMPTY), inside)
             spans += [self.span(int(a), int(b), label, category) for a, b in zip(inside.start, inside.end, strict=True)]
-        info = self.facts.trace.threads[thread] if 0 <= thread < len(self.facts.trace.threads) else None
         longest = sorted(spans, key=lambda span: -span.duration_us)[:MAX_SPANS]
         in_order = sorted(longest, key=lambda span: span.start_us)
-        detail = f"thread {info.tid}" if info else ""
-        return Lane(key, name, detail, in_order, len(spans), self._occupancy(areas, len(spans)))
+        title = thread_title(self.facts, thread) if thread >= 0 else ("CPU main thread", "")
+        return Lane(key, *title, in_order, len(spans), self._occupancy(areas, len(spans)))
 
     def _occupancy(self, areas: Mapping[str, Intervals], spans: int) -> list[Occupancy]:
         """How full each part of the step is, by category, if there are too many spans to draw each of them."""
@@ -87,7 +88,7 @@ class _ShownStep:
         ]
 
     def launching_lanes(self) -> list[Lane]:
-        """The other thread that launched the most GPU work in the step, usually the autograd thread."""
+        """The other threads that launched the most GPU work in the step, one for each GPU; usually autograd's."""
         if not self.facts.has_gpu:
             return []
         runtime = self.facts.trace.runtime
@@ -96,10 +97,10 @@ class _ShownStep:
         inside = launch[(runtime.start[launch] >= self.start) & (runtime.start[launch] < self.end)]
         threads, counts = np.unique(runtime.thread[inside], return_counts=True)
         others = [int(t) for t in threads[np.argsort(-counts)] if t != self.facts.steps.thread]
-        return [self.host_lane(f"cpu{i}", "CPU autograd thread", t) for i, t in enumerate(others[:1], 1)]
+        return [self.host_lane(f"cpu{i}", t) for i, t in enumerate(others[: len(self.facts.gpu.devices)], 1)]
 
     def stream_lanes(self) -> list[Lane]:
-        """GPU work by kind and stream: compute, then communication, then copies, busiest stream first."""
+        """Work of each GPU by kind and stream: compute, then communication, then copies, busiest stream first."""
         if not self.facts.has_gpu:
             return []
         gpu = self.facts.gpu
@@ -110,9 +111,11 @@ class _ShownStep:
         lane_of = self._lane_of(queue, category, busy)
         keys, group = np.unique(np.stack([lane_of, queue.astype(str)]), axis=1, return_inverse=True)
         total = np.bincount(group.ravel(), weights=busy)
-        chosen = np.argsort(-total, kind="stable")[:MAX_STREAMS]
+        device = device_of_queue(keys[1].astype(np.int64))
+        kinds = np.array([list(STREAM_WORK).index(kind) for kind in keys[0]])
+        chosen = busiest_lanes(total, device, max(MAX_STREAMS, len(gpu.devices)))
         lanes = []
-        for index in sorted(chosen, key=lambda i: (list(STREAM_TITLES).index(keys[0, i]), -total[i])):
+        for index in chosen[np.lexsort((-total[chosen], kinds[chosen], device[chosen]))]:
             mine = np.flatnonzero(group.ravel() == index)
             longest = np.sort(mine[np.argsort(-busy[mine], kind="stable")[:MAX_SPANS]])
             start, name = gpu.work.start[rows[longest]], gpu.work.name[rows[longest]]
@@ -129,12 +132,13 @@ class _ShownStep:
             kind, number = map(str, keys[:, index])
             areas = {
                 name: union(gpu.work.start[inside], gpu.work.end_of(inside))
-                for name in STREAM_TITLES
+                for name in STREAM_WORK
                 if len(inside := rows[mine[category[mine] == name]])
             }
             occupancy = self._occupancy(areas, len(mine))
-            stream = gpu.stream_name(rows[mine[0]])
-            lanes.append(Lane(f"{kind}{number}", STREAM_TITLES[kind], stream, spans, len(mine), occupancy))
+            first = rows[mine[0]]
+            title, stream = f"{gpu.device_name(first)} {STREAM_WORK[kind]}", f"stream {gpu.work.stream[first]}"
+            lanes.append(Lane(f"{kind}{number}", title, stream, spans, len(mine), occupancy))
         return lanes
 
     def _lane_of(self, queue: I8, category: npt.NDArray[np.str_], busy: I8) -> npt.NDArray[np.str_]:
@@ -143,7 +147,7 @@ class _ShownStep:
         least = OWN_LANE_SHARE * (self.end - self.start)
         for number in distinct_values(queue):
             here = queue == number
-            spent = {kind: busy[here & (category == kind)].sum() for kind in STREAM_TITLES}
+            spent = {kind: busy[here & (category == kind)].sum() for kind in STREAM_WORK}
             main = max(spent, key=lambda kind: spent[kind])
             for kind in (kind for kind, ns in spent.items() if ns < least):
                 lane_of[here & (category == kind)] = main
