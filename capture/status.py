@@ -31,6 +31,7 @@ class Status:
     """`step` is the number of completed steps. `saving_s` is how long the script waited for traces to be processed and
     written.
 
+    `looped_step`: what a run without steps did again and again, as --step-on names it.
     `notes` go into the trace, `troubles` are also shown to the user. `ended`: the process ended normally.
     """
 
@@ -53,6 +54,7 @@ class Status:
     fetches: int = 0
     backwards: int = 0
     updates: int = 0
+    looped_step: str | None = None
     saving_s: float = 0.0
 
     def note(self, text: str) -> None:

@@ -126,10 +126,11 @@ def _no_steps(status: Status, settings: Settings, how: str | None) -> str:
         )
         if number
     )
-    return (
-        f"no training step was recognized (seen: {seen or 'no DataLoader, backward or optimizer'}); name the end of a "
-        "step with --step-on batch, update, backward, forward or module:function"
-    )
+    unknown = f"no training step was recognized (seen: {seen or 'no DataLoader, backward or optimizer'}); "
+    if (step := status.looped_step) is not None:
+        what = "a model" if step == "forward" else f"{step.partition(':')[2]}()"
+        return f"{unknown}a loop calls {what} for most of the run: make each call a step with --step-on {step}"
+    return f"{unknown}name the end of a step with --step-on batch, update, backward, forward or module:function"
 
 
 def _notes(settings: Settings, statuses: list[Status], code: int) -> list[str]:

@@ -342,6 +342,8 @@ class Recorder:
         self.status.memory_snapshots = [path.name for path in self._memory.files]
         if self.timed is not None and self.step:
             self._write_timed()
+        if self._start_up is not None and not self.step:
+            self.status.looped_step = self._described(self._start_up.looped_step)
         self.status.ended = True
         if self.step or not self._helper:
             self._tell(DONE)

@@ -56,6 +56,12 @@ class StartUp:
             self.sampler.stacks.clear()
         return self._document
 
+    def looped_step(self) -> str | None:
+        """What `--step-on` may name in a run that has ended no step; None if nothing was sampled."""
+        from .looped_calls import step_among
+
+        return None if self.sampler.lost else step_among(self.sampler.stacks)
+
     def _described(self, ended: float) -> dict[str, object]:
         from .breakdown import parts_of
 
