@@ -6,15 +6,21 @@ code again, and enters it through AOTAutograd's wrapper.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.tables.compilation import Compilation, GraphBreak
 from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
+from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.compile_messages import BreakText
+from traceopt.analyzer.vocabulary.python_frames import resumed_at
+
+NO_REASON = BreakText("the reason was not recorded; traceopt run records it")
 
 
 class CompiledPieces(Struct, frozen=True):
@@ -29,13 +35,15 @@ class CompiledPieces(Struct, frozen=True):
 
 
 def find_compiled_pieces(regions: Regions, steps: Steps, compilation: Compilation | None) -> CompiledPieces:
-    """Without `compilation`, which pieces follow a graph break is unknown, and none is counted as such."""
+    """Without `compilation`, pieces follow a graph break if they run in a function that Dynamo made for that."""
     slices = regions.slices
-    resumed_frames = compilation.resumed_frames if compilation is not None else frozenset()
     pieces = np.flatnonzero(regions.named(lambda name: op_names.compiled_region(name) is not None, ANNOTATION, OP))
     pieces = pieces[steps.host_window.contains(slices.start[pieces])]
     frames = [frame[0] for code in slices.name[pieces].tolist() if (frame := _region(regions, code)) is not None]
-    resumed = pieces[[frame in resumed_frames for frame in frames]] if len(pieces) else pieces
+    if compilation is None:
+        resumed = pieces[slices.ancestor(pieces, regions.named(_is_resumed, PYTHON)) >= 0]
+    else:
+        resumed = pieces[np.array([frame in compilation.resumed_frames for frame in frames], bool)]
     return CompiledPieces(
         frozenset(frames),
         len(pieces) / max(1, steps.count),
@@ -44,11 +52,22 @@ def find_compiled_pieces(regions: Regions, steps: Steps, compilation: Compilatio
     )
 
 
-def breaks_in_steps(compilation: Compilation | None, frames: frozenset[str]) -> tuple[GraphBreak, ...]:
+def breaks_in_steps(compilation: Compilation, frames: frozenset[str]) -> tuple[GraphBreak, ...]:
     """The graph breaks in code that the steps run; all of them if the trace does not name compiled code."""
-    if compilation is None:
-        return ()
     return tuple(one for one in compilation.breaks if not frames or _runs(one, compilation, frames))
+
+
+def breaks_by_frames(regions: Regions, steps: Steps) -> tuple[GraphBreak, ...]:
+    """The graph breaks after which the steps resume functions, most frequent first. Their reasons are unknown."""
+    slices, names = regions.slices, regions.trace.names
+    rows = np.flatnonzero(regions.named(_is_resumed, PYTHON))
+    rows = rows[steps.host_window.contains(slices.start[rows])]
+    found = Counter(resumed_at(names[code]) for code in slices.name[rows].tolist())
+    return tuple(GraphBreak(NO_REASON, site, count) for site, count in found.most_common())
+
+
+def _is_resumed(name: str) -> bool:
+    return resumed_at(name) is not None
 
 
 def _runs(one: GraphBreak, compilation: Compilation, frames: frozenset[str]) -> bool:

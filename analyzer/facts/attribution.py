@@ -12,7 +12,12 @@ from traceopt.analyzer.arrays.grouping import numbered, split
 from traceopt.analyzer.arrays.intervals import Intervals, union
 from traceopt.analyzer.arrays.name_totals import NameTotal, totals_by_name
 from traceopt.analyzer.attribution.attribution import Attribution
-from traceopt.analyzer.attribution.compiled_pieces import CompiledPieces, breaks_in_steps, find_compiled_pieces
+from traceopt.analyzer.attribution.compiled_pieces import (
+    CompiledPieces,
+    breaks_by_frames,
+    breaks_in_steps,
+    find_compiled_pieces,
+)
 from traceopt.analyzer.attribution.cpu_phases import CpuPhases
 from traceopt.analyzer.attribution.first_calls import first_fetches, startup_calls, with_first_runs
 from traceopt.analyzer.attribution.host_flow import CpuOperators, HostFlow
@@ -250,7 +255,11 @@ class AttributionFacts(TimelineFacts, frozen=True, dict=True):
 
     @cached_property
     def graph_breaks(self) -> tuple[GraphBreak, ...]:
-        """The graph breaks of torch.compile in code that the steps run; without a trace, all of them."""
+        """The graph breaks of torch.compile in code that the steps run; without a trace, all of them. Without a log,
+        those that Python frames show.
+        """
+        if self.compilation is None:
+            return breaks_by_frames(self.regions, self.steps) if self.has_trace else ()
         return breaks_in_steps(self.compilation, self.compiled_pieces.frames if self.has_trace else frozenset())
 
     @cached_property

@@ -115,6 +115,18 @@ def parse_frame(name: str) -> CallSite | None:
     return None if match is None else CallSite(shown_file(match["file"]), int(match["line"]), match["function"])
 
 
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<function>.*)_at_(?P<line>\d+)$")
+
+
+def resumed_at(name: str) -> CallSite | None:
+    """The graph break after which Dynamo resumes a function: line 40 of forward for
+    "model.py(40): torch_dynamo_resume_in_forward_at_40"; None for other frames.
+    """
+    site = parse_frame(name) if "torch_dynamo_resume_in_" in name else None
+    match = _RESUMED.match(site.function) if site is not None else None
+    return CallSite(site.file, int(match["line"]), match["function"]) if site and match else None
+
+
 def shown_frame(name: str) -> str:
     """A frame without the folders of the machine that recorded it: of installed packages, of traceopt, and home."""
     match = FRAME.match(name)

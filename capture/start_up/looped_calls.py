@@ -7,9 +7,10 @@ import functools
 import inspect
 import itertools
 import sys
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from types import CodeType, ModuleType
+from typing import Any
 
 from ..metadata.user_line import is_user_code
 from .stack_sampler import Stack
@@ -24,13 +25,13 @@ def step_among(stacks: Sequence[tuple[Stack, float]]) -> str | None:
     """What `--step-on` may name: `module:function`, or "forward" if a loop calls a model. Of nested loops the outermost
     one counts. None if no loop of the user's code takes most of the time.
     """
-    seconds = Counter[str]()
+    seconds = defaultdict[str, float](float)
     for stack, took_s in stacks:
         called = _called_in_loop(stack)
         if called is not None:
             seconds[called] += took_s
-    [(step, took_s)] = seconds.most_common(1) or [("", 0.0)]
-    return step if took_s > MOST * sum(took_s for _, took_s in stacks) else None
+    most = MOST * sum(took_s for _, took_s in stacks)
+    return next((step for step, took_s in seconds.items() if took_s > most), None)
 
 
 def _called_in_loop(stack: Stack) -> str | None:
@@ -58,10 +59,11 @@ def _name(code: CodeType) -> str | None:
 
 def _code_of(module: ModuleType, path: str) -> CodeType | None:
     """The code of a function of the module; None if it has none of that name. A script's file is unknown at its end."""
-    function = module
+    function: Any = module
     for name in path.split("."):
         function = vars(function).get(name) if hasattr(function, "__dict__") else None
-    return getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    return code if isinstance(code, CodeType) else None
 
 
 @functools.cache

@@ -26,6 +26,7 @@ MOST_ROWS = 8
 class GraphBreakInStep(Rule):
     """Measures how long the host takes to enter compiled code again after each graph break, and lists the lines that
     break the graph with TorchDynamo's reason. Lines and reasons come from `traceopt run` or from a TORCH_TRACE log.
+    Without them, lines come from the Python frames in which Dynamo resumes a function after a break.
 
     Why it costs: the code after a break is a graph of its own. Every call checks guards again and enters compiled code
     again, in the forward and the backward pass. Inductor cannot fuse kernels across a break, and CUDA graphs end there.
@@ -57,6 +58,9 @@ class GraphBreakInStep(Rule):
     needs_trace = False
 
     min_share: float = threshold(0.01, "smallest host time to enter the pieces, as a share of the step, to price")
+
+    def needs(self, facts: Facts) -> tuple[str, ...]:
+        return () if facts.graph_breaks else self.requires
 
     def check(self, facts: Facts) -> Findings:
         breaks = facts.graph_breaks

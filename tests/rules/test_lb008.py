@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from support.compiled import compilation, fixed, training, with_notes
 from support.findings import RULES, found, saving_of
 
 from traceopt.result.words.message import plain
+from traceopt.testing import A100, Machine
 
 REASON = "Unsupported Tensor.item() call\n  Explanation: Dynamo cannot trace it.\n  Hint: Do not call it."
 
@@ -40,3 +42,18 @@ class TestGraphBreak:
     def test_no_saving_where_the_host_is_fast(self) -> None:
         (finding,) = found("LB008", with_notes(training(entry_us=0.1), noted()))
         assert finding.saving is None
+
+    def test_fires_without_a_log_on_the_functions_that_resume_after_a_break(self) -> None:
+        machine = Machine(A100, with_stack=1)
+        for _ in range(5):
+            with machine.step(), machine.python("train.py(5): forward"):
+                for piece, resumed in enumerate((None, "torch_dynamo_resume_in_forward_at_9")):
+                    with machine.python(f"train.py(9): {resumed}") if resumed else nullcontext():
+                        with machine.annotate("TorchDynamo Cache Lookup"):
+                            machine.idle(300)
+                        with machine.annotate(f"Torch-Compiled Region: {piece}/0"):
+                            machine.launch(100)
+                machine.synchronize()
+        (finding,) = found("LB008", machine.facts())
+        assert [str(place) for place in finding.locations] == ["train.py:9"]
+        assert "1 of them only because of a break. The most frequent one in forward(): the reason" in finding.why
