@@ -31,6 +31,7 @@ from traceopt.analyzer.work.hardware_counters import MeasuredCounters, find_meas
 from traceopt.analyzer.work.linear_algebra import LinearAlgebra, find_linear_algebra
 from traceopt.analyzer.work.precision.casts import Casts, find_casts
 from traceopt.analyzer.work.precision.double_precision import DoublePrecision, find_double_precision
+from traceopt.analyzer.work.sizes.growing_prefix import GrowingPrefix, find_growing_prefix
 from traceopt.analyzer.work.sizes.padded_work import PaddedWork, find_padded_work
 from traceopt.analyzer.work.sizes.sized_calls import SizedCalls, find_sized_calls
 from traceopt.analyzer.work.sizes.subnormal_work import SubnormalWork, find_subnormal_work
@@ -155,6 +156,11 @@ class WorkFacts(ReplayFacts, frozen=True, dict=True):
         """The operators that work on the positions of padded batches; None if no padding was seen."""
         padding = next(iter(self.captured.padding), None)
         return find_padded_work(self.sized_calls, self.slices, padding) if padding is not None else None
+
+    @cached_property
+    def growing_prefix(self) -> GrowingPrefix | None:
+        """Rounds of a generation without a cache: each computes all tokens so far again. None if there are none."""
+        return find_growing_prefix(self.sized_calls)
 
     @cached_property
     def called_ops(self) -> CalledOps:
