@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.attribution.idle import Gaps, Idle, slow_calls
-from traceopt.analyzer.tables.schema import I4, Mask
+from traceopt.analyzer.tables.schema import I4, I8, Mask
+from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME, Slices
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import calls_named
@@ -42,6 +43,21 @@ def startup_calls(gpu: GpuWork, gaps: Gaps, slices: Slices) -> Mask:
     if 2 * first.sum() >= len(slow):
         mask[slow[first]] = True
     return mask
+
+
+def first_launches(trace: Trace) -> I8:
+    """The launches that the profiler holds up as it starts: the first that ends after each of its overheads, on the
+    same thread. Runtime rows.
+    """
+    runtime = trace.runtime
+    overheads = np.flatnonzero(calls_named(trace, runtime_calls.is_profiler_overhead))
+    launches = np.flatnonzero(calls_named(trace, runtime_calls.is_launch)) if len(overheads) else overheads
+    found = []
+    for thread in distinct_values(runtime.thread[overheads]).tolist():
+        mine = launches[runtime.thread[launches] == thread]
+        ended = np.searchsorted(runtime.end_of(mine), runtime.end_of(overheads[runtime.thread[overheads] == thread]))
+        found.append(mine[ended[ended < len(mine)]])
+    return np.concatenate(found) if found else overheads
 
 
 def first_of_name(slices: Slices, kind: int) -> Mask:

@@ -155,7 +155,12 @@ def slow_calls(gpu: GpuWork, gaps: Gaps) -> npt.NDArray[np.bool_]:
     rows = np.flatnonzero(runtime.duration >= SLOW_CALL_NS)
     names = [gpu.trace.names[code] for code in runtime.name[rows]]
     plain = [
-        not (runtime_calls.is_copy(n) or runtime_calls.is_blocking_sync(n) or runtime_calls.is_allocation(n))
+        not (
+            runtime_calls.is_copy(n)
+            or runtime_calls.is_blocking_sync(n)
+            or runtime_calls.is_allocation(n)
+            or runtime_calls.is_profiler_overhead(n)
+        )
         for n in names
     ]
     rows = rows[np.array(plain, bool)]

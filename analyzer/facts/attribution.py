@@ -19,7 +19,7 @@ from traceopt.analyzer.attribution.compiled_pieces import (
     find_compiled_pieces,
 )
 from traceopt.analyzer.attribution.cpu_phases import CpuPhases
-from traceopt.analyzer.attribution.first_calls import first_fetches, startup_calls, with_first_runs
+from traceopt.analyzer.attribution.first_calls import first_fetches, first_launches, startup_calls, with_first_runs
 from traceopt.analyzer.attribution.host_flow import CpuOperators, HostFlow
 from traceopt.analyzer.attribution.idle import Gaps, Idle, attribute, find_gaps, slow_calls
 from traceopt.analyzer.attribution.main_thread_calls import MainThreadCalls, main_thread_calls, waits_for_others
@@ -59,6 +59,7 @@ from traceopt.analyzer.vocabulary.causes.table import (
     LOADER_STARTUP,
     LOGGING,
     MODULE_LOAD,
+    PROFILER,
     STARTUP,
 )
 from traceopt.analyzer.vocabulary.causes.table import PYTHON as RUNNING_PYTHON
@@ -101,6 +102,7 @@ class AttributionFacts(TimelineFacts, frozen=True, dict=True):
             {
                 RUNNING_PYTHON: training_functions(self.regions),
                 HOST_SYNC: calls[blocking_copies(self.trace, self.links)],
+                PROFILER: calls[first_launches(self.trace)],
                 MODULE_LOAD: calls[slow],
                 STARTUP: calls[startup],
                 LOADER_STARTUP: first_fetches(self.regions),

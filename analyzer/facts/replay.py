@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from traceopt.analyzer.arrays.grouping import distinct_values
-from traceopt.analyzer.arrays.intervals import Intervals
+from traceopt.analyzer.arrays.intervals import Intervals, merge, union
 from traceopt.analyzer.attribution.replayed_parts import ReplayedParts
 from traceopt.analyzer.facts.attribution import AttributionFacts
 from traceopt.analyzer.replay.changes import Change
@@ -15,6 +15,7 @@ from traceopt.analyzer.replay.graph import Graph, build_graph
 from traceopt.analyzer.replay.profiler_cost import find_profiler_cost
 from traceopt.analyzer.replay.replayed import Replayed, replay
 from traceopt.analyzer.vocabulary.causes.cause import Cause
+from traceopt.analyzer.vocabulary.causes.table import PROFILER
 
 
 class ReplayFacts(AttributionFacts, frozen=True, dict=True):
@@ -29,9 +30,13 @@ class ReplayFacts(AttributionFacts, frozen=True, dict=True):
 
     @cached_property
     def profiler_cost(self) -> Intervals:
-        """When the profiler itself delayed the host; empty if the durations of unprofiled steps are unknown."""
+        """When the profiler itself delayed the host: in its own overheads, and at every event if the durations of
+        unprofiled steps are known.
+        """
         frames = self.frames_recorded_with_times
-        return find_profiler_cost(self.slices, self.steps, self.captured.profiler_ns, frames)
+        at_events = find_profiler_cost(self.slices, self.steps, self.captured.profiler_ns, frames)
+        overheads = self.host.rows_of(PROFILER)
+        return merge(at_events, union(self.slices.start[overheads], self.slices.end[overheads]))
 
     @property
     def frames_recorded_with_times(self) -> bool:

@@ -117,6 +117,10 @@ def _python(events: Sequence[Any]) -> Fields:
     return Fields(_span(events) | _thread(events))
 
 
+def _overhead(events: Sequence[Any]) -> Fields:
+    return Fields(_span(events))
+
+
 def _sync(events: Sequence[Any]) -> Fields:
     fields = _linked(SyncTable, events)
     return replace(fields, numbers=_span(events) | fields.numbers)
@@ -147,6 +151,7 @@ FIELDS: dict[str, Callable[[Sequence[Any]], Fields]] = {
     cat.ANNOTATION: _op,
     cat.PYTHON: _python,
     cat.SYNC: _sync,
+    cat.OVERHEAD: _overhead,
     MEMORY: _memory,
     FLOWS: _flows,
     ARROWS: _arrows,

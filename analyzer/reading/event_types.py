@@ -223,7 +223,7 @@ def _span_with(columns: Iterable[str]) -> type[Struct]:
 def _known() -> Any:
     """The union of the types of all known categories."""
     bases: dict[str, type[Struct]] = {table: _span_with(columns) for table, columns in _ARGS.items()}
-    bases |= {cat.PYTHON: SpanEvent, cat.IGNORED: Complete}
+    bases |= {cat.PYTHON: SpanEvent, cat.OVERHEAD: SpanEvent, cat.IGNORED: Complete}
     of_category = {category: bases[table] for category, table in cat.TABLE_OF_CATEGORY.items()}
     of_category |= dict.fromkeys(cat.FOREIGN_DEVICE_CATEGORIES, Complete)
     of_category |= dict.fromkeys(cat.ARROWS, Arrow)

@@ -32,6 +32,7 @@ from traceopt.analyzer.reading.event_types import (
     triple,
 )
 from traceopt.analyzer.reading.finishing.launch_ids import with_launch_ids
+from traceopt.analyzer.reading.finishing.overheads import with_overheads
 from traceopt.analyzer.reading.growing_columns import Floats, GrowingColumns, Interner, fit, floats, triples
 from traceopt.analyzer.tables.counter_ranges import CounterRanges, RangeTotals
 from traceopt.analyzer.tables.schema import (
@@ -48,6 +49,7 @@ from traceopt.analyzer.tables.schema import (
     OpTable,
     PythonTable,
     RuntimeTable,
+    Spans,
     SyncTable,
     T,
 )
@@ -330,7 +332,7 @@ class TableBuilder:
     def finish(self) -> dict[str, Any]:
         """The tables: sorted by time, times counted from the first event, threads numbered."""
         columns = {kind: c.finish() for kind, c in self._columns.items()}
-        times = (c[_time_of(kind)] for kind, c in columns.items() if kind != ARROWS)
+        times = (c[_time_of(kind)] for kind, c in columns.items() if kind not in _WITHOUT_TABLE)
         origin = min((int(time.min()) for time in times if len(time)), default=0)
         self.start_ns = None if self.base_us is None else int(self.base_us) * 1000 + origin
         self._threads, number = _numbered(self._thread_codes.values())
@@ -340,9 +342,12 @@ class TableBuilder:
                 c["thread"] = number[c["thread"]]
             c[_time_of(kind)] -= origin
             tables[_ATTRIBUTES[kind]] = _sorted(_TABLES[kind], c)
-        arrows, linked = tables.pop("arrows"), ("runtime", "gpu", "sync")
-        found = with_launch_ids(*(tables[name] for name in linked), arrows, self._threads, self.names.values())
-        return tables | dict(zip(linked, found, strict=True))
+        arrows, overheads = (tables.pop(_ATTRIBUTES[kind]) for kind in _WITHOUT_TABLE)
+        names, linked = self.names.values(), ("runtime", "gpu", "sync")
+        found = with_launch_ids(*(tables[name] for name in linked), arrows, self._threads, names)
+        tables |= dict(zip(linked, found, strict=True))
+        others = [tables[name] for name in ("ops", "annotations", "python")]
+        return tables | {"runtime": with_overheads(tables["runtime"], overheads, others, names)}
 
     def counter_ranges(self) -> tuple[CounterRanges, ...]:
         return self._ranges.finish()
@@ -368,6 +373,7 @@ _TABLES: dict[str, type[Any]] = {
     cat.ANNOTATION: AnnotationTable,
     cat.PYTHON: PythonTable,
     cat.SYNC: SyncTable,
+    cat.OVERHEAD: Spans,
     MEMORY: MemoryTable,
     FLOWS: FlowTable,
     ARROWS: ArrowTable,
@@ -380,11 +386,13 @@ _ATTRIBUTES = {  # attributes of Trace
     cat.ANNOTATION: "annotations",
     cat.PYTHON: "python",
     cat.SYNC: "sync",
+    cat.OVERHEAD: "overheads",
     MEMORY: "memory",
     FLOWS: "flows",
     ARROWS: "arrows",
     COUNTERS: "counters",
 }
+_WITHOUT_TABLE = (ARROWS, cat.OVERHEAD)  # what they say goes into other tables
 
 
 def _numbered(pairs: list[tuple[int, int]]) -> tuple[list[tuple[int, int]], I4]:

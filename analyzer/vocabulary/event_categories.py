@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-GPU, RUNTIME, OP, ANNOTATION, PYTHON, SYNC, IGNORED = (
+GPU, RUNTIME, OP, ANNOTATION, PYTHON, SYNC, OVERHEAD, IGNORED = (
     "gpu",
     "runtime",
     "op",
     "annotation",
     "python",
     "sync",
+    "overhead",
     "ignored",
 )
 
@@ -44,8 +45,8 @@ TABLE_OF_CATEGORY: dict[str, str] = {
     "graph_host_node": IGNORED,  # a CPU callback inside a CUDA graph
     "collective_comm": IGNORED,  # the host's side of oneCCL collectives
     "xpu_scope_profiler": IGNORED,  # hardware metrics of kernels on Intel GPUs
-    "overhead": IGNORED,
-    "Overhead": IGNORED,
+    "overhead": OVERHEAD,  # what the profiler and the driver do in the midst of a call, without its thread
+    "Overhead": OVERHEAD,
     "": IGNORED,
 }
 
@@ -68,7 +69,7 @@ COUNTER_RANGE_CATEGORY = "cuda_profiler_range"  # a CUPTI counter run: kernels a
 # Readings of hardware counters every millisecond (phase "C"). Collecting them locks the GPU's clocks.
 HARDWARE_COUNTERS = "hardware_counters"
 # Categories that say nothing which other events do not say.
-_REDUNDANT = frozenset({"gpu_user_annotation", "Trace", "overhead", "Overhead", "", COUNTER_RANGE_CATEGORY})
+_REDUNDANT = frozenset({"gpu_user_annotation", "Trace", "", COUNTER_RANGE_CATEGORY})
 
 MEMCPY_CATEGORIES = frozenset({"gpu_memcpy", "Memcpy"})
 MEMSET_CATEGORIES = frozenset({"gpu_memset", "Memset"})

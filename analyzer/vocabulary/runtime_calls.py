@@ -60,6 +60,12 @@ _MODULE_LOADS = _calls(
     "cuModuleGetFunction cudaLibraryLoadData cudaModuleLoadData __hipRegisterFatBinary __cudaRegisterFatBinary "
     "zeModuleCreate urProgramBuild"
 )
+# Rows of the category "overhead", as Kineto names CUPTI's kinds. "Command Buffer Full" is a launch that waits.
+_LOADING_OVERHEAD = frozenset({"Runtime Triggered Module Loading", "Lazy Function Loading", "Driver Compiler"})
+_PROFILER_OVERHEAD = frozenset(
+    {"Activity Buffer Request", "Buffer Flush", "Instrumentation", "Resource", "UVM Activity Init"}
+)
+OVERHEADS = _LOADING_OVERHEAD | _PROFILER_OVERHEAD
 _CAPTURES = _calls(
     "cudaStreamBeginCapture cudaStreamBeginCaptureToGraph cudaStreamEndCapture cudaGraphInstantiate "
     "cudaGraphInstantiateWithFlags cudaGraphInstantiateWithParams cudaGraphExecUpdate cuStreamBeginCapture "
@@ -152,7 +158,12 @@ def is_allocation(name: str) -> bool:
 
 def is_module_load(name: str) -> bool:
     """The call loads or links device code."""
-    return runtime_call(name) in _MODULE_LOADS
+    return runtime_call(name) in _MODULE_LOADS or name in _LOADING_OVERHEAD
+
+
+def is_profiler_overhead(name: str) -> bool:
+    """The profiler's own work, in the midst of a call or an operator: ``Activity Buffer Request``."""
+    return name in _PROFILER_OVERHEAD
 
 
 def is_stream_capture(name: str) -> bool:

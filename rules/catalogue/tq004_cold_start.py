@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from traceopt.analyzer.vocabulary.causes.table import PROFILER
 from traceopt.rules import CUDA_GRAPH, TRACE_QUALITY, Facts, Findings, Fix, Former, Rule, ms, percent, threshold
 
 
 class ColdStart(Rule):
     """Measures how long the GPU is idle while the driver builds its context, loads GPU code at the first call of a
-    kernel, or allocates for the first time, and how long the process captures and instantiates CUDA or HIP graphs.
-    During a capture, launches are recorded and nothing runs.
+    kernel, or allocates for the first time, while the profiler itself starts, and how long the process captures and
+    instantiates CUDA or HIP graphs. During a capture, launches are recorded and nothing runs.
 
     Why it matters: this happens once in a run of hours, but fills a recording of seconds. Shares of such a window say
     nothing about the steps that follow.
@@ -56,11 +57,17 @@ class ColdStart(Rule):
 
     def _signs(self, facts: Facts) -> Iterator[str]:
         share, captured = _cold_share(facts), facts.quality.capture_share
+        profiler_ns = facts.of_every_step.idle.total_ns(PROFILER)
         if share >= self.min_share:
             yield (
                 f"The GPU waits for {percent(share)} of the recording ({ms(share * facts.recorded_steps.window_ns)}) "
                 "while the driver builds its context and loads code. This is start-up, not a steady-state step. Record "
                 "again after a few warm-up steps."
+            )
+        if profiler_ns >= self.min_share * facts.recorded_steps.window_ns:
+            yield (
+                f"The GPU waits for {ms(profiler_ns)} of the recording while the profiler sets itself up. No fix saves "
+                "that time. Let the schedule warm the profiler up before it records."
             )
         if captured >= self.min_capture_share:
             yield (

@@ -77,7 +77,7 @@ def launch_confidence(facts: Facts) -> Confidence:
     """How sure the GPU's wait for launches is: less if recording Python frames slowed the host by an unknown amount, or
     if the few steps differ.
     """
-    inflated = facts.frames_recorded_with_times and not len(facts.profiler_cost)
+    inflated = facts.frames_recorded_with_times and not facts.captured.profiler_ns
     duration = facts.steps.duration
     uneven = 1 < len(duration) < FEW_STEPS and np.ptp(duration) > UNEVEN * duration.mean()
     return "low" if inflated and uneven else "medium" if inflated or uneven else "high"

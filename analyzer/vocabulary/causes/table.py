@@ -25,6 +25,19 @@ COMPUTE = Cause(
     advice="Compare the inputs: longer sequences or other shapes take longer. Bucket or pad them.",
     straggler=None,
 )
+PROFILER = Cause(
+    key="profiler",
+    label="The profiler itself",
+    meaning="The profiler gets or writes its buffers, or a launch is the first after that.",
+    names=Names(runtime=runtime_calls.is_profiler_overhead),
+    look=Look("other", "cross", "its buffers, and the first launch after"),
+    limit="bound by the start of the profiler",
+    verdict="The profiler's own work takes most of that time. Record again after a few warm-up steps.",
+    may_pass=True,
+    rules=("TQ004",),
+    advice="Nothing: the profiler took that time. Record again with warm-up steps.",
+    straggler=None,
+)
 LOADER_STARTUP = Cause(
     key="loader_startup",
     label="Starting data loader workers",

@@ -72,6 +72,8 @@ def times(host: Host, tid: int = MAIN) -> dict[str, int]:
         ("cpu_op", "traceopt: gc", "gc"),
         ("cuda_runtime", "cudaMalloc", "allocation"),
         ("cuda_driver", "cuLibraryLoadData", "module_load"),
+        ("cuda_runtime", "Lazy Function Loading", "module_load"),  # of the category "overhead", inside the launch
+        ("cuda_runtime", "Activity Buffer Request", "profiler"),
         ("cuda_runtime", "cudaStreamSynchronize", "host_sync"),
         ("python_function", "torch/_dynamo/convert_frame.py(3): _compile", "compile"),
         ("python_function", "PIL/Image.py(3): resize", "input_work"),
