@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.tables.launches import launch_rows
 from traceopt.analyzer.tables.schema import I4, I8, GpuTable, Mask, RuntimeTable
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, RUNTIME, Slices
@@ -32,7 +33,7 @@ def link(trace: Trace, slices: Slices) -> LaunchLinks:
 
     Files without correlation ids get them from what else links the two (`reading/finishing/launch_ids.py`).
     """
-    launch = _by_correlation(trace.gpu.correlation, trace.runtime)
+    launch = launch_rows(trace.gpu.correlation, trace.runtime)
     launch_slice = np.full(len(launch), -1, np.int32)
     known = launch >= 0
     launch_slice[known] = slices.of(RUNTIME, len(trace.runtime))[launch[known]]
@@ -75,21 +76,3 @@ def calls_named(trace: Trace, test: Callable[[str], bool]) -> Mask:
     codes = np.unique(trace.runtime.name)
     passes[codes] = [test(trace.names[code]) for code in codes]
     return np.asarray(passes[trace.runtime.name])
-
-
-def _by_correlation(wanted: I8, calls: RuntimeTable) -> I4:
-    """Row of the call with each wanted id; -1: none. If there are several (a driver call in a runtime call), the
-    outermost.
-    """
-    usable = np.flatnonzero(calls.correlation > 0)
-    if not len(usable) or not len(wanted):
-        return np.full(len(wanted), -1, np.int32)
-    order = usable[np.argsort(calls.correlation[usable], kind="stable")]  # stable: the table is sorted by start
-    ids, start = calls.correlation[order], calls.start[order]
-    same = (ids[1:] == ids[:-1]) & (start[1:] == start[:-1])
-    if same.any():
-        tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
-        order[tied] = order[tied][np.lexsort((-calls.duration[order[tied]], start[tied], ids[tied]))]
-    at = np.searchsorted(ids, wanted)
-    found = order[np.minimum(at, len(order) - 1)]
-    return np.where((calls.correlation[found] == wanted) & (wanted > 0), found, -1).astype(np.int32)
