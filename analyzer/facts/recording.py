@@ -19,6 +19,7 @@ from traceopt.analyzer.run_log.run_settings import Captured, captured
 from traceopt.analyzer.run_log.step_drift import Drift, find_drift
 from traceopt.analyzer.tables.compilation import Compilation
 from traceopt.analyzer.tables.counter_ranges import CounterRanges
+from traceopt.analyzer.tables.time_faults import TimeFault
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.serving import find_engine
 from traceopt.analyzer.vocabulary.phases.serving_steps import Engine
@@ -52,6 +53,12 @@ class RecordingFacts(Struct, frozen=True, dict=True):
     def counter_ranges(self) -> tuple[CounterRanges, ...]:
         """What CUPTI's range profiler counted, by kernel and metric; the times of such a file are not real."""
         return self.trace.counter_ranges
+
+    @property
+    def time_faults(self) -> tuple[TimeFault, ...]:
+        """Times that cannot be, in the file and in the detail cycle that was joined to it."""
+        meta = self.trace.meta
+        return meta.time_faults + (meta.detail.time_faults if meta.detail is not None else ())
 
     @cached_property
     def gpu_samples(self) -> GpuSamples | None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Protocol
 
+from traceopt.analyzer.clocks.possible_times import with_possible_times
 from traceopt.analyzer.nsight.database import MAGIC, opened
 from traceopt.analyzer.nsight.nsight_reader import read_process
 from traceopt.analyzer.nsight.processes import NsightProcess, find_processes, is_nsight
@@ -53,7 +54,7 @@ def read_nsight(
 ) -> Trace:
     """The trace of one process. Raises InputError if the file is damaged, or has no events."""
     with _plain(file) as (path, digest), opened(path, file.label) as database:
-        return read_process(
+        trace = read_process(
             database,
             process,
             path=file.label,
@@ -62,6 +63,7 @@ def read_nsight(
             byte_count=os.path.getsize(path),
             sha256=digest or _digest(path),
         )
+    return with_possible_times(trace)
 
 
 @contextmanager

@@ -59,6 +59,7 @@ from traceopt.analyzer.vocabulary.copy_labels import UNLABELED, copy_label
 from traceopt.analyzer.vocabulary.counter_names import locks_clocks
 
 _FARTHEST_US = 86_400e6  # a time or a duration beyond a day is damage: traces hold seconds to minutes
+_LATEST_US = 2.0**63  # a later time is damage, even of a file in nanoseconds since 1970
 _TIMES_ENOUGH = 1000  # enough times for a median that damage cannot shift far
 _TEXT_THREADS = -(1 << 40)  # process and thread ids that are strings are numbered downwards from here
 TEXT_COLUMNS = frozenset(GpuTable.of_args("Text")) | frozenset(OpTable.of_args("Text"))
@@ -91,8 +92,8 @@ class Content(Struct, frozen=True):
 
 def base_of(events: Sequence[Event]) -> float | None:
     """A whole microsecond near the times of the events: their median, because the first time may be damaged."""
-    finite = (time for event in events if math.isfinite(time := getattr(event, "ts", math.nan)))
-    times = sorted(islice(finite, _TIMES_ENOUGH))
+    possible = (time for event in events if abs(time := getattr(event, "ts", math.nan)) < _LATEST_US)
+    times = sorted(islice(possible, _TIMES_ENOUGH))
     return math.floor((times[(len(times) - 1) // 2] + times[len(times) // 2]) / 2) if times else None
 
 

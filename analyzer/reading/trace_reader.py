@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import IO, Any
 
+from traceopt.analyzer.clocks.possible_times import with_possible_times
 from traceopt.analyzer.reading.decompression import TextBlocks
 from traceopt.analyzer.reading.event_stream import EventStream, NotATraceError
 from traceopt.analyzer.reading.finishing.python_events import with_call_lines, without_addresses
@@ -62,7 +63,7 @@ def read_trace(
     tables = builder.finish()
     names = [name if len(name) <= _NAME_LENGTH else name[:_NAME_LENGTH] + "…" for name in builder.names.values()]
     tables["python"] = without_addresses(names, with_call_lines(tables["python"], header))
-    return Trace(
+    trace = Trace(
         meta=TraceMeta(
             path=path,
             header=header,
@@ -84,6 +85,7 @@ def read_trace(
         counter_ranges=builder.counter_ranges(),
         **tables,
     )
+    return with_possible_times(trace)
 
 
 def _read(blocks: TextBlocks, tell: ReportBytes) -> tuple[EventStream, TableBuilder]:

@@ -18,6 +18,7 @@ from traceopt.analyzer.tables.schema import (
     RuntimeTable,
     SyncTable,
 )
+from traceopt.analyzer.tables.time_faults import TimeFault
 
 
 class Thread(Struct, frozen=True):
@@ -52,6 +53,7 @@ class TraceMeta(Struct, frozen=True):
     # If the times are corrected for the profiler: what recording an event cost the host, and the step as recorded.
     event_cost_ns: float | None = None
     recorded_step_ns: float | None = None
+    time_faults: tuple[TimeFault, ...] = ()
     engine: str | None = None  # name of an inference engine's process beside a training, whose ranks are its own
 
     def device_properties(self) -> list[dict[str, Any]]:

@@ -28,6 +28,7 @@ _BLOCKING = _calls(
     "zeEventHostSynchronize zeCommandQueueSynchronize zeFenceHostSynchronize zeCommandListHostSynchronize "
     "urEventWait urQueueFinish piEventsWait piQueueFinish aclrtSynchronizeStream aclrtSynchronizeDevice"
 )
+_DEVICE_SYNCS = _calls("cudaDeviceSynchronize cudaThreadSynchronize cuCtxSynchronize")
 _COPIES = _calls(
     "cudaMemcpyAsync cudaMemcpy2DAsync cudaMemcpy3DAsync cudaMemcpyPeerAsync cudaMemcpyBatchAsync cuMemcpyAsync "
     "cuMemcpyHtoDAsync cuMemcpyDtoHAsync cuMemcpyDtoDAsync cuMemcpyPeerAsync"
@@ -82,6 +83,11 @@ def runtime_call(name: str) -> str:
 def is_blocking_sync(name: str) -> bool:
     """The call returns when earlier GPU work is done: synchronize calls, synchronous copies, cudaFree."""
     return runtime_call(name) in _BLOCKING
+
+
+def is_device_sync(name: str) -> bool:
+    """The call returns when all earlier work of the current device is done."""
+    return runtime_call(name) in _DEVICE_SYNCS
 
 
 def is_event_wait(name: str) -> bool:

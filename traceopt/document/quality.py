@@ -10,7 +10,7 @@ from traceopt.analyzer.run_log.run_settings import UNLIKE
 from traceopt.result.document import Note, Quality
 from traceopt.result.finding import IMPACTS, Confidence, Finding, Impact
 
-UNUSABLE = ("TQ001", "TQ007")  # notes that make the trace unusable
+UNUSABLE = ("TQ001", "TQ007", "TQ013")  # notes that make the trace unusable
 _SINGLE_STEP = "TQ002"  # the note on a single step or none
 _HARMLESS = ("TQ006",)  # notes about single findings, not about the trace
 _LOST_SHARE = 0.2  # of the kernel launches: if so many kernels are lost, shares of time are not real
@@ -46,6 +46,8 @@ def quality_of(facts: Facts, notes: list[Note]) -> Quality:
     if not facts.quality.gpu_expected:
         unusable = [code for code in unusable if code != "TQ001"]  # a CPU-only run without GPU work is fine
         codes.discard("TQ001")
+    if all(fault.mended for fault in facts.time_faults):
+        unusable = [code for code in unusable if code != "TQ013"]
     sampled = facts.quality.sampled_share
     if unusable or facts.quality.cut_off:
         return Quality("unusable", notes, unusable[0] if unusable else None, sampled_share=sampled)

@@ -256,6 +256,12 @@ def test_an_event_without_a_time_is_lost(ts: str) -> None:
     assert trace.meta.lost_events == 1
 
 
+def test_times_beyond_any_clock_are_none() -> None:
+    trace = read([{**event, "ts": 1e308} for event in SMALL])
+    well_formed(trace)
+    assert (trace.duration_ns, trace.meta.lost_events) == (0, sum(event["ph"] == "X" for event in SMALL))
+
+
 # --- Odd values -------------------------------------------------------------------------------------------------------
 
 

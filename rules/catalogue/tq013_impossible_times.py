@@ -1,0 +1,90 @@
+"""TQ013: times in the trace cannot be."""
+
+from __future__ import annotations
+
+from traceopt.analyzer.tables.time_faults import TimeFault
+from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule, ms
+
+
+class ImpossibleTimes(Rule):
+    """Looks for times that contradict each other:
+
+    - Two clocks: work of the GPU starts before its launch, or goes on after the host has waited for it.
+    - Overlap: work goes on after the next work of its stream has ended. A stream runs in order.
+    - Another unit: launches that take milliseconds, durations that all overlap, or kernels shorter than any kernel.
+    - Far events: a part of the events is many minutes away from the others, as after an overflow of a counter.
+
+    Why it matters: idle time, its causes and all savings follow from these times. traceopt corrects them where it is
+    certain what they should be: a constant difference of the clocks, microseconds written as nanoseconds, an overflow
+    of 32 bits, single durations that are cut where the next work of the stream starts. Everything else is not judged.
+
+    A difference of the clocks is certain if it is the same all through the recording, shown by work that finds the GPU
+    idle and starts right after its launch, or by long waits that end with the work.
+
+    How to fix: record again with a current version of PyTorch and of the driver. Analyze the file as the profiler wrote
+    it.
+
+        pip install --upgrade torch
+
+    When it is wrong: a tool that merges streams shows parallel work as work of one stream. Differences of the clocks
+    below 0.1 ms are not reported, because profilers convert one clock to the other only so well.
+
+    Sources: Kineto issues 112, 1082 and 1380; PyTorch issue 192021; CUDA C++ Programming Guide, "Streams" and
+    "Programmatic Dependent Launch".
+    """
+
+    code = "TQ013"
+    name = "impossible-times"
+    title = "Record times that agree with each other"
+    family = TRACE_QUALITY
+
+    def check(self, facts: Facts) -> Findings:
+        if facts.time_faults:
+            yield self.finding(
+                why=" ".join(map(_sentence, facts.time_faults)),
+                fix=Fix("Record again with a current version of PyTorch and of the driver."),
+                saving=None,
+                evidence=[],
+            )
+
+    def passed(self, facts: Facts) -> str:
+        return f"The times of {len(facts.gpu.work):,} kernels and copies agree with their launches and streams."
+
+
+def _sentence(fault: TimeFault) -> str:
+    """What cannot be, and what became of it."""
+    some = f"{fault.count:,} of {fault.of:,}"
+    if fault.kind == "clock":
+        return _clock(fault, some)
+    if fault.kind == "overlap":
+        if fault.mended:
+            return (
+                f"{some} kernels and copies are cut where the next one of their stream starts, because a stream runs "
+                "in order."
+            )
+        return (
+            f"{some} kernels and copies end after the next one of their stream has started, so how long they ran is "
+            "unknown."
+        )
+    if fault.kind == "unit":
+        if fault.mended:
+            return f"{some} durations are divided by 1,000: they are in nanoseconds, where the format has microseconds."
+        return f"{some} durations are not in microseconds, and their unit is unknown."
+    apart = f"{fault.amount_ns / 60e9:.1f} minutes"
+    if fault.kind == "far":
+        return f"{some} events are moved by {apart} to the others: a counter of microseconds overflowed at 32 bits."
+    text = f"{some} events are left out, because they lie {apart} away from the others."
+    return text if fault.mended else f"{text} Too much is missing for the rest to be judged."
+
+
+def _clock(fault: TimeFault, some: str) -> str:
+    gpu = "the GPU" if fault.device is None else f"GPU {fault.device}"
+    if not fault.mended:
+        return (
+            f"The clocks of the host and of {gpu} disagree, and not by a constant: {some} kernels and copies start "
+            "before their launch. Why the GPU waits is unknown."
+        )
+    behind = f"{some} kernels and copies start before their launch"
+    ahead = "work starts late, or goes on after the host has waited for it"
+    direction, seen = ("behind", behind) if fault.amount_ns < 0 else ("ahead of", ahead)
+    return f"The clock of {gpu} is {ms(abs(fault.amount_ns))} {direction} the host's, which is corrected: {seen}."

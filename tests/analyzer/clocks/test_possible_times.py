@@ -1,0 +1,180 @@
+"""Times that cannot be are corrected where it is certain what they should be, and noted everywhere else."""
+
+from __future__ import annotations
+
+import pytest
+
+from traceopt.analyzer.tables.time_faults import TimeFault
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.testing import Machine
+from traceopt.testing.events import Json, kernel, read, runtime
+
+ON_GPU = ("kernel", "gpu_memcpy")
+
+
+def training(steps: int = 4, *, waits: bool = True) -> list[Json]:
+    """Steps whose launches find the GPU idle, with a wait for a long kernel at the end of each."""
+    machine = Machine()
+    for _ in range(steps):
+        with machine.step():
+            for us in (2.345, 70.252, 30, 3.017, 40):
+                machine.work(100.5)
+                machine.launch(us)
+            machine.launch(3_000)
+            if waits:
+                machine.synchronize()
+            else:
+                machine.idle(5_000)
+    return machine.events
+
+
+def changed(events: list[Json], *categories: str, shift_us: float = 0.0, factor: float = 1.0) -> list[Json]:
+    """The events with other times: of some categories, or of all."""
+    return [
+        {**event, "ts": event["ts"] + shift_us, "dur": event["dur"] * factor}
+        if not categories or event["cat"] in categories
+        else event
+        for event in events
+    ]
+
+
+def faults(trace: Trace) -> list[tuple[str, bool, int]]:
+    return [(fault.kind, fault.mended, fault.count) for fault in trace.meta.time_faults]
+
+
+def assert_alike(trace: Trace, whole: Trace, within_ns: int = 0) -> None:
+    """Both have the same times."""
+    for name in ("gpu", "runtime", "annotations"):
+        one, other = getattr(trace, name), getattr(whole, name)
+        assert abs(one.start - other.start).max() <= within_ns
+        assert (one.duration == other.duration).all()
+        assert (one.name == other.name).all()
+
+
+class TestClock:
+    @pytest.mark.parametrize("waits", [True, False], ids=["waits", "launches"])
+    @pytest.mark.parametrize("ahead_us", [-50_000, -800, 800, 50_000])
+    def test_a_constant_difference_is_corrected(self, ahead_us: float, waits: bool) -> None:
+        whole = training(waits=waits)
+        trace = read(changed(whole, *ON_GPU, shift_us=ahead_us))
+        (fault,) = trace.meta.time_faults
+        assert (fault.kind, fault.mended, fault.device) == ("clock", True, 0)
+        assert fault.amount_ns == pytest.approx(ahead_us * 1e3, abs=5e3)
+        assert_alike(trace, read(whole), within_ns=5_000)
+
+    def test_without_launches_to_an_idle_gpu_long_waits_show_it(self) -> None:
+        machine = Machine()
+        for _ in range(3):
+            with machine.step():
+                for _ in range(20):
+                    machine.launch(500)
+                machine.synchronize()
+        trace = read(changed(machine.events, *ON_GPU, shift_us=-5_000))
+        assert_alike(trace, read(machine.events), within_ns=10_000)
+
+    def test_of_one_device_of_two(self) -> None:
+        first = training(waits=False)
+        second = [
+            {**event, "args": {**event["args"], "device": 1, "correlation": event["args"]["correlation"] + 1_000}}
+            if event["cat"] in (*ON_GPU, "cuda_runtime")
+            else event
+            for event in changed(first, shift_us=1e6)
+        ]
+        trace = read([*first, *changed(second, *ON_GPU, shift_us=-5_000)])
+        assert [(fault.device, fault.mended) for fault in trace.meta.time_faults] == [(1, True)]
+        assert_alike(trace, read([*first, *second]), within_ns=5_000)
+
+    def test_a_clock_that_drifts_is_noted(self) -> None:
+        events = [
+            {**event, "ts": event["ts"] * 0.98} if event["cat"] == "kernel" else event
+            for event in training(waits=False)
+        ]
+        ((kind, mended, count),) = faults(read(events))
+        assert (kind, mended) == ("clock", False)
+        assert count > 12
+
+    @pytest.mark.parametrize("ahead_us", [-60, 0, 60])
+    def test_small_differences_are_left(self, ahead_us: float) -> None:
+        """Profilers convert one clock to the other only so well."""
+        events = changed(training(), *ON_GPU, shift_us=ahead_us)
+        trace = read(events)
+        assert not trace.meta.time_faults
+        assert trace.gpu.start[0] - trace.runtime.start[0] == (8 + ahead_us) * 1e3
+
+    def test_one_odd_kernel_of_thousands_is_left(self) -> None:
+        events = training(steps=500)
+        work = [place for place, event in enumerate(events) if event["cat"] == "kernel"]
+        events[work[700]] = changed([events[work[700]]], shift_us=-5_000)[0]
+        assert not read(events).meta.time_faults
+
+
+class TestStreamOrder:
+    def test_the_unit_of_kernels_alone(self) -> None:
+        whole = training()
+        trace = read(changed(whole, "kernel", factor=1_000))
+        assert faults(trace) == [("unit", True, 24)]
+        assert_alike(trace, read(whole))
+
+    @pytest.mark.parametrize("factor", [1e-3, 1e-2, 100])
+    def test_another_unit_is_noted(self, factor: float) -> None:
+        ((_, mended, _),) = faults(read(changed(training(), "kernel", factor=factor)))
+        assert not mended
+
+    def test_durations_are_cut_where_the_next_work_starts(self) -> None:
+        whole = training(steps=20)
+        events = list(whole)
+        work = [place for place, event in enumerate(events) if event["cat"] == "kernel"]
+        for place in work[3:40:12]:
+            events[place] = changed([events[place]], factor=1_000)[0]
+        trace = read(events)
+        ((kind, mended, _),) = faults(trace)
+        assert (kind, mended) == ("overlap", False)
+        assert (trace.gpu.start[1:] >= trace.gpu.end[:-1]).all()
+
+    def test_a_small_part_of_the_time_does_not_matter(self) -> None:
+        whole = training(steps=20)
+        events = list(whole)
+        first = next(place for place, event in enumerate(events) if event["cat"] == "kernel")
+        events[first] = changed([events[first]], factor=10_000)[0]
+        trace = read(events)
+        assert faults(trace) == [("overlap", True, 1)]
+        assert trace.gpu.duration[0] == trace.gpu.start[1] - trace.gpu.start[0]
+
+    @pytest.mark.parametrize("correlations", [(1, 1, 1), (1, 2, 3)], ids=["graph", "dependent launch"])
+    def test_work_that_may_overlap(self, correlations: tuple[int, int, int]) -> None:
+        """Kernels of one graph launch run in parallel; a kernel may start early, but not end before the one before."""
+        starts = (100, 110, 120) if correlations[1] == 1 else (100, 190, 280)
+        events = [runtime("cudaGraphLaunch", 10 * number, 5, number) for number in set(correlations)]
+        events += [kernel("k", start, 100, number) for start, number in zip(starts, correlations, strict=True)]
+        assert not read(events).meta.time_faults
+
+
+class TestUnits:
+    def test_all_events_in_nanoseconds(self) -> None:
+        whole = training(steps=10)
+        trace = read([{**event, "ts": event["ts"] * 1_000} for event in changed(whole, factor=1_000)])
+        assert faults(trace) == [("unit", True, len(whole))]
+        assert_alike(trace, read(whole))
+
+
+class TestFarEvents:
+    def far(self, by_us: float, every: int) -> Trace:
+        return read([{**e, "ts": e["ts"] + by_us} if at % every == 1 else e for at, e in enumerate(training(20))])
+
+    @pytest.mark.parametrize("by_us", [2**32, -(2**32)])
+    def test_an_overflow_is_corrected(self, by_us: float) -> None:
+        trace = self.far(by_us, every=3)
+        assert [(fault.kind, fault.mended) for fault in trace.meta.time_faults] == [("far", True)]
+        assert_alike(trace, read(training(20)))
+
+    @pytest.mark.parametrize(("every", "few"), [(150, True), (20, False)])
+    def test_others_are_left_out_and_count_as_lost(self, every: int, few: bool) -> None:
+        trace = self.far(71 * 60e6, every)
+        ((kind, mended, count),) = faults(trace)
+        assert (kind, mended, count) == ("left_out", few, trace.meta.lost_events)
+        assert trace.duration_ns < 1e9
+
+    def test_the_amount_is_how_far_they_are(self) -> None:
+        (fault,) = self.far(71 * 60e6, every=150).meta.time_faults
+        assert isinstance(fault, TimeFault)
+        assert fault.amount_ns == pytest.approx(71 * 60e9, rel=0.01)
