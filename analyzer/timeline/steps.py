@@ -234,12 +234,13 @@ def cut_by_the_profiler(steps: Steps, ops: Spans, work: Spans) -> Mask | None:
         return None
     spare = MAX_CUT * median(steps.duration)
     done = np.searchsorted(ops.start, steps.host_end) - np.searchsorted(ops.start, steps.host_start)
-    least, most = int(done[1:].min()), int(done[1:].max())
+    least = int(done[1:].min())
+    alike = least >= FEWER * int(done[1:].max())
     behind = steps.start - steps.host_start
     ended = np.maximum(_last_end(ops, steps.host_start, steps.host_end), _last_end(work, steps.start, steps.end))
     after = steps.end - ended
     cut = np.zeros(steps.count, bool)
-    cut[0] = behind[0] > behind[1:].max() + spare or done[0] < FEWER * least >= FEWER * FEWER * most
+    cut[0] = behind[0] > behind[1:].max() + spare or (alike and done[0] < FEWER * least)
     cut[-1] = after[-1] > after[:-1].max() + spare
     return cut
 
@@ -248,4 +249,4 @@ def _last_end(table: Spans, start: I8, end: I8) -> I8:
     """When the last of what began in each [start, end) ended; where nothing did, its start. Shape (len(start),), ns."""
     first, last = np.searchsorted(table.start, start), np.searchsorted(table.start, end)
     rows = zip(first.tolist(), last.tolist(), start.tolist(), strict=True)
-    return np.array([int(table.end_of(np.arange(a, b)).max(initial=begin)) for a, b, begin in rows])
+    return np.array([int((table.start[a:b] + table.duration[a:b]).max(initial=begin)) for a, b, begin in rows])

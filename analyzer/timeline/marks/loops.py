@@ -22,8 +22,8 @@ MIN_CALLS = 3
 MIN_COVERAGE = 0.6  # of the trace from the first iteration on; otherwise it could be a section of the model
 MAX_SPREAD = 3.0  # times the median, either way: other durations are uneven
 MAX_UNLIKE = 0.1  # of the operators of two iterations: more or fewer are another kind of iteration
-HALF = 0.5
-MOST = 0.8  # of the iterations, without the first, which may be a cold start
+USUAL = 0.5  # of the iterations that a call of the loop marks: others may save or evaluate
+MOST = 0.8  # of the iterations that something else marks
 MAX_CALLS = 256  # in one iteration
 LONGER = 1.5  # times the period of another loop: less is the same loop
 MAX_OUTSIDE = 0.05  # of the operators: a model has more outside of compiled layers
@@ -75,7 +75,7 @@ def find_loop(trace: Trace) -> Loop | None:
         within = {loop.source for loop in loops if LONGER * loop.period_ns < annotated.period_ns}
         if within != {"data_loader", "optimizer"}:  # both: it is an epoch
             loops.insert(0, annotated)
-    if not loops and not any(map(is_of_the_loop, trace.names)):
+    if not loops and not any(map(_stands_for_a_step, trace.names)):
         loops = _regular(trace, _compiled_regions(trace)) or _regular(trace, _backward_passes(trace))
     best = None
     for loop in loops:
@@ -89,6 +89,10 @@ def is_of_the_loop(name: str) -> bool:
     return op_names.is_dataloader(name) or op_names.is_optimizer_step(name) or op_names.is_zero_grad(name)
 
 
+def _stands_for_a_step(name: str) -> bool:
+    return op_names.is_dataloader(name) or op_names.is_optimizer_step(name)
+
+
 def _regular(trace: Trace, kinds: Iterator[_Calls]) -> list[Loop]:
     """The kinds of calls that make regular iterations."""
     host = trace.ops if len(trace.ops) else trace.runtime
@@ -98,7 +102,8 @@ def _regular(trace: Trace, kinds: Iterator[_Calls]) -> list[Loop]:
 
 
 def _loop(calls: _Calls, work: I8, end: int) -> Loop | None:
-    """The iterations that these calls make; None if they are irregular, or a small part of the trace.
+    """The iterations that these calls make; None if they are irregular, or a small part of the trace. Compiled code may
+    be a layer, so the trace may hold nothing outside of its iterations.
 
     The last one ends with the recording, perhaps early. So it counts only where there are few. `work`: when the host
     began each operator, ns.
@@ -108,11 +113,12 @@ def _loop(calls: _Calls, work: I8, end: int) -> Loop | None:
     border = calls.at[::every] if every else calls.at[:0]
     if len(border) < 2:
         return None
-    before, *_, until = np.searchsorted(work, border).tolist()
-    whole_end = _same(np.array([len(work) - until]), np.median(np.diff(np.searchsorted(work, border)))).all()
-    if calls.source == "compiled_region" and not (whole_end and before <= MAX_OUTSIDE * len(work)):
+    place = np.searchsorted(work, border)
+    usual, left = median(np.diff(place)), len(work) - int(place[-1])
+    outside = left > (1 + MAX_UNLIKE) * usual or place[0] > MAX_OUTSIDE * len(work)
+    if calls.source == "compiled_region" and outside:
         return None
-    if whole_end and not calls.closing and len(border) <= MIN_CALLS:
+    if not calls.closing and len(border) <= MIN_CALLS and abs(left - usual) <= MAX_UNLIKE * usual:
         border = np.append(border, end)
     enough = len(border) > MIN_CALLS or (len(border) == MIN_CALLS and is_even(np.diff(border)))
     covers = border[-1] - border[0] >= MIN_COVERAGE * (end - border[0])
@@ -122,16 +128,14 @@ def _loop(calls: _Calls, work: I8, end: int) -> Loop | None:
 def _calls_per_iteration(calls: _Calls, done: I8) -> int:
     """After how many calls the work repeats; 0: it does not. `done`: operators from call to call."""
     length = np.diff(calls.at)
-    if len(done) >= MIN_CALLS:
+    if len(done) >= MIN_CALLS:  # the first may be a cold start
         done, length = done[1:], length[1:]
     for every in range(1, min(len(done) // 2, MAX_CALLS) + 1):
-        if _same(done[every:], done[:-every]).mean() >= (calls.alike if every == 1 else MOST):
+        left, right = done[every:], done[:-every]
+        alike = np.abs(left - right) <= MAX_UNLIKE * np.maximum(left, right)
+        if alike.mean() >= (calls.alike if every == 1 else MOST):
             return every
     return int(calls.even and is_even(length))
-
-
-def _same(left: I8, right: I8 | np.floating) -> Mask:
-    return np.asarray(np.abs(left - right) <= MAX_UNLIKE * np.maximum(left, right))
 
 
 def is_even(length: I8) -> bool:
@@ -148,13 +152,13 @@ def _loop_calls(trace: Trace) -> Iterator[_Calls]:
         for named in (_names(trace, op_names.is_dataloader), _names(trace, op_names.is_optimizer_step))
     )
     if len(loads):
-        thread = np.bincount(table.thread[loads]).argmax()
+        thread = int(np.bincount(table.thread[loads]).argmax())
         at = np.unique(table.start[loads[table.thread[loads] == thread]])
-        yield _Calls("data_loader", "DataLoader iteration", int(thread), at, alike=HALF, even=True)
+        yield _Calls("data_loader", "DataLoader iteration", thread, at, alike=USUAL, even=True)
     inside = np.maximum.accumulate(table.end_of(updates))[:-1] > table.start[updates][1:]
     updates = updates[np.append(True, ~inside)[: len(updates)]]  # an optimizer may wrap another
     for code, thread, rows in _by_name_and_thread(table, updates):
-        yield _Calls("optimizer", trace.names[code], thread, table.end_of(rows), closing=True, alike=HALF)
+        yield _Calls("optimizer", trace.names[code], thread, table.end_of(rows), closing=True, alike=USUAL)
 
 
 def _annotations(trace: Trace) -> Iterator[_Calls]:

@@ -20,7 +20,7 @@ from traceopt.analyzer.timeline.serving import serving_marks
 
 PROFILER_STEP = re.compile(r"ProfilerStep\s?#\d+")
 EVALUATION = "traceopt: evaluation mode"  # the range opened by capture/recording/profiler_session.py
-MAX_CUT = 0.05  # of a step: with less of it on the other side of an evaluation, the step is whole
+MAX_CUT = 0.05  # of a step: a piece of it that is no larger counts for nothing
 
 Source = Literal["profiler_step", LoopSource, "window"]
 
@@ -90,12 +90,12 @@ def outlasted(marks: Marks, started: I8, ended: I8) -> bool:
 
 
 def without_empty_end(marks: Marks, started: I8) -> Marks:
-    """The marks without a last one that holds no work, where the others do: it was opened after the last step.
+    """The marks without a last one that holds next to no work, where the others do: it was opened after the last step.
 
     `started`: when work began, ns.
     """
     counts = np.diff(np.searchsorted(np.sort(started), np.append(marks.start, marks.end[-1])))
-    empty = len(counts) > 1 and counts[-1] == 0 and counts[:-1].all()
+    empty = len(counts) > 1 and counts[:-1].all() and counts[-1] <= MAX_CUT * counts[:-1].min()
     return marks.take(np.arange(len(counts) - 1)) if empty else marks
 
 

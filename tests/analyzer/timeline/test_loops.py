@@ -64,6 +64,7 @@ def recorded(loop: str) -> Steps:
         ("FB" * 5, "backward", [2] * 4),
         ("CB" * 5, "compiled_region", [2] * 4),
         ("C." * 5, "compiled_region", [2] * 4),
+        ("CFB" * 5 + "C", "compiled_region", [3] * 5),  # the last is cut
         # two models with one batch: of two optimizers, of one kind of optimizer, with and without a loader
         ("LFBS fBA" * 5, "data_loader", [7] * 4),
         ("FBS fBA" * 5, "optimizer", [6] * 4),
@@ -100,7 +101,7 @@ def test_the_longest_regular_period(loop: str, source: str, parts: list[float]) 
         "LFBS" * 2,
         "FB9999FB FB",  # two backward passes, one of a cold start
         "FF" + "C" * 9 + "FF",  # layers of one model
-        "F BBB FFFF S",  # one update
+        "F B F B F B F B S",  # one update
         "LFBS" + "FB" * 5,  # a loader, and what is not of its loop
         "LFBS" * 4 + "9" * 9 + "F",  # a small part of the recording
         "LFB LFFFFB LB9999 LFFFB LF LFFFB9",  # as irregular in time as in work

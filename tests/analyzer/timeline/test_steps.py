@@ -291,6 +291,16 @@ class TestEmptyMarks:
         assert self.run(True, True, True, False, gpu=gpu).names == [f"ProfilerStep#{i}" for i in range(3)]
         assert self.run(True, False, gpu=gpu).count == 1
 
+    @pytest.mark.parametrize(("launches", "steps"), [(0, 1), (2, 1), (3, 2)])
+    def test_the_last_that_holds_next_to_nothing_is_no_step(self, launches: int, steps: int) -> None:
+        """Such as the zeroing of gradients."""
+        machine = Machine()
+        for count in (40, launches):
+            with machine.step():
+                for _ in range(count):
+                    machine.launch(10)
+        assert machine.facts().recorded_steps.count == steps
+
     @pytest.mark.parametrize("gpu", [False, True])
     def test_one_in_the_middle_is_a_step(self, gpu: bool) -> None:
         assert self.run(True, False, True, True, gpu=gpu).count == 4
