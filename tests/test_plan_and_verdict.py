@@ -342,10 +342,12 @@ def assert_what_if_agrees(path: Path, document: Result) -> None:
     assert replayed.limit_after == document.combined.limit_after
 
 
-@pytest.mark.parametrize("factor", [0.5, 2.0])
+@pytest.mark.parametrize("factor", [0.65, 2.0])
 @pytest.mark.parametrize("scenario", ["five_faults", "slow_loader", "item_stall", "launch_bound", "exposed_allreduce"])
 def test_times_that_are_all_longer_or_shorter_keep_the_plan(example: GetExample, scenario: str, factor: float) -> None:
-    """Only rates of the device and of its links, and the cost of a launch, are the same on each machine."""
+    """Only rates of the device and of its links, and the cost of a launch, are the same on each machine. Half the time
+    would be impossible: matmuls reach 62 % of the peak.
+    """
     document = example(scenario).trace.document
     events = [stretched(event, factor) for event in document["traceEvents"]]
     longer = analysis_of(json.dumps({**document, "traceEvents": events}).encode()).document.plan

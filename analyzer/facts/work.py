@@ -97,7 +97,8 @@ class WorkFacts(ReplayFacts, frozen=True, dict=True):
     @cached_property
     def flops(self) -> Flops:
         """FLOP of the window, of the model and recomputed, and their share of the device's peak."""
-        return Flops(self.trace, self.slices, self.links, self.gpu, self.device, self.regions, self.tensor_core_work)
+        times = self.trace, self.slices, self.links, self.gpu, self.device
+        return Flops(*times, self.regions, self.tensor_core_work, self.gemms.too_fast)
 
     @cached_property
     def chains(self) -> Chains:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.recordings.operator_alignment import align, count_same
+from traceopt.analyzer.recordings.same_work import SameWork
 from traceopt.analyzer.tables.schema import I4, I8, MemoryTable, PythonTable, T
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.marks.marks import PROFILER_STEP, Marks, find_marks
@@ -31,6 +32,8 @@ _ANNOTATION_TEXTS = ("dims", "types", "stack")
 def join_cycles(timing: Trace, detail: Trace) -> Trace:
     """The timing cycle's trace with shapes, frames and memory from the detail cycle; `meta.detail` describes the
     latter.
+
+    The shapes of operators that worked on other sizes are `resized`: they say nothing of the times.
 
     What happened in only one cycle has no counterpart: a pause in the timing cycle shows the frames that the detail
     cycle has at that point, stretched in proportion. Where one cycle has operators that the other does not have, no
@@ -47,6 +50,8 @@ def join_cycles(timing: Trace, detail: Trace) -> Trace:
         annotations=_renamed(detail.annotations, names, texts, threads, _ANNOTATION_TEXTS),
         python=_renamed(detail.python, names, texts, threads),
         memory=replace(detail.memory, thread=threads.of_second[detail.memory.thread]),
+        runtime=_renamed(detail.runtime, names, texts, threads),
+        gpu=replace(detail.gpu, name=names.of_second[detail.gpu.name]),
     )
     timing = replace(timing, names=names.values, texts=texts.values, threads=threads.values)
     ops = {column: getattr(timing.ops, column).copy() for column in _OP_TEXTS}
@@ -54,9 +59,12 @@ def join_cycles(timing: Trace, detail: Trace) -> Trace:
     python: list[PythonTable] = [timing.python]
     memory: list[MemoryTable] = [timing.memory]
     used: set[int] = set()  # detail steps whose memory samples are placed: each sample can appear only once
+    work = SameWork.of(timing, detail)
+    resized = [timing.resized]
     for step in _pair_steps(timing, detail):
         for column, values in ops.items():
             values[step.ops[0]] = getattr(detail.ops, column)[step.ops[1]]
+        resized.append(step.ops[0][~work.is_same(*step.ops)])
         for column, values in annotations.items():
             values[step.annotations[0]] = getattr(detail.annotations, column)[step.annotations[1]]
         python.append(step.frames(detail.python))
@@ -70,6 +78,7 @@ def join_cycles(timing: Trace, detail: Trace) -> Trace:
         annotations=replace(timing.annotations, **annotations),
         python=_in_order(python, "start"),
         memory=_in_order(memory, "time"),
+        resized=np.concatenate(resized),
     )
 
 

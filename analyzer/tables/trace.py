@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from msgspec import Struct, field
 
 from traceopt.analyzer.tables.counter_ranges import CounterRanges
 from traceopt.analyzer.tables.schema import (
+    I8,
     AnnotationTable,
     CounterTable,
     FlowTable,
     GpuTable,
+    Mask,
     MemoryTable,
     OpTable,
     PythonTable,
@@ -84,6 +87,15 @@ class Trace(Struct, frozen=True):
     flows: FlowTable
     counters: CounterTable = field(default_factory=CounterTable.empty)
     counter_ranges: tuple[CounterRanges, ...] = ()
+    # Rows of `ops` whose shapes are of another cycle's step that worked on other sizes: they say nothing of the times.
+    resized: I8 = field(default_factory=lambda: np.empty(0, np.int64))
+
+    @property
+    def sized(self) -> Mask:
+        """Which operators have the shapes on which they worked in their time. Shape (len(ops),)."""
+        known = self.ops.dims >= 0
+        known[self.resized] = False
+        return known
 
     @property
     def links_launches(self) -> bool:

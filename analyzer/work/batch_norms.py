@@ -41,7 +41,7 @@ def find_batch_norms(gemms: Gemms) -> BatchNorms:
     trace, slices, links, gpu = gemms.trace, gemms.slices, gemms.links, gemms.gpu
     ops = trace.ops
     passes = np.array([_passes(name) for name in trace.names] or [0])
-    known: I8 = np.flatnonzero((passes[ops.name] > 0) & (ops.dims >= 0) & (ops.types >= 0))
+    known: I8 = np.flatnonzero((passes[ops.name] > 0) & trace.sized & (ops.types >= 0))
     bytes_of = {
         pair: _tensor_bytes(trace.texts[pair[0]], trace.texts[pair[1]])
         for pair in {(int(ops.dims[row]), int(ops.types[row])) for row in known}

@@ -46,13 +46,15 @@ class Flops(Struct, frozen=True, dict=True):
     device: TraceDevice
     regions: Regions
     tensor_core_work: TensorCoreWork
+    too_fast: I8  # rows of trace.ops whose shapes are impossible in their time
 
     @cached_property
     def counted(self) -> CountedOperators:
         """The operators whose FLOP follow from their shapes."""
         ops = self.trace.ops
         named = np.array([is_counted(name) for name in self.trace.names] or [False])
-        rows = np.flatnonzero(named[ops.name] & (ops.dims >= 0)) if len(ops) else np.empty(0, np.int64)
+        rows = np.flatnonzero(named[ops.name] & self.trace.sized) if len(ops) else np.empty(0, np.int64)
+        rows = rows[~np.isin(rows, self.too_fast)]
         first, group = group_rows(ops.name[rows], ops.dims[rows], ops.types[rows], ops.concrete[rows])
         distinct = rows[first]
         columns = (ops.name, ops.dims, ops.types, ops.concrete)

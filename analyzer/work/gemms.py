@@ -20,6 +20,7 @@ from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES, needed_multi
 from traceopt.analyzer.vocabulary.gemm_ops import gemm_shape, is_gemm, operand_type
 from traceopt.analyzer.vocabulary.kernels.kernel_entries import MEMORY_BOUND_PRODUCT
 
+MOST_OF_PEAK = 1.03  # clocks may be a little above those of the datasheet
 BALANCE = 10.0  # FLOP per byte that the FP32 units of any GPU since 2017 do while memory delivers the byte (A100: 12)
 
 
@@ -60,7 +61,10 @@ class GemmShape(Struct, frozen=True):
 
 
 class Gemms(Struct, frozen=True, dict=True):
-    """The matrix products of the window whose shapes were recorded, by shape, longest first."""
+    """The matrix products of the window whose shapes were recorded, by shape, longest first.
+
+    Shapes that no device of this kind could multiply in their time are not those of the kernels, so they are unknown.
+    """
 
     trace: Trace
     slices: Slices
@@ -73,7 +77,7 @@ class Gemms(Struct, frozen=True, dict=True):
         """For every row of the device's work, the row of trace.ops of the product that launched it; -1: none."""
         ops = self.trace.ops
         names = np.array([is_gemm(name) for name in self.trace.names] or [False])
-        matmuls = names[ops.name] & (ops.dims >= 0) if len(ops) else np.zeros(0, bool)
+        matmuls = names[ops.name] & self.trace.sized if len(ops) else np.zeros(0, bool)
         wanted = self.slices.mask(self.slices.of(OP, len(ops))[np.flatnonzero(matmuls)])
         owner = self.slices.ancestor(self.links.launch_slice, wanted)
         row = self.slices.row[np.maximum(owner, 0)] if len(self.slices) else owner
@@ -81,6 +85,22 @@ class Gemms(Struct, frozen=True, dict=True):
 
     @cached_property
     def shapes(self) -> list[GemmShape]:
+        return [shape for shape in self._recorded_shapes if not self._is_too_fast(shape)]
+
+    @cached_property
+    def too_fast(self) -> I8:
+        """Rows of trace.ops whose shapes are impossible in their time."""
+        rows = [shape.rows for shape in self._recorded_shapes if self._is_too_fast(shape)]
+        return np.concatenate([np.empty(0, np.int64), *rows])
+
+    def _is_too_fast(self, shape: GemmShape) -> bool:
+        """Whether it is above the peak, if the vendor's document confirms that."""
+        accelerator, share = self.device.accelerator, self.peak_share(shape)
+        verified = accelerator is not None and accelerator.is_verified(shape.dtype) is True
+        return verified and share is not None and share > MOST_OF_PEAK
+
+    @cached_property
+    def _recorded_shapes(self) -> list[GemmShape]:
         work = np.flatnonzero((self.owner >= 0) & self.gpu.is_inside)
         owner = self.owner[work]
         signatures = self.signatures(owner)

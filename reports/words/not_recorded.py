@@ -79,6 +79,10 @@ def missing_gemms(result: Result) -> str:
         return _NO_GPU_HERE if result.run.recorded.shapes else _RECORD_SHAPES
     if not result.run.recorded.shapes:
         return _RECORD_NVTX_SHAPES if result.run.recorded.nsight else _RECORD_SHAPES
+    if result.gemm_known_share is not None:
+        return (
+            "Not available: the matmul kernels have no operator with shapes of its own, as in batches of another size."
+        )
     return "No matrix multiplication ran in the measured steps."
 
 

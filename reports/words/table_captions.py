@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from traceopt.analyzer.vocabulary.op_names import is_convolution
 from traceopt.reports.words import safe_text
 from traceopt.reports.words.rank_words import rank_phrase
 from traceopt.reports.words.step_words import on_cpu, scope, step_noun
@@ -63,7 +64,7 @@ def gemm_caption(result: Result) -> str:
     if known is not None and known < MOST_MATMULS:
         sentences.append(
             f"The table holds {quantities.percent(known)} of the time of matmul kernels. The others have no operator "
-            "with shapes (compiled code, graphs, custom kernels)."
+            "with shapes of its own (compiled code, graphs, custom kernels, batches of another size)."
         )
     if cores.eligible_share is not None:
         sentences.append(f"{matrix_units(result)}: {_tensor_core_use(cores)}")
@@ -119,9 +120,9 @@ def kernel_caption(result: Result) -> str:
     bandwidth = f", {quantities.per_second(memory.rate, 'GB')}" if memory else ""
     caveat = quantities.peak_caveat(memory.source, memory.verified) if memory else ""
     caveat = f" ({caveat})" if caveat else ""
-    beyond = {kernel.limit for kernel in result.kernels if (kernel.peak_share or 0) > 1}
-    above = " Above 100%: the data was in the cache." if "memory" in beyond else ""
-    above += " Above 100% (compute): a Winograd kernel does fewer operations." if "compute" in beyond else ""
+    beyond = {(kernel.limit, kernel.kind) for kernel in result.kernels if (kernel.peak_share or 0) > 1}
+    above = " Above 100%: the data was in the cache." if any(limit == "memory" for limit, _ in beyond) else ""
+    above += " Above 100% (compute): a Winograd kernel does fewer operations." if ("compute", "conv") in beyond else ""
     return (
         "Of peak: of the limit that the kernel is nearer to, the rate of its type (compute) or the memory's "
         f"bandwidth{bandwidth}{caveat} (memory), if each tensor is read or written once.{above}{_bounds(result)}"
@@ -183,7 +184,7 @@ def misaligned_caption(result: Result) -> str:
 
 def shaped_caption(result: Result) -> str:
     """Why a convolution exceeds the peak; "" if none does."""
-    above = any((op.peak_share or 0) > 1 for op in result.shaped_ops)
+    above = any((op.peak_share or 0) > 1 and is_convolution(op.name) for op in result.shaped_ops)
     return "Above 100% of the peak: Winograd kernels do fewer operations than the shapes say." if above else ""
 
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
+from support.traces import GENERATED, REAL, TWINS, AnalyzedTrace, over
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.vocabulary.formulas.flop_formulas import argument_sizes
+from traceopt.analyzer.work.gemms import MOST_OF_PEAK
+from traceopt.api import analyze
 from traceopt.document.sections import breakdown
 from traceopt.document.tables import tables
 from traceopt.document.tables.kernel_rates import Rate
 from traceopt.document.tables.module_times import module_times
 from traceopt.document.tables.shaped_operators import shaped_operators
+from traceopt.reports.words.not_recorded import missing_gemms
+from traceopt.result.document import Result
 from traceopt.testing.events import op
 from traceopt.testing.machine import Machine
 
@@ -28,6 +34,7 @@ H100 = {
     "computeMajor": 9,
     "computeMinor": 0,
 }
+H100_TRACES = Path(__file__).resolve().parents[2] / "fixtures" / "traces" / "h100"
 GEMM = "sm90_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x64"
 HALF = ["c10::Half", "c10::Half"]
 SQUARE = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": HALF}
@@ -203,3 +210,36 @@ def test_two_steps_have_no_median() -> None:
             machine.launch(6, name="sgemm")
             machine.synchronize()
     assert tables.kernels(machine.facts())[0].median_us_per_step is None
+
+
+@pytest.mark.parametrize(("share", "known"), [(1.02, True), (1.04, False)])
+def test_a_matmul_above_the_peak_has_no_shape(share: float, known: bool) -> None:
+    us = 2 * 4096**3 / (share * 989.4e12) * 1e6
+    facts = facts_of_steps(lambda machine: run(machine, "aten::mm", us, GEMM, **SQUARE))
+    assert [gemm.peak_share for gemm in tables.gemms(facts)] == ([pytest.approx(share, rel=0.01)] if known else [])
+    assert [kernel.tflops is not None for kernel in tables.kernels(facts)] == [known]
+    assert (facts.flops.executed > 0) == known
+
+
+def impossible(result: Result) -> list[object]:
+    """Rates of matmuls above a verified peak."""
+    peaks = {peak.figure: peak.verified for peak in (result.run.device.peaks if result.run.device else [])}
+    kernels = [kernel for kernel in result.kernels if kernel.limit == "compute" and "conv" not in kernel.kind]
+    rows = [row for row in result.gemms if peaks.get(row.dtype)]
+    found = [row for row in (*kernels, *rows) if (row.peak_share or 0) > MOST_OF_PEAK]
+    return [*found, *(share for share in (result.efficiency.mfu, result.efficiency.hfu) if (share or 0) > MOST_OF_PEAK)]
+
+
+@over(GENERATED, TWINS, REAL)
+def test_no_matmul_is_faster_than_the_device(trace: AnalyzedTrace) -> None:
+    assert impossible(trace.document if trace.path.is_file() else trace.result) == []
+
+
+@pytest.mark.parametrize(("variant", "known_share"), [("plain", 0), ("fixed", 0.42)])
+def test_shapes_of_longer_batches_give_no_rates(variant: str, known_share: float) -> None:
+    """The detail cycle has the longest batch. With its shapes, shorter ones would reach 125 % of the peak."""
+    result = analyze(str(H100_TRACES / "memory_pressure" / variant))
+    assert result.gemm_known_share == pytest.approx(known_share, abs=0.02)
+    assert max((gemm.peak_share or 0 for gemm in result.gemms), default=0) < 0.9
+    assert result.efficiency.hfu is None
+    assert result.gemms or "batches of another size" in missing_gemms(result)

@@ -132,6 +132,7 @@ class KernelRates(Struct, frozen=True, dict=True):
         out = np.where((work.kind == MEMCPY) & (work.bytes > 0), work.bytes, np.nan)
         op = facts.links.op
         mine = np.flatnonzero(facts.gpu.is_kernel & (op >= 0))
+        mine = mine[facts.trace.sized[op[mine]] & ~np.isin(op[mine], facts.gemms.too_fast)]
         if len(mine):
             alone = np.bincount(op[mine], minlength=len(facts.trace.ops))[op[mine]] == 1
             mine = mine[alone]
@@ -146,9 +147,7 @@ class KernelRates(Struct, frozen=True, dict=True):
         first, group = group_rows(ops.name[rows], ops.dims[rows], ops.types[rows])
         columns = (column[rows[first]].tolist() for column in (ops.name, ops.dims, ops.types))
         found = [
-            least_bytes(trace.names[name], _json(trace.texts[dims]), _json(trace.texts[types]))
-            if dims >= 0 and types >= 0
-            else None
+            least_bytes(trace.names[name], _json(trace.texts[dims]), _json(trace.texts[types])) if types >= 0 else None
             for name, dims, types in zip(*columns, strict=True)
         ]
         return np.array([np.nan if one is None else one for one in found])[group]
