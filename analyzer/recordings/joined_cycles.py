@@ -2,25 +2,28 @@
 
 Recording shapes, memory and Python frames distorts the times of a cycle. So each step of the timing cycle borrows them
 from a step of the detail cycle: matching operators get their shapes, and frames and memory samples are moved to the
-timing cycle's clock, interpolated between the starts and ends of operators.
+timing cycle's clock, interpolated between the starts and ends of operators. A garbage collection may interrupt any
+function of either cycle, so this clock stands still in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
+from traceopt.analyzer.arrays.intervals import Intervals, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.recordings.operator_alignment import align, count_same
 from traceopt.analyzer.recordings.same_work import SameWork
-from traceopt.analyzer.tables.schema import I4, I8, MemoryTable, PythonTable, T
+from traceopt.analyzer.tables.schema import I4, I8, Mask, MemoryTable, PythonTable, T
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.marks.marks import PROFILER_STEP, Marks, find_marks
+from traceopt.analyzer.vocabulary.op_names import is_collection
 
 _ALIKE = 0.8  # of the operators of two steps have a counterpart, if one step may borrow the frames of the other
 _USUAL_SPREAD = 4  # steps, at least, that show how many operators a step usually has
@@ -123,7 +126,7 @@ def _in_order(tables: list[T], time: str) -> T:
     return joined.take(np.argsort(getattr(joined, time), kind="stable"))
 
 
-class _Marks(Struct, frozen=True):
+class _Marks(Struct, frozen=True, dict=True):
     """Operators and annotations of all threads, sorted by thread and start. In `row`, operators are numbered before
     annotations.
     """
@@ -134,6 +137,7 @@ class _Marks(Struct, frozen=True):
     name: I4
     row: I8
     op_count: int
+    collects: Mask  # which are garbage collections
 
     @classmethod
     def of(cls, trace: Trace) -> _Marks:
@@ -146,7 +150,12 @@ class _Marks(Struct, frozen=True):
         )
         row = np.concatenate((np.arange(len(ops)), rows + len(ops)))
         order = np.lexsort((start - end, start, thread))
-        return cls(thread[order], start[order], end[order], name[order], row[order], len(ops))
+        collects = np.array([is_collection(name) for name in trace.names] or [False])[name]
+        return cls(thread[order], start[order], end[order], name[order], row[order], len(ops), collects[order])
+
+    @cached_property
+    def collections(self) -> Intervals:
+        return union(self.start[self.collects], self.end[self.collects])
 
     def within(self, thread: int, start: int, end: int) -> slice:
         """The marks of a thread that begin in [start, end)."""
@@ -155,20 +164,32 @@ class _Marks(Struct, frozen=True):
 
 
 class _Clock(Struct, frozen=True):
-    """Maps times of a detail step to times of the timing step; both increase."""
+    """Maps times of a detail step to times of the timing step; both increase. It stands still in the collections of
+    each, given in the same order.
+    """
 
     here: I8
     there: I8
+    collections: tuple[Intervals, Intervals]
     marks: I8  # starts of the matched marks of the detail step, with its borders
-    uneven: npt.NDArray[np.bool_]  # after each of them but the last, whether unmatched marks of either step follow
+    uneven: Mask  # after each of them but the last, whether unmatched operators of either step follow
 
-    def has_no_counterpart(self, start: I8, end: I8) -> npt.NDArray[np.bool_]:
+    def has_no_counterpart(self, start: I8, end: I8) -> Mask:
         """Which times of the detail step lie between two matched marks where one of the steps did something else."""
         after = np.clip(np.searchsorted(self.marks, start, side="right") - 1, 0, len(self.uneven) - 1)
         return np.asarray(self.uneven[after] & (start >= self.marks[after]) & (end <= self.marks[after + 1]))
 
     def __call__(self, time: I8) -> I8:
-        return np.rint(np.interp(time, self.here, self.there)).astype(np.int64)
+        cut, added = self.collections
+        moved = np.interp(_without(cut, time), _without(cut, self.here), _without(added, self.there))
+        before = np.searchsorted(_without(added, added.start), moved)
+        whole: I8 = np.rint(moved).astype(np.int64) + np.append(0, np.cumsum(added.length))[before]
+        return whole
+
+
+def _without(pauses: Intervals, time: I8) -> I8:
+    """The time if there were no pauses."""
+    return time - pauses.covered_before(time)
 
 
 class _StepPair(Struct, frozen=True):
@@ -271,8 +292,9 @@ def _pair(
         order = np.lexsort((own_times, times))
         rising = np.maximum.accumulate(np.clip(own_times[order], *here))
         matched = np.concatenate((there[:1], others.start[theirs][right], there[1:]))
-        uneven = (_steps(left, own) > 1) | (_steps(right, theirs) > 1)
-        clocks[thread] = _Clock(times[order], rising, matched, uneven)
+        uneven = _skipped(left, ~marks.collects[own]) | _skipped(right, ~others.collects[theirs])
+        collections = others.collections, marks.collections
+        clocks[thread] = _Clock(times[order], rising, collections, matched, uneven)
         most += max(own.stop - own.start, theirs.stop - theirs.start)
         least += min(own.stop - own.start, theirs.stop - theirs.start)
     row, other_row = np.concatenate(rows), np.concatenate(other_rows)
@@ -288,6 +310,9 @@ def _pair(
     )
 
 
-def _steps(matched: I8, marks: slice) -> I8:
-    """How far each matched position is from the one before it: 1 if nothing in between is unmatched."""
-    return np.diff(np.concatenate(([-1], matched, [marks.stop - marks.start])))
+def _skipped(matched: I8, counts: Mask) -> Mask:
+    """Whether unmatched marks that count follow the border and each matched mark. Shape (len(matched) + 1,)."""
+    unmatched = counts.copy()
+    unmatched[matched] = False
+    before = np.append(0, np.cumsum(unmatched))
+    return np.diff(before[np.concatenate(([0], matched, [len(counts)]))]) > 0

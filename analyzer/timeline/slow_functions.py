@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import PYTHON
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
@@ -24,8 +24,16 @@ SLOW_DRAW_NS = 5_000  # for an item of a sample: a list takes about 1 us, in a l
 def find_slow_functions(regions: Regions, steps: Steps) -> dict[str, I8]:
     """By what they do; without the kinds that are not called. Samples count if they take long for each item."""
     found = {kind: regions.calls(regions.named(test, PYTHON), steps) for kind, test in _KINDS.items()}
+    found["pandas_rows"] = regions.calls(_with_their_use(regions, found["pandas_rows"]), steps)
     found["sample"] = _of_slow_populations(regions, found["sample"])
     return {kind: rows for kind, rows in found.items() if len(rows)}
+
+
+def _with_their_use(regions: Regions, reads: I8) -> Mask:
+    """The reads of rows, and what the same functions then do with rows, such as `to_numpy`."""
+    slices = regions.slices
+    uses = regions.named(library_frames.is_pandas_series_frame, PYTHON)
+    return slices.mask(reads) | (uses & np.isin(slices.parent, slices.parent[reads]))
 
 
 def _of_slow_populations(regions: Regions, samples: I8) -> I8:

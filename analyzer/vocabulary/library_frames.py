@@ -50,12 +50,18 @@ def is_point_to_point_frame(name: str) -> bool:
 _PANDAS_ROWS = re.compile(
     r"(?:^|/)pandas/core/(?:indexing\.py\(\d+\): __(?:get|set)item__|frame\.py\(\d+\): iter(?:rows|tuples))$"
 )
+_PANDAS_SERIES = re.compile(r"(?:^|/)pandas/core/(?:base|series)\.py\(\d+\): ")
 _MODULE_CAST = re.compile(r"torch/nn/modules/module\.py\(\d+\): (?:bfloat16|cpu|cuda|double|float|half|to|type)$")
 
 
 def is_pandas_row_frame(name: str) -> bool:
     """pandas reads a row or a cell: ``pandas/core/indexing.py(1327): __getitem__``, ``iterrows``."""
     return _PANDAS_ROWS.search(name) is not None
+
+
+def is_pandas_series_frame(name: str) -> bool:
+    """A method of a Series, such as a row: ``pandas/core/base.py(601): to_numpy``."""
+    return _PANDAS_SERIES.search(name) is not None
 
 
 def is_sample_frame(name: str) -> bool:

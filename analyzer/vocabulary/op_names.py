@@ -80,6 +80,11 @@ def is_single_process_dataloader(name: str) -> bool:
     return is_dataloader(name) and "_SingleProc" in name
 
 
+def is_collection(name: str) -> bool:
+    """The range that capture opens while Python collects garbage."""
+    return name == "traceopt: gc"
+
+
 def is_optimizer_step(name: str) -> bool:
     """``Optimizer.step#SGD.step``."""
     return name.startswith("Optimizer.step#")

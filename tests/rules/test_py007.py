@@ -34,6 +34,12 @@ def sample(draws: int, each_us: float) -> list[Event]:
             3.84,
             id="iterrows",
         ),
+        pytest.param(
+            [*calls(ROW, 64, 60), build.python("pandas/core/base.py(601): to_numpy", 5_000, 1_000)],
+            "Read rows from NumPy arrays instead of pandas",
+            4.84,
+            id="what is done with the rows",
+        ),
         pytest.param(sample(200, 20), "Sample from a list instead of a deque", 4.0, id="a deque"),
         pytest.param(calls(CAST, 2, 2_000), "Cast or move the model once, not in each step", 4.0, id="a cast"),
     ],

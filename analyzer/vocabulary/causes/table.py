@@ -115,7 +115,7 @@ GC = Cause(
     on_cpu=True,
     names=Names(
         frame=pattern(r"^<built-in function collect>", r"^gc\.py"),
-        op="traceopt: gc".__eq__,  # the range opened by capture/metadata/step_ledger.py
+        op=op_names.is_collection,
     ),
     look=Look("driver", "diagonal"),
     span=spans.COLLECTION,

@@ -165,6 +165,22 @@ def test_frames_of_operators_that_one_cycle_alone_runs_are_not_lent() -> None:
     assert {joined.names[name] for name in joined.python.name} == {TRAIN, ITEM}
 
 
+@pytest.mark.parametrize("collects", ["timing", "detail"])
+def test_a_garbage_collection_is_no_part_of_the_functions_that_it_interrupts(collects: str) -> None:
+    """Whichever cycle has it: `before` takes half of the time from relu to item, and `after` the other half."""
+    here, there = FAST, SLOW
+    if collects == "timing":
+        here = [*FAST[:3], ("traceopt: gc", 65, 10), *FAST[3:]]
+        border, lengths = 425, [20_000, 10_000]  # of the frames, in the detail cycle and in the timing cycle
+    else:
+        there = [*SLOW[:3], ("traceopt: gc", 400, 50), *SLOW[3:]]
+        border, lengths = 450, [15_000, 15_000]
+    frames = [python("a.py(1): before", 350, border - 350), python("a.py(9): after", border, 500 - border)]
+    joined = join_cycles(read(step(0, 0, here, 100)), read([*step(7, 0, there, 600), *frames]))
+    assert [joined.names[name] for name in joined.python.name] == ["a.py(1): before", "a.py(9): after"]
+    assert joined.python.duration.tolist() == lengths
+
+
 @pytest.mark.parametrize("op_in", ["timing", "detail"])
 def test_a_range_of_another_kind_in_the_other_cycle_lends_nothing(op_in: str) -> None:
     """As Inductor's range, which is an operator in the timing cycle and an annotation in the detail cycle."""
