@@ -31,8 +31,9 @@ class WorkerStart(Struct, frozen=True):
 
 
 class Build(Struct, frozen=True):
-    """Mean time that one process takes to build a batch, ns; `cpu_ns` is the CPU time in it, `core_wait_ns` the time
-    that it was ready to run but no core was free. None if not recorded.
+    """Mean time that one process takes to build a batch, ns, without its longest one: in a short run that is the first,
+    which loads code and data. `cpu_ns` is the CPU time in it, `core_wait_ns` the time that it was ready to run but no
+    core was free. None if not recorded.
     """
 
     batch_ns: float
@@ -207,16 +208,18 @@ def _start(row: Mapping[str, Any]) -> WorkerStart | None:
 
 def _build(workers: list[Mapping[str, Any]]) -> Build | None:
     """Mean over the processes, weighted by batches. A worker waits for a core only while it has a batch to build."""
-    batches, built_us, cpu_us, waited_us = 0, 0.0, 0.0, 0.0
+    batches, usual, built_us, cpu_us, waited_us = 0, 0, 0.0, 0.0, 0.0
     for row in workers:
         count, batch_us = whole(row.get("batches"), 10**9), amount(row.get("batch_us"), MOST_US)
         if not count or batch_us is None:
             continue
+        longest_us = amount(row.get("longest_batch_us"), MOST_US) if count > 1 else None
         batches += count
-        built_us += count * batch_us
+        usual += count - (longest_us is not None)
+        built_us += max(0.0, count * batch_us - (longest_us or 0.0))
         cpu_us += count * (amount(row.get("batch_cpu_us"), MOST_US) or 0.0)
         waited_us += amount(table(row.get("core_wait")).get("us"), MOST_US) or 0.0
     if not built_us:
         return None
-    scale = 1000 / batches
-    return Build(built_us * scale, cpu_us * scale if cpu_us else None, min(waited_us, built_us) * scale)
+    batch_ns, cpu_ns, wait_ns = 1000 * built_us / usual, 1000 * cpu_us / batches, 1000 * waited_us / batches
+    return Build(batch_ns, cpu_ns or None, min(wait_ns, batch_ns))

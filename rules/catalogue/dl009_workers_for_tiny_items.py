@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.intervals import complement
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 from traceopt.rules import (
     Effort,
@@ -13,24 +17,34 @@ from traceopt.rules import (
     SetArguments,
     area_of,
     by_site,
-    each_step,
     ms,
     percent,
     priced,
+    saving,
     site_evidence,
     site_locations,
     the_step,
     threshold,
 )
 from traceopt.rules.fixes.advice.constructed import loader_places
-from traceopt.rules.fixes.advice.loader_workers import loader_rows, loading_plan
+from traceopt.rules.fixes.advice.loader_workers import (
+    BEST,
+    EXPECTED,
+    WORST,
+    LoaderPlan,
+    loader_rows,
+    loading_plan,
+    plan_loader,
+)
 
 LOW, HIGH = 1.5, 0.5  # times the time to build a batch: the training process may have other data in its caches
+UNLIKE = 1.25  # times the share that recorded steps wait: if the others of the run wait more, their wait counts
 
 
 class WorkersForTinyItems(Rule):
     """Measures how long the training loop waits for batches of worker processes, and compares it with the time that a
-    worker takes to build them. `traceopt run` records the latter.
+    worker takes to build them. `traceopt run` records the latter, and how long the steps wait that it does not record.
+    These waits count if they are longer, because the profiler gives the workers time to get ahead of the loop.
 
     Why it costs: each batch of a worker goes through shared memory and a queue. The training process must receive,
     unpack and map it. On few cores, workers also take time from the model. If an item takes microseconds, that is more
@@ -65,27 +79,39 @@ class WorkersForTinyItems(Rule):
         return None if loading_plan(facts).inline_ns is not None else "No worker processes built batches."
 
     def check(self, facts: Facts) -> Findings:
-        stall_ns, inline_ns = facts.stalls.typical_ns(DATA_LOADING), loading_plan(facts).inline_ns
-        if inline_ns is None or stall_ns - inline_ns < self.min_share * facts.step_ns:
+        wait = _wait(facts)
+        plan, inline_ns = wait.plan, wait.plan.inline_ns
+        if inline_ns is None or wait.ns - inline_ns < self.min_share * wait.step_ns:
             return
         rows = loader_rows(facts)
         sites = by_site(facts, rows, facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows]))
-        low, expected, high = (max(0.0, stall_ns - times * inline_ns) for times in (LOW, 1.0, HIGH))
-        area = area_of(facts, rows)
+        spared = [max(0.0, wait.ns - times * inline_ns) for times in (LOW, 1.0, HIGH)]
+        relief = [plan.relief_ns(contention) for contention in (BEST, EXPECTED, WORST)]
+        low, expected, high = (
+            (one + other) * facts.step_ns / wait.step_ns for one, other in zip(spared, relief, strict=True)
+        )
+        basis = (
+            "Assumes that the training process builds a batch as fast as a worker does. The range covers "
+            f"{LOW} and {HIGH} times that time."
+        )
+        if relief[-1]:
+            basis += f" Without workers beside it, the rest of the step takes up to {ms(relief[-1])} less."
+        if wait.recorded:
+            waiting = area_of(facts, rows)
+            rest = complement(waiting, *facts.recorded_steps.host_span)
+            changes = [
+                [RemoveHost(waiting, one / wait.ns), RemoveHost(rest, other / plan.rest_ns, faster=True)]
+                for one, other in zip(spared, relief, strict=True)
+            ]
+            price = priced(facts, (low, expected, high), changes[1], basis, low=changes[0], high=changes[2])
+        else:
+            price = saving(facts, low, expected, high, basis)
         yield self.finding(
             why=(
-                f"The loop waits {ms(stall_ns)} of {each_step(facts)} for batches of worker processes. Building them "
-                f"takes only {ms(inline_ns)}; the rest is sending and receiving them."
+                f"{wait.where} waits {ms(wait.ns)} of each {ms(wait.step_ns)} step for batches of worker processes. "
+                f"Building them takes only {ms(inline_ns)}; the rest is sending and receiving them."
             ),
-            saving=priced(
-                facts,
-                (low, expected, high),
-                [RemoveHost(area, expected / stall_ns)],
-                "Assumes that the training process builds a batch as fast as a worker does. The range "
-                f"covers {LOW} and {HIGH} times that time.",
-                low=[RemoveHost(area, low / stall_ns)],
-                high=[RemoveHost(area, high / stall_ns)],
-            ),
+            saving=price,
             evidence=site_evidence(facts, sites),
             locations=[*loader_places(facts), *site_locations(sites, 2)],
             fix=Fix(
@@ -96,7 +122,33 @@ class WorkersForTinyItems(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        share = percent(facts.stalls.typical_ns(DATA_LOADING) / facts.step_ns)
-        return (
-            f"Waiting for batches of workers takes {share} of {the_step(facts)}, which is not more than building them."
-        )
+        wait = _wait(facts)
+        share = percent(wait.ns / wait.step_ns)
+        return f"Waiting for batches of workers takes {share} of {the_step(facts)}, not more than building them."
+
+
+class _Wait(Struct, frozen=True):
+    """How long a step of `step_ns` waits for batches. `recorded`: the recorded steps do; else the others of the run."""
+
+    plan: LoaderPlan
+    ns: float
+    step_ns: float
+    recorded: bool
+
+    @property
+    def where(self) -> str:
+        return "The loop" if self.recorded else "While nothing is recorded, the loop"
+
+
+def _wait(facts: Facts) -> _Wait:
+    """Recorded steps may wait less than the others: workers fill their queue while the profiler starts, and stay ahead
+    of a loop that the profiler slows down.
+    """
+    recorded = _Wait(loading_plan(facts), facts.stalls.typical_ns(DATA_LOADING), facts.step_ns, recorded=True)
+    ledger = facts.captured.ledger
+    if ledger is None or ledger.fetch_ns is None or ledger.usual_step_ns is None:
+        return recorded
+    wait_ns, step_ns = median(ledger.fetch_ns[ledger.usual]), ledger.usual_step_ns
+    if wait_ns / step_ns < UNLIKE * recorded.ns / facts.step_ns:
+        return recorded
+    return _Wait(plan_loader(facts, wait_ns, step_ns - wait_ns), wait_ns, step_ns, recorded=False)

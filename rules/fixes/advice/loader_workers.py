@@ -83,6 +83,11 @@ class LoaderPlan(Struct, frozen=True):
         build = self.settings.build if self.multiprocess else None
         return None if build is None else self.fetches * max(0.0, build.batch_ns - (build.core_wait_ns or 0.0))
 
+    def relief_ns(self, contention: float) -> float:
+        """How much shorter the rest of a step is without the workers that compute beside a model on the CPU."""
+        slower = 0.0 if self.gpu else contention * (SHARED_CORE - 1)
+        return slower / (1 + slower) * min(self.rest_ns, self._computing_ns)
+
     @property
     def needed(self) -> int | None:
         """Workers that deliver in time, plus one for batches that take longer."""
