@@ -117,6 +117,21 @@ def fp64_ratio(arch: Architecture | None) -> float | None:
     return None if arch is None else _FP64_RATIO.get(arch.name)
 
 
+# GB/s in one direction of 16 lanes, PCI Express Base Specification: generation 3, 4 and 5. By NVIDIA's datasheets.
+_PCIE_GB_PER_S = {
+    **dict.fromkeys(("sm_60", "sm_61", "sm_70", "sm_75"), 15.8),
+    **dict.fromkeys(("sm_80", "sm_86", "sm_89"), 31.5),
+    **dict.fromkeys(("sm_90", "sm_100", "sm_103", "sm_120"), 63.0),
+}
+_PAYLOAD_SHARE = 0.8  # of it, at least, that large copies reach: packets have headers
+
+
+def pinned_gb_per_s(arch: Architecture | None) -> float | None:
+    """About how fast a device reads pinned memory of the host over PCIe; None if it is unknown."""
+    rate = _PCIE_GB_PER_S.get(arch.name) if arch is not None else None
+    return None if rate is None else _PAYLOAD_SHARE * rate
+
+
 def needed_multiple(dtype: str, arch: Architecture | str | None) -> tuple[int, int]:
     """Multiples, in elements, that N and K should have: ``(minimum for Tensor Cores, for the full rate)``.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceopt.analyzer.vocabulary.architectures import pinned_gb_per_s
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 from traceopt.rules import (
     AsyncCopy,
@@ -39,6 +40,8 @@ from traceopt.rules import (
     union,
 )
 
+UNKNOWN_GB_PER_S = 20.0  # from pinned memory, where the device does not say: between PCIe 3 and 4
+
 
 class PageableCopy(Rule):
     """Measures copies from pageable host memory to the device during which the GPU computes nothing.
@@ -71,7 +74,7 @@ class PageableCopy(Rule):
     requires = ("gpu",)
 
     min_share: float = threshold(0.01, "smallest exposed copy time and wait, as a share of the step, to report")
-    pinned_gb_per_s: float = threshold(20.0, "bandwidth to expect from pinned memory, in GB/s")
+    pinned_gb_per_s: float = threshold(0.0, "bandwidth to expect from pinned memory, in GB/s; 0: by the device")
 
     def applies(self, facts: Facts) -> str | None:
         if any(copy.kind.startswith("HtoD") for copy in facts.copies):
@@ -92,7 +95,8 @@ class PageableCopy(Rule):
         if typical + blocked < self.min_share * facts.step_ns:
             return
         rate = copy.gb_per_s
-        faster = min(1.0, rate / self.pinned_gb_per_s) if rate else 0.5
+        pinned = self.pinned_gb_per_s or pinned_gb_per_s(facts.device.arch) or UNKNOWN_GB_PER_S
+        faster = min(1.0, rate / pinned) if rate else 0.5
         sites = by_site(facts, launch[known], work.duration[known])
         copies = np.zeros(len(facts.gpu.work), bool)
         copies[copy.rows] = True
@@ -113,7 +117,7 @@ class PageableCopy(Rule):
                 facts,
                 (typical * (1 - faster) + 0.5 * blocked, typical + blocked, typical + blocked),
                 [*asynchronous, ScaleWork(copies, faster)],
-                f"From a copy at {self.pinned_gb_per_s:g} GB/s (pinned memory) to a copy fully hidden by compute.",
+                f"From a copy at {pinned:.0f} GB/s (pinned memory) to a copy fully hidden by compute.",
                 low=[ScaleWork(copies, faster)],
                 high=[*asynchronous, ScaleWork(copies, faster), MoveToStream(copies)],
                 without_replay_ns=typical * (1 - 0.5 * faster) + blocked,
