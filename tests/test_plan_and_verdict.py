@@ -10,6 +10,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 from msgspec import Struct
 from msgspec.structs import replace
@@ -306,18 +307,31 @@ def test_real_traces_of_which_parts_are_missing(file: str) -> None:
         assert faults_of(analysis_of(json.dumps(changed).encode())) == [], change.__name__
 
 
-@pytest.mark.parametrize("scenario", ["five_faults", "grad_scaler", "zero_grad_kernels", "anomaly_mode", "cpu_only"])
-def test_ten_times_the_steps_give_the_same_plan(example: GetExample, scenario: str) -> None:
-    """And nothing saves more there either. The host waits for the device at the end of these steps: so copies of them
-    are as long.
-    """
-    once = example(scenario)
-    more = analysis_of(json.dumps(repeated(once.trace.document, 10)).encode())
-    assert more.facts.steps.count == 10 * once.facts.steps.count
+# Whose last steps are unlike the others: the fault is one of some steps, or no mark shows where they begin.
+UNLIKE = ("cudnn_search", "slow_steps", "recompilation", "module_load", "no_profiler_step")
+# Small real traces whose marked steps are alike and leave the device nothing to do. In the others, a copy has a seam.
+ALIKE = [
+    "public/leimao_5080_nograph_man2.json.gz",
+    "public/tb_a100_trace1.json.gz",
+    "public/tb_a100_trace2.json.gz",
+    "public/tb_a100_trace3.json.gz",
+    "public/dlrm_v100x8/worker0_step_12.1694128201545.pt.trace.json.gz",
+    "public/dlrm_v100x8/worker5_step_12.1694128201549.pt.trace.json.gz",
+]
+
+
+@over([scenario for scenario in GENERATED if scenario not in UNLIKE], ALIKE)
+def test_ten_times_the_steps_give_the_same_plan(trace: AnalyzedTrace) -> None:
+    """And nothing saves more there either. Savings may differ by as much as the step does."""
+    once, is_real = trace.document, trace.path.suffix == ".gz"
+    document = load(trace.path) if is_real else orjson.loads(trace.path.read_bytes())
+    more = analysis_of(orjson.dumps(repeated(document, 10, steps=3)))
+    assert more.facts.steps.count >= 10 * min(3, trace.facts.steps.count) - 2
     assert faults_of(more) == []
-    assert [row.code for row in more.document.plan] == [row.code for row in once.result.plan]
-    for row, other in zip(more.document.plan, once.result.plan, strict=True):
-        assert row.saving_us == pytest.approx(other.saving_us, abs=0.01 * more.facts.step_ns / 1e3)
+    assert [row.code for row in more.document.plan] == [row.code for row in once.plan]
+    step_ns, steps_ns = trace.facts.step_ns, more.facts.step_ns
+    for row, other in zip(more.document.plan, once.plan, strict=True):
+        assert row.saving_us == pytest.approx(other.saving_us, abs=(0.01 * steps_ns + abs(steps_ns - step_ns)) / 1e3)
 
 
 def assert_what_if_agrees(path: Path, document: Result) -> None:

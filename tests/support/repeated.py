@@ -1,9 +1,10 @@
-"""A trace several times over: its steps one after the other, as if the same training had gone on."""
+"""A trace several times over: its last steps one after the other, as if the same training had gone on."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Any
 
 Json = dict[str, Any]
@@ -21,57 +22,79 @@ _PLACE = "Ev Idx"  # of an event among all that the profiler recorded, which a p
 _FLOW = "call"  # what the ids of flows number: most are those of calls
 _STEP = re.compile(r"(?<=^ProfilerStep#)\d+$")
 _CALLS = ("cuda_runtime", "cuda_driver")
-_ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation")
+_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+_ON_DEVICE = (*_WORK, "gpu_user_annotation")
 
 
-def repeated(document: Json, times: int) -> Json:
-    """The document of a trace with its steps so many times. What the host does before and after them is left out; what
-    goes on around them, as the frame of the training loop, ends with each copy.
+def repeated(document: Json, times: int, steps: int) -> Json:
+    """The document of a trace with its last marked steps so many times, each with what it launches.
+
+    What the host does outside of them is left out; what goes on around them, as the frame of the training loop, ends
+    with each copy. A copy begins when the host is done with the one before it, and when each stream is: where the host
+    runs ahead of the device, it waits for it at the end of each copy.
     """
     events = document["traceEvents"]
-    begin, end = _window(events)
-    steps = [part for event in events if _is_timed(event) for part in _inside(event, begin, end)]
-    device = [event for event in steps if event.get("cat") in _ON_DEVICE]
-    device_us = max(map(_end, device)) - min(event["ts"] for event in device) if device else 0.0
-    period_us = max(end - begin, device_us)  # host and device are both done with a copy before the next one
-    used = _used(steps)
-    marks = {number for event in steps for number in _step_numbers(event)}
-    count = 1 + max(marks) - min(marks) if marks else 0
+    timed = [event for event in events if _is_timed(event)]
+    marks = sorted((event for event in timed if _is_mark(event)), key=_start)[-steps:]
+    begin, end = _start(marks[0]), _end(marks[-1])
+    calls = {one["args"].get("correlation"): _start(one) for one in timed if one.get("cat") in _CALLS}
+    part = [one for event in timed for one in _inside(event, begin, end, calls)]
+    period_us = max(end - begin, *_busy_us(part), 0.0)
+    part = [_until(one, begin + period_us) if _is_mark(one) and _end(one) == end else one for one in part]
+    used = _used(part)
+    numbers = [number for mark in marks for number in _step_numbers(mark)]
+    count = 1 + numbers[-1] - numbers[0]
     copies = (
         _later(event, n * period_us, {kind: n * many for kind, many in used.items()}, n * count)
         for n in range(times)
-        for event in steps
+        for event in part
     )
     return {**document, "traceEvents": [*(one for one in events if not _is_timed(one)), *copies]}
 
 
-def _window(events: Iterable[Json]) -> tuple[float, float]:
-    """From the first mark of a step to the end of the last, and of the last call: one that waits for the device keeps
-    the host from being ahead. Without marks, from the first event to the last.
-    """
-    timed = [event for event in events if _is_timed(event)]
-    marks = [one for one in timed if list(_step_numbers(one)) and one.get("cat") not in _ON_DEVICE]
-    calls = [one for one in timed if one.get("cat") in _CALLS]
-    return min(float(event["ts"]) for event in marks or timed), max(map(_end, [*marks, *calls] if marks else timed))
+def _busy_us(events: Iterable[Json]) -> list[float]:
+    """For each stream: how long it takes from its first work to the end of its last, and until the next could begin."""
+    work = sorted((event for event in events if event.get("cat") in _WORK), key=lambda one: (_stream(one), _start(one)))
+    streams = [list(mine) for _, mine in groupby(work, _stream)]
+    return [max(map(_end, mine)) - _start(mine[0]) + 1 for mine in streams]
+
+
+def _stream(event: Json) -> str:
+    return f"{event.get('pid')} {event.get('tid')}"
 
 
 def _is_timed(event: Json) -> bool:
     return event.get("ph") != "M" and "ts" in event
 
 
+def _start(event: Json) -> float:
+    return float(event["ts"])
+
+
 def _end(event: Json) -> float:
     return float(event["ts"]) + float(event.get("dur", 0))
 
 
-def _inside(event: Json, begin: float, end: float) -> Iterator[Json]:
-    """The part of an event in the window of the host; nothing of one that is outside."""
-    start, stop = float(event["ts"]), _end(event)
-    if event.get("cat") in _ON_DEVICE or event.get("ph") == "f":
-        if start >= begin:
+def _is_mark(event: Json) -> bool:
+    return event.get("cat") not in _ON_DEVICE and "dur" in event and any(_step_numbers(event))
+
+
+def _inside(event: Json, begin: float, end: float, calls: dict[Any, float]) -> Iterator[Json]:
+    """The part of an event in the window of the host; nothing of one that is outside. The device's work is where it was
+    launched, as far as that is known.
+    """
+    start, stop = _start(event), _end(event)
+    if event.get("cat") in _WORK or event.get("ph") == "f":
+        number = event.get("args", {}).get("correlation", event.get("id"))
+        if begin <= calls.get(number, start) < end:
             yield {**event, "ts": start}
-    elif start < end and stop >= begin:
-        start, stop = max(start, begin), min(stop, end)
-        yield {**event, "ts": start, "dur": stop - start} if "dur" in event else {**event, "ts": start}
+    elif event.get("cat") not in _ON_DEVICE and start < end and stop >= begin:
+        inside = {**event, "ts": max(start, begin)}
+        yield _until(inside, min(stop, end)) if "dur" in event else inside
+
+
+def _until(event: Json, end: float) -> Json:
+    return {**event, "dur": end - event["ts"]}
 
 
 def _step_numbers(event: Json) -> Iterator[int]:
