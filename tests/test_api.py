@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -165,8 +167,24 @@ def test_nothing_to_read(tmp_path: Path, path: str) -> None:
 def test_a_folder_of_broken_files_alone(tmp_path: Path) -> None:
     for name, content in BROKEN.items():
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match=f"^no trace in {tmp_path} can be read: {tmp_path}/"):
         analyze(str(tmp_path))
+
+
+def test_a_folder_with_another_json_file_alone(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text("{}")
+    with pytest.raises(
+        InputError, match=r"^no trace in .* can be read: .*settings\.json is not a PyTorch profiler trace"
+    ):
+        analyze(str(tmp_path))
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file systems know only UTF-8")
+def test_a_name_that_is_no_utf8(example: GetExample, tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"trace\xff.json")
+    path.write_bytes(example("healthy").path.read_bytes())
+    result = analyze(str(path))
+    assert Result.from_json(result.to_json()).run.paths == [f"{tmp_path}/trace%FF.json"]
 
 
 class TestChoosingRules:

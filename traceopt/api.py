@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from traceopt.analysis import Analysis
-from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.reading.sources import find_sources, printable
 from traceopt.analyzer.recordings import runs
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.recordings.runs import Run
@@ -104,7 +105,8 @@ def analyze(
     warnings = [*told, *rules.registry.warnings, *found.skipped, *merged.warnings, *executor.notes]
     shown = merged.shown
     if shown is None:
-        raise InputError(merged.warnings[-1])
+        places = ", ".join(printable(os.fspath(path)) for path in ([paths] if isinstance(paths, str) else paths))
+        raise InputError(f"no trace in {places} can be read: {merged.warnings[-1]}")
     if progress is not None and len(tasks) > 1:
         progress(f"comparing {len(merged.summaries)} ranks")
     several = len(tasks) > 1 or not tasks[0].recording.source.named
@@ -115,9 +117,14 @@ def analyze(
 def _read(tasks: Sequence[RankTask], executor: Executor, progress: ShowProgress | None) -> MergedRun:
     """The results of all ranks, merged. A rank that cannot be read is a warning, unless the user named its file.
 
-    Raises InputError for the first such file that the user named. Raises the rank's own error if there is only one
-    rank, or in debug mode.
+    Raises InputError for the first such file that the user named. Raises the rank's own error if there is only this
+    file, or in debug mode.
     """
+
+    def is_final(task: RankTask, answer: Exception) -> bool:
+        alone = len(tasks) == 1 and (task.recording.source.named or not isinstance(answer, InputError))
+        return alone or isinstance(answer, ConfigError) or task.options.debug
+
     merged, line = MergedRun(), ProgressLine(progress, tasks)
     errors: dict[int, Exception] = {}
     left = set(range(len(tasks)))
@@ -128,7 +135,7 @@ def _read(tasks: Sequence[RankTask], executor: Executor, progress: ShowProgress 
                 problem = merged.add(index, answer)
                 if problem is not None and task.recording.source.named:
                     errors[index] = InputError(problem)
-            elif isinstance(answer, ConfigError) or task.options.debug or len(tasks) == 1:
+            elif is_final(task, answer):
                 raise answer
             else:
                 problem = str(answer) if isinstance(answer, TraceoptError) else _internal(task, answer)

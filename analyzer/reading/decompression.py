@@ -1,12 +1,16 @@
-"""Decompresses a byte stream into blocks of JSON text: plain or gzip, detected by content, in bounded memory."""
+"""Decompresses a byte stream into blocks of JSON text: plain or gzip, in UTF-8 or UTF-16, detected by content, in
+bounded memory.
+"""
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
+from itertools import chain
 from typing import IO, Any
 
 from isal import isal_zlib
@@ -15,6 +19,9 @@ from msgspec import Struct, field
 from traceopt.analyzer.reading.limits import check_ratio, check_size
 
 GZIP_MAGIC = b"\x1f\x8b"
+UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_EXTRA_FIELD = 4  # flag of a gzip member whose header has one; its length is at _EXTRA_AT
+_EXTRA_AT = 10
 BLOCK_BYTES = 1 << 19  # a block and the events decoded from it fit into a core's cache
 _INPUT_BYTES = 1 << 15  # decompressobj copies its unconsumed input at every call, so pieces are small
 _CORRUPT: Any = (isal_zlib.error, zlib.error, EOFError)  # isal's stubs do not declare its error as a class
@@ -42,7 +49,7 @@ class TextBlocks(Struct):
         pieces = self._inflated(head) if head[:2] == GZIP_MAGIC else self._plain(head)
         waiting: list[bytes] = []
         waiting_bytes = 0
-        for piece in pieces:
+        for piece in _in_utf8(pieces):
             self.byte_count += len(piece)
             check_size(self.byte_count, self.most_bytes)
             check_ratio(self.byte_count, self._read_bytes)
@@ -76,6 +83,7 @@ class TextBlocks(Struct):
             head = self._read(self.block_bytes)
 
     def _inflated(self, pending: bytes) -> Iterator[bytes]:
+        pending = self._with_header(pending)
         inflater = isal_zlib.decompressobj(31)
         while True:
             try:
@@ -95,9 +103,34 @@ class TextBlocks(Struct):
                 if pending[:2] != GZIP_MAGIC[: len(pending)]:
                     self.damage = "non-gzip bytes follow the compressed data"
                     return
+                pending = self._with_header(pending)
                 inflater = isal_zlib.decompressobj(31)
                 continue
             pending = inflater.unconsumed_tail or self._read(_INPUT_BYTES)
             if not pending and not piece:
                 self.damage = self.damage or "the gzip stream is truncated"
                 return
+
+    def _with_header(self, member: bytes) -> bytes:
+        """The start of a gzip member with all of its extra field, which isal reads only in one piece."""
+        while len(member) < _EXTRA_AT + 2 or (member[3] & _EXTRA_FIELD and len(member) < _end_of_extra_field(member)):
+            more = self._read(_INPUT_BYTES)
+            if not more:
+                break
+            member += more
+        return member
+
+
+def _end_of_extra_field(member: bytes) -> int:
+    return _EXTRA_AT + 2 + int.from_bytes(member[_EXTRA_AT : _EXTRA_AT + 2], "little")
+
+
+def _in_utf8(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """The same text in UTF-8, if it begins with the byte order mark of UTF-16."""
+    first = next(pieces, b"")
+    if not first.startswith(UTF16_MARKS):
+        yield from chain([first], pieces) if first else ()
+        return
+    decoder = codecs.getincrementaldecoder("utf-16")("replace")
+    for piece in chain([first], pieces):
+        yield decoder.decode(piece).encode("utf-8", "replace")

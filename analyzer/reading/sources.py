@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.nsight.processes import NsightProcess
+from traceopt.analyzer.reading.decompression import UTF16_MARKS
 from traceopt.analyzer.reading.limits import MOST_MEMBERS, check_ratio
 from traceopt.analyzer.reading.nsight_files import is_database, nsight_processes
 from traceopt.analyzer.reading.object_stores import (
@@ -40,6 +41,7 @@ _WORLD_SIZE = re.compile(
     r"(?:(?<![a-z])world[-_]?(?:size)?|(?<=[0-9])[-_]?of)[-_.=]?(?P<number>[0-9]{1,6})(?![0-9])",
     re.IGNORECASE,
 )
+_UNDECODED = re.compile("[\udc80-\udcff]")  # what Python makes of bytes of a path that are no UTF-8 (PEP 383)
 _EXPECTED = "traces of torch.profiler (*.json, *.json.gz, *.zip) or of Nsight Systems (*.sqlite)"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _GZIP = b"\x1f\x8b"
@@ -433,6 +435,11 @@ def _first_file(top: Path) -> str | None:
     return None
 
 
+def printable(path: str) -> str:
+    """The path with bytes that are no UTF-8 as in a URL: "trace%FF.json"."""
+    return _UNDECODED.sub(lambda byte: f"%{ord(byte[0]) - 0xDC00:02X}", path)
+
+
 def _label(place: str, member: str | None = None) -> str:
     """The path for display: relative if it is inside the current folder, otherwise as given."""
     if is_remote(place):
@@ -442,6 +449,7 @@ def _label(place: str, member: str | None = None) -> str:
         text = (
             path.relative_to(Path.cwd()) if path.is_absolute() and path.is_relative_to(Path.cwd()) else path
         ).as_posix()
+        text = printable(text)
     return text if member is None else f"{text}/{member}"
 
 
@@ -459,7 +467,7 @@ def _is_companion(path: Path) -> bool:
 
 def _may_be_trace(start: bytes) -> bool:
     """Whether it is gzip, or text that begins like a JSON object or array."""
-    return start.startswith(_GZIP) or start.removeprefix(_UTF8_MARK).lstrip()[:1] in (b"{", b"[")
+    return start.startswith((_GZIP, *UTF16_MARKS)) or start.removeprefix(_UTF8_MARK).lstrip()[:1] in (b"{", b"[")
 
 
 def _exists(path: Path) -> bool:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from traceopt.analyzer.reading.sources import CompanionFile, TraceSource
+from traceopt.analyzer.reading.sources import CompanionFile, TraceSource, printable
 from traceopt.analyzer.recordings.cycle_pairs import RankRecording
 from traceopt.analyzer.recordings.heads import Head
 from traceopt.analyzer.recordings.process_tasks import ProcessTask, find_tasks
@@ -171,7 +171,7 @@ def _without_trace(companions: Sequence[CompanionFile]) -> Run:
     recording = RankRecording(source, companions=tuple(companions))
     folders = {file.source.folder for file in companions}
     name = os.path.basename(source.folder if len(folders) == 1 < len(companions) else source.label)
-    return Run(name or source.label, [recording])
+    return Run(printable(name) or source.label, [recording])
 
 
 def _nearness(run: Run, source: TraceSource) -> int:
@@ -231,7 +231,7 @@ def _names(runs: Sequence[Sequence[RankRecording]]) -> list[str]:
         folder = next(iter(mine)) if len(mine) == 1 else os.path.commonpath(mine)
         inside = sum(other == folder or other.startswith(f"{folder}/") for other in every)
         label = run[0].source.label.replace("\\", "/").rpartition("/")[2]
-        name = os.path.basename(folder) if inside == len(mine) < len(every) else _ENDING.sub("", label)
+        name = printable(os.path.basename(folder)) if inside == len(mine) < len(every) else _ENDING.sub("", label)
         same = sum(re.fullmatch(rf"{re.escape(name)}(-\d+)?", other) is not None for other in names)
         names.append(f"{name}-{same + 1}" if same else name)
     return names

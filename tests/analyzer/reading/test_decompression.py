@@ -47,8 +47,26 @@ def test_nothing() -> None:
 
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=4), st.integers(0, 5))
 def test_a_gzip_file_of_several_members(members: list[bytes], zeros: int) -> None:
+    members = [b"{", *members]  # no byte order mark
     packed = (b"\0" * zeros).join(gzip.compress(member) for member in members) + b"\0" * zeros
     assert text_of(packed) == (b"".join(members), None)
+
+
+@pytest.mark.parametrize("length", [0, 10, 30_000, 60_000, 65_535])
+def test_members_with_an_extra_field(length: int) -> None:
+    plain = gzip.compress(TEXT, mtime=0)
+    member = plain[:3] + b"\x04" + plain[4:10] + length.to_bytes(2, "little") + bytes(length) + plain[10:]
+    assert text_of(member + member) == (TEXT + TEXT, None)
+    assert text_of((member + member)[: len(member) + 11]) == (TEXT, "the gzip stream is truncated")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("block_bytes", [7, 1 << 20])
+def test_utf16_with_a_byte_order_mark(encoding: str, block_bytes: int) -> None:
+    text = '{"name": "Straße 🚀"}'
+    data = f"\ufeff{text}".encode(encoding)
+    for stored in (data, gzip.compress(data)):
+        assert text_of(stored, block_bytes) == (text.encode(), None)
 
 
 def test_members_far_apart() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import io
 import os
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,6 +130,16 @@ def test_quoted_globs(pattern: str, expected: list[str] | None) -> None:
 
 def test_a_name_with_brackets_is_a_name_if_it_exists() -> None:
     assert labels(put("run[1].json")) == ["run[1].json"]
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="its file systems know only UTF-8")
+def test_names_that_are_no_utf8() -> None:
+    os.makedirs(b"ranks\xff")
+    for name in (b"a\xfe.json", b"a\xff.json"):
+        Path(os.fsdecode(b"ranks\xff/" + name)).write_bytes(TRACE)
+    found = find_sources(["."]).sources
+    assert [source.label for source in found] == ["ranks%FF/a%FE.json", "ranks%FF/a%FF.json"]
+    assert [source.open().read() for source in found] == [TRACE, TRACE]
 
 
 def test_zip_members_are_read_in_place_whatever_their_names() -> None:
