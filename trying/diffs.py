@@ -14,7 +14,8 @@ from traceopt.rules.fixes.patches.unified import apply_diff
 GIT_TIMEOUT_S = 120
 _NAMED = re.compile(r"^(?:---|\+\+\+|rename (?:from|to)|copy (?:from|to)) (.+)$", re.MULTILINE)
 _HEADER = re.compile(r'^diff --git "?a/(.+?)"? "?b/(.+?)"?$', re.MULTILINE)
-_MODE = re.compile(r"^(?:new file mode|new mode|old mode|deleted file mode|index [0-9a-f.]+) (\d{6})$", re.MULTILINE)
+_MODE = re.compile(r"^(?:(?:new file|new|old|deleted file) mode|index \S*) (.*)$", re.MULTILINE)
+_FILE_MODES = ("100644", "100755")  # git takes other spellings of a link's mode, such as "0120000 "
 _FILE = re.compile(r"^--- .*\n\+\+\+ .*\n", re.MULTILINE)
 
 
@@ -29,7 +30,7 @@ def apply(folder: Path, diff: str) -> None:
     of a hunk whose lines have moved; without git, the lines must be where the diff says.
     """
     names = files_of(diff)
-    if any(mode[:3] != "100" for mode in _MODE.findall(diff)):
+    if any(mode not in _FILE_MODES for mode in _MODE.findall(diff)):
         raise DiffError("it changes a link or a submodule")
     for name in names:
         _check_inside(folder, name)

@@ -55,8 +55,11 @@ def test_nothing_outside_is_reached(
     assert (tmp_path / "outside" / "data.py").read_text() == BEFORE
 
 
-def test_no_link_is_created(folder: Path) -> None:
-    link = "diff --git a/x b/x\nnew file mode 120000\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+/etc\n"
+@pytest.mark.parametrize("mode", ["120000", "120000 ", "120000\t", "120000\r", "0120000", " 120000", "160000"])
+@pytest.mark.parametrize("line", ["new file mode {}", "new file mode 100644\nindex 0000000..1111111 {}"])
+def test_no_link_is_created(folder: Path, line: str, mode: str) -> None:
+    """However git lets its mode be written."""
+    link = f"diff --git a/x b/x\n{line.format(mode)}\n--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+/etc\n"
     with pytest.raises(diffs.DiffError, match="link"):
         diffs.apply(folder, link)
     assert not (folder / "x").is_symlink()
