@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
@@ -67,14 +68,14 @@ class Status:
             self.troubles.append(text)
 
     def write(self, control: str) -> None:
-        """Replaces this process's file. A missing folder or a full disk must not disturb the script."""
+        """Replaces this process's file. A missing folder, a full disk or an open() that the script has replaced must
+        not disturb the script.
+        """
         path = os.path.join(control, f"{self.host}.{self.pid}{SUFFIX}")
-        try:
+        with suppress(Exception):
             with open(path + ".tmp", "w", encoding="utf-8") as file:
                 json.dump(asdict(self), file)
             os.replace(path + ".tmp", path)
-        except OSError:
-            return
 
 
 def read_statuses(control: Path) -> list[Status]:

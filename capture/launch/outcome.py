@@ -46,6 +46,8 @@ def read_outcome(control: Path, settings: Settings, code: int) -> RecordingOutco
 
 
 def _why_nothing(control: Path, settings: Settings, statuses: list[Status], code: int) -> str:
+    if not control.exists():
+        return f"the log folder {settings.folder} was deleted while the command ran"
     failed = control / "failed"
     if failed.exists():
         return f"recording could not start: {failed.read_text(encoding='utf-8', errors='replace').strip()}"

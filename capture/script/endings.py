@@ -11,6 +11,7 @@ import functools
 import os
 import sys
 import weakref
+from contextlib import suppress
 from typing import NoReturn
 
 from ..recording.recorder import Recorder
@@ -25,7 +26,8 @@ def watch(recorder: Recorder, tracker: StepTracker) -> None:
         status.fetches, status.updates, status.backwards = tracker.fetches, tracker.updates, tracker.backwards
         error = getattr(sys, "last_type", None)  # of an exception that nothing has caught
         recorder.ledger.ended_early |= error is not None
-        recorder.finish(f"{how} with {error.__name__}" if error is not None else how)
+        with suppress(Exception):  # the script may have replaced what it calls, such as open()
+            recorder.finish(f"{how} with {error.__name__}" if error is not None else how)
 
     atexit.register(finish, "the run ended")
     leave = os._exit

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from ..metadata.loaders import WorkerClock
@@ -85,7 +86,8 @@ class Hooks:
         try:
             signal(*arguments)
         except Exception as error:
-            self._recorder.give_up(f"{type(error).__name__}: {error}")
+            with suppress(Exception):  # the script may have replaced what both call, such as open()
+                self._recorder.give_up(f"{type(error).__name__}: {error}")
         finally:
             self.dynamo.resume(paused)
 

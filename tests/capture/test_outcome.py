@@ -93,6 +93,12 @@ def test_a_full_disk_holds_not_even_the_status(tmp_path: Path, free_bytes: list[
     assert said(tmp_path, markers=markers).reason == f"the disk of the log folder {tmp_path} is full"
 
 
+def test_a_log_folder_that_the_script_deleted(tmp_path: Path) -> None:
+    gone = tmp_path / "logs" / ".traceopt"
+    reason = read_outcome(gone, Settings(tmp_path / "logs", PRESETS["standard"]), 0).reason
+    assert reason == f"the log folder {tmp_path / 'logs'} was deleted while the command ran"
+
+
 def test_a_crash_is_told_with_the_steps_before_it(tmp_path: Path) -> None:
     (tmp_path / "trace").touch()
     trace = TraceNote("trace", "timing", 2, 5, "the run ended with ValueError")

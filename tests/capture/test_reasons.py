@@ -57,6 +57,12 @@ def test_shorter_than_the_schedule(run: Run) -> None:
     assert f"{NOTHING}the command failed (exit code 3) after 4 steps, and recording starts with step 8" in run.stderr
 
 
+@pytest.mark.run("without_open.py")
+def test_a_script_that_replaces_what_the_agent_calls(run: Run) -> None:
+    assert (run.code, run.stdout) == (0, "trained\n")
+    assert run.stderr == f"{NOTHING}step 0: RuntimeError: not now\n"
+
+
 @pytest.mark.run("own_profiler.py", "always")
 def test_the_scripts_own_profiler_was_at_work_all_the_time(run: Run) -> None:
     assert (run.code, run.stdout) == (0, "found [60]\n")
