@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ from traceopt.analyzer.timeline.serving import Serving, find_serving
 from traceopt.analyzer.timeline.steps import Steps, cut_by_the_profiler, find_steps
 from traceopt.analyzer.vocabulary.kernels.kernel_names import is_gradient
 from traceopt.analyzer.vocabulary.op_names import is_double_backward
+from traceopt.result.experiments import Compared, Comparison
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -117,6 +119,16 @@ class TimelineFacts(RecordingFacts, frozen=True, dict=True):
     def device(self) -> TraceDevice:
         """The device: name, vendor, architecture, and peak rates if they are known; or what all GPUs have in common."""
         return find_device(self.trace, self.gpu.devices, self.device_overrides)
+
+    @cached_property
+    def compared(self) -> Mapping[Comparison, Compared]:
+        """What was measured on the device of this run; on a CPU, with as many threads as in the run."""
+        rates, environment = self.companions.measured_rates, self.captured.environment
+        if rates is None:
+            return {}
+        return (
+            rates.of(self.device.name, None) if self.has_gpu else rates.of(environment.cpu.model, environment.threads)
+        )
 
     @cached_property
     def has_gpu(self) -> bool:

@@ -11,7 +11,7 @@ from msgspec import Struct
 START_BYTES = 4096
 _GZIP = b"\x1f\x8b"
 
-KindName = Literal["memory_snapshot", "compile_log", "flight_recorder", "gpu_samples"]
+KindName = Literal["memory_snapshot", "compile_log", "flight_recorder", "gpu_samples", "measured_rates"]
 
 
 class Kind(Struct, frozen=True):
@@ -59,6 +59,12 @@ KINDS = (
         "samples of the GPU by traceopt run",
         names=r".*\.gpu_samples\.jsonl",
         start=r"\{\"traceopt_gpu_samples\"",
+    ),
+    Kind(
+        "measured_rates",
+        "rates that traceopt measured on the device",
+        names=r".*\.rates\.json",
+        start=r"\{\"traceopt_rates\"",
     ),
 )
 
