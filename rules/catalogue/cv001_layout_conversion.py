@@ -20,6 +20,7 @@ from traceopt.rules import (
     threshold,
 )
 from traceopt.rules.savings.work.channels_last import ChannelsLast
+from traceopt.rules.savings.work.cpu_experiments import in_channels_last, measured_operators, measured_price
 from traceopt.rules.savings.work.cpu_operators import faster_operators, operator_evidence, operators_ns
 
 KEEP_LAYOUT = Fix(
@@ -135,7 +136,8 @@ class LayoutConversion(Rule):
             for operator in facts.cpu_work.heavy
             if operator.is_convolution and operator.dtype in ("fp32", "bf16")
         ]
-        time_ns, speedup = operators_ns(facts, convolutions), _cpu_speedup(facts) or 1.0
+        sizes = measured_operators(facts, convolutions, in_channels_last)
+        time_ns, speedup = operators_ns(facts, convolutions), sizes.speedup or _cpu_speedup(facts) or 1.0
         if time_ns < self.min_convolution_share * facts.step_ns or speedup < self.min_speedup:
             return
         evidence = operator_evidence(facts, convolutions)
@@ -144,14 +146,19 @@ class LayoutConversion(Rule):
                 f"Convolutions on NCHW tensors take {ms(time_ns)} of {each_step(facts)}. On this machine a "
                 f"convolution in channels_last is {speedup:.1f} times as fast."
             ),
-            saving=faster_operators(
+            saving=measured_price(
                 facts,
-                [(convolutions, speedup)],
-                (0.0, self.expected_on_cpu, 1.0),
-                f"Assumes none, {percent(self.expected_on_cpu)} or all of the gain from the measured speedup of "
-                f"{speedup:.1f} times.",
+                facts.cpu_work.area(convolutions),
+                sizes,
+                otherwise=faster_operators(
+                    facts,
+                    [(convolutions, speedup)],
+                    (0.0, self.expected_on_cpu, 1.0),
+                    f"Assumes none, {percent(self.expected_on_cpu)} or all of the gain from the measured speedup of "
+                    f"{speedup:.1f} times.",
+                ),
             ),
-            confidence="low",
+            confidence="low" if sizes.speedup is None else "medium",
             evidence=evidence,
             locations=places(evidence),
             fix=CONVERT,

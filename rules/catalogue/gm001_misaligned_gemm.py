@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec.structs import replace
 
 from traceopt.analyzer.vocabulary.architectures import needed_multiple
+from traceopt.result.experiments import DTYPES, Comparison, Matmul
 from traceopt.result.words.kernel_names import gemm_name
 from traceopt.rules import (
     OP,
@@ -31,6 +33,7 @@ from traceopt.rules import (
     threshold,
     work_of,
 )
+from traceopt.rules.savings.measured import MEASURED, MeasuredWork, Part, measured
 from traceopt.rules.savings.roofline import alignment_gains_ns, too_narrow
 
 
@@ -83,6 +86,9 @@ class MisalignedGemm(Rule):
         priced.sort(key=lambda p: -p[0][1])
         low, est, high = (sum(gain[i] for gain, _ in priced) for i in range(3))
         shapes = [shape for _, shape in priced]
+        sizes = measured(facts, [_part(facts, shape) for shape in shapes])
+        if sizes.speedup is not None:
+            low = est = high = (1 - 1 / sizes.speedup) * sum(s.duration_ns for s in shapes)
         unnamed, kernels = self._without_shapes(facts)
         unnamed_ns = int(facts.gpu.in_window[unnamed].sum())
         gain = 1 - 1 / self.fallback_speedup
@@ -97,18 +103,28 @@ class MisalignedGemm(Rule):
                 f"Matmuls with an N or K that {TENSOR_CORE}s cannot load at full width take {ms(time / count)} of "
                 f"{each_step(facts)}{_example(shapes)}."
             ),
-            saving=priced_work(
-                facts,
-                work_of(facts, shapes) | unnamed,
-                (low / count, est / count, high / count),
-                "Assumes the rate of aligned matmuls of the same dtype and similar size in this trace, else "
-                f"{self.fallback_speedup:g} times the speed; bounded by memory bandwidth"
-                f"{peak_caveat(facts, 'hbm_gb_per_s')}.",
+            saving=replace(
+                priced_work(
+                    facts,
+                    work_of(facts, shapes) | unnamed,
+                    (low / count, est / count, high / count),
+                    self._basis(facts, sizes),
+                ),
+                experiments=sizes.experiments,
             ),
             evidence=[*(_evidence(facts, s) for s in shapes[:5]), *kernels],
             locations=[place for s in shapes[:5] if (place := _location(facts, s)) is not None][:3],
             fix=Fix(_fix_text(facts, shapes) + ("" if facts.trains else LOADED), _fix_code(facts, shapes)),
             shares_cause_with=["AT001"] if any("bmm" in s.op for s in shapes) else [],
+        )
+
+    def _basis(self, facts: Facts, sizes: MeasuredWork) -> str:
+        if sizes.speedup is not None:
+            return f"{MEASURED}: padded, {sizes.speedup:.1f} times as fast."
+        return (
+            "Assumes the rate of aligned matmuls of the same dtype and similar size in this trace, else "
+            f"{self.fallback_speedup:g} times the speed; bounded by memory bandwidth"
+            f"{peak_caveat(facts, 'hbm_gb_per_s')}."
         )
 
     def _without_shapes(self, facts: Facts) -> tuple[Mask, list[Evidence]]:
@@ -161,6 +177,14 @@ def _padded(facts: Facts, shape: GemmShape) -> list[tuple[str, int, int]]:
     misaligned = [(name, size) for name, size in (("N", shape.n), ("K", shape.k)) if size % least]
     misaligned = misaligned or [("M", shape.m)]  # contiguous if the operand is transposed
     return [(name, size, -(-size // multiple) * multiple) for name, size in misaligned if size % least]
+
+
+def _part(facts: Facts, shape: GemmShape) -> Part:
+    """The matmul, and it with padded sizes."""
+    now = Matmul(shape.m, shape.n, shape.k, shape.batch, shape.dtype)
+    padded = {name.lower(): size for name, _, size in _padded(facts, shape)}
+    known = shape.dtype in DTYPES
+    return Part(shape.duration_ns / facts.steps.count, Comparison(now, replace(now, **padded)) if known else None)
 
 
 def _example(shapes: list[GemmShape]) -> str:

@@ -32,6 +32,8 @@ from traceopt.rules import (
 )
 from traceopt.rules.fixes.advice.constructed import optimizer_classes, optimizer_places
 from traceopt.rules.fixes.optimizers import fused, fusible
+from traceopt.rules.savings.work.cpu_experiments import measured_price
+from traceopt.rules.savings.work.optimizer_steps import fused_step
 
 
 class SingleTensorOptimizer(Rule):
@@ -127,21 +129,23 @@ class SingleTensorOptimizer(Rule):
             return
         rows = np.flatnonzero(optimizer)
         sites = by_site(facts, rows, area.within(slices.start[rows], slices.end[rows]))
+        sizes = fused_step(facts, "single", took_ns)
+        assumed = priced(
+            facts,
+            (0.3 * took_ns, self.removable_on_cpu * took_ns, 0.8 * took_ns),
+            [RemoveHost(area, self.removable_on_cpu)],
+            f"Assumes the optimizer's time drops by {percent(self.removable_on_cpu)}; the range is 30% to 80%, "
+            "because optimizers differ in how many operations they can fuse.",
+            low=[RemoveHost(area, 0.3)],
+            high=[RemoveHost(area, 0.8)],
+        )
         yield self.finding(
             title="Use a fused optimizer",
             why=(
                 f"Optimizer.step runs {count:,.0f} operators {_in_calls(facts, calls)}, one parameter at a time. "
                 f"They take {ms(took_ns)} of {each_step(facts)}."
             ),
-            saving=priced(
-                facts,
-                (0.3 * took_ns, self.removable_on_cpu * took_ns, 0.8 * took_ns),
-                [RemoveHost(area, self.removable_on_cpu)],
-                f"Assumes the optimizer's time drops by {percent(self.removable_on_cpu)}; the range is 30% to 80%, "
-                "because optimizers differ in how many operations they can fuse.",
-                low=[RemoveHost(area, 0.3)],
-                high=[RemoveHost(area, 0.8)],
-            ),
+            saving=measured_price(facts, area, sizes, assumed),
             confidence="medium",
             evidence=site_evidence(facts, sites),
             locations=[*optimizer_places(facts), *site_locations(sites)],

@@ -22,6 +22,7 @@ from traceopt.rules import (
     threshold,
 )
 from traceopt.rules.savings.work.cpu_bfloat16 import bfloat16_price, bfloat16_speedup
+from traceopt.rules.savings.work.cpu_experiments import measured_operators, measured_price, under_autocast
 from traceopt.rules.savings.work.cpu_operators import operator_evidence, operators_ns
 from traceopt.rules.savings.work.precision import fp32_saving, fp32_work, mixed_share, with_casts_of_autocast
 
@@ -134,7 +135,10 @@ class Fp32Matmul(Rule):
         time_ns = operators_ns(facts, products)
         if time_ns < self.min_cpu_share * facts.step_ns or _rounds_already(facts):
             return
-        price = bfloat16_price(facts, products, self.low_on_cpu, self.expected_on_cpu)
+        sizes = measured_operators(facts, products, under_autocast("bf16"))
+        speedup = sizes.speedup or speedup
+        assumed = bfloat16_price(facts, products, self.low_on_cpu, self.expected_on_cpu)
+        price = measured_price(facts, facts.cpu_work.area(products), sizes, assumed)
         if (speedup is not None and speedup < self.min_speedup) or (price is not None and not price.bounds_ns[0]):
             return
         evidence = operator_evidence(facts, products)

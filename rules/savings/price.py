@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.replay.changes import Change
+from traceopt.result.experiments import Comparison
 from traceopt.result.finding import Finding, Saving
 from traceopt.result.words.rounding import us
 
@@ -16,7 +17,8 @@ class Price(Struct, frozen=True):
     `changes`: what the fix is expected to change in a replay, so that fixes can be replayed together. `worst`, `best`:
     what it changes at worst and at best. `bounds_ns`: the measured cost, ns per step: low, expected, at most.
     `least_step_ns`: the step cannot become shorter with this fix, whatever else is fixed, because the fix itself takes
-    so long in parallel. `by_replay`: a replay of the changes says what it saves.
+    so long in parallel. `by_replay`: a replay of the changes says what it saves. `experiments`: what to measure on the
+    device for a more exact price.
     """
 
     low_ns: int
@@ -30,6 +32,7 @@ class Price(Struct, frozen=True):
     best: tuple[Change, ...] = ()
     least_step_ns: float = 0.0
     by_replay: bool = False
+    experiments: tuple[Comparison, ...] = ()
 
     @property
     def cost_ns(self) -> float:
@@ -39,7 +42,7 @@ class Price(Struct, frozen=True):
     @property
     def saving(self) -> Saving:
         """The saving as the document holds it."""
-        return Saving(us(self.low_ns), us(self.est_ns), us(self.high_ns), self.share, self.basis)
+        return Saving(us(self.low_ns), us(self.est_ns), us(self.high_ns), self.share, self.basis, self.experiments)
 
 
 class Priced(Struct, frozen=True):

@@ -431,6 +431,7 @@ class Cpu(Struct, frozen=True):
     name: Annotated[str | None, note("model of the CPU; null: not recorded")]
     operators: Annotated[list[CpuOperator], note("operators with known FLOP, longest first")]
     rates: Annotated[list[CpuRate], note("what the CPU reaches; empty where it was not measured")]
+    threads: Annotated[int | None, note("threads of each operator; null: not recorded")] = None
 
 
 class BeforeAndAfter(Struct, frozen=True):

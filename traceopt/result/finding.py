@@ -8,6 +8,7 @@ from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from traceopt.result.edits import Edit, SetArguments, example_of, settings_of
+from traceopt.result.experiments import Comparison
 from traceopt.result.field_notes import note
 from traceopt.result.words.effort_and_risk import Effort, Risk
 from traceopt.result.words.message import Spoken
@@ -42,6 +43,9 @@ class Saving(Spoken, frozen=True):
     high_us: Annotated[float, note("saving per step, at most", "us")]
     share: Annotated[float, note("expected saving as a part of the step", "share")]
     basis: Annotated[str, note("where the number comes from and what bounds it")]
+    experiments: Annotated[
+        tuple[Comparison, ...], note("what `traceopt measure` runs on the device for a more exact saving")
+    ] = ()
 
 
 class Evidence(Spoken, frozen=True):

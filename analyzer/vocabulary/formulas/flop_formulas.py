@@ -122,6 +122,25 @@ def convolution_output(op: str, dims: Any) -> tuple[tuple[int, ...], tuple[int, 
     return (x, weight, grad) if grad and x and weight else None
 
 
+def convolution_arguments(op: str, dims: Any, concrete: Any) -> dict[str, Any] | None:
+    """Input and weight sizes, stride, padding, dilation and groups of a convolution by its forward or backward call;
+    None if one is unknown, or it is transposed.
+    """
+    if not isinstance(dims, list) or not isinstance(concrete, list):
+        return None
+    _, input_at, weight_at = _CONVOLUTION_BACKWARD.get(op, (0, 0, 1))
+    x, weight, values = _size(dims, input_at), _size(dims, weight_at), concrete[weight_at + 2 :]  # after the bias
+    if not x or not weight or len(values) < 6 or str(values[3]) != "False":
+        return None
+    spatial = len(x) - 2
+    stride, padding, dilation = (_integers(value, spatial) for value in values[:3])
+    groups = _integers(values[5], 1)
+    if stride is None or padding is None or dilation is None or groups is None:
+        return None
+    found = {"stride": tuple(stride), "padding": tuple(padding), "dilation": tuple(dilation), "groups": groups[0]}
+    return {"input": x, "weight": weight, **found}
+
+
 def _same(flops: float, elements: float) -> OpFlops:
     return OpFlops(flops, flops, elements)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.percentiles import median
@@ -11,10 +14,13 @@ from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.vocabulary.architectures import fp64_ratio, geforce_ratio
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS
+from traceopt.analyzer.work.gemms import GemmShape
+from traceopt.result.experiments import Comparison, Matmul
 from traceopt.result.finding import Evidence
 from traceopt.result.words.message import ms, named, percent
 from traceopt.result.words.quantities import count
 from traceopt.rules.evidence import library_around, operator_of_work, place_of_work
+from traceopt.rules.savings.measured import MeasuredWork, Part, measured
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import priced, shorter, within
 from traceopt.rules.savings.roofline import at_rate_ns, peak_caveat
@@ -63,20 +69,28 @@ def fp32_saving(
     ratio = high if known is None else known
     time = facts.gpu.area(work).total / facts.steps.count
     shaped = [s for s in facts.gemms.shapes if s.dtype == "fp32" and s.tensor_core is False]
-    shaped_ns = sum(s.duration_ns for s in shaped) / facts.steps.count if narrow else 0.0
+    products = _measured_products(facts, shaped, dtype)
+    by_shape = bool(narrow) or products.speedup is not None
+    shaped_ns = sum(s.duration_ns for s in shaped) / facts.steps.count if by_shape else 0.0
     rest = max(0.0, time - shaped_ns)
     gains: list[float] = []
     for speedup, efficiency in zip((low, expected, high), ROOFLINE_EFFICIENCY, strict=True):
-        after = sum(at_rate_ns(facts, s, narrow * efficiency, dtype) for s in shaped) if narrow else 0.0
+        if products.speedup is not None:
+            after_ns = shaped_ns / products.speedup
+        else:
+            after = sum(at_rate_ns(facts, s, narrow * efficiency, dtype) for s in shaped) if narrow else 0.0
+            after_ns = after / facts.steps.count
         gain = 1 - 1 / max(1.0, min(speedup, ratio))
-        gains.append(rest * gain + max(0.0, shaped_ns - after / facts.steps.count))
+        gains.append(rest * gain + max(0.0, shaped_ns - after_ns))
     light = facts.gpu.is_kernel & facts.gpu.kind.among(*FUSIBLE_KINDS)
     light &= ~facts.regions.work_under(facts.regions.optimizer | facts.regions.zero_grad)  # the weights stay FP32
     light_ns = facts.gpu.area(light).total / facts.steps.count * pointwise
     light_gains = (0.0, 0.5 * light_ns, light_ns)
     peak = "a higher peak rate" if known is None else f"{known:.0f} times the peak rate"
     speed = f"{count(low)} to {count(min(high, ratio))} times the speed"
-    if shaped_ns:
+    if products.speedup is not None:
+        speed = f"{products.speedup:.1f} times the speed where shapes were recorded, as measured on this device"
+    elif shaped_ns:
         roofline = f"the {dtype} roofline ({percent(ROOFLINE_EFFICIENCY[1])} of the peak)"
         speed = f"{roofline} if shapes were recorded, else {speed}"
     variants = [[*shorter(facts, work, a), *shorter(facts, light, b)] for a, b in zip(gains, light_gains, strict=True)]
@@ -88,7 +102,17 @@ def fp32_saving(
         basis += (
             f" Narrower tensors also save up to {ms(light_ns)} of the {whole} in memory-bound kernels, half expected."
         )
-    return priced(facts, bounds, variants[1], basis, low=variants[0], high=variants[2])
+    price = priced(facts, bounds, variants[1], basis, low=variants[0], high=variants[2])
+    return replace(price, experiments=products.experiments)
+
+
+def _measured_products(facts: Facts, shapes: Sequence[GemmShape], dtype: str) -> MeasuredWork:
+    """Matmuls in FP32, and in a narrower dtype."""
+    parts = []
+    for shape in shapes:
+        before = Matmul(shape.m, shape.n, shape.k, shape.batch, shape.dtype)
+        parts.append(Part(shape.duration_ns / facts.steps.count, Comparison(before, replace(before, dtype=dtype))))
+    return measured(facts, parts)
 
 
 def with_casts_of_autocast(facts: Facts, price: Price, work: Mask) -> Price:

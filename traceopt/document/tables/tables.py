@@ -178,7 +178,8 @@ def cpu(facts: Facts) -> Cpu | None:
                 location=place,
             )
         )
-    return Cpu(facts.captured.environment.cpu.model, operators, _cpu_rates(work.peaks))
+    environment = facts.captured.environment
+    return Cpu(environment.cpu.model, operators, _cpu_rates(work.peaks), environment.threads)
 
 
 def _cpu_rates(peaks: CpuPeaks | None) -> list[CpuRate]:
