@@ -29,7 +29,7 @@ def execute(*words: str, folder: Path) -> str:
 
 def record(name: str, folder: Path) -> None:
     options = ("--quiet", "--preset", "quick", "--stop-after", "--no-html", "--logdir", f"traceopt-logs/{name}")
-    execute(sys.executable, "-m", "traceopt", "run", *options, "train.py", folder=folder)
+    execute(sys.executable, "-m", "traceopt", "run", "--measure", "0", *options, "train.py", folder=folder)
 
 
 @pytest.mark.torch

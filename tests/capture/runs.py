@@ -116,7 +116,8 @@ def free_port() -> str:
 
 
 def traceopt_run(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "traceopt", "run", *arguments]
+    """Without measuring rates after the run, which tests/measuring tests."""
+    return [sys.executable, "-m", "traceopt", "run", "--measure", "0", *arguments]
 
 
 class Runner:

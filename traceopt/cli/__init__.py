@@ -17,6 +17,7 @@ from traceopt.cli.assistants import mcp, skill
 from traceopt.cli.compare import compare
 from traceopt.cli.export import export
 from traceopt.cli.failing import EXIT_ERROR, Cli
+from traceopt.cli.measure import measure
 from traceopt.cli.rules import rule, rules
 from traceopt.cli.run import run
 from traceopt.cli.schema import schema
@@ -43,7 +44,8 @@ def cli(context: click.Context) -> None:
 
 
 for command in (
-    analyze, run, try_, accuracy, compare, view, cut, tensorboard, whatif, rules, rule, schema, export, mcp, skill,
+    analyze, run, measure, try_, accuracy, compare, view, cut, tensorboard, whatif, rules, rule, schema, export, mcp,
+    skill,
 ):  # fmt: skip
     cli.add_command(command)
 

@@ -19,6 +19,7 @@ from traceopt.cli.shared.options import (
     workload_options,
 )
 from traceopt.cli.shared.outputs import Outputs, output_options
+from traceopt.cli.shared.rates import rates_for
 from traceopt.cli.shared.results import analyzed, configuration
 from traceopt.errors import visible
 from traceopt.output import emit
@@ -64,6 +65,15 @@ DEFAULT_LOGDIR = "traceopt-logs"
 @click.option("--dry-run", is_flag=True, help="Print what would be recorded, and start nothing.")
 @click.option("--no-analyze", is_flag=True, help="Only record; skip the analysis.")
 @click.option("--no-calibration", is_flag=True, help="After a run without a GPU, do not measure what the CPU reaches.")
+@click.option(
+    "--measure",
+    "measure_s",
+    type=click.FloatRange(0),
+    default=20,
+    show_default=True,
+    metavar="SECONDS",
+    help="After the run, measure for at most so long what the top fixes gain on this device; 0: do not.",
+)
 @output_options
 @select_options
 @workload_options
@@ -82,6 +92,7 @@ def run(
     dry_run: bool,
     no_analyze: bool,
     no_calibration: bool,
+    measure_s: float,
     outputs: Outputs,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
@@ -135,7 +146,11 @@ def run(
             if not no_calibration:
                 run_script.calibrate(outcome, code)
             began = perf_counter()
-            result = run_script.with_failure(analyzed(paths, config, source, debug=debug, quiet=quiet), outcome)
+            result = analyzed(paths, config, source, debug=debug, quiet=quiet)
+            if measure_s and code >= 0 and (rates := rates_for(result, measure_s, settings.folder, quiet=quiet)):
+                paths.append(str(rates))
+                result = analyzed(paths, config, source, debug=debug, quiet=quiet)
+            result = run_script.with_failure(result, outcome)
             footer = run_script.footer(outcome, settings, perf_counter() - began)
             outputs.write(result, paths, source, quiet=quiet, footer=footer)
         except Exception as error:  # a fault of the analysis must not look like one of the script

@@ -1,0 +1,40 @@
+"""Measures what a document asks for, with a progress line: the end of `traceopt run`, and `traceopt measure`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from traceopt.errors import TraceoptError
+from traceopt.output import StderrProgress
+
+if TYPE_CHECKING:
+    from traceopt.result.document import Result
+    from traceopt.result.experiments import Rates
+
+
+def measured(result: Result, budget_s: float, *, again: bool = False, quiet: bool) -> Rates:
+    """Raises MeasuringError if this machine cannot measure for the trace."""
+    from traceopt import measure
+
+    with StderrProgress(enabled=sys.stderr.isatty() and not quiet) as show:
+        return measure.measured(result, budget_s, measure.shown_by(show), again=again)
+
+
+def rates_for(result: Result, budget_s: float, folder: Path, *, quiet: bool) -> Path | None:
+    """The file of the rates in a folder; None if nothing is asked for or can be measured, which is said in a line."""
+    from traceopt import measure
+
+    if not measure.comparisons_of(result):
+        return None
+    try:
+        path = folder / measure.FILE
+        measure.write(path, measured(result, budget_s, quiet=quiet))
+    except TraceoptError as error:
+        if not quiet:
+            click.echo(f"traceopt: rates are not measured: {error}", err=True)
+        return None
+    return path
