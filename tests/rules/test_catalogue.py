@@ -241,7 +241,7 @@ class TestHonesty:
 
     def test_no_annotations(self, without: Callable[[str, str], Result], scenario: str) -> None:
         result = without(scenario, "annotations")
-        assert (result.step.source, result.step.count) == ("window", 1)
+        assert result.step.source in ("backward", "window")
         noted = "TQ002" in {note.code for note in result.quality.notes}
         assert noted == (result.gpu.idle_share is not None and result.gpu.idle_share >= 0.10)
 
