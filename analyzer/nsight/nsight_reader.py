@@ -56,6 +56,7 @@ _UNIFIED = {11: "HtoD", 12: "DtoH", 13: "DtoD"}  # copies of unified memory
 _SYNC_NAMES = {1: "Event Sync", 2: "Stream Wait Event", 3: "Stream Sync", 4: "Context Sync"}
 _OPERATOR_NUMBER = b", op_id = "
 _GRAPH_NAME = "CUDA graph (recorded as a whole)"
+_MOST_UNNAMED = 0.01  # of the kernels, calls and ranges: if the names of more are missing, none can be told apart
 
 
 class _Reader:
@@ -65,6 +66,7 @@ class _Reader:
         self._names, self._texts = Codes(), Codes()
         self.categories: dict[str, int] = {}
         self.tables = EventTables()
+        self.named = self.unnamed = 0  # rows whose names the file holds, and those whose names it lacks
         self._global_threads: dict[int, int] = {}
         self._meanings = RangeMeanings(database, self._names, self._texts)
 
@@ -99,6 +101,8 @@ class _Reader:
         """Codes of names that the rows give as ids of `StringIds`."""
         distinct = np.unique(ids)
         strings = self._database.strings(distinct.tolist())
+        named = int(np.isin(ids, np.array(list(strings), np.int64)).sum())
+        self.named, self.unnamed = self.named + named, self.unnamed + len(ids) - named
         texts = [strings.get(one, "(not recorded)") for one in distinct.tolist()]
         return self._names.of_ids(ids, [spelled(text) if spelled else text for text in texts], distinct)
 
@@ -299,12 +303,17 @@ def read_process(
     byte_count: int,
     sha256: str | None,
 ) -> Trace:
-    """The trace of one process. Raises InputError if it has no events."""
+    """The trace of one process. Raises InputError if it has no events, or no names for them."""
     reader = _Reader(database, process)
     reader.read()
     tables, origin = reader.tables.finish()
     if not sum(len(table) for table in tables.values()):
         raise InputError(f"{path} has no events of CUDA or NVTX. Record with nsys profile --trace=cuda,nvtx,osrt.")
+    if reader.unnamed > _MOST_UNNAMED * (reader.named + reader.unnamed):
+        raise InputError(
+            f"{path} lacks the names of {reader.unnamed:,} of its {reader.named + reader.unnamed:,} kernels, calls and "
+            "ranges (table StringIds). Export the report again with nsys export --type sqlite."
+        )
     duration_ns = max(int(table.end.max()) for table in tables.values() if len(table))
     counters = read_metrics(database, process, origin, duration_ns, reader.code_of)
     if len(counters):
@@ -329,7 +338,7 @@ def read_process(
             event_count=sum(reader.categories.values()),
             byte_count=byte_count,
             sha256=sha256,
-            lost_events=reader.tables.lost,
+            lost_events=reader.tables.lost + reader.unnamed,
             repaired_events=0,
             damage=None,
             recorded_index_share=None,

@@ -204,6 +204,17 @@ def test_hostile_values_are_counted_or_left_out(planted: Path, tmp_path: Path) -
     assert trace.gpu.grid.min() == -1
 
 
+@pytest.mark.parametrize("change", ["DROP TABLE StringIds", "DELETE FROM StringIds WHERE id % 3 = 0"])
+def test_an_export_without_its_names_is_refused(change: str, planted: Path, tmp_path: Path) -> None:
+    path = tmp_path / "unnamed.sqlite"
+    path.write_bytes(planted.read_bytes())
+    with sqlite3.connect(path) as connection:
+        connection.execute(change)
+    connection.close()
+    with pytest.raises(InputError, match=r"lacks the names of [0-9,]+ of its [0-9,]+ kernels, calls and ranges"):
+        analyze(str(path))
+
+
 @pytest.mark.parametrize("share", [0.05, 0.5, 0.95])
 def test_a_truncated_file_is_one_clear_error(share: float, planted: Path, tmp_path: Path) -> None:
     path = tmp_path / "cut.sqlite"
