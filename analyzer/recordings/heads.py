@@ -20,16 +20,20 @@ _RANK = re.compile(r'"rank"\s*:\s*(\d{1,7})\b')
 _WORLD_SIZE = re.compile(r'"world_size"\s*:\s*(\d{1,7})\b')
 _BASE = re.compile(r'"baseTimeNanoseconds"\s*:\s*(\d{1,19})\b')
 _TIME = re.compile(r'"ts"\s*:\s*"?(\d{1,17}(?:\.\d{1,6})?)')
+_PROCESS = re.compile(r'"pid"\s*:\s*"?(\d{1,10})\b')
 _CLOCK_S = (1.4e9, 4.6e9)  # since 1970: from 2014 to 2115. Times outside count from the start of a machine
 
 
 class Head(Struct, frozen=True):
-    """None for what the start of the file does not say. `start_s`: time of its first event, in seconds since 1970."""
+    """None for what the start of the file does not say. `start_s`: time of its first event, in seconds since 1970.
+    `process`: its process id.
+    """
 
     cycle: str | None = None  # of `traceopt run`: "timing" or "detail"
     rank: int | None = None
     world_size: int | None = None
     start_s: float | None = None
+    process: int | None = None
 
 
 def read_heads(sources: Sequence[TraceSource]) -> dict[str, Head]:
@@ -54,7 +58,8 @@ def _head(source: TraceSource) -> Head:
     text = start.decode("utf-8", "replace")
     ranks = _RANKS.search(text)
     fields = ranks["fields"] if ranks else ""
-    return Head(_cycle_name(text), _number(_RANK, fields), _number(_WORLD_SIZE, fields), _start_s(text))
+    ranks_of_run = _number(_RANK, fields), _number(_WORLD_SIZE, fields)
+    return Head(_cycle_name(text), *ranks_of_run, _start_s(text), _number(_PROCESS, text))
 
 
 def _number(pattern: re.Pattern[str], text: str) -> int | None:

@@ -43,13 +43,14 @@ class Run(Struct, frozen=True):
 
 
 class _Group(Struct):
-    """A run to which recordings are added. Those that say no rank belong together if they are of the same folder and,
-    if they say it, of the same time.
+    """A run to which recordings are added. Those that say no rank belong together if they are of one folder, of one
+    time and of several processes, and their names differ only in numbers.
     """
 
     members: list[tuple[int, RankRecording]] = field(default_factory=list)  # with their places
     ranks: set[int] = field(default_factory=set)
     workers: set[str] = field(default_factory=set)
+    processes: set[int] = field(default_factory=set)
     world_size: int | None = None
     start_s: float | None = None
     all_ranks_known: bool = True
@@ -67,10 +68,20 @@ class _Group(Struct):
             return False  # the same process, at another time
         if None not in (world_size, self.world_size) and world_size != self.world_size:
             return False
-        if not known and one.source.folder != self.members[0][1].source.folder:
+        if not known and not self._is_near(one):
             return False
         apart_s = abs(start_s - self.start_s) if start_s is not None and self.start_s is not None else 0.0
         return apart_s <= (RANKS_APART_S if known else UNKNOWN_APART_S)
+
+    def _is_near(self, one: RankRecording) -> bool:
+        """Whether a recording of unknown rank may be of another rank of the run."""
+        first = self.members[0][1]
+        if one.source.folder != first.source.folder:
+            return False
+        if one.head == Head():
+            return True  # no trace, or a damaged one: reading it tells what is wrong
+        alike = one.source.worker is not None or _without_numbers(one) == _without_numbers(first)
+        return alike and None not in (one.head.start_s, self.start_s) and one.head.process not in self.processes
 
     def add(self, place: int, one: RankRecording, task: ProcessTask | None) -> None:
         rank = _rank(one)
@@ -81,6 +92,8 @@ class _Group(Struct):
             self.ranks.add(rank)
         if one.source.worker is not None:
             self.workers.add(one.source.worker)
+        if one.head.process is not None:
+            self.processes.add(one.head.process)
         self.world_size = self.world_size if self.world_size is not None else one.head.world_size
         self.start_s = self.start_s if self.start_s is not None else one.head.start_s
 
@@ -216,6 +229,10 @@ def pick_run(runs: Sequence[Run], name: str | None) -> tuple[Run, str | None]:
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return ", ".join(names[:MOST_NAMED]) + more
+
+
+def _without_numbers(one: RankRecording) -> str:
+    return re.sub(r"[0-9]+", "", one.source.label)
 
 
 def _rank(one: RankRecording) -> int | None:

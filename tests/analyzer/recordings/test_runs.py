@@ -18,7 +18,13 @@ NOON_S = 1_770_000_000
 
 
 def write(
-    path: Path, *, rank: int | None = None, world_size: int | None = None, start_s: float | None = NOON_S, **more: Any
+    path: Path,
+    *,
+    rank: int | None = None,
+    world_size: int | None = None,
+    start_s: float | None = NOON_S,
+    process: int = 1,
+    **more: Any,
 ) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     document: dict[str, Any] = {"schemaVersion": 1, **more}
@@ -27,7 +33,7 @@ def write(
     if start_s is not None:
         document["baseTimeNanoseconds"] = int(start_s * 1e9)
     document["traceEvents"] = [
-        {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": 1, "ts": 5.0 + 100 * i, "dur": 50.0}
+        {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": process, "tid": 1, "ts": 5.0 + 100 * i, "dur": 50.0}
         for i in range(5)
     ]
     path.write_bytes(gzip.compress(json.dumps(document).encode()))
@@ -45,10 +51,31 @@ def test_ranks_are_one_run(tmp_path: Path) -> None:
     assert "different runs" not in " ".join(analyze(str(tmp_path)).warnings)
 
 
-@pytest.mark.parametrize("start_s", [NOON_S, None])
-def test_files_without_a_rank_and_of_the_same_time_are_one_run(start_s: float | None, tmp_path: Path) -> None:
-    for name in "ab":
-        write(tmp_path / f"{name}.json.gz", start_s=start_s)
+def test_files_of_several_processes_that_differ_in_a_number_are_ranks(tmp_path: Path) -> None:
+    for number in range(3):
+        write(tmp_path / f"trace{number}.json.gz", process=7 + number)
+    assert len(runs(tmp_path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "more"),
+    [
+        (("eager", "compiled"), {}),
+        (("trace1", "trace2"), {"process": 7}),  # one process wrote both
+        (("trace1", "trace2"), {"start_s": None}),
+    ],
+)
+def test_other_files_without_a_rank_are_different_runs(
+    names: tuple[str, str], more: dict[str, Any], tmp_path: Path
+) -> None:
+    for number, name in enumerate(names):
+        write(tmp_path / f"{name}.json.gz", **{"process": number, **more})
+    assert sorted(runs(tmp_path)) == sorted(names)
+
+
+def test_what_is_no_trace_is_no_run(tmp_path: Path) -> None:
+    write(tmp_path / "trace.json.gz")
+    (tmp_path / "settings.json").write_text("{}")
     assert len(runs(tmp_path)) == 1
 
 
