@@ -13,8 +13,8 @@ from traceopt.rules import (
     Risk,
     Rule,
     each_step,
-    intersect,
     ms,
+    passes_area,
     percent,
     place_of_work,
     places,
@@ -48,10 +48,10 @@ class GpusInTurn(Rule):
     these is possible.
 
     The saving is that of a pipeline, because it leaves the batch of a step as it is. With m micro-batches, n GPUs that
-    take t1 to tn take (t1 + ... + tn + (m - 1) * the largest of them) / m. Expected are two micro-batches for each GPU,
-    the low end has one. At best, as with data parallelism, no GPU ever waits. Inference has no saving, because a single
-    sequence cannot be cut. Nor has a step in which the GPUs wait for the host more than for each other, because
-    micro-batches add launches.
+    take t1 to tn take (t1 + ... + tn + (m - 1) * the largest of them) / m, and the host launches m times as much.
+    Expected are two micro-batches for each GPU, the low end has one. At best, as with data parallelism, no GPU ever
+    waits. There is no saving if the host is too slow for that, nor for inference, because a single sequence cannot be
+    cut.
 
     When it is wrong: the GPUs run two independent programs of one process, which should overlap. Micro-batches make
     kernels smaller, and batch norm computes its statistics over each. Nothing changes if the memory of one GPU is too
@@ -85,14 +85,16 @@ class GpusInTurn(Rule):
         if len(gpus) < 2 or _together(facts, gpus) > self.max_together:
             return
         count, evidence = facts.steps.count, [_evidence(facts, one) for one in gpus]
-        waits = _wait_for_each_other(facts, gpus)
+        host_ns = facts.steps.host_mean_ns(passes_area(facts))
+        price = _price(facts, gpus, host_ns) if facts.trains else None
+        slow_host = price is not None and price.est_ns <= 0
         yield self.finding(
             why=(
                 f"One of {len(gpus)} GPUs works at a time. They compute for {ms(facts.gpu.compute.total / count)} of "
                 f"{each_step(facts)}, and at the same time for {percent(_together(facts, gpus))} of it."
-                + ("" if waits else " They wait for the host more than for each other: it launches for one at a time.")
+                + (f" Micro-batches would wait for the host, which takes {ms(host_ns)} for each." if slow_host else "")
             ),
-            saving=_price(facts, gpus) if facts.trains and waits else None,
+            saving=None if slow_host else price,
             evidence=evidence,
             locations=places(evidence),
             fix=self._fix(facts),
@@ -111,9 +113,10 @@ class GpusInTurn(Rule):
 
     def _fix(self, facts: Facts) -> Fix:
         """The fix by whether the tensors of all GPUs fit on one."""
-        whole, one_gpu = sum(facts.peak_by_gpu.values()), facts.device.memory_bytes
-        if not whole or not one_gpu:
+        known, one_gpu = facts.peak_by_gpu, facts.device.memory_bytes
+        if not one_gpu or not known.keys() >= set(facts.gpu.computing):
             return TRAINING if facts.trains else INFERENCE
+        whole = sum(known.values())
         held = f" Together the GPUs hold {size(whole)}, and one has {size(one_gpu)}."
         if whole <= self.usable * one_gpu:
             small = TRAIN_COPIES if facts.trains else LOAD_ON_ONE
@@ -155,12 +158,6 @@ def _together(facts: Facts, gpus: list[DeviceTimes]) -> float:
     return sum(one.compute.total for one in gpus) / max(1, facts.gpu.compute.total) - 1
 
 
-def _wait_for_each_other(facts: Facts, gpus: list[DeviceTimes]) -> bool:
-    """Whether a GPU that is idle while another works mostly waits for that one, and not for its own launches."""
-    waiting = sum(one.waiting.total for one in gpus)
-    return waiting > sum(intersect(one.idle, facts.gpu.busy).total for one in gpus)
-
-
 def _evidence(facts: Facts, one: DeviceTimes) -> Evidence:
     """The compute of a GPU, and for which others it waits."""
     count, gpu = facts.steps.count, facts.gpu
@@ -174,11 +171,15 @@ def _evidence(facts: Facts, one: DeviceTimes) -> Evidence:
     )
 
 
-def _price(facts: Facts, gpus: list[DeviceTimes]) -> Price:
+def _price(facts: Facts, gpus: list[DeviceTimes], host_ns: float) -> Price:
+    """`host_ns`: what the host takes to launch all kernels of a step, which every micro-batch launches again."""
     times_ns = [one.compute.total / facts.steps.count for one in gpus]
-    now, count, total = facts.gpu.compute.total / facts.steps.count, len(times_ns), sum(times_ns)
-    low, expected = (
-        max(0.0, now - (total + (each * count - 1) * max(times_ns)) / (each * count)) for each in MICRO_BATCHES
-    )
+    now, total, longest = facts.gpu.compute.total / facts.steps.count, sum(times_ns), max(times_ns)
+
+    def gain(batches: int) -> float:
+        return max(0.0, now - max((total + (batches - 1) * longest) / batches, batches * host_ns))
+
+    low, more = (gain(each * len(gpus)) for each in MICRO_BATCHES)
+    expected = max(low, more)
     basis = "A pipeline with one or two micro-batches for each GPU; at best, all GPUs compute all the time."
-    return priced_work(facts, facts.gpu.is_compute, (low, expected, max(expected, now - total / count)), basis)
+    return priced_work(facts, facts.gpu.is_compute, (low, expected, max(expected, now - total / len(gpus))), basis)

@@ -83,8 +83,7 @@ class TestFixBySize:
         assert ("Together the GPUs hold" in finding.fix.text) == bool(held)
 
 
-def test_gpus_that_wait_for_the_host_have_no_price() -> None:
-    """Each kernel is launched after the one of the other GPU has ended, without a wait for it."""
+def test_no_price_if_the_host_could_not_launch_micro_batches() -> None:
     node = Node()
     for _ in range(4):
         with node.step():
@@ -94,7 +93,7 @@ def test_gpus_that_wait_for_the_host_have_no_price() -> None:
             node.synchronize()
     (finding,) = found("PH003", node.facts())
     assert finding.saving is None
-    assert "wait for the host" in finding.why
+    assert "Micro-batches would wait for the host" in finding.why
 
 
 class TestAllDevicesCount:
