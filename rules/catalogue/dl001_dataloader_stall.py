@@ -18,7 +18,6 @@ from traceopt.rules import (
     Rule,
     SiteCost,
     area_of,
-    by_site,
     each_step,
     functions_inside,
     lines_inside,
@@ -44,6 +43,7 @@ from traceopt.rules.fixes.advice.loader_workers import (
     Left,
     LoaderPlan,
     loader_rows,
+    loader_sites,
     loading_plan,
 )
 from traceopt.rules.savings.pricing import over_all_steps
@@ -153,8 +153,7 @@ class DataloaderStall(Rule):
             return
         plan, rows = wait.plan, loader_rows(facts)
         durations_ns = facts.slices.end[rows] - facts.slices.start[rows]
-        sites = by_site(facts, rows, facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows]))
-        inside, lines = functions_inside(facts, rows), lines_inside(facts, rows)
+        sites, inside, lines = loader_sites(facts), functions_inside(facts, rows), lines_inside(facts, rows)
         most_ns = self.named_share * int(durations_ns.sum())
         line = slowest_line_of(facts, lines, most_ns)
         function = None if line else next((one for one in reversed(inside[1:]) if one.cost_ns >= most_ns), None)

@@ -14,7 +14,6 @@ from traceopt.rules import (
     Rule,
     SetArguments,
     area_of,
-    by_site,
     counted,
     each_step,
     microseconds,
@@ -27,7 +26,7 @@ from traceopt.rules import (
     threshold,
 )
 from traceopt.rules.fixes.advice.constructed import loader_places
-from traceopt.rules.fixes.advice.loader_workers import LoaderPlan, loader_rows, loading_plan
+from traceopt.rules.fixes.advice.loader_workers import LoaderPlan, loader_rows, loader_sites, loading_plan
 
 LOW = 0.7  # of the expected saving: the profiler makes each small operator of an item look slower
 BY_BATCH = """\
@@ -84,8 +83,7 @@ class ItemsOneByOne(Rule):
         saved_ns = _saved_ns(facts, plan)
         if data is None or saved_ns < self.min_share * facts.step_ns or self._item_ns(plan) > 1e3 * self.most_item_us:
             return
-        rows, size = loader_rows(facts), plan.settings.batch_size or 0
-        sites = by_site(facts, rows, facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows]))
+        sites, size = loader_sites(facts), plan.settings.batch_size or 0
         stall_ns = facts.stalls.typical_ns(DATA_LOADING)
         edits = _edits(data, size) if data.plain and not plan.multiprocess else []
         yield self.finding(

@@ -16,7 +16,6 @@ from traceopt.rules import (
     Rule,
     SetArguments,
     area_of,
-    by_site,
     ms,
     percent,
     priced,
@@ -33,6 +32,7 @@ from traceopt.rules.fixes.advice.loader_workers import (
     WORST,
     LoaderPlan,
     loader_rows,
+    loader_sites,
     loading_plan,
     plan_loader,
 )
@@ -83,8 +83,7 @@ class WorkersForTinyItems(Rule):
         plan, inline_ns = wait.plan, wait.plan.inline_ns
         if inline_ns is None or wait.ns - inline_ns < self.min_share * wait.step_ns:
             return
-        rows = loader_rows(facts)
-        sites = by_site(facts, rows, facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows]))
+        sites = loader_sites(facts)
         spared = [max(0.0, wait.ns - times * inline_ns) for times in (LOW, 1.0, HIGH)]
         relief = [plan.relief_ns(contention) for contention in (BEST, EXPECTED, WORST)]
         low, expected, high = (
@@ -97,7 +96,7 @@ class WorkersForTinyItems(Rule):
         if relief[-1]:
             basis += f" Without workers beside it, the rest of the step takes up to {ms(relief[-1])} less."
         if wait.recorded:
-            waiting = area_of(facts, rows)
+            waiting = area_of(facts, loader_rows(facts))
             rest = complement(waiting, *facts.recorded_steps.host_span)
             changes = [
                 [RemoveHost(waiting, one / wait.ns), RemoveHost(rest, other / plan.rest_ns, faster=True)]

@@ -17,6 +17,7 @@ from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 from traceopt.result.edits import Edit, SetArguments
 from traceopt.result.words.message import ms, percent
+from traceopt.rules.evidence import SiteCost, by_site
 from traceopt.rules.savings.pricing import area_of
 from traceopt.rules.savings.starvation import typical_ns
 
@@ -350,6 +351,12 @@ def loader_rows(facts: Facts) -> npt.NDArray[np.int64]:
     """The outermost slices of the main thread that are inside a loader."""
     rows = facts.host.rows_of(DATA_LOADING)
     return np.asarray(rows[facts.slices.thread[rows] == facts.steps.thread])
+
+
+def loader_sites(facts: Facts) -> list[SiteCost]:
+    """The lines that read from a loader, by what the device waits in them."""
+    rows = loader_rows(facts)
+    return by_site(facts, rows, facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows]))
 
 
 def loading_plan(facts: Facts) -> LoaderPlan:
