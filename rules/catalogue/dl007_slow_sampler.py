@@ -84,11 +84,10 @@ class SlowSampler(Rule):
         return None if len(facts.host.rows_of(DATA_LOADING)) else "No DataLoader in this trace."
 
     def check(self, facts: Facts) -> Findings:
-        stall = _stall_ns(facts)
+        calls, cost_ns = _calls_and_costs(facts)
+        stall, fresh = float(cost_ns.sum()) / facts.steps.count, facts.fresh_iterators
         if stall < self.min_share * facts.step_ns:
             return
-        calls, fresh = _calls(facts), facts.fresh_iterators
-        cost_ns = facts.stalled_within(facts.slices.start[calls], facts.slices.end[calls])
         sites = [] if len(fresh) else functions_inside(facts, calls)
         what = "A new iterator and its order" if len(fresh) else "The sampler"
         evidence = site_evidence(facts, sites or by_calling_site(facts, calls, cost_ns), what, 1)
@@ -116,16 +115,18 @@ class SlowSampler(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        return f"The sampler of the data loader takes {percent(_stall_ns(facts) / facts.step_ns)} of {the_step(facts)}."
+        share = percent(float(_calls_and_costs(facts)[1].sum()) / facts.steps.window_ns)
+        what = (
+            "New iterators of the data loader take"
+            if len(facts.fresh_iterators)
+            else "The sampler of the data loader takes"
+        )
+        return f"{what} {share} of {the_step(facts)}."
 
 
-def _calls(facts: Facts) -> I8:
-    """Where the main thread chooses samples, and makes an iterator for each batch."""
-    return np.sort(np.concatenate([facts.sampler_calls, facts.fresh_iterators]))
-
-
-def _stall_ns(facts: Facts) -> float:
-    """Per step; on a GPU, while it waits."""
-    calls = _calls(facts)
-    stalled = facts.stalled_within(facts.slices.start[calls], facts.slices.end[calls])
-    return float(stalled.sum()) / facts.steps.count
+def _calls_and_costs(facts: Facts) -> tuple[I8, I8]:
+    """Where the main thread chooses samples, or makes an iterator for each batch: slices, and the time of each in ns;
+    on a GPU only while it waits.
+    """
+    calls = np.sort(np.concatenate([facts.sampler_calls, facts.fresh_iterators]))
+    return calls, facts.stalled_within(facts.slices.start[calls], facts.slices.end[calls])
