@@ -123,29 +123,28 @@ class GradientLoopRule(Rule):
         for loop in facts.gradient_loops:
             is_long = facts.steps.mean_ns(loop.area) >= self.min_share * facts.step_ns
             if is_long and loop.calls_per_step >= self.min_calls:
-                yield _found(self, facts, loop)
+                yield self._finding(facts, loop)
+
+    def _finding(self, facts: Facts, loop: GradientLoop) -> Priced:
+        form, slices = FORMS[loop.kind], facts.slices
+        sites = by_calling_site(facts, loop.calls, slices.end[loop.calls] - slices.start[loop.calls])
+        return self.finding(
+            title=form.title,
+            why=(
+                f"A line {form.what}, {loop.calls_per_step:,.0f} times {per_step(facts)}. With the backward pass of "
+                f"the results, this takes {ms(facts.steps.mean_ns(loop.area))} of {each_step(facts)}, "
+                f"{percent(loop.short_share)} of it in short operators and around operators."
+            ),
+            saving=_price(facts, loop),
+            evidence=site_evidence(facts, sites, "Calls of the autograd engine"),
+            locations=site_locations(sites),
+            fix=form.fix,
+            confidence=form.confidence,
+        )
 
     def passed(self, facts: Facts) -> str:
         share = sum(facts.steps.mean_ns(loop.area) for loop in facts.gradient_loops) / facts.step_ns
         return f"Loops that call autograd for each row or sample take {percent(share)} of {the_step(facts)}."
-
-
-def _found(rule: Rule, facts: Facts, loop: GradientLoop) -> Priced:
-    form, slices = FORMS[loop.kind], facts.slices
-    sites = by_calling_site(facts, loop.calls, slices.end[loop.calls] - slices.start[loop.calls])
-    return rule.finding(
-        title=form.title,
-        why=(
-            f"A line {form.what}, {loop.calls_per_step:,.0f} times {per_step(facts)}. With the backward pass of the "
-            f"results, this takes {ms(facts.steps.mean_ns(loop.area))} of {each_step(facts)}, "
-            f"{percent(loop.short_share)} of it in short operators and around operators."
-        ),
-        saving=_price(facts, loop),
-        evidence=site_evidence(facts, sites, "Calls of the autograd engine"),
-        locations=site_locations(sites),
-        fix=form.fix,
-        confidence=form.confidence,
-    )
 
 
 def _price(facts: Facts, loop: GradientLoop) -> Price:
