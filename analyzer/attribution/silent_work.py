@@ -76,9 +76,7 @@ class SilentWork(Struct, frozen=True, dict=True):
         slices = self.regions.slices
         is_op = slices.kind[row] == OP
         following = np.minimum(mine.start + np.searchsorted(slices.start[mine], end), mine.stop - 1)
-        inside = mine.start + np.searchsorted(slices.start[mine], slices.end[row])
-        launches = np.append(0, np.cumsum(self._launches))
-        launching = launches[inside] > launches[row]
+        launching = self._launching[row]
         causes = [LONG_PYTHON, HOST_COPY, COMPILE, STARTUP, STARTUP, MODULE_LOAD, CPU_OP, UNRECORDED]
         cause = np.select(
             [
@@ -105,8 +103,8 @@ class SilentWork(Struct, frozen=True, dict=True):
         return first_of_name(self.regions.slices, OP)
 
     @cached_property
-    def _launches(self) -> Mask:
-        return self.regions.named(runtime_calls.is_launch, RUNTIME)
+    def _launching(self) -> Mask:
+        return self.regions.slices.encloses(self.regions.named(runtime_calls.is_launch, RUNTIME))
 
     @cached_property
     def _copies(self) -> Mask:
