@@ -74,23 +74,15 @@ def forward_calls(regions: Regions, steps: Steps, test: Callable[[str], bool]) -
 def nodes_of(regions: Regions, rows: Rows) -> tuple[I8, I8]:
     """The backward nodes that forward operators create, or operators inside them, and for each node the place of its
     operator in `rows`, which are in order. Slices in order, shape (nodes,).
-
-    A node has the sequence number of its operator. An operator without a node reports the next number as well, so the
-    last operator with a number is the one that created the node.
     """
     slices, ops = regions.slices, regions.trace.ops
     op = np.flatnonzero(slices.kind == OP)
     op = op[ops.sequence[slices.row[op]] >= 0]
     is_node = regions.backward[op]
     forward, nodes = op[~is_node & (ops.forward_thread[slices.row[op]] <= 0)], op[is_node]
-    number = ops.sequence[slices.row[forward]]
-    order = np.lexsort((-slices.start[forward], number))
-    forward, number = forward[order], number[order]
-    wanted = ops.sequence[slices.row[nodes]]
-    at = np.minimum(np.searchsorted(number, wanted), max(0, len(number) - 1))
-    if not len(number):
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    owner = np.where(number[at] == wanted, slices.ancestor(forward[at], slices.mask(rows)), -1)
+    created_by = ops.creators(slices.row[forward])[slices.row[nodes]]
+    nodes, created_by = nodes[created_by >= 0], created_by[created_by >= 0]
+    owner = slices.ancestor(slices.of(OP, len(ops))[created_by], slices.mask(rows))
     nodes, owner = nodes[owner >= 0], owner[owner >= 0]
     return nodes.astype(np.int64), np.searchsorted(rows, owner).astype(np.int64)
 

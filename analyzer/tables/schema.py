@@ -153,6 +153,15 @@ class OpTable(ThreadSpans, frozen=True):
     sequence: I8  # autograd sequence number
     forward_thread: I8  # of a backward operator: the thread that ran its forward, in autograd's numbering
 
+    def creators(self, operators: npt.NDArray[np.integer]) -> I8:
+        """For each row, the one of some forward operators that created the autograd node of its sequence number; -1:
+        none. Every operator reports the number of the next node, so the last to begin with a number created the node.
+        """
+        by_number = operators[np.lexsort((-self.start[operators], self.sequence[operators]))]
+        at = np.searchsorted(self.sequence[by_number], self.sequence)
+        found = np.append(by_number, -1)[at]
+        return np.where((found >= 0) & (self.sequence[found] == self.sequence), found, -1).astype(np.int64)
+
 
 class AnnotationTable(ThreadSpans, frozen=True):
     """User annotations on CPU threads: profiler steps, DataLoader, optimizer, collectives, record_function."""

@@ -296,16 +296,12 @@ class CallSites(Struct, frozen=True, dict=True):
 
     def _forward_by_sequence_of(self, rows: npt.NDArray[np.integer]) -> I4:
         """The forward operator's slice for slices inside a backward operator; -1: none."""
-        ops, slices = self.trace.ops, self.slices
-        order = self._forward_by_sequence
-        if not self.recorded or not len(order):
+        if not self.recorded or not len(self._creators):
             return np.full(len(rows), -1, np.int32)
-        backward = self._nearest_backward[rows]
-        row = np.where(backward >= 0, slices.row[np.maximum(backward, 0)], 0)
-        sequence = np.where(backward >= 0, ops.sequence[row], -2)
-        at = np.minimum(np.searchsorted(ops.sequence[order], sequence), len(order) - 1)
-        found = np.where(ops.sequence[order[at]] == sequence, order[at], -1)
-        return np.where(found >= 0, slices.of(OP, len(ops))[np.maximum(found, 0)], -1).astype(np.int32)
+        backward, slices = self._nearest_backward[rows], self.slices
+        row = np.where(backward >= 0, slices.row[backward], 0)
+        found = np.where(backward >= 0, self._creators[row], -1)
+        return np.where(found >= 0, slices.of(OP, len(self._creators))[found], -1).astype(np.int32)
 
     def _flow_source_of(self, rows: npt.NDArray[np.integer]) -> I4:
         """Where a forward-to-backward arrow into a slice around each row starts; -1: none."""
@@ -330,15 +326,10 @@ class CallSites(Struct, frozen=True, dict=True):
         return out
 
     @cached_property
-    def _forward_by_sequence(self) -> npt.NDArray[np.int64]:
-        """Rows of forward operators by autograd sequence number; the last operator with each number comes first.
-
-        An operator records the number of the next autograd node. Of all operators with the same number, the last one to
-        begin created the node (PyTorch draws its forward-to-backward arrows the same way).
-        """
+    def _creators(self) -> I8:
+        """The forward operator that created the node of each operator; -1: none. Shape (len(trace.ops),)."""
         ops = self.trace.ops
-        forward = np.flatnonzero((ops.sequence >= 0) & (ops.forward_thread <= 0))
-        return forward[np.lexsort((-ops.start[forward], ops.sequence[forward]))]
+        return ops.creators(np.flatnonzero((ops.sequence >= 0) & (ops.forward_thread <= 0)))
 
     @cached_property
     def _nearest_backward(self) -> I4:
