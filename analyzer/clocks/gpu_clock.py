@@ -75,12 +75,13 @@ def on_the_host_clock(trace: Trace) -> tuple[Trace, list[TimeFault]]:
     launch = launch_rows(gpu.correlation, runtime)
     devices = distinct_values(gpu.device[launch >= 0])
     waits = _long_waits(trace) if len(devices) == 1 else _NONE
+    before = np.append(_UNKNOWN, np.maximum.accumulate(gpu.end))[:-1]  # a GPU may wait for the work of another one
     faults, start = [], gpu.start
     for device in devices.tolist():
         rows = np.flatnonzero(gpu.device == device)
         work = _Periods(gpu.start[rows], gpu.end_of(rows))
         launched = np.where(launch[rows] >= 0, runtime.start[np.maximum(launch[rows], 0)], _UNKNOWN)
-        bounds = _bounds(work, launched, waits)
+        bounds = _bounds(work, before[rows], launched, waits)
         if not bounds.is_off:
             continue
         ahead, distance = bounds.ahead, (work.start - launched)[launched != _UNKNOWN]
@@ -95,23 +96,22 @@ def on_the_host_clock(trace: Trace) -> tuple[Trace, list[TimeFault]]:
     return replace(trace, gpu=replace(gpu, start=start).take(order)), faults
 
 
-def _bounds(work: _Periods, launched: I8, waits: _Periods) -> _Bounds:
-    """Of one GPU: `work` and when it was launched, in order of start."""
+def _bounds(work: _Periods, before: I8, launched: I8, waits: _Periods) -> _Bounds:
+    """Of one GPU: `work`, when all work before it had ended, and when it was launched, in order of start."""
     known = launched != _UNKNOWN
     distance = work.start[known] - launched[known]
     odd = int(_ODD_SHARE * len(distance))
     return _Bounds(
         most=int(np.partition(distance, odd)[odd]),
         least=_most_late(launched[known], work.end[known], waits),
-        seen=[shortest - _LAUNCH_NS for shortest in _shortest(work, launched)],
+        seen=[shortest - _LAUNCH_NS for shortest in _shortest(work, before, launched)],
     )
 
 
-def _shortest(work: _Periods, launched: I8) -> Iterator[int]:
-    """The shortest distance from a launch to work that finds the GPU idle, in each piece of the recording where
+def _shortest(work: _Periods, before: I8, launched: I8) -> Iterator[int]:
+    """The shortest distance from a launch to work that finds all GPUs idle, in each piece of the recording where
     several are alike.
     """
-    before = np.append(_UNKNOWN, np.maximum.accumulate(work.end)[:-1])
     rows = (launched != _UNKNOWN) & (work.start - before >= _IDLE_NS)
     distance = work.start[rows] - launched[rows]
     for piece in np.array_split(distance, max(1, min(_PIECES, len(distance) // _PIECE))):
