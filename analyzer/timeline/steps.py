@@ -228,9 +228,10 @@ def cut_by_the_profiler(steps: Steps, ops: Spans, work: Spans) -> Mask | None:
     `work`: of the device.
 
     The first step is cut if the recording began inside it, or while the device was far more behind than between steps.
-    The last one ends with the stop of the profiler if nothing happens at its end for longer than in the others.
+    The last one ends with the stop of the profiler if nothing happens at its end for longer than in the others. Of few
+    steps, it is only left out if it also has fewer operators: the file ends half way through it.
     """
-    if steps.count < MIN_WITH_EDGES:
+    if steps.count < 2:
         return None
     spare = MAX_CUT * median(steps.duration)
     done = np.searchsorted(ops.start, steps.host_end) - np.searchsorted(ops.start, steps.host_start)
@@ -239,9 +240,10 @@ def cut_by_the_profiler(steps: Steps, ops: Spans, work: Spans) -> Mask | None:
     behind = steps.start - steps.host_start
     ended = np.maximum(_last_end(ops, steps.host_start, steps.host_end), _last_end(work, steps.start, steps.end))
     after = steps.end - ended
+    few = steps.count < MIN_WITH_EDGES
     cut = np.zeros(steps.count, bool)
-    cut[0] = behind[0] > behind[1:].max() + spare or (alike and done[0] < FEWER * least)
-    cut[-1] = after[-1] > after[:-1].max() + spare
+    cut[0] = not few and (behind[0] > behind[1:].max() + spare or (alike and done[0] < FEWER * least))
+    cut[-1] = after[-1] > after[:-1].max() + spare and (not few or done[-1] < FEWER * done[:-1].min())
     return cut
 
 

@@ -378,6 +378,17 @@ class TestTypicalSteps:
                 machine.idle(last_us if index == steps - 1 else 0)
         assert machine.facts().recorded_steps.typical_rows.tolist() == typical
 
+    @pytest.mark.parametrize("steps", [1, 2, 3, 5])
+    def test_a_last_one_whose_events_end_half_way(self, steps: int) -> None:
+        machine = Machine()
+        for index in range(steps):
+            with machine.step():
+                for _ in range(10 if index < steps - 1 else 5):
+                    machine.work(10)
+                    machine.launch(30)
+                machine.idle(0 if index < steps - 1 else 300)
+        assert machine.facts().recorded_steps.typical_rows.tolist() == list(range(max(1, steps - 1)))
+
     def test_figures_are_means_over_them(self) -> None:
         """A pause of one step is not in the parts, the tables or the idle time of the others."""
 
