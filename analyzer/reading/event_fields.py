@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
 from typing import Any
@@ -32,11 +33,20 @@ class Counted(Struct, gc=False):
     value: float
 
 
+@lru_cache(maxsize=1_024)
+def _gpu_of(pid: object) -> int:
+    """The number of the GPU whose counters a process has; -1: not such a process."""
+    found = _OF_GPU.fullmatch(pid) if isinstance(pid, str) else None
+    if found is not None:
+        return int(found[1])
+    return int(pid) if isinstance(pid, int | float) and 0 <= pid < _MOST_GPUS else -1
+
+
 def is_reading(event: Any) -> bool:
     """Whether a counter event is a reading of hardware counters. PyTorch 2.15 gives it no category."""
     if event.cat:
         return bool(event.cat == cat.HARDWARE_COUNTERS)
-    return isinstance(event.pid, str) and _OF_GPU.fullmatch(event.pid) is not None
+    return isinstance(event.pid, str) and _gpu_of(event.pid) >= 0
 
 
 def counted(readings: Iterable[Any]) -> list[Counted]:
@@ -44,8 +54,7 @@ def counted(readings: Iterable[Any]) -> list[Counted]:
     found = []
     for reading in readings:
         pid, args = reading.pid, reading.args
-        gpu = _OF_GPU.fullmatch(pid) if isinstance(pid, str) else None
-        device = int(gpu[1]) if gpu else int(pid) if isinstance(pid, int | float) and 0 <= pid < _MOST_GPUS else -1
+        device = _gpu_of(pid) if isinstance(pid, Hashable) else -1
         if device >= 0 and isinstance(args, dict):
             for metric, value in islice(args.items(), _MOST_METRICS):
                 name = metric or reading.name

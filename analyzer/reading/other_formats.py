@@ -79,11 +79,7 @@ _FORMATS = (
         suffixes=(".nsys-rep", ".qdrep"),
     ),
     Format("an Nsight Compute report of single kernels", suffixes=(".ncu-rep", ".ncu-repz")),
-    Format(
-        "a Perfetto trace in its binary format",
-        "torch.profiler writes JSON if the path of export_chrome_trace() ends in .json or .json.gz.",
-        suffixes=(".pftrace", ".perfetto-trace"),
-    ),
+    Format("a damaged Perfetto trace", suffixes=(".pftrace", ".perfetto-trace")),
     Format(
         "a TensorBoard event file",
         "The traces are the *.pt.trace.json files beside it; pass the folder.",

@@ -29,10 +29,11 @@ from traceopt.analyzer.reading.object_stores import (
     without_secrets,
 )
 from traceopt.analyzer.reading.other_formats import conversion, of_archive
+from traceopt.analyzer.reading.perfetto.wire import is_perfetto
 from traceopt.analyzer.vocabulary.companion_kinds import START_BYTES, KindName, kind_named, kind_of, what_is
 from traceopt.errors import InputError, one_line
 
-_TRACE_NAME = re.compile(r"\.(json|json\.gz|zip|pt\.trace\.json[^/]*)$", re.IGNORECASE)
+_TRACE_NAME = re.compile(r"\.(json|json\.gz|zip|pt\.trace\.json[^/]*|(pftrace|perfetto-trace)(\.gz)?)$", re.IGNORECASE)
 _DATABASE_NAME = re.compile(r"\.(sqlite3?|db)(\.gz)?$", re.IGNORECASE)
 _UNCONVERTED_NAME = re.compile(r"\.(nsys-rep|qdrep)$", re.IGNORECASE)
 _TENSORBOARD_NAME = re.compile(r"(?P<worker>.+?)(\.(?P<span>[0-9]{1,20}))?\.pt\.trace\.json(\.gz)?", re.IGNORECASE)
@@ -42,7 +43,7 @@ _WORLD_SIZE = re.compile(
     re.IGNORECASE,
 )
 _UNDECODED = re.compile("[\udc80-\udcff]")  # what Python makes of bytes of a path that are no UTF-8 (PEP 383)
-_EXPECTED = "traces of torch.profiler (*.json, *.json.gz, *.zip) or of Nsight Systems (*.sqlite)"
+_EXPECTED = "traces of torch.profiler (*.json, *.json.gz, *.pftrace, *.zip) or of Nsight Systems (*.sqlite)"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _GZIP = b"\x1f\x8b"
 _UTF8_MARK = b"\xef\xbb\xbf"
@@ -240,6 +241,8 @@ class _SourceSearch:
                     continue
                 if _DATABASE_NAME.search(name):
                     found |= self._database_in_folder(path)
+                elif (same := _same_in_json(name, names)) is not None:
+                    self.skipped.append(f"{_label(str(path))}: {same} is the same recording")
                 elif _UNCONVERTED_NAME.search(name) and not path.with_suffix(".sqlite").exists():
                     label = _label(str(path))
                     self.skipped.append(
@@ -420,6 +423,12 @@ def _source(place: str, member: str | None, named: bool, size_bytes: int) -> Tra
     )
 
 
+def _same_in_json(name: str, names: Sequence[str]) -> str | None:
+    """The JSON file among `names` that holds the recording of a Perfetto trace; None if there is none."""
+    stem, perfetto, _ = name.partition(".pftrace")
+    return next((one for one in (f"{stem}.json", f"{stem}.json.gz") if perfetto and one in names), None)
+
+
 def _hint(pattern: re.Pattern[str], parts: list[str]) -> int | None:
     """The number in the file name, otherwise in the nearest folder that has one."""
     return next((int(match["number"]) for part in parts if (match := pattern.search(part))), None)
@@ -466,8 +475,12 @@ def _is_companion(path: Path) -> bool:
 
 
 def _may_be_trace(start: bytes) -> bool:
-    """Whether it is gzip, or text that begins like a JSON object or array."""
-    return start.startswith((_GZIP, *UTF16_MARKS)) or start.removeprefix(_UTF8_MARK).lstrip()[:1] in (b"{", b"[")
+    """Whether it is gzip, text that begins like a JSON object or array, or a Perfetto trace."""
+    return (
+        start.startswith((_GZIP, *UTF16_MARKS))
+        or start.removeprefix(_UTF8_MARK).lstrip()[:1] in (b"{", b"[")
+        or is_perfetto(start)
+    )
 
 
 def _exists(path: Path) -> bool:

@@ -6,7 +6,7 @@ Memory is bounded by the tables, not by the file: each block of text and its eve
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from traceopt.analyzer.clocks.possible_times import with_possible_times
 from traceopt.analyzer.reading.decompression import TextBlocks
@@ -14,11 +14,13 @@ from traceopt.analyzer.reading.event_stream import EventStream, NotATraceError
 from traceopt.analyzer.reading.finishing.python_events import with_call_lines, without_addresses
 from traceopt.analyzer.reading.limits import TooLargeError, most_text_bytes
 from traceopt.analyzer.reading.other_formats import told_apart
+from traceopt.analyzer.reading.perfetto.perfetto_stream import PerfettoStream
+from traceopt.analyzer.reading.perfetto.wire import is_perfetto
 from traceopt.analyzer.reading.table_builder import TableBuilder
 from traceopt.analyzer.reading.two_processes import NotShareableError, read_shared, shareable
 from traceopt.analyzer.tables.json_values import whole
 from traceopt.analyzer.tables.trace import Trace, TraceMeta
-from traceopt.analyzer.vocabulary.event_categories import other_format
+from traceopt.analyzer.vocabulary.event_categories import of_pytorch, other_format
 from traceopt.errors import InputError
 
 _LATEST_NS = 2**62  # since 1970: until 2116
@@ -27,6 +29,7 @@ _REUSED_BYTES = 8 << 20  # far more than a chunk with its events and arrays; gli
 _NAME_LENGTH = 16_384  # the longest C++ template names have a few thousand characters
 
 ReportBytes = Callable[[int], None]
+Stream = TypeVar("Stream", EventStream, PerfettoStream)
 
 
 def read_trace(
@@ -53,7 +56,10 @@ def read_trace(
             raise InputError(f"{path}: {blocks.damage}") from None
         raise InputError(f"{path} {told_apart(path, error.start)}") from None
     if not builder.slice_count:
-        raise InputError(f"{path} is not a PyTorch profiler trace: it has no complete events.")
+        why = f" ({events.damage})" if events.damage else ""
+        raise InputError(f"{path} is not a PyTorch profiler trace: it has no complete events{why}.")
+    if isinstance(events, PerfettoStream) and not of_pytorch(builder.categories):
+        raise InputError(f"{path} is a Perfetto trace of another program, not of torch.profiler.")
     if (writer := other_format(builder.categories)) is not None:
         raise InputError(
             f"{path} was written by {writer}, not by torch.profiler. Record it with torch.profiler.profile."
@@ -88,13 +94,23 @@ def read_trace(
     return with_possible_times(trace)
 
 
-def _read(blocks: TextBlocks, tell: ReportBytes) -> tuple[EventStream, TableBuilder]:
-    if shareable(blocks.stream):
-        try:
-            return read_shared(blocks, tell)
-        except NotShareableError:
-            blocks.start_again()
-    events, builder = EventStream(blocks), TableBuilder()
+def _read(blocks: TextBlocks, tell: ReportBytes) -> tuple[EventStream | PerfettoStream, TableBuilder]:
+    try:
+        if shareable(blocks.stream):
+            try:
+                return read_shared(blocks, tell)
+            except NotShareableError:
+                blocks.start_again()
+        return _read_all(EventStream(blocks), blocks, tell)
+    except NotATraceError as error:
+        if not is_perfetto(error.start):
+            raise
+        blocks.start_again()
+        return _read_all(PerfettoStream(blocks), blocks, tell)
+
+
+def _read_all(events: Stream, blocks: TextBlocks, tell: ReportBytes) -> tuple[Stream, TableBuilder]:
+    builder = TableBuilder()
     for chunk in events:
         builder.add(chunk)
         tell(blocks.byte_count)

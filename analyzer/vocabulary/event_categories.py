@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 GPU, RUNTIME, OP, ANNOTATION, PYTHON, SYNC, OVERHEAD, IGNORED = (
     "gpu",
@@ -89,9 +89,14 @@ _DEVTOOLS = re.compile(r"\b(?:devtools\.|blink|v8\b|toplevel|cc\b)")
 _OF_PYTORCH = frozenset(TABLE_OF_CATEGORY) - {""} | FOREIGN_DEVICE_CATEGORIES.keys() | {COUNTER_RANGE_CATEGORY}
 
 
+def of_pytorch(categories: Iterable[str]) -> bool:
+    """Whether a category is one of the PyTorch profiler."""
+    return any(category in _OF_PYTORCH or category.startswith(("xpu_", "privateuse1_")) for category in categories)
+
+
 def other_format(categories: Mapping[str, int]) -> str | None:
     """What wrote a file without any category of the PyTorch profiler; None if it has one, or if that is unknown."""
-    if any(category in _OF_PYTORCH or category.startswith(("xpu_", "privateuse1_")) for category in categories):
+    if of_pytorch(categories):
         return None
     if LEGACY_AUTOGRAD & categories.keys():
         return "the legacy autograd profiler (torch.autograd.profiler)"

@@ -151,7 +151,7 @@ class CroppedOrSampled(Rule):
         unused = ", ".join(f"{count:,} {category}" for category, count in quality.unread.items())
         return (
             f"{percent(quality.earlier_share)} of the GPU's busy time was launched before the file starts.{launches} "
-            f"{_counts(facts.trace.meta)}." + (f" Counted but not used: {unused}." if unused else "")
+            f"Of all events, {_lost(facts.trace.meta)}." + (f" Counted but not used: {unused}." if unused else "")
         )
 
 
@@ -161,6 +161,9 @@ def _shows_launches(facts: Facts) -> bool:
 
 
 def _counts(meta: TraceMeta) -> str:
-    repaired = f" ({meta.repaired_events:,} of them repaired)" if meta.repaired_events else ""
-    verb = "was" if meta.lost_events == 1 else "were"
-    return f"{meta.event_count:,} events were read{repaired}, {meta.lost_events:,} {verb} lost"
+    return f"{meta.event_count:,} events were read: {_lost(meta)}"
+
+
+def _lost(meta: TraceMeta) -> str:
+    repaired = f", {meta.repaired_events:,} repaired" if meta.repaired_events else ""
+    return f"{meta.lost_events:,} {'was' if meta.lost_events == 1 else 'were'} lost{repaired}"

@@ -44,7 +44,7 @@ def analyze(
 ) -> None:
     """Find the bottleneck in traces and write the report.
 
-    PATH is a trace (.json, .json.gz, .zip), a folder (also a TensorBoard log folder), or a quoted glob.
+    PATH is a trace (.json, .json.gz, .pftrace, .zip), a folder (also a TensorBoard log folder), or a quoted glob.
     """
     if outputs.patch_path is not None and not source:
         raise click.UsageError("--patch needs the source: add --source DIR")

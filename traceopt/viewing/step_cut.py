@@ -18,6 +18,7 @@ from traceopt.analyzer.reading.decompression import TextBlocks
 from traceopt.analyzer.reading.event_stream import EventStream
 from traceopt.analyzer.reading.event_types import Event
 from traceopt.analyzer.reading.limits import most_text_bytes
+from traceopt.analyzer.reading.perfetto.wire import is_perfetto
 from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.tables.json_values import whole
@@ -115,10 +116,14 @@ def cut_step(source: TraceSource, wanted: str, write: Callable[[bytes], object])
     """Writes the step as the text of a trace: the header, metadata events, what ran in the step on the host, what it
     launched, and what the device still ran from before.
 
-    `wanted` is a step's name, or the number at the end of it. Raises InputError if there is no such step.
+    `wanted` is a step's name, or the number at the end of it. Raises InputError if there is no such step, or if the
+    trace is no JSON.
     """
     with source.open() as stream:
         trace = read_trace(stream, source.label)
+    with source.open() as stream:
+        if is_perfetto(next(iter(TextBlocks(stream)))):
+            raise InputError(f"{source.label} is in Perfetto's binary format; only steps of JSON traces can be cut out")
     name, step = _find_step(trace, wanted)
     # Twice, because a flow may end before the launch that it belongs to is known.
     for _ in range(2):

@@ -33,7 +33,7 @@ CALLS = {
     "report.nsys-rep": (b"\0\1\2" * 300, "is an Nsight Systems report"),
     "old.qdrep": (b"\0\1\2" * 300, "is an Nsight Systems report"),
     "kernel.ncu-rep": (b"NVR\0" * 9, "is an Nsight Compute report"),
-    "trace.pftrace": (b"\n\x20" + b"\1" * 90, "export_chrome_trace() ends in .json or .json.gz"),
+    "trace.pftrace": (b"\n\x20" + b"\1" * 90, "is a damaged Perfetto trace"),
     "other.pickle": (pickle.dumps([1, 2]), "is a Python pickle"),
     "execution.json": (b'{"schema": "1.1.1-chakra.0.0.4", "pid": 3, "nodes": []}', "is an execution trace"),
     "memory.raw.gz": (gzip.compress(b"[[-1, 1, 37888, 7], [-1, 1, 512, 7]]"), "is a memory timeline"),

@@ -216,8 +216,8 @@ def test_folders_above_the_current_one_give_no_hint(here: Path, monkeypatch: pyt
         ("folder", "no trace files in folder folder; it holds other files, such as notes.txt; expected traces of"),
         (
             "bare",
-            "no trace files in folder bare; expected traces of torch.profiler (*.json, *.json.gz, *.zip) or of Nsight "
-            "Systems (*.sqlite); `traceopt run SCRIPT` records a trace",
+            "no trace files in folder bare; expected traces of torch.profiler (*.json, *.json.gz, *.pftrace, *.zip) or "
+            "of Nsight Systems (*.sqlite); `traceopt run SCRIPT` records a trace",
         ),
         ("odd", "such as sub/a\\x1b[31m.txt; expected"),
         ("folder2", "no trace files in folder folder2; skipped folder2/a.json: empty"),

@@ -302,6 +302,11 @@ class _LaneMaker:
         work = {name: np.concatenate([lane.columns[name] for lane in streams] or [_NONE]) for name in STREAM_COLUMNS}
         names, name = numbered(np.concatenate((events["name"], work["operator"])))
         unknown = int(len(names) > 0 and names[0] < 0)  # operators that are not known come first
+        every_name = [*trace.names, *self.labels.texts]
+        used = [shown_frame(every_name[code]) for code in names[unknown:]]
+        in_order = sorted(range(len(used)), key=used.__getitem__)  # not in the order of the file's events
+        used = [used[place] for place in in_order]
+        name = np.concatenate([np.arange(unknown), np.argsort(in_order) + unknown]).astype(np.int64)[name]
         places, place = numbered(np.append(events["place"], -1))
         categories, events["category"] = numbered(events["category"])
         thread_lanes = np.full(len(trace.threads) + 1, 0)
@@ -322,8 +327,6 @@ class _LaneMaker:
             "launch_thread": thread_lanes[work["launch_thread"]],
             "launch_delay": work["launch_delay"] + 1,
         }
-        every_name = [*trace.names, *self.labels.texts]
-        used = [shown_frame(every_name[code]) for code in names[unknown:]]
         of_kernels = np.zeros(len(used), bool)
         of_kernels[events["name"][count - len(work["operator"]) :]] = True
         labels = [short_name(text) if kernel else text for text, kernel in zip(used, of_kernels, strict=True)]
