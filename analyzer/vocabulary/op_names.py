@@ -261,6 +261,11 @@ RANDOM: frozenset[str] = _words(
 """Operators that draw random numbers: a CPU does that in one thread."""
 
 
+def is_softmax(name: str) -> bool:
+    """The operator of the forward pass that computes it, not those that call it."""
+    return name in ("aten::_softmax", "aten::_safe_softmax")
+
+
 def is_softmax_backward(name: str) -> bool:
     return name == "aten::_softmax_backward_data"
 

@@ -14,7 +14,11 @@ from traceopt.result.experiments import Compared, Matmul, MeasuringDevice, Rates
 from traceopt.result.finding import Saving
 
 TRACES = Path(__file__).resolve().parents[2] / "fixtures" / "traces"
-CASES = [("h100/misaligned_vocabulary/plain", "GM001"), ("h100/fp32_matmul/plain", "TC001")]
+CASES = [
+    ("h100/misaligned_vocabulary/plain", "GM001"),
+    ("h100/fp32_matmul/plain", "TC001"),
+    ("h100/unfused_attention/plain", "AT001"),
+]
 
 
 def saving_of(code: str, *paths: str) -> Saving:

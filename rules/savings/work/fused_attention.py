@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.vocabulary.op_names import is_softmax
 from traceopt.analyzer.work.cpu_attention import CpuAttention
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import priced
+from traceopt.rules.savings.work.attention_experiments import fused_attention_work
+from traceopt.rules.savings.work.cpu_experiments import measured_price
 
 BASIS = "Assumes a fused operator, which removes the work between the matmuls but not the matmuls."
 REPEATED = 1 / 6  # of the matmuls of a step (two forward, four backward): the fused backward repeats the first
@@ -42,4 +48,12 @@ def fused_attention(facts: Facts, found: CpuAttention) -> FusedAttention:
         low=[RemoveHost(found.area, low_ns / time_ns)],
         high=[RemoveHost(found.area, high_ns / time_ns)],
     )
-    return FusedAttention(time_ns, other_ns, expected_ns, price)
+    measured = measured_price(facts, found.area, fused_attention_work(facts, _softmaxes(facts, found), time_ns), price)
+    return FusedAttention(time_ns, other_ns, expected_ns, measured)
+
+
+def _softmaxes(facts: Facts, found: CpuAttention) -> I8:
+    """Of the forward pass (slices)."""
+    forward = facts.regions.named(is_softmax, OP)
+    rows = np.flatnonzero(forward)
+    return rows[found.area.contains(facts.slices.start[rows])].astype(np.int64)

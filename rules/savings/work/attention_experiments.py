@@ -1,0 +1,60 @@
+"""Attention that runs as separate operators, by size, as experiments: these operators, and one in their place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import prod
+
+import numpy as np
+from msgspec.structs import replace
+
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.tables.json_values import listed
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.gemm_ops import gemm_shape, operand_type
+from traceopt.result.experiments import DTYPES, Attention, Comparison
+from traceopt.rules.savings.measured import MeasuredWork, Part, measured
+
+_BATCHED = frozenset(("aten::bmm", "aten::baddbmm", "aten::baddbmm_"))
+_Product = tuple[int, int, int]  # batch, rows and columns of a result
+
+
+def fused_attention_work(facts: Facts, softmaxes: I8, time_ns: float) -> MeasuredWork:
+    """Attention around these softmaxes of the forward pass (slices), which take so long per step with their products,
+    and one operator in place of it. The head size is that of the batched product with the softmax's sizes.
+    """
+    ops, heads = facts.trace.ops, _heads(facts)
+    calls = Counter(ops.dims[facts.slices.row[softmaxes]].tolist())
+    parts = []
+    for code, count in calls.items():
+        size = listed(facts.trace.texts[code]) if code >= 0 else None
+        shape = size[0] if size and isinstance(size[0], list) else []
+        comparison = None
+        if len(shape) > 2 and all(type(n) is int and n > 0 for n in shape):
+            queries, keys, batch = shape[-2], shape[-1], prod(shape[:-2])
+            if (found := heads.get((batch, queries, keys))) is not None:
+                head_size, dtype = found
+                apart = Attention(batch, 1, queries, keys, head_size, dtype, fused=False, backward=facts.trains)
+                comparison = Comparison(apart, replace(apart, fused=True))
+        parts.append(Part(time_ns * count / len(softmaxes), comparison))
+    return measured(facts, parts)
+
+
+def _heads(facts: Facts) -> dict[_Product, tuple[int, str]]:
+    """Inner size and dtype of batched products, by the size of the result."""
+    ops, slices, texts = facts.trace.ops, facts.slices, facts.trace.texts
+    rows = np.flatnonzero(facts.regions.named(_BATCHED.__contains__, OP))
+    found: dict[_Product, tuple[int, str]] = {}
+    for name, dims, types in {
+        (int(ops.name[row]), int(ops.dims[row]), int(ops.types[row])) for row in slices.row[rows].tolist()
+    }:
+        operator = facts.trace.names[name]
+        shape = gemm_shape(operator, listed(texts[dims])) if dims >= 0 else None
+        stored = operand_type(operator, listed(texts[types])) if types >= 0 else None
+        dtype = op_names.profiler_dtype(stored) if stored else None
+        if shape is not None and dtype in DTYPES:
+            m, n, k, batch = shape
+            found[batch, m, n] = (k, dtype)
+    return found
