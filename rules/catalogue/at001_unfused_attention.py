@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from msgspec.structs import replace
 
-from traceopt.analyzer.vocabulary.op_names import is_softmax_backward
 from traceopt.analyzer.work.attention import SDPA, MathAttention, UnfusedAttention
 from traceopt.rules import (
     I8,
@@ -16,7 +15,6 @@ from traceopt.rules import (
     Findings,
     Fix,
     Former,
-    Mask,
     Price,
     RemoveHost,
     Replace,
@@ -42,7 +40,7 @@ from traceopt.rules import (
 )
 from traceopt.rules.fixes.advice.sdpa_requirements import cpu_requirement, gpu_requirement
 from traceopt.rules.savings.measured import MEASURED
-from traceopt.rules.savings.work.attention_experiments import fused_attention_work
+from traceopt.rules.savings.work.attention_experiments import fused_attention_work, softmaxes_of
 
 BASIS = "Assumes a fused kernel, which removes the work between the matmuls and part of their memory traffic."
 CALL, CALL_WITH_DROPOUT = (
@@ -68,7 +66,7 @@ def _price(facts: Facts, found: UnfusedAttention | MathAttention) -> Price:
     low_ns, usual_ns, high_ns = (
         (other * found.other_ns + product * found.product_ns) / count for other, product in REMOVED
     )
-    sizes = fused_attention_work(facts, _softmaxes(facts, found.mask), (found.product_ns + found.other_ns) / count)
+    sizes = fused_attention_work(facts, softmaxes_of(facts, found.mask), (found.product_ns + found.other_ns) / count)
     basis = BASIS
     if sizes.speedup is not None:
         low_ns = usual_ns = high_ns = (1 - 1 / sizes.speedup) * (found.product_ns + found.other_ns) / count
@@ -79,12 +77,6 @@ def _price(facts: Facts, found: UnfusedAttention | MathAttention) -> Price:
     low, usual, high = (shorter(facts, found.mask, gain_ns) for gain_ns in (low_ns, usual_ns, high_ns))
     price = priced(facts, (low_ns, usual_ns, high_ns), [*usual, host], basis, low=low, high=[*high, host])
     return replace(price, experiments=sizes.experiments)
-
-
-def _softmaxes(facts: Facts, work: Mask) -> I8:
-    """The operators of the forward pass that launch the softmaxes of this work (slices)."""
-    rows = facts.links.op_slice[work & facts.gpu.kind.among("softmax")]
-    return np.unique(rows[rows >= 0][~facts.regions.named(is_softmax_backward, OP)[rows[rows >= 0]]]).astype(np.int64)
 
 
 class UnfusedAttentionRule(Rule):

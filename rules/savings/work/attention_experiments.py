@@ -8,9 +8,10 @@ from math import prod
 import numpy as np
 from msgspec.structs import replace
 
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.json_values import listed
-from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.gemm_ops import gemm_shape, operand_type
@@ -40,6 +41,13 @@ def fused_attention_work(facts: Facts, softmaxes: I8, time_ns: float) -> Measure
                 comparison = Comparison(apart, replace(apart, fused=True))
         parts.append(Part(time_ns * count / len(softmaxes), comparison))
     return measured(facts, parts)
+
+
+def softmaxes_of(facts: Facts, work: Mask) -> I8:
+    """The operators of the forward pass that launch the softmaxes of this GPU work (slices)."""
+    rows = facts.links.op_slice[work & facts.gpu.kind.among("softmax")]
+    found = distinct_values(rows[rows >= 0])
+    return found[facts.regions.named(op_names.is_softmax, OP)[found]].astype(np.int64)
 
 
 def _heads(facts: Facts) -> dict[_Product, tuple[int, str]]:
