@@ -46,7 +46,7 @@ class TimelineFacts(RecordingFacts, frozen=True, dict=True):
 
     @cached_property
     def marks(self) -> Marks:
-        """What marks the steps on the main thread: annotations of the profiler, of the program, or nothing."""
+        """What marks the steps on the main thread: the profiler, what repeats in the training loop, or nothing."""
         return find_marks(self.trace)
 
     @cached_property

@@ -18,7 +18,7 @@ from traceopt.analyzer.tables.schema import I8, Mask, ThreadSpans
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.vocabulary import op_names
 
-MIN_CALLS = 3
+MIN_CALLS = 3  # fewer do not repeat
 MIN_COVERAGE = 0.6  # of the trace from the first iteration on; otherwise it could be a section of the model
 MAX_SPREAD = 3.0  # times the median, either way: other durations are uneven
 MAX_UNLIKE = 0.1  # of the operators of two iterations: more or fewer are another kind of iteration
@@ -120,7 +120,7 @@ def _loop(calls: _Calls, work: I8, end: int) -> Loop | None:
         return None
     if not calls.closing and len(border) <= MIN_CALLS and abs(left - usual) <= MAX_UNLIKE * usual:
         border = np.append(border, end)
-    enough = len(border) > MIN_CALLS or (len(border) == MIN_CALLS and is_even(np.diff(border)))
+    enough = len(border) > MIN_CALLS or (len(border) == MIN_CALLS and _is_even(np.diff(border)))
     covers = border[-1] - border[0] >= MIN_COVERAGE * (end - border[0])
     return Loop(calls.source, calls.call, calls.thread, border, every) if enough and covers else None
 
@@ -135,10 +135,10 @@ def _calls_per_iteration(calls: _Calls, done: I8) -> int:
         alike = np.abs(left - right) <= MAX_UNLIKE * np.maximum(left, right)
         if alike.mean() >= (calls.alike if every == 1 else MOST):
             return every
-    return int(calls.even and is_even(length))
+    return int(calls.even and _is_even(length))
 
 
-def is_even(length: I8) -> bool:
+def _is_even(length: I8) -> bool:
     """Whether most take about as long as the median."""
     usual = median(length)
     return bool(((length >= usual / MAX_SPREAD) & (length <= MAX_SPREAD * usual)).mean() >= MOST)
@@ -172,7 +172,7 @@ def _annotations(trace: Trace) -> Iterator[_Calls]:
         disjoint = (start[1:] >= end[:-1]).all()
         if len(rows) < MIN_CALLS or cover <= longest or not disjoint:
             continue
-        if duration.sum() >= MIN_COVERAGE * cover and is_even(duration[1:]):
+        if duration.sum() >= MIN_COVERAGE * cover and _is_even(duration[1:]):
             gapless = (start[1:] - end[:-1]).mean() < MAX_BETWEEN * (start[-1] - start[0]) / (len(rows) - 1)
             at = np.append(start, end[-1:]) if gapless else start
             longest, best = cover, _Calls("annotation", trace.names[code], thread, at, closing=bool(gapless), alike=0.0)
