@@ -262,7 +262,6 @@ REAL: dict[str, Any] = {
     "hta/critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz": "cold_start",
     "hta/amd_trace/mi250_minitoy_train_ROCm6_2_kineto.json.gz": "cold_start",
     "tracelens/perf_model/normalization/normalization_layer_test.json.gz": "cold_start",
-    "public/param_linear_2080ti.json.gz": "cold_start",
     "public/switch_a100_8b.json.gz": "cold_start",
     "hta/critical_path/cuda_event_sync/event_sync_trace.json.gz": "few_events",
     "public/sustain_a5000_1.json.gz": "untraced",
@@ -276,6 +275,7 @@ REAL: dict[str, Any] = {
     "tracelens/mi210/gpu_only_trace/gpu_only_trace.json.gz": None,
     "tracelens/torch_compile_triton/trace.json.gz": None,
     "public/leimao_5080_nograph_man.json.gz": None,
+    "public/param_linear_2080ti.json.gz": None,  # only the first iteration is cold
     "public/part_a100_bs2.json.gz": None,
     "public/sid_h100_a1.json.gz": None,
     "public/tb_a100_trace2.json.gz": None,

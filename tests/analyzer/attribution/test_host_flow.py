@@ -130,11 +130,11 @@ def test_an_allocation_that_is_slow_once_is_start_up(steps: int) -> None:
 
 class TestLoader:
     def causes(self, *draws: float) -> dict[str, int]:
-        """Causes of three steps of 100 ms that wait 50 ms for data; the program draws numbers at some times."""
+        """Causes of three loads of 50 ms in a step; the program draws numbers at some times."""
         events = [event for i in range(3) for event in launched(i * 100_000 + 90_000, i + 1)]
         events += [annotation(FETCH, i * 100_000 + 30_000, 50_000) for i in range(3)]
         events += [op("aten::random_", at, 10) for at in draws]
-        facts = Facts(read([op("aten::empty", 0, 1), *events]))
+        facts = Facts(read([annotation("ProfilerStep#0", 0, 300_000), op("aten::empty", 0, 1), *events]))
         return {c.key: facts.idle.total_ns(c) for c in (LOADER_STARTUP, DATA_LOADING)}
 
     def test_the_first_batch_of_new_workers(self) -> None:
@@ -202,7 +202,7 @@ def test_causes_are_exclusive_and_dispatch_is_short(path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "cause"),
     [
-        ("public/param_linear_2080ti.json.gz", "startup"),  # cudaFree creates the handles of cuBLAS
+        ("public/param_linear_2080ti.json.gz", "launch"),  # before the first step, cuBLAS creates its handles
         ("public/tl_ddp_resnet18_mi300.json.gz", "allocation"),  # 1,360 hipFree, in all steps
         ("public/part_a100_bs256.json.gz", "compile"),  # TorchScript, twice
         ("public/sustain_a5000_1.json.gz", "unrecorded"),
