@@ -143,8 +143,8 @@ def locations_of(facts: Facts, slice_rows: Sequence[int]) -> list[Location | Non
 
 
 def place_of_work(facts: Facts, row: int) -> Location | None:
-    """The user's line behind a row of GPU work: for work of a CUDA graph the line that captured it, or that the log of
-    torch.compile names; else the line that launched it.
+    """The user's line behind a row of GPU work. For work of a CUDA graph: the line of its launch stack, else the line
+    that captured it, or that the log of torch.compile names; else the line that launched it.
     """
     return places_of_work(facts, np.array([row]))[0]
 
@@ -152,11 +152,15 @@ def place_of_work(facts: Facts, row: int) -> Location | None:
 def places_of_work(facts: Facts, rows: npt.NDArray[np.integer]) -> list[Location | None]:
     """`place_of_work` for many rows at once."""
     called = locations_of(facts, facts.source_slices[rows].tolist())
-    logged = [_compiled_source(facts, row) for row in rows.tolist()]
-    return [
-        (to_location(source.site) if source is not None else None) or place
-        for source, place in zip(logged, called, strict=True)
-    ]
+    return [_graph_place(facts, row) or place for row, place in zip(rows.tolist(), called, strict=True)]
+
+
+def _graph_place(facts: Facts, row: int) -> Location | None:
+    """The line behind work of a CUDA graph, by a file beside the trace."""
+    if (site := facts.graph_origins.launched_at.get(row)) is not None:
+        return to_location(site)
+    source = _compiled_source(facts, row)
+    return to_location(source.site) if source is not None else None
 
 
 def operator_of_work(facts: Facts, row: int) -> tuple[str | None, ViaGraph | None]:
@@ -169,6 +173,8 @@ def operator_of_work(facts: Facts, row: int) -> tuple[str | None, ViaGraph | Non
     source = _compiled_source(facts, row)
     if source is not None:
         return source.operators, "compile_log"
+    if row in origins.launched_at:
+        return None, "launch_stack"
     op = int(facts.regions.op_of_work[row])
     return facts.trace.names[op] if op >= 0 else None, "replay" if origins.replayed[row] else None
 

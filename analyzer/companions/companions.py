@@ -10,6 +10,7 @@ from msgspec import Struct
 from traceopt.analyzer.companions.compile_log.compile_log import read_compile_log
 from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording, read_flight_recorder
 from traceopt.analyzer.companions.gpu_samples.samples import GpuSamples, read_gpu_samples
+from traceopt.analyzer.companions.graph_stacks import GraphStacks, read_graph_stacks
 from traceopt.analyzer.companions.measured_rates import MeasuredRates, read_measured_rates
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import MemorySnapshot, read_memory_snapshot
 from traceopt.analyzer.reading.sources import CompanionFile, TraceSource
@@ -26,6 +27,7 @@ class Companions(Struct, frozen=True):
     flight_recorder: FlightRecording | None = None
     gpu_samples: GpuSamples | None = None
     measured_rates: MeasuredRates | None = None
+    graph_stacks: GraphStacks | None = None
 
 
 _Read = Callable[[Sequence[TraceSource], list[str]], Any]
@@ -38,6 +40,7 @@ _READERS: dict[KindName, _Read] = {
     "flight_recorder": read_flight_recorder,
     "gpu_samples": read_gpu_samples,
     "measured_rates": read_measured_rates,
+    "graph_stacks": read_graph_stacks,
 }
 
 

@@ -5,13 +5,13 @@ come from the capture, if it is in the same trace: its launches and the work of 
 order. Work of
 a replay is in that order by node id, or by time if the graph runs on one stream. Annotations of PyTorch
 (`torch.cuda.graph(enable_annotations=True)`) name the kernels without a capture, and so does a log of torch.compile for
-the kernels that Inductor generated.
+the kernels that Inductor generated. Launch stacks, which PyTorch dumps into a file, have the line of each node.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from msgspec import DecodeError, Struct
@@ -24,8 +24,10 @@ from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, Slices
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.vocabulary import runtime_calls
+from traceopt.analyzer.vocabulary.python_frames import CallSite
 
 _LENGTH = 200
+_NODE_BITS = 32
 
 
 class GraphOrigins(Struct, frozen=True):
@@ -34,7 +36,7 @@ class GraphOrigins(Struct, frozen=True):
     `replayed`: a launch of a graph runs this work. `launch_slice`: the call that captured it, a row of Slices, and
     `op_slice` the operator around that call; -1: unknown. `capture_start`: when its capture began, ns.
     `annotation`: the text of PyTorch's annotation, a code into `annotations`; -1: none. `compiled`: the log of
-    torch.compile knows the kernel by its name.
+    torch.compile knows the kernel by its name. `launched_at`: by row, the line in the launch stacks.
     """
 
     replayed: Mask
@@ -44,6 +46,7 @@ class GraphOrigins(Struct, frozen=True):
     annotation: I4
     annotations: tuple[str, ...]
     compiled: Mask
+    launched_at: Mapping[int, CallSite]
 
     @property
     def known(self) -> Mask:
@@ -52,8 +55,13 @@ class GraphOrigins(Struct, frozen=True):
 
 
 def find_graph_origins(
-    trace: Trace, slices: Slices, links: LaunchLinks, compilation: Compilation | None
+    trace: Trace,
+    slices: Slices,
+    links: LaunchLinks,
+    compilation: Compilation | None,
+    sites: Mapping[int, CallSite],
 ) -> GraphOrigins:
+    """`sites`: the lines of nodes, by the number of the graph in the upper 32 bits and that of the node."""
     graph_call = np.array([runtime_calls.is_graph_launch(name) for name in trace.names] or [False])
     replayed = links.launch >= 0
     replayed[replayed] = graph_call[trace.runtime.name[links.launch[replayed]]]
@@ -66,7 +74,17 @@ def find_graph_origins(
     kernels = compilation.kernels if compilation is not None else {}
     compiled = np.array([name in kernels for name in trace.names] or [False])[trace.gpu.name] & replayed
     op_slice = slices.ancestor(launch_slice, slices.kind == OP)
-    return GraphOrigins(replayed, launch_slice, op_slice, capture_start, annotation, annotations, compiled)
+    launched_at = _launched_at(trace, replayed, sites) if sites else {}
+    return GraphOrigins(replayed, launch_slice, op_slice, capture_start, annotation, annotations, compiled, launched_at)
+
+
+def _launched_at(trace: Trace, replayed: Mask, sites: Mapping[int, CallSite]) -> dict[int, CallSite]:
+    """Kineto numbers a node together with its graph, Cuspy without it."""
+    rows = np.flatnonzero(replayed & (trace.gpu.graph_node > 0))
+    node, graph = trace.gpu.graph_node[rows], np.maximum(trace.gpu.graph[rows], 0)
+    whole = np.where(node >> _NODE_BITS > 0, node, graph << _NODE_BITS | node)
+    found = ((row, sites.get(number)) for row, number in zip(rows.tolist(), whole.tolist(), strict=True))
+    return {row: site for row, site in found if site is not None}
 
 
 def _executions(trace: Trace, links: LaunchLinks, replayed: Mask) -> Iterator[I8]:

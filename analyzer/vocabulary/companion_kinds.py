@@ -11,7 +11,7 @@ from msgspec import Struct
 START_BYTES = 4096
 _GZIP = b"\x1f\x8b"
 
-KindName = Literal["memory_snapshot", "compile_log", "flight_recorder", "gpu_samples", "measured_rates"]
+KindName = Literal["memory_snapshot", "compile_log", "flight_recorder", "gpu_samples", "measured_rates", "graph_stacks"]
 
 
 class Kind(Struct, frozen=True):
@@ -65,6 +65,13 @@ KINDS = (
         "rates that traceopt measured on the device",
         names=r".*\.rates\.json",
         start=r"\{\"traceopt_rates\"",
+    ),
+    Kind(
+        "graph_stacks",
+        "launch stacks of CUDA graphs (dump_kernel_py_stacks)",
+        names=r".*\.(json|gz)",
+        start=r"\s*\{\s*\"\d{10,20}\"\s*:\s*\"[^\"]{1,1000}:\d+:",
+        gzip=True,
     ),
 )
 

@@ -31,6 +31,7 @@ VIA_GRAPH = {
     "capture": "via graph",
     "annotation": "via graph, annotated",
     "compile_log": "via graph, from the compile log",
+    "launch_stack": "via graph, from the launch stack",
     "replay": "graph replay",
 }
 _GRAPHS_WORTH_A_WORD = 0.01  # of the GPU's time

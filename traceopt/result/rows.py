@@ -25,7 +25,7 @@ STREAM_COLUMNS = (
 )
 
 
-ViaGraph = Literal["capture", "annotation", "compile_log", "replay"]
+ViaGraph = Literal["capture", "annotation", "compile_log", "launch_stack", "replay"]
 LaneKind = Literal["activity", "thread", "idle", "stream"]
 
 
@@ -159,8 +159,8 @@ class Kernel(Struct, frozen=True):
         ViaGraph | None,
         note(
             "how `op` and the line are known if a CUDA graph launched the longest call. capture: they captured it; "
-            "annotation: PyTorch's annotation; compile_log: torch.compile's log; replay: those of the replay. null: no "
-            "graph"
+            "annotation: PyTorch's annotation; compile_log: torch.compile's log; launch_stack: only the line is, "
+            "by PyTorch's launch stacks; replay: those of the replay. null: no graph"
         ),
     ] = None
     tflops: Annotated[

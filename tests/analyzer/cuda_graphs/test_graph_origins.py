@@ -5,21 +5,30 @@ Built from the documentation and the source of Kineto and PyTorch: no recorded t
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import pytest
 from support.facts import facts_of
 
 from traceopt.analyzer.companions.companions import Companions
+from traceopt.analyzer.companions.graph_stacks import read_graph_stacks
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.analyzer.tables.compilation import Compilation, KernelSource
 from traceopt.analyzer.vocabulary.python_frames import CallSite
+from traceopt.api import analyze
 from traceopt.document.sections import graph_shares
 from traceopt.document.tables import tables
 from traceopt.document.timeline.flame_graph import flame_graph
 from traceopt.document.timeline.spans import span_table
+from traceopt.errors import InputError
 from traceopt.rules import place_of_work
 from traceopt.rules.savings.work.precision import kernel_evidence
+from traceopt.testing.events import document
 
 Events = list[dict[str, Any]]
 FORWARD = (("aten::addmm", "gemm"), ("aten::relu", "relu_kernel"))
@@ -137,6 +146,43 @@ def test_a_log_of_torch_compile_knows_inductors_kernels() -> None:
     assert graph_shares(facts) == (1.0, 0.5)
 
 
+@pytest.mark.parametrize("graph_bits", [0, 5 << 32], ids=["Cuspy", "Kineto"])
+def test_launch_stacks_name_the_line_of_each_node(tmp_path: Path, graph_bits: int) -> None:
+    """PyTorch dumps them beside the trace (`dump_kernel_py_stacks`)."""
+    numbers = {"graph_id": [5, 5], "graph_node_id": [graph_bits + 1, graph_bits + 2]}
+    (tmp_path / "trace.json").write_bytes(document([*(e for step in range(3) for e in with_frames(step, **numbers))]))
+    gemm = (
+        "/venv/site-packages/torch/nn/functional.py:9:linear\n/home/me/model.py:12:forward\n/home/me/train.py:40:train"
+    )
+    stacks = {f"{5 << 32 | 1}": gemm, f"{5 << 32 | 2}": "no frame", f"{6 << 32 | 2}": "/home/me/other.py:1:f", "x": ""}
+    (tmp_path / "stacks.json.gz").write_bytes(gzip.compress(json.dumps(stacks).encode()))
+    rows = {row.name: row for row in analyze(str(tmp_path), debug=True).kernels}
+    assert (rows["gemm"].op, rows["gemm"].via_graph) == (None, "launch_stack")
+    assert str(rows["gemm"].location).endswith("model.py:12")
+    assert (rows["relu_kernel"].via_graph, str(rows["relu_kernel"].location)) == ("replay", "train.py:40")
+
+
+def test_unreadable_launch_stacks_are_a_warning_beside_others(tmp_path: Path) -> None:
+    """Of two files that disagree on a node, neither counts."""
+    texts = [
+        b'{"4294967297": "a.py:1:f", "4294967298": "a.py:2:f"}',
+        b'{"4294967297": "b.py:1:f"}',
+        b'{"4294967297": 5}',
+    ]
+    files = []
+    for number, text in enumerate(texts):
+        (file := tmp_path / f"{number}.json").write_bytes(text)
+        files.append(TraceSource(str(file), None, file.name))
+    warnings: list[str] = []
+    known = read_graph_stacks(files, warnings)
+    assert known.sites == {4294967298: CallSite("a.py", 2, "f")}
+    assert [warning.partition(":")[0] for warning in warnings] == [
+        "2.json cannot be read as launch stacks of CUDA graphs"
+    ]
+    with pytest.raises(InputError, match="cannot be read as launch stacks"):
+        read_graph_stacks(files[2:], [])
+
+
 def test_kernels_outside_of_graphs_are_as_before() -> None:
     own = [
         event("user_annotation", "ProfilerStep#0", 10_000, 900),
@@ -149,9 +195,9 @@ def test_kernels_outside_of_graphs_are_as_before() -> None:
     assert graph_shares(facts) == (0.0, None)
 
 
-def with_frames(step: int) -> Events:
+def with_frames(step: int, **extra: Any) -> Events:
     """A replay inside a function of the user, with the times of its frames."""
-    return [*replay(step), event("python_function", "train.py(40): train", 10_000.0 + 1_000 * step + 5, 800)]
+    return [*replay(step, **extra), event("python_function", "train.py(40): train", 10_000.0 + 1_000 * step + 5, 800)]
 
 
 def test_rules_and_the_timeline_name_the_line_and_operator_of_the_capture() -> None:
