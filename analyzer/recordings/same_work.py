@@ -1,6 +1,7 @@
 """Which operators work on the same sizes in two cycles, so that the shapes of one fit the times of the other.
 
 Batches may vary in length. An operator that works on other sizes launches other kernels, or another number of blocks.
+On a CPU, it takes another time.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import CodeArray, group_rows
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.tables.launches import launch_rows
 from traceopt.analyzer.tables.schema import I4, I8, Mask, OpTable
 from traceopt.analyzer.tables.trace import Trace
 
 MAX_DIFFERING = 0.1  # of a step's device time: work whose sizes depend on the data, in batches of one size
 MAX_TIME = 1.05  # times the other's: long kernels vary by less
+MAX_CPU_TIME = 1.25  # the same of operators on a CPU, the median of a step
+LONG_NS = 500_000  # an operator on a CPU: what is recorded of it takes next to none of its time
 
 
 class SameWork(Struct, frozen=True):
@@ -37,12 +41,21 @@ class SameWork(Struct, frozen=True):
         In batches of different sizes, the same kernels must also take as long: a sum over the batch (the gradient of a
         weight) has as many blocks in each of them.
         """
+        if not len(self.timing.start):
+            return self._takes_as_long(rows, others)
         mine, theirs = self.timing.under(rows), self.detail.under(others)
         same = mine.number == theirs.number
         if mine.spent[~same].sum() <= MAX_DIFFERING * mine.spent.sum():
             return np.asarray(same)
         shorter, longer = np.minimum(mine.spent, theirs.spent), np.maximum(mine.spent, theirs.spent)
         return np.asarray(same & (longer <= MAX_TIME * shorter))
+
+    def _takes_as_long(self, rows: I8, others: I8) -> Mask:
+        """All pairs or none: whether the long operators of a step on a CPU take as long in both cycles."""
+        mine, theirs = self.timing.ops.duration[rows], self.detail.ops.duration[others]
+        long = np.minimum(mine, theirs) >= LONG_NS
+        ratio = median(mine[long] / theirs[long]) if long.any() else 1.0
+        return np.full(len(rows), 1 / MAX_CPU_TIME <= ratio <= MAX_CPU_TIME)
 
 
 class _Sums(Struct, frozen=True):

@@ -18,6 +18,7 @@ from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES
+from traceopt.analyzer.vocabulary.formulas.flop_formulas import is_counted
 from traceopt.analyzer.vocabulary.formulas.norm_results import results_of_norm
 from traceopt.analyzer.vocabulary.gemm_ops import gemm_shape, operand_type
 from traceopt.analyzer.work.flops import Flops
@@ -33,19 +34,14 @@ _SMALL_SHARE = 0.01  # of the step: such operators do not question the peak
 
 class CpuOperator(Struct, frozen=True):
     """Calls of one operator with tensors of one dtype, inside the window, callees included. `rows` are slices, longest
-    first; `flops` is what they executed, None for operators without FLOP that follow from shapes.
+    first; `gflops` is the rate that those reach whose shapes fit their times, None for operators without FLOP.
     """
 
     name: str
     dtype: str | None
     duration_ns: int
-    flops: float | None
+    gflops: float | None
     rows: I8
-
-    @property
-    def gflops(self) -> float | None:
-        """Achieved rate in GFLOP/s."""
-        return self.flops / self.duration_ns if self.flops and self.duration_ns else None
 
     @property
     def is_convolution(self) -> bool:
@@ -53,7 +49,8 @@ class CpuOperator(Struct, frozen=True):
 
     @property
     def is_matmul(self) -> bool:
-        return self.flops is not None and not self.is_convolution
+        """A matmul or attention."""
+        return is_counted(self.name) and not self.is_convolution
 
 
 class CpuWork(Struct, frozen=True, dict=True):
@@ -80,10 +77,13 @@ class CpuWork(Struct, frozen=True, dict=True):
         kinds = sorted(set(zip(names, dtypes, strict=True)), key=str)
         kind = np.array([kinds.index(pair) for pair in zip(names, dtypes, strict=True)])[group]
         duration = slices.end[at] - slices.start[at]
+        fits = trace.sized[slices.row[at]]
         found = []
         for (name, dtype), mine in zip(kinds, split(np.arange(len(at)), kind, len(kinds)), strict=True):
             longest = mine[np.argsort(-duration[mine], kind="stable")]
-            found.append(CpuOperator(name, dtype, int(duration[mine].sum()), float(executed[mine].sum()), at[longest]))
+            flops, rated_ns = executed[mine[fits[mine]]].sum(), duration[mine[fits[mine]]].sum()
+            gflops = float(flops / rated_ns) if rated_ns and flops else None
+            found.append(CpuOperator(name, dtype, int(duration[mine].sum()), gflops, at[longest]))
         return sorted(found, key=lambda one: -one.duration_ns)
 
     @cached_property

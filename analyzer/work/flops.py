@@ -53,8 +53,7 @@ class Flops(Struct, frozen=True, dict=True):
         """The operators whose FLOP follow from their shapes."""
         ops = self.trace.ops
         named = np.array([is_counted(name) for name in self.trace.names] or [False])
-        rows = np.flatnonzero(named[ops.name] & self.trace.sized) if len(ops) else np.empty(0, np.int64)
-        rows = rows[~np.isin(rows, self.too_fast)]
+        rows = np.flatnonzero(named[ops.name] & (ops.dims >= 0)) if len(ops) else np.empty(0, np.int64)
         first, group = group_rows(ops.name[rows], ops.dims[rows], ops.types[rows], ops.concrete[rows])
         distinct = rows[first]
         columns = (ops.name, ops.dims, ops.types, ops.concrete)
@@ -98,10 +97,14 @@ class Flops(Struct, frozen=True, dict=True):
 
     @cached_property
     def owner(self) -> I8:
-        """For every row of the device's work, the index of the counted operator that launched it; -1: none."""
+        """For every row of the device's work, the index of the counted operator that launched it; -1: none whose shapes
+        fit its time.
+        """
         at = self.counted.slices
+        fits = self.trace.sized[self.slices.row[at]]
+        fits &= ~np.isin(self.slices.row[at], self.too_fast)
         index = np.full(len(self.slices) + 1, -1, np.int32)
-        index[at] = np.arange(len(at))
+        index[at[fits]] = np.flatnonzero(fits)
         owner = self.slices.ancestor(self.links.launch_slice, index[:-1] >= 0)
         return np.where(self.gpu.is_kernel, index[owner], -1)
 

@@ -81,3 +81,21 @@ def test_each_step_is_judged_by_itself() -> None:
 def test_work_that_depends_on_the_data_leaves_the_rest() -> None:
     facts = joined(cycle(LONG, LONG, LONG, varying_us=40), cycle(LONG, shapes=True, varying_us=90))
     assert sized(facts) == {FORWARD, GRADIENT, UPDATE}
+
+
+@pytest.mark.parametrize(("times", "fits"), [(1.0, True), (0.85, True), (1.2, True), (0.6, False), (1.7, False)])
+def test_on_a_cpu_longer_batches_take_longer(times: float, fits: bool) -> None:
+    """Whatever a single operator takes."""
+    sizes = {"Input Dims": [[1024, 1024], [1024, 1024]], "Input type": ["float", "float"]}
+    timing, detail = Machine(), Machine()
+    with detail.step():
+        for us in (3_000, 4_000, 2_000):
+            detail.work(us, "aten::mm", **sizes)
+    for _ in range(3):
+        with timing.step():
+            for us, noise in ((3_000, 1), (4_000, 2), (2_000, 0.9)):
+                timing.work(times * noise * us, "aten::mm")
+    facts = joined(timing, detail)
+    assert facts.trace.sized.all() == fits
+    assert [one.gflops is not None for one in facts.cpu_work.heavy] == [fits]
+    assert facts.cpu_work.heavy[0].duration_ns == facts.trace.ops.duration.sum(), "the time is known"
