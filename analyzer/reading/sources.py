@@ -1,4 +1,4 @@
-"""Finds the trace files that the user's paths stand for: files, folders, globs, zip archives, URLs."""
+"""Finds the trace files that the user's paths stand for: files, folders, globs, archives, URLs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import struct
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -20,7 +21,9 @@ from traceopt.analyzer.nsight.processes import NsightProcess
 from traceopt.analyzer.reading.decompression import UTF16_MARKS
 from traceopt.analyzer.reading.limits import MOST_MEMBERS, check_ratio
 from traceopt.analyzer.reading.nsight_files import is_database, nsight_processes
-from traceopt.analyzer.reading.object_stores import (
+from traceopt.analyzer.reading.other_formats import conversion, of_archive
+from traceopt.analyzer.reading.perfetto.wire import is_perfetto
+from traceopt.analyzer.reading.places.object_stores import (
     RemoteFile,
     head_of,
     is_remote,
@@ -28,12 +31,14 @@ from traceopt.analyzer.reading.object_stores import (
     open_remote,
     without_secrets,
 )
-from traceopt.analyzer.reading.other_formats import conversion, of_archive
-from traceopt.analyzer.reading.perfetto.wire import is_perfetto
+from traceopt.analyzer.reading.places.tar_archives import TarArchive, is_tar
 from traceopt.analyzer.vocabulary.companion_kinds import START_BYTES, KindName, kind_named, kind_of, what_is
 from traceopt.errors import InputError, one_line
 
-_TRACE_NAME = re.compile(r"\.(json|json\.gz|zip|pt\.trace\.json[^/]*|(pftrace|perfetto-trace)(\.gz)?)$", re.IGNORECASE)
+_TRACE_NAME = re.compile(
+    r"\.(json|json\.gz|json\.tar|json\.tar\.gz|json\.tgz|zip|pt\.trace\.json[^/]*|(pftrace|perfetto-trace)(\.gz)?)$",
+    re.IGNORECASE,
+)
 _DATABASE_NAME = re.compile(r"\.(sqlite3?|db)(\.gz)?$", re.IGNORECASE)
 _UNCONVERTED_NAME = re.compile(r"\.(nsys-rep|qdrep)$", re.IGNORECASE)
 _TENSORBOARD_NAME = re.compile(r"(?P<worker>.+?)(\.(?P<span>[0-9]{1,20}))?\.pt\.trace\.json(\.gz)?", re.IGNORECASE)
@@ -47,7 +52,7 @@ _EXPECTED = "traces of torch.profiler (*.json, *.json.gz, *.pftrace, *.zip) or o
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _GZIP = b"\x1f\x8b"
 _UTF8_MARK = b"\xef\xbb\xbf"
-_BAD_ARCHIVE = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError)
+_BAD_ARCHIVE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError)
 _UNREADABLE = (
     OSError,
     RuntimeError,
@@ -57,12 +62,12 @@ _UNREADABLE = (
 
 
 class TraceSource(Struct, frozen=True):
-    """One trace file, or one `member` of a zip archive. The hints come from its name; metadata takes precedence.
+    """One trace file, or one `member` of a zip or tar archive. The hints come from its name; metadata takes precedence.
 
     `worker` and `span` come from TensorBoard's `{worker}.{span}.pt.trace.json`. `named` means that the user gave this
     file itself, so failing to read it is an error; for a file found in a folder it is a warning. `size_bytes` is the
-    size as stored, compressed or not; for a member, the size without the zip's compression. An export of Nsight Systems
-    has one source for each `process` that used a GPU.
+    size as stored, compressed or not; for a member, the size without the archive's compression. An export of Nsight
+    Systems has one source for each `process` that used a GPU.
     """
 
     place: str  # an absolute path, or a URL
@@ -93,7 +98,7 @@ class TraceSource(Struct, frozen=True):
             with _opened_archive(self.place) as archive:
                 member = archive.getinfo(self.member)
                 check_ratio(member.file_size, member.compress_size)
-                return archive.open(member)  # keeps the file open until the member is closed
+                return archive.open(self.member)  # keeps the file open until the member is closed
         except (KeyError, *_UNREADABLE) as error:
             raise InputError(f"cannot read {self.label}: {_reason(error)}") from error
 
@@ -125,11 +130,11 @@ class Found(Struct, frozen=True):
 def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Found:
     """Every trace file, and every companion, that `paths` stand for, each once.
 
-    A path is a file of any name, a folder (searched recursively), a glob (also `**`), a zip archive, or a URL that
-    fsspec supports. Raises InputError for a path that is missing, unreadable, or leads to neither.
+    A path is a file of any name, a folder (searched recursively), a glob (also `**`), a zip or tar archive, or a URL
+    that fsspec supports. Raises InputError for a path that is missing, unreadable, or leads to neither.
     """
     if not paths:
-        raise InputError("no path given; name a trace file, a folder or a zip archive")
+        raise InputError("no path given; name a trace file, a folder or an archive")
     search = _SourceSearch()
     for path in paths:
         search.argument(os.fspath(path))
@@ -192,7 +197,7 @@ class _SourceSearch:
             raise InputError(f"{path} is empty; record the trace again")
         if is_database(start) and self._database(str(path), path.stat().st_size, named=True):
             return
-        if not start.startswith(_ZIP):
+        if not _is_archive(start):
             self._add(str(path), path.stat().st_size, named=True, kind=kind_of(start))
         elif not self._archive(str(path)):
             with _opened_archive(str(path)) as archive:
@@ -258,7 +263,7 @@ class _SourceSearch:
             if not stat.S_ISREG(path.stat().st_mode):
                 return False
             start = _start_of(path)
-            if start.startswith(_ZIP):
+            if _is_archive(start):
                 if self._archive(str(path)):
                     return True
                 self.skipped.append(f"{_label(str(path))}: no trace files in this archive")
@@ -323,7 +328,7 @@ class _SourceSearch:
         """
         if _DATABASE_NAME.search(file.url):
             return self._remote_database(file, named)
-        if not file.url.lower().endswith(".zip"):
+        if not file.url.lower().endswith((".zip", ".json.tar", ".json.tar.gz", ".json.tgz")):
             self._add(file.url, file.size_bytes, named=named)
             return True
         try:
@@ -401,8 +406,20 @@ def _identity(place: str, member: str | None) -> str:
     return f"{place if is_remote(place) else os.path.realpath(place)}\0{member or ''}"
 
 
-def _opened_archive(place: str) -> zipfile.ZipFile:
-    return zipfile.ZipFile(open_remote(place) if is_remote(place) else place)
+def _is_archive(start: bytes) -> bool:
+    return start.startswith(_ZIP) or is_tar(start)
+
+
+def _opened_archive(place: str) -> zipfile.ZipFile | TarArchive:
+    if not is_remote(place):
+        path = Path(place)
+        return TarArchive(place, path.stat().st_size) if is_tar(_start_of(path)) else zipfile.ZipFile(place)
+    stream = open_remote(place)
+    if not is_tar(head_of(place, START_BYTES)):
+        return zipfile.ZipFile(stream)
+    size = stream.seek(0, os.SEEK_END)
+    stream.seek(0)
+    return TarArchive(stream, size)
 
 
 def _source(place: str, member: str | None, named: bool, size_bytes: int) -> TraceSource:

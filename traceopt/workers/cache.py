@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from traceopt.analyzer.reading.object_stores import is_remote, version_of
+from traceopt.analyzer.reading.places.object_stores import is_remote, version_of
 from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.document.rank_answer import RankAnswer
 from traceopt.errors import ConfigError, InputError

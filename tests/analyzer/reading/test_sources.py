@@ -7,6 +7,7 @@ import gzip
 import io
 import os
 import sys
+import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -160,6 +161,26 @@ def test_zip_members_are_read_in_place_whatever_their_names() -> None:
     for source in found.sources:
         with source.open() as stream:
             assert stream.read() == members[source.member or ""]
+
+
+@pytest.mark.parametrize("name", ["ranks.json.tar", "ranks.json.tar.gz", "ranks.json.tgz"])
+def test_files_in_a_tar_archive_are_read_in_place(name: str) -> None:
+    for rank in range(2):
+        put(f"logs/rank{rank}.json", TRACE)
+    put("logs/rank2.json.gz", gzip.compress(TRACE))
+    put("logs/notes.txt", b"hello")
+    with tarfile.open(name, "w" if name.endswith("tar") else "w:gz") as archive:
+        archive.add("logs", "./logs")
+    found = find_sources([name]).sources
+    assert [source.label for source in found] == [
+        f"{name}/logs/rank{rank}.json{'.gz' * (rank == 2)}" for rank in range(3)
+    ]
+    assert [source.rank_hint for source in found] == [0, 1, 2]
+    assert [len(source.open().read()) for source in found][:2] == [len(TRACE), len(TRACE)]
+    assert labels("*.json*") == [source.label for source in found]
+    Path(name).write_bytes(Path(name).read_bytes()[:-600])  # a damaged one is an error at worst
+    with contextlib.suppress(InputError):
+        labels(name)
 
 
 def test_tensorboard_names() -> None:
@@ -318,10 +339,14 @@ def test_archives_that_are_bombs_are_refused(monkeypatch: pytest.MonkeyPatch) ->
     (source,) = find_sources(["bomb.zip"]).sources
     with pytest.raises(InputError, match=r"cannot read bomb\.zip/trace\.json: it expands to more than 250 times"):
         source.open()
+    put("zeros.json", bytes(4 << 20))
+    with tarfile.open("bomb.json.tgz", "w:gz") as packed:
+        packed.add("zeros.json")
+    with pytest.raises(InputError, match=r"cannot read bomb\.json\.tgz: it expands to more than 250 times"):
+        find_sources(["bomb.json.tgz"])
     monkeypatch.setattr(sources, "MOST_MEMBERS", 3)
     put_zip("many.zip", {f"{i}.json": TRACE for i in range(4)})
     with pytest.raises(InputError, match=r"cannot read many\.zip: it has more than 3 members; unpack it"):
         find_sources(["many.zip"])
-    assert find_sources([".", put("a.json")]).skipped == [
-        "many.zip: it has more than 3 members; unpack it and pass the folder"
-    ]
+    skipped = find_sources([".", put("a.json")]).skipped
+    assert "many.zip: it has more than 3 members; unpack it and pass the folder" in skipped
