@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import Change, RemoveHost
+from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.work.cpu_work import CpuOperator
 from traceopt.result.finding import Evidence
 from traceopt.result.words.message import named, per_second, percent
@@ -17,6 +17,8 @@ from traceopt.rules.savings.pricing import priced
 
 MOST_ROWS = 6
 
+Gains = tuple[float, float, float]  # shares of a time that go: low, expected, high
+
 
 def operators_ns(facts: Facts, operators: Sequence[CpuOperator]) -> float:
     """The time per step in which these operators ran."""
@@ -24,10 +26,7 @@ def operators_ns(facts: Facts, operators: Sequence[CpuOperator]) -> float:
 
 
 def faster_operators(
-    facts: Facts,
-    speedups: Sequence[tuple[Sequence[CpuOperator], float]],
-    shares: tuple[float, float, float],
-    basis: str,
+    facts: Facts, speedups: Sequence[tuple[Sequence[CpuOperator], float]], shares: Gains, basis: str
 ) -> Price | None:
     """Groups of operators each run so many times as fast; low, expected and high share of that gain. None without a
     gain.
@@ -35,31 +34,21 @@ def faster_operators(
     return faster(facts, [(facts.cpu_work.area(list(one)), speedup) for one, speedup in speedups], shares, basis)
 
 
-def faster(
-    facts: Facts, speedups: Sequence[tuple[Intervals, float]], shares: tuple[float, float, float], basis: str
-) -> Price | None:
+def faster(facts: Facts, speedups: Sequence[tuple[Intervals, float]], shares: Gains, basis: str) -> Price | None:
     """The same of what runs in some areas."""
-    gains = [
-        (area, time_ns * (1 - 1 / speedup), 1 - 1 / speedup)
-        for area, speedup in speedups
-        if speedup > 1 and (time_ns := facts.steps.mean_ns(area)) > 0
-    ]
-    if not gains:
-        return None
-    gain_ns = sum(ns for _, ns, _ in gains)
     low, expected, high = shares
+    gains = [(area, 1 - 1 / speedup) for area, speedup in speedups if speedup > 1]
+    return shortened(facts, [(area, (low * gain, expected * gain, high * gain)) for area, gain in gains], basis)
 
-    def removed(part: float) -> list[Change]:
-        return [RemoveHost(area, part * gain, faster=True) for area, _, gain in gains]
 
-    return priced(
-        facts,
-        (low * gain_ns, expected * gain_ns, high * gain_ns),
-        removed(expected),
-        basis,
-        low=removed(low),
-        high=removed(high),
-    )
+def shortened(facts: Facts, parts: Sequence[tuple[Intervals, Gains]], basis: str) -> Price | None:
+    """What runs in each of these areas takes so much less of its time. None without a gain."""
+    timed = [(area, gains, time_ns) for area, gains in parts if (time_ns := facts.steps.mean_ns(area)) > 0]
+    if not timed:
+        return None
+    low, expected, high = ([RemoveHost(area, gains[end], faster=True) for area, gains, _ in timed] for end in range(3))
+    least_ns, usual_ns, most_ns = (sum(time_ns * gains[end] for _, gains, time_ns in timed) for end in range(3))
+    return priced(facts, (least_ns, usual_ns, most_ns), expected, basis, low=low, high=high)
 
 
 def operator_evidence(facts: Facts, operators: Sequence[CpuOperator]) -> list[Evidence]:
