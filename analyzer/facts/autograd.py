@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cached_property
 
 import numpy as np
@@ -11,6 +12,7 @@ from traceopt.analyzer.autograd.cleared_nodes import ClearedNodes, find_cleared_
 from traceopt.analyzer.autograd.dense_gradients import DenseGradients, find_dense_gradients
 from traceopt.analyzer.autograd.gradient_loops import GradientLoop, find_gradient_loops
 from traceopt.analyzer.autograd.host_reads import operators_for_host_reads
+from traceopt.analyzer.autograd.module_passes import ModulePasses, find_module_passes
 from traceopt.analyzer.autograd.nodes import accumulations_per_step, nodes_per_step, weight_products
 from traceopt.analyzer.autograd.one_hot_products import OneHotProducts, find_one_hot_products
 from traceopt.analyzer.autograd.repeated_nodes import repeated_nodes
@@ -52,6 +54,10 @@ class AutogradFacts(WorkFacts, frozen=True, dict=True):
     def backward_products(self) -> I8:
         """Matmuls and convolutions of backward passes: gradients of weights and of activations. Slices."""
         return weight_products(self.regions, self.steps)
+
+    def passes_of(self, classes: Collection[str]) -> ModulePasses:
+        """The backward passes of modules of these classes; without frames of their calls, none."""
+        return find_module_passes(self.regions, self.steps, classes)
 
     @cached_property
     def backward_nodes(self) -> I8:

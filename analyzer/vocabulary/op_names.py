@@ -140,6 +140,7 @@ DATA_PARALLEL_FUNCTIONS = _words("Broadcast BroadcastBackward Scatter ScatterBac
 """The autograd functions of torch.nn.parallel, as the profiler names them."""
 
 
+EMBEDDINGS = _words("aten::embedding aten::embedding_bag")
 EMBEDDING_BACKWARD = "aten::embedding_dense_backward"
 ROW_PICKS = _words("aten::index aten::embedding")
 """The `LOOKUPS` whose backward pass calls `INDEXING_BACKWARD` or `EMBEDDING_BACKWARD`; others have operators of their

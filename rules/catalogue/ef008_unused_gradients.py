@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import astuple, replace
 
+from traceopt.analyzer.autograd.module_passes import ModulePasses
 from traceopt.analyzer.run_log.run_settings import Gradients, Model
 from traceopt.rules import (
     Effort,
@@ -24,7 +25,7 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.savings.work.backward_nodes import products_ns, without_part_of
+from traceopt.rules.savings.work.backward_nodes import products_ns, without_nodes, without_part_of
 
 WEIGHT_SHARE = 0.5  # of a backward pass: as many FLOP for the gradients of weights as for those of activations
 TURN_OFF = Fix(
@@ -147,8 +148,23 @@ def _name(model: Model) -> str:
 def _apart(facts: Facts) -> int:
     """Weights of models that are not trained at all, beside others that are: a reference, a teacher, a loss network."""
     known = _by_model(facts)
-    untrained = [one for one in known if one.weights and one.unused_weights == one.weights]
+    untrained = list(filter(_is_untrained, known))
     return sum(one.weights for one in untrained) if len(untrained) < len(known) else 0
+
+
+def _whole_passes(facts: Facts) -> ModulePasses | None:
+    """The backward passes of the models that are not trained at all, if they are all that their classes run and no
+    gradient leaves them.
+    """
+    models = facts.captured.models
+    trained = {_name(one) for one in models if one.updated_by_hand or not _is_untrained(one.gradients)}
+    untrained = [name for name in map(_name, models) if name not in trained]
+    passes = facts.passes_of(untrained)
+    return passes if passes.end_here and passes.modules == len(untrained) else None
+
+
+def _is_untrained(gradients: Gradients | None) -> bool:
+    return gradients is not None and 0 < gradients.weights == gradients.unused_weights
 
 
 def _price(facts: Facts, known: Gradients, apart: int) -> Price:
@@ -162,6 +178,16 @@ def _price(facts: Facts, known: Gradients, apart: int) -> Price:
     if not apart:
         return without_part_of(
             facts, facts.backward_products, parts, f"{basis}All of it is saved if nothing before them is trained."
+        )
+    whole = _whole_passes(facts)
+    if whole is not None:
+        return without_nodes(
+            facts,
+            whole.nodes,
+            WEIGHT_SHARE,
+            1.0,
+            "Assumes that the whole backward pass of this model goes, for no gradient leaves it: what it gets is data. "
+            "At least, the gradients of its weights go, which are half of it.",
         )
     nodes, passes = facts.slices.outermost(facts.regions.backward), apart / known.weights
     return without_part_of(

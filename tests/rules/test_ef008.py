@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.autograd_steps import accumulation, node, operator, steps, the
 
 from traceopt.analyzer.facts import Facts
 from traceopt.rules.catalogue.ef008_unused_gradients import UnusedGradients
@@ -13,6 +14,7 @@ from traceopt.testing import events as build
 
 STEP_US, STEPS = 10_000, 4
 UNUSED = {"tensors": 4, "unused_tensors": 4, "weights": 2, "unused_weights": 2}
+TRAINED = {"tensors": 4, "unused_tensors": 0, "weights": 2, "unused_weights": 0}
 
 
 def facts(
@@ -77,13 +79,44 @@ def test_a_part_of_the_weights_saves_their_part_or_nothing() -> None:
 
 def test_without_a_whole_model_its_part_of_the_backward_passes_may_go() -> None:
     """A reference model under no_grad has no backward pass at all, with all that is not a product: 5.5 ms in a step."""
-    trained = {"tensors": 4, "unused_tensors": 0, "weights": 2, "unused_weights": 0}
-    _, [found] = answer(UnusedGradients, facts(UNUSED, accumulations=8, trained=trained))
+    _, [found] = answer(UnusedGradients, facts(UNUSED, accumulations=8, trained=TRAINED))
     assert found.saving is not None
     assert [found.saving.low_us, found.saving.est_us] == [0, 1_000]
     assert found.saving.high_us == pytest.approx(0.5 * (2_200 + 2_200 + 1_100), rel=0.03)
     assert "under torch.no_grad()" in found.fix.text
     assert "At most, 50% of all backward passes" in found.saving.basis
+
+
+@pytest.mark.parametrize(
+    ("products", "called", "low", "expected"),
+    [
+        pytest.param(1, ["Features_0"], 0.8 * 3_500, 7_000, id="its first layer gives the gradient of its weight alone"),
+        pytest.param(2, ["Features_0"], 0, 0.25 * 6_000, id="a gradient leaves it: earlier weights may be trained"),
+        pytest.param(1, ["Features_0", "Features_1"], 0, 0.25 * 3_000, id="another module of its class"),
+        pytest.param(1, [], 0, 0.25 * 3_000, id="no frames"),
+    ],
+)
+def test_the_whole_backward_pass_of_a_reference_goes_if_nothing_before_it_takes_part(
+    products: int, called: list[str], low: float, expected: float
+) -> None:
+    """7 ms of backward pass: a linear layer with 1 or 2 products of 3 ms, and what follows it."""
+    models = [
+        {"class": "vgg.Features", "gradients": UNUSED, "updated_by_hand": False},
+        {"class": "train.Student", "gradients": TRAINED},
+    ]
+    recorded = {"models": models, "optimizers": [{"class": "torch.optim.adam.Adam"}]}
+    facts = steps(
+        [build.python(f"nn.Module: {name}", 100 + 1_000 * at, 900) for at, name in enumerate(called)],
+        [operator("aten::linear", 200, 300, number=1), operator("aten::relu", 600, 300, number=2)],
+        node("ReluBackward0", 8_000, 500, 2)[:1],
+        node("AddmmBackward0", 9_000, 6_500, 1)[:1],
+        [build.op("aten::mm", 9_100 + 3_100 * at, 3_000) for at in range(products)],
+        [event for at in range(8) for event in accumulation(15_550 + 30 * at, [8])],
+        traceopt={"schema": 1, "cycle": {"name": "timing"}, **recorded},
+    )
+    found = the(UnusedGradients, facts)
+    assert found.saving is not None
+    assert [found.saving.low_us, found.saving.est_us] == pytest.approx([low, expected], rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -99,9 +132,6 @@ def test_silent(gradients: dict[str, int] | None, accumulations: int, reason: st
     check, findings = answer(UnusedGradients, facts(gradients, accumulations))
     assert findings == []
     assert reason in (check.reason or "")
-
-
-TRAINED = {"tensors": 4, "unused_tensors": 0, "weights": 2, "unused_weights": 0}
 
 
 @pytest.mark.parametrize(
