@@ -64,6 +64,11 @@ def is_pandas_series_frame(name: str) -> bool:
     return _PANDAS_SERIES.search(name) is not None
 
 
+def is_stored_traceback(name: str) -> bool:
+    """Anomaly mode stores where an operator is called: ``torch/fx/traceback.py(497): format_stack``."""
+    return "torch/fx/traceback.py(" in name and name.endswith(": format_stack")
+
+
 def is_sample_frame(name: str) -> bool:
     """The Python frame of ``random.sample``: ``random.py(385): sample``."""
     return name.endswith(": sample") and name.rpartition("/")[2].startswith("random.py(")

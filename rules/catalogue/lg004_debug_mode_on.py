@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.vocabulary.library_frames import is_stored_traceback
 from traceopt.rules import (
     OP,
     PYTHON,
@@ -40,9 +41,9 @@ _NAN_CHECKS = ("aten::isnan", "aten::_is_any_true", "aten::any", "aten::item")
 
 
 class DebugModeOn(Rule):
-    """Measures the work of debugging modes inside the steps: the NaN checks of autograd's anomaly mode, the filling of
-    new tensors in deterministic mode, and gradcheck. Also names switches that leave no events but that `traceopt run`
-    found set: Python's development mode, a debugging allocator, TORCH_DISTRIBUTED_DEBUG=DETAIL.
+    """Measures the work of debugging modes inside the steps: the tracebacks and NaN checks of autograd's anomaly mode,
+    the filling of new tensors in deterministic mode, and gradcheck. Also names switches that leave no events but that
+    `traceopt run` found set: Python's development mode, a debugging allocator, TORCH_DISTRIBUTED_DEBUG=DETAIL.
 
     Why it costs: anomaly mode stores a traceback for every operator of the forward pass. After every operator of the
     backward pass it reads from the GPU whether its gradient holds a NaN, which waits for the GPU.
@@ -134,6 +135,12 @@ def _nan_checks(facts: Facts) -> Mask:
     return mask if (mask & reads).any() else np.zeros(len(mask), bool)
 
 
+def _anomaly_checks(facts: Facts) -> Mask:
+    """Those, and the tracebacks stored in the forward pass, if frames were recorded."""
+    checks = _nan_checks(facts)
+    return checks | facts.regions.named(is_stored_traceback, PYTHON) if checks.any() else checks
+
+
 def _fills_of_new_tensors(facts: Facts) -> Mask:
     fills = facts.regions.named(lambda name: name == "aten::fill_", OP)
     return _below(facts, fills, facts.regions.named(lambda name: name.startswith("aten::empty"), OP))
@@ -155,13 +162,13 @@ def _below(facts: Facts, mask: Mask, parents: Mask) -> Mask:
 _MODES = (
     _Mode(
         "Turn off autograd's anomaly detection",
-        "Anomaly detection is on: checking every gradient for NaN takes",
-        "NaN checks in the backward pass",
-        "The host time of the checks; the low end counts only checks during which the GPU starves. Tracebacks stored "
-        "in the forward pass cost extra and are not counted.",
+        "Anomaly detection is on: storing tracebacks and checking every gradient for NaN takes",
+        "Tracebacks and NaN checks",
+        "The host time of the checks, and of the tracebacks in the forward pass if Python frames were recorded; the "
+        "low end counts only the part during which the GPU starves.",
         "Turn off anomaly detection once you have found the NaN.",
         "torch.autograd.set_detect_anomaly(False)",
-        _nan_checks,
+        _anomaly_checks,
     ),
     _Mode(
         "Do not fill new tensors",

@@ -90,7 +90,7 @@ def test_without_a_whole_model_its_part_of_the_backward_passes_may_go() -> None:
 @pytest.mark.parametrize(
     ("products", "called", "low", "expected"),
     [
-        pytest.param(1, ["Features_0"], 0.8 * 3_500, 7_000, id="its first layer gives the gradient of its weight alone"),
+        pytest.param(1, ["Features_0"], 0.8 * 3_500, 7_000, id="its first layer gives no gradient of its input"),
         pytest.param(2, ["Features_0"], 0, 0.25 * 6_000, id="a gradient leaves it: earlier weights may be trained"),
         pytest.param(1, ["Features_0", "Features_1"], 0, 0.25 * 3_000, id="another module of its class"),
         pytest.param(1, [], 0, 0.25 * 3_000, id="no frames"),

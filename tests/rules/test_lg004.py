@@ -33,6 +33,16 @@ class TestDebugModes:
         assert found.saving.est_us == 3 * 150
         assert "set_detect_anomaly" in str(found.fix.code)
 
+    def test_tracebacks_that_the_forward_pass_stores(self) -> None:
+        """Anomaly mode calls it in each operator that records a node; a script may call it without that mode."""
+        stored = build.python("torch/fx/traceback.py(497): format_stack", 200, 400)
+        part = [stored, *self.part("MmBackward0", "aten::isnan", "aten::_is_any_true", "aten::item")]
+        found = finding(steps(part, part, part), "LG004")
+        assert found.saving is not None
+        assert found.saving.est_us == 400 + 3 * 150
+        alone = [stored, *self.part("MmBackward0")]
+        assert NOT_RECORDED in reason(steps(alone, alone, alone), "LG004", "not_checked")
+
     def test_a_node_that_reads_a_number_is_no_check(self) -> None:
         part = self.part("MmBackward0", "aten::any", "aten::item")
         assert NOT_RECORDED in reason(steps(part, part, part), "LG004", "not_checked")
