@@ -13,6 +13,7 @@ from traceopt.rules import (
     Fix,
     Mask,
     RemoveHost,
+    RemoveLaunches,
     Rule,
     by_site,
     each_step,
@@ -86,14 +87,16 @@ class SingleTensorOptimizer(Rule):
         area = facts.regions.own_time(facts.regions.optimizer, facts.steps.thread)
         host_ns = facts.steps.host_mean_ns(area)
         gpu_ns = float(facts.gpu.in_window[kernels].sum()) / facts.steps.count
+        low, usual, _ = host_bounds(facts, area, self.removable, (0.5 * gpu_ns, gpu_ns))
+        _, _, most = host_bounds(facts, area, 1.0, (gpu_ns, gpu_ns))
         saved = priced(
             facts,
-            host_bounds(facts, area, self.removable, (0.5 * gpu_ns, gpu_ns)),
+            (low, usual, most),
             [RemoveHost(area, self.removable), *scaled(facts, kernels, 0.5)],
             f"Assumes the optimizer's host time drops by {percent(self.removable)} and the GPU time of its kernels by "
             "half; the high end removes all of both.",
             low=[RemoveHost(area, self.removable)],
-            high=[RemoveHost(area), *scaled(facts, kernels, 0.0)],
+            high=[RemoveHost(area), RemoveLaunches(kernels)],
         )
         if saved.bounds_ns[1] < self.min_share * facts.step_ns:
             return

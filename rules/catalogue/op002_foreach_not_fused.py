@@ -84,14 +84,17 @@ class ForeachNotFused(Rule):
         gpu_ns = float(facts.gpu.in_window[kernels].sum()) / facts.steps.count
         share = 1 - 1 / max(1.0, count)
         more_ns = max(0.0, gpu_ns - _fused_ns(facts, kind or ""))
+        whole = _from_first_to_last(facts, rows)
+        low, usual, _ = host_bounds(facts, whole, share)
+        _, _, most = host_bounds(facts, whole, 1.0, (0.0, more_ns))
         saved = priced(
             facts,
-            host_bounds(facts, _from_first_to_last(facts, rows), share, (0.0, more_ns)),
+            (low, usual, most),
             [RemoveHost(area, share)],
             f"Assumes one operator replaces {count:.0f} foreach operators. The high end also removes the host time "
             "between them and the kernel time beyond one pass over the parameters"
             f"{peak_caveat(facts, 'hbm_gb_per_s')}.",
-            high=[RemoveHost(_from_first_to_last(facts, rows)), *shorter(facts, kernels, more_ns)],
+            high=[RemoveHost(whole), *shorter(facts, kernels, more_ns)],
         )
         if saved.bounds_ns[1] < self.min_share * facts.step_ns:
             return
