@@ -90,8 +90,13 @@ REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
 }
 
 
+_OF_DEVICE = ("gpu", "work", "cpu_only", "launches")
+
+
 def rules_out(facts: Facts, requirement: str) -> str | None:
     """Why this run can never meet a rule's requirement; None if it could (`lacks` then says how to record it)."""
+    if requirement in _OF_DEVICE and facts.device.unsupported:
+        return f"traceopt does not read the work of {facts.device.label}."
     if requirement == "compilation" and facts.compilation is None and not _may_compile(facts):
         return "Nothing is compiled in this trace." if facts.has_trace else "There is no log of torch.compile."
     if requirement == "memory_snapshot" and facts.companions.memory_snapshot is not None:

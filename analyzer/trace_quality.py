@@ -17,9 +17,10 @@ from traceopt.analyzer.timeline.device import TraceDevice
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks, launched_before
 from traceopt.analyzer.timeline.steps import Steps
-from traceopt.analyzer.vocabulary import op_names, runtime_calls
+from traceopt.analyzer.vocabulary import runtime_calls
 from traceopt.analyzer.vocabulary.causes.table import MODULE_LOAD, STARTUP
 from traceopt.analyzer.vocabulary.event_categories import COUNTER_RANGE_CATEGORY, HARDWARE_COUNTERS, unread
+from traceopt.result.words.vendors import CPU
 
 SAMPLED_BELOW = 0.25  # of the events that the profiler numbered; whole traces hold at least 0.78 of them, samples 0.01
 # Idle time before work that is already queued; between two kernels of a stream it is microseconds.
@@ -84,25 +85,10 @@ class TraceQuality(Struct, frozen=True, dict=True):
             return False
         return bool(self.trace.meta.device_properties()) or bool(self._calls(runtime_calls.is_launch).any())
 
-    @cached_property
+    @property
     def gpu_expected(self) -> bool:
-        """The process used a GPU, recorded or not, or may have: its calls say so, else names of NCCL and of operators,
-        and listed devices.
-
-        A process that only asks for the devices of its machine uses none.
-        """
-        names = self.trace.names
-        if (
-            self.damaged
-            or self.counter_run
-            or any(name.startswith("nccl:") or op_names.is_gpu_only(name) for name in names)
-        ):
-            return True
-        if len(self.trace.runtime):
-            return bool(
-                self._calls(lambda name: runtime_calls.is_launch(name) or runtime_calls.is_allocation(name)).any()
-            )
-        return bool(self.trace.meta.device_properties()) and not any(map(op_names.is_cpu_math, names))
+        """The process used an accelerator, recorded or not, or may have."""
+        return self.damaged or self.device.vendor is not CPU
 
     @property
     def sampled_share(self) -> float | None:

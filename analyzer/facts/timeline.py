@@ -118,7 +118,8 @@ class TimelineFacts(RecordingFacts, frozen=True, dict=True):
     @cached_property
     def device(self) -> TraceDevice:
         """The device: name, vendor, architecture, and peak rates if they are known; or what all GPUs have in common."""
-        return find_device(self.trace, self.gpu.devices, self.device_overrides)
+        run = self.captured
+        return find_device(self.trace, self.gpu.devices, self.device_overrides, run.trained_on, run.environment.gpus)
 
     @cached_property
     def compared(self) -> Mapping[Comparison, Compared]:

@@ -155,7 +155,7 @@ class TableBuilder:
                 named = [e for e in alike if e.name == "thread_name"]
                 self._thread_meta |= {(e.pid or 0.0, e.tid or 0.0): _meta_name(e.args) for e in named}
                 processes = [_meta_name(e.args) for e in alike if e.name == "process_name"]
-                self.categories += Counter(name for name in processes if name == cat.ASCEND_HARDWARE)
+                self.categories += Counter(filter(None, map(cat.device_process, processes)))
 
     def _arrows(self, events: list[Any]) -> None:
         """Ends of arrows from launches to their work."""

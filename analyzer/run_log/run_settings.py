@@ -6,6 +6,7 @@ capture/metadata/document.py describes the key. A trace is untrusted input: valu
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import PureWindowsPath
 from typing import Any
@@ -63,6 +64,7 @@ class Environment(Struct, frozen=True):
     sdp_memory_efficient: bool | None = None
     anomaly_mode: bool | None = None
     python_debug: bool | None = None
+    gpus: tuple[Mapping[str, Any], ...] = ()  # of the machine, with the keys of Kineto's deviceProperties
     libc: str | None = None  # "glibc"
     preloaded_allocator: str | None = None  # file name of a library that replaces malloc
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -114,6 +116,7 @@ class Model(Struct, frozen=True):
     parameters: int | None
     trainable: int | None
     dtypes: Mapping[str, int]  # number of parameter elements by type
+    devices: Mapping[str, int]  # number of parameter tensors by device: "cuda:0"
     gradients: Gradients | None = None
     updated_by_hand: bool | None = None
 
@@ -207,6 +210,17 @@ class Captured(Struct, frozen=True):
     subnormals: Subnormals | None = None
     padding: tuple[Padding, ...] = ()
     ddp: tuple[Ddp, ...] = ()
+
+    @property
+    def trained_on(self) -> str | None:
+        """The type of the device that holds most parameters, as PyTorch calls it ("cuda", "cpu", "mps"); None if that
+        was not recorded.
+        """
+        tensors = Counter[str]()
+        for model in self.models:
+            for device, count in model.devices.items():
+                tensors[device.partition(":")[0]] += count
+        return max(tensors, key=lambda kind: tensors[kind], default=None)
 
     @property
     def torch_release(self) -> tuple[int, int] | None:
@@ -345,10 +359,17 @@ def _environment(row: Mapping[str, Any]) -> Environment:
         sdp_memory_efficient=flag(row.get("sdp_memory_efficient")),
         anomaly_mode=flag(row.get("anomaly_mode")),
         python_debug=flag(row.get("python_debug")),
+        gpus=tuple(map(_gpu, rows(row.get("gpus")))),
         libc=word(row.get("libc")),
         preloaded_allocator=word(row.get("preloaded_allocator")),
         variables={name[:100]: value for name, value in variables.items() if value is not None},
     )
+
+
+def _gpu(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    capability, memory = row.get("capability"), row.get("memory_bytes")
+    major, minor = capability if isinstance(capability, list) and len(capability) == 2 else (None, None)
+    return {"name": row.get("name"), "totalGlobalMem": memory, "computeMajor": major, "computeMinor": minor}
 
 
 def _cores(row: Mapping[str, Any], name: str) -> int | None:
@@ -364,6 +385,7 @@ def _model(row: Mapping[str, Any]) -> Model:
         parameters=whole(row.get("parameters")),
         trainable=whole(row.get("trainable")),
         dtypes=counts(row.get("dtypes")),
+        devices=counts(row.get("devices")),
         gradients=_gradients(counts(row.get("gradients"))),
         updated_by_hand=flag(row.get("updated_by_hand")),
     )

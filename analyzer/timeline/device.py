@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -13,11 +13,22 @@ from traceopt.analyzer.tables.json_values import whole, word
 from traceopt.analyzer.tables.trace import CUT_OFF, Trace
 from traceopt.analyzer.vocabulary.accelerator import Accelerator
 from traceopt.analyzer.vocabulary.accelerator_lookup import find
-from traceopt.analyzer.vocabulary.architectures import Architecture, architecture, architecture_of_kernels
-from traceopt.analyzer.vocabulary.event_categories import COUNTER_RANGE_CATEGORY, FOREIGN_DEVICE_CATEGORIES
-from traceopt.analyzer.vocabulary.op_names import MPS_ONLY
-from traceopt.result.words.vendors import CPU, OTHER, Vendor, device_name, vendor_of
+from traceopt.analyzer.vocabulary.architectures import (
+    Architecture,
+    architecture,
+    architecture_of_kernels,
+    capability_of,
+)
+from traceopt.analyzer.vocabulary.event_categories import (
+    COUNTER_RANGE_CATEGORY,
+    FOREIGN_DEVICE_CATEGORIES,
+    FOREIGN_DEVICE_TYPES,
+)
+from traceopt.analyzer.vocabulary.op_names import is_cpu_math, is_gpu_only, is_mps_only
+from traceopt.analyzer.vocabulary.runtime_calls import is_allocation, is_launch
+from traceopt.result.words.vendors import CPU, NVIDIA, OTHER, Vendor, device_name, vendor_of
 
+_OLDEST_OF_TRITON = (7, 0)
 _HIGHEST_VERSION = 1000  # upper limit of compute capability numbers
 
 
@@ -34,6 +45,17 @@ class TraceDevice(Struct, frozen=True):
     multiprocessors: int | None
     unsupported: str | None  # name of an accelerator that the rules do not support
     mixed: bool = False  # GPUs of different models, which have no figures in common
+
+    @property
+    def half(self) -> str:
+        """The 16-bit type for its matmuls, as PyTorch calls it."""
+        return "float16" if self.arch is not None and not self.arch.has_bf16 else "bfloat16"
+
+    @property
+    def compiles(self) -> bool:
+        """Whether torch.compile can make code for it. It needs Triton, which supports no GPU older than Volta."""
+        capability = capability_of(self.arch.name) if self.arch is not None else None
+        return self.vendor is not NVIDIA or capability is None or capability >= _OLDEST_OF_TRITON
 
     @property
     def label(self) -> str:
@@ -56,18 +78,24 @@ class TraceDevice(Struct, frozen=True):
 
 
 def find_device(
-    trace: Trace, devices: Collection[int], overrides: Mapping[str, Mapping[str, Any]] | None = None
+    trace: Trace,
+    devices: Collection[int],
+    overrides: Mapping[str, Mapping[str, Any]] | None = None,
+    trained_on: str | None = None,
+    gpus: Sequence[Mapping[str, Any]] = (),
 ) -> TraceDevice:
     """The device of the trace, with the properties that all its GPUs have. `devices` are the indices of those that
-    worked, which may differ from the ones that the process lists.
+    worked, which may differ from the ones that the process lists. `trained_on` is the type of the device that holds the
+    parameters, as PyTorch calls it; None if that was not recorded. `gpus` are those of the machine.
     """
-    listed = trace.meta.device_properties()
+    listed = trace.meta.device_properties() or (gpus if trained_on == "cuda" else [])
     own = [d for d in listed if d.get("id") in devices] or listed[:1]
     names = list(dict.fromkeys(word(d.get("name")) for d in own))
     mixed = len(names) > 1
     properties = own[0] if own and not mixed else {}
-    unsupported = _unsupported(trace)
-    vendor = _vendor(trace, unsupported)
+    kernels = [trace.names[code] for code in distinct_values(trace.gpu.name).tolist()]
+    unsupported = _unsupported(trace, trained_on)
+    vendor = OTHER if unsupported else _vendor(trace, kernels) if _uses_gpu(trace, trained_on) else CPU
     major, minor = (whole(properties.get(name), _HIGHEST_VERSION) for name in ("computeMajor", "computeMinor"))
     known = major is not None and minor is not None
     capability = f"{major}.{minor}" if known else None
@@ -78,10 +106,10 @@ def find_device(
     if arch is None and known and vendor.is_read:
         arch = architecture(vendor, int(major), int(minor))  # type: ignore[arg-type]
     if arch is None and not listed and vendor.is_read:
-        arch = architecture_of_kernels(trace.names[code] for code in distinct_values(trace.gpu.name).tolist())
+        arch = architecture_of_kernels(kernels)
     return TraceDevice(
         vendor=vendor,
-        name=name or unsupported,
+        name=unsupported or name,
         count=len(listed),
         memory_bytes=memory_bytes,
         compute_capability=capability,
@@ -93,7 +121,7 @@ def find_device(
     )
 
 
-def _unsupported(trace: Trace) -> str | None:
+def _unsupported(trace: Trace, trained_on: str | None) -> str | None:
     categories = trace.meta.categories
     for category, device in FOREIGN_DEVICE_CATEGORIES.items():
         if category in categories:
@@ -102,17 +130,31 @@ def _unsupported(trace: Trace) -> str | None:
     for start, device in (("xpu_", "Intel XPU"), ("privateuse1_", "a private-use device")):
         if any(category.startswith(start) for category in categories):
             return device
-    if MPS_ONLY in trace.names and not len(trace.gpu):
-        return "Apple MPS"
-    return None
+    if len(trace.gpu):
+        return None
+    if any(map(is_mps_only, trace.names)):
+        return FOREIGN_DEVICE_TYPES["mps"]
+    return FOREIGN_DEVICE_TYPES.get(trained_on or "")
 
 
-def _vendor(trace: Trace, unsupported: str | None) -> Vendor:
-    if unsupported:
-        return OTHER
-    lost = CUT_OFF in (trace.meta.damage or "") and trace.meta.device_properties()
-    if not len(trace.gpu) and not lost and COUNTER_RANGE_CATEGORY not in trace.meta.categories:
-        return CPU
+def _uses_gpu(trace: Trace, trained_on: str | None) -> bool:
+    """Whether the process used a GPU that PyTorch calls "cuda", recorded or not: operators, calls and names of NCCL say
+    so, or devices are listed and nothing shows a CPU run. A process that only asks for the devices of its machine uses
+    none.
+    """
+    listed = bool(trace.meta.device_properties())
+    lost = listed and CUT_OFF in (trace.meta.damage or "")
+    if len(trace.gpu) or lost or trained_on == "cuda" or COUNTER_RANGE_CATEGORY in trace.meta.categories:
+        return True
+    if any(name.startswith("nccl:") or is_gpu_only(name) for name in trace.names):
+        return True
+    if len(trace.runtime):
+        called = (trace.names[code] for code in distinct_values(trace.runtime.name).tolist())
+        return any(is_launch(name) or is_allocation(name) for name in called)
+    return listed and trained_on is None and not any(map(is_cpu_math, trace.names))
+
+
+def _vendor(trace: Trace, kernels: list[str]) -> Vendor:
     calls = [trace.names[code] for code in set(trace.runtime.name[:1000].tolist())]
     names = " ".join(word(d.get("name")) or "" for d in trace.meta.device_properties())
-    return vendor_of(calls, names)
+    return vendor_of(calls, names, kernels)

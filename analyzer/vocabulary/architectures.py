@@ -59,21 +59,30 @@ def architecture_named(name: str) -> Architecture | None:
     return _ARCHITECTURES.get(name)
 
 
-# NVIDIA's libraries: volta_scudnn_128x64 (V100), ampere_sgemm_128x64, sm80_xmma_gemm (A100). A kernel for an older GPU
-# also runs on newer ones, so the newest counts, and the GPU has at least what that one has. Tensile: ..._ISA942_...
-_IN_KERNEL_NAMES = re.compile(r"(?:^|[_ ])(?:(volta|turing|ampere)_|sm_?(\d{2,3})_|ISA(\d{2}[0-9a-f])_)")
-_GENERATIONS = {"volta": "sm_70", "turing": "sm_75", "ampere": "sm_80"}
+# NVIDIA's libraries: volta_scudnn_128x64 (V100), ampere_sgemm_128x64, sm80_xmma_gemm, cutlass_80_tensorop_s1688gemm
+# (A100), FlashAttnFwdSm90. AMD's: Cijk_..._ISA942_IU1 of Tensile, ..._gfx90a of MIOpen. A kernel for an older GPU also
+# runs on newer ones, so the newest counts, and the GPU has at least what that one has.
+_IN_KERNEL_NAMES = re.compile(
+    r"(?:^|[_ <])(?:(?P<generation>volta|turing|ampere|nvjet)_|cutlass_(?P<cutlass>\d{2,3})_)"
+    r"|_ISA(?P<isa>9[0-9a-f]{2})_|(?<![A-Za-z])sm_?(?P<sm>\d{2,3})(?!\d)|Sm(?P<tag>\d{2,3})(?!\d)|gfx(?P<gfx>9[0-9a-f]{2})(?![0-9a-f])"
+)
+_GENERATIONS = {"volta": "sm_70", "turing": "sm_75", "ampere": "sm_80", "nvjet": "sm_90"}
 
 
 def architecture_of_kernels(kernels: Iterable[str]) -> Architecture | None:
     """The newest architecture for which kernels were compiled by their names; None if no name says it."""
-    found = [
-        _ARCHITECTURES.get(_GENERATIONS.get(generation) or (f"sm_{sm}" if sm else f"gfx{isa}"))
-        for name in kernels
-        for generation, sm, isa in _IN_KERNEL_NAMES.findall(name)
-    ]
+    found = [_ARCHITECTURES.get(_named_by(match)) for name in kernels for match in _IN_KERNEL_NAMES.finditer(name)]
     known = [one for one in found if one is not None]
     return max(known, key=lambda one: capability_of(one.name) or (0, 0), default=None)
+
+
+def _named_by(match: re.Match[str]) -> str:
+    """The architecture that a part of a kernel's name stands for: "sm_80", "gfx942"."""
+    found = {kind: text for kind, text in match.groupdict().items() if text}
+    kind, text = next(iter(found.items()))
+    if kind == "generation":
+        return _GENERATIONS[text]
+    return f"gfx{text}" if kind in ("isa", "gfx") else f"sm_{text}"
 
 
 def capability_of(name: str) -> tuple[int, int] | None:

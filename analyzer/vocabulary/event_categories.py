@@ -50,9 +50,9 @@ TABLE_OF_CATEGORY: dict[str, str] = {
     "": IGNORED,
 }
 
-# Processes that a file names, counted like categories. torch_npu and msprof file the device's work below a process and
-# give it no category; the legacy autograd profiler does so with all events.
-ASCEND_HARDWARE = "Ascend Hardware"
+# Processes that a file names, counted like categories. torch_npu, msprof and XProf file the device's work below a
+# process and give it no category; the legacy autograd profiler does so with all events.
+_DEVICE_PROCESS = re.compile(r"Ascend Hardware|/device:(?:TPU|GPU)")
 LEGACY_AUTOGRAD = frozenset({"CPU functions", "CUDA functions"})
 
 # Devices that are recognized but not supported: their work goes to no table, and the GPU rules are off.
@@ -62,7 +62,19 @@ FOREIGN_DEVICE_CATEGORIES = {
     "mtia_insight": "MTIA",
     "hpu_op": "Gaudi (HPU)",
     "glow_runtime": "Glow",
-    ASCEND_HARDWARE: "Ascend NPU",
+    "Ascend Hardware": "Ascend NPU",
+    "/device:TPU": "Google TPU",
+    "/device:GPU": "a GPU, by XProf",  # JAX, TensorFlow, PyTorch/XLA
+}
+# The same by the type of PyTorch's device that holds the parameters.
+FOREIGN_DEVICE_TYPES = {
+    "mps": "Apple MPS",
+    "xla": "an XLA device",
+    "xpu": "Intel XPU",
+    "hpu": "Gaudi (HPU)",
+    "npu": "Ascend NPU",
+    "mtia": "MTIA",
+    "privateuseone": "a private-use device",
 }
 COUNTER_RANGE_CATEGORY = "cuda_profiler_range"  # a CUPTI counter run: kernels are serialized, durations are not real
 
@@ -78,6 +90,12 @@ _HIDDEN_ANNOTATION = re.compile(r"ProfilerStep#|enumerate\(DataLoader\)#|Optimiz
 ARROWS = frozenset({"ac2g", "async_cpu_to_gpu", "async_gpu", "async"})  # flows from a launch to its work
 INSTANTS = frozenset({"cpu_instant_event"})  # memory
 FORWARD_BACKWARD_FLOWS = frozenset({"fwdbwd", "forward_backward"})
+
+
+def device_process(name: str) -> str | None:
+    """The key in `FOREIGN_DEVICE_CATEGORIES` of a process that stands for a device: of "/device:TPU:0"; else None."""
+    found = _DEVICE_PROCESS.match(name)
+    return found[0] if found else None
 
 
 def is_annotation(name: str) -> bool:

@@ -349,8 +349,21 @@ def casts_to_double(values: list[Any] | None) -> bool:
 
 
 VECTOR_NORM = "aten::linalg_vector_norm"  # what Tensor.norm and torch.linalg.norm call
-MPS_ONLY = "aten::linear_backward"  # on other devices autograd differentiates the matmul inside aten::linear
-_GPU_ONLY = re.compile(r"aten::(?:cudnn_(?!is_acceptable)|_cudnn_(?!init)|miopen_|_scaled_dot_product_cudnn_attention)")
+# On other devices, autograd differentiates the matmul inside aten::linear.
+_MPS_ONLY = re.compile(
+    r"(?:autograd::engine::evaluate_function: )?LinearBackward0$"
+    r"|aten::(?:linear_backward$|_?mps_|_lstm_mps|lstm_mps_|\w+_for_mps$)"
+)
+_GPU_ONLY = re.compile(
+    r"aten::(?:cudnn_(?!is_acceptable)|_cudnn_(?!init)|miopen_|_scaled_dot_product_(?:cudnn|efficient)_attention"
+    r"|_(?:efficient|flash)_attention_|_thnn_fused_)"  # torch 2.1 has _scaled_dot_product_flash_attention on a CPU
+    r"|triton_(?:poi|per|red|tem|for|mm)_"
+)
+
+
+def is_mps_only(name: str) -> bool:
+    """An operator that only Apple's MPS runs: ``aten::linear_backward``."""
+    return _MPS_ONLY.match(name) is not None
 
 
 def is_gpu_only(name: str) -> bool:

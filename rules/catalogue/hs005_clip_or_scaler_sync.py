@@ -38,8 +38,8 @@ class ClipOrScalerSync(SyncRule):
     reason = SCALAR_READ
     does = "Gradient clipping or the loss scaler reads a value from the GPU"
     fix = Fix(
-        "Use a fused optimizer (it checks the scaler's result on the GPU), or bf16 without a scaler. Read the gradient "
-        "norm every N steps.",
+        "Use a fused optimizer (it checks the scaler's result on the GPU), or bf16 without a scaler (Ampere and "
+        "later). Read the gradient norm every N steps.",
         edits=fused(["AdamW"]),
     )
 

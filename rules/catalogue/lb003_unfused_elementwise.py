@@ -144,6 +144,8 @@ def _remedy(facts: Facts) -> tuple[str | None, Fix]:
     if compiled(facts):
         text = f"Most kernels are compiled already. Compile the rest too, or use fused kernels for {blocks}."
         return "Fuse the pointwise kernels outside compiled code", Fix(text)
+    if not facts.device.compiles:
+        return f"Use fused kernels for {blocks}", Fix(f"Use fused kernels for {blocks}, from a library or in CUDA.")
     text = (
         f"Compile the model (or its blocks), or use fused kernels for {blocks}. Every mode of torch.compile fuses; "
         f"reduce-overhead also makes {CUDA_GRAPH}s."

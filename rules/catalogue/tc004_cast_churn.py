@@ -28,16 +28,6 @@ from traceopt.rules import (
 )
 
 HOST = 0.9  # of the host time of their launches
-CAST_ONCE = Fix(
-    "Put one autocast block around all micro-batches of a step. FSDP and DeepSpeed can hold 16-bit weights beside a "
-    "master copy in FP32; a torch optimizer keeps none.",
-    'with torch.autocast("cuda", dtype=torch.bfloat16):\n'
-    "    for micro in batch.chunk(4):\n        model(micro).backward()",
-)
-CAST = Fix("Cast the weights once, with one autocast block around all passes of a step, or load them in 16 bits.")
-LOAD_NARROW = Fix(
-    "Load the weights in 16 bits instead of casting them in every step.", "model = model.to(torch.bfloat16)"
-)
 
 
 class CastChurn(Rule):
@@ -101,7 +91,7 @@ class CastChurn(Rule):
             ),
             evidence=evidence,
             locations=places(evidence),
-            fix=CAST_ONCE if facts.trains else LOAD_NARROW if facts.infers else CAST,
+            fix=_fix(facts),
             shares_cause_with=["LB003"] if (facts.chains.mask & (weights | undone)).any() else [],
         )
 
@@ -109,6 +99,21 @@ class CastChurn(Rule):
         weights, undone = _masks(facts)
         share = percent(launched_ns(facts, weights | undone) / facts.step_ns)
         return f"Casts of weights, and casts that are reverted at once, take {share} of {the_step(facts)}."
+
+
+def _fix(facts: Facts) -> Fix:
+    dtype = f"torch.{facts.device.half}"
+    if facts.trains:
+        return Fix(
+            "Put one autocast block around all micro-batches of a step. FSDP and DeepSpeed can hold 16-bit weights "
+            "beside a master copy in FP32; a torch optimizer keeps none.",
+            f'with torch.autocast("cuda", dtype={dtype}):\n'
+            "    for micro in batch.chunk(4):\n        model(micro).backward()",
+        )
+    if facts.infers:
+        text = "Load the weights in 16 bits instead of casting them in every step."
+        return Fix(text, f"model = model.to({dtype})")
+    return Fix("Cast the weights once, with one autocast block around all passes of a step, or load them in 16 bits.")
 
 
 def _masks(facts: Facts) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:

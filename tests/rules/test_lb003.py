@@ -6,7 +6,9 @@ from support.inference import COMPILED_REGION, advice
 from support.planted import PlantedFault
 
 from traceopt.rules.catalogue.lb003_unfused_elementwise import UnfusedElementwise
-from traceopt.testing import A100, Machine, answer, assert_finds
+from traceopt.rules.engine import run_rules
+from traceopt.rules.registry import builtin_rules
+from traceopt.testing import A100, Machine, answer, assert_finds, facts_of
 
 
 class TestPlanted(PlantedFault):
@@ -58,3 +60,11 @@ def test_no_compiler_takes_what_is_differentiated_twice() -> None:
     found = assert_finds(UnfusedElementwise, pointwise("TanhBackwardBackward0"))
     assert (found.saving, found.fix.edits, found.fix.code) == (None, [], None)
     assert "differentiated twice" in found.fix.text
+
+
+def test_no_compiler_makes_code_for_a_gpu_older_than_volta() -> None:
+    machine = pointwise("forward")
+    machine.metadata["deviceProperties"] = [{"id": 0, "name": "Tesla P100", "computeMajor": 6, "computeMinor": 0}]
+    found = run_rules([rule() for rule in builtin_rules()], facts_of(machine)).findings
+    assert "LB003" in {finding.code for finding in found}
+    assert not [finding for finding in found if "torch.compile" in f"{finding.title} {advice(finding)}"]

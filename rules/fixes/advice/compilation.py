@@ -26,16 +26,24 @@ _FUSION = {
 
 
 def within_compiler_limits(one: Priced, facts: Facts) -> Priced:
-    """The finding, without torch.compile where that ends in an error: in code that is differentiated twice."""
-    fix = one.finding.fix
+    """The finding, without torch.compile where that ends in an error: in code that is differentiated twice, and on GPUs
+    that are too old.
+    """
+    fix, refusal = one.finding.fix, _refusal(facts)
     edits: list[Edit] = [edit for edit in fix.edits if not isinstance(edit, Compile)]
-    if len(edits) == len(fix.edits) or not facts.differentiates_twice:
+    if len(edits) == len(fix.edits) or refusal is None:
         return one
-    text = (
-        fix.text
-        + " torch.compile cannot be used here: it refuses code that is differentiated twice (create_graph=True)."
-    )
+    text = f"{fix.text} torch.compile cannot be used here: {refusal}."
     return replace(one, finding=replace(one.finding, fix=Fix(text, edits=edits))).without_saving()
+
+
+def _refusal(facts: Facts) -> str | None:
+    """Why torch.compile would end in an error; None if it would not."""
+    if facts.differentiates_twice:
+        return "it refuses code that is differentiated twice (create_graph=True)"
+    if not facts.device.compiles:
+        return f"it needs compute capability 7.0, which the {facts.device.label} has not"
+    return None
 
 
 def compiled(facts: Facts) -> bool:

@@ -8,6 +8,7 @@ from traceopt.result.finding import Fix
 from traceopt.result.words.message import CUDA_GRAPH, SERVING_ENGINES
 from traceopt.rules.fixes.advice.compilation import compiled, engine_graphs, replayed
 
+_BY_HAND = "Capture {} by hand (torch.cuda.graph, torch.cuda.make_graphed_callables)"
 GRAPHS = Compile(arguments={"mode": '"reduce-overhead"'})
 
 
@@ -15,6 +16,10 @@ def decoding_fix(facts: Facts) -> tuple[str, Fix]:
     """Title and fix for a step that generates a token for each sequence."""
     if (engine := engine_graphs(facts)) is not None:
         return f"Use the engine's {CUDA_GRAPH}s for decoding", Fix(f"{engine}.")
+    if not facts.device.compiles:
+        return f"Use {CUDA_GRAPH}s for decoding, or an inference engine", Fix(
+            f"{_BY_HAND.format('the decoding step')}."
+        )
     return f"Use {CUDA_GRAPH}s for decoding, or an inference engine", Fix(
         f"Compile the decoding step with a static cache and {CUDA_GRAPH}s, or serve the model with {SERVING_ENGINES}.",
         edits=[Compile(arguments={"mode": '"reduce-overhead"', "fullgraph": "True"})],
@@ -33,6 +38,8 @@ def graph_fix(facts: Facts) -> tuple[str, Fix]:
     if (engine := engine_graphs(facts)) is not None:
         return title, Fix(f"{engine}.")
     passes = "the forward and backward passes" if facts.trains else "the forward pass"
+    if not facts.device.compiles:
+        return title, Fix(f"{_BY_HAND.format(passes)}. A larger batch also gives each launch more work.")
     how = "Pass mode='reduce-overhead' to torch.compile" if compiled(facts) else f"Compile with {CUDA_GRAPH}s"
     whole = " A capture by hand can hold the whole step, with a capturable optimizer." if facts.trains else ""
     batch = " A larger batch also gives each launch more work."
@@ -54,6 +61,9 @@ def fewer_launches_fix(facts: Facts) -> tuple[str | None, Fix]:
             f"kernels as {CUDA_GRAPH}s (mode='reduce-overhead')."
         )
         return f"Reduce launch overhead: larger batch or {CUDA_GRAPH}s", Fix(text, edits=[GRAPHS])
+    if not facts.device.compiles:
+        text = f"Raise the batch size if memory allows. {_BY_HAND.format('what repeats')}."
+        return f"Reduce launch overhead: larger batch or {CUDA_GRAPH}s", Fix(text)
     text = (
         "Raise the batch size if memory allows. Otherwise use torch.compile, which fuses kernels and (with "
         f"mode='reduce-overhead') replays them as {CUDA_GRAPH}s."

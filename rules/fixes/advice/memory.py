@@ -151,7 +151,7 @@ def _mixed_precision(facts: Facts, held: Composition | None) -> Remedy | None:
     return Remedy(
         "Mixed precision",
         None if held is None else held.of_the_batch // 2,
-        'with torch.autocast("cuda", dtype=torch.bfloat16): ...',
+        f'with torch.autocast("cuda", dtype=torch.{facts.device.half}): ...',
     )
 
 

@@ -5,7 +5,8 @@ Other names from traces are in `analyzer/vocabulary`: kernels and runtime calls,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 from types import MappingProxyType
 from typing import Any
@@ -57,6 +58,8 @@ class Vendor(Struct, frozen=True):
     """How the names of its runtime calls begin, if no other vendor's do."""
     device_words: tuple[str, ...] = ()
     """Words in the names of its devices, in lower case."""
+    kernel_names: str | None = None
+    """Regular expression for what only the names of its kernels have."""
     architecture_names: str | None = None
     """Regular expression for the names of its architectures, with the groups major and minor."""
     capability_name: str = "architecture"
@@ -120,6 +123,8 @@ AMD = Vendor(
     runtime=Runtime("ROCm", "hip_runtime_version", 10_000_000, 100_000),
     call_prefix="hip",
     device_words=("amd", "radeon"),
+    # Tensile, MIOpen, AITER, ROCm's own libraries, and the descriptors of AMD's compiler ("attn_fwd.kd")
+    kernel_names=r"Cijk_|\bigemm_\w+_gtcx|(?i:miopen)|\baiter|roc(?:clr|prim)|hipcub|gfx9|ISA9|\.kd$",
     architecture_names=r"gfx(\d+)(\d)[0-9a-f]",
     sampler="amdsmi",
     power_command="amd-smi metric --power --violation",
@@ -140,12 +145,17 @@ def vendor_called(key: str | None) -> Vendor:
     return _BY_KEY.get(key or "", OTHER)
 
 
-def vendor_of(calls: Collection[str], device_names: str) -> Vendor:
-    """The vendor of a GPU, by the names of its runtime calls, else by those of the devices; NVIDIA if neither tells."""
+def vendor_of(calls: Collection[str], device_names: str, kernels: Iterable[str] = ()) -> Vendor:
+    """The vendor of a GPU, by the names of its runtime calls, else by those of the devices or of its kernels; NVIDIA if
+    none tells.
+    """
     for vendor in VENDORS:
         if vendor.call_prefix is not None and any(call.startswith(vendor.call_prefix) for call in calls):
             return vendor
-    return next((one for one in VENDORS if any(word in device_names.lower() for word in one.device_words)), NVIDIA)
+    if device_names:
+        return next((one for one in VENDORS if any(word in device_names.lower() for word in one.device_words)), NVIDIA)
+    found = (one for kernel in kernels for one in VENDORS if one.kernel_names and re.search(one.kernel_names, kernel))
+    return next(found, NVIDIA)
 
 
 def device_name(name: str | None, vendor: str) -> str:
