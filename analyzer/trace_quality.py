@@ -18,7 +18,7 @@ from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks, launched_before
 from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import runtime_calls
-from traceopt.analyzer.vocabulary.causes.table import MODULE_LOAD, STARTUP
+from traceopt.analyzer.vocabulary.causes.table import MODULE_LOAD, QUEUED, STARTUP
 from traceopt.analyzer.vocabulary.event_categories import COUNTER_RANGE_CATEGORY, HARDWARE_COUNTERS, unread
 from traceopt.result.words.vendors import CPU
 
@@ -158,7 +158,7 @@ class TraceQuality(Struct, frozen=True, dict=True):
     @property
     def long_queued_share(self) -> float:
         """Idle for at least a millisecond although the next work was already launched."""
-        queued = self.gaps.end - self.gaps.starved_end
+        queued = self.idle.of_gaps(QUEUED)
         return float(queued[queued >= LONG_QUEUED_NS].sum() / self.steps.window_ns)
 
     @property

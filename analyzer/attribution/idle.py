@@ -13,12 +13,13 @@ from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, union
 from traceopt.analyzer.attribution.attribution import Attribution
 from traceopt.analyzer.tables.schema import I4, I8
+from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.timeline.steps import Steps
-from traceopt.analyzer.vocabulary import runtime_calls
+from traceopt.analyzer.vocabulary import event_categories, runtime_calls
 from traceopt.analyzer.vocabulary.causes.cause import Cause
-from traceopt.analyzer.vocabulary.causes.table import HOST_SYNC, IDLE_CAUSES, QUEUED, UNTRACED
+from traceopt.analyzer.vocabulary.causes.table import GRAPH_CALLBACK, HOST_SYNC, IDLE_CAUSES, QUEUED, UNTRACED
 
 Activities = Callable[[int], Mapping[Cause, Intervals]]  # what a thread did: exclusive areas by cause
 _TENTHS = 10
@@ -123,10 +124,13 @@ class Idle(Attribution, frozen=True, dict=True):
         return float(min(spent.sum(), _TENTHS * np.median(spent)))
 
 
-def attribute(gaps: Gaps, activities: Activities, steps: Steps, refill: Intervals = EMPTY) -> Idle:
+def attribute(
+    gaps: Gaps, activities: Activities, steps: Steps, refill: Intervals = EMPTY, callbacks: Intervals = EMPTY
+) -> Idle:
     """Attributes each gap to what the launching thread did while the GPU starved: `activities` of a thread by cause.
 
-    In `refill`, the host launches again after a sync that drained the GPU: that time counts as the sync's.
+    In `refill`, the host launches again after a sync that drained the GPU: that time counts as the sync's. In
+    `callbacks`, work that is queued waits for a function on the CPU.
     """
     amount = np.zeros((len(IDLE_CAUSES), len(gaps)), np.int64).T  # column-major, because it is filled cause by cause
     for thread in distinct_values(gaps.thread):
@@ -137,10 +141,19 @@ def attribute(gaps: Gaps, activities: Activities, steps: Steps, refill: Interval
                 amount[rows, IDLE_CAUSES.index(cause)] += area.within(start, end)
     untraced = IDLE_CAUSES.index(UNTRACED)
     amount[:, untraced] = gaps.starved_end - gaps.start - amount.sum(axis=1)
-    amount[:, IDLE_CAUSES.index(QUEUED)] = gaps.end - gaps.starved_end
+    called = callbacks.within(gaps.starved_end, gaps.end)
+    amount[:, IDLE_CAUSES.index(GRAPH_CALLBACK)] = called
+    amount[:, IDLE_CAUSES.index(QUEUED)] = gaps.end - gaps.starved_end - called
     if len(refill):
         _move_refill(amount, gaps, activities, refill)
     return Idle(steps, gaps, amount)
+
+
+def graph_callbacks(trace: Trace) -> Intervals:
+    """When streams waited for CPU callbacks inside of CUDA graphs."""
+    named = np.array([name.startswith(event_categories.GRAPH_CALLBACK) for name in trace.names] or [False])
+    rows = np.flatnonzero(named[trace.sync.name])
+    return union(trace.sync.start[rows], trace.sync.end_of(rows))
 
 
 SLOW_CALL_NS = 1_000_000

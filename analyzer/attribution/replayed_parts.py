@@ -14,16 +14,25 @@ from traceopt.analyzer.replay.replayed import Replayed
 from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.vocabulary.causes.cause import Cause
-from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION, COMPUTE, COPIES, HOST_SYNC, QUEUED, UNTRACED
+from traceopt.analyzer.vocabulary.causes.table import (
+    COMMUNICATION,
+    COMPUTE,
+    COPIES,
+    GRAPH_CALLBACK,
+    HOST_SYNC,
+    QUEUED,
+    UNTRACED,
+)
 
 
 class ReplayedParts(Struct, frozen=True):
     """Splits replays of one trace. `areas`: what the host did when the steps were recorded. `gpu`: None in a CPU-only
-    run.
+    run. `called`: the share of the idle time with work queued in which a CPU callback of a graph ran.
     """
 
     areas: Mapping[Cause, Intervals]
     gpu: GpuWork | None
+    called: float = 0.0
 
     def of(self, replayed: Replayed) -> dict[Cause, float]:
         """Exclusive parts, ns of the typical step. They sum to the step."""
@@ -32,7 +41,8 @@ class ReplayedParts(Struct, frozen=True):
         spent = _host_time(self.areas, replayed)
         if self.gpu is not None:
             parts, starved, queued = _device_parts(self.gpu, replayed, window)
-            parts |= _starved_parts(self.gpu, self.areas, replayed, spent, starved) | {QUEUED: float(queued)}
+            parts |= _starved_parts(self.gpu, self.areas, replayed, spent, starved)
+            parts |= {QUEUED: queued * (1 - self.called), GRAPH_CALLBACK: queued * self.called}
         else:
             step = np.searchsorted(replayed.graph.borders, np.arange(len(replayed.rows))) - 1
             counts = np.isin(step, settled)

@@ -21,7 +21,7 @@ from traceopt.analyzer.attribution.compiled_pieces import (
 from traceopt.analyzer.attribution.cpu_phases import CpuPhases
 from traceopt.analyzer.attribution.first_calls import first_fetches, first_launches, startup_calls, with_first_runs
 from traceopt.analyzer.attribution.host_flow import CpuOperators, HostFlow
-from traceopt.analyzer.attribution.idle import Gaps, Idle, attribute, find_gaps, slow_calls
+from traceopt.analyzer.attribution.idle import Gaps, Idle, attribute, find_gaps, graph_callbacks, slow_calls
 from traceopt.analyzer.attribution.main_thread_calls import MainThreadCalls, main_thread_calls, waits_for_others
 from traceopt.analyzer.attribution.rl_phases import PhaseMarks, RlPhase, find_phase_marks, find_rl_phases
 from traceopt.analyzer.attribution.syncs import (
@@ -184,7 +184,8 @@ class AttributionFacts(TimelineFacts, frozen=True, dict=True):
     @cached_property
     def idle(self) -> Idle:
         """The idle time of the GPU by cause, per gap and per step."""
-        idle = attribute(self.gaps, self.host_flow.of, self.steps, self.syncs.refill_area)
+        callbacks = graph_callbacks(self.trace)
+        idle = attribute(self.gaps, self.host_flow.of, self.steps, self.syncs.refill_area, callbacks)
         return with_first_runs(idle, self.gpu.work.name)
 
     @cached_property

@@ -15,7 +15,7 @@ from traceopt.analyzer.replay.graph import Graph, build_graph
 from traceopt.analyzer.replay.profiler_cost import find_profiler_cost
 from traceopt.analyzer.replay.replayed import Replayed, replay
 from traceopt.analyzer.vocabulary.causes.cause import Cause
-from traceopt.analyzer.vocabulary.causes.table import PROFILER
+from traceopt.analyzer.vocabulary.causes.table import GRAPH_CALLBACK, PROFILER, QUEUED
 
 
 class ReplayFacts(AttributionFacts, frozen=True, dict=True):
@@ -56,7 +56,8 @@ class ReplayFacts(AttributionFacts, frozen=True, dict=True):
         """Exclusive parts of a replayed step, as in `parts_by_step`: ns of the typical step. They sum to it."""
         gpu = self.gpu if self.has_gpu else None
         areas = self.flow_areas if self.has_gpu else self.of_every_step.cpu_phases.areas
-        return ReplayedParts(areas, gpu).of(replayed)
+        called, queued = (self.idle.typical_ns(cause) if gpu else 0.0 for cause in (GRAPH_CALLBACK, QUEUED))
+        return ReplayedParts(areas, gpu, called / (called + queued) if called else 0.0).of(replayed)
 
     @cached_property
     def flow_areas(self) -> dict[Cause, Intervals]:

@@ -38,17 +38,19 @@ TABLE_OF_CATEGORY: dict[str, str] = {
     "Python": PYTHON,
     "cuda_sync": SYNC,
     "xpu_sync": SYNC,
+    "graph_host_node": SYNC,  # the stream waits for a CPU callback inside a CUDA graph
     "gpu_user_annotation": IGNORED,  # the device-side copy of a user annotation
     "Trace": IGNORED,  # the profiler's own span, not a window
     "cuda_event": IGNORED,  # when the device reached a recorded event
     "graph_event_node": IGNORED,  # the same inside a CUDA graph
-    "graph_host_node": IGNORED,  # a CPU callback inside a CUDA graph
     "collective_comm": IGNORED,  # the host's side of oneCCL collectives
     "xpu_scope_profiler": IGNORED,  # hardware metrics of kernels on Intel GPUs
     "overhead": OVERHEAD,  # what the profiler and the driver do in the midst of a call, without its thread
     "Overhead": OVERHEAD,
     "": IGNORED,
 }
+
+GRAPH_CALLBACK = "HostNode"  # begins the name of a CPU callback inside a CUDA graph
 
 # Processes that a file names, counted like categories. torch_npu, msprof and XProf file the device's work below a
 # process and give it no category; the legacy autograd profiler does so with all events.

@@ -86,23 +86,30 @@ def of_slices(annotations: Fields, count: int, texts: Texts) -> Arguments:
     return Arguments(columns, some)
 
 
-def of_work(extra: Fields, count: int) -> dict[str, F8 | list[Any]]:
-    """Columns from `GpuRenderStageEvent.extra_data` of `count` rows, whose values are all strings."""
+def of_work(extra: Fields, count: int) -> tuple[dict[str, F8 | list[Any]], dict[int, str]]:
+    """From `GpuRenderStageEvent.extra_data` of `count` rows, whose values are all strings: columns, and the names of
+    CPU callbacks by row.
+    """
     inside = extra.inside()
     names, values = inside.of(1), inside.of(2)
     value_of = np.full(len(extra), -1, np.int64)
     value_of[values.message] = np.arange(len(values))
-    columns: dict[str, F8 | list[Any]] = {}
-    for name, column in _OF_WORK.items():
+
+    def texts(name: bytes) -> list[tuple[int, str]]:
         places = names.message[names.equal(name)]
         places = places[value_of[places] >= 0]
-        if len(places):
+        rows = zip(extra.message[places].tolist(), value_of[places].tolist(), strict=True)
+        return [(row, values.text(value).decode("utf-8", "replace")) for row, value in rows]
+
+    columns: dict[str, F8 | list[Any]] = {}
+    for name, column in _OF_WORK.items():
+        if found := texts(name):
             is_text = column in _TEXTS
-            columns[column] = [NO_TEXT if is_text else NONE] * count
-            for event, place in zip(extra.message[places].tolist(), value_of[places].tolist(), strict=True):
-                text = values.text(place).decode("utf-8", "replace")
-                columns[column][event] = Raw(msgspec.json.encode(text)) if is_text else number(text)
-    return columns
+            out: list[Any] = [NO_TEXT if is_text else NONE] * count
+            for row, text in found:
+                out[row] = Raw(msgspec.json.encode(text)) if is_text else number(text)
+            columns[column] = out
+    return columns, dict(texts(b"host fn"))
 
 
 def _value(annotation: bytes, depth: int = 0) -> Any:

@@ -22,6 +22,7 @@ from traceopt.analyzer.reading.perfetto.dictionaries import Dictionaries, Track
 from traceopt.analyzer.reading.perfetto.wire import FIXED64, Fields, packed, packets_of, read_fields
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.tables.trace import CUT_OFF
+from traceopt.analyzer.vocabulary.event_categories import GRAPH_CALLBACK
 
 _CHUNK_BYTES = 4 << 20  # are decoded together
 _MOST_PACKET_BYTES = 64 << 20  # the largest holds all names
@@ -37,7 +38,7 @@ _CATEGORY_OF_STAGE = {
     "Memset": "gpu_memset",
     "Annotation": "gpu_user_annotation",
     "EventRecord": "graph_event_node",
-    "HostNode": "graph_host_node",
+    GRAPH_CALLBACK: "graph_host_node",
 }
 _LANE = re.compile(r"\[(\d{1,10})\]")  # begins the name of a stream
 
@@ -174,10 +175,13 @@ class PerfettoStream(Struct):
         """Work of the GPUs."""
         count = len(held)
         fields = held.inside()
-        columns = of_work(fields.of(6), count) | self._launches(fields.of(21), count)
+        columns, callbacks = of_work(fields.of(6), count)
+        columns |= self._launches(fields.of(21), count)
         gpu = fields.numbers(11, count).astype(float).tolist()
         stages, lanes = (named(self._known.stages, fields.numbers(number, count).tolist()) for number in (14, 13))
         names = named(self._known.names, fields.numbers(20, count).tolist())
+        for row, callback in callbacks.items():
+            names[row] = f"{GRAPH_CALLBACK}: {callback}"
         spans = zip(self._us(time[held.message]), (fields.numbers(2, count, 0) / 1000).tolist(), strict=True)
         arguments = Arguments(columns, np.ones(count, bool)).build()
         return [

@@ -540,6 +540,18 @@ UNTRACED = Cause(
     advice=None,
     straggler=None,
 )
+GRAPH_CALLBACK = Cause(
+    key="graph_callback",
+    label="CPU callback in a graph",
+    meaning="The next kernel of a replayed graph waits for a function on the CPU, which is a node of that graph.",
+    look=Look("queue", "dots", "a host node between two kernels"),
+    span=spans.WAIT,
+    limit="bound by CPU callbacks in graphs",
+    verdict="CPU callbacks inside replayed graphs are the bottleneck: the next kernels wait for them.",
+    rules=(),
+    advice="Move the callback out of the graph.",
+    straggler="the CPU callbacks inside its graphs",
+)
 QUEUED = Cause(
     key="queued",
     label="Idle with work queued",

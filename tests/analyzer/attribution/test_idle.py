@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.facts import facts_of
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING, HOST_SYNC, IDLE_CAUSES
+from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING, GRAPH_CALLBACK, HOST_SYNC, IDLE_CAUSES, QUEUED
 from traceopt.document import sections
 from traceopt.testing.events import Json, annotation, kernel, op, python, read, runtime, span
 
@@ -301,3 +301,22 @@ def test_the_breakdown_sums_to_the_mean_step(host: list[Json], work: list[Any], 
     if not facts.has_gpu:
         assert sum(facts.cpu_phases.total_ns(name) for name in facts.cpu_phases.areas) == facts.steps.window_ns
     assert np.isfinite([part.us_per_step for part in parts]).all()
+
+
+def test_a_cpu_callback_in_a_graph_holds_up_its_kernels() -> None:
+    """A host node of PyTorch 2.15. Without it, the trace would not show what held them back."""
+    events: list[Json] = []
+    for step in range(3):
+        begin, on_stream = 1_000 * step, {"device": 0, "stream": 7, "correlation": 5 + step}
+        events += [
+            runtime("cudaGraphLaunch", begin, 5, 5 + step),
+            span("kernel", "before", begin + 100, 100, **on_stream),
+            span("graph_host_node", "HostNode: report", begin + 200, 600, **on_stream),
+            span("graph_event_node", "EventRecord", begin + 800, 0, **on_stream),
+            span("kernel", "after", begin + 800, 100, **on_stream),
+        ]
+    facts = facts_of(events, steps=3)
+    assert facts.idle.typical_ns(GRAPH_CALLBACK) == 600_000
+    assert facts.idle.typical_ns(QUEUED) < 100_000
+    assert len(facts.gpu.work) == 6, "nodes are no work of the GPU"
+    assert facts.parts_of(facts.replayed)[GRAPH_CALLBACK] > 500_000

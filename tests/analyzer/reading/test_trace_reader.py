@@ -99,7 +99,7 @@ def test_the_categories_of_2021() -> None:
         ("xpu_sync", "sync"),
         ("cuda_event", None),
         ("graph_event_node", None),
-        ("graph_host_node", None),
+        ("graph_host_node", "sync"),
         ("collective_comm", None),
         ("xpu_scope_profiler", None),
         ("gpu_user_annotation", None),
