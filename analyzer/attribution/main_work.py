@@ -51,4 +51,4 @@ def find_main_work(regions: Regions, dtype: Categorical) -> MainWork | None:
     backward = gradients | regions.work_under(regions.backward)[mine]
     backward_ns = int(gpu.in_window[mine[backward]].sum())
     kind, name = list(numbers)[largest]
-    return MainWork(kind, name, mine, gpu.area(mask).total, backward_ns >= MOSTLY * time_ns[largest])
+    return MainWork(kind, name, mine, round(gpu.spent_ns(mask)), backward_ns >= MOSTLY * time_ns[largest])

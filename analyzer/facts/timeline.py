@@ -156,9 +156,9 @@ class TimelineFacts(RecordingFacts, frozen=True, dict=True):
         return totals_by_name(self.trace.names, self.slices.name[rows], rows, amount)
 
     def work_by_name(self, mask: npt.NDArray[np.bool_]) -> list[NameTotal]:
-        """The GPU work of a mask grouped by kernel name, with the total time inside the window, ns. Longest first."""
+        """The GPU work of a mask grouped by kernel name, with what it takes of the window in all, ns. Longest first."""
         rows = np.flatnonzero(mask)
-        return totals_by_name(self.trace.names, self.gpu.work.name[rows], rows, self.gpu.in_window[rows])
+        return totals_by_name(self.trace.names, self.gpu.work.name[rows], rows, self.gpu.step_ns[rows])
 
     @cached_property
     def serving(self) -> Serving | None:

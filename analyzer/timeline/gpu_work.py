@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import Categorical, distinct, numbered
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, subtract, union
-from traceopt.analyzer.tables.schema import KERNEL, MEMCPY, GpuTable, Mask
+from traceopt.analyzer.tables.schema import F8, I8, KERNEL, MEMCPY, GpuTable, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.vocabulary.kernels.kernel_names import KernelClass, classify
 
@@ -66,6 +66,46 @@ class GpuWork(Struct, frozen=True, dict=True):
     def busy_ns(self) -> int:
         """The time in which the devices work, added up over them."""
         return sum(area.total for area in self.busy_by_device.values())
+
+    @cached_property
+    def own_share(self) -> F8 | float:
+        """The part of its time that each row takes of the window: half of it while two devices work. So the times of
+        work on several devices add up to no more than the window.
+        """
+        if len(self.devices) < 2:
+            return 1.0
+        spent = self._shared_time(self.work.start, self.work.end)
+        return np.divide(spent, self.in_window, out=np.ones(len(self.work)), where=self.in_window > 0)
+
+    @cached_property
+    def step_ns(self) -> I8:
+        """What each row takes of the window, ns: its time inside it, which devices that work at the same time share."""
+        return np.asarray(np.rint(self.in_window * self.own_share), np.int64)
+
+    def spent_ns(self, mask: Mask) -> float:
+        """What the work of a mask takes of the window, ns. Streams of a device count once, and devices that work at the
+        same time share it.
+        """
+        if len(self.devices) < 2:
+            return float(self.area(mask).total)
+        areas = [self.area(mask & (self.work.device == device)) for device in self.devices]
+        return float(sum(self._shared_time(area.start, area.end).sum() for area in areas))
+
+    def _shared_time(self, start: I8, end: I8) -> F8:
+        """The time of each span of one device, of which each device that works at the same time has an equal part."""
+        time, clock = self._device_clock
+        first, last = (np.interp(edge - self.window.start[0], time, clock) for edge in (start, end))
+        return np.asarray(last - first)
+
+    @cached_property
+    def _device_clock(self) -> tuple[I8, F8]:
+        """Times since the window began, and a clock that runs half as fast while two devices work."""
+        areas = self.busy_by_device.values()
+        edge = np.concatenate([*(area.start for area in areas), *(area.end for area in areas)]) - self.window.start[0]
+        order = np.argsort(edge, kind="stable")
+        edge, working = edge[order], np.cumsum(np.repeat([1, -1], len(edge) // 2)[order])[:-1]
+        passed = np.diff(edge) * (working > 0) / np.maximum(working, 1)
+        return edge, np.append(0, np.cumsum(passed))
 
     def device_name(self, row: int) -> str:
         """The device of a row, with its number if there are several."""

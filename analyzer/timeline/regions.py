@@ -61,7 +61,7 @@ class Regions(Struct, frozen=True, dict=True):
         owner = self.slices.ancestor(self.links.launch_slice, wanted)
         mine = owner >= 0
         out = np.zeros(len(rows), np.int64)
-        np.add.at(out, np.searchsorted(rows, owner[mine]), self.gpu.in_window[mine])
+        np.add.at(out, np.searchsorted(rows, owner[mine]), self.gpu.step_ns[mine])
         return out
 
     def area(self, mask: Mask, thread: int | None = None) -> Intervals:

@@ -55,9 +55,9 @@ def find_unfused_attention(gpu: GpuWork, regions: Regions) -> UnfusedAttention:
         mask[order[first : last + 1]] = True
     count = int(fusible.sum())
     inside = mask & gpu.is_inside
-    product_ns = int(gpu.in_window[inside & gpu.kind.among("gemm")].sum())
+    product_ns = int(gpu.step_ns[inside & gpu.kind.among("gemm")].sum())
     drops = regions.work_under(regions.named(op_names.is_dropout, OP)) & inside
-    return UnfusedAttention(inside, count, product_ns, int(gpu.in_window[inside].sum()) - product_ns, bool(drops.any()))
+    return UnfusedAttention(inside, count, product_ns, int(gpu.step_ns[inside].sum()) - product_ns, bool(drops.any()))
 
 
 def fusible_attention(regions: Regions, before: I8, softmax: I8, after: I8) -> Mask:
@@ -175,5 +175,5 @@ def find_math_attention(gpu: GpuWork, regions: Regions, unfused: UnfusedAttentio
     if (forward & mask).sum() >= MOST * max(1, forward.sum()):
         mask = mask | unfused.mask
     inside = mask & gpu.is_inside
-    product_ns = int(gpu.in_window[inside & gpu.kind.among("gemm")].sum())
-    return MathAttention(calls, inside, product_ns, int(gpu.in_window[inside].sum()) - product_ns)
+    product_ns = int(gpu.step_ns[inside & gpu.kind.among("gemm")].sum())
+    return MathAttention(calls, inside, product_ns, int(gpu.step_ns[inside].sum()) - product_ns)

@@ -34,7 +34,8 @@ class GemmShape(Struct, frozen=True):
     batch: int
     dtype: str  # type of the left factor; "tf32" if FP32 tensors ran on Tensor Cores
     rows: I8
-    duration_ns: int  # GPU time of the calls inside the window
+    duration_ns: int  # what the calls take of the window
+    kernel_ns: int  # GPU time of the calls inside the window: more, if several GPUs work at the same time
     calls: int
     tensor_core: bool | None
     kernel_alignment: int | None  # of the slowest kernel, from its name
@@ -47,7 +48,7 @@ class GemmShape(Struct, frozen=True):
 
     @property
     def tflops(self) -> float | None:
-        return self.flops / self.duration_ns / 1e3 if self.duration_ns else None
+        return self.flops / self.kernel_ns / 1e3 if self.kernel_ns else None
 
     @property
     def intensity(self) -> float:
@@ -141,6 +142,7 @@ class Gemms(Struct, frozen=True, dict=True):
             *size,
             dtype,
             rows,
+            int(self.gpu.step_ns[work].sum()),
             int(duration.sum()),
             len(rows),
             uses,

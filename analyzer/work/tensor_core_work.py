@@ -39,7 +39,7 @@ class TensorCoreWork(Struct, frozen=True, dict=True):
         return np.asarray(self.eligible & (self.gpu.tensor_core == 0))
 
     def time_ns(self, mask: Mask) -> int:
-        return int(self.gpu.in_window[mask].sum())
+        return int(self.gpu.step_ns[mask].sum())
 
     @property
     def kernel_ns(self) -> int:

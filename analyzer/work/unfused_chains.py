@@ -28,7 +28,7 @@ def find_chains(gpu: GpuWork, fusible: npt.NDArray[np.bool_], step: npt.NDArray[
     """
     work = gpu.work
     order = np.lexsort((work.start, work.queue))
-    duration = gpu.in_window[order]
+    duration = gpu.step_ns[order]
     candidate = fusible[order] & (work.duration[order] > 0)
     stream, step = work.queue[order], step[order]
     together = np.append(False, (stream[1:] == stream[:-1]) & (step[1:] == step[:-1]))

@@ -116,7 +116,7 @@ class LayoutConversion(Rule):
         if layout.transposes_ns < self.min_share * facts.step_ns:
             return
         evidence = layout.evidence()
-        share = percent(facts.gpu.area(layout.transposes).total / max(1, facts.gpu.busy.total))
+        share = percent(facts.gpu.spent_ns(layout.transposes) / max(1, facts.gpu.busy.total))
         yield self.finding(
             why=(
                 f"{layout.transposes.sum() / count:,.0f} layout transposes {per_step(facts)} take "
@@ -168,7 +168,7 @@ class LayoutConversion(Rule):
         if not facts.has_gpu:
             speedup = _cpu_speedup(facts) or 1.0
             return f"On this machine a convolution in channels_last is {speedup:.1f} times as fast as in NCHW."
-        share = facts.gpu.area(facts.gpu.kind.among("layout")).total / facts.steps.window_ns
+        share = facts.gpu.spent_ns(facts.gpu.kind.among("layout")) / facts.steps.window_ns
         return f"Layout transposes take {percent(share)} of {the_step(facts)}."
 
 

@@ -63,7 +63,7 @@ class CudnnBenchmarkOff(Rule):
 
     def check(self, facts: Facts) -> Findings:
         work = facts.gpu.kind.among("conv") & facts.gpu.is_inside
-        time_ns = facts.gpu.area(work).total / facts.steps.count
+        time_ns = facts.gpu.spent_ns(work) / facts.steps.count
         shapes = facts.convolutions.repeated_shapes
         if facts.captured.environment.cudnn_benchmark or time_ns < self.min_share * facts.step_ns or not shapes:
             return
@@ -85,5 +85,5 @@ class CudnnBenchmarkOff(Rule):
     def passed(self, facts: Facts) -> str:
         if facts.captured.environment.cudnn_benchmark:
             return "torch.backends.cudnn.benchmark is on."
-        share = facts.gpu.area(facts.gpu.kind.among("conv")).total / facts.steps.window_ns
+        share = facts.gpu.spent_ns(facts.gpu.kind.among("conv")) / facts.steps.window_ns
         return f"Convolutions take {percent(share)} of {the_step(facts)}, or their shapes change from step to step."

@@ -90,7 +90,7 @@ class MisalignedGemm(Rule):
         if sizes.speedup is not None:
             low = est = high = (1 - 1 / sizes.speedup) * sum(s.duration_ns for s in shapes)
         unnamed, kernels = self._without_shapes(facts)
-        unnamed_ns = int(facts.gpu.in_window[unnamed].sum())
+        unnamed_ns = int(facts.gpu.step_ns[unnamed].sum())
         gain = 1 - 1 / self.fallback_speedup
         est, high = est + unnamed_ns * gain, high + unnamed_ns * min(1.0, 1.5 * gain)
         low += unnamed_ns * 0.4 * gain

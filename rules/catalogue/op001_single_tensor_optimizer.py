@@ -86,7 +86,7 @@ class SingleTensorOptimizer(Rule):
             return
         area = facts.regions.own_time(facts.regions.optimizer, facts.steps.thread)
         host_ns = facts.steps.host_mean_ns(area)
-        gpu_ns = float(facts.gpu.in_window[kernels].sum()) / facts.steps.count
+        gpu_ns = float(facts.gpu.step_ns[kernels].sum()) / facts.steps.count
         low, usual, _ = host_bounds(facts, area, self.removable, (0.5 * gpu_ns, gpu_ns))
         _, _, most = host_bounds(facts, area, 1.0, (gpu_ns, gpu_ns))
         saved = priced(

@@ -81,7 +81,7 @@ class ForeachNotFused(Rule):
         area = union(facts.slices.start[rows], facts.slices.end[rows])
         count = len(rows) / facts.steps.count
         kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & facts.gpu.is_inside
-        gpu_ns = float(facts.gpu.in_window[kernels].sum()) / facts.steps.count
+        gpu_ns = float(facts.gpu.step_ns[kernels].sum()) / facts.steps.count
         share = 1 - 1 / max(1.0, count)
         more_ns = max(0.0, gpu_ns - _fused_ns(facts, kind or ""))
         whole = _from_first_to_last(facts, rows)

@@ -120,4 +120,4 @@ def _adding(facts: Facts, added: npt.NDArray[np.bool_]) -> Intervals:
 
 
 def _typical_ns(facts: Facts, work: npt.NDArray[np.bool_]) -> float:
-    return float(facts.gpu.in_window[work].sum()) / facts.steps.count
+    return float(facts.gpu.step_ns[work].sum()) / facts.steps.count

@@ -75,7 +75,7 @@ class OptimizerOnCpu(Rule):
         if wait < self.min_share * facts.step_ns:
             return
         rows, copies = facts.host.rows_of(CPU_OPTIMIZER), _copies(facts)
-        copied = float(facts.gpu.in_window[copies].sum()) / facts.steps.count
+        copied = float(facts.gpu.step_ns[copies].sum()) / facts.steps.count
         cost = wait + copied
         sites = by_site(facts, rows, facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows]))
         yield self.finding(

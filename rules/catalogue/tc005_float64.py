@@ -94,7 +94,7 @@ class Float64(Rule):
     def _on_gpu(self, facts: Facts) -> Findings:
         found, ratio = facts.double_precision, 1 / (peak_ratio(facts, "fp64") or 1.0)
         work = found.products | found.other
-        time_ns = facts.gpu.area(work).total / facts.steps.count
+        time_ns = facts.gpu.spent_ns(work) / facts.steps.count
         if time_ns < self.min_share * facts.step_ns:
             return
         copied = by_site(facts, found.copied, facts.slices.end[found.copied] - facts.slices.start[found.copied])
@@ -167,8 +167,8 @@ class Float64(Rule):
 
     def passed(self, facts: Facts) -> str:
         if facts.has_gpu:
-            area = facts.gpu.area(facts.double_precision.products | facts.double_precision.other)
-            return f"Kernels in FP64 take {percent(area.total / facts.steps.window_ns)} of {the_step(facts)}."
+            spent_ns = facts.gpu.spent_ns(facts.double_precision.products | facts.double_precision.other)
+            return f"Kernels in FP64 take {percent(spent_ns / facts.steps.window_ns)} of {the_step(facts)}."
         share = percent(operators_ns(facts, _double(facts)) / facts.step_ns)
         return f"Matmuls and convolutions in FP64 take {share} of {the_step(facts)}."
 
@@ -179,7 +179,7 @@ EXAMPLE = "inputs = torch.from_numpy(array).float()\nmodel = model.float()"
 
 def _price(facts: Facts, ratio: float) -> Price:
     found, count = facts.double_precision, facts.steps.count
-    products_ns, other_ns = (facts.gpu.area(mask).total / count for mask in (found.products, found.other))
+    products_ns, other_ns = (facts.gpu.spent_ns(mask) / count for mask in (found.products, found.other))
     speedups = [max(1.0, part * ratio) for part in PARTS_OF_RATIO]
     low, expected, high = (
         products_ns * (1 - 1 / speedup) + other_ns * share

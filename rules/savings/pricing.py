@@ -138,7 +138,7 @@ def work_of(facts: Facts, shapes: Sequence[GemmShape]) -> Mask:
 
 def shorter(facts: Facts, work: Mask, gain_ns: float) -> Changes:
     """Masked work takes this much less time per step, divided over its rows by duration."""
-    inside = float(facts.gpu.in_window[work].sum()) / facts.steps.count
+    inside = float(facts.gpu.step_ns[work].sum()) / facts.steps.count
     total = launched_ns(facts, work) if _goes_beyond(facts, work) else inside
     return scaled(facts, work, max(0.0, 1 - gain_ns / total)) if total else []
 

@@ -30,7 +30,8 @@ def memory_ns(facts: Facts, shape: GemmShape, dtype: str) -> float:
 
 def at_rate_ns(facts: Facts, shape: GemmShape, tflops: float, dtype: str) -> float:
     """Time of all calls at a compute rate, bounded by memory bandwidth and never above the measured time."""
-    return min(float(shape.duration_ns), max(shape.flops / (tflops * 1e3), memory_ns(facts, shape, dtype)))
+    at_limit = max(shape.flops / (tflops * 1e3), memory_ns(facts, shape, dtype))
+    return shape.duration_ns * min(1.0, at_limit / max(1, shape.kernel_ns))
 
 
 def too_narrow(alignment: int | None, dtype: str | None) -> bool:

@@ -112,4 +112,4 @@ def launched_ns(facts: Facts, work: npt.NDArray[np.bool_] | npt.NDArray[np.float
     launch = facts.links.launch_slice
     at = facts.slices.start[np.maximum(launch, 0)] if len(facts.slices) else np.zeros(len(launch), np.int64)
     inside = (launch >= 0) & facts.steps.host_window.contains(at)
-    return float((facts.gpu.work.duration * work)[inside].sum()) / facts.steps.count
+    return float((facts.gpu.work.duration * facts.gpu.own_share * work)[inside].sum()) / facts.steps.count

@@ -67,7 +67,7 @@ def fp32_saving(
     narrow = accelerator.peak(dtype) if accelerator else None
     known = peak_ratio(facts, dtype)
     ratio = high if known is None else known
-    time = facts.gpu.area(work).total / facts.steps.count
+    time = facts.gpu.spent_ns(work) / facts.steps.count
     shaped = [s for s in facts.gemms.shapes if s.dtype == "fp32" and s.tensor_core is False]
     products = _measured_products(facts, shaped, dtype)
     by_shape = bool(narrow) or products.speedup is not None
@@ -84,7 +84,7 @@ def fp32_saving(
         gains.append(rest * gain + max(0.0, shaped_ns - after_ns))
     light = facts.gpu.is_kernel & facts.gpu.kind.among(*FUSIBLE_KINDS)
     light &= ~facts.regions.work_under(facts.regions.optimizer | facts.regions.zero_grad)  # the weights stay FP32
-    light_ns = facts.gpu.area(light).total / facts.steps.count * pointwise
+    light_ns = facts.gpu.spent_ns(light) / facts.steps.count * pointwise
     light_gains = (0.0, 0.5 * light_ns, light_ns)
     peak = "a higher peak rate" if known is None else f"{known:.0f} times the peak rate"
     speed = f"{count(low)} to {count(min(high, ratio))} times the speed"

@@ -82,3 +82,11 @@ def test_different_gpus_have_no_figures_in_common() -> None:
     assert device.name == "NVIDIA A100-SXM4-40GB and Tesla T4"
     assert (device.accelerator, device.memory_bytes, device.compute_capability) == (None, None, None)
     assert "different models" in device.how_to_set()
+
+
+def test_times_on_gpus_that_work_at_the_same_time_add_up_to_no_more_than_the_step() -> None:
+    for facts in FACTS.values():
+        gpu = facts.gpu
+        assert gpu.step_ns.sum() == pytest.approx(gpu.busy.total, rel=1e-3)
+        assert gpu.spent_ns(gpu.is_compute) <= gpu.compute.total + 1
+        assert facts.tensor_core_work.kernel_ns <= facts.steps.window_ns

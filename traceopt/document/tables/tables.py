@@ -227,7 +227,7 @@ def gemms(facts: Facts) -> list[Gemm]:
                 batch=shape.batch,
                 dtype=shape.dtype,
                 calls=rate(shape.calls / facts.steps.count),
-                us_per_step=us(shape.duration_ns / facts.steps.count),
+                us_per_step=us(shape.kernel_ns / facts.steps.count),
                 tflops=rounded(shape.tflops),
                 peak_share=rounded(peak),
                 aligned=found.aligned(shape),
