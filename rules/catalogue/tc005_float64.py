@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from traceopt.analyzer.run_log.cpu import CpuPeaks
 from traceopt.analyzer.work.cpu_work import CpuOperator, CpuWork
 from traceopt.rules import (
@@ -11,6 +13,7 @@ from traceopt.rules import (
     Findings,
     Fix,
     Former,
+    Intervals,
     Price,
     Risk,
     Rule,
@@ -27,6 +30,8 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
+from traceopt.rules.savings.measured import MEASURED
+from traceopt.rules.savings.work.cpu_experiments import in_dtype, measured_operators
 from traceopt.rules.savings.work.cpu_operators import Gains, operator_evidence, operators_ns, shortened
 from traceopt.rules.savings.work.precision import peak_ratio
 
@@ -132,6 +137,23 @@ class Float64(Rule):
 
     def _price_on_cpu(self, facts: Facts, double: Sequence[CpuOperator]) -> Price | None:
         work = facts.cpu_work
+        sizes = measured_operators(facts, double, in_dtype("fp32"))
+        if sizes.speedup is not None:
+            parts = [(work.area(list(double)), (1 - 1 / sizes.speedup,) * 3)]
+            basis = f"{MEASURED}: {sizes.speedup:.1f} times as fast in FP32."
+        else:
+            parts, basis = self._by_peaks(work, double)
+        others = subtract(work.threaded, work.area(work.heavy))
+        only = len(double) == len(work.heavy)  # then the operators between them work on FP64 tensors, too
+        if parts and only and others.total:
+            low, expected, high = OTHERS
+            parts.append((others, (1 - 1 / low, 1 - 1 / expected, 1 - 1 / high)))
+            basis += f" Other operators on large tensors run {low:g}, {expected:g} or {high:g} times as fast."
+        price = shortened(facts, parts, basis)
+        return None if price is None else replace(price, experiments=sizes.experiments)
+
+    def _by_peaks(self, work: CpuWork, double: Sequence[CpuOperator]) -> tuple[list[tuple[Intervals, Gains]], str]:
+        """Gains by what the CPU reaches in one size, and the basis for them; no gains if that was not measured."""
         speedups = _speedups(work.peaks)
         fast = {
             "matmuls": [
@@ -146,14 +168,8 @@ class Float64(Rule):
             + " and ".join(f"{kind} {speedups[kind]:.1f} times" for kind in fast if kind in speedups)
             + "."
         )
-        others = subtract(work.threaded, work.area(work.heavy))
-        only = len(double) == len(work.heavy)  # then the operators between them work on FP64 tensors, too
-        if speedups and only and others.total:
-            low, expected, high = OTHERS
-            parts.append((others, (1 - 1 / low, 1 - 1 / expected, 1 - 1 / high)))
-            basis += f" Other operators on large tensors run {low:g}, {expected:g} or {high:g} times as fast."
         without = (f" The saving does not include {kind}." for kind in fast if fast[kind] and kind not in speedups)
-        return shortened(facts, parts, basis + "".join(without))
+        return parts, basis + "".join(without)
 
     def _gains(self, work: CpuWork, operators: Sequence[CpuOperator], speedup: float) -> Gains:
         """Shares of these operators' time. At best, matmuls near their peak in FP64 reach it in FP32."""
