@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -86,10 +86,18 @@ def of_slices(annotations: Fields, count: int, texts: Texts) -> Arguments:
     return Arguments(columns, some)
 
 
-def of_work(extra: Fields, count: int) -> tuple[dict[str, F8 | list[Any]], dict[int, str]]:
-    """From `GpuRenderStageEvent.extra_data` of `count` rows, whose values are all strings: columns, and the names of
-    CPU callbacks by row.
+class Extra(Struct, frozen=True):
+    """Of work of the GPU: columns, the functions of CPU callbacks by row, and the GPU's architecture ("sm_90"; "": not
+    known).
     """
+
+    columns: dict[str, F8 | list[Any]]
+    callbacks: dict[int, str]
+    architecture: str
+
+
+def of_work(extra: Fields, count: int) -> Extra:
+    """From `GpuRenderStageEvent.extra_data` of `count` rows, whose values are all strings."""
     inside = extra.inside()
     names, values = inside.of(1), inside.of(2)
     value_of = np.full(len(extra), -1, np.int64)
@@ -109,7 +117,7 @@ def of_work(extra: Fields, count: int) -> tuple[dict[str, F8 | list[Any]], dict[
             for row, text in found:
                 out[row] = Raw(msgspec.json.encode(text)) if is_text else number(text)
             columns[column] = out
-    return columns, dict(texts(b"host fn"))
+    return Extra(columns, dict(texts(b"host fn")), dict(texts(b"arch")).get(0, ""))
 
 
 def _value(annotation: bytes, depth: int = 0) -> Any:
@@ -127,8 +135,3 @@ def _value(annotation: bytes, depth: int = 0) -> Any:
         if wire == LENGTH and kind == _LIST and depth < _DEEPEST:
             items.append(_value(annotation[begin:end], depth + 1))
     return items
-
-
-def named(values: Mapping[int, str], ids: list[int]) -> list[str]:
-    """The names with these numbers; "" for one that the file lacks."""
-    return [values.get(one, "") for one in ids]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct, field
 
 from traceopt.analyzer.reading.perfetto.wire import VARINT, Fields
@@ -62,6 +64,11 @@ class Dictionaries(Struct):
             self.tracks[uuid_of.get(message, -1)] = track
             found.append(track)
         return found
+
+
+def named(values: Mapping[int, str], ids: list[int]) -> list[str]:
+    """The names with these numbers; "" for one that the file lacks."""
+    return [values.get(one, "") for one in ids]
 
 
 def _text(fields: Fields, row: int) -> str:

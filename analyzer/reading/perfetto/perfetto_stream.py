@@ -17,8 +17,8 @@ import numpy as np
 from msgspec import Raw, Struct, field
 
 from traceopt.analyzer.reading.event_types import Event, Meta, PhaseReading, Slice, SliceArgs
-from traceopt.analyzer.reading.perfetto.arguments import Arguments, Texts, named, of_slices, of_work
-from traceopt.analyzer.reading.perfetto.dictionaries import Dictionaries, Track
+from traceopt.analyzer.reading.perfetto.arguments import Arguments, Texts, of_slices, of_work
+from traceopt.analyzer.reading.perfetto.dictionaries import Dictionaries, Track, named
 from traceopt.analyzer.reading.perfetto.wire import FIXED64, Fields, packed, packets_of, read_fields
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.tables.trace import CUT_OFF
@@ -40,6 +40,7 @@ _CATEGORY_OF_STAGE = {
     "EventRecord": "graph_event_node",
     GRAPH_CALLBACK: "graph_host_node",
 }
+_ARCHITECTURE = re.compile(r"sm_(\d{1,2})(\d)")
 _LANE = re.compile(r"\[(\d{1,10})\]")  # begins the name of a stream
 
 
@@ -60,7 +61,7 @@ class _Begun(Struct, frozen=True):
 class PerfettoStream(Struct):
     """Iterates over lists of events in blocks of a Perfetto trace.
 
-    After the iteration: `header` says the clock and the architecture of the GPUs, `lost` counts packets and slices that
+    After the iteration: `header` says the clock and the architecture of the GPU, `lost` counts packets and slices that
     could not be read, `damage` describes what is wrong with the file, or is None.
     """
 
@@ -78,11 +79,11 @@ class PerfettoStream(Struct):
     def __iter__(self) -> Iterator[list[Event]]:
         waiting = bytearray()
         for block in self.blocks:
+            if len(waiting) > _MOST_PACKET_BYTES:
+                continue  # read to the end, for the digest of the file
             waiting += block
             if len(waiting) >= _CHUNK_BYTES:
                 yield from self._taken(waiting)
-                if len(waiting) > _MOST_PACKET_BYTES:
-                    break
         yield from self._taken(waiting)
         if waiting:
             self.lost += 1
@@ -116,8 +117,8 @@ class PerfettoStream(Struct):
         clocks = snapshots.inside().of(1)
         fields = clocks.inside()
         ids, times = fields.numbers(1, len(clocks)), fields.numbers(2, len(clocks))
-        for base_ns in times[ids == _REALTIME][:1].tolist():
-            self._base_ns = self.header["baseTimeNanoseconds"] = base_ns
+        for base_ns in times[ids == _REALTIME].tolist():
+            self._base_ns = self.header.setdefault("baseTimeNanoseconds", base_ns)
 
     def _us(self, time: I8) -> list[float]:
         us: list[float] = ((time - self._base_ns) / 1000).tolist()
@@ -175,12 +176,15 @@ class PerfettoStream(Struct):
         """Work of the GPUs."""
         count = len(held)
         fields = held.inside()
-        columns, callbacks = of_work(fields.of(6), count)
-        columns |= self._launches(fields.of(21), count)
+        extra = of_work(fields.of(6), count)
+        columns = extra.columns | self._launches(fields.of(21), count)
         gpu = fields.numbers(11, count).astype(float).tolist()
+        if capability := _ARCHITECTURE.fullmatch(extra.architecture):
+            about = {"id": int(gpu[0]), "computeMajor": int(capability[1]), "computeMinor": int(capability[2])}
+            self.header.setdefault("deviceProperties", [about])  # the exporter asks only for the first
         stages, lanes = (named(self._known.stages, fields.numbers(number, count).tolist()) for number in (14, 13))
         names = named(self._known.names, fields.numbers(20, count).tolist())
-        for row, callback in callbacks.items():
+        for row, callback in extra.callbacks.items():
             names[row] = f"{GRAPH_CALLBACK}: {callback}"
         spans = zip(self._us(time[held.message]), (fields.numbers(2, count, 0) / 1000).tolist(), strict=True)
         arguments = Arguments(columns, np.ones(count, bool)).build()
