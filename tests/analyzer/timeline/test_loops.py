@@ -195,7 +195,10 @@ def test_an_optimizer_inside_another_one_is_no_second() -> None:
     ],
 )
 def test_steps_of_real_jobs(file: str, source: str, typical_us: float, steps: int) -> None:
-    with (SHARED / file).open("rb") as stream:
+    path = SHARED / file
+    if not path.is_file():
+        pytest.skip(f"{file} is not among the real traces")
+    with path.open("rb") as stream:
         facts = Facts(read_trace(stream, file))
     assert (facts.recorded_steps.source, facts.recorded_steps.count) == (source, steps)
     assert facts.step_ns / 1e3 == pytest.approx(typical_us, rel=0.005)
