@@ -344,9 +344,10 @@ class TableBuilder:
             c[_time_of(kind)] -= origin
             tables[_ATTRIBUTES[kind]] = _sorted(_TABLES[kind], c)
         arrows, overheads = (tables.pop(_ATTRIBUTES[kind]) for kind in _WITHOUT_TABLE)
-        names, linked = self.names.values(), ("runtime", "gpu", "sync")
-        found = with_launch_ids(*(tables[name] for name in linked), arrows, self._threads, names)
-        tables |= dict(zip(linked, found, strict=True))
+        names = self.names.values()
+        tables["runtime"], tables["gpu"], tables["sync"] = with_launch_ids(
+            tables["runtime"], tables["gpu"], tables["sync"], arrows, self._threads, names
+        )
         others = [tables[name] for name in ("ops", "annotations", "python")]
         return tables | {"runtime": with_overheads(tables["runtime"], overheads, others, names)}
 
