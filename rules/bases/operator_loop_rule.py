@@ -214,7 +214,7 @@ class OperatorLoopRule(Rule):
                 ALL_WEIGHTS
                 if of_weights
                 else ONE_LINE
-                if self._is_long(facts, loop) and loop.kind not in ("layers", "in turn")
+                if self._is_long(facts, loop) and loop.shares not in (LAYERS_REMOVABLE, LOOP_REMOVABLE)
                 else SEVERAL_LINES
             ),
             risk=larger_batch_risk(facts),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.arrays.intervals import intersect, subtract
+from traceopt.analyzer.arrays.intervals import intersect, subtract, union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.requirements import lacks
 from traceopt.analyzer.vocabulary.causes.table import OPTIMIZER
 from traceopt.analyzer.vocabulary.formulas.byte_formulas import is_pointwise
 from traceopt.result.words.message import TENSOR_CORE, ms, percent
+from traceopt.rules.evidence import by_site
 from traceopt.rules.fixes.advice.batch_size import takes_batches
 from traceopt.rules.savings.roofline import peak_caveat
 from traceopt.rules.savings.work.cpu_operators import operators_ns
@@ -19,6 +20,7 @@ PART = 0.15  # of the step: a smaller part is not worth a sentence
 NEAR_PEAK = 0.7  # of the CPU's measured peak: matmuls that reach more have nothing to gain
 THIN = 0.3  # of the time of matmuls: if so much of it has few rows, reading the weights limits them
 MOST_FUSED = 0.5  # of the time of other operators: with less that a compiler fuses, nothing is said of it
+MOST_SMALL = 0.7  # of the time of other operators: if so much of it is in operators that are too small, that is said
 RECURRENT = ("rnn", "lstm", "gru")
 MOST_NAMED = 3
 
@@ -71,7 +73,19 @@ def cpu_lever(facts: Facts) -> str:
         return ""
     if below_ns > light_ns:
         return f" Matmuls below the measured peak take {ms(below_ns)} of it: {_larger(facts)}"
-    return f" Other operators and calls take {ms(light_ns)} of it{_fused(facts)}"
+    return _small(facts, light_ns) or f" Other operators and calls take {ms(light_ns)} of it{_fused(facts)}"
+
+
+def _small(facts: Facts, light_ns: float) -> str:
+    """A sentence on operators that are too small for a call, if they are most of the time of other operators."""
+    small, count = facts.called_ops.only_tiny, facts.steps.count
+    took_ns = facts.steps.mean_ns(intersect(union(small.start, small.end), facts.cpu_phases.model_work))
+    if took_ns < MOST_SMALL * light_ns or not len(small.rows):
+        return ""
+    most = by_site(facts, small.rows, small.end - small.start)[0]
+    where = f", most of them at {most.location}" if most.location is not None else ""
+    number = f"{len(small.rows) / count:,.0f}"
+    return f" {number} small operators take {ms(took_ns)} of it{where}: the calls cost more than the work."
 
 
 def _fused(facts: Facts) -> str:
