@@ -132,7 +132,10 @@ def _why_not_planned(card: Card) -> str:
 
 
 # What orders the plan (CLOSE_SHARE in rules/plan.py).
-PLAN_ORDER = "Each row is the fix that saves most after those above it; within 25%, the surest and simplest."
+PLAN_ORDER = (
+    "Each row is the fix that saves most after those above it; within 25%, what the others need, then the surest and "
+    "simplest."
+)
 ACROSS_RANKS = "From comparing the ranks"
 
 
