@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 
 import msgspec
 import numpy as np
@@ -12,15 +13,17 @@ from msgspec import Struct
 from traceopt.analyzer.autograd.nodes import ACCUMULATE, weight_products
 from traceopt.analyzer.run_log.cleared_gradients import ClearedGradients
 from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.timeline.call_tree import OP, PYTHON
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
+from traceopt.analyzer.vocabulary import library_frames
 
 Shape = tuple[int, ...]
 
 
 class ClearedNodes(Struct, frozen=True):
-    """One backward pass of each step. Arrays are slices, in order.
+    """A network, and the backward passes of each step that compute gradients of it which are cleared. Arrays are
+    slices, in order.
 
     If the network of the cleared gradients comes first in the forward pass, its backward nodes come last: `nodes` serve
     nothing else, and of the nodes at its `border` a part does, the gradient of their input. If it comes last, what is
@@ -33,6 +36,23 @@ class ClearedNodes(Struct, frozen=True):
     nodes: I8
     border: I8
     products: I8
+
+
+def cleared_by_network(found: Iterable[ClearedNodes]) -> tuple[ClearedNodes, ...]:
+    """One for each network and side of it: several passes of a step may clear the same gradients."""
+    passes = defaultdict[object, list[ClearedNodes]](list)
+    for one in found:
+        passes[one.gradients.built, one.gradients.shapes, len(one.nodes) > 0].append(one)
+    return tuple(
+        ClearedNodes(
+            same[0].gradients, *(np.sort(_joined(list(column))) for column in zip(*map(_rows, same), strict=True))
+        )
+        for same in passes.values()
+    )
+
+
+def _rows(one: ClearedNodes) -> tuple[I8, I8, I8, I8]:
+    return one.passes, one.nodes, one.border, one.products
 
 
 def find_cleared_nodes(regions: Regions, steps: Steps, gradients: ClearedGradients) -> ClearedNodes | None:
@@ -71,6 +91,7 @@ def _passes(regions: Regions, steps: Steps, gradients: ClearedGradients) -> I8 |
     """The same backward pass of each step of the window; None if a step has another number of passes."""
     slices = regions.slices
     calls = _in_time(regions, slices.outermost(regions.engine & (slices.thread == steps.thread)))
+    calls = calls[slices.ancestor(calls, regions.named(library_frames.is_grad_frame, PYTHON)) < 0]
     step = steps.host_step_of(slices.start[calls])
     calls, step = calls[step >= 0], step[step >= 0]
     if not len(calls) or np.any(np.bincount(step, minlength=steps.count) != gradients.backwards):

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from traceopt.analyzer.autograd.broadcast_pairs import AllPairs, find_broadcast_pairs
-from traceopt.analyzer.autograd.cleared_nodes import ClearedNodes, find_cleared_nodes
+from traceopt.analyzer.autograd.cleared_nodes import ClearedNodes, cleared_by_network, find_cleared_nodes
 from traceopt.analyzer.autograd.dense_gradients import DenseGradients, find_dense_gradients
 from traceopt.analyzer.autograd.gradient_loops import GradientLoop, find_gradient_loops
 from traceopt.analyzer.autograd.host_reads import operators_for_host_reads
@@ -122,7 +122,7 @@ class AutogradFacts(WorkFacts, frozen=True, dict=True):
     def cleared_nodes(self) -> tuple[ClearedNodes, ...]:
         """The backward nodes that compute gradients which the script clears before an optimizer reads them."""
         found = (find_cleared_nodes(self.regions, self.steps, one) for one in self.captured.cleared_gradients or ())
-        return tuple(one for one in found if one is not None)
+        return cleared_by_network(one for one in found if one is not None)
 
     def _in_window(self, wanted: Mask) -> I8:
         rows = np.flatnonzero(wanted)

@@ -111,6 +111,11 @@ def is_engine_frame(name: str) -> bool:
     return name.startswith("<built-in method run_backward")
 
 
+def is_grad_frame(name: str) -> bool:
+    """`torch.autograd.grad`, which adds to no gradient: ``torch/autograd/__init__.py(462): grad``."""
+    return name.endswith(": grad") and "torch/autograd/__init__.py(" in name
+
+
 def is_empty_cache_frame(name: str) -> bool:
     """The Python frame of `torch.cuda.empty_cache()`, or of the builtin that it calls."""
     return name.endswith(": empty_cache") or "_emptyCache" in name

@@ -16,6 +16,7 @@ from traceopt.rules import (
     each_step,
     location_of,
     ms,
+    per_step,
     percent,
     places,
     site_evidence,
@@ -91,7 +92,7 @@ class ClearedGradient(Rule):
         yield self.finding(
             title="Detach what comes from a network that this loss does not train",
             why=(
-                f"A backward pass goes on into a network that it does not train: its {_parameters(found)} get "
+                f"{_passes(facts, found)} on into a network that it does not train: its {_parameters(found)} get "
                 f"gradients that are cleared before their optimizer reads them. These nodes take "
                 f"{ms(_time_ns(facts, found))} of {each_step(facts)}."
             ),
@@ -119,7 +120,7 @@ class ClearedGradient(Rule):
         yield self.finding(
             title="Turn off gradients of weights that this loss only passes through",
             why=(
-                f"A backward pass goes through a network that it does not train: its {_parameters(found)} get "
+                f"{_passes(facts, found)} through a network that it does not train: its {_parameters(found)} get "
                 f"gradients that are cleared before their optimizer reads them. They are a part of these matmuls "
                 f"and convolutions, which take {ms(products_ns(facts, found.products))} of {each_step(facts)}."
             ),
@@ -152,6 +153,11 @@ def _time_ns(facts: Facts, found: ClearedNodes) -> float:
     if len(found.nodes):
         return nodes_per_step_ns(facts, found.nodes)
     return OF_WEIGHTS[1] * products_ns(facts, found.products)
+
+
+def _passes(facts: Facts, found: ClearedNodes) -> str:
+    number = round(len(found.passes) / facts.steps.count)
+    return "A backward pass goes" if number == 1 else f"Each of {number} backward passes {per_step(facts)} goes"
 
 
 def _parameters(found: ClearedNodes) -> str:
