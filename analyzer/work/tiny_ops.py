@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.grouping import group_rows
 from traceopt.analyzer.arrays.intervals import Intervals, merge, subtract, union
 from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.schema import I8, Mask
@@ -49,9 +50,15 @@ class CalledOps(Struct, frozen=True):
         return self._where(slices.ancestor(self.rows, calls) < 0)
 
     def indexed_places(self, regions: Regions) -> int:
-        """At how many different places these operators index tensors; 0 where the places were not recorded."""
-        rows = self.rows[regions.named(op_names.INDEXING.__contains__, OP)[self.rows]]
-        return len(np.unique(regions.trace.ops.concrete[regions.slices.row[rows]]))
+        """At how many different places these operators index tensors; 0 where the places were not recorded. A number
+        in a vector, as in a schedule, is no place of a batch.
+        """
+        ops, texts = regions.trace.ops, regions.trace.texts
+        at = regions.slices.row[self.rows[regions.named(op_names.INDEXING.__contains__, OP)[self.rows]]]
+        at = at[ops.dims[at] >= 0]
+        first, _ = group_rows(ops.dims[at], ops.concrete[at])
+        inputs = {row: listed(texts[ops.dims[row]]) for row in at[first].tolist()}
+        return len({ops.concrete[row] for row, dims in inputs.items() if dims and len(dims[0]) > 1})
 
     def reads_between(self, regions: Regions, steps: Steps) -> float:
         """How often the host reads a value of a tensor from the first to the last of these operators in a step."""

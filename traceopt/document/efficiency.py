@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from traceopt.analyzer.arrays.intervals import intersect, subtract, union
+from traceopt.analyzer.autograd.operator_inputs import shapes_of
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.requirements import lacks
 from traceopt.analyzer.vocabulary.causes.table import OPTIMIZER
@@ -19,8 +20,9 @@ MODEL_WORK = 0.6  # of the step: with less, the work of the model is not the que
 PART = 0.15  # of the step: a smaller part is not worth a sentence
 NEAR_PEAK = 0.7  # of the CPU's measured peak: matmuls that reach more have nothing to gain
 THIN = 0.3  # of the time of matmuls: if so much of it has few rows, reading the weights limits them
-MOST_FUSED = 0.5  # of the time of other operators: with less that a compiler fuses, nothing is said of it
+MOST = 0.5  # of the time of other operators, or of matmuls: a kind with less is not what is said of them
 MOST_SMALL = 0.7  # of the time of other operators: if so much of it is in operators that are too small, that is said
+IMAGES = 4  # dimensions: batch, channels, height, width
 RECURRENT = ("rnn", "lstm", "gru")
 MOST_NAMED = 3
 
@@ -72,8 +74,20 @@ def cpu_lever(facts: Facts) -> str:
     if max(light_ns, below_ns) < PART * facts.step_ns:
         return ""
     if below_ns > light_ns:
+        if _convolves_images(facts, heavy_ns):
+            faster = "channels_last may make them faster."
+            return f" Convolutions below the measured peak take {ms(below_ns)} of it: {faster}"
         return f" Matmuls below the measured peak take {ms(below_ns)} of it: {_larger(facts)}"
     return _small(facts, light_ns) or f" Other operators and calls take {ms(light_ns)} of it{_fused(facts)}"
+
+
+def _convolves_images(facts: Facts, heavy_ns: float) -> bool:
+    """Whether two-dimensional convolutions take most of the time of matmuls, convolutions and attention."""
+    convolutions = [one for one in facts.cpu_work.heavy if one.is_convolution]
+    if operators_ns(facts, convolutions) < MOST * heavy_ns:
+        return False
+    [shapes] = shapes_of(facts.regions, convolutions[0].rows[:1])
+    return len(shapes) > 0 and len(shapes[0]) == IMAGES
 
 
 def _small(facts: Facts, light_ns: float) -> str:
@@ -90,7 +104,8 @@ def _small(facts: Facts, light_ns: float) -> str:
 
 def _fused(facts: Facts) -> str:
     """Which operators mostly read and write memory, and what to do about them, after "take 12 ms of it"."""
-    light = facts.cpu_work.light
+    passes, start = facts.cpu_phases.model_work, facts.slices.start
+    light = [one for one in facts.cpu_work.light if passes.contains(start[one.rows]).mean() > MOST]
     if not light:
         return "."
     names = ", ".join(operator.name.removeprefix("aten::") for operator in light[:MOST_NAMED])
@@ -99,7 +114,7 @@ def _fused(facts: Facts) -> str:
     if any(model.compiled for model in facts.captured.models):
         return f": mostly {names}. Keep them inside the compiled code."
     fusible = [operator for operator in light if is_pointwise(operator.name)]
-    if facts.differentiates_twice or operators_ns(facts, fusible) < MOST_FUSED * operators_ns(facts, light):
+    if facts.differentiates_twice or operators_ns(facts, fusible) < MOST * operators_ns(facts, light):
         return f": mostly {names}."
     return f": mostly {names}. torch.compile fuses such operators."
 
