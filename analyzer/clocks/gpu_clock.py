@@ -8,8 +8,10 @@ on right after the work has ended. Both show the difference to within microsecon
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -35,105 +37,136 @@ _UNKNOWN = np.iinfo(np.int64).min // 2  # time of a launch that is not in the fi
 _ODD_SHARE = 0.001  # of the work: so little that starts before its launch has a wrong time or launch itself
 
 
-class _Periods(Struct, frozen=True):
-    """Periods that may overlap; columns of equal length, ns."""
+class _Waits(Struct, frozen=True):
+    """Long waits of the host for all work of the device, ns."""
 
     start: I8
     end: I8
 
 
-_NONE = _Periods(np.empty(0, np.int64), np.empty(0, np.int64))
+_NONE = _Waits(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+class _Work(Struct, frozen=True):
+    """The work of one GPU in order of start; arrays of equal length, ns."""
+
+    device: int
+    start: I8
+    end: I8
+    before: I8  # when all work before it had ended, on any GPU
+    launched: I8  # _UNKNOWN: the launch is not in the file
+    waits: _Waits
+
+    def moved(self, ahead: I8) -> _Work:
+        """On a clock that is not ahead by that."""
+        times = {name: getattr(self, name) - ahead for name in ("start", "end", "before")}
+        return replace(self, **times)
+
+    @property
+    def distance(self) -> I8:
+        """From launches to the start of their work."""
+        known = self.launched != _UNKNOWN
+        return np.asarray(self.start[known] - self.launched[known])
+
+    @property
+    def bounds(self) -> _Bounds:
+        odd = int(_ODD_SHARE * len(self.distance))
+        shown = list(self._shortest())
+        return _Bounds(
+            most=int(np.partition(self.distance, odd)[odd]),
+            least=self._most_late(),
+            at=[start for start, _ in shown],
+            seen=[distance - _LAUNCH_NS for _, distance in shown],
+        )
+
+    def _shortest(self) -> Iterator[tuple[int, int]]:
+        """When work that finds all GPUs idle starts, and its shortest distance from its launch, in each piece of the
+        recording where several are alike.
+        """
+        rows = (self.launched != _UNKNOWN) & (self.start - self.before >= _IDLE_NS)
+        start, distance = self.start[rows], self.start[rows] - self.launched[rows]
+        for piece in np.array_split(np.arange(len(start)), max(1, min(_PIECES, len(start) // _PIECE))):
+            least = piece[np.argsort(distance[piece], kind="stable")[:_ALIKE]]
+            if len(least) == _ALIKE and distance[least[-1]] - distance[least[0]] <= _ALIKE_NS:
+                yield int(start[least[0]]), int(distance[least[0]])
+
+    def _most_late(self) -> int:
+        """How long work goes on after a wait for it has ended, at most; negative if it ends earlier, _UNKNOWN if
+        nothing waits.
+        """
+        known = self.launched != _UNKNOWN
+        order = np.argsort(self.launched[known], kind="stable")
+        last = np.maximum.accumulate(self.end[known][order])
+        issued = np.searchsorted(self.launched[known][order], self.waits.start)
+        late = last[issued[issued > 0] - 1] - self.waits.end[issued > 0]
+        return int(late.max(initial=_UNKNOWN))
 
 
 class _Bounds(Struct, frozen=True):
-    """Bounds of how far the clock is ahead, ns, and what shows it exactly: `seen`, one value per piece of the
-    recording.
+    """Bounds of how far the clock is ahead, ns, and what shows it exactly: how far it is ahead (`seen`) at some times
+    (`at`), one for each piece of the recording.
     """
 
     most: int
     least: int
+    at: list[int]
     seen: list[int]
 
     @property
     def is_off(self) -> bool:
         late = len(self.seen) > 1 and min(self.seen) > _LATE_NS
-        return self.most < -_TOLERATED_NS or self.least > _TOLERATED_NS or late
+        return self.most < -_TOLERATED_NS or self.least > _TOLERATED_NS or late or self.drifts
 
     @property
-    def ahead(self) -> float | None:
-        """How far it is ahead; None if that is not certain, or not constant."""
-        known = self.seen or ([self.least + _WAKE_NS] if self.least > _UNKNOWN else [])
-        if not known or max(known) - min(known) > _TOLERATED_NS:
-            return None
-        ahead = median(known)
-        return ahead if self.least - _TOLERATED_NS <= ahead <= self.most + _TOLERATED_NS else None
+    def drifts(self) -> bool:
+        return len(self.seen) > 1 and max(self.seen) - min(self.seen) > _TOLERATED_NS
+
+    def ahead(self, time: I8) -> I8 | None:
+        """How far it is ahead at each time: a straight line. None if nothing shows it."""
+        if self.drifts:
+            line = np.polyfit(self.at, self.seen, 1)
+            bent = np.abs(np.polyval(line, self.at) - self.seen).max() > _TOLERATED_NS / 2
+            return None if bent or len(self.seen) == 2 else np.rint(np.polyval(line, time)).astype(np.int64)
+        known = self.seen or [self.least + _WAKE_NS] * (self.least > _UNKNOWN)
+        return np.full(len(time), round(median(known))) if known else None
 
 
 def on_the_host_clock(trace: Trace) -> tuple[Trace, list[TimeFault]]:
     """The trace with the work of each GPU in times of the host's clock."""
-    gpu, runtime = trace.gpu, trace.runtime
-    launch = launch_rows(gpu.correlation, runtime)
-    devices = distinct_values(gpu.device[launch >= 0])
-    waits = _long_waits(trace) if len(devices) == 1 else _NONE
-    before = np.append(_UNKNOWN, np.maximum.accumulate(gpu.end))[:-1]  # a GPU may wait for the work of another one
-    faults, start = [], gpu.start
-    for device in devices.tolist():
-        rows = np.flatnonzero(gpu.device == device)
-        work = _Periods(gpu.start[rows], gpu.end_of(rows))
-        launched = np.where(launch[rows] >= 0, runtime.start[np.maximum(launch[rows], 0)], _UNKNOWN)
-        bounds = _bounds(work, before[rows], launched, waits)
+    gpu, start, faults = trace.gpu, trace.gpu.start.copy(), []
+    for rows, work in _devices(trace):
+        bounds = work.bounds
         if not bounds.is_off:
             continue
-        ahead, distance = bounds.ahead, (work.start - launched)[launched != _UNKNOWN]
-        early = int((distance < 0).sum())
-        amount = bounds.most if ahead is None else ahead
-        faults.append(TimeFault("clock", ahead is not None, early, len(distance), amount, device))
-        if ahead is not None:
-            start = np.where(gpu.device == device, start - round(ahead), start)
-    if start is gpu.start:
-        return trace, faults
+        ahead = bounds.ahead(work.start)
+        mended = ahead is not None and not work.moved(ahead).bounds.is_off
+        amount = float(bounds.most)
+        if ahead is not None and mended:
+            start[rows] -= ahead
+            amount = float(ahead[np.abs(ahead).argmax()])
+        kind: Literal["clock", "drift"] = "clock" if mended and not bounds.drifts else "drift"
+        early = int((work.distance < 0).sum())
+        faults.append(TimeFault(kind, mended, early, len(work.distance), amount, work.device))
     order = np.argsort(start, kind="stable")
-    return replace(trace, gpu=replace(gpu, start=start).take(order)), faults
+    return (replace(trace, gpu=replace(gpu, start=start).take(order)) if faults else trace), faults
 
 
-def _bounds(work: _Periods, before: I8, launched: I8, waits: _Periods) -> _Bounds:
-    """Of one GPU: `work`, when all work before it had ended, and when it was launched, in order of start."""
-    known = launched != _UNKNOWN
-    distance = work.start[known] - launched[known]
-    odd = int(_ODD_SHARE * len(distance))
-    return _Bounds(
-        most=int(np.partition(distance, odd)[odd]),
-        least=_most_late(launched[known], work.end[known], waits),
-        seen=[shortest - _LAUNCH_NS for shortest in _shortest(work, before, launched)],
-    )
+def _devices(trace: Trace) -> Iterator[tuple[npt.NDArray[np.intp], _Work]]:
+    """The rows of the work of each GPU, where launches are known."""
+    gpu, runtime = trace.gpu, trace.runtime
+    launch = launch_rows(gpu.correlation, runtime)
+    before = np.append(_UNKNOWN, np.maximum.accumulate(gpu.end))[:-1]
+    launched = np.where(launch >= 0, runtime.start[launch], _UNKNOWN) if len(runtime) else np.full(len(gpu), _UNKNOWN)
+    devices = distinct_values(gpu.device[launch >= 0]).tolist()
+    waits = _long_waits(trace) if len(devices) == 1 else _NONE
+    for device in devices:
+        rows = np.flatnonzero(gpu.device == device)
+        yield rows, _Work(device, gpu.start[rows], gpu.end_of(rows), before[rows], launched[rows], waits)
 
 
-def _shortest(work: _Periods, before: I8, launched: I8) -> Iterator[int]:
-    """The shortest distance from a launch to work that finds all GPUs idle, in each piece of the recording where
-    several are alike.
-    """
-    rows = (launched != _UNKNOWN) & (work.start - before >= _IDLE_NS)
-    distance = work.start[rows] - launched[rows]
-    for piece in np.array_split(distance, max(1, min(_PIECES, len(distance) // _PIECE))):
-        least = np.sort(piece)[:_ALIKE]
-        if len(least) == _ALIKE and least[-1] - least[0] <= _ALIKE_NS:
-            yield int(least[0])
-
-
-def _long_waits(trace: Trace) -> _Periods:
+def _long_waits(trace: Trace) -> _Waits:
     """Long waits for all work of the device."""
     runtime = trace.runtime
     names = np.array([runtime_calls.is_device_sync(name) for name in trace.names] or [False])
     rows = np.flatnonzero(names[runtime.name] & (runtime.duration >= _LONG_WAIT_NS))
-    return _Periods(runtime.start[rows], runtime.end_of(rows))
-
-
-def _most_late(launched: I8, ended: I8, waits: _Periods) -> int:
-    """How long the work goes on after a wait for it has ended, at most; negative if it ends earlier, _UNKNOWN if
-    nothing waits.
-    """
-    order = np.argsort(launched, kind="stable")
-    last = np.maximum.accumulate(ended[order])
-    issued = np.searchsorted(launched[order], waits.start)
-    late = last[issued[issued > 0] - 1] - waits.end[issued > 0]
-    return int(late.max(initial=_UNKNOWN))
+    return _Waits(runtime.start[rows], runtime.end_of(rows))

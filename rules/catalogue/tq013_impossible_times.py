@@ -5,21 +5,26 @@ from __future__ import annotations
 from traceopt.analyzer.tables.time_faults import TimeFault
 from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule, ms
 
+_UNKNOWN = "What the GPU waits for is unknown."
+
 
 class ImpossibleTimes(Rule):
     """Looks for times that contradict each other:
 
-    - Two clocks: work of the GPU starts before its launch, or goes on after the host has waited for it.
+    - Two clocks: work of the GPU starts before its launch, or goes on after the host has waited for it, or the time
+      from launches to work that finds the GPU idle grows or shrinks all the time.
     - Overlap: work goes on after the next work of its stream has ended. A stream runs in order.
-    - Another unit: launches that take milliseconds, durations that all overlap, or kernels shorter than any kernel.
+    - Another unit: launches that take milliseconds or less than 0.1 µs, durations that all overlap, kernels that are
+      shorter than any kernel.
     - Far events: a part of the events is many minutes away from the others, as after an overflow of a counter.
 
     Why it matters: idle time, its causes and all savings follow from these times. traceopt corrects them where it is
-    certain what they should be: a constant difference of the clocks, microseconds written as nanoseconds, an overflow
-    of 32 bits, single durations that are cut where the next work of the stream starts. Everything else is not judged.
+    certain what they should be: a constant difference or a steady drift of the clocks, microseconds written as
+    nanoseconds, an overflow of 32 bits, single durations that are cut where the next work of the stream starts.
+    Everything else is not judged.
 
-    A difference of the clocks is certain if it is the same all through the recording, shown by work that finds the GPU
-    idle and starts right after its launch, or by long waits that end with the work.
+    A difference of the clocks is certain if it is shown by work that finds the GPU idle and so starts right after its
+    launch, or by long waits that end with the work, and if nothing contradicts it once it is corrected.
 
     How to fix: record again with a current version of PyTorch and of the driver. Analyze the file as the profiler wrote
     it.
@@ -54,7 +59,7 @@ class ImpossibleTimes(Rule):
 def _sentence(fault: TimeFault) -> str:
     """What cannot be, and what became of it."""
     some = f"{fault.count:,} of {fault.of:,}"
-    if fault.kind == "clock":
+    if fault.kind in ("clock", "drift"):
         return _clock(fault, some)
     if fault.kind == "overlap":
         if fault.mended:
@@ -78,13 +83,12 @@ def _sentence(fault: TimeFault) -> str:
 
 
 def _clock(fault: TimeFault, some: str) -> str:
-    gpu = "the GPU" if fault.device is None else f"GPU {fault.device}"
+    early = f"{some} kernels and copies start before their launch"
     if not fault.mended:
-        return (
-            f"The clocks of the host and of {gpu} disagree, and not by a constant: {some} kernels and copies start "
-            "before their launch. Why the GPU waits is unknown."
-        )
-    behind = f"{some} kernels and copies start before their launch"
-    ahead = "work starts late, or goes on after the host has waited for it"
-    direction, seen = ("behind", behind) if fault.amount_ns < 0 else ("ahead of", ahead)
-    return f"The clock of {gpu} is {ms(abs(fault.amount_ns))} {direction} the host's, which is corrected: {seen}."
+        return f"The clocks of the host and of GPU {fault.device} disagree by no fixed time: {early}. {_UNKNOWN}"
+    apart = ms(abs(fault.amount_ns))
+    if fault.kind == "drift":
+        return f"The clock of GPU {fault.device} drifts by up to {apart} from the host's, which is corrected."
+    late = "work starts late, or goes on after the host has waited for it"
+    direction, seen = ("behind", early) if fault.amount_ns < 0 else ("ahead of", late)
+    return f"The clock of GPU {fault.device} is {apart} {direction} the host's, which is corrected: {seen}."

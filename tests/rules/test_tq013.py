@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pytest
-from support.traces import AnalyzedTrace
+from support.traces import GENERATED, REAL, TWINS, AnalyzedTrace, over
 
 from traceopt.result.document import NOT_JUDGED, Result
 
@@ -64,5 +64,6 @@ def test_fires_on_another_unit_and_nothing_is_judged(example: GetExample, tmp_pa
     assert (result.plan, result.quality.verdict) == ([], "unusable")
 
 
-def test_silent_on_times_that_agree(example: GetExample) -> None:
-    assert note(example("slow_loader").document) is None
+@over(GENERATED, TWINS, REAL)
+def test_silent_on_times_that_agree(trace: AnalyzedTrace) -> None:
+    assert note(trace.result) is None

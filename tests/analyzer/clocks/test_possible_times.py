@@ -84,14 +84,21 @@ class TestClock:
         assert [(fault.device, fault.mended) for fault in trace.meta.time_faults] == [(1, True)]
         assert_alike(trace, read([*first, *second]), within_ns=5_000)
 
-    def test_a_clock_that_drifts_is_noted(self) -> None:
-        events = [
-            {**event, "ts": event["ts"] * 0.98} if event["cat"] == "kernel" else event
-            for event in training(waits=False)
-        ]
-        ((kind, mended, count),) = faults(read(events))
-        assert (kind, mended) == ("clock", False)
-        assert count > 12
+    @pytest.mark.parametrize("slope", [-2e-3, 2e-3, 1e-2])
+    def test_a_steady_drift_is_corrected(self, slope: float) -> None:
+        whole = training(steps=40)
+        trace = read([{**e, "ts": e["ts"] * (1 + slope)} if e["cat"] == "kernel" else e for e in whole])
+        assert [(fault.kind, fault.mended) for fault in trace.meta.time_faults] == [("drift", True)]
+        assert_alike(trace, read(whole), within_ns=15_000)
+
+    def test_a_clock_that_jumps_is_noted(self) -> None:
+        whole = training(steps=40)
+        middle = len(whole) // 2
+        first = changed(whole[:middle], "kernel", shift_us=-9_000)
+        trace = read([*first, *changed(whole[middle:], "kernel", shift_us=-2_000)])
+        ((kind, mended, count),) = faults(trace)
+        assert (kind, mended) == ("drift", False)
+        assert count > 100
 
     @pytest.mark.parametrize("ahead_us", [-60, 0, 60])
     def test_small_differences_are_left(self, ahead_us: float) -> None:
@@ -155,6 +162,11 @@ class TestUnits:
         trace = read([{**event, "ts": event["ts"] * 1_000} for event in changed(whole, factor=1_000)])
         assert faults(trace) == [("unit", True, len(whole))]
         assert_alike(trace, read(whole))
+
+    def test_all_events_in_seconds_are_noted(self) -> None:
+        events = [{**event, "ts": event["ts"] / 1e6} for event in changed(training(), factor=1e-6)]
+        ((kind, mended, _),) = faults(read(events))
+        assert (kind, mended) == ("unit", False)
 
 
 class TestFarEvents:
