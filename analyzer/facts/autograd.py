@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals
 from traceopt.analyzer.autograd.broadcast_pairs import AllPairs, find_broadcast_pairs
 from traceopt.analyzer.autograd.cleared_nodes import ClearedNodes, cleared_by_network, find_cleared_nodes
 from traceopt.analyzer.autograd.dense_gradients import DenseGradients, find_dense_gradients
@@ -23,7 +24,9 @@ from traceopt.analyzer.facts.work import WorkFacts
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.vocabulary import op_names
-from traceopt.analyzer.vocabulary.causes.table import FORWARD
+from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION, FORWARD
+
+SOON_NS = 5_000  # between two things that follow each other
 
 
 class AutogradFacts(WorkFacts, frozen=True, dict=True):
@@ -68,6 +71,21 @@ class AutogradFacts(WorkFacts, frozen=True, dict=True):
     def searches_for_unused(self) -> I8:
         """Searches of DistributedDataParallel for unused parameters, in the window. Slices, in order."""
         return self._in_window(self.regions.named(op_names.is_search_for_unused, OP, ANNOTATION))
+
+    @cached_property
+    def waits_for_used_parameters(self) -> Intervals:
+        """When the main thread of a CPU-only run waits until the ranks have told each other which parameters they used:
+        right after DistributedDataParallel, which looks for unused ones, has copied the last gradient back.
+        """
+        copies = self._in_window(self.regions.named(op_names.is_gradient_bucket_copy, OP, ANNOTATION))
+        waits = EMPTY if self.has_gpu else self.cpu_phases.areas[COMMUNICATION]
+        if not len(self.searches_for_unused) or not len(copies) or not len(waits):
+            return EMPTY
+        step = self.steps.host_step_of(self.slices.start[copies])
+        last = self.slices.end[copies[np.diff(step, append=self.steps.count) != 0]]
+        wait = np.minimum(np.searchsorted(waits.start, last), len(waits) - 1)
+        wait = wait[np.abs(waits.start[wait] - last) <= SOON_NS]
+        return Intervals(waits.start[wait], waits.end[wait])
 
     @cached_property
     def indexing_backward(self) -> I8:

@@ -7,6 +7,7 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    Intervals,
     RemoveHost,
     Risk,
     Rule,
@@ -15,6 +16,7 @@ from traceopt.rules import (
     by_calling_site,
     each_step,
     host_bounds,
+    merge,
     ms,
     percent,
     places,
@@ -33,7 +35,8 @@ class SearchForUnusedParameters(Rule):
     told to look for unused parameters (`find_unused_parameters=True`) and never found one in the run.
 
     Why it costs: DDP visits each node of the graph, and the backward pass waits for it. It also sends which parameters
-    were used to all ranks. Without unused parameters all of that is for nothing.
+    were used to all ranks, with a collective of its own in each iteration. In a CPU-only run, the wait for it after the
+    backward pass counts; it takes far longer than the search. Without unused parameters all of that is for nothing.
 
     How to fix: leave the argument out.
 
@@ -71,12 +74,13 @@ class SearchForUnusedParameters(Rule):
 
     def check(self, facts: Facts) -> Findings:
         rows = facts.searches_for_unused
-        area = area_of(facts, rows)
+        area = _area(facts)
         price = priced(
             facts,
             host_bounds(facts, area, EXPECTED),
             [RemoveHost(area, EXPECTED)],
-            f"Assumes that {percent(EXPECTED)} of the search goes away. What else it costs is not counted.",
+            f"Assumes that {percent(EXPECTED)} of the search goes away, and of the wait after the backward pass until "
+            "all ranks know the result.",
         )
         if price.est_ns < self.min_share * facts.step_ns:
             return
@@ -86,7 +90,7 @@ class SearchForUnusedParameters(Rule):
         yield self.finding(
             why=(
                 "DDP looks for unused parameters after each forward pass, and found none in this run. That blocks the "
-                f"host for {ms(facts.steps.host_mean_ns(area))} of {each_step(facts)}."
+                f"host for {ms(facts.steps.host_mean_ns(area))} of {each_step(facts)}{_exchange(facts)}."
             ),
             saving=price,
             evidence=evidence,
@@ -99,5 +103,15 @@ class SearchForUnusedParameters(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        share = facts.steps.host_mean_ns(area_of(facts, facts.searches_for_unused)) / facts.step_ns
+        share = facts.steps.host_mean_ns(_area(facts)) / facts.step_ns
         return f"The search for unused parameters takes {percent(share)} of {the_step(facts)}."
+
+
+def _area(facts: Facts) -> Intervals:
+    """The searches, and the waits for their result from the other ranks, as far as they are known."""
+    return merge(area_of(facts, facts.searches_for_unused), facts.waits_for_used_parameters)
+
+
+def _exchange(facts: Facts) -> str:
+    waited_ns = facts.steps.host_mean_ns(facts.waits_for_used_parameters)
+    return f", {ms(waited_ns)} of it until all ranks know the result" if waited_ns else ""

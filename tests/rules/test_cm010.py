@@ -35,6 +35,24 @@ def test_fires_with_the_time_of_the_search() -> None:
     assert found.fix.code == "DistributedDataParallel(..., find_unused_parameters=False)"
 
 
+def test_the_wait_for_the_other_ranks_counts_if_it_is_for_the_result() -> None:
+    """After the last gradient is copied back, DDP waits for nothing but that; before, for the gradients."""
+
+    def events(t: float, _: int) -> Events:
+        yield build.op("aten::mm", t + 10, 2_900)
+        yield build.op("torch.distributed.ddp.reducer::search_unused_parameters", t + 2_950, 50)
+        yield build.op("gloo:all_reduce", t + 5_000, 1_000, 2)
+        yield build.op("torch.distributed.ddp.reducer::copy_bucket_to_grad", t + 6_000, 100)
+        yield build.op("gloo:all_reduce", t + 5_500, 1_400, 3)
+        yield build.op("aten::mm", t + 7_000, 2_900)
+
+    own = {"environment": {"threads": 1}, "ddp": [SEARCHING]}
+    _, [found] = cpu_answer("CM010", events, traceopt=own)
+    assert found.saving is not None
+    assert found.saving.est_us == pytest.approx(0.95 * (50 + 800), rel=0.02)
+    assert "0.80 ms of it until all ranks know the result" in found.why
+
+
 @pytest.mark.parametrize(
     ("ddp", "reason"),
     [
