@@ -201,6 +201,8 @@ def _ask(rule: Rule, facts: Facts) -> _Answer:
         return "not_applicable", "There is no trace.", []
     if (why := rule.ruled_out(facts)) is not None:
         return "not_applicable", why, []
+    if rule.needs_trace and rule.family != TRACE_QUALITY and not facts.times_hold:
+        return "not_checked", "Times in the trace contradict each other.", []
     if (lack := rule.missing(facts)) is not None:
         return "not_checked", lack, []
     if (why := rule.applies(facts)) is not None:

@@ -60,6 +60,11 @@ class RecordingFacts(Struct, frozen=True, dict=True):
         meta = self.trace.meta
         return meta.time_faults + (meta.detail.time_faults if meta.detail is not None else ())
 
+    @property
+    def times_hold(self) -> bool:
+        """Whether times that cannot be were all corrected. If not, nothing that rests on times is said."""
+        return all(fault.mended for fault in self.time_faults)
+
     @cached_property
     def gpu_samples(self) -> GpuSamples | None:
         """Clocks, power and temperature of the GPUs, by a file beside the trace, else by counters in it; None if

@@ -84,11 +84,11 @@ def _sentence(fault: TimeFault) -> str:
 
 def _clock(fault: TimeFault, some: str) -> str:
     early = f"{some} kernels and copies start before their launch"
+    seen = early if fault.count else "work starts late, or goes on after the host has waited for it"
     if not fault.mended:
-        return f"The clocks of the host and of GPU {fault.device} disagree by no fixed time: {early}. {_UNKNOWN}"
+        return f"The clocks of the host and of GPU {fault.device} disagree by no fixed time: {seen}. {_UNKNOWN}"
     apart = ms(abs(fault.amount_ns))
     if fault.kind == "drift":
         return f"The clock of GPU {fault.device} drifts by up to {apart} from the host's, which is corrected."
-    late = "work starts late, or goes on after the host has waited for it"
-    direction, seen = ("behind", early) if fault.amount_ns < 0 else ("ahead of", late)
+    direction = "behind" if fault.amount_ns < 0 else "ahead of"
     return f"The clock of GPU {fault.device} is {apart} {direction} the host's, which is corrected: {seen}."

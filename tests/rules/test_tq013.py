@@ -61,7 +61,7 @@ def test_fires_on_another_unit_and_nothing_is_judged(example: GetExample, tmp_pa
     result = changed(example("slow_loader"), tmp_path / "trace.json", factor=factor)
     assert note(result)
     assert str(result.verdict).startswith(NOT_JUDGED)
-    assert (result.plan, result.quality.verdict) == ([], "unusable")
+    assert (result.plan, result.findings, result.quality.verdict) == ([], [], "unusable")
 
 
 @over(GENERATED, TWINS, REAL)

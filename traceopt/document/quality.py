@@ -46,7 +46,7 @@ def quality_of(facts: Facts, notes: list[Note]) -> Quality:
     if not facts.quality.gpu_expected:
         unusable = [code for code in unusable if code != "TQ001"]  # a CPU-only run without GPU work is fine
         codes.discard("TQ001")
-    if all(fault.mended for fault in facts.time_faults):
+    if facts.times_hold:
         unusable = [code for code in unusable if code != "TQ013"]
     sampled = facts.quality.sampled_share
     if unusable or facts.quality.cut_off:
