@@ -85,6 +85,7 @@ from traceopt.rules.evidence import (
     by_site,
     frames_inside,
     functions_inside,
+    gpu_evidence,
     lines_inside,
     location_of,
     main_function_by_site,
@@ -192,6 +193,7 @@ __all__ += [
     "by_site",
     "frames_inside",
     "functions_inside",
+    "gpu_evidence",  # the compute of one of several GPUs, and for which others it waits
     "kernel_evidence",
     "lines_inside",
     "location_of",

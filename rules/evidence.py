@@ -10,6 +10,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.communication.device_times import DeviceTimes
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.compilation import KernelSource
 from traceopt.analyzer.timeline.call_tree import PYTHON
@@ -17,7 +18,8 @@ from traceopt.analyzer.timeline.python_stretches import PythonStretches
 from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.result.finding import Evidence, Location
 from traceopt.result.rows import ViaGraph
-from traceopt.result.words.message import named
+from traceopt.result.words.message import ms, named, percent
+from traceopt.result.words.rounding import us
 
 RECORD_STACKS = "No Python stacks were recorded, so the source line is unknown; record with with_stack=True."
 
@@ -153,6 +155,19 @@ def places_of_work(facts: Facts, rows: npt.NDArray[np.integer]) -> list[Location
     """`place_of_work` for many rows at once."""
     called = locations_of(facts, facts.source_slices[rows].tolist())
     return [_graph_place(facts, row) or place for row, place in zip(rows.tolist(), called, strict=True)]
+
+
+def gpu_evidence(facts: Facts, one: DeviceTimes) -> Evidence:
+    """The compute of one of several GPUs, for which others it waits, and the line of its longest kernel."""
+    count, gpu = facts.steps.count, facts.gpu
+    waits = [f"waits {ms(one.waits[other].total / count)} for GPU {other}" for other in one.waits_for]
+    longest = int((gpu.in_window * (gpu.is_compute & (gpu.work.device == one.device))).argmax())
+    return Evidence(
+        f"Compute of GPU {one.device}",
+        us(one.compute.total / count),
+        detail=", ".join([percent(one.compute.total / facts.steps.window_ns), *waits]),
+        location=place_of_work(facts, longest),
+    )
 
 
 def _graph_place(facts: Facts, row: int) -> Location | None:

@@ -45,15 +45,10 @@ class GpuWork(Struct, frozen=True, dict=True):
         return next(iter(self.devices), None)
 
     @cached_property
-    def compute_by_device(self) -> dict[int, Intervals]:
-        """When each device that computes in the window does so, the busiest first."""
-        areas = {device: self.area(self.is_compute & (self.work.device == device)) for device in self.devices}
-        return {device: area for device, area in areas.items() if area.total}
-
-    @property
     def computing(self) -> tuple[int, ...]:
-        """The devices that compute in the window; others only copy or fill."""
-        return tuple(self.compute_by_device)
+        """The devices that compute in the window, the busiest first; others only copy or fill."""
+        compute = self.work.device[self.is_compute & self.is_inside]
+        return tuple(device for device in self.devices if (compute == device).any())
 
     @cached_property
     def busy_by_device(self) -> dict[int, Intervals]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from traceopt.rules import (
     Effort,
-    Evidence,
     Facts,
     Findings,
     Fix,
@@ -14,6 +13,7 @@ from traceopt.rules import (
     ScaleWork,
     by_site,
     each_step,
+    gpu_evidence,
     host_bounds,
     ms,
     percent,
@@ -22,7 +22,6 @@ from traceopt.rules import (
     site_locations,
     threshold,
     union,
-    us,
 )
 
 REMOVABLE = 0.95  # of the module's host time
@@ -73,25 +72,18 @@ class DataParallelModule(Rule):
         area = union(slices.start[rows], slices.end[rows])
         host = facts.steps.host_mean_ns(area)
         low, expected, most = host_bounds(facts, area, REMOVABLE)
-        copies = facts.gpu.exposed_communication.total / count
+        exposed = facts.gpu.exposed_communication.total / count
         removed = RemoveHost(area, REMOVABLE)
         saved = priced(
             facts,
-            (low, expected, most + copies),
+            (low, expected, most + exposed),
             [removed],
             f"Assumes that {percent(REMOVABLE)} of the host time for copying, splitting and collecting goes away; at "
             "best, also the exposed copies of the model.",
             high=[removed, ScaleWork(facts.gpu.is_communication, 0)],
         )
         sites = by_site(facts, rows, slices.end[rows] - slices.start[rows])
-        gpus = [
-            Evidence(
-                f"Compute of GPU {one.device}",
-                us(one.compute.total / count),
-                detail=f"{percent(one.compute.total / facts.steps.window_ns)} of the step",
-            )
-            for one in facts.device_times
-        ]
+        gpus = [gpu_evidence(facts, one) for one in facts.device_times]
         yield self.finding(
             why=(
                 f"One process drives {len(gpus)} GPUs through nn.DataParallel. Copying the model, batches and results "

@@ -5,7 +5,6 @@ from __future__ import annotations
 from traceopt.rules import (
     DeviceTimes,
     Effort,
-    Evidence,
     Facts,
     Findings,
     Fix,
@@ -13,15 +12,14 @@ from traceopt.rules import (
     Risk,
     Rule,
     each_step,
+    gpu_evidence,
     ms,
     passes_area,
     percent,
-    place_of_work,
     places,
     priced_work,
     size,
     threshold,
-    us,
 )
 
 MICRO_BATCHES = (1, 2)  # for each GPU: low and expected
@@ -84,7 +82,7 @@ class GpusInTurn(Rule):
         gpus = self._gpus(facts)
         if len(gpus) < 2 or _together(facts, gpus) > self.max_together:
             return
-        count, evidence = facts.steps.count, [_evidence(facts, one) for one in gpus]
+        count, evidence = facts.steps.count, [gpu_evidence(facts, one) for one in gpus]
         host_ns = facts.steps.host_mean_ns(passes_area(facts))
         price = _price(facts, gpus, host_ns) if facts.trains else None
         slow_host = price is not None and price.est_ns <= 0
@@ -156,19 +154,6 @@ INFERENCE = Fix(
 def _together(facts: Facts, gpus: list[DeviceTimes]) -> float:
     """The share of the compute in which more than one GPU computes; two at the same time count once."""
     return sum(one.compute.total for one in gpus) / max(1, facts.gpu.compute.total) - 1
-
-
-def _evidence(facts: Facts, one: DeviceTimes) -> Evidence:
-    """The compute of a GPU, and for which others it waits."""
-    count, gpu = facts.steps.count, facts.gpu
-    waits = [f", waits {ms(one.waits[other].total / count)} for GPU {other}" for other in one.waits_for]
-    longest = int((gpu.in_window * (gpu.is_compute & (gpu.work.device == one.device))).argmax())
-    return Evidence(
-        f"Compute of GPU {one.device}",
-        us(one.compute.total / count),
-        detail=percent(one.compute.total / facts.steps.window_ns) + " of the step" + "".join(waits),
-        location=place_of_work(facts, longest),
-    )
 
 
 def _price(facts: Facts, gpus: list[DeviceTimes], host_ns: float) -> Price:

@@ -203,9 +203,10 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
 
     @property
     def _who(self) -> str:
-        number = len(self.facts.gpu.computing)
+        gpu = self.facts.gpu
+        number = len(gpu.computing)
         if number < 2:
-            return "the GPU is"
+            return "the GPU is" if len(gpu.devices) < 2 or not number else f"GPU {gpu.computing[0]} is"
         turns = f"{number} GPUs take turns, and one of them is"
         return turns if self._takes_turns else f"at least one of {number} GPUs is"
 
