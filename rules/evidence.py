@@ -153,8 +153,12 @@ def place_of_work(facts: Facts, row: int) -> Location | None:
 
 def places_of_work(facts: Facts, rows: npt.NDArray[np.integer]) -> list[Location | None]:
     """`place_of_work` for many rows at once."""
-    called = locations_of(facts, facts.source_slices[rows].tolist())
-    return [_graph_place(facts, row) or place for row, place in zip(rows.tolist(), called, strict=True)]
+    launched_at = facts.graph_origins.launched_at
+    logged = [None if row in launched_at else _compiled_source(facts, row) for row in rows.tolist()]
+    return [
+        (to_location(source.site) if source is not None else None) or _at(facts, site)
+        for source, site in zip(logged, facts.sites_of_work(rows).tolist(), strict=True)
+    ]
 
 
 def gpu_evidence(facts: Facts, one: DeviceTimes) -> Evidence:
@@ -168,14 +172,6 @@ def gpu_evidence(facts: Facts, one: DeviceTimes) -> Evidence:
         detail=", ".join([percent(one.compute.total / facts.steps.window_ns), *waits]),
         location=place_of_work(facts, longest),
     )
-
-
-def _graph_place(facts: Facts, row: int) -> Location | None:
-    """The line behind work of a CUDA graph, by a file beside the trace."""
-    if (site := facts.graph_origins.launched_at.get(row)) is not None:
-        return to_location(site)
-    source = _compiled_source(facts, row)
-    return to_location(source.site) if source is not None else None
 
 
 def operator_of_work(facts: Facts, row: int) -> tuple[str | None, ViaGraph | None]:

@@ -205,6 +205,16 @@ class TimelineFacts(RecordingFacts, frozen=True, dict=True):
         captured = self.graph_origins.launch_slice
         return np.where(captured >= 0, captured, self.links.launch_slice)
 
+    def sites_of_work(self, rows: npt.NDArray[np.integer]) -> I4:
+        """Call site of each of these rows of `trace.gpu`: of its launch stack, else of its source slice. Indices into
+        `call_sites.sites`; -1: unknown. Shape (len(rows),).
+        """
+        sites, launched_at = self.call_sites.of(self.source_slices[rows]), self.graph_origins.launched_at
+        if launched_at:
+            stacks = np.array([self.call_sites.add(launched_at.get(row)) for row in rows.tolist()], np.int32)
+            sites = np.where(stacks >= 0, stacks, sites)
+        return sites
+
     @cached_property
     def repetition(self) -> Repetition:
         """Whether every step launches the same kernels in the same order."""

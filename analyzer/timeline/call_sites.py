@@ -66,10 +66,11 @@ class CallSites(Struct, frozen=True, dict=True):
         for code in distinct_values(self.trace.python.name):
             name = self.trace.names[code]
             if self.wanted(name):
-                out[code] = self._add(parse_frame(name))
+                out[code] = self.add(parse_frame(name))
         return out
 
-    def _add(self, site: CallSite | None) -> int:
+    def add(self, site: CallSite | None) -> int:
+        """The index of a site, which is added if it is new; -1 for None."""
         if site is None:
             return -1
         known = self._site_index.get(site)
@@ -229,7 +230,7 @@ class CallSites(Struct, frozen=True, dict=True):
         moved = []
         for index, low, high in zip(*(c[place].tolist() for c in (out[rows], first, last)), strict=True):
             function = self.sites[index]
-            moved.append(self._add(CallSite(function.file, low, function.function, high if high > low else None)))
+            moved.append(self.add(CallSite(function.file, low, function.function, high if high > low else None)))
         out[rows] = np.array(moved, np.int32)[group]
         return out
 
@@ -287,7 +288,7 @@ class CallSites(Struct, frozen=True, dict=True):
 
     def _stack_site(self, text: str) -> int:
         frames = str(msgspec.json.decode(text)).split(";")
-        return next((self._add(parse_frame(f.strip())) for f in frames if self.wanted(f.strip())), -1)
+        return next((self.add(parse_frame(f.strip())) for f in frames if self.wanted(f.strip())), -1)
 
     def forward_of(self, rows: npt.NDArray[np.integer]) -> I4:
         """The slice of the forward operator for slices of backward work; -1: none. Shape (len(rows),)."""

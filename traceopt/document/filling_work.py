@@ -78,11 +78,12 @@ def _where(facts: Facts, work: MainWork) -> str:
     """The operator and line with most of the work: ": aten::mm, model.py:31"."""
     time_ns, operator = facts.gpu.in_window[work.rows], facts.regions.op_of_work[work.rows]
     row = int(work.rows[time_ns.argmax()])
-    if operator_of_work(facts, row)[1] == "replay":
+    via = operator_of_work(facts, row)[1]
+    if via == "replay":
         return ""  # the line replays a whole graph
-    site = facts.call_sites.of(facts.source_slices[work.rows])
+    site = facts.sites_of_work(work.rows)
     least_ns = MOST * int(time_ns.sum())
-    called = None if work.kind.is_named else _called_operator(facts, row)
+    called = None if work.kind.is_named or via == "launch_stack" else _called_operator(facts, row)
     is_most = int(time_ns[operator == facts.regions.op_of_work[row]].sum()) >= least_ns
     at = [named(called)] if called is not None and is_most else []
     place = place_of_work(facts, row) if is_most else None

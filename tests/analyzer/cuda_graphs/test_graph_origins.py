@@ -156,10 +156,13 @@ def test_launch_stacks_name_the_line_of_each_node(tmp_path: Path, graph_bits: in
     )
     stacks = {f"{5 << 32 | 1}": gemm, f"{5 << 32 | 2}": "no frame", f"{6 << 32 | 2}": "/home/me/other.py:1:f", "x": ""}
     (tmp_path / "stacks.json.gz").write_bytes(gzip.compress(json.dumps(stacks).encode()))
-    rows = {row.name: row for row in analyze(str(tmp_path), debug=True).kernels}
+    result = analyze(str(tmp_path), debug=True)
+    rows = {row.name: row for row in result.kernels}
     assert (rows["gemm"].op, rows["gemm"].via_graph) == (None, "launch_stack")
     assert str(rows["gemm"].location).endswith("model.py:12")
     assert (rows["relu_kernel"].via_graph, str(rows["relu_kernel"].location)) == ("replay", "train.py:40")
+    assert result.timeline.table is not None
+    assert {str(place).rpartition("/")[2] for place in result.timeline.table.places} == {"model.py:12", "train.py:40"}
 
 
 def test_unreadable_launch_stacks_are_a_warning_beside_others(tmp_path: Path) -> None:

@@ -271,7 +271,7 @@ class _LaneMaker:
             "duration": work.duration[rows],
             "name": work.name[rows],
             "category": np.array([CATEGORY_CODE[kind] for kind in STREAM_WORK])[kinds],
-            "place": facts.call_sites.of(facts.source_slices[rows]),
+            "place": facts.sites_of_work(rows),
             "detail": self._sizes(rows),
             "operator": np.where(op_slice >= 0, facts.slices.name[op_slice] if len(facts.slices) else -1, -1),
             "operator_detail": self._shapes(op),
