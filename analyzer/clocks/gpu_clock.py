@@ -8,6 +8,7 @@ on right after the work has ended. Both show the difference to within microsecon
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -47,7 +48,7 @@ class _Waits(Struct, frozen=True):
 _NONE = _Waits(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-class _Work(Struct, frozen=True):
+class _Work(Struct, frozen=True, dict=True):
     """The work of one GPU in order of start; arrays of equal length, ns."""
 
     device: int
@@ -62,13 +63,13 @@ class _Work(Struct, frozen=True):
         times = {name: getattr(self, name) - ahead for name in ("start", "end", "before")}
         return replace(self, **times)
 
-    @property
+    @cached_property
     def distance(self) -> I8:
         """From launches to the start of their work."""
         known = self.launched != _UNKNOWN
         return np.asarray(self.start[known] - self.launched[known])
 
-    @property
+    @cached_property
     def bounds(self) -> _Bounds:
         odd = int(_ODD_SHARE * len(self.distance))
         shown = list(self._shortest())
@@ -94,6 +95,8 @@ class _Work(Struct, frozen=True):
         """How long work goes on after a wait for it has ended, at most; negative if it ends earlier, _UNKNOWN if
         nothing waits.
         """
+        if not len(self.waits.start):
+            return _UNKNOWN
         known = self.launched != _UNKNOWN
         order = np.argsort(self.launched[known], kind="stable")
         last = np.maximum.accumulate(self.end[known][order])
@@ -133,7 +136,8 @@ class _Bounds(Struct, frozen=True):
 
 def on_the_host_clock(trace: Trace) -> tuple[Trace, list[TimeFault]]:
     """The trace with the work of each GPU in times of the host's clock."""
-    gpu, start, faults = trace.gpu, trace.gpu.start.copy(), []
+    gpu, start = trace.gpu, trace.gpu.start.copy()
+    faults: list[TimeFault] = []
     for rows, work in _devices(trace):
         bounds = work.bounds
         if not bounds.is_off:
@@ -147,8 +151,9 @@ def on_the_host_clock(trace: Trace) -> tuple[Trace, list[TimeFault]]:
         kind: Literal["clock", "drift"] = "clock" if mended and not bounds.drifts else "drift"
         early = int((work.distance < 0).sum())
         faults.append(TimeFault(kind, mended, early, len(work.distance), amount, work.device))
-    order = np.argsort(start, kind="stable")
-    return (replace(trace, gpu=replace(gpu, start=start).take(order)) if faults else trace), faults
+    if not faults:
+        return trace, []
+    return replace(trace, gpu=replace(gpu, start=start).take(np.argsort(start, kind="stable"))), faults
 
 
 def _devices(trace: Trace) -> Iterator[tuple[npt.NDArray[np.intp], _Work]]:
