@@ -7,8 +7,10 @@ from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule
 
 
 class UnsupportedDevice(Rule):
-    """Looks for event categories of accelerators other than NVIDIA and AMD GPUs: MTIA, Gaudi, Intel XPU and devices of
-    the private-use backend.
+    """Looks for accelerators other than NVIDIA and AMD GPUs, and for GPUs that another profiler recorded: by categories
+    of events (MTIA, Gaudi, Intel XPU, devices of the private-use backend), by names of processes (Ascend NPU, and the
+    TPUs and GPUs of XProf), by operators that only run on Apple's MPS, and by the device of the parameters that
+    `traceopt run` recorded.
 
     Why it matters: on such devices, different events count as work, and waits and peak rates differ. Rules made for
     CUDA and HIP would give plausible but wrong answers, so they stay off. Host-side rules still apply if they need no
@@ -18,7 +20,8 @@ class UnsupportedDevice(Rule):
 
         profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])   # ROCm as well
 
-    When it is wrong: if a trace holds events of two kinds of devices, neither is analyzed.
+    When it is wrong: if a trace holds events of two kinds of devices, neither is analyzed. MPS is known by the backward
+    of linear layers, which nested tensors on a CPU also have.
 
     Sources: Kineto's list of activity types.
     """

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.real_traces import TRACES, expected, public
+from fixtures.real_traces import TRACES, expected, public, unseen
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
@@ -30,7 +30,7 @@ LEGACY = "public/pl_0trace.json.gz"  # of torch.autograd.profiler, which is refu
 GENERATED = list(SCENARIOS)
 TWINS = [f"{scenario}{FIXED}" for scenario in GENERATED]
 READABLE = [file for file, seen in expected().items() if all(one["kind"] != "not_a_trace" for one in seen["present"])]
-REAL = [*READABLE, *(file for name in public() if (file := f"public/{name}") != LEGACY)]
+REAL = [*READABLE, *(file for name in public() if (file := f"public/{name}") != LEGACY), *unseen()]
 FILES = [file for file in REAL if (TRACES / file).is_file()]
 FILES += [path.relative_to(TRACES).as_posix() for path in sorted((TRACES / "public").glob("*/*.json.gz"))]
 

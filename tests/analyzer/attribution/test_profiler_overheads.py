@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 from support.quality import notes
 
+from fixtures.real_traces import SHARED
 from traceopt.analyzer.vocabulary.causes.table import PROFILER
 from traceopt.rules.catalogue.lb002_launch_bound import LaunchBound
 from traceopt.testing import A100, Machine, answer
@@ -73,3 +76,17 @@ def test_no_rule_prices_it() -> None:
     assert without.saving is not None
     assert with_start.saving.est_us == pytest.approx(without.saving.est_us, rel=0.05)
     assert all((one.us_per_step or 0) < 100 for one in with_start.evidence if "arange" in one.what)
+
+
+@pytest.mark.real_traces
+def test_of_a_real_decoding_step() -> None:
+    """Its first launches are held up for 1.24 ms; 0.62 ms more are the launch of the graph itself."""
+    path = SHARED / "unseen" / "sgl_dsr1_b300_decode.json.gz"
+    if not path.is_file():
+        pytest.skip(f"{path.name} is not there")
+    facts = facts_of(gzip.decompress(path.read_bytes()))
+    (finding,) = answer(LaunchBound, facts)[1]
+    assert facts.idle.total_ns(PROFILER) == pytest.approx(1_236_000, rel=0.01)
+    assert finding.saving is not None
+    assert finding.saving.est_us <= 1_000
+    assert all((one.us_per_step or 0) < 100 for one in finding.evidence if "arange" in one.what)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.quality import outcome
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.device import TraceDevice
-from traceopt.document.quality import quality_of
 from traceopt.document.sections import gpu_runtime
 from traceopt.result.words.vendors import AMD, CPU, NVIDIA, OTHER, Vendor
 from traceopt.testing.events import Json, annotation, document, kernel, op, read, runtime, span
@@ -129,7 +127,7 @@ def test_cpu_only() -> None:
 def test_operators_tell_a_gpu_whose_work_was_not_recorded(name: str) -> None:
     facts = Facts(read([annotation("ProfilerStep#0", 0, 1000), op(name, 100, 10)]))
     assert (facts.device.vendor, facts.device.label, facts.has_gpu) == (NVIDIA, "NVIDIA GPU", False)
-    assert quality_of(facts, outcome(facts).notes).verdict == "unusable"
+    assert facts.quality.gpu_expected
 
 
 @pytest.mark.parametrize(
