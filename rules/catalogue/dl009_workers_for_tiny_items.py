@@ -44,7 +44,7 @@ UNLIKE = 1.25  # times the share that recorded steps wait: if the others of the 
 class WorkersForTinyItems(Rule):
     """Measures how long the training loop waits for batches of worker processes, and compares it with the time that a
     worker takes to build them. `traceopt run` records the latter, and how long the steps wait that it does not record.
-    These waits count if they are longer, because the profiler gives the workers time to get ahead of the loop.
+    Without a GPU these waits count if they are longer: the profiler gives the workers time to get ahead of the loop.
 
     Why it costs: each batch of a worker goes through shared memory and a queue. The training process must receive,
     unpack and map it. On few cores, workers also take time from the model. If an item takes microseconds, that is more
@@ -141,11 +141,11 @@ class _Wait(Struct, frozen=True):
 
 def _wait(facts: Facts) -> _Wait:
     """Recorded steps may wait less than the others: workers fill their queue while the profiler starts, and stay ahead
-    of a loop that the profiler slows down.
+    of a loop that the profiler slows down. Only a recording shows how much of the wait a busy GPU hides.
     """
     recorded = _Wait(loading_plan(facts), facts.stalls.typical_ns(DATA_LOADING), facts.step_ns, recorded=True)
     ledger = facts.captured.ledger
-    if ledger is None or ledger.fetch_ns is None or ledger.usual_step_ns is None:
+    if facts.has_gpu or ledger is None or ledger.fetch_ns is None or ledger.usual_step_ns is None:
         return recorded
     wait_ns, step_ns = median(ledger.fetch_ns[ledger.usual]), ledger.usual_step_ns
     if wait_ns / step_ns < UNLIKE * recorded.ns / facts.step_ns:

@@ -46,7 +46,8 @@ class UnusedGradients(Rule):
     It reads which parameters have gradients, and which ones the optimizers hold, from what `traceopt run` recorded.
 
     Why it costs: half of a backward pass computes gradients of weights. For weights that stay as they are, nobody reads
-    them. If nothing before such layers is trained either, their whole backward pass is for nothing.
+    them. If nothing before such layers is trained either, their whole backward pass is for nothing. Of a model that is
+    not trained at all, frames and shapes show whether it gives a gradient of what it gets.
 
     How to fix: say that these weights are not trained. Gradients still pass through them to what comes before.
 
