@@ -151,7 +151,9 @@ def attribute(
 
 def graph_callbacks(trace: Trace) -> Intervals:
     """When streams waited for CPU callbacks inside of CUDA graphs."""
-    named = np.array([name.startswith(event_categories.GRAPH_CALLBACK) for name in trace.names] or [False])
+    if not len(trace.sync):
+        return EMPTY
+    named = np.array([name.startswith(event_categories.GRAPH_CALLBACK) for name in trace.names])
     rows = np.flatnonzero(named[trace.sync.name])
     return union(trace.sync.start[rows], trace.sync.end_of(rows))
 

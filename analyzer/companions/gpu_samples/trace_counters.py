@@ -20,6 +20,8 @@ def find_trace_samples(trace: Trace) -> GpuSamples | None:
     """A sample for each reading of a clock, with the latest power and temperature. None if no clock was recorded. The
     counters do not say why a clock is low, nor which processes are on the GPU.
     """
+    if not len(trace.counters):
+        return None
     clocks = _named(trace, CLOCK)
     devices = np.unique(trace.counters.device[clocks])[:MOST_GPUS].tolist()
     gpus = (_gpu(trace, device, clocks[trace.counters.device[clocks] == device]) for device in devices)
@@ -67,7 +69,7 @@ def _rounded(value: float, most: int) -> int | None:
 
 def _named(trace: Trace, pattern: str) -> I8:
     """The rows of the counters with such a name, in order of time."""
-    named = np.array([re.fullmatch(pattern, name) is not None for name in trace.names] or [False])
+    named = np.array([re.fullmatch(pattern, name) is not None for name in trace.names])
     return np.flatnonzero(named[trace.counters.name])
 
 

@@ -12,7 +12,7 @@ _LENGTH = 1 << 16  # of a name; event_types cuts names further
 
 
 class Track(Struct, frozen=True):
-    """A thread, by the numbers that the exporter gives it. `name`: "" for a process."""
+    """A thread, by the numbers that the exporter gives it. `name`: "" if it has none."""
 
     pid: float
     tid: float
