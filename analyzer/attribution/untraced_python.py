@@ -1,7 +1,7 @@
 """Untraced Python: stretches of Python on a launching thread without a single event, while the GPU starves.
 
 With stacks recorded every call shows, including builtins. What is left inside one frame is the garbage collector,
-native code that holds the GIL, or a loop that makes no calls.
+native code that holds the GIL, or a loop that makes no calls, which takes time in most calls of its function.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.attribution.idle import Gaps
-from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import PYTHON, Slices
 
 SHORTEST_NS = 1_000_000
+SEVERAL = 2  # calls per step
+MOST = 0.5  # of the calls of a function
 
 
 class UntracedPython(Struct, frozen=True):
@@ -32,7 +34,9 @@ NO_UNTRACED_PYTHON = UntracedPython(*(np.empty(0, np.int64) for _ in range(4)))
 
 
 def find_untraced_python(slices: Slices, gaps: Gaps, names: list[str]) -> UntracedPython:
-    """The longest untraced stretch of each gap in which the GPU starved for at least a millisecond."""
+    """The longest untraced stretch of each gap in which the GPU starved for at least a millisecond. Not those of a
+    function in which most calls have one, several times per step: it computes without calls.
+    """
     if not len(slices.name_codes(PYTHON)):
         return NO_UNTRACED_PYTHON
     rows: list[tuple[int, int, int, int]] = []
@@ -52,7 +56,17 @@ def find_untraced_python(slices: Slices, gaps: Gaps, names: list[str]) -> Untrac
         if slices.kind[innermost] == PYTHON and not names[slices.name[innermost]].startswith("<"):
             rows.append((gap, start, end, innermost))
     table = np.array(rows, np.int64).reshape(-1, 4)
+    table = table[~_compute(slices, gaps, table[:, 3])]
     return UntracedPython(table[:, 0], table[:, 1], table[:, 2], table[:, 3])
+
+
+def _compute(slices: Slices, gaps: Gaps, frames: I8) -> Mask:
+    """Which frames are of functions that are silent in most of their calls, with several calls per step."""
+    python = np.bincount(slices.name[slices.kind == PYTHON], minlength=int(slices.name.max(initial=0)) + 1)
+    silent = np.bincount(slices.name[np.unique(frames)], minlength=len(python))
+    often = silent >= SEVERAL * len(np.unique(gaps.step))
+    found: Mask = (often & (silent >= MOST * python))[slices.name[frames]]
+    return found
 
 
 def _between(times: I8, first: int, last: int) -> I8:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceopt.analyzer.vocabulary.causes.table import CPU_OPTIMIZER
 from traceopt.rules import (
     OP,
     Effort,
@@ -72,6 +73,8 @@ class ForeachNotFused(Rule):
             return "The trace shows no Optimizer.step."
         if kind not in fusible(facts):
             return f"This torch has no fused {kind} for this run."
+        if len(facts.host.rows_of(CPU_OPTIMIZER)):
+            return "The optimizer runs on the CPU."
         return None if _foreach(facts).any() else f"{kind} runs no foreach operators."
 
     def check(self, facts: Facts) -> Findings:

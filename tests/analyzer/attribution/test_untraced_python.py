@@ -9,6 +9,7 @@ from support.facts import facts_of
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.vocabulary.causes.table import UNTRACED_PYTHON
+from traceopt.testing import Machine
 from traceopt.testing.events import Json, annotation, kernel, op, python, read, runtime
 
 if TYPE_CHECKING:
@@ -80,3 +81,17 @@ def test_the_planted_pause(example: GetExample) -> None:
     planted = example("gc_pause").planted.cost_us * 1e3
     assert per_step == pytest.approx(planted, rel=0.10)
     assert example("gc_pause", fixed=True).facts.idle.typical_ns(UNTRACED_PYTHON) == 0
+
+
+@pytest.mark.parametrize(("silent", "expected"), [(2, 0), (1, 4)])
+def test_a_function_that_is_silent_in_each_of_its_calls_computes(silent: int, expected: int) -> None:
+    """Four steps call it twice. The garbage collector does not run in the same function again and again."""
+    machine = Machine()
+    for _ in range(4):
+        with machine.step(), machine.python("train.py(3): step"):
+            for call in range(2):
+                with machine.python("walker.py(77): move"):
+                    machine.idle(2_000 if call < silent else 10)
+                machine.launch(100)
+                machine.synchronize()
+    assert len(machine.facts().untraced_python) == expected
