@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from support.cpu_work import facts, matmul
+from support.cpu_work import convolution, facts, matmul
 
 from traceopt.document.efficiency import cpu_lever
 from traceopt.document.rank_document import rank_document
 from traceopt.document.tables import tables
 from traceopt.reports.html.page import render_html
+from traceopt.result.words.message import plain
 from traceopt.rules.engine import run_rules
 from traceopt.testing import events as build
 
@@ -38,6 +39,24 @@ class TestLever:
     def test_no_compiler_fuses_what_is_not_pointwise(self, name: str) -> None:
         said = cpu_lever(facts(matmul(0, 4_500), build.op(f"aten::{name}", 4_600, 5_000)))
         assert said.endswith(f"of it: mostly {name}.")
+
+    def test_convolutions_of_images_have_another_layout(self) -> None:
+        said = cpu_lever(facts(convolution(0, 9_900)))
+        assert said.startswith(" Convolutions below the measured peak")
+        assert said.endswith("channels_last may make them faster.")
+
+    def test_small_operators_are_counted(self) -> None:
+        calls = [build.op("aten::add", 4_600 + 25 * call, 20) for call in range(200)]
+        said = plain(cpu_lever(facts(matmul(0, 4_500), *calls)))
+        assert said.startswith(" 200 small operators take 4.0 ms of it")
+
+    def test_operators_of_the_data_loading_are_not_the_models(self) -> None:
+        batch = build.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 3_000)
+        said = cpu_lever(
+            facts(batch, build.op("aten::stft", 10, 2_900), matmul(3_000, 3_500), build.op("aten::gelu", 6_600, 3_000))
+        )
+        assert "gelu" in said
+        assert "stft" not in said
 
     def test_at_the_peak_nothing_is_left(self) -> None:
         assert cpu_lever(facts(matmul(0, 4_500), matmul(4_600, 4_500))) == ""
