@@ -41,6 +41,7 @@ def memory_caption(result: Result, peak_us: float, reserved: bool) -> str:
     sentences = [
         f"Peak {size(memory.peak_allocated_bytes)}{capacity}{f', {rank}' if rank else ''}{since}.",
         f"In this {step_noun(result)} it is highest at {quantities.ms_of_us(peak_us)}.",
+        "Of the GPU with the highest peak." if result.gpu.devices else "",
         "" if on_cpu(result) else "Time of the host, which allocates before the GPU runs the work.",
         "Solid: allocated.",
         "Dashed: reserved by the caching allocator." if reserved else "",

@@ -78,6 +78,15 @@ def test_each_gpu_has_a_row_a_line_and_a_lane() -> None:
     assert [lane.name for lane in timeline.lanes][1:] == [f"GPU {number} compute" for number in range(4)]
 
 
+def test_collectives_take_no_longer_than_all_communication() -> None:
+    (row,) = result("nn.DataParallel").communication.collectives
+    whole = result("nn.DataParallel").communication
+    assert whole.us_per_step is not None
+    assert whole.exposed_us_per_step is not None
+    assert row.us_per_step <= whole.us_per_step
+    assert row.exposed_us_per_step <= whole.exposed_us_per_step
+
+
 def test_a_process_with_one_gpu_has_no_rows() -> None:
     assert result("one is idle").gpu.devices == []
     assert gpus(result("one is idle")) == []

@@ -246,11 +246,12 @@ def communication(facts: Facts) -> Communication:
     for calls in facts.collectives:
         bus_rate = calls.bus_gb_per_s()
         moved = calls.known_bytes
+        spent = facts.gpu.step_ns[calls.rows] if facts.has_gpu else calls.duration
         rows.append(
             Collective(
                 name=calls.name,
                 calls_per_step=rate(calls.calls / count),
-                us_per_step=us(calls.duration.sum() / count),
+                us_per_step=us(spent.sum() / count),
                 exposed_us_per_step=us(calls.exposed.sum() / count),
                 bytes_per_step=None if moved is None else round(moved / count, 1),
                 gb_per_s=None if bus_rate is None else rate(bus_rate),
