@@ -15,6 +15,8 @@ from traceopt.analyzer.tables.schema import F8, I8, KERNEL, MEMCPY, GpuTable, Ma
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.vocabulary.kernels.kernel_names import KernelClass, classify
 
+MOST_DEVICES = 64  # a machine has fewer, but a damaged file may name any number
+
 
 class GpuWork(Struct, frozen=True, dict=True):
     """The work of the process's devices, and when any of them was busy inside a window. Masks and arrays have shape
@@ -37,7 +39,7 @@ class GpuWork(Struct, frozen=True, dict=True):
         rows = np.flatnonzero(self.is_inside) if self.is_inside.any() else np.arange(len(self.work))
         devices, inverse = numbered(self.work.device[rows])
         busiest = np.argsort(-np.bincount(inverse, weights=self.work.duration[rows]), kind="stable")
-        return tuple(devices[busiest].tolist())
+        return tuple(devices[busiest[:MOST_DEVICES]].tolist())
 
     @property
     def device(self) -> int | None:

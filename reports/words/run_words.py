@@ -12,6 +12,7 @@ from traceopt.result.words import quantities
 from traceopt.result.words.vendors import device_name, vendor_called
 
 COMMAND_PATHS = 8
+MOST_GPUS = 16  # of a process
 
 
 def identity(result: Result) -> str:
@@ -50,12 +51,13 @@ def device_phrase(result: Result) -> str:
 def gpus(result: Result) -> list[str]:
     """ "GPU 0: busy 50% of the step, waits 12.0 ms for GPU 1", for each GPU of a process that works on several."""
     mixed, noun, lines = _is_mixed(result), step_noun(result), []
-    for row in result.gpu.devices:
+    for row in result.gpu.devices[:MOST_GPUS]:
         name = f" ({row.name})" if mixed and row.name else ""
         waits = f", waits {quantities.ms_of_us(row.waits_us_per_step)} {waits_for(row)}" if row.waits_for else ""
         rest = waits if row.compute_us_per_step else ", copies only"
         lines.append(f"GPU {row.gpu}{name}: busy {quantities.percent(row.busy_share)} of the {noun}{rest}")
-    return lines
+    left_out = len(result.gpu.devices) - MOST_GPUS
+    return [*lines, f"and {quantities.counted(left_out, 'more GPU')}"] if left_out > 0 else lines
 
 
 def waits_for(row: ProcessGpu) -> str:

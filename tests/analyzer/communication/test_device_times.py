@@ -6,6 +6,10 @@ import pytest
 from support import several_gpus
 from support.several_gpus import Node
 
+from traceopt.analyzer.timeline.gpu_work import MOST_DEVICES
+from traceopt.testing.events import kernel
+from traceopt.testing.machine import facts_of
+
 FACTS = {
     "split": several_gpus.split_model().facts(),
     "split over four": several_gpus.split_model(4, layers=2).facts(),
@@ -75,6 +79,12 @@ def test_a_gpu_without_work_in_the_steps_does_not_count(other: str) -> None:
 def test_gpus_that_only_copy_do_not_compute() -> None:
     gpu = FACTS["copies"].gpu
     assert (gpu.devices, gpu.computing) == ((0, 1), (0,))
+
+
+def test_a_damaged_file_may_name_any_number_of_devices() -> None:
+    events = [kernel("gemm", 10 * number, 5, number, device=number) for number in range(3_000)]
+    facts = facts_of(events)
+    assert len(facts.device_times) == MOST_DEVICES
 
 
 def test_different_gpus_have_no_figures_in_common() -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
-from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.arrays.grouping import group_rows, numbered
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, clip, merge, union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8, device_of_queue
-from traceopt.analyzer.vocabulary.causes.span_categories import COPY, GPU_COMPUTE, TRANSFER
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.document.timeline.spans import (
     JOINED_SHARE,
@@ -103,52 +101,44 @@ class _ShownStep:
         """Work of each GPU by kind and stream: compute, then communication, then copies, busiest stream first."""
         if not self.facts.has_gpu:
             return []
-        gpu = self.facts.gpu
+        gpu, categories = self.facts.gpu, list(STREAM_WORK)
         rows = np.flatnonzero(gpu.work.meets(self.start, self.end))
-        category = np.where(gpu.is_kernel[rows], GPU_COMPUTE.key, COPY.key)
-        category = np.where(gpu.is_communication[rows], TRANSFER.key, category)
+        kind = np.where(gpu.is_communication[rows], 1, np.where(gpu.is_kernel[rows], 0, 2))  # of STREAM_WORK
         queue, busy = gpu.work.queue[rows], gpu.work.duration[rows]
-        lane_of = self._lane_of(queue, category, busy)
-        keys, group = np.unique(np.stack([lane_of, queue.astype(str)]), axis=1, return_inverse=True)
-        total = np.bincount(group.ravel(), weights=busy)
-        device = device_of_queue(keys[1].astype(np.int64))
-        kinds = np.array([list(STREAM_WORK).index(kind) for kind in keys[0]])
+        lane = self._lane_of(queue, kind, busy)
+        first, group = group_rows(lane, queue)
+        total, main, device = np.bincount(group, weights=busy), lane[first], device_of_queue(queue[first])
         chosen = busiest_lanes(total, device, max(MAX_STREAMS, len(gpu.devices)))
         lanes = []
-        for index in chosen[np.lexsort((-total[chosen], kinds[chosen], device[chosen]))]:
-            mine = np.flatnonzero(group.ravel() == index)
+        for index in chosen[np.lexsort((-total[chosen], main[chosen], device[chosen]))].tolist():
+            mine = np.flatnonzero(group == index)
             longest = np.sort(mine[np.argsort(-busy[mine], kind="stable")[:MAX_SPANS]])
             start, name = gpu.work.start[rows[longest]], gpu.work.name[rows[longest]]
             spans = [
-                self.span(max(self.start, a), min(self.end, b), short_name(self.facts.trace.names[code]), kind)
-                for a, b, code, kind in zip(
+                self.span(max(self.start, a), min(self.end, b), short_name(self.facts.trace.names[code]), categories[c])
+                for a, b, code, c in zip(
                     start.tolist(),
                     (start + busy[longest]).tolist(),
                     name.tolist(),
-                    category[longest].tolist(),
+                    kind[longest].tolist(),
                     strict=True,
                 )
             ]
-            kind, number = map(str, keys[:, index])
             areas = {
-                name: union(gpu.work.start[inside], gpu.work.end_of(inside))
-                for name in STREAM_WORK
-                if len(inside := rows[mine[category[mine] == name]])
+                category: union(gpu.work.start[inside], gpu.work.end_of(inside))
+                for code, category in enumerate(categories)
+                if len(inside := rows[mine[kind[mine] == code]])
             }
+            row, category = int(rows[mine[0]]), categories[main[index]]
+            title, stream = f"{gpu.device_name(row)} {STREAM_WORK[category]}", f"stream {gpu.work.stream[row]}"
             occupancy = self._occupancy(areas, len(mine))
-            first = rows[mine[0]]
-            title, stream = f"{gpu.device_name(first)} {STREAM_WORK[kind]}", f"stream {gpu.work.stream[first]}"
-            lanes.append(Lane(f"{kind}{number}", title, stream, spans, len(mine), occupancy))
+            lanes.append(Lane(f"{category}{queue[first[index]]}", title, stream, spans, len(mine), occupancy))
         return lanes
 
-    def _lane_of(self, queue: I8, category: npt.NDArray[np.str_], busy: I8) -> npt.NDArray[np.str_]:
+    def _lane_of(self, queue: I8, kind: I8, busy: I8) -> I8:
         """The lane of each row: the kind of its work, or the main kind on its stream if there is little such work."""
-        lane_of: npt.NDArray[np.str_] = category.copy()
-        least = OWN_LANE_SHARE * (self.end - self.start)
-        for number in distinct_values(queue):
-            here = queue == number
-            spent = {kind: busy[here & (category == kind)].sum() for kind in STREAM_WORK}
-            main = max(spent, key=lambda kind: spent[kind])
-            for kind in (kind for kind, ns in spent.items() if ns < least):
-                lane_of[here & (category == kind)] = main
-        return lane_of
+        queues, number = numbered(queue)
+        spent = np.zeros((len(queues), len(STREAM_WORK)))
+        np.add.at(spent, (number, kind), busy)
+        little = spent[number, kind] < OWN_LANE_SHARE * (self.end - self.start)
+        return np.where(little, spent.argmax(axis=1)[number], kind)
