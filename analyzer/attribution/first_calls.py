@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.attribution.idle import Gaps, Idle, slow_calls
+from traceopt.analyzer.tables.launches import calls_named
 from traceopt.analyzer.tables.schema import I4, I8, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME, Slices
 from traceopt.analyzer.timeline.gpu_work import GpuWork
-from traceopt.analyzer.timeline.launch_links import calls_named
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.vocabulary import op_names, runtime_calls
 from traceopt.analyzer.vocabulary.causes.host_names import LOADER_FETCH

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.tables.launches import launch_rows
-from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.launches import calls_named, launch_rows
+from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.tables.time_faults import TimeFault
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.vocabulary import runtime_calls
@@ -28,6 +28,7 @@ _TOLERATED_NS = 100_000  # profilers convert one clock to the other; no real tra
 _LATE_NS = 500_000  # work that finds the GPU idle never starts so late again and again
 _LAUNCH_NS = 6_000  # from the start of a launch to the start of its work on an idle GPU: 2 to 16 us in real traces
 _WAKE_NS = 10_000  # from the end of work to the end of a long wait for it: 4 to 35 us in real traces
+_SHORT_CALL_NS = 100_000  # a launch that takes longer also loads the kernel, or waits for room in the queue
 _IDLE_NS = 20_000  # before work that finds the GPU idle
 _LONG_WAIT_NS = 200_000  # a sync that takes so long waits for work
 _ALIKE_NS = 10_000  # the shortest distances of launches to an idle GPU are as similar
@@ -56,6 +57,7 @@ class _Work(Struct, frozen=True, dict=True):
     end: I8
     before: I8  # when all work before it had ended, on any GPU
     launched: I8  # _UNKNOWN: the launch is not in the file
+    at_once: Mask  # whether the launch is a short call for this work alone: a long graph is sent first
     waits: _Waits
 
     def moved(self, ahead: I8) -> _Work:
@@ -84,7 +86,7 @@ class _Work(Struct, frozen=True, dict=True):
         """When work that finds all GPUs idle starts, and its shortest distance from its launch, in each piece of the
         recording where several are alike.
         """
-        rows = (self.launched != _UNKNOWN) & (self.start - self.before >= _IDLE_NS)
+        rows = self.at_once & (self.start - self.before >= _IDLE_NS)
         start, distance = self.start[rows], self.start[rows] - self.launched[rows]
         for piece in np.array_split(np.arange(len(start)), max(1, min(_PIECES, len(start) // _PIECE))):
             least = piece[np.argsort(distance[piece], kind="stable")[:_ALIKE]]
@@ -160,18 +162,23 @@ def _devices(trace: Trace) -> Iterator[tuple[npt.NDArray[np.intp], _Work]]:
     """The rows of the work of each GPU, where launches are known."""
     gpu, runtime = trace.gpu, trace.runtime
     launch = launch_rows(gpu.correlation, runtime)
+    known = launch >= 0
+    if not known.any():
+        return
     before = np.append(_UNKNOWN, np.maximum.accumulate(gpu.end))[:-1]
-    launched = np.where(launch >= 0, runtime.start[launch], _UNKNOWN) if len(runtime) else np.full(len(gpu), _UNKNOWN)
-    devices = distinct_values(gpu.device[launch >= 0]).tolist()
+    launched = np.where(known, runtime.start[launch], _UNKNOWN)
+    short = (runtime.duration <= _SHORT_CALL_NS) & ~calls_named(trace, runtime_calls.is_graph_launch)
+    at_once = known & short[launch]
+    devices = distinct_values(gpu.device[known]).tolist()
     waits = _long_waits(trace) if len(devices) == 1 else _NONE
     for device in devices:
         rows = np.flatnonzero(gpu.device == device)
-        yield rows, _Work(device, gpu.start[rows], gpu.end_of(rows), before[rows], launched[rows], waits)
+        times = gpu.start[rows], gpu.end_of(rows), before[rows], launched[rows]
+        yield rows, _Work(device, *times, at_once[rows], waits)
 
 
 def _long_waits(trace: Trace) -> _Waits:
     """Long waits for all work of the device."""
     runtime = trace.runtime
-    names = np.array([runtime_calls.is_device_sync(name) for name in trace.names] or [False])
-    rows = np.flatnonzero(names[runtime.name] & (runtime.duration >= _LONG_WAIT_NS))
+    rows = np.flatnonzero(calls_named(trace, runtime_calls.is_device_sync) & (runtime.duration >= _LONG_WAIT_NS))
     return _Waits(runtime.start[rows], runtime.end_of(rows))

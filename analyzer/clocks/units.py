@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.percentiles import percentiles
 from traceopt.analyzer.clocks.all_times import all_times, with_times
+from traceopt.analyzer.tables.launches import calls_named
 from traceopt.analyzer.tables.time_faults import TimeFault
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.vocabulary import runtime_calls
@@ -19,8 +19,8 @@ _FEWEST = 20
 
 def in_microseconds(trace: Trace) -> tuple[Trace, list[TimeFault]]:
     """The trace with times in the unit of the format, if all calls that are short take milliseconds."""
-    is_launch = np.array([runtime_calls.is_kernel_launch(name) for name in trace.names] or [False])
-    launches, ops = trace.runtime.duration[is_launch[trace.runtime.name]], trace.ops.duration
+    launches = trace.runtime.duration[calls_named(trace, runtime_calls.is_kernel_launch)]
+    ops = trace.ops.duration
     # A tenth of the launches does not wait for room in the queue. Half of the operators only call others.
     samples = (launches, 50, 10), (ops, 200, 50)
     short = [percentiles(durations, part)[0] for durations, fewest, part in samples if len(durations) >= fewest]

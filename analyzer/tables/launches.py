@@ -1,10 +1,13 @@
-"""Which runtime call launched which work of a device."""
+"""Runtime calls: by name, and which launched which work of a device."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from traceopt.analyzer.tables.schema import I4, I8, RuntimeTable
+from traceopt.analyzer.tables.schema import I4, I8, Mask, RuntimeTable
+from traceopt.analyzer.tables.trace import Trace
 
 
 def launch_rows(wanted: I8, calls: RuntimeTable) -> I4:
@@ -23,3 +26,11 @@ def launch_rows(wanted: I8, calls: RuntimeTable) -> I4:
     at = np.searchsorted(ids, wanted)
     found = order[np.minimum(at, len(order) - 1)]
     return np.where((calls.correlation[found] == wanted) & (wanted > 0), found, -1).astype(np.int32)
+
+
+def calls_named(trace: Trace, test: Callable[[str], bool]) -> Mask:
+    """Runtime rows whose name passes the test."""
+    passes = np.zeros(len(trace.names) + 1, bool)
+    codes = np.unique(trace.runtime.name)
+    passes[codes] = [test(trace.names[code]) for code in codes]
+    return np.asarray(passes[trace.runtime.name])

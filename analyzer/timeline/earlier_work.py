@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, subtract, union
+from traceopt.analyzer.tables.launches import calls_named
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.tables.trace import Trace
-from traceopt.analyzer.timeline.launch_links import LaunchLinks, calls_named
+from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.vocabulary import runtime_calls
 
 LONG_NS = 1_000_000  # an idle GPU starts work within microseconds of its launch, and a sync on it returns as soon

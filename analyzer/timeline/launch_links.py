@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from msgspec import Struct
 
@@ -68,11 +66,3 @@ def launch_times(work: GpuTable, launch: I4, runtime: RuntimeTable) -> I8:
     if (orphan & ~before).sum() <= MAX_DROPPED_SHARE * len(work):
         times[before] = np.iinfo(np.int64).min
     return times
-
-
-def calls_named(trace: Trace, test: Callable[[str], bool]) -> Mask:
-    """Runtime rows whose name passes the test."""
-    passes = np.zeros(len(trace.names) + 1, bool)
-    codes = np.unique(trace.runtime.name)
-    passes[codes] = [test(trace.names[code]) for code in codes]
-    return np.asarray(passes[trace.runtime.name])

@@ -108,6 +108,12 @@ class TestClock:
         assert not trace.meta.time_faults
         assert trace.gpu.start[0] - trace.runtime.start[0] == (8 + ahead_us) * 1e3
 
+    @pytest.mark.parametrize(("call", "us"), [("cudaGraphLaunch", 5), ("cudaLaunchKernel", 900)])
+    def test_work_of_slow_launches_may_start_late(self, call: str, us: float) -> None:
+        """Prefill and decode: at first kernels, then graphs that take long to send."""
+        slow = [[runtime(call, at, us, at), kernel("k", at + 900, 50, at)] for at in range(1_000_000, 1_100_000, 5_000)]
+        assert not read([*training(), *(event for pair in slow for event in pair)]).meta.time_faults
+
     def test_one_odd_kernel_of_thousands_is_left(self) -> None:
         events = training(steps=500)
         work = [place for place, event in enumerate(events) if event["cat"] == "kernel"]
