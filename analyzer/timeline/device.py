@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values
@@ -24,11 +25,14 @@ from traceopt.analyzer.vocabulary.event_categories import (
     FOREIGN_DEVICE_CATEGORIES,
     FOREIGN_DEVICE_TYPES,
 )
-from traceopt.analyzer.vocabulary.op_names import is_cpu_math, is_gpu_only, is_mps_only
+from traceopt.analyzer.vocabulary.op_names import SCALAR_READ, is_cpu_math, is_gpu_only, is_mps_only
 from traceopt.analyzer.vocabulary.runtime_calls import is_allocation, is_launch
 from traceopt.result.words.vendors import CPU, NVIDIA, OTHER, Vendor, device_name, vendor_of
 
 _OLDEST_OF_TRITON = (7, 0)
+_WAITED_NS = 10_000  # of a read: 0.3 us on a CPU, 15 us to milliseconds where it waits
+_FEWEST_WAITS = 5  # a CPU that serves other programs makes some reads long, too
+_WAIT_SHARE = 0.03  # of the recording
 _HIGHEST_VERSION = 1000  # upper limit of compute capability numbers
 
 
@@ -95,7 +99,12 @@ def find_device(
     properties = own[0] if own and not mixed else {}
     kernels = [trace.names[code] for code in distinct_values(trace.gpu.name).tolist()]
     unsupported = _unsupported(trace, trained_on)
-    vendor = OTHER if unsupported else _vendor(trace, kernels) if _uses_gpu(trace, trained_on) else CPU
+    if unsupported:
+        vendor = OTHER
+    elif _uses_gpu(trace, trained_on):
+        vendor = _vendor(trace, kernels)
+    else:
+        vendor = OTHER if trained_on is None and _waits_in_reads(trace) else CPU
     major, minor = (whole(properties.get(name), _HIGHEST_VERSION) for name in ("computeMajor", "computeMinor"))
     known = major is not None and minor is not None
     capability = f"{major}.{minor}" if known else None
@@ -152,6 +161,13 @@ def _uses_gpu(trace: Trace, trained_on: str | None) -> bool:
         called = (trace.names[code] for code in distinct_values(trace.runtime.name).tolist())
         return any(is_launch(name) or is_allocation(name) for name in called)
     return listed and trained_on is None and not any(map(is_cpu_math, trace.names))
+
+
+def _waits_in_reads(trace: Trace) -> bool:
+    """Whether reads of single values take so long that the host waits for a device in them."""
+    reads = np.array([name == SCALAR_READ for name in trace.names] or [False])[trace.ops.name]
+    waits = trace.ops.duration[reads & (trace.ops.duration >= _WAITED_NS)]
+    return len(waits) >= _FEWEST_WAITS and bool(waits.sum() >= _WAIT_SHARE * trace.duration_ns)
 
 
 def _vendor(trace: Trace, kernels: list[str]) -> Vendor:

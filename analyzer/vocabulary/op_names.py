@@ -348,6 +348,7 @@ def casts_to_double(values: list[Any] | None) -> bool:
     return values is not None and len(values) > 1 and str(values[1]) == _DOUBLE
 
 
+SCALAR_READ = "aten::item"
 VECTOR_NORM = "aten::linalg_vector_norm"  # what Tensor.norm and torch.linalg.norm call
 # On other devices, autograd differentiates the matmul inside aten::linear.
 _MPS_ONLY = re.compile(

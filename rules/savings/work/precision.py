@@ -49,8 +49,8 @@ def peak_ratio(facts: Facts, dtype: str) -> float | None:
     narrow = accelerator.peak(dtype) if accelerator else None
     if narrow and wide:
         return narrow / wide
-    if dtype == "fp64":
-        return fp64_ratio(facts.device.arch)
+    if dtype == "fp64":  # which differs between GPUs that run the same kernels
+        return fp64_ratio(facts.device.arch) if facts.device.name else None
     return geforce_ratio(facts.device.name or "", facts.device.arch, dtype)
 
 

@@ -145,6 +145,14 @@ def test_operators_tell_apples_device(name: str) -> None:
     assert device_of(op(name, 100, 10), kernel("gemm", 100, 10, 1)).vendor is NVIDIA
 
 
+@pytest.mark.parametrize(("us", "vendor"), [(280, OTHER), (15, OTHER), (1, CPU)])
+def test_long_reads_of_single_values_tell_a_device(us: float, vendor: Vendor) -> None:
+    reads = [op("aten::item", 500 * i, us) for i in range(20)]
+    assert device_of(*reads).vendor is vendor
+    run = {"models": [{"devices": {"cpu": 2}}]}
+    assert Facts(read([annotation("ProfilerStep#0", 0, 10_000), *reads], traceopt=run)).device.vendor is CPU
+
+
 @pytest.mark.parametrize(("process", "device"), [("/device:TPU:0", "Google TPU"), ("/device:GPU:0", "a GPU, by XProf")])
 def test_processes_of_xprof(process: str, device: str) -> None:
     rows = [{"ph": "M", "pid": 3, "name": "process_name", "args": {"name": process}}]
