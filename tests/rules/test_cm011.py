@@ -24,7 +24,7 @@ def stage(*received_us: float, op: str = "c10d::recv_") -> Machine:
     return rank
 
 
-def test_counts_what_is_longer_than_a_transfer() -> None:
+def test_fires_on_what_is_longer_than_a_transfer() -> None:
     finding = assert_finds(RULES["CM011"], stage(9_000, 100, 100), saving_us=0.5 * 8_900)
     assert "The GPU waits 8.9 ms" in finding.why
     assert_silent(RULES["CM001"], stage(9_000, 100, 100))  # no compute can hide a wait
