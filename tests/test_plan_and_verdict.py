@@ -315,8 +315,6 @@ ALIKE = [
     "public/tb_a100_trace1.json.gz",
     "public/tb_a100_trace2.json.gz",
     "public/tb_a100_trace3.json.gz",
-    "public/dlrm_v100x8/worker0_step_12.1694128201545.pt.trace.json.gz",
-    "public/dlrm_v100x8/worker5_step_12.1694128201549.pt.trace.json.gz",
 ]
 
 

@@ -117,7 +117,7 @@ class PageableCopy(Rule):
                 facts,
                 (typical * (1 - faster) + 0.5 * blocked, typical + blocked, typical + blocked),
                 [*asynchronous, ScaleWork(copies, faster)],
-                f"From a copy at {pinned:.0f} GB/s (pinned memory) to a copy fully hidden by compute.",
+                f"From a copy at {per_second(pinned, 'GB')} (pinned memory) to a copy fully hidden by compute.",
                 low=[ScaleWork(copies, faster)],
                 high=[*asynchronous, ScaleWork(copies, faster), MoveToStream(copies)],
                 without_replay_ns=typical * (1 - 0.5 * faster) + blocked,
