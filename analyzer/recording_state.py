@@ -81,7 +81,7 @@ def find_state(quality: TraceQuality) -> RecordingState | None:
     if quality.has_few_events:
         return _state("few_events", quality, idle_ns / step_ns)
     if quality.lost_work_ns >= DOMINANT_SHARE * quality.gpu.idle.total:
-        return _state("lost_kernels", quality, quality.launches_without_work / quality.launch_count)
+        return _state("lost_kernels", quality, quality.kernels.share)
     hidden_ns = _typical_ns(quality, quality.hidden_work)
     if hidden_ns >= DOMINANT_SHARE * idle_ns:
         return _state("hidden_work", quality, hidden_ns / step_ns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from msgspec import Struct
@@ -11,6 +12,7 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, subtract, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.attribution.idle import Gaps, Idle
+from traceopt.analyzer.missing_events import Missing, holes
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.tables.trace import CUT_OFF, Trace
 from traceopt.analyzer.timeline.device import TraceDevice
@@ -30,7 +32,9 @@ LONG_SYNC_NS = 1_000_000  # of a sync without GPU work; on an idle GPU it return
 # that the user marked may be as small as in a toy model.
 FEWEST_EVENTS = 50
 FEWEST_EVENTS_OF_A_MARKED_STEP = 10
-DROPPED_SHARE = 0.03  # of the launches or of the GPU's work: if so much of one lacks the other, events were dropped
+# Of the launches, the copies or the GPU's work: if so much of one lacks the other, events were dropped. In whole files,
+# nothing lacks it.
+DROPPED_SHARE = 0.02
 
 
 class TraceQuality(Struct, frozen=True, dict=True):
@@ -65,10 +69,26 @@ class TraceQuality(Struct, frozen=True, dict=True):
         used = {HARDWARE_COUNTERS} if len(self.trace.counters) else set()
         return {name: count for name, count in unread(self.trace.meta.categories).items() if name not in used}
 
-    @property
+    @cached_property
     def damaged(self) -> bool:
-        """The file ends too early or its text is broken, so whole kinds of events may be missing."""
-        return self.trace.meta.damage is not None
+        """The file ends too early or its text is broken, so whole kinds of events may be missing.
+
+        However large a hole in the text is, all that one sees of it is a single event that is lost, or one that could
+        be repaired and launches without work.
+        """
+        meta = self.trace.meta
+        joined = meta.repaired_events > 0 and any(one.count for one in self.unlinked)
+        return meta.damage is not None or meta.lost_events > 0 or joined
+
+    @cached_property
+    def missing(self) -> Missing:
+        """What is known to be missing most, as a share of its kind."""
+        meta = self.trace.meta
+        unread = (
+            Missing("events", meta.lost_events, meta.event_count + meta.lost_events),
+            Missing("text", meta.unread_bytes, meta.byte_count),
+        )
+        return max((*unread, *self.unlinked), key=lambda one: one.share)
 
     @property
     def cut_off(self) -> bool:
@@ -88,7 +108,7 @@ class TraceQuality(Struct, frozen=True, dict=True):
     @property
     def gpu_expected(self) -> bool:
         """The process used an accelerator, recorded or not, or may have."""
-        return self.damaged or self.device.vendor is not CPU
+        return self.trace.meta.damage is not None or self.device.vendor is not CPU
 
     @property
     def sampled_share(self) -> float | None:
@@ -152,7 +172,7 @@ class TraceQuality(Struct, frozen=True, dict=True):
     @property
     def lost_work_ns(self) -> float:
         """GPU time of the kernels that the file lacks, if they take as long as the others."""
-        lacking = self.launches_without_work / max(1, self.launch_count)
+        lacking = self.kernels.share
         return self.gpu.busy.total * lacking / (1 - lacking) if lacking < 1 else float("inf")
 
     @property
@@ -196,33 +216,35 @@ class TraceQuality(Struct, frozen=True, dict=True):
         return int((self._orphan & ~self._earlier).sum())
 
     @cached_property
-    def _launches(self) -> I8:
-        """Runtime rows of kernel launches inside the window, without graph capture, where a launch is recorded but not
-        run.
-        """
+    def kernels(self) -> Missing:
+        """Kernel launches inside the window without a kernel."""
+        return self._without_work("kernels", runtime_calls.is_kernel_launch)
+
+    def _without_work(self, kind: Literal["kernels", "copies"], test: Callable[[str], bool]) -> Missing:
+        """Calls inside the window without their GPU work. In a graph capture, a launch is recorded but not run."""
         runtime = self.trace.runtime
         inside = self.steps.host_window.contains(runtime.start) & ~self.captures.contains(runtime.start)
-        return np.flatnonzero(self._calls(runtime_calls.is_kernel_launch) & inside)
-
-    @property
-    def launch_count(self) -> int:
-        """Kernel launches inside the window."""
-        return len(self._launches)
+        calls = np.flatnonzero(self._calls(test) & inside)
+        unanswered = ~np.isin(calls, self.links.launch) if self.has_gpu_work else np.zeros(len(calls), bool)
+        return Missing(kind, int(unanswered.sum()), len(calls))
 
     @cached_property
-    def launches_without_work(self) -> int:
-        """Kernel launches inside the window without a GPU event."""
-        if not self.trace.links_launches:
-            return 0
-        return int((~np.isin(self._launches, self.links.launch)).sum())
+    def unlinked(self) -> tuple[Missing, ...]:
+        """What calls, GPU work and operators show to be missing of each other; empty where they cannot be compared."""
+        trace, work = self.trace, len(self.gpu.work)
+        if not work or self.sampled_share is not None:
+            return ()
+        if not len(trace.runtime):
+            return (Missing("launches", work, work),) if len(trace.ops) else ()
+        if not trace.links_launches:
+            return ()
+        copies = self._without_work("copies", runtime_calls.is_copy)
+        return self.kernels, copies, Missing("launches", self.lost_launches, work), *holes(trace, self.links)
 
     @property
     def events_were_dropped(self) -> bool:
         """Many launches lack their GPU work, or the other way round."""
-        return self.sampled_share is None and (
-            self.launches_without_work > DROPPED_SHARE * self.launch_count
-            or self.lost_launches > DROPPED_SHARE * len(self.gpu.work)
-        )
+        return any(one.share > DROPPED_SHARE for one in self.unlinked)
 
     @cached_property
     def captures(self) -> Intervals:

@@ -340,6 +340,7 @@ def read_process(
             sha256=sha256,
             lost_events=reader.tables.lost + reader.unnamed,
             repaired_events=0,
+            unread_bytes=0,
             damage=None,
             recorded_index_share=None,
             categories=reader.categories,

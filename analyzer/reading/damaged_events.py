@@ -38,6 +38,8 @@ _LONE_SURROGATE = re.compile(
 # Accepts control characters in strings, and NaN.
 _TOLERANT = json.JSONDecoder(strict=False, parse_constant=lambda _: None)
 _BETWEEN = " \t\r\n,]}"  # may occur between events or after the last one
+_CLOSING = frozenset(b"]}")
+_UNWRITTEN = b"\0" * 8  # a stretch of the file that was never written
 _LOOK_AHEAD = 8  # pieces to join if an apparent start was inside an argument
 _REPAIR_LIMIT_BYTES = 1 << 18  # known damaged events are shorter
 _REPAIR_HEADER_LIMIT_BYTES = 1 << 20
@@ -47,13 +49,15 @@ PATIENCE = 1000  # lost events beyond the repaired ones, after which the text is
 class Recovered(Struct):
     """`repaired` of the `events` could only be read after repairing their text; `lost` could not be read.
 
-    `rest` is where a truncated last event begins; the length of the text if there is none.
+    `rest` is where a truncated last event begins; the length of the text if there is none. `unread_bytes` of the text
+    before it hold no event that could be read.
     """
 
     events: list[Event] = field(default_factory=list)
     repaired: int = 0
     lost: int = 0
     rest: int = 0
+    unread_bytes: int = 0
 
 
 class _CutOffError(ValueError):
@@ -78,8 +82,10 @@ def recover(text: bytes, final: bool, patience: int = PATIENCE) -> Recovered:
     """
     starts = [match.start() for match in _EVENT_START.finditer(text)]
     found = Recovered(rest=len(text))
-    if _is_garbage(text[: starts[0]] if starts else text):
+    before = text[: starts[0]] if starts else text
+    if _is_garbage(before):
         found.lost += 1
+        found.unread_bytes += len(before)
     starts.append(len(text))
     at = 0
     after_loss = False  # what follows may be the rest of a lost event
@@ -93,16 +99,23 @@ def recover(text: bytes, final: bool, patience: int = PATIENCE) -> Recovered:
             reading, pieces = None, 1
         if reading is None:
             found.lost += not after_loss or b'"ph"' in text[starts[at] : starts[at + 1]]
+            found.unread_bytes += starts[at + 1] - starts[at]
             after_loss = True
-        elif reading.event is not None:
-            found.events.append(reading.event)
-            comma = at + pieces == len(starts) - 1 or text[starts[at] : starts[at + pieces]].rstrip().endswith(b",")
-            # Without a comma, the text before the next event is missing.
-            found.repaired += reading.repaired or not comma
-            found.lost += reading.garbage_follows
-            after_loss = False
-        elif reading.repaired and (not after_loss or b'"ph"' in text[starts[at] : starts[at + pieces]]):
-            found.lost += 1  # the rest of an event, or the repair turned it into something else
+        else:
+            is_last = at + pieces == len(starts) - 1
+            piece = text[starts[at] : starts[at + pieces]]
+            # The end of another event follows it.
+            joined = not (is_last or _CLOSING.isdisjoint(reading.rest))
+            if reading.event is not None:
+                found.events.append(reading.event)
+                # Without a comma, the text before the next event is missing.
+                found.repaired += reading.repaired or not (is_last or piece.rstrip().endswith(b","))
+                garbage = _is_garbage(reading.rest)
+                found.lost += joined or garbage
+                found.unread_bytes += len(reading.rest) * garbage
+                after_loss = False
+            elif (reading.repaired or joined) and (not after_loss or b'"ph"' in piece):
+                found.lost += 1  # the rest of an event, or the repair turned it into something else
         at += pieces
     return found
 
@@ -112,7 +125,7 @@ class ReadEvent(Struct):
 
     event: Event | None
     repaired: bool = False
-    garbage_follows: bool = False
+    rest: bytes = b""  # what follows it
 
 
 def read_event(text: bytes | Raw) -> ReadEvent | None:
@@ -150,6 +163,8 @@ def _read_joined(text: bytes, starts: list[int], at: int, patient: bool) -> tupl
     Raises _CutOffError if the text ends before the event does.
     """
     piece = text[starts[at] : starts[at + 1]].rstrip(b" \t\r\n,")
+    if _UNWRITTEN in piece:
+        return None, 1
     try:
         if is_utf8(piece):
             return ReadEvent(decode_event(piece)), 1
@@ -190,10 +205,10 @@ def _read_tolerant(text: bytes, repair: bool) -> ReadEvent:
         raise
     try:
         msgspec.json.decode(decoded[:end])
-        repaired = repair or decoded[:end].encode() != text[:end] or not set("]}").isdisjoint(decoded[end:])
+        repaired = repair or decoded[:end].encode() != text[:end]
     except UNREADABLE:
         repaired = True
-    return ReadEvent(lenient(value), repaired, _is_garbage(decoded[end:].encode()))
+    return ReadEvent(lenient(value), repaired, decoded[end:].encode())
 
 
 def _decoded(text: bytes) -> str:

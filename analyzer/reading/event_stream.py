@@ -56,14 +56,15 @@ class EventStream(Struct):
     have to be recovered or repaired are always of type Event.
 
     After the iteration: `header` is the JSON object around the events, as far as it could be read; `lost` counts events
-    that could not be recovered, `repaired` those that could only be read after a repair (including the object before
-    them); `damage` describes what is wrong with the text around them, or is None.
+    that could not be recovered, in `unread_bytes` of text, `repaired` those that could only be read after a repair
+    (including the object before them); `damage` describes what is wrong with the text around them, or is None.
     """
 
     blocks: Iterable[bytes]
     decode: Callable[[bytes], list[Any]] = decode_events
     lost: int = 0
     repaired: int = 0
+    unread_bytes: int = 0
     damage: str | None = None
     header: dict[str, Any] = field(default_factory=dict)
     _head: bytes = b""  # the document before the events, closed after them; empty for a bare array
@@ -199,12 +200,14 @@ class EventStream(Struct):
         if len(text) - found.rest <= EVENT_LIMIT_BYTES:
             return found.events, text[found.rest :]
         self.lost += 1
+        self.unread_bytes += start - found.rest
         return found.events, text[start:]
 
     def _recover(self, text: bytes, final: bool) -> Recovered:
         found = recover(text, final, PATIENCE + self.repaired - self.lost)
         self.lost += found.lost
         self.repaired += found.repaired
+        self.unread_bytes += found.unread_bytes
         return found
 
 

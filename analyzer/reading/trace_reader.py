@@ -80,6 +80,7 @@ def read_trace(
             sha256=None if blocks.damage else blocks.digest.hexdigest(),
             lost_events=events.lost + builder.lost,
             repaired_events=events.repaired,
+            unread_bytes=events.unread_bytes,
             damage="; ".join(filter(None, (blocks.damage, events.damage))) or None,
             recorded_index_share=builder.recorded_index_share(),
             categories=dict(builder.categories),

@@ -47,6 +47,7 @@ class TraceMeta(Struct, frozen=True):
     sha256: str | None  # of the file, compressed or not; None if it could not be read to its end
     lost_events: int
     repaired_events: int
+    unread_bytes: int  # of the text, in which no event could be read
     damage: str | None  # what is wrong with the file, in words
     # Events in the file as a share of those that the profiler numbered ("Ev Idx"); 1.0: all.
     recorded_index_share: float | None
@@ -121,6 +122,7 @@ def no_trace(path: str) -> Trace:
         sha256=None,
         lost_events=0,
         repaired_events=0,
+        unread_bytes=0,
         damage=None,
         recorded_index_share=None,
         categories={},

@@ -20,8 +20,10 @@ def render_github(result: Result, *, gates: Sequence[GateOutcome] = ()) -> str:
     """At most ten annotations. No string of the trace can start a command or end a property."""
     failed = [_gate(gate) for gate in gates if gate.status != "passed"]
     document = for_display(result)
+    caveat = document.quality.caveat
+    before = [] if caveat is None else [f"::warning title=traceopt trace::{_message(caveat)}\n"]
     findings = [_annotation(finding, document) for finding in _plan_first(document)]
-    return "".join([*failed, *findings][:ANNOTATIONS])
+    return "".join([*failed, *before, *findings][:ANNOTATIONS])
 
 
 def _plan_first(result: Result) -> list[Finding]:

@@ -111,7 +111,9 @@ def _location(place: Location) -> Json:
 def _notifications(document: Result) -> list[Json]:
     """What the results leave out, and caveats about them."""
     level = "error" if document.quality.verdict == "unusable" else "warning"
-    messages = [(level, f"{note.code}: {note.text}") for note in document.quality.notes]
+    caveat = document.quality.caveat
+    messages = [] if caveat is None else [(level, caveat)]
+    messages += [(level, f"{note.code}: {note.text}") for note in document.quality.notes]
     if left_out := without_a_place(document.findings):
         messages.append(("note", f"Left out, because they have no place in the repository: {', '.join(left_out)}."))
     messages.append(("note", run_words.checks_line(document)))

@@ -291,10 +291,12 @@ def _more(number: int, noun: str) -> list[str]:
 def render_concise(result: Result) -> str:
     """A line per finding, for editors and grep: `file:line: CODE saves X ms alone (Y%), conf confidence: title`.
 
-    The place comes first, so that editors can jump to it. It is "-" if the place is unknown.
+    The place comes first, so that editors can jump to it. It is "-" if the place is unknown. Why the times may not be
+    those of the run comes before all findings.
     """
     document = for_display(result)
-    lines = []
+    caveat = document.quality.caveat
+    lines = [] if caveat is None else [f"-: {caveat}\n"]
     for finding in document.findings:
         saving = finding.saving
         if saving is None:

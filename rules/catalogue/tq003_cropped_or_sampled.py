@@ -8,6 +8,13 @@ from traceopt.analyzer.tables.trace import TraceMeta
 from traceopt.analyzer.trace_quality import DROPPED_SHARE
 from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Former, Rule, ms, percent, threshold
 
+_MISSING = {
+    "kernels": "kernel launches ({}) have no kernel, so busy time is understated and idle time overstated",
+    "copies": "copy calls ({}) have no copy, so busy time is understated and idle time overstated",
+    "operators": "operators ({}) launch nothing, although others of their names do, so their work is missing",
+    "calls": "ids of runtime calls ({}) are skipped in times without host events, so work is missing",
+    "launches": "GPU events ({}) have no launch, so their operators are unknown",
+}
 _SIGNS = ("few_events", "hidden_work", "untraced")  # states of a recording that is only a part, or of a test
 
 
@@ -23,11 +30,12 @@ class CroppedOrSampled(Rule):
       is recorded. Work from before the recording still ran. The first step starts after it.
     - Too little: a handful of GPU events, no CPU operators, nothing that links kernels to their launches, long waits
       for GPU work that the file does not show, or no event at all for most of the time in which the GPU is idle.
-    - Dropped: kernel launches inside the window have no kernel, or kernels have no launch although earlier launches of
-      the same stream are there. Launches inside a graph capture do not count, because nothing runs.
+    - Dropped: kernel launches or copies inside the window have no GPU work, or kernels have no launch although earlier
+      launches of the same stream are there. Launches inside a graph capture do not count, because nothing runs.
     - Damaged: the file ends too early, or events could not be read: raw quotes and line breaks in names, bytes that are
-      not UTF-8, times that are not numbers. All readable events are used. An event that could be read after its text
-      was repaired is complete and does not count as lost.
+      not UTF-8, times that are not numbers, holes. All readable events are used. An event that could be read after its
+      text was repaired is complete and does not count as lost. A hole of any size looks like a single lost event, so
+      one is enough for the note. Launches without work show how much is missing at least.
 
     Why it matters: shares of time, counts per step and idle time describe the part, not the job. If kernels are
     missing, the GPU looks idle although it worked. Events are written by kind and thread, not in order of time, so a
@@ -63,7 +71,6 @@ class CroppedOrSampled(Rule):
     max_lead_steps: float = threshold(0.25, "most steps accepted between the file's start and the first measured step")
     max_leading_share: float = threshold(0.10, "longest accepted lead-in, as a share of the time until the steps end")
     min_dropped_share: float = threshold(DROPPED_SHARE, "smallest share of lost launches or lost GPU work to report")
-    max_lost_share: float = threshold(0.001, "largest accepted share of events that could not be read")
 
     def check(self, facts: Facts) -> Findings:
         signs = [*self._damage(facts), *self._crop(facts), *self._dropped(facts)]
@@ -80,7 +87,7 @@ class CroppedOrSampled(Rule):
 
     def _damage(self, facts: Facts) -> Iterator[str]:
         meta = facts.trace.meta
-        if not meta.damage and meta.lost_events <= self.max_lost_share * (meta.event_count + meta.lost_events):
+        if not facts.quality.damaged:
             return
         damage = f"The file is damaged: {meta.damage}." if meta.damage else "Parts of the file are unreadable."
         yield (
@@ -114,38 +121,31 @@ class CroppedOrSampled(Rule):
             yield facts.state.sentence
         elif facts.has_gpu and not len(facts.trace.ops):
             yield "The file has no CPU operators, so what the host did between launches is unknown."
-        elif facts.has_gpu and not facts.trace.links_launches:
+        elif facts.has_gpu and len(facts.trace.runtime) and not facts.trace.links_launches:
             yield (
                 "The file does not tell which call launched which kernel: it has no correlation ids, External ids or "
                 "flows (ac2g) for that. So operators of kernels and savings in launches are unknown."
             )
 
     def _dropped(self, facts: Facts) -> Iterator[str]:
-        quality = facts.quality
-        if not _shows_launches(facts):
-            return
-        unanswered, launches = quality.launches_without_work, quality.launch_count
-        lost, events = quality.lost_launches, len(facts.gpu.work)
-        signs = []
-        if unanswered and unanswered >= self.min_dropped_share * launches:
-            signs.append(
-                f"{unanswered:,} of {launches:,} kernel launches ({percent(unanswered / launches)}) have no kernel, so "
-                "busy time is understated and idle time overstated."
-            )
-        if lost and lost >= self.min_dropped_share * events:
-            signs.append(
-                f"{lost:,} of {events:,} GPU events ({percent(lost / events)}) have no launch, so their operators are "
-                "unknown."
-            )
-        if signs:
+        damaged = facts.quality.damaged
+        least = 0.0 if damaged else self.min_dropped_share
+        signs = [
+            f"{one.count:,} of {one.of:,} {_MISSING[one.kind].format(percent(one.share))}."
+            for one in facts.quality.unlinked
+            if one.count and one.share >= least
+        ]
+        if signs and damaged:
+            yield " ".join(signs)
+        elif signs:
             yield f"The profiler dropped events. {' '.join(signs)} Record fewer steps at a time."
 
     def passed(self, facts: Facts) -> str:
         quality = facts.quality
         launches = ""
-        if _shows_launches(facts):
+        if quality.unlinked:
             launches = (
-                f" {quality.launches_without_work:,} of {quality.launch_count:,} kernel launches have no kernel; "
+                f" {quality.kernels.count:,} of {quality.kernels.of:,} kernel launches have no kernel; "
                 f"{quality.lost_launches:,} GPU events have no launch."
             )
         unused = ", ".join(f"{count:,} {category}" for category, count in quality.unread.items())
@@ -153,11 +153,6 @@ class CroppedOrSampled(Rule):
             f"{percent(quality.earlier_share)} of the GPU's busy time was launched before the file starts.{launches} "
             f"Of all events, {_lost(facts.trace.meta)}." + (f" Counted but not used: {unused}." if unused else "")
         )
-
-
-def _shows_launches(facts: Facts) -> bool:
-    """Whether launches and GPU work can be compared."""
-    return facts.has_gpu and facts.trace.links_launches and facts.quality.sampled_share is None
 
 
 def _counts(meta: TraceMeta) -> str:

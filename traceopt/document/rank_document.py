@@ -25,8 +25,8 @@ _COVERED = "The report covers the steps that were recorded before."
 def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
     meta = facts.trace.meta
     files = [one for one in (meta, meta.detail) if one is not None]
-    quality, rank = quality_of(facts, outcome.notes), meta.rank
-    breakdown, run_time = sections.breakdown(facts), whole_run(facts)
+    rank, breakdown, run_time = meta.rank, sections.breakdown(facts), whole_run(facts)
+    quality = quality_of(facts, outcome.notes, breakdown)
     decision = decide(facts, outcome, quality, breakdown, run_time)
     step, gpu, loader = sections.step(facts), sections.gpu(facts), sections.dataloader(facts)
     communication, modules = sections.communication(facts), module_times(facts)

@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from traceopt.analyzer.attribution.limits import grouped
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.recording_state import RecordingState
 from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import (
     CAUSE_OF_KEY,
@@ -24,7 +23,8 @@ from traceopt.analyzer.vocabulary.causes.table import (
 )
 from traceopt.document.efficiency import against_reference, cpu_lever, utilization
 from traceopt.document.filling_work import filling_work
-from traceopt.result.document import NOT_JUDGED, Quality
+from traceopt.document.quality import stated
+from traceopt.result.document import Quality
 from traceopt.result.rows import BreakdownPart
 from traceopt.result.words.message import percent
 from traceopt.result.words.quantities import in_sentence
@@ -73,19 +73,10 @@ def _of_the_step(
     priced: Sequence[Priced],
     plan: Sequence[Priced],
 ) -> str:
-    if facts.quality.sampled_share is not None:
-        return (
-            f"This file has only {percent(facts.quality.sampled_share)} of the events: its shares of time are not real."
-        )
-    if facts.quality.lost_all_gpu_events:
-        gpu = facts.trace.meta.listed_gpu
-        return f"This file is cut off before its first GPU event: it does not show what the {gpu} did."
-    if facts.quality.cut_off:
-        return "This file is cut off: whole kinds of events may be missing, so its times are not those of the run."
-    if quality.verdict == "unusable":
-        reason = next((note.text for note in quality.notes if note.code == quality.unusable_by), "")
-        return f"{NOT_JUDGED} {reason}".strip()
-    state = _state(facts, breakdown)
+    caveat = quality.caveat
+    if caveat is not None and (quality.verdict == "unusable" or quality.sampled_share is not None):
+        return caveat
+    state = stated(facts, breakdown)
     if state is not None:
         few = state.name == "few_events"
         whole = (facts.gpu.busy.total, "the GPU's time") if few else (facts.steps.window_ns, _unit(facts))
@@ -93,16 +84,8 @@ def _of_the_step(
     else:
         of_device = _gpu_verdict if facts.has_gpu else _cpu_verdict
         text = of_device(facts, breakdown, priced, plan) + _where_workers_do_not_help(priced)
-    return f"Part of the file is lost. In the rest: {text}" if facts.quality.damaged else text
-
-
-def _state(facts: Facts, breakdown: Sequence[BreakdownPart]) -> RecordingState | None:
-    """The state of the recording. None if it only makes a part of the idle time longer, and exposed communication or
-    copies take more than that.
-    """
-    state = facts.state
-    transfers = max((part.share for part in breakdown if part.name in (COMMUNICATION.key, COPIES.key)), default=0.0)
-    return None if state is not None and state.record_again and transfers > state.share else state
+    told = caveat is None or (state is not None and caveat == state.sentence)
+    return text if told else f"{caveat} As recorded: {text}"
 
 
 def _gpu_verdict(

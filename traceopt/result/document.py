@@ -213,8 +213,10 @@ class Note(Spoken, frozen=True):
 NOT_JUDGED = "This trace cannot be judged."  # the verdict on an unusable trace, before the reason
 
 
-class Quality(Struct, frozen=True):
+class Quality(Spoken, frozen=True):
     """How far the trace can be trusted."""
+
+    messages: ClassVar = ("caveat",)
 
     verdict: Annotated[Literal["good", "limited", "unusable"], note("how far the trace can be trusted")]
     notes: Annotated[list[Note], note("why")]
@@ -222,6 +224,12 @@ class Quality(Struct, frozen=True):
     record_again: Annotated[bool, note("another recording comes before any fix: this one shows no steady step")] = False
     sampled_share: Annotated[
         float | None, note("events that a sampled file kept; null where no events were left out on purpose", "share")
+    ] = None
+    caveat: Annotated[
+        str | None,
+        note(
+            "why the times are not those of the run, or may not be; the verdict begins with it; null: nothing says so"
+        ),
     ] = None
 
 

@@ -68,6 +68,7 @@ class PerfettoStream(Struct):
     blocks: Iterable[bytes]
     lost: int = 0
     repaired: int = 0  # as in EventStream: no packet can be read after a repair
+    unread_bytes: int = 0  # as in EventStream: not counted here
     damage: str | None = None
     header: dict[str, Any] = field(default_factory=dict)
     _base_ns: int = 0

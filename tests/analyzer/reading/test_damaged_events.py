@@ -30,7 +30,6 @@ REPAIRED = {
     '{"ph": "X", "name": "n", "ts": 1, "args": {"Concrete Inputs": ["", "a"b"], "x": "c"d"}}': "n",
     '{"ph": "X", "name": "n", "ts": 1, "args": {"bandwidth": nan, "x": -inf, "y": NaN, "z": Infinity}}': "n",
     '{"ph": "X", "name": "n", "ts": 1, "args": {"stream": , "device":}}': "n",
-    '{"ph": "X", "name": "n", "ts": 1, "args": {"a": 1}}}}': "n",
     '{"ph": "X" "name": "n", "ts": 1}': None,
     '{"ph": "X", "name: "n", "ts": 1}': None,
     '{"ph": "X", "name": "n", "ts": 1, "args": {"x": [1}}': None,
@@ -70,6 +69,20 @@ def test_an_event_that_ends_where_another_begins_costs_one() -> None:
     text = f'{GOOD}, {{"name": "\n {GOOD}, {GOOD}'
     found = recover(text.encode(), final=True)
     assert (len(found.events), found.lost) == (2, 1)
+
+
+def test_the_end_of_another_event_is_a_loss() -> None:
+    """A hole in the text leaves the beginning of one event and the end of another."""
+    joined = '{"ph": "X", "name": "n", "du": 5, "args": {"a": 1}}}'
+    found = recover(f"{GOOD}, {joined}, {GOOD}".encode(), final=True)
+    assert (len(found.events), found.lost) == (3, 1)
+
+
+def test_a_stretch_that_was_never_written_is_a_loss() -> None:
+    start, end = GOOD[:20], GOOD[-20:]
+    found = recover(f"{GOOD}, {start}{chr(0) * 100}{end}, {GOOD}".encode(), final=True)
+    assert (len(found.events), found.lost) == (2, 1)
+    assert found.unread_bytes >= 100
 
 
 def test_a_comma_that_is_missing_is_told() -> None:
