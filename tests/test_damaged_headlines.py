@@ -71,3 +71,12 @@ def test_a_whole_file_lacks_nothing(trace: AnalyzedTrace) -> None:
         return
     assert "of the file is lost" not in trace.result.verdict
     assert not trace.result.verdict.startswith("The file lacks")
+
+
+@pytest.mark.real_traces
+def test_a_cut_rank_is_named_and_its_own_findings_are_left_out() -> None:
+    result = analyze(str(FAULTS / "ranks"))
+    for rank in (101, 102):
+        assert any(f"rank{rank}." in warning and "cannot be judged" in warning for warning in result.warnings)
+        assert all(rank not in finding.ranks for finding in result.findings)
+    assert "EF007" not in {finding.code for finding in result.findings}

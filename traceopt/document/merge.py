@@ -92,10 +92,29 @@ class MergedRun:
     @property
     def warnings(self) -> list[str]:
         told = [warning for _, warnings in sorted(self._warnings.items()) for warning in warnings]
-        return told + [
-            one_line(f"{self._summaries[index].path}: this process only infers, so its fixes are left out")
-            for index in self._left_out
-        ]
+        return (
+            told
+            + [
+                one_line(f"{self._summaries[index].path}: this process only infers, so its fixes are left out")
+                for index in self._left_out
+            ]
+            + [
+                one_line(
+                    f"{entry.row.path}: this trace cannot be judged, so findings that no other rank has are left out"
+                )
+                for _, entry in sorted(self._rows.items())
+                if entry.row.rank in self._unjudged
+            ]
+        )
+
+    @property
+    def _unjudged(self) -> set[int]:
+        """Ranks whose trace cannot be judged, as a damaged one, while that of the shown rank can."""
+        shown = None if self._shown is None else self._shown.part.ranks[0]
+        if shown is None or shown.verdict == "unusable":
+            return set()
+        rows = [entry.row for entry in self._rows.values()]
+        return {row.rank for row in rows if row.rank is not None and row.verdict == "unusable"}
 
     @property
     def _left_out(self) -> list[int]:
@@ -161,9 +180,9 @@ class MergedRun:
     def _findings(self) -> list[Finding]:
         """Merges the groups of each rule: a finding without a place is the same as another rank's, so one is enough."""
         merged: dict[str, list[_SameFinding]] = {}
-        left_out = bool(self._left_out)
+        left_out, unjudged = bool(self._left_out), self._unjudged
         for group in sorted(self._groups.values(), key=lambda group: group.order):
-            if left_out and _only_infers(group.order[0]):
+            if (left_out and _only_infers(group.order[0])) or (group.ranks and group.ranks <= unjudged):
                 continue
             of_rule = merged.setdefault(group.finding.code, [])
             known = next((other for other in of_rule if _same(other, group)), None)
@@ -172,7 +191,7 @@ class MergedRun:
             else:
                 known.ranks |= group.ranks
         groups = sorted((group for of_rule in merged.values() for group in of_rule), key=lambda group: group.order)
-        return with_ids([replace(group.finding, ranks=sorted(group.ranks)) for group in groups])
+        return with_ids([replace(group.finding, ranks=sorted(group.ranks - unjudged)) for group in groups])
 
     def _shared(self, summary: RankSummary) -> RankSummary:
         """The summary with texts shared between ranks, so that they are in memory only once."""
