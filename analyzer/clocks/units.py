@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.percentiles import percentiles
@@ -10,21 +11,25 @@ from traceopt.analyzer.tables.launches import calls_named
 from traceopt.analyzer.tables.time_faults import TimeFault
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.vocabulary import runtime_calls
+from traceopt.analyzer.vocabulary.op_names import VIEWS
 
 _UNIT = 1_000  # from ns to us
-_LONG_NS = 1_000_000  # of launches and operators: real ones take 1 to 50 us
+_LONG_NS = 1_000_000  # of a launch: real ones take 1 to 50 us
+_LONG_VIEW_NS = 200_000  # of an operator that makes another view of a tensor: real ones take 0.5 to 5 us
 _SHORT_NS = 100  # of launches: all of them
-_FEWEST = 20
+_FEWEST, _MANY = 20, 50
 
 
 def in_microseconds(trace: Trace) -> tuple[Trace, list[TimeFault]]:
     """The trace with times in the unit of the format, if all calls that are short take milliseconds."""
     launches = trace.runtime.duration[calls_named(trace, runtime_calls.is_kernel_launch)]
-    ops = trace.ops.duration
-    # A tenth of the launches does not wait for room in the queue. Half of the operators only call others.
-    samples = (launches, 50, 10), (ops, 200, 50)
-    short = [percentiles(durations, part)[0] for durations, fewest, part in samples if len(durations) >= fewest]
-    too_long = bool(short) and min(short) >= _LONG_NS
+    views = trace.ops.duration[
+        np.isin(trace.ops.name, [code for code, name in enumerate(trace.names) if name in VIEWS])
+    ]
+    # A tenth of the launches does not wait for room in the queue.
+    samples = (launches, 10, _LONG_NS), (views, 50, _LONG_VIEW_NS)
+    long = [percentiles(durations, part)[0] >= limit for durations, part, limit in samples if len(durations) >= _MANY]
+    too_long = bool(long) and all(long)
     if not too_long and (len(launches) < _FEWEST or launches.max() >= _SHORT_NS):
         return trace, []
     count = trace.meta.event_count

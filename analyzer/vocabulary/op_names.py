@@ -173,12 +173,18 @@ FORWARD_ONLY: frozenset[str] = _words(
 """Operators that models call but backward formulas do not: below a backward node they are recomputation."""
 
 
-MOVES: frozenset[str] = _words(
-    "aten::to aten::_to_copy aten::copy_ aten::type_as aten::clone aten::contiguous aten::detach detach aten::detach_ "
-    "aten::alias aten::lift_fresh aten::view aten::reshape aten::_reshape_alias aten::_unsafe_view aten::flatten "
-    "aten::unflatten aten::squeeze aten::unsqueeze aten::expand aten::expand_as aten::as_strided aten::t "
-    "aten::transpose aten::permute aten::pin_memory aten::_pin_memory aten::is_pinned aten::empty aten::empty_like "
-    "aten::empty_strided aten::zeros aten::zeros_like aten::ones aten::ones_like aten::full aten::arange"
+VIEWS: frozenset[str] = _words(
+    "aten::detach detach aten::alias aten::view aten::_unsafe_view aten::squeeze aten::unsqueeze aten::expand "
+    "aten::as_strided aten::t aten::transpose aten::permute"
+)
+"""Operators that make another view of a tensor, which takes next to no time."""
+
+
+MOVES: frozenset[str] = VIEWS | _words(
+    "aten::to aten::_to_copy aten::copy_ aten::type_as aten::clone aten::contiguous aten::detach_ aten::lift_fresh "
+    "aten::reshape aten::_reshape_alias aten::flatten aten::unflatten aten::expand_as aten::pin_memory "
+    "aten::_pin_memory aten::is_pinned aten::empty aten::empty_like aten::empty_strided aten::zeros aten::zeros_like "
+    "aten::ones aten::ones_like aten::full aten::arange"
 )
 """Operators that compute nothing of a tensor: casts, copies, views, and new tensors."""
 

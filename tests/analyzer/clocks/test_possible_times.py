@@ -7,7 +7,7 @@ import pytest
 from traceopt.analyzer.tables.time_faults import TimeFault
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.testing import Machine
-from traceopt.testing.events import Json, kernel, read, runtime
+from traceopt.testing.events import Json, kernel, op, read, runtime
 
 ON_GPU = ("kernel", "gpu_memcpy")
 
@@ -168,6 +168,16 @@ class TestUnits:
         trace = read([{**event, "ts": event["ts"] * 1_000} for event in changed(whole, factor=1_000)])
         assert faults(trace) == [("unit", True, len(whole))]
         assert_alike(trace, read(whole))
+
+    def test_a_cpu_run_by_its_views(self) -> None:
+        """Operators that compute may take milliseconds each."""
+        views = [op("aten::t", 100 * at, 2) for at in range(60)]
+        for factor, found in ((1, []), (1_000, [("unit", True, 60)])):
+            assert (
+                faults(read([{**event, "ts": event["ts"] * factor} for event in changed(views, factor=factor)]))
+                == found
+            )
+        assert not read([op("aten::addmm", 10_000 * at, 9_000) for at in range(300)]).meta.time_faults
 
     def test_all_events_in_seconds_are_noted(self) -> None:
         events = [{**event, "ts": event["ts"] / 1e6} for event in changed(training(), factor=1e-6)]
