@@ -154,7 +154,8 @@ def next_fix(fixes: Sequence[Priced], taken: Sequence[Priced], savings: JointSav
     if len(close) > 1:
         every = [*taken, *fixes]
         lost = {id(one): _worth(one, savings.of(every) - savings.of(_others(every, one))) for one in close}
-        close = [one for one in close if lost[id(one)] > NEEDED_SHARE * max(lost.values())]
+        if (most := max(lost.values())) > 0:
+            close = [one for one in close if lost[id(one)] > NEEDED_SHARE * most]
     return min(close, key=lambda one: (*_doubts(one), -worth[id(one)], one.finding.code))
 
 
