@@ -140,7 +140,7 @@ def _tasks_where_ranks_meet(recordings: Sequence[RankRecording]) -> dict[int, Pr
         for (rank, start, _), (other, following, _) in pairwise(ordered)
         if rank == other and following - start <= UNKNOWN_APART_S
     ]
-    if not meeting or all(_rank(recording) is None for recording in recordings):
+    if not meeting:
         return {}
     near = [place for place in known if any(abs((start_s[place] or 0.0) - at) <= RANKS_APART_S for at in meeting)]
     tasks = find_tasks([recordings[place].source for place in near])
