@@ -1,4 +1,4 @@
-"""The function that only slow steps call, such as an evaluation."""
+"""What slow steps do that others do not: more kernels, or a function that no other step calls."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy as np
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_sites import CallSites
 from traceopt.analyzer.timeline.call_tree import PYTHON
+from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary.python_frames import CallSite
@@ -35,3 +36,9 @@ def find_slow_step_function(regions: Regions, sites: CallSites, steps: Steps, sl
     if total.max() < MOST * longer:
         return None
     return sites.most_frequent(longest)
+
+
+def kernels_per_step(gpu: GpuWork, steps: Steps) -> I8:
+    """Shape (steps,)."""
+    step = steps.step_of(gpu.work.start[gpu.is_kernel])
+    return np.bincount(step[step >= 0], minlength=steps.count)

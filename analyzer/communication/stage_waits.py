@@ -30,6 +30,12 @@ class StageWaits(Struct, frozen=True):
     def total_ns(self) -> int:
         return int(self.waits_ns.sum())
 
+    def within(self, rows: I8) -> I8:
+        """The wait in each of these rows of the device's work, which are in order and hold all calls; 0 in others."""
+        out = np.zeros(len(rows), np.int64)
+        out[np.searchsorted(rows, self.rows)] = self.waits_ns
+        return out
+
 
 NO_STAGE_WAITS = StageWaits(*(np.empty(0, np.int64) for _ in range(3)))
 

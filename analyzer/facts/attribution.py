@@ -34,7 +34,7 @@ from traceopt.analyzer.attribution.syncs import (
 from traceopt.analyzer.attribution.untraced_python import NO_UNTRACED_PYTHON, UntracedPython, find_untraced_python
 from traceopt.analyzer.facts.timeline import TimelineFacts
 from traceopt.analyzer.recording_state import RecordingState, find_state
-from traceopt.analyzer.slow_steps import find_slow_step_function
+from traceopt.analyzer.slow_steps import find_slow_step_function, kernels_per_step
 from traceopt.analyzer.tables.compilation import GraphBreak
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
@@ -215,6 +215,11 @@ class AttributionFacts(TimelineFacts, frozen=True, dict=True):
         if not len(slow) or not self.call_sites.recorded:
             return None
         return find_slow_step_function(self.of_every_step.regions, self.call_sites, self.recorded_steps, slow)
+
+    @cached_property
+    def kernels_of_recorded_steps(self) -> I8:
+        """How many kernels each recorded step runs. Shape (recorded_steps.count,)."""
+        return kernels_per_step(self.of_every_step.gpu, self.recorded_steps)
 
     def stalled_within(self, start: I8, end: I8) -> I8:
         """Time of each stretch of host time in which the device stalled: GPU starvation, or all of it in a CPU-only

@@ -219,6 +219,5 @@ def _overlapped(facts: Facts, share: float) -> Changes:
     rows = np.flatnonzero(facts.gpu.is_communication & facts.gpu.is_inside)
     work = facts.gpu.work
     exposed = facts.gpu.exposed_communication.within(work.start[rows], work.end_of(rows))
-    waits = facts.stage_waits
-    exposed[np.searchsorted(rows, waits.rows)] -= waits.waits_ns
+    exposed -= facts.stage_waits.within(rows)
     return hide(facts, rows, share * overlap.possible_share * exposed)

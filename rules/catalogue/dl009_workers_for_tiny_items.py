@@ -5,7 +5,6 @@ from __future__ import annotations
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import complement
-from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 from traceopt.rules import (
     Effort,
@@ -16,6 +15,7 @@ from traceopt.rules import (
     Rule,
     SetArguments,
     area_of,
+    median,
     ms,
     percent,
     priced,

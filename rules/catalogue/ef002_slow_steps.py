@@ -261,9 +261,7 @@ def _cause_sentence(facts: Facts, causes: list[_Growth]) -> str:
 
 def _run_more_kernels(facts: Facts, slow: I8) -> bool:
     """Whether slow steps do other work too: longer sequences run as many kernels."""
-    gpu, steps = facts.of_every_step.gpu, facts.recorded_steps
-    step = steps.step_of(gpu.work.start[gpu.is_kernel])
-    count = np.bincount(step[step >= 0], minlength=steps.count)
+    count = facts.kernels_of_recorded_steps
     return bool(count[slow].mean() >= MORE_KERNELS * np.median(np.delete(count, slow)))
 
 

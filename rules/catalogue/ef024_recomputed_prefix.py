@@ -119,16 +119,7 @@ class RecomputedPrefix(Rule):
 
 def _round_ns(facts: Facts, found: GrowingPrefix) -> F8:
     """What each round takes: of the device's work that it launches, or of the host in a CPU-only run."""
-    start, end = facts.slices.start[found.first], facts.slices.start[found.next]
-    if not facts.has_gpu:
-        return (end - start).astype(np.float64)
-    launch = facts.links.launch_slice
-    launched = np.where(launch >= 0, facts.slices.start[np.maximum(launch, 0)], -1)
-    of_round = np.searchsorted(start, launched, side="right") - 1
-    mine = (of_round >= 0) & (launched < end[np.maximum(of_round, 0)])
-    took = np.zeros(len(start))
-    np.add.at(took, of_round[mine], facts.gpu.work.duration[mine])
-    return took
+    return found.took_ns(facts.regions, on_gpu=facts.has_gpu)
 
 
 def _shorter(facts: Facts, found: GrowingPrefix, share: float) -> Changes:

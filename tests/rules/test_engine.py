@@ -33,9 +33,11 @@ class FakeFacts:
     replay_error = None
     quality = SimpleNamespace(sampled_share=None)
     call_sites = SimpleNamespace(user_caller_of=lambda *_: None, recorded=False)
-    device = SimpleNamespace(vendor=NVIDIA)
+    device = SimpleNamespace(vendor=NVIDIA, compiles=True, unsupported=None)
 
     has_gpu = True
+    times_hold = True
+    differentiates_twice = False
     from_nsight = False
     trace = SimpleNamespace(ops=SimpleNamespace(dims=np.array([-1])), meta=SimpleNamespace(detail=None))
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.schema import F8, I8
+from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.work.sizes.sized_calls import Shape, SizedCalls
 
 LINEAR = "aten::linear"
@@ -24,6 +25,17 @@ class GrowingPrefix(Struct, frozen=True):
     first: I8
     next: I8
     tokens: I8
+
+    def took_ns(self, regions: Regions, *, on_gpu: bool) -> F8:
+        """What each round takes: of the device's work that it launches, or of the host."""
+        slices, launch = regions.slices, regions.links.launch_slice
+        start, end = slices.start[self.first], slices.start[self.next]
+        if not on_gpu:
+            return (end - start).astype(np.float64)
+        launched = np.where(launch >= 0, slices.start[np.maximum(launch, 0)], -1)
+        of_round = np.searchsorted(start, launched, side="right") - 1
+        mine = (of_round >= 0) & (launched < end[np.maximum(of_round, 0)])
+        return np.bincount(of_round[mine], regions.gpu.work.duration[mine], len(start)).astype(np.float64)
 
 
 def find_growing_prefix(calls: SizedCalls) -> GrowingPrefix | None:

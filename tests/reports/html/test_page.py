@@ -321,9 +321,9 @@ def test_evidence_that_is_a_part_of_another_row_is_indented() -> None:
     assert page.count('<td><span class="inside">') == 1
 
 
-def test_gray_is_only_for_time_of_which_nothing_is_known() -> None:
+def test_gray_is_only_for_time_that_the_program_does_not_explain() -> None:
     grays = {cause.key for cause in CAUSES if cause.look.color in ("cpu", "other")}
-    assert grays == {"unrecorded", "untraced"}
+    assert grays == {"profiler", "unrecorded", "untraced"}
 
 
 def test_gpu_that_was_not_recorded() -> None:
