@@ -103,9 +103,15 @@ def test_what_cannot_be_replayed_is_told_in_one_line(example: GetExample, argume
     assert len(result.stderr.splitlines()) == 1
 
 
+LEAST_PID = 100  # smaller ones are GPUs
+
+
 def test_traces_that_are_not_ranks_of_one_run_are_refused(example: GetExample, tmp_path: Path) -> None:
     for worker, scenario in enumerate(("slow_loader", "item_stall")):
         document = {**json.loads(example(scenario).path.read_bytes()), "baseTimeNanoseconds": 1_700_000_000_000_000_000}
+        for event in document["traceEvents"]:
+            if isinstance(event["pid"], int) and event["pid"] >= LEAST_PID:
+                event["pid"] += worker
         (tmp_path / f"host_{worker}.pt.trace.json").write_text(json.dumps(document))
     with pytest.raises(InputError, match="pass the file of one rank"):
         what_if(str(tmp_path), ["DL001"])
