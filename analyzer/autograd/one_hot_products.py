@@ -17,6 +17,8 @@ from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.gemm_ops import gemm_shape, is_gemm
 
+ONE_HOT = "aten::one_hot"
+
 
 class OneHotProducts(Struct, frozen=True):
     """Slices: `one_hot` and `product`, the operator that the script calls (aten::linear), have shape (len,). `rows` is
@@ -33,10 +35,11 @@ class OneHotProducts(Struct, frozen=True):
 
 
 def find_one_hot_products(regions: Regions, steps: Steps) -> OneHotProducts:
-    """Only sure matches. After `aten::one_hot`, the next operator that is no cast, copy or view is a product with a
-    factor of this size. That factor has no gradient, but the other one is a parameter: the backward pass computes its
-    gradient in one matmul and accumulates it. No operator of the forward pass takes two tensors of the size of the
-    one-hot matrix, as losses do: else the matrix may be their target, and the product that of other data.
+    """Only sure matches. After `aten::one_hot`, only products, casts, copies, views and other one-hot matrices come
+    before a product with a factor of this size. That factor has no gradient, but the other one is a parameter: the
+    backward pass computes its gradient in one matmul and accumulates it. No operator of the forward pass takes two
+    tensors of the size of the one-hot matrix, as losses do: else the matrix may be their target, and the product that
+    of other data.
     """
     slices = regions.slices
     one_hot, shapes = _one_hot_calls(regions, steps)
@@ -44,22 +47,28 @@ def find_one_hot_products(regions: Regions, steps: Steps) -> OneHotProducts:
         return OneHotProducts(one_hot, one_hot, one_hot, one_hot)
     outer = slices.mask(slices.outermost(slices.kind == OP))
     moves = outer & regions.named(op_names.MOVES.__contains__, OP)
-    product = slices.next_outermost(one_hot, outer & ~moves)
+    multiplies = regions.named(op_names.PRODUCT_CALLS.__contains__, OP)
+    products = np.flatnonzero(outer & multiplies)
+    other = slices.next_outermost(one_hot, outer & ~moves & ~multiplies & ~regions.named(ONE_HOT.__eq__, OP))
+    other = np.where(other < 0, len(slices), other)
+    following = np.searchsorted(products, [one_hot, other]).T.tolist()
     gemms = _Gemms.of(regions)
 
     step = steps.host_step_of(slices.start[one_hot])
-    multiplies = regions.named(op_names.PRODUCT_CALLS.__contains__, OP)
-    kept = (product >= 0) & multiplies[product] & (steps.host_step_of(slices.start[product]) == step)
     partners = _pairs_of_one_shape(regions, steps, outer & ~moves & ~multiplies)
     accumulated = _accumulated(regions, steps)
-    kept &= np.array([(at, prod(one)) not in partners for at, one in zip(step.tolist(), shapes, strict=True)])
+    product = np.full(len(one_hot), -1, np.int64)
     gradient = np.full(len(one_hot), -1, np.int64)
-    for i in np.flatnonzero(kept).tolist():  # few calls a step
-        count, classes = prod(shapes[i][:-1]), shapes[i][-1]
-        found = gemms.gradient_of(regions, int(product[i]), count, classes)
-        if found is not None and (int(step[i]), *sorted((classes, found[1]))) in accumulated:
-            gradient[i] = found[0]
-    kept &= gradient >= 0
+    for i, (at, shape) in enumerate(zip(step.tolist(), shapes, strict=True)):  # few calls a step
+        count, classes = prod(shape[:-1]), shape[-1]
+        if (at, count * classes) in partners:
+            continue
+        for row in products[slice(*following[i])].tolist():
+            found = None if row in product else gemms.gradient_of(regions, row, count, classes)
+            if found is not None and (at, *sorted((classes, found[1]))) in accumulated:
+                product[i], gradient[i] = row, found[0]
+                break
+    kept = gradient >= 0
     one_hot, product, gradient = one_hot[kept], product[kept], gradient[kept]
     shapes = [shape for shape, keep in zip(shapes, kept.tolist(), strict=True) if keep]
     casts = _casts(regions, np.flatnonzero(moves), one_hot, product, shapes)
@@ -83,7 +92,7 @@ def _casts(regions: Regions, moves: I8, one_hot: I8, product: I8, shapes: list[S
 def _one_hot_calls(regions: Regions, steps: Steps) -> tuple[I8, list[Shape]]:
     """The calls of the forward passes, and the shape of each result. It is the shape of the tensor that they fill."""
     slices = regions.slices
-    wanted = regions.named("aten::one_hot".__eq__, OP) & (slices.thread == steps.thread)
+    wanted = regions.named(ONE_HOT.__eq__, OP) & (slices.thread == steps.thread)
     wanted &= steps.host_window.contains(slices.start) & (slices.nearest(regions.backward) < 0)
     writes = np.flatnonzero(regions.named("aten::scatter_".__eq__, OP)) if wanted.any() else np.empty(0, np.int64)
     call = slices.ancestor(writes, wanted)

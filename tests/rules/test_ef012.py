@@ -63,6 +63,15 @@ def backward(
     return events
 
 
+def later(events: list[Event], us: float) -> list[Event]:
+    """The same for another parameter, so many microseconds later."""
+    moved = [one | {"ts": one["ts"] + us, "args": dict(one.get("args", {}))} for one in events]
+    for one in moved:
+        if "Sequence number" in one["args"]:
+            one["args"]["Sequence number"] += 1
+    return moved
+
+
 def facts(*parts: list[Event]) -> Facts:
     """Four steps of these events, whose times count from the start of a step."""
     return Facts(build.read(build.document(_steps(parts))))
@@ -144,6 +153,17 @@ def test_a_product_of_an_einsum_counts() -> None:
     assert "this takes 6.0 ms" in the(facts(one_hot(), einsum, backward())).why
 
 
+def test_fires_on_matrices_of_two_features_whose_products_follow_both() -> None:
+    second = [
+        *later(one_hot(256)[1:3], 2_200),
+        *later(product(256), 2_500),
+        *later(backward(256, parameter=None), 4_500),
+    ]
+    gradient = [op("torch::autograd::AccumulateGrad", 18_700, 15, [WIDTH, 256])]
+    found = the(facts(one_hot(), product(start=3_400), backward(), second, gradient))
+    assert "this takes 11.0 ms" in found.why
+
+
 SHAPE = [8, COUNT // 8, CLASSES]
 
 
@@ -169,6 +189,9 @@ SHAPE = [8, COUNT // 8, CLASSES]
             id="Dice loss",
         ),
         pytest.param((one_hot(), one_hot()[1:3], [op("aten::lstm", 3_000, 2_000, SHAPE)]), id="a recurrent layer"),
+        pytest.param(
+            (one_hot(), [op("aten::relu", 2_300, 300, [4, 4])], product(), backward()), id="a product of a later layer"
+        ),
         pytest.param((one_hot(32), product(32), backward(32, parameter=(WIDTH, 32))), id="few classes"),
     ],
 )
