@@ -31,6 +31,6 @@ def launch_rows(wanted: I8, calls: RuntimeTable) -> I4:
 def calls_named(trace: Trace, test: Callable[[str], bool]) -> Mask:
     """Runtime rows whose name passes the test."""
     passes = np.zeros(len(trace.names) + 1, bool)
-    codes = np.unique(trace.runtime.name)
+    codes = np.flatnonzero(np.bincount(trace.runtime.name))
     passes[codes] = [test(trace.names[code]) for code in codes]
     return np.asarray(passes[trace.runtime.name])
