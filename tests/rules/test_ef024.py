@@ -9,11 +9,11 @@ import pytest
 from traceopt.rules.catalogue.ef024_recomputed_prefix import RecomputedPrefix
 from traceopt.testing import A100, Machine, answer, assert_finds
 
-PROMPT = 5
+PROMPT, TOKEN_US = 5, 20
 
 
 def generation(tokens: Sequence[int], *, gpu: bool, trains: bool = False) -> Machine:
-    """A step runs two layers a round, each on so many tokens, of 100 us a token."""
+    """A step runs two layers a round, each on so many tokens, of 20 us a token."""
     machine = Machine(A100 if gpu else None)
     for _ in range(3):
         with machine.step(), machine.python("serve.py(7): generate"):
@@ -21,7 +21,7 @@ def generation(tokens: Sequence[int], *, gpu: bool, trains: bool = False) -> Mac
                 for _ in range(2):
                     shapes = [[1, count, 64], [64, 64]]
                     with machine.operator("aten::linear", **{"Input Dims": shapes, "Input type": ["float"] * 2}):
-                        machine.launch(100 * count) if gpu else machine.work(100 * count, "aten::addmm")
+                        machine.launch(TOKEN_US * count) if gpu else machine.work(TOKEN_US * count, "aten::addmm")
             if trains:
                 machine.work(10, "autograd::engine::evaluate_function: MmBackward0")
             if gpu:
@@ -36,8 +36,8 @@ def test_fires_on_inputs_that_grow_by_one_token(gpu: bool) -> None:
     finding = assert_finds(RecomputedPrefix, generation(tokens, gpu=gpu))
     assert "19 rounds per step compute all tokens so far again, 5 to 23 of them" in finding.why
     assert finding.saving is not None
-    least = sum(200 * (count - PROMPT) for count in tokens[:-1])
-    most = sum(200 * (count - 1) for count in tokens[:-1])
+    least = sum(2 * TOKEN_US * (count - PROMPT) for count in tokens[:-1])
+    most = sum(2 * TOKEN_US * (count - 1) for count in tokens[:-1])
     assert finding.saving.low_us == pytest.approx(least, rel=0.05)
     assert finding.saving.high_us == pytest.approx(most, rel=0.05)
 
