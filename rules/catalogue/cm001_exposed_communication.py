@@ -6,6 +6,7 @@ import numpy as np
 
 from traceopt.analyzer.communication.serialized import SerializedKinds
 from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION
+from traceopt.analyzer.vocabulary.kernels.kernel_names import is_nccl
 from traceopt.rules import (
     Changes,
     Evidence,
@@ -36,6 +37,7 @@ INFERENCE_FIX = Fix(
     "small messages (symmetric memory, an engine's custom all-reduce), or two batches that take turns. Start other "
     "collectives as soon as their input is ready."
 )
+SMALL_MESSAGES = "Use an all-reduce for small messages, or fewer tensor-parallel ranks"
 
 
 class ExposedCommunication(Rule):
@@ -76,7 +78,7 @@ class ExposedCommunication(Rule):
     overlaps yet.
 
     In inference there is no backward pass to hide behind: with tensor parallelism each layer waits for its all-reduce.
-    Use fewer GPUs per replica, or an all-reduce made for small messages.
+    Use fewer GPUs per replica, or an all-reduce made for small messages. The title of the finding then says so.
 
     When it is wrong: one rank's trace cannot tell a slow link from a late peer. A larger batch per GPU changes the
     balance more than any flag.
@@ -97,6 +99,8 @@ class ExposedCommunication(Rule):
         0.1, "smallest wait for another collective on the same communicator to name, as a share of the exposed time"
     )
     expected: float = threshold(0.7, "share of the time that overlap could hide that it does hide, expected")
+    layer_calls: int = threshold(8, "fewest small all-reduces per step of inference that are those of its layers")
+    small_bytes: int = threshold(8 << 20, "largest median buffer of the all-reduces of layers, in bytes")
 
     def applies(self, facts: Facts) -> str | None:
         if facts.has_gpu:
@@ -117,6 +121,7 @@ class ExposedCommunication(Rule):
         who = "Exposed communication takes" if facts.has_gpu else "The main thread waits for communication for"
         hidden = overlap.hidden_share
         yield self.finding(
+            title=SMALL_MESSAGES if self._waits_in_layers(facts) and not serialized else None,
             why=(
                 f"{who} {ms(exposed)} of {each_step(facts)}"
                 + (f"; {percent(hidden)} of all communication time is overlapped." if hidden > 0.005 else ".")
@@ -150,6 +155,14 @@ class ExposedCommunication(Rule):
         return [
             collective for collective in facts.serialized_collectives if collective.exposed_ns.sum() >= max(1, least)
         ]
+
+    def _waits_in_layers(self, facts: Facts) -> bool:
+        """Whether most communication is the small NCCL all-reduces of tensor-parallel layers, in inference."""
+        calls = facts.collectives[0]
+        if facts.trains or calls.name != "all_reduce" or calls.calls < self.layer_calls * facts.steps.count:
+            return False
+        name = facts.trace.names[int(facts.gpu.work.name[calls.rows[0]])] if facts.has_gpu else ""
+        return is_nccl(name) and bool(np.median(calls.bytes) <= self.small_bytes)
 
     def _evidence(self, facts: Facts) -> list[Evidence]:
         count = facts.steps.count

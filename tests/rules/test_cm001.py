@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from support.collectives import COMMUNICATION, COMPUTE, RULES, after_compute, collective, machine
 from support.planted import PlantedFault
@@ -105,6 +107,41 @@ class TestAdvice:
 
     def test_shards_are_prefetched(self) -> None:
         assert "set_modules_to_forward_prefetch" in self.fix(trained(("_allgather_base", 6_000)))
+
+
+class TestTensorParallelInference:
+    """Nothing overlaps the all-reduce for which each layer waits: it has to be shorter, or there are fewer of them."""
+
+    @staticmethod
+    def decoded(us: float = 50, megabytes: float = 1.0, trains: bool = False, **args: Any) -> Machine:
+        rank = machine()
+        for _ in range(4):
+            with rank.step():
+                for _ in range(20):
+                    rank.launch(60, after=rank.ends.get(COMMUNICATION, 0))
+                    collective(rank, us, megabytes=megabytes, after=rank.ends[COMPUTE], **args)
+                if trains:
+                    with rank.annotate("Optimizer.step#SGD.step"):
+                        rank.idle(100)
+                rank.synchronize()
+        return rank
+
+    def test_small_all_reduces_of_layers(self) -> None:
+        finding = assert_finds(RULES["CM001"], self.decoded())
+        assert finding.title == "Use an all-reduce for small messages, or fewer tensor-parallel ranks"
+
+    @pytest.mark.parametrize(
+        "others",
+        [
+            {"megabytes": 100.0},
+            {"trains": True},
+            {"kind": "alltoall"},
+            {"name": "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(x)"},
+        ],
+    )
+    def test_others_are_to_overlap(self, others: dict[str, Any]) -> None:
+        """Large messages, gradients, exchanges between experts, and all-reduces that are made for small messages."""
+        assert assert_finds(RULES["CM001"], self.decoded(**others)).title == RULES["CM001"].title
 
 
 def sharded(group_of_reduction: str = "0", streams: tuple[int, int] = (20, 21)) -> Machine:

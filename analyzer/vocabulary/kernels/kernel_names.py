@@ -87,6 +87,12 @@ def is_index_accumulation(name: str) -> bool:
 
 
 # GeluBackwardCUDAKernelImpl, softmax_warp_backward, layer_norm_grad_input_kernel: A4000; flash_bwd_dq_dk_dv: H100
+def is_nccl(name: str) -> bool:
+    """A collective of NCCL or RCCL that is not on symmetric memory."""
+    return _NCCL.match(name) is not None
+
+
+_NCCL = re.compile(r"(?:void )?(?:nccl|rccl)(?!Symk)")
 _GRADIENT = re.compile(r"[bB]ackward|grad_input|wgrad|(?:flash|attn|fmha|ln|norm|ce|loss)_bwd")
 _WEIGHT_GRADIENT = re.compile(r"wgrad|bwd_weight|_wrw")
 
