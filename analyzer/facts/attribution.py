@@ -163,6 +163,11 @@ class AttributionFacts(TimelineFacts, frozen=True, dict=True):
         return below | after_unscaling(self.trace, self.syncs, self.regions)
 
     @cached_property
+    def emptying_syncs(self) -> npt.NDArray[np.bool_]:
+        """Syncs inside `torch.cuda.empty_cache()`, which waits for the GPU before it frees. Shape (len(syncs),)."""
+        return self._syncs_below(library_frames.is_empty_cache_frame)
+
+    @cached_property
     def result_syncs(self) -> npt.NDArray[np.bool_]:
         """Syncs for results that are copied to the host without blocking. Shape (len(syncs),)."""
         return after_copies_to_host(self.trace, self.syncs, self.slices, self.links)

@@ -7,9 +7,19 @@ from functools import cached_property
 from traceopt.analyzer.facts.communication import CommunicationFacts
 from traceopt.analyzer.memory.blocks import MemoryBlocks, find_blocks
 from traceopt.analyzer.memory.composition import Composition, compose
-from traceopt.analyzer.memory.curve import Allocator, DeviceMemory, find_allocator, find_memory, peak_by_gpu
+from traceopt.analyzer.memory.curve import (
+    Allocator,
+    DeviceMemory,
+    find_allocator,
+    find_cache_emptying,
+    find_memory,
+    peak_by_gpu,
+)
 from traceopt.analyzer.memory.model_state import ModelState, find_model_state
+from traceopt.analyzer.tables.schema import Mask
+from traceopt.analyzer.timeline.call_tree import PYTHON
 from traceopt.analyzer.vocabulary.causes.table import ALLOCATION
+from traceopt.analyzer.vocabulary.library_frames import is_empty_cache_frame
 
 
 class MemoryFacts(CommunicationFacts, frozen=True, dict=True):
@@ -29,6 +39,12 @@ class MemoryFacts(CommunicationFacts, frozen=True, dict=True):
     def allocator(self) -> Allocator:
         """Whether PyTorch's caching allocator is switched off, or its cache is emptied."""
         return find_allocator(self.trace, self.slices, self.host.rows_of(ALLOCATION), self.steps.host_window)
+
+    @cached_property
+    def cache_emptying(self) -> Mask:
+        """Slices of `torch.cuda.empty_cache()`, if the steps call it and it frees much of what is freed."""
+        empties = self.regions.named(is_empty_cache_frame, PYTHON)
+        return find_cache_emptying(self.trace, self.slices, self.host.rows_of(ALLOCATION), empties, self.steps)
 
     @cached_property
     def blocks(self) -> MemoryBlocks | None:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import Intervals
-from traceopt.analyzer.tables.schema import I8, MemoryTable
+from traceopt.analyzer.tables.schema import I8, Mask, MemoryTable
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, Slices
 from traceopt.analyzer.timeline.steps import Steps
@@ -16,6 +16,7 @@ from traceopt.analyzer.vocabulary import library_frames, op_names, runtime_calls
 
 CPU_DEVICE = 0  # c10::DeviceType
 MIN_TENSORS = 20  # with fewer new tensors, all of them may be the first of their size
+EMPTIED_SHARE = 0.25  # of the driver calls that free: if empty_cache() makes as many, it is to go first
 UNCACHED_SHARE = 0.9  # of the new tensors; a few may be on the CPU
 
 
@@ -137,6 +138,18 @@ def find_allocator(trace: Trace, slices: Slices, calls: I8, window: Intervals) -
     is_off = count >= MIN_TENSORS and int((asking >= 0).sum()) >= UNCACHED_SHARE * count
     emptied = any(library_frames.is_empty_cache_frame(trace.names[code]) for code in distinct_values(trace.python.name))
     return Allocator(is_off, emptied if len(trace.python) else None)
+
+
+def find_cache_emptying(trace: Trace, slices: Slices, calls: I8, empties: Mask, steps: Steps) -> Mask:
+    """The slices `empties` of torch.cuda.empty_cache(), if most steps call it and it frees much of what is freed; else
+    none. `calls` are the driver allocation calls, rows of slices.
+    """
+    frees = calls[np.array([_is_free(name) for name in trace.names] or [False], bool)[slices.name[calls]]]
+    frees = frees[steps.host_window.contains(slices.start[frees])]
+    inside = frees[slices.ancestor(frees, empties) >= 0]
+    emptied_steps = len(distinct_values(steps.host_step_of(slices.start[inside])))
+    often = emptied_steps > 0.5 * steps.count and len(inside) >= EMPTIED_SHARE * len(frees)
+    return empties if often else np.zeros_like(empties)
 
 
 def _is_free(name: str) -> bool:

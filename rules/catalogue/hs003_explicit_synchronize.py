@@ -32,7 +32,8 @@ class ExplicitSynchronize(SyncRule):
             print(start.elapsed_time(end))
 
     A wait for an event or a stream may be needed: the host may read what was copied without blocking. Then wait later,
-    after the next step is launched. A sync after such a copy is not reported.
+    after the next step is launched. A sync after such a copy is not reported. MM003 covers those inside
+    `torch.cuda.empty_cache()`.
 
     When it is wrong: a profiler or benchmark that synchronizes every step for its own measurement shows up here
     although the real run does not synchronize. A synchronize while the GPU is busy is not counted.
@@ -59,8 +60,8 @@ class ExplicitSynchronize(SyncRule):
     )
 
     def rows(self, facts: Facts) -> npt.NDArray[np.bool_]:
-        """Without syncs that the host needs: it reads what was copied to it."""
-        return super().rows(facts) & ~facts.result_syncs
+        """Without syncs that the host needs, as it reads what was copied to it, and without those of MM003."""
+        return super().rows(facts) & ~facts.result_syncs & ~facts.emptying_syncs
 
     def advice(self, facts: Facts, rows: npt.NDArray[np.int64]) -> Fix:
         """Nothing depends on a wait for the whole device but the clock, in most scripts."""

@@ -11,12 +11,14 @@ from traceopt.analyzer.vocabulary.causes.table import ALLOCATION, PINNED_ALLOCAT
 from traceopt.rules import (
     I8,
     RECORD_STACKS,
+    Effort,
     Evidence,
     Facts,
     Findings,
     Fix,
     Former,
     Priced,
+    RemoveCall,
     Rule,
     SetVariable,
     by_site,
@@ -65,7 +67,7 @@ class AllocatorChurn(Rule):
     How to fix: if every new tensor asks the driver, the caching allocator is switched off. Remove
     `PYTORCH_NO_CUDA_MEMORY_CACHING` (on ROCm also `PYTORCH_NO_HIP_MEMORY_CACHING`) from the environment. Otherwise
     remove `torch.cuda.empty_cache()` from the loop, keep shapes the same from step to step (pad to a few sizes), and
-    let segments expand.
+    let segments expand. `empty_cache()` gives expanded segments back as well, so its call has to go first.
 
         # in the environment, before CUDA is initialized
         PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
@@ -142,7 +144,10 @@ class AllocatorChurn(Rule):
         pinned = cause is PINNED_ALLOCATION
         off = facts.allocator.is_off and not pinned
         cost = facts.gaps.starved.within(facts.slices.start[rows], facts.slices.end[rows])
+        empties = facts.cache_emptying.any() and not (pinned or off)
         sites = by_site(facts, rows[cost > 0], cost[cost > 0])
+        if empties:
+            sites.sort(key=lambda site: facts.slices.ancestor(site.rows, facts.cache_emptying).max() < 0)
         retried = len(find_retries(facts.trace, facts.slices, rows)) >= facts.steps.count and not off and not pinned
         one = facts.steps.count == 1 and facts.has_step_marks
         where = "the one recorded step, so it may be a start-up cost" if one else each_step(facts)
@@ -151,7 +156,15 @@ class AllocatorChurn(Rule):
         often = times(facts, len(rows) / facts.steps.count)
         uneven = every - stall >= self.min_share * facts.step_ns
         yield self.finding(
-            title="Switch the caching allocator on" if off else "Allocate pinned memory once" if pinned else None,
+            title=(
+                "Switch the caching allocator on"
+                if off
+                else "Allocate pinned memory once"
+                if pinned
+                else "Remove torch.cuda.empty_cache() from the step"
+                if empties
+                else None
+            ),
             why=(
                 f"The host allocates or frees {'pinned' if pinned else 'driver'} memory {often}, and the GPU waits "
                 f"{ms(every)} for it in {where}."
@@ -172,8 +185,9 @@ class AllocatorChurn(Rule):
                 *site_evidence(facts, [s for s in sites if s.location], lambda _: "Allocations by this line"),
             ],
             locations=site_locations(sites),
-            fix=PIN_ONCE if pinned else _fix(facts),
+            fix=PIN_ONCE if pinned else _keep_cache(facts, retried) if empties else _fix(facts),
             confidence="low" if one else "high",
+            effort=Effort.ONE_LINE if empties else None,
             shares_cause_with=["MM002"] if retried else None,
         )
 
@@ -221,6 +235,14 @@ def _fix(facts: Facts) -> Fix:
         f"{text} Set expandable_segments.",
         edits=[EXPANDABLE],
     )
+
+
+def _keep_cache(facts: Facts, retried: bool) -> Fix:
+    """Growing segments help only where memory is full: empty_cache() gives them back, too."""
+    text = "Remove the call of torch.cuda.empty_cache(): the next step has to ask the driver for the same memory again."
+    if retried and facts.device.vendor.has_expandable_segments:
+        text += f" If allocations still fail at first, set {EXPANDABLE.name}={EXPANDABLE.value} as well."
+    return Fix(text, edits=[RemoveCall("torch.cuda.empty_cache")])
 
 
 def _slower_calls(facts: Facts, cause: Cause) -> str:

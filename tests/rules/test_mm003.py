@@ -16,6 +16,7 @@ import traceopt
 from fixtures.memory_snapshots import training
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.vocabulary.causes.table import ALLOCATION
+from traceopt.result.edits import RemoveCall
 from traceopt.testing import Machine
 from traceopt.testing import events as small_traces
 from traceopt.testing.machine import A100
@@ -130,6 +131,42 @@ class TestAllocatorChurn:
         assert "PYTORCH_NO_HIP_MEMORY_CACHING" in finding.fix.text
         assert "the GPU waits 38.8 ms for them" in finding.why
         assert saving_of(finding).est_us == pytest.approx(976_000, rel=0.01)  # of 1,053 ms
+
+    @staticmethod
+    def emptied(every: int, frame: str = "empty_cache", others: int = 0) -> Facts:
+        """Some steps empty the cache, which waits for the GPU and frees 10 blocks; `others`: frees at another line."""
+        machine = Machine(A100, with_stack=1)
+        for step in range(6):
+            with machine.step(), machine.python("train.py(5): step"):
+                for _ in range(10):
+                    machine.call("cudaMalloc", 200)
+                    machine.launch(300)
+                for _ in range(others):
+                    machine.call("cudaFree", 200, until=max(machine.ends.values()))
+                if step % every == 0:
+                    with machine.python("train.py(9): clean"), machine.python(f"torch/cuda/memory.py(220): {frame}"):
+                        machine.synchronize()
+                        machine.idle(100)
+                        for _ in range(10):
+                            machine.call("cudaFree", 300)
+        return machine.facts()
+
+    def test_the_call_that_empties_the_cache_goes_first(self) -> None:
+        """Growing segments would be given back as well, and the sync inside is no other fault."""
+        facts = self.emptied(every=1)
+        (finding,) = found("MM003", facts)
+        assert finding.title == "Remove torch.cuda.empty_cache() from the step"
+        assert finding.fix.edits == [RemoveCall("torch.cuda.empty_cache")]
+        assert "expandable_segments" not in finding.fix.text
+        assert str(finding.locations[0]) == "train.py:9"
+        assert found("HS003", facts) == []
+
+    def test_other_frees_are_no_call_to_remove(self) -> None:
+        """A cache that is emptied once, frees of something else, and most frees elsewhere."""
+        for facts in (self.emptied(6, others=3), self.emptied(1, frame="release"), self.emptied(1, others=40)):
+            (finding,) = found("MM003", facts)
+            assert finding.title == "Avoid repeated driver memory allocations"
+        assert found("HS003", self.emptied(1, frame="release"))
 
     def test_retries_point_at_the_full_memory(self, example: GetExample) -> None:
         (finding,) = found("MM003", example("memory_pressure").facts)
