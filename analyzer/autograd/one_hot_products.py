@@ -60,12 +60,12 @@ def find_one_hot_products(regions: Regions, steps: Steps) -> OneHotProducts:
     product = np.full(len(one_hot), -1, np.int64)
     gradient = np.full(len(one_hot), -1, np.int64)
     for i, (at, shape) in enumerate(zip(step.tolist(), shapes, strict=True)):  # few calls a step
-        count, classes = prod(shape[:-1]), shape[-1]
-        if (at, count * classes) in partners:
+        count, columns = prod(shape[:-1]), shape[-1]
+        if (at, count * columns) in partners:
             continue
         for row in products[slice(*following[i])].tolist():
-            found = None if row in product else gemms.gradient_of(regions, row, count, classes)
-            if found is not None and (at, *sorted((classes, found[1]))) in accumulated:
+            found = None if row in product else gemms.gradient_of(regions, row, count, columns)
+            if found is not None and (at, *sorted((columns, found[1]))) in accumulated:
                 product[i], gradient[i] = row, found[0]
                 break
     kept = gradient >= 0
