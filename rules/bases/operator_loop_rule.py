@@ -31,6 +31,7 @@ from traceopt.rules.savings.pricing import area_of, priced
 from traceopt.rules.step_words import each_step, per_step
 
 ONE_LINE = "Batch many small operations into one"
+IF_INDEPENDENT = "Batch the rounds of a loop, if they are independent"
 ALL_WEIGHTS = "Treat all weights in one call instead of a loop"
 SEVERAL_LINES = "Reduce the overhead of many small operations"
 EMBEDDINGS = Fix(
@@ -71,6 +72,12 @@ IN_TURN = Fix(
     "is likely to make such a loop slower.",
     "actions = policy(torch.stack(states)).tolist()  # one call and one read for all states",
 )
+IN_TURN_OVER_ITEMS = Fix(
+    "If rounds do not need each other's results, run each operator once on all items, and turn a condition that the "
+    "host reads into a mask. Rounds that do need them can only run for more samples at a time: torch.compile is likely "
+    "to make such a loop slower.",
+    "y = torch.where(x > 0, f(x), g(x))  # instead of a loop over i with `if x[i] > 0`",
+)
 
 FEW_CALLS = 2  # of a line per step: so many are no loop, whatever they call
 MOST_OPERATORS = 0.8  # of a line
@@ -86,14 +93,15 @@ class Loop(Struct, frozen=True, dict=True):
 
     `kind`: "updates" if a function mostly calls such operators on tensors that are not trained, "layers" if one call of
     a line runs them, "tables" if its rounds look up embeddings, "weights" if they visit the weights of the model, "in
-    turn" if the host reads values between them.
+    turn" if the host reads values between them, "items in turn" if they also index at ever other places and run no
+    layers, which may be of a policy or a decoder.
     `area` is what the fix shortens, `most` what goes if one operator replaces the loop; `shares` of
     them go: at least, as expected, and at most.
     """
 
     lines: list[SiteCost]
     ops: CalledOps
-    kind: Literal["loop", "updates", "layers", "tables", "weights", "in turn"]
+    kind: Literal["loop", "updates", "layers", "tables", "weights", "in turn", "items in turn"]
     area: Intervals
     most: Intervals
     shares: tuple[float, float, float]
@@ -118,6 +126,7 @@ FIXES = {
     "layers": SMALL_LAYERS,
     "loop": LOOP,
     "in turn": IN_TURN,
+    "items in turn": IN_TURN_OVER_ITEMS,
 }
 
 
@@ -182,13 +191,16 @@ class OperatorLoopRule(Rule):
         if tables or _visits_weights(facts, kinds):  # the rounds do not need each other
             kind: Literal["tables", "weights"] = "tables" if tables else "weights"
             return Loop(lines, mine, kind, area, most, (self.removable_low, self.removable, 1.0))
+        visits_items = self._visits_items(facts, mine)
         if mine.reads_between(facts.regions, facts.steps) >= FEW_READS:
-            return Loop(lines, mine, "in turn", area, most, LOOP_REMOVABLE)
-        shares = (0.0, self.removable, 1.0) if self._visits_items(facts, mine) else LOOP_REMOVABLE
+            layers = any(kind.name in op_names.FORWARD_ONLY for kind in kinds)
+            turns: Literal["in turn", "items in turn"] = "items in turn" if visits_items and not layers else "in turn"
+            return Loop(lines, mine, turns, area, most, LOOP_REMOVABLE)
+        shares = (0.0, self.removable, 1.0) if visits_items else LOOP_REMOVABLE
         return Loop(lines, mine, "loop", area, most, shares)
 
     def _found(self, facts: Facts, loop: Loop) -> Priced:
-        ops, count, in_turn = loop.ops, facts.steps.count, loop.kind == "in turn"
+        ops, count, in_turn = loop.ops, facts.steps.count, loop.kind in ("in turn", "items in turn")
         visits = self._visits(facts, loop)
         reads = " The host reads values between the rounds of the loop, and they may decide what the next round does."
         between = reads if in_turn else ""
@@ -213,13 +225,15 @@ class OperatorLoopRule(Rule):
             title=(
                 ALL_WEIGHTS
                 if of_weights
+                else IF_INDEPENDENT
+                if loop.kind == "items in turn"
                 else ONE_LINE
                 if self._is_long(facts, loop) and loop.shares not in (LAYERS_REMOVABLE, LOOP_REMOVABLE)
                 else SEVERAL_LINES
             ),
             risk=larger_batch_risk(facts),
             why=why,
-            saving=None if in_turn else _price(facts, loop, visits),
+            saving=None if loop.kind == "in turn" else _price(facts, loop, visits),
             confidence="medium" if loop.kind in ("updates", "tables", "weights") else "low",
             evidence=[
                 Evidence(

@@ -148,9 +148,10 @@ class LaunchBound(OperatorLoopRule):
     left to do. The launch of a graph that replays already, as of a decoding step, is not part of the saving. If a line
     reads values again and again within the step, as in a solver of differential equations or an environment of
     reinforcement learning, each round waits for the one before: compiling and graphs then help little, or make it
-    slower, so the range begins at 0 on a GPU, and there is no saving in a CPU-only run. Any other loop of a CPU-only
-    run may be such a loop as well: its range begins at 0. The rule is silent if the only recorded step has most of its
-    idle time in a few long gaps.
+    slower, so the range begins at 0 on a GPU, and there is no saving in a CPU-only run. Rounds that also index at ever
+    other places and run no layers, as of a loop over pairs of samples, may be independent: they have a saving. Any loop
+    of a CPU-only run may be such a loop as well: its range begins at 0. The rule is silent if the only recorded step
+    has most of its idle time in a few long gaps.
 
     When it is wrong: recording stacks and shapes slows the host by a third or more, so the share without the profiler
     is smaller. A step that waits for other ranks or for data may look launch-bound just after the wait. Kernels in a

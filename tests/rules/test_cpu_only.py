@@ -254,6 +254,27 @@ class TestTinyOperators:
         assert "can be one call on stacked inputs" in finding.fix.text
         assert the("LB002", lambda t, index: step(t, index, reads=1))[0].saving is not None  # the loss
 
+    @pytest.mark.parametrize("policy", [False, True])
+    def test_rounds_that_read_values_of_ever_other_items_may_be_independent(self, policy: bool) -> None:
+        """As a loss over pairs with an `if`; not as a policy that fills a buffer."""
+
+        def step(t: float, _: int) -> Events:
+            yield build.python("loss.py(8): pairs", t, 9_000)
+            for index in range(50):
+                place = {"Input Dims": [[64, 32], [], []], "Concrete Inputs": ["", "0", str(index)]}
+                yield build.op("aten::select", t + 150 * index, 20, **place)
+                yield build.op("aten::linear" if policy else "aten::sub", t + 150 * index + 50, 20)
+                yield build.op("aten::norm", t + 150 * index + 100, 20)
+                yield build.op("aten::_local_scalar_dense", t + 150 * index + 130, 5)
+
+        _, [finding] = cpu_answer("LB002", step)
+        assert (finding.saving is None) is policy
+        assert finding.confidence == "low"
+        if finding.saving is not None:
+            assert finding.title == "Batch the rounds of a loop, if they are independent"
+            assert (finding.saving.low_us, finding.saving.high_us) == (0, pytest.approx(50 * 140, rel=0.1))
+            assert "into a mask" in finding.fix.text
+
     def test_the_profiler_makes_no_operator_large(self) -> None:
         """Steps are 3 ms longer with the profiler, which runs at the start of each of the events."""
         ledger = {
