@@ -15,6 +15,7 @@ from traceopt.analyzer.tables.json_values import MOST_US
 from traceopt.config import typed_settings
 from traceopt.errors import ConfigError, error_text, one_line
 from traceopt.result.document import Check, CheckStatus, Note
+from traceopt.result.edits import SetArguments
 from traceopt.result.finding import Finding, Location, value_order
 from traceopt.result.serialization import fields_of
 from traceopt.result.words.message import Message
@@ -238,11 +239,15 @@ def _in_words_of(vendor: str, outcome: RulesOutcome) -> RulesOutcome:
 
 
 def _with_user_lines(one: Priced, facts: Facts) -> Priced:
-    """The finding, with the user's line that calls a library's model after each place in it: that one can be edited."""
+    """The finding, with the user's line that calls a library's model, which can be edited, beside each place in it:
+    before it if the fix sets arguments, which only the user's own calls have.
+    """
     every: dict[Location, None] = {}
+    sets_arguments = any(isinstance(edit, SetArguments) for edit in one.finding.fix.edits)
     for place in one.finding.locations:
         caller = facts.call_sites.user_caller_of(place.file, place.function)
-        every |= dict.fromkeys([place] if caller is None else [place, to_location(caller)])
+        both = [place] if caller is None else [place, to_location(caller)]
+        every |= dict.fromkeys(reversed(both) if sets_arguments else both)
     return replace(one, finding=replace(one.finding, locations=list(every)))
 
 

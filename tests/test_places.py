@@ -14,6 +14,7 @@ from support.real import find, result_of
 from support.traces import READABLE
 
 from traceopt.result.finding import Location
+from traceopt.rules.catalogue.cv001_layout_conversion import LayoutConversion
 from traceopt.rules.catalogue.hs003_explicit_synchronize import ExplicitSynchronize
 from traceopt.rules.catalogue.lb006_python_bound import PythonBound
 from traceopt.rules.fixes.patches.patch import with_patches
@@ -79,6 +80,7 @@ def test_a_loader_is_named_by_its_loop_and_by_what_it_runs() -> None:
     assert str(preprocessing) == "transformers/models/owlv2/image_processing_owlv2.py:301"
 
 
+RESNET = "torchvision/models/resnet.py:284"
 MAIN_FRAME, MODEL = "train.py(10): main", "transformers/models/gpt2/modeling_gpt2.py(300): forward"
 
 
@@ -105,6 +107,30 @@ def test_the_deepest_line_of_the_users_or_the_models_code(frames: list[str], pla
                 with machine.python("<built-in method append of list object>"):
                     machine.idle(500)
     (finding,) = answer(PythonBound, machine)[1]
+    assert [str(place) for place in finding.locations] == places
+
+
+@pytest.mark.parametrize(
+    ("frames", "places"),
+    [
+        (["train.py(10): main", "torchvision/models/resnet.py(284): forward"], ["train.py:10", RESNET]),
+        (["torchvision/models/resnet.py(284): forward"], [RESNET]),
+        (["train.py(10): main", "net.py(5): forward"], ["net.py:5"]),
+    ],
+)
+def test_the_users_line_comes_first_where_it_has_the_arguments_to_set(frames: list[str], places: list[str]) -> None:
+    """channels_last is set on the model and its input, not in a library's forward pass."""
+    machine = Machine(A100, with_stack=1)
+    for _ in range(5):
+        with machine.step(), ExitStack() as around:
+            for frame in frames:
+                around.enter_context(machine.python(frame))
+                machine.idle(2)
+            with machine.operator("aten::cudnn_convolution"):
+                machine.launch(1_000, name="void cudnn::ops::nchwToNhwcKernel<__half, __half, float>(x)")
+                machine.launch(1_000, name="sm80_xmma_fprop_implicit_gemm_f16f16_f16f32")
+            machine.synchronize()
+    (finding,) = answer(LayoutConversion, machine)[1]
     assert [str(place) for place in finding.locations] == places
 
 
