@@ -91,7 +91,9 @@ def stated(facts: Facts, breakdown: Sequence[BreakdownPart]) -> RecordingState |
 
 
 def _caveat(facts: Facts, state: RecordingState | None, unusable: str | None) -> str | None:
-    """Why the times of the trace are not those of the run, or may not be. `unusable`: why it cannot be judged."""
+    """Why the times of the trace are not those of the run, or may not be; times that were corrected need no caveat.
+    `unusable`: why it cannot be judged.
+    """
     quality = facts.quality
     if quality.sampled_share is not None:
         return f"This file has only {percent(quality.sampled_share)} of the events: its shares of time are not real."
