@@ -15,8 +15,8 @@ from traceopt.cli import cli
 from traceopt.result.words.vendors import device_name
 from traceopt.testing.events import Json, annotation, document, op
 
-FINDINGS_ALONE = ("concise", "github", "gitlab", "sarif")
-FORMATS = ("text", "agent", "json", "markdown", *FINDINGS_ALONE)
+FINDINGS_ALONE = ("gitlab",)  # an entry needs a line of the source
+FORMATS = ("text", "agent", "json", "markdown", "concise", "github", "sarif", *FINDINGS_ALONE)
 CPU_RUN = re.compile(r"CPU-only|CPU run|only the CPU", re.IGNORECASE)
 
 

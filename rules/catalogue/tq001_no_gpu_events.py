@@ -90,6 +90,6 @@ def _what_is_missing(facts: Facts) -> str:
     launches = sum(runtime_calls.is_kernel_launch(name) for name in names)
     holds = f"{launches:,} kernel launches but no kernels" if launches else "a process with a GPU but no GPU work"
     return (
-        f"The file holds {holds}, so nothing can be said about the GPU. Record with ProfilerActivity.CUDA, and make "
-        f"sure that no other profiler ({COUNTER_TOOLS}) holds {CUPTI}."
+        f"The file holds {holds}, so nothing can be said about the {quality.device.label}. Record with "
+        f"ProfilerActivity.CUDA, and make sure that no other profiler ({COUNTER_TOOLS}) holds {CUPTI}."
     )
