@@ -35,6 +35,19 @@ class Missing(Struct, frozen=True):
         return self.count / self.of if self.of else 0.0
 
 
+def arrow_ends(trace: Trace, links: LaunchLinks) -> int:
+    """How many ends of arrows are not in the file, at least. The profiler numbers the arrows from forward to backward
+    operators from 1, and draws one from each launch to each of its work.
+    """
+    numbers = np.unique(trace.flows.id[trace.flows.id > 0])
+    if not len(numbers) and not trace.meta.arrow_ends:
+        return 0  # of a writer that draws none
+    launches = links.launch[links.launch >= 0]
+    ends = len(launches) + len(np.unique(launches))
+    between_operators = 2 * (int(numbers[-1]) - len(numbers)) if len(numbers) else 0
+    return between_operators + max(0, ends - trace.meta.arrow_ends)
+
+
 def holes(trace: Trace, links: LaunchLinks) -> tuple[Missing, ...]:
     """What is missing together with its launches, so that no link shows it."""
     known = np.flatnonzero(trace.runtime.correlation > 0)

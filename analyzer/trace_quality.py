@@ -12,7 +12,7 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, subtract, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.attribution.idle import Gaps, Idle
-from traceopt.analyzer.missing_events import Missing, holes
+from traceopt.analyzer.missing_events import Missing, arrow_ends, holes
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.tables.trace import CUT_OFF, Trace
 from traceopt.analyzer.timeline.device import TraceDevice
@@ -81,11 +81,16 @@ class TraceQuality(Struct, frozen=True, dict=True):
         return meta.damage is not None or meta.lost_events > 0 or joined
 
     @cached_property
+    def lost_events(self) -> int:
+        """At least as many events are not in the file. A hole in its text is one loss, however large it is."""
+        return self.trace.meta.lost_events + (arrow_ends(self.trace, self.links) if self.damaged else 0)
+
+    @cached_property
     def missing(self) -> Missing:
         """What is known to be missing most, as a share of its kind."""
         meta = self.trace.meta
         unread = (
-            Missing("events", meta.lost_events, meta.event_count + meta.lost_events),
+            Missing("events", self.lost_events, meta.event_count + self.lost_events),
             Missing("text", meta.unread_bytes, meta.byte_count),
         )
         return max((*unread, *self.unlinked), key=lambda one: one.share)

@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct, field
 
-from traceopt.analyzer.reading.event_types import Event, decode_event, lenient
+from traceopt.analyzer.reading.event_types import Event, Slice, decode_event, lenient
+from traceopt.analyzer.vocabulary import event_categories as cat
 
 # What msgspec raises for text that it cannot decode.
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -107,6 +108,7 @@ def recover(text: bytes, final: bool, patience: int = PATIENCE) -> Recovered:
             # The end of another event follows it.
             joined = not (is_last or _CLOSING.isdisjoint(reading.rest))
             if reading.event is not None:
+                joined |= reading.repaired and _has_torn_name(reading.event)
                 found.events.append(reading.event)
                 # Without a comma, the text before the next event is missing.
                 found.repaired += reading.repaired or not (is_last or piece.rstrip().endswith(b","))
@@ -181,6 +183,13 @@ def _read_joined(text: bytes, starts: list[int], at: int, patient: bool) -> tupl
             with suppress(ValueError, RecursionError):
                 return _read_shortest(text, starts[at], ends, repair=True)
     return None, 1
+
+
+def _has_torn_name(event: Event) -> bool:
+    """Whether two events run into each other in the name: names of GPU work and of calls pair their quotes."""
+    if not isinstance(event, Slice) or cat.TABLE_OF_CATEGORY.get(event.cat) not in (cat.GPU, cat.RUNTIME):
+        return False
+    return event.name.count('"') % 2 == 1
 
 
 def _read_shortest(text: bytes, start: int, ends: list[int], repair: bool) -> tuple[ReadEvent, int]:

@@ -83,7 +83,7 @@ class Content(Struct, frozen=True):
     names: list[str]
     texts: list[bytes]
     threads: list[tuple[int, int]]
-    counts: tuple[int, int, int, int]  # events, slices, lost events, events with an index
+    counts: tuple[int, int, int, int, int]  # events, slices, lost events, ends of arrows, events with an index
     index_range: tuple[float, float]
     categories: Counter[str]
     thread_names: dict[tuple[float | str, float | str], str]
@@ -107,6 +107,7 @@ class TableBuilder:
         self.event_count = 0
         self.slice_count = 0
         self.lost = 0
+        self.arrow_ends = 0  # of arrows from launches to their work
         self.categories: Counter[str] = Counter()
         self.start_ns: int | None = None  # of the first event, on the file's clock
         self.base_us: float | None = None  # origin of times while the file is read
@@ -159,6 +160,7 @@ class TableBuilder:
 
     def _arrows(self, events: list[Any]) -> None:
         """Ends of arrows from launches to their work."""
+        self.arrow_ends += len(events)
         if not self._has_correlations:
             self._append(ARROWS, events, {})
 
@@ -182,6 +184,9 @@ class TableBuilder:
             else:
                 continue
             for category, slices in of_category.items():
+                if category in cat.ARROWS or category in cat.FORWARD_BACKWARD_FLOWS:
+                    self.lost += len(slices)  # arrows are not complete events: two events run into each other
+                    continue
                 self.slice_count += len(slices)
                 self.categories[category] += len(slices)
                 if kind is Slice and not category:
@@ -299,7 +304,7 @@ class TableBuilder:
             names=self.names.values(),
             texts=self.texts.values(),
             threads=self._thread_codes.values(),
-            counts=(self.event_count, self.slice_count, self.lost, self._index_count),
+            counts=(self.event_count, self.slice_count, self.lost, self.arrow_ends, self._index_count),
             index_range=self._index_range,
             categories=self.categories,
             thread_names=self._thread_meta,
@@ -317,10 +322,11 @@ class TableBuilder:
         """Replaces its own columns and dictionaries by merged ones, which include what `other` has read."""
         self._columns = {kind: GrowingColumns.of(arrays) for kind, arrays in columns.items()}
         self.names, self.texts, self._thread_codes = names, texts, threads
-        events, slices, lost, indices = other.counts
+        events, slices, lost, arrow_ends, indices = other.counts
         self.event_count += events
         self.slice_count += slices
         self.lost += lost
+        self.arrow_ends += arrow_ends
         self._index_count += indices
         self._index_range = (
             min(self._index_range[0], other.index_range[0]),

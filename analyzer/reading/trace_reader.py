@@ -81,6 +81,7 @@ def read_trace(
             lost_events=events.lost + builder.lost,
             repaired_events=events.repaired,
             unread_bytes=events.unread_bytes,
+            arrow_ends=builder.arrow_ends,
             damage="; ".join(filter(None, (blocks.damage, events.damage))) or None,
             recorded_index_share=builder.recorded_index_share(),
             categories=dict(builder.categories),

@@ -58,6 +58,7 @@ class TraceMeta(Struct, frozen=True):
     event_cost_ns: float | None = None
     recorded_step_ns: float | None = None
     time_faults: tuple[TimeFault, ...] = ()
+    arrow_ends: int = 0  # of arrows from launches to their work
     engine: str | None = None  # name of an inference engine's process beside a training, whose ranks are its own
 
     def device_properties(self) -> list[dict[str, Any]]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from traceopt.analyzer.tables.trace import TraceMeta
-from traceopt.analyzer.trace_quality import DROPPED_SHARE
+from traceopt.analyzer.trace_quality import DROPPED_SHARE, TraceQuality
 from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Former, Rule, ms, percent, threshold
 
 _MISSING = {
@@ -91,8 +90,8 @@ class CroppedOrSampled(Rule):
             return
         damage = f"The file is damaged: {meta.damage}." if meta.damage else "Parts of the file are unreadable."
         yield (
-            f"{damage} {_counts(meta)}. The events read cover {ms(facts.trace.duration_ns)}, and whole kinds of events "
-            "may be missing. Write the trace again and let the writer finish."
+            f"{damage} {_counts(facts.quality)}. The events read cover {ms(facts.trace.duration_ns)}, and whole kinds "
+            "of events may be missing. Write the trace again and let the writer finish."
         )
 
     def _crop(self, facts: Facts) -> Iterator[str]:
@@ -151,14 +150,16 @@ class CroppedOrSampled(Rule):
         unused = ", ".join(f"{count:,} {category}" for category, count in quality.unread.items())
         return (
             f"{percent(quality.earlier_share)} of the GPU's busy time was launched before the file starts.{launches} "
-            f"Of all events, {_lost(facts.trace.meta)}." + (f" Counted but not used: {unused}." if unused else "")
+            f"Of all events, {_lost(facts.quality)}." + (f" Counted but not used: {unused}." if unused else "")
         )
 
 
-def _counts(meta: TraceMeta) -> str:
-    return f"{meta.event_count:,} events were read: {_lost(meta)}"
+def _counts(quality: TraceQuality) -> str:
+    return f"{quality.trace.meta.event_count:,} events were read: {_lost(quality)}"
 
 
-def _lost(meta: TraceMeta) -> str:
+def _lost(quality: TraceQuality) -> str:
+    meta, count = quality.trace.meta, quality.lost_events
+    least = "at least " if count > meta.lost_events else ""
     repaired = f", {meta.repaired_events:,} repaired" if meta.repaired_events else ""
-    return f"{meta.lost_events:,} {'was' if meta.lost_events == 1 else 'were'} lost{repaired}"
+    return f"{least}{count:,} {'was' if count == 1 else 'were'} lost{repaired}"

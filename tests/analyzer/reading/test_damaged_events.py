@@ -48,6 +48,13 @@ def test_damage_is_repaired_or_counted(damaged: str, separator: str) -> None:
     assert found.events[-1].args.correlation == 5  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(("category", "lost"), [("kernel", 1), ("cuda_runtime", 1), ("python_function", 0)])
+def test_names_of_work_that_run_into_each_other_are_a_loss(category: str, lost: int) -> None:
+    joined = f'{{"ph": "X", "cat": "{category}", "name": "void (anonymous nam"Memset (Unknown)", "ts": 1}}'
+    found = recover(", ".join([GOOD, joined, GOOD]).encode(), final=True)
+    assert (len(found.events), found.repaired, found.lost) == (3, 1, lost)
+
+
 def test_an_event_with_deep_arguments_is_lost_at_worst() -> None:
     """Python 3.14 reads as deep as the stack allows, earlier versions stop at a fixed depth."""
     deep = '{"ph": "X", "name": "n", "ts": 1, "args": {"x": ' + "[" * 100_000 + "]" * 100_000 + "}}"
