@@ -65,6 +65,16 @@ def test_every_output_says_that_a_part_is_lost(name: str) -> None:
     assert [start in output for output in outputs] == [True] * len(outputs)
 
 
+def test_a_hole_is_as_large_as_the_arrows_that_are_lost_in_it(tmp_path: Path) -> None:
+    text, _ = whole(FIXTURES / "five_faults.json.gz")
+    arrows = text.text.index(b'"cat":"ac2g"')
+    path = tmp_path / "damaged.json"
+    path.write_bytes(text.text[:arrows] + text.text[-len(text.text) // 20 :])
+    result = analyze(str(path), debug=True)
+    assert "% of its events" in (result.quality.caveat or "")
+    assert any("at least" in note.text for note in result.quality.notes if note.code == "TQ003")
+
+
 @over(GENERATED, TWINS, REAL)
 def test_a_whole_file_lacks_nothing(trace: AnalyzedTrace) -> None:
     if any(name in str(trace.path) for name in LACKING):
