@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 from msgspec import Struct
 
 from traceopt.analyzer.requirements import lacks, rules_out
-from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Location, impact_of_share
+from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Impact, Location, impact_of_share
 from traceopt.result.words.effort_and_risk import Effort, Risk, risk_and_note
 from traceopt.result.words.message import Message
 from traceopt.rules.savings.price import Price, Priced
@@ -192,11 +192,11 @@ class Rule:
         shares_cause_with: list[str] | None = None,
         aspect: str | None = None,
         occasional: bool = False,
-        ends_the_run: bool = False,
+        impact: Impact = "info",
     ) -> Priced:
         """A finding with this rule's metadata; the saving determines the impact. `aspect`: which of several things it
-        is, for programs. `occasional`: the cost is not one of every step. `ends_the_run`: a hang or a crash, whose
-        impact is high without a saving.
+        is, for programs. `occasional`: the cost is not one of every step. `impact`: without a saving; high of a hang,
+        a crash, or what takes more of the run than its steps.
         """
         if risk is None:
             risk, risk_note = self.risk, risk_note or self.risk_note
@@ -205,7 +205,7 @@ class Rule:
             code=self.code,
             name=self.name,
             title=title or self.title,
-            impact="high" if ends_the_run else "info" if saving is None else impact_of_share(saving.share),
+            impact=impact if saving is None else impact_of_share(saving.share),
             confidence=confidence or self.confidence,
             effort=Effort(effort or self.effort),
             risk=risk,

@@ -105,10 +105,11 @@ def _fixes(result: Result) -> list[str]:
     """
     groups = fix_cards.groups(result)
     sections = [
+        ("Before all others", groups.urgent),
         (f"{fix_cards.ACROSS_RANKS}", groups.above),
         ("Plan, in this order", groups.plan),
         (fix_cards.unplanned(result) if groups.plan else "Fixes", groups.rest),
-        ("Without an estimate", groups.noted),
+        ("Without an estimate", groups.later),
     ]
     left, blocks = FIXES, []
     for heading, cards in sections:

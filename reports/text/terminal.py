@@ -155,7 +155,7 @@ def _companions(result: Result, terminal: Terminal) -> list[str]:
 
 def _fixes(result: Result, terminal: Terminal) -> list[str]:
     groups = fix_cards.groups(result)
-    above, planned, rest, others = groups.above, groups.plan, groups.rest, groups.noted
+    above, planned, rest, others = groups.above, groups.plan, groups.rest, groups.later
     blocks = [_table(result, cards, terminal) for cards in (above, planned, rest)]
     if above:
         blocks[0].insert(0, terminal.style(f"{fix_cards.ACROSS_RANKS}:", dim=True))
@@ -166,18 +166,26 @@ def _fixes(result: Result, terminal: Terminal) -> list[str]:
     patched = [str(card.number) for card in priced if card.finding.fix.patch]
     if patched:
         blocks.append([terminal.style(f"   With a patch: {safe_text.joined(patched)}.", dim=True)])
+    if groups.urgent:
+        first = [terminal.style("Before all others:", dim=True), *_noted(result, groups.urgent, terminal, reasons=True)]
+        blocks.insert(0, [*first, ""] if priced else first)
     if others:
-        heading = "Also noted, without an estimate:" if priced else "Findings without an estimate:"
-        place_columns = _place_columns(others, terminal)
-        title_columns = terminal.width - 3 - place_columns - 2
-        blocks.append([*([""] if priced else []), terminal.style(heading, dim=True)])
-        blocks += [
-            [*_titled(card, " - ", title_columns, place_columns, result, terminal), *_reason(card, terminal)]
-            if not priced and len(others) <= REASONED
-            else _titled(card, " - ", title_columns, place_columns, result, terminal)
-            for card in others
-        ]
+        heading = "Also noted, without an estimate:" if priced or groups.urgent else "Findings without an estimate:"
+        reasons = not priced and len(groups.noted) <= REASONED
+        blocks.append([*([""] if priced or groups.urgent else []), terminal.style(heading, dim=True)])
+        blocks.append(_noted(result, others, terminal, reasons=reasons))
     return [line for block in blocks for line in block]
+
+
+def _noted(result: Result, cards: list[fix_cards.Card], terminal: Terminal, *, reasons: bool) -> list[str]:
+    """Findings without a saving, if wanted with their reasons and fixes."""
+    place_columns = _place_columns(cards, terminal)
+    title_columns = terminal.width - 3 - place_columns - 2
+    lines = []
+    for card in cards:
+        lines += _titled(card, " - ", title_columns, place_columns, result, terminal)
+        lines += _reason(card, terminal) if reasons else []
+    return lines
 
 
 def _reason(card: fix_cards.Card, terminal: Terminal) -> list[str]:

@@ -52,15 +52,18 @@ class EvaluationTime(Rule):
         steps, share = np.flatnonzero(ledger.eval_ns), _share(ledger)
         if len(steps) < self.min_evaluations or share < self.min_share:
             return
-        name = ledger.evaluation_name(bool(facts.captured.loaders))
-        each_ns = ledger.whole_run.evaluation_ns / max(len(steps), sum(place.count for place in ledger.evaluations))
+        sure = bool(facts.captured.loaders)  # else it may be how the script collects its data
+        name, half = ledger.evaluation_name(sure), percent(share / 2)
+        run, every = ledger.whole_run, median(np.diff(steps))
+        each_ns = run.evaluation_ns / max(len(steps), sum(place.count for place in ledger.evaluations))
         yield self.finding(
+            title=f"Evaluate half as often to make the run {half} shorter" if sure else None,
             why=(
-                f"{name} takes {percent(share)} of the run after its first step. It happens about once every "
-                f"{median(np.diff(steps)):,.0f} steps, for {ms(each_ns)} each time. Half as many evaluations make the "
-                f"run {percent(share / 2)} shorter."
+                f"{name} takes {percent(share)} of the run after its first step. It happens {_often(every)}, for "
+                f"{ms(each_ns)} each time. Half as many evaluations make the run {half} shorter."
             ),
             saving=None,
+            impact="high" if sure and run.evaluation_ns > run.steps_ns else "info",
             evidence=[
                 Evidence(
                     name,
@@ -82,6 +85,10 @@ class EvaluationTime(Rule):
         if ledger is None or not ledger.whole_run.evaluation_ns:
             return "No evaluation was seen in the run."
         return f"Evaluation takes {percent(_share(ledger))} of the run after its first step."
+
+
+def _often(steps: float) -> str:
+    return "after each step" if steps <= 1 else f"about once every {steps:,.0f} steps"
 
 
 def _share(ledger: Ledger) -> float:

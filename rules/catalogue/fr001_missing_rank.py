@@ -56,7 +56,7 @@ class MissingRank(Rule):
                 why=_why(recording, hang, ranks),
                 fix=Fix(_fix(hang, main)),
                 saving=None,
-                ends_the_run=True,
+                impact="high",
                 evidence=_evidence(recording, hang),
                 locations=[to_location(last.site) for last in hang.culprits if last.site]
                 + [to_location(call.site) for call in hang.calls if call.site],

@@ -52,7 +52,7 @@ class CollectiveMismatch(Rule):
                 why=_why(recording, mismatch),
                 fix=Fix(_fix(mismatch)),
                 saving=None,
-                ends_the_run=True,
+                impact="high",
                 evidence=[_evidence(side, mismatch) for side in mismatch.sides],
                 locations=[to_location(site) for site in sites if site is not None],
                 ranks=sorted(odd),
@@ -71,7 +71,7 @@ class CollectiveMismatch(Rule):
             ),
             fix=Fix("Call the collectives of these groups in the same order on all ranks."),
             saving=None,
-            ends_the_run=True,
+            impact="high",
             evidence=[
                 waiting_in(recording, call, f"{ranks_text(call.waiting)}, for {ranks_text(call.awaited)}")
                 for call in hang.calls[:MAX_ROWS]

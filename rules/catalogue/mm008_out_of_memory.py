@@ -60,7 +60,7 @@ class OutOfMemory(Rule):
             ),
             saving=None,
             risk=Risk.LATENCY if facts.has_trace and not facts.trains else None,
-            ends_the_run=not failure.caught,
+            impact="info" if failure.caught else "high",
             evidence=[*evidence, *held_by(snapshot, snapshot.holders_at(failure.row))],
             locations=[] if place is None else [place],
             fix=_fix(snapshot, failure),

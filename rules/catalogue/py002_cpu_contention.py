@@ -19,6 +19,10 @@ from traceopt.rules import (
     whole_run_saving,
 )
 
+ONE_THREAD = (
+    "An operator waits for the last of its threads, so OMP_NUM_THREADS=1 may be faster while other programs run."
+)
+
 
 class CpuContention(Rule):
     """Measures how long the main thread was ready to run with no core free for it, as Linux counted it over the
@@ -118,7 +122,8 @@ def _advice(facts: Facts, wasted: bool) -> str:
     environment = facts.captured.environment
     cores = environment.cores or 1
     if facts.captured.threads <= cores:
-        return "Check what else runs on the machine, or reserve cores for the job."
+        fewer = "" if facts.has_gpu or (environment.threads or 1) < 2 else f" {ONE_THREAD}"
+        return f"Check what else runs on the machine, or reserve cores for the job.{fewer}"
     if facts.captured.workers >= cores:
         text = f"Use fewer workers than cores ({cores}), and one operator thread (OMP_NUM_THREADS=1)."
     else:

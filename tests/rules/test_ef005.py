@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from support.recorded_facts import NOT_RECORDED, answer, document_of, finding, generated, reason
 
+from traceopt.reports.text.terminal import render_terminal
+from traceopt.reports.words.fixes.fix_cards import first_card
+
 
 def evaluated(every: int, eval_us: float, steps: int = 40, step_us: float = 10_000.0) -> dict[str, Any]:
     """A run that evaluates every so many steps; `step_us` is without the evaluation."""
@@ -29,10 +32,12 @@ class TestEvaluation:
         found = finding(generated("healthy", change=evaluated(every=5, eval_us=90_000.0)), "EF005")
         assert "Evaluation takes 62% of the run after its first step." in found.why
         assert "once every 5 steps, for 90.0 ms each time" in found.why
-        assert (found.saving, found.impact) == (None, "info")
+        assert (found.saving, found.impact) == (None, "high"), "it takes more than the steps"
         assert [str(location) for location in found.locations] == ["train.py:7"]
 
-    def test_silent_on_little_of_it_or_a_single_one(self) -> None:
+    def test_little_of_it_is_no_first_fix_and_less_or_a_single_one_is_none(self) -> None:
+        found = finding(generated("healthy", change=evaluated(every=1, eval_us=5_000.0)), "EF005")
+        assert (found.impact, "It happens after each step, for 5.0 ms" in found.why) == ("info", True)
         facts = generated("healthy", change=evaluated(every=10, eval_us=5_000.0))
         assert reason(facts, "EF005", "passed") == "Evaluation takes 3.7% of the run after its first step."
         facts = generated("healthy", change=evaluated(every=39, eval_us=9e6))
@@ -55,7 +60,8 @@ class TestEvaluation:
         document = document_of(generated("healthy", change=evaluated(every=5, eval_us=90_000.0)))
         said, rest = document.verdict.split(". ", 1)
         assert said == "Evaluation takes 62% of the run after its first step (train.py:7), the steps 38%"
-        assert rest == document_of(generated("healthy", change=evaluated(every=5, eval_us=0.0))).verdict
+        without = document_of(generated("healthy", change=evaluated(every=5, eval_us=0.0))).verdict
+        assert rest == f"First fix: evaluate half as often to make the run 31% shorter. {without}"
         assert document.whole_run is not None
         assert document.whole_run.steps == 40
         assert [(part.name, part.us) for part in document.whole_run.parts] == [
@@ -64,6 +70,17 @@ class TestEvaluation:
             ("startup", 10_000.0),
         ]
         assert sum(part.share for part in document.whole_run.parts) == pytest.approx(1, abs=1e-5)
+
+    def test_it_comes_before_the_fixes_of_the_step(self) -> None:
+        document = document_of(generated("launch_bound", change=evaluated(every=1, eval_us=90_000.0)))
+        assert document.verdict.count("First fix: ") == 1
+        assert "First fix: evaluate half as often" in document.verdict
+        first = first_card(document)
+        assert document.plan
+        assert first is not None
+        assert first.finding.code == "EF005"
+        text = render_terminal(document, width=100, color=False, unicode=True)
+        assert text.index("Before all others:") < text.index("EF005") < text.index(document.plan[0].code)
 
     @pytest.mark.parametrize(("eval_us", "said"), [(40_000.0, True), (10_000.0, False)])
     def test_a_large_part_is_said_first_if_fixes_save_less(self, eval_us: float, said: bool) -> None:

@@ -24,7 +24,9 @@ from traceopt.analyzer.vocabulary.causes.table import (
 from traceopt.document.efficiency import against_reference, cpu_lever, utilization
 from traceopt.document.filling_work import filling_work
 from traceopt.document.quality import stated
+from traceopt.document.whole_run import lacks_cores, other_programs_run
 from traceopt.result.document import Quality
+from traceopt.result.finding import Finding
 from traceopt.result.rows import BreakdownPart
 from traceopt.result.words.message import percent
 from traceopt.result.words.quantities import in_sentence
@@ -61,8 +63,12 @@ def verdict(
     cannot be treated first, it says why. `priced`: all findings, `plan`: those of the plan, in its order. `of_the_run`:
     what is said before and after of the run beside its steps.
     """
-    step = _of_the_step(facts, quality, breakdown, priced, plan)
     before, after = of_the_run
+    evaluation = _evaluation(priced)
+    if evaluation is not None:
+        before += f" First fix: {in_sentence(evaluation.title)}."
+        plan = ()
+    step = _of_the_step(facts, quality, breakdown, priced, plan)
     return step if quality.verdict == "unusable" else f"{before} {step}{against_reference(facts)} {after}".strip()
 
 
@@ -274,6 +280,11 @@ def _first_fix(plan: Sequence[Priced]) -> Priced | None:
     return next((one for one in plan if one.price and one.finding.impact in ("high", "medium")), None)
 
 
+def _evaluation(priced: Sequence[Priced]) -> Finding | None:
+    """The evaluations if they take more of the run than its steps, so that they come before all fixes of the step."""
+    return next((one.finding for one in priced if one.finding.code == "EF005" and one.finding.impact == "high"), None)
+
+
 def _without_gradients(facts: Facts, priced: Sequence[Priced], first: Priced | None) -> str:
     """Names forward passes that train nothing if they take more than the first fix saves. They have no saving, because
     only the author knows whether each step needs them.
@@ -318,9 +329,9 @@ def _cpu_verdict(
         limit = f"{'CPU run on a machine with a GPU' if machine else 'CPU-only run'}: {in_sentence(limit)}"
     first = _first_fix(plan)
     limit += _without_gradients(facts, priced, first)
-    if first is None:
-        return limit + cpu_lever(facts)
-    return f"{limit} First fix: {in_sentence(first.finding.title)}."
+    if first is not None:
+        return f"{limit} {'Next' if other_programs_run(facts) else 'First fix'}: {in_sentence(first.finding.title)}."
+    return limit if lacks_cores(facts) or _evaluation(priced) is not None else limit + cpu_lever(facts)
 
 
 def _cpu_limit(facts: Facts, breakdown: Sequence[BreakdownPart]) -> str:
@@ -349,7 +360,7 @@ def _kind_of_work(facts: Facts) -> str:
             place = location_of(facts, int(largest.rows[0]))
             where = f" ({place})" if place is not None else ""
             return f": {percent(share)} is {largest.name.removeprefix('aten::')}{where}"
-    if found.heavy_peak_share is None or heavy_share < HEALTHY_IDLE_SHARE:
+    if found.heavy_peak_share is None or heavy_share < HEALTHY_IDLE_SHARE or lacks_cores(facts):
         return ""
     peak = percent(found.heavy_peak_share)
     return f": {percent(heavy_share)} is matmuls, convolutions and attention at {peak} of the measured peak"

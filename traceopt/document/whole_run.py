@@ -181,18 +181,34 @@ def _regular_steps(facts: Facts, saved_share: float) -> str:
 
 
 def _too_few_cores(facts: Facts, saved_share: float) -> str:
-    """Says that the threads of the job wait for each other, if that costs more than the fixes save. Not if there is a
-    GPU, which may hide the wait.
+    """Says that the main thread waits for a free core: for other programs, or for threads of the job, if that costs
+    more than the fixes save.
     """
     captured = facts.captured
-    share = (captured.ledger.core_wait_share or 0.0) if captured.ledger is not None else 0.0
-    cores = captured.environment.cores
-    if facts.has_gpu or cores is None or captured.threads <= cores or share < max(LARGE_SHARE, saved_share):
+    if not lacks_cores(facts) or captured.ledger is None:
         return ""
-    return (
-        f"The main thread waits for a free core for {percent(share)} of the run: the job has "
-        f"{counted(captured.threads, 'thread')} on {counted(cores, 'core')}."
-    )
+    share, cores = captured.ledger.core_wait_share or 0.0, captured.environment.cores or 1
+    waits = f"The main thread waits for a free core for {percent(share)} of the run"
+    if other_programs_run(facts):
+        fewer = "fewer operator threads (OMP_NUM_THREADS=1) or " if (captured.environment.threads or 1) > 1 else ""
+        return f"{waits}, because other programs run. Try {fewer}a free machine before other changes."
+    if share < saved_share:
+        return ""
+    return f"{waits}: the job has {counted(captured.threads, 'thread')} on {counted(cores, 'core')}."
+
+
+def lacks_cores(facts: Facts) -> bool:
+    """Whether the main thread waits for a free core for so long that its operators are not slow by themselves. Not if
+    there is a GPU, which may hide the wait.
+    """
+    ledger = facts.captured.ledger
+    share = ledger.core_wait_share if ledger is not None else None
+    return not facts.has_gpu and facts.captured.environment.cores is not None and (share or 0.0) >= LARGE_SHARE
+
+
+def other_programs_run(facts: Facts) -> bool:
+    """Whether the job lacks cores although it has no more threads than cores."""
+    return lacks_cores(facts) and facts.captured.threads <= (facts.captured.environment.cores or 1)
 
 
 def _slower_steps(facts: Facts, saved_share: float) -> str:

@@ -80,7 +80,16 @@ class Groups(Struct, frozen=True):
     above: list[Card]  # of the comparison of ranks, each saves more than the first fix of the plan
     plan: list[Card]
     rest: list[Card]  # with a saving, not in the plan
-    noted: list[Card]  # without a saving, first those by which the run ends
+    noted: list[Card]  # without a saving, the urgent ones first
+
+    @property
+    def urgent(self) -> list[Card]:
+        """Those that come before the plan: the run ends by them, or they take more of it than the steps."""
+        return [card for card in self.noted if card.finding.impact == "high"]
+
+    @property
+    def later(self) -> list[Card]:
+        return self.noted[len(self.urgent) :]
 
 
 def groups(result: Result) -> Groups:
@@ -92,7 +101,7 @@ def groups(result: Result) -> Groups:
         above=[card for card in others if card.number is not None and card.number < first],
         plan=plan,
         rest=[card for card in others if card.number is not None and card.number >= first],
-        noted=sorted((card for card in others if card.number is None), key=lambda card: card.finding.impact == "info"),
+        noted=sorted((card for card in others if card.number is None), key=lambda card: card.finding.impact != "high"),
     )
 
 
@@ -189,7 +198,8 @@ def first_card(result: Result) -> Card | None:
     """The fix to start with; None if there is none, or if another recording comes first."""
     if result.quality.record_again:
         return None
-    return next((card for card in cards(result) if card.number == 1), None)
+    urgent = groups(result).urgent
+    return urgent[0] if urgent else next((card for card in cards(result) if card.number == 1), None)
 
 
 def combined_fixes(result: Result) -> str | None:

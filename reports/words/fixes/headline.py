@@ -33,7 +33,7 @@ def worth_fixing(result: Result) -> bool:
     shares = [finding.saving.share for finding in result.findings if finding.saving is not None]
     if result.combined is not None:
         shares.append(result.combined.share)
-    return any(share >= WORTH_FIXING_SHARE for share in shares)
+    return bool(fix_cards.groups(result).urgent) or any(share >= WORTH_FIXING_SHARE for share in shares)
 
 
 def first_saving(card: Card, result: Result) -> str:
