@@ -21,6 +21,7 @@ from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.work.tiny_ops import CalledOps
 from traceopt.result.edits import Compile
 from traceopt.result.finding import Evidence, Fix, Location
+from traceopt.result.words.effort_and_risk import Risk
 from traceopt.result.words.message import ms, percent
 from traceopt.rules.evidence import SiteCost, by_site, location_of
 from traceopt.rules.fixes.advice.batch_size import larger_batch_risk
@@ -33,6 +34,7 @@ from traceopt.rules.step_words import each_step, per_step
 ONE_LINE = "Batch many small operations into one"
 IF_INDEPENDENT = "Batch the rounds of a loop, if they are independent"
 ALL_WEIGHTS = "Treat all weights in one call instead of a loop"
+AT_ONCE = "Build the tensor of {function}() at once, or only once"
 SEVERAL_LINES = "Reduce the overhead of many small operations"
 EMBEDDINGS = Fix(
     "Join the tables and look up all features at once, let torch.compile fuse the operators, or raise the batch size.",
@@ -45,6 +47,12 @@ UPDATES = Fix(
     "whole tensor.",
     "with torch.no_grad():  # instead of a loop over the tensors\n"
     "    torch._foreach_lerp_(averages, parameters, 1 - decay)",
+)
+ELEMENTS = Fix(
+    "Python sets a tensor element by element. Collect the numbers in a list or a NumPy array and make one tensor of "
+    "them, or compute them with operators on whole tensors. If it is the same in each step, as a mask or a filterbank "
+    "may be, build it once before the loop. A module keeps it with register_buffer.",
+    "table = torch.tensor(numbers)  # numbers: a list of rows. Before the loop, if it is the same in each step",
 )
 NORMS = Fix(
     "torch.nn.utils.clip_grad_norm_ computes the norms of all gradients together and scales them. torch._foreach_norm "
@@ -79,6 +87,11 @@ IN_TURN_OVER_ITEMS = Fix(
     "y = torch.where(x > 0, f(x), g(x))  # instead of a loop over i with `if x[i] > 0`",
 )
 
+# Of a loop that writes numbers of Python into elements of a tensor: the element, the number as a tensor, and the write.
+ELEMENT = frozenset({"aten::select", "aten::slice"})
+NUMBER = frozenset({"aten::lift_fresh", "aten::fill_"})
+WRITE = frozenset({"aten::copy_", "aten::view", "aten::detach_", "aten::to"})
+
 FEW_CALLS = 2  # of a line per step: so many are no loop, whatever they call
 MOST_OPERATORS = 0.8  # of a line
 SAME = 0.01  # of the weights: calls of an operator in a loop over all of them may differ by so many
@@ -91,17 +104,17 @@ Function = tuple[str, str | None]  # file and name
 class Loop(Struct, frozen=True, dict=True):
     """The lines of one loop, and the tiny operators that they call.
 
-    `kind`: "updates" if a function mostly calls such operators on tensors that are not trained, "layers" if one call of
-    a line runs them, "tables" if its rounds look up embeddings, "weights" if they visit the weights of the model, "in
-    turn" if the host reads values between them, "items in turn" if they also index at ever other places and run no
-    layers, which may be of a policy or a decoder.
+    `kind`: "updates" if a function mostly calls such operators on tensors that are not trained, "elements" if it only
+    writes numbers of Python into tensors, "layers" if one call of a line runs them, "tables" if its rounds look up
+    embeddings, "weights" if they visit the weights of the model, "in turn" if the host reads values between them,
+    "items in turn" if they also index at ever other places and run no layers, which may be of a policy or a decoder.
     `area` is what the fix shortens, `most` what goes if one operator replaces the loop; `shares` of
     them go: at least, as expected, and at most.
     """
 
     lines: list[SiteCost]
     ops: CalledOps
-    kind: Literal["loop", "updates", "layers", "tables", "weights", "in turn", "items in turn"]
+    kind: Literal["loop", "updates", "elements", "layers", "tables", "weights", "in turn", "items in turn"]
     area: Intervals
     most: Intervals
     shares: tuple[float, float, float]
@@ -121,12 +134,21 @@ class Loop(Struct, frozen=True, dict=True):
 
 FIXES = {
     "updates": UPDATES,
+    "elements": ELEMENTS,
     "weights": UPDATES,
     "tables": EMBEDDINGS,
     "layers": SMALL_LAYERS,
     "loop": LOOP,
     "in turn": IN_TURN,
     "items in turn": IN_TURN_OVER_ITEMS,
+}
+
+
+# What can go wrong with a fix that advises no larger batch.
+RISKS = {
+    "updates": (Risk.NONE, None),
+    "weights": (Risk.NONE, None),
+    "elements": (Risk.CORRECTNESS, "Wrong if it is built only once and a step needs other values"),
 }
 
 
@@ -182,7 +204,8 @@ class OperatorLoopRule(Rule):
         updates = self._update_area(facts, mine)
         if updates is not None:
             most = merge(updates, *(whole.get(function, updates) for function in functions))
-            return Loop(lines, mine, "updates", updates, most, (self.update_removable_low, self.update_removable, 1.0))
+            of_numbers: Literal["elements", "updates"] = "elements" if _sets_elements(facts, mine) else "updates"
+            return Loop(lines, mine, of_numbers, updates, most, (self.update_removable_low, self.update_removable, 1.0))
         if self._is_one_call(facts, mine.rows):
             return Loop(lines, mine, "layers", area, area, LAYERS_REMOVABLE)
         most = merge(area, *(whole.get(function, area) for function in functions))
@@ -208,7 +231,8 @@ class OperatorLoopRule(Rule):
         named = ", ".join(f"{len(kind.rows) / count:,.0f} {_operator(kind.name)}" for kind in kinds[:3])
         both = ", forward and backward" if _has_backward(facts, ops.rows) else ""
         of_weights = loop.kind == "weights" or (loop.kind == "updates" and _visits_weights(facts, kinds))
-        taker = f"{loop.places[0].function} takes" if loop.kind == "updates" else "They take"
+        taker = f"{loop.places[0].function} takes" if loop.kind in ("updates", "elements") else "They take"
+        risk, risk_note = RISKS.get(loop.kind, (larger_batch_risk(facts), None))
         why = (
             f"{_lines_call(len(loop.lines))} {loop.calls / count:,.0f} operators {per_step(facts)}{both} "
             f"({named}{' and others' if len(kinds) > 3 else ''}), with a median of {ms(median(ops.end - ops.start))}. "
@@ -227,14 +251,17 @@ class OperatorLoopRule(Rule):
                 if of_weights
                 else IF_INDEPENDENT
                 if loop.kind == "items in turn"
+                else AT_ONCE.format(function=loop.places[0].function)
+                if loop.kind == "elements"
                 else ONE_LINE
                 if self._is_long(facts, loop) and loop.shares not in (LAYERS_REMOVABLE, LOOP_REMOVABLE)
                 else SEVERAL_LINES
             ),
-            risk=larger_batch_risk(facts),
+            risk=risk,
+            risk_note=risk_note,
             why=why,
             saving=None if loop.kind == "in turn" else _price(facts, loop, visits),
-            confidence="medium" if loop.kind in ("updates", "tables", "weights") else "low",
+            confidence="medium" if loop.kind in ("updates", "elements", "tables", "weights") else "low",
             evidence=[
                 Evidence(
                     _operator(kind.name),
@@ -332,7 +359,7 @@ def _price(facts: Facts, loop: Loop, visits: Visits | None) -> Price:
     time_ns, most_ns = facts.steps.mean_ns(loop.area), most * facts.steps.mean_ns(loop.most)
     visits_ns = visits.ns if visits is not None else 0.0
     fewer_visits = [] if visits is None else [RemoveHost(facts.parameter_work.area, visits.share)]  # one is left
-    whose = "this" if loop.kind == "updates" else "these operators'"
+    whose = "this" if loop.kind in ("updates", "elements") else "these operators'"
     if loop.kind == "layers":
         at_most = f"At most, it drops by {percent(most)}."
     else:
@@ -354,6 +381,12 @@ def _price(facts: Facts, loop: Loop, visits: Visits | None) -> Price:
 def _main_kinds(facts: Facts, ops: CalledOps) -> list[NameTotal]:
     """Operators by name, most calls first."""
     return sorted(facts.slices_by_name(ops.rows, ops.end - ops.start), key=lambda kind: -len(kind.rows))
+
+
+def _sets_elements(facts: Facts, ops: CalledOps) -> bool:
+    """Whether the operators only write numbers of Python into parts of tensors."""
+    names = {kind.name for kind in _main_kinds(facts, ops)}
+    return bool(names & ELEMENT and names & NUMBER) and names <= ELEMENT | NUMBER | WRITE
 
 
 def _visits_weights(facts: Facts, kinds: list[NameTotal]) -> bool:

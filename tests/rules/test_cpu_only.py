@@ -136,6 +136,29 @@ class TestTinyOperators:
         assert (finding.title == "Treat all weights in one call instead of a loop") == (weights == 150)
         assert weights != 150 or code in (finding.fix.code or "")
 
+    @pytest.mark.parametrize(
+        ("other", "first"), [((), "Build the tensor of filterbank() at once"), (("aten::mul",), "Batch many small")]
+    )
+    def test_a_function_that_writes_elements_is_told_to_build_its_tensor_at_once(
+        self, other: tuple[str, ...], first: str
+    ) -> None:
+        """Only where it does nothing else."""
+
+        def step(t: float, _: int) -> Events:
+            yield build.annotation("Optimizer.step#SGD.step", t, 400)
+            yield build.python("mel.py(4): filterbank", t + 500, 4_000)
+            for index in range(150):
+                for place, operator in enumerate(("aten::select", "aten::lift_fresh", "aten::copy_", *other)):
+                    yield build.op(operator, t + 500 + 26 * index + 6 * place, 3)
+
+        finding, _, places = the("LB002", step)
+        assert finding.title.startswith(first)
+        assert places == ["mel.py:4"]
+        assert "filterbank takes 3.9 ms" in finding.why or "filterbank takes 4.0 ms" in finding.why
+        assert ("register_buffer" in finding.fix.text) == (not other)
+        assert ("foreach" in finding.fix.text) == bool(other)
+        assert "batch" not in finding.risk_words
+
     def test_the_engines_own_nodes_are_no_lines(self) -> None:
         def step(t: float, _: int) -> Events:
             for index in range(300):
