@@ -25,7 +25,7 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.savings.work.backward_nodes import products_ns, without_nodes, without_part_of
+from traceopt.rules.savings.work.backward_nodes import gradient_additions, products_ns, without_nodes, without_part_of
 
 WEIGHT_SHARE = 0.5  # of a backward pass: as many FLOP for the gradients of weights as for those of activations
 TURN_OFF = Fix(
@@ -45,9 +45,10 @@ class UnusedGradients(Rule):
     """Measures the matmuls and convolutions of the backward pass, if parameters have gradients that no optimizer uses.
     It reads which parameters have gradients, and which ones the optimizers hold, from what `traceopt run` recorded.
 
-    Why it costs: half of a backward pass computes gradients of weights. For weights that stay as they are, nobody reads
-    them. If nothing before such layers is trained either, their whole backward pass is for nothing. Of a model that is
-    not trained at all, frames and shapes show whether it gives a gradient of what it gets.
+    Why it costs: half of a backward pass computes gradients of weights, and each is added to those of earlier passes
+    unless they were cleared. For weights that stay as they are, nobody reads them. If nothing before such layers is
+    trained either, their whole backward pass is for nothing. Of a model that is not trained at all, frames and shapes
+    show whether it gives a gradient of what it gets.
 
     How to fix: say that these weights are not trained. Gradients still pass through them to what comes before.
 
@@ -177,8 +178,14 @@ def _price(facts: Facts, known: Gradients, apart: int) -> Price:
         f"{percent(share)} of the weights are not trained, and their gradients are half of a backward pass. "
     )
     if not apart:
+        additions = gradient_additions(facts)
         return without_part_of(
-            facts, facts.backward_products, parts, f"{basis}All of it is saved if nothing before them is trained."
+            facts,
+            facts.backward_products,
+            parts,
+            f"{basis}All of it is saved if nothing before them is trained. They are not added up either, which takes "
+            f"{ms(share * products_ns(facts, additions))}.",
+            always=(additions, share),
         )
     whole = _whole_passes(facts)
     if whole is not None:

@@ -63,7 +63,9 @@ def test_fires_on_half_of_the_backward_products() -> None:
     assert "the gradients of 4 parameters of Features" in found.why
     assert "take 4.0 ms of each 10.0 ms step" in found.why
     assert found.saving is not None
-    assert [found.saving.low_us, found.saving.est_us, found.saving.high_us] == [1_000, 2_000, 4_000]
+    assert [found.saving.low_us, found.saving.est_us, found.saving.high_us] == [1_020, 2_020, 4_020], (
+        "the 20 us in which they are added go in any case"
+    )
 
 
 def test_on_a_gpu_that_waits_for_the_host_nothing_is_saved() -> None:
@@ -71,10 +73,10 @@ def test_on_a_gpu_that_waits_for_the_host_nothing_is_saved() -> None:
     assert (found.saving, found.impact) == (None, "info")
 
 
-def test_a_part_of_the_weights_saves_their_part_or_nothing() -> None:
+def test_a_part_of_the_weights_saves_their_part_or_little() -> None:
     _, [found] = answer(UnusedGradients, facts({**UNUSED, "weights": 4, "tensors": 4, "unused_tensors": 2}))
     assert found.saving is not None
-    assert [found.saving.low_us, found.saving.est_us, found.saving.high_us] == [0, 1_000, 2_000]
+    assert [found.saving.low_us, found.saving.est_us, found.saving.high_us] == [10, 1_010, 2_010], "as above"
 
 
 def test_without_a_whole_model_its_part_of_the_backward_passes_may_go() -> None:

@@ -9,6 +9,8 @@ import numpy as np
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import Change, RemoveHost, RemoveLaunches
 from traceopt.analyzer.tables.schema import I8, Mask
+from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.vocabulary.op_names import is_gradient_accumulation
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import area_of, priced, scaled, shorter
 from traceopt.rules.savings.starvation import host_bounds, launched_ns
@@ -76,6 +78,11 @@ def _evenly(work: Mask, share: float) -> Mask:
     return chosen
 
 
+def gradient_additions(facts: Facts) -> I8:
+    """The nodes that add to the gradients of parameters."""
+    return facts.slices.outermost(facts.regions.named(is_gradient_accumulation, OP)).astype(np.int64)
+
+
 def products_ns(facts: Facts, products: I8) -> float:
     """Per step: what operators such as matmuls take, on the device or in a CPU-only run."""
     if facts.has_gpu:
@@ -84,22 +91,33 @@ def products_ns(facts: Facts, products: I8) -> float:
 
 
 def without_part_of(
-    facts: Facts, products: I8, shares: Shares, basis: str, at_best: tuple[I8, float] | None = None
+    facts: Facts,
+    products: I8,
+    shares: Shares,
+    basis: str,
+    at_best: tuple[I8, float] | None = None,
+    always: tuple[I8, float] | None = None,
 ) -> Price:
     """Without a share of the time of such products, as of those for the gradients of weights. `at_best`: other rows,
-    such as whole backward passes, and the share of their time that goes at best.
+    such as whole backward passes, and the share of their time that goes at best. `always`: the same for rows that lie
+    outside the products and go in any case.
     """
-    rows = (products, products, products if at_best is None else at_best[0])
-    parts = (*shares[:2], shares[2] if at_best is None else at_best[1])
-    low_ns, usual_ns, most_ns = (share * products_ns(facts, mine) for mine, share in zip(rows, parts, strict=True))
-    changes: list[Sequence[Change]] = []
-    for mine, share, ns in zip(rows, parts, (low_ns, usual_ns, most_ns), strict=True):
-        if facts.has_gpu:
-            changes.append(shorter(facts, _work_of(facts, mine), ns))
-        else:
-            changes.append([RemoveHost(area_of(facts, mine), share)])
-    low, expected, high = changes
-    return priced(facts, (low_ns, usual_ns, most_ns), expected, basis, low=low, high=high)
+    parts = [(products, share) for share in shares]
+    if at_best is not None:
+        parts[-1] = at_best
+    others = [always] if always is not None else []
+    bounds, removed = [], []
+    for part in parts:
+        bounds.append(sum(share * products_ns(facts, rows) for rows, share in (part, *others)))
+        removed.append([change for rows, share in (part, *others) for change in _without(facts, rows, share)])
+    low, expected, high = removed
+    return priced(facts, (bounds[0], bounds[1], bounds[2]), expected, basis, low=low, high=high)
+
+
+def _without(facts: Facts, rows: I8, share: float) -> Sequence[Change]:
+    if facts.has_gpu:
+        return shorter(facts, _work_of(facts, rows), share * products_ns(facts, rows))
+    return [RemoveHost(area_of(facts, rows), share)]
 
 
 def _work_of(facts: Facts, rows: I8) -> Mask:
