@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct, field
 
-from traceopt.analyzer.reading.event_types import Event, Slice, decode_event, lenient
+from traceopt.analyzer.reading.event_types import Event, FlowStart, Slice, decode_event, lenient
 from traceopt.analyzer.vocabulary import event_categories as cat
 
 # What msgspec raises for text that it cannot decode.
@@ -108,7 +108,7 @@ def recover(text: bytes, final: bool, patience: int = PATIENCE) -> Recovered:
             # The end of another event follows it.
             joined = not (is_last or _CLOSING.isdisjoint(reading.rest))
             if reading.event is not None:
-                joined |= reading.repaired and _has_torn_name(reading.event)
+                joined |= reading.repaired and _is_torn(reading.event)
                 found.events.append(reading.event)
                 # Without a comma, the text before the next event is missing.
                 found.repaired += reading.repaired or not (is_last or piece.rstrip().endswith(b","))
@@ -185,11 +185,14 @@ def _read_joined(text: bytes, starts: list[int], at: int, patient: bool) -> tupl
     return None, 1
 
 
-def _has_torn_name(event: Event) -> bool:
-    """Whether two events run into each other in the name: names of GPU work and of calls pair their quotes."""
-    if not isinstance(event, Slice) or cat.TABLE_OF_CATEGORY.get(event.cat) not in (cat.GPU, cat.RUNTIME):
-        return False
-    return event.name.count('"') % 2 == 1
+def _is_torn(event: Event) -> bool:
+    """Whether two events run into each other in one whose text had to be repaired: arrows have no text of the user, and
+    names of operators, calls and GPU work pair their quotes.
+    """
+    if not isinstance(event, Slice):
+        return isinstance(event, FlowStart)
+    in_tables = cat.TABLE_OF_CATEGORY.get(event.cat) in (cat.GPU, cat.RUNTIME, cat.OP)
+    return in_tables and event.name.count('"') % 2 == 1
 
 
 def _read_shortest(text: bytes, start: int, ends: list[int], repair: bool) -> tuple[ReadEvent, int]:

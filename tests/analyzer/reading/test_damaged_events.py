@@ -48,7 +48,7 @@ def test_damage_is_repaired_or_counted(damaged: str, separator: str) -> None:
     assert found.events[-1].args.correlation == 5  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(("category", "lost"), [("kernel", 1), ("cuda_runtime", 1), ("python_function", 0)])
+@pytest.mark.parametrize(("category", "lost"), [("kernel", 1), ("cpu_op", 1), ("python_function", 0)])
 def test_names_of_work_that_run_into_each_other_are_a_loss(category: str, lost: int) -> None:
     joined = f'{{"ph": "X", "cat": "{category}", "name": "void (anonymous nam"Memset (Unknown)", "ts": 1}}'
     found = recover(", ".join([GOOD, joined, GOOD]).encode(), final=True)
