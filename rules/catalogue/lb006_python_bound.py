@@ -93,7 +93,7 @@ class PythonBound(Rule):
         why = f"Python blocks the main thread for {ms(stall)} of {each_step(facts)} while {idle}"
         why += f"{_main_lines(evidence, stall)}."
         yield self.finding(
-            title="Build tensors from one array, not from a list" if _builds_tensors(evidence) else None,
+            title="Build tensors from tensors or arrays, not from lists" if _builds_tensors(evidence) else None,
             why=why + (_recorded_calls(facts, area) if facts.frames_recorded_with_times else ""),
             saving=priced(
                 facts,
@@ -148,8 +148,10 @@ def _fix(facts: Facts, evidence: list[Evidence]) -> Fix:
         )
     if _builds_tensors(evidence):
         return Fix(
-            "torch.tensor reads a list item by item. Stack the items to one NumPy array first, or keep them in one.",
-            "states = torch.from_numpy(np.stack(states))",
+            "torch.tensor reads a list item by item. Keep the items as tensors from the start, as in a replay buffer, and "
+            "stack those. np.stack is as fast for NumPy arrays, but reads lists of numbers item by item as well.",
+            "buffer.append(torch.tensor(state))  # once for each state, not in each batch\n"
+            "states = torch.stack(batch)         # of NumPy arrays: torch.from_numpy(np.stack(batch))",
         )
     return Fix(
         "Do this work once, vectorize it, or move it into the loader workers."

@@ -219,8 +219,9 @@ class TestPythonBound:
                 yield build.python("model.py(7): forward", t + 5_060 + 100 * number, 40)
 
         finding, saved_us, _ = the("LB006", step)
-        assert finding.title == "Build tensors from one array, not from a list"
+        assert finding.title == "Build tensors from tensors or arrays, not from lists"
         assert "np.stack" in (finding.fix.code or "")
+        assert "Keep the items as tensors" in finding.fix.text
         assert saved_us == pytest.approx(0.8 * 5 * 250, rel=0.05)
 
     def test_the_engine_is_no_python(self) -> None:
