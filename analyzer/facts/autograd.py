@@ -12,6 +12,7 @@ from traceopt.analyzer.autograd.broadcast_pairs import AllPairs, find_broadcast_
 from traceopt.analyzer.autograd.cleared_nodes import ClearedNodes, cleared_by_network, find_cleared_nodes
 from traceopt.analyzer.autograd.dense_gradients import DenseGradients, find_dense_gradients
 from traceopt.analyzer.autograd.gradient_loops import GradientLoop, find_gradient_loops
+from traceopt.analyzer.autograd.growing_results import GrowingResults, find_growing_results
 from traceopt.analyzer.autograd.host_reads import operators_for_host_reads
 from traceopt.analyzer.autograd.module_passes import ModulePasses, find_module_passes
 from traceopt.analyzer.autograd.nodes import accumulations_per_step, nodes_per_step, weight_products
@@ -115,6 +116,11 @@ class AutogradFacts(WorkFacts, frozen=True, dict=True):
     def broadcast_pairs(self) -> tuple[AllPairs, ...]:
         """Distances and products of all pairs of vectors in the window, computed through a tensor of all pairs."""
         return find_broadcast_pairs(self.regions, self.steps)
+
+    @cached_property
+    def growing_results(self) -> GrowingResults:
+        """Concatenations in the window that copy the result of an earlier one again."""
+        return find_growing_results(self.regions, self.steps)
 
     @cached_property
     def dense_gradients(self) -> DenseGradients:
