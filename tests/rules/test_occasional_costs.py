@@ -55,10 +55,10 @@ class TestSlowerSteps:
 class TestTooFewCores:
     """Threads of the job that wait for each other make all steps longer, so no step shows it."""
 
-    def verdict(self, scenario: str, waited_us: float, cores: int = 2) -> str:
-        """Of a job with two threads for operators and four workers."""
+    def verdict(self, scenario: str, waited_us: float, cores: int = 2, threads: int = 2) -> str:
+        """Of a job with some threads for operators and four workers."""
         wait = {"ledger.core_wait": {"us": waited_us, "cpu_us": 8e5, "wall_us": 1e6}}
-        machine = {"environment.threads": 2, "environment.cpu_affinity": cores, "environment.cpu_count": cores}
+        machine = {"environment.threads": threads, "environment.cpu_affinity": cores, "environment.cpu_count": cores}
         return document_of(generated(scenario, fixed=True, change=wait | machine)).verdict
 
     def test_it_is_said_first(self) -> None:
@@ -73,6 +73,9 @@ class TestTooFewCores:
         assert first == "The main thread waits for a free core for 30% of the run, because other programs run"
         assert second == "Try fewer operator threads (OMP_NUM_THREADS=1) or a free machine before other changes"
         assert not re.search("First fix|peak|torch.compile|larger batch|channels_last", said)
+
+    def test_a_single_thread_has_its_own_first_fix(self) -> None:
+        assert "because other programs run. CPU-only run: " in self.verdict("cpu_only", 3e5, cores=8, threads=1)
 
     def test_short_waits_and_those_that_a_gpu_hides_are_not_said(self) -> None:
         assert "free core" not in self.verdict("cpu_only", 2e5)

@@ -24,7 +24,7 @@ from traceopt.analyzer.vocabulary.causes.table import (
 from traceopt.document.efficiency import against_reference, cpu_lever, utilization
 from traceopt.document.filling_work import filling_work
 from traceopt.document.quality import stated
-from traceopt.document.whole_run import lacks_cores, other_programs_run
+from traceopt.document.whole_run import fewer_threads_first, lacks_cores
 from traceopt.result.document import Quality
 from traceopt.result.finding import Finding
 from traceopt.result.rows import BreakdownPart
@@ -66,7 +66,7 @@ def verdict(
     before, after = of_the_run
     evaluation = _evaluation(priced)
     if evaluation is not None:
-        before += f" First fix: {in_sentence(evaluation.title)}."
+        before += _start_with(facts, evaluation)
         plan = ()
     step = _of_the_step(facts, quality, breakdown, priced, plan)
     return step if quality.verdict == "unusable" else f"{before} {step}{against_reference(facts)} {after}".strip()
@@ -285,6 +285,11 @@ def _evaluation(priced: Sequence[Priced]) -> Finding | None:
     return next((one.finding for one in priced if one.finding.code == "EF005" and one.finding.impact == "high"), None)
 
 
+def _start_with(facts: Facts, finding: Finding) -> str:
+    """The first fix, or the next after another number of threads."""
+    return f" {'Next' if fewer_threads_first(facts) else 'First fix'}: {in_sentence(finding.title)}."
+
+
 def _without_gradients(facts: Facts, priced: Sequence[Priced], first: Priced | None) -> str:
     """Names forward passes that train nothing if they take more than the first fix saves. They have no saving, because
     only the author knows whether each step needs them.
@@ -330,7 +335,7 @@ def _cpu_verdict(
     first = _first_fix(plan)
     limit += _without_gradients(facts, priced, first)
     if first is not None:
-        return f"{limit} {'Next' if other_programs_run(facts) else 'First fix'}: {in_sentence(first.finding.title)}."
+        return limit + _start_with(facts, first.finding)
     return limit if lacks_cores(facts) or _evaluation(priced) is not None else limit + cpu_lever(facts)
 
 

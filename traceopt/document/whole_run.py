@@ -189,9 +189,9 @@ def _too_few_cores(facts: Facts, saved_share: float) -> str:
         return ""
     share, cores = captured.ledger.core_wait_share or 0.0, captured.environment.cores or 1
     waits = f"The main thread waits for a free core for {percent(share)} of the run"
-    if other_programs_run(facts):
-        fewer = "fewer operator threads (OMP_NUM_THREADS=1) or " if (captured.environment.threads or 1) > 1 else ""
-        return f"{waits}, because other programs run. Try {fewer}a free machine before other changes."
+    if captured.threads <= cores:
+        fewer = " Try fewer operator threads (OMP_NUM_THREADS=1) or a free machine before other changes."
+        return f"{waits}, because other programs run.{fewer if fewer_threads_first(facts) else ''}"
     if share < saved_share:
         return ""
     return f"{waits}: the job has {counted(captured.threads, 'thread')} on {counted(cores, 'core')}."
@@ -206,9 +206,12 @@ def lacks_cores(facts: Facts) -> bool:
     return not facts.has_gpu and facts.captured.environment.cores is not None and (share or 0.0) >= LARGE_SHARE
 
 
-def other_programs_run(facts: Facts) -> bool:
-    """Whether the job lacks cores although it has no more threads than cores."""
-    return lacks_cores(facts) and facts.captured.threads <= (facts.captured.environment.cores or 1)
+def fewer_threads_first(facts: Facts) -> bool:
+    """Whether other programs hold the cores for which the operators' threads wait. A single thread only takes longer,
+    all of it alike.
+    """
+    threads, environment = facts.captured.threads, facts.captured.environment
+    return lacks_cores(facts) and threads <= (environment.cores or 1) and (environment.threads or 1) > 1
 
 
 def _slower_steps(facts: Facts, saved_share: float) -> str:
