@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -72,6 +73,11 @@ def steps(
 def _kernels(events: list[Event]) -> list[Event]:
     launched = [one for one in events if one["name"].startswith("aten::") or one["name"].endswith("Backward0")]
     launched = [one for one in launched if not one["name"].startswith(EVALUATION)]
+    starts = sorted(one["ts"] for one in launched)
+    inner = (bisect_left(starts, one["ts"] + one["dur"]) - bisect_right(starts, one["ts"]) for one in launched)
+    launched = [
+        one for one, calls in zip(launched, inner, strict=True) if not calls
+    ]  # others launch nothing themselves
     return [
         made
         for number, one in enumerate(launched, 1)
