@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -114,15 +115,16 @@ def check_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> 
     return _in_words_of(facts.device.vendor.key, outcome) if facts.has_trace else outcome
 
 
-def refuted(outcome: RulesOutcome, rules: Sequence[Rule]) -> RulesOutcome | None:
-    """The outcome before the plan if the other ranks show that the fixes that they can refute save nothing. None if
-    there is no such fix.
+def refuted(outcome: RulesOutcome, rules: Sequence[Rule]) -> Iterator[tuple[frozenset[str], RulesOutcome]]:
+    """The outcomes before the plan if the other ranks show that fixes which they can refute save nothing: for each set
+    of the codes of these fixes.
     """
-    codes = {rule.code for rule in rules if rule.refutable}
-    if not any(one.finding.code in codes and one.finding.saving is not None for one in outcome.priced):
-        return None
-    priced = [one.without_saving() if one.finding.code in codes else one for one in outcome.priced]
-    return replace(outcome, priced=sorted(priced, key=_value_order))
+    refutable = {rule.code for rule in rules if rule.refutable}
+    saving = {one.finding.code for one in outcome.priced if one.finding.saving is not None} & refutable
+    for count in range(1, len(saving) + 1):
+        for codes in map(frozenset, combinations(sorted(saving), count)):
+            priced = [one.without_saving() if one.finding.code in codes else one for one in outcome.priced]
+            yield codes, replace(outcome, priced=sorted(priced, key=_value_order))
 
 
 def planned(outcome: RulesOutcome, facts: Facts) -> RulesOutcome:

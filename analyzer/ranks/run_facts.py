@@ -20,6 +20,7 @@ F8 = npt.NDArray[np.float64]
 
 # Kinds that no rank can leave before all ranks have entered, so they end at the same moment on every rank.
 SYMMETRIC = frozenset(("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier", "collective"))
+EXPLAINS = 0.3  # of a wait: a part on which the late ranks spend as much more is what makes them late
 MIN_COMMON = 3  # collectives that two ranks must share to align their clocks
 
 
@@ -56,6 +57,11 @@ class Straggler(Struct, frozen=True):
     wait_ns: float  # that the others would save in the median step if these came no later than the last of them
     share: float  # of all time spent waiting for late ranks
     parts: list[tuple[Cause, float]]
+
+    @property
+    def cause(self) -> Cause | None:
+        """What makes them late, if it explains much of the wait."""
+        return next((cause for cause, more_ns in self.parts[:1] if more_ns >= EXPLAINS * self.wait_ns), None)
 
 
 class Arrivals(Struct, frozen=True):
@@ -306,6 +312,19 @@ class RunFacts(Struct, frozen=True, dict=True):
         if run.incomparable or index is None or self.missing or not run.step_names or not run.matched.count:
             return None
         return median(run.late_starts[:, index])
+
+    def late_share(self, rank: int | None) -> float | None:
+        """How much of one rank's exposed communication it waits for later ranks, also where that delays the collectives
+        behind; None as in `late_start_ns`.
+        """
+        late_ns = self.late_start_ns(rank)
+        if late_ns is None:
+            return None
+        run = self.without_engines
+        index = [one.rank for one in run.ranks].index(rank)
+        exposed_ns = median(run._exposed[:, index])
+        waits_ns = median(np.delete(run.waits, index, axis=1).sum(axis=1))
+        return min(1.0, max(late_ns, waits_ns) / exposed_ns) if exposed_ns else 0.0
 
     @cached_property
     def missing(self) -> str | None:

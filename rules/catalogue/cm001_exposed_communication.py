@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from msgspec.structs import replace
 
 from traceopt.analyzer.communication.serialized import SerializedKinds
 from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION
@@ -11,11 +12,13 @@ from traceopt.rules import (
     Changes,
     Evidence,
     Facts,
+    Finding,
     Findings,
     Fix,
     Price,
     RemoveHost,
     Rule,
+    RunFacts,
     each_step,
     hide,
     location_of,
@@ -80,6 +83,9 @@ class ExposedCommunication(Rule):
     In inference there is no backward pass to hide behind: with tensor parallelism each layer waits for its all-reduce.
     Use fewer GPUs per replica, or an all-reduce made for small messages. The title of the finding then says so.
 
+    If the traces of all ranks are given and most of the exposed time is the wait for late ranks, the finding has no
+    saving: CM004 prices it.
+
     When it is wrong: one rank's trace cannot tell a slow link from a late peer. A larger batch per GPU changes the
     balance more than any flag.
 
@@ -92,6 +98,7 @@ class ExposedCommunication(Rule):
     title = "Overlap communication with compute"
     family = "communication"
     confidence = "medium"
+    refutable = True
 
     min_share: float = threshold(0.03, "smallest exposed time, as a share of the step, to report")
     low: float = threshold(0.2, "share of the time that overlap could hide that it does hide, low")
@@ -100,6 +107,9 @@ class ExposedCommunication(Rule):
     )
     expected: float = threshold(0.7, "share of the time that overlap could hide that it does hide, expected")
     layer_calls: int = threshold(8, "fewest small all-reduces per step of inference that are those of its layers")
+    late_share: float = threshold(
+        0.5, "wait for late ranks, as a share of the exposed time, from which overlap is no fix; needs all ranks"
+    )
     small_bytes: int = threshold(8 << 20, "largest median buffer of the all-reduces of layers, in bytes")
 
     def applies(self, facts: Facts) -> str | None:
@@ -136,6 +146,19 @@ class ExposedCommunication(Rule):
             evidence=evidence,
             locations=places(evidence),
             fix=_fix(facts, serialized) if facts.trains or serialized else INFERENCE_FIX,
+        )
+
+    def in_view_of_ranks(self, finding: Finding, run: RunFacts) -> Finding:
+        """Overlap cannot hide the wait for a late rank."""
+        rank = finding.ranks[0] if finding.ranks else None
+        share = run.late_share(rank)
+        if share is None or share < self.late_share:
+            return finding
+        return replace(
+            finding,
+            impact="info",
+            saving=None,
+            why=finding.why + f" Rank {rank} waits for later ranks in {percent(share)} of it, so overlap hides little.",
         )
 
     def _saving(self, facts: Facts, possible: float) -> Price:

@@ -104,7 +104,7 @@ class StragglerRank(RunRule):
             return  # more to compute is uneven work
         names, one = rank_names(run, late.ranks), len(late.ranks) == 1
         cause, more = late.parts[0] if late.parts else (None, 0.0)
-        known = cause if more >= 0.3 * wait else None
+        known = late.cause
         spends = "It spends" if one else "They spend"
         does = f" {spends} {ms(more)} more than the other ranks on this: {_inside(known)}." if known else ""
         place = _place(run, late, known) if known else None
@@ -139,7 +139,7 @@ class StragglerRank(RunRule):
                 "numactl --cpunodebind=$NODE --membind=$NODE python train.py" if cause in (LAUNCH, QUEUED) else None,
             ),
             confidence="high" if known and len(run.step_names) > 1 else "medium",
-            shares_cause_with=["CM001", "CM003"],
+            shares_cause_with=["CM001", "CM003", *(known.rules if known else ())],
         )
         yield on_rank(finding, run, *late.ranks)
 

@@ -13,7 +13,7 @@ from traceopt.analyzer.ranks.rank_summary import summarize
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.document.decision import decided_again
 from traceopt.document.merge import MergedRun
-from traceopt.document.rank_answer import RankAnswer
+from traceopt.document.rank_answer import RankAnswer, Refuted
 from traceopt.document.rank_document import rank_document
 from traceopt.document.run_document import run_document
 from traceopt.result.document import Result
@@ -44,10 +44,12 @@ def rules_with(code: str, may_refute: bool = True, **changes: object) -> list[Ru
 def document_of(facts: Facts, rules: Sequence[Rule], *, debug: bool = True) -> Result:
     outcome = check_rules(rules, facts, debug=True)
     document = rank_document(facts, planned(outcome, facts))
-    other = refuted(outcome, rules)
-    decision = None if other is None else decided_again(document, facts, planned(other, facts))
+    decisions = [
+        Refuted(codes, decided_again(document, facts, planned(other, facts)))
+        for codes, other in refuted(outcome, rules)
+    ]
     merged = MergedRun()
-    assert merged.add(0, RankAnswer.packed(document, summarize(facts), [], refuted=decision)) is None
+    assert merged.add(0, RankAnswer.packed(document, summarize(facts), [], refuted=decisions)) is None
     assert merged.shown is not None
     return run_document(merged, merged.shown, rules, [], several=False, debug=debug)
 

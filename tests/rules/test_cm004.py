@@ -12,6 +12,7 @@ from support.ranks import GetRun, check_of, cost_us, facts_of_rank, of_code
 from traceopt.analyzer.ranks.rank_summary import summarize
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.api import analyze
+from traceopt.reports.words.fixes.fix_cards import cards
 from traceopt.rules.catalogue.cm004_straggler_rank import StragglerRank
 from traceopt.testing import events as build
 
@@ -29,7 +30,25 @@ class TestStraggler:
         assert f"rank {late}" in finding.title
         assert "waiting for data" in finding.why
         assert [str(place) for place in finding.locations] == ["train.py:118"]
-        assert finding.shares_cause_with == ["CM001", "CM003"]
+        assert finding.shares_cause_with == ["CM001", "CM003", "DL001", "DL005"]
+
+    def test_the_same_wait_has_one_price_and_is_the_headline(self, all_ranks: GetRun) -> None:
+        """Overlap hides no late rank, whose own finding is the cause. With 4 ranks, most exposed time is left."""
+        _, result = all_ranks("straggler")
+        (overlap,), (late,), (loader,) = (of_code(result, code) for code in ("CM001", "CM004", "DL001"))
+        assert overlap.saving is None
+        assert "waits for later ranks" in overlap.why
+        assert result.plan == []
+        assert result.findings[0] == late
+        assert result.verdict.startswith(
+            "The other ranks wait 5.0 ms per step for rank 1. It is late because of this: "
+        )
+        (card,) = [card for card in cards(result) if card.finding == loader]
+        assert (card.number, card.instead_of) == (2, 1)
+
+        _, result = all_ranks("straggler", world_size=4)
+        assert result.plan[0].finding == of_code(result, "CM001")[0].id
+        assert "The other ranks wait" not in result.verdict
 
     @pytest.mark.parametrize(
         ("scenario", "options"),

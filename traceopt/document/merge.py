@@ -135,9 +135,9 @@ class MergedRun:
         return None if self._shown is None else self._shown.answer.whole()
 
     @property
-    def refuted(self) -> Decision | None:
-        """What that rank decides if other ranks refute what they can."""
-        return None if self._shown is None else self._shown.answer.refuted
+    def refuted(self) -> dict[frozenset[str], Decision]:
+        """What that rank decides if other ranks refute the fixes of these rules."""
+        return {} if self._shown is None else {one.codes: one.decision for one in self._shown.answer.refuted}
 
     def around(self, lowest: Result) -> Result:
         """The document of the lowest rank with the findings of all ranks, before the ranks are compared."""

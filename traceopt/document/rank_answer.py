@@ -5,6 +5,7 @@ Every answer goes through these bytes, even in a single process, so that it is t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -38,17 +39,23 @@ class DocumentPart(Struct, frozen=True):
     start_up: StartUpSection | None = None
 
 
+class Refuted(Struct, frozen=True):
+    """What a rank decides if the other ranks show that the fixes of these rules save nothing."""
+
+    codes: frozenset[str]
+    decision: Decision
+
+
 class RankAnswer(Struct, frozen=True):
     """The answer with its document still packed. `problem` says why nothing could be read; there is then no document
-    and no summary. `refuted`: what the rank decides if the other ranks show that the fixes that they can refute save
-    nothing; None if there is no such fix.
+    and no summary. `refuted`: for each set of fixes that other ranks can refute.
     """
 
     document: msgspec.Raw
     summary: RankSummary | None
     warnings: list[str]
     problem: str | None
-    refuted: Decision | None
+    refuted: list[Refuted]
 
     @staticmethod
     def packed(
@@ -57,9 +64,9 @@ class RankAnswer(Struct, frozen=True):
         warnings: list[str],
         *,
         problem: str | None = None,
-        refuted: Decision | None = None,
+        refuted: Sequence[Refuted] = (),
     ) -> bytes:
-        answer = RankAnswer(msgspec.Raw(_encoder.encode(document)), summary, warnings, problem, refuted)
+        answer = RankAnswer(msgspec.Raw(_encoder.encode(document)), summary, warnings, problem, list(refuted))
         return _encoder.encode(answer)
 
     @staticmethod

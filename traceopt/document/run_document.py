@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from msgspec.structs import replace
@@ -13,7 +12,10 @@ from traceopt.document.sections import phases_of_run
 from traceopt.result.document import Check, Result
 from traceopt.result.finding import Finding, impact_of_share
 from traceopt.result.rows import RankRow, RankSteps
+from traceopt.result.words.message import ms
+from traceopt.result.words.quantities import in_sentence
 from traceopt.result.words.rounding import us
+from traceopt.rules.bases.rank_rule import rank_names
 from traceopt.rules.engine import RulesOutcome, in_view_of_ranks, run_rank_rules
 from traceopt.rules.fingerprint import with_ids
 from traceopt.rules.rule import Rule
@@ -28,29 +30,32 @@ def run_document(
     With `several`, the user asked for more than one file, so missing ranks are a warning.
     """
     run = RunFacts(merged.summaries)
-    if merged.refuted is not None and _refute(shown, rules, run, debug):
-        shown = replace(shown, **merged.refuted.fields)
+    if (decision := merged.refuted.get(_refuted(shown, rules, run, debug))) is not None:
+        shown = replace(shown, **decision.fields)
     result = merged.around(shown)
     findings, checks = _in_view_of_ranks(result, rules, run, debug)
     of_code = {check.code: check for check in checks}
     outcome = run_rank_rules(rules, run, debug=debug)
     if run.missing is not None and (several or result.communication.us_per_step):
         warnings = [*warnings, run.missing]
+    compared = _with_compared(replace(result, findings=findings), outcome)
     result = replace(
         _with_steps_of_ranks(result, run),
         rl_phases=phases_of_run(run, result.step.typical_us) or result.rl_phases,
         ranks=_rows(result, run),
-        findings=_with_compared(replace(result, findings=findings), outcome),
+        findings=compared,
+        verdict=_late_ranks(run, compared) + result.verdict,
         quality=replace(result.quality, notes=[*result.quality.notes, *outcome.notes]),
         checks=[*(of_code.get(check.code, check) for check in result.checks), *outcome.checks],
     )
     return replace(result, warnings=[*_failed_rules(result), *result.warnings, *warnings])
 
 
-def _refute(shown: Result, rules: Sequence[Rule], run: RunFacts, debug: bool) -> bool:
-    """Whether other ranks show that a fix saves nothing for which the document of the shown rank states a saving."""
+def _refuted(shown: Result, rules: Sequence[Rule], run: RunFacts, debug: bool) -> frozenset[str]:
+    """The rules of the fixes for which the document of the shown rank states a saving, while other ranks show none."""
     findings, _ = _in_view_of_ranks(shown, rules, run, debug)
-    return any(one.saving is not None and now.saving is None for one, now in zip(shown.findings, findings, strict=True))
+    pairs = zip(shown.findings, findings, strict=True)
+    return frozenset(one.code for one, now in pairs if one.saving is not None and now.saving is None)
 
 
 def _in_view_of_ranks(
@@ -62,13 +67,30 @@ def _in_view_of_ranks(
 
 def _with_compared(result: Result, outcome: RulesOutcome) -> list[Finding]:
     """The findings with those of the rules that compare all ranks. What these save comes first if it is more than the
-    first fix of the plan saves.
+    first fix of the plan saves, or any of the shown rank if there is no plan.
     """
-    first_us = result.plan[0].saving_us if result.plan else math.inf
+    rank = result.run.shown_rank
+    own = (one.saving.est_us for one in result.findings if one.saving is not None and rank in one.ranks)
+    first_us = result.plan[0].saving_us if result.plan else max(own, default=0.0)
     new = [_of_shown_step(finding, result) for finding in outcome.findings]
     above = [one for one in new if one.saving is not None and one.saving.est_us > first_us]
     others = [one for one in new if one not in above]
     return with_ids([*above, *plan_first([*result.findings, *others], result.plan)])
+
+
+def _late_ranks(run: RunFacts, findings: Sequence[Finding]) -> str:
+    """A sentence for the headline if the first fix is one of late ranks: for whom the others wait, and why."""
+    run = run.without_engines
+    late, first = run.straggler, next(iter(findings), None)
+    if late is None or first is None or first.code != "CM004" or first.saving is None:
+        return ""
+    if first.ranks != [run.ranks[index].rank for index in late.ranks]:
+        return ""  # it is of uneven work
+    waits = f"The other ranks wait {ms(first.saving.est_us * 1e3)} per step for {rank_names(run, late.ranks)}. "
+    if late.cause is None:
+        return waits
+    are = "It is" if len(late.ranks) == 1 else "They are"
+    return f"{waits}{are} late because of this: {in_sentence(late.cause.label)}. "
 
 
 def _of_shown_step(finding: Finding, result: Result) -> Finding:

@@ -12,7 +12,7 @@ from traceopt.analyzer.ranks.rank_summary import no_steps, summarize
 from traceopt.analyzer.recordings.rank_trace import read_recording
 from traceopt.analyzer.unprofiled import without_profiler
 from traceopt.document.decision import decided_again
-from traceopt.document.rank_answer import RankAnswer
+from traceopt.document.rank_answer import RankAnswer, Refuted
 from traceopt.document.rank_document import rank_document
 from traceopt.document.without_trace import document_without_trace
 from traceopt.errors import InputError, one_line
@@ -44,6 +44,6 @@ def _analyze(task: RankTask, count_bytes: Callable[[int], None] | None) -> bytes
     if not facts.has_trace:
         return RankAnswer.packed(document_without_trace(facts, outcome), no_steps(trace.meta.path), warnings)
     document = rank_document(facts, planned(outcome, facts))
-    other = refuted(outcome, rules) if trace.meta.rank in _SHOWN else None
-    decision = None if other is None else decided_again(document, facts, planned(other, facts))
-    return RankAnswer.packed(document, summarize(facts), warnings, refuted=decision)
+    others = refuted(outcome, rules) if trace.meta.rank in _SHOWN else ()
+    decisions = [Refuted(codes, decided_again(document, facts, planned(other, facts))) for codes, other in others]
+    return RankAnswer.packed(document, summarize(facts), warnings, refuted=decisions)

@@ -24,8 +24,8 @@ class Card(Struct, frozen=True):
     """A finding and its number in the list; None if its saving is not estimated.
 
     `row`: its row of the plan, None if it is not in the plan. `needs`: the numbers of the fixes without which it saves
-    little. `instead_of`: the number of the fix in the plan that treats the same cause. `saves_more`: this one is
-    expected to save more than that fix does in the plan. `same_edit`: the number of the fix above whose edit
+    little. `instead_of`: the number of the fix above that treats the same cause. `saves_more`: this one is
+    expected to save more than that fix does. `same_edit`: the number of the fix above whose edit
     also makes this fix.
     """
 
@@ -57,19 +57,22 @@ def cards(result: Result) -> list[Card]:
         needs = [number_of[other] for other in row.needs if other in number_of] if row is not None else []
         call = None if row is None or row.same_edit is None else number_of.get(row.same_edit)
         card = Card(finding, None if finding.saving is None else number, anchor, row, needs, same_edit=call)
-        other = _same_cause(finding, numbered) if row is None and finding.saving is not None else None
-        if other is not None and other.row is not None and finding.saving is not None:
-            more = finding.saving.est_us > MORE * other.row.saving_us
-            card = replace(card, instead_of=other.number, saves_more=more)
+        alternative = row is None and finding.saving is not None
+        other = _same_cause(finding, numbered, result.run.shown_rank) if alternative else None
+        if other is not None and other.finding.saving is not None and finding.saving is not None:
+            saved_us = other.finding.saving.est_us if other.row is None else other.row.saving_us
+            card = replace(card, instead_of=other.number, saves_more=finding.saving.est_us > MORE * saved_us)
         numbered.append(card)
     return numbered
 
 
-def _same_cause(finding: Finding, before: list[Card]) -> Card | None:
-    """The planned fix that treats the same cause."""
+def _same_cause(finding: Finding, before: list[Card], shown_rank: int | None) -> Card | None:
+    """The fix that treats the same cause: a planned one, or one of the same ranks, if the plan is of another rank."""
     for card in before:
-        planned, either = card.finding, (card.finding.shares_cause_with, finding.shares_cause_with)
-        if card.row is not None and (finding.code in either[0] or planned.code in either[1]):
+        other = card.finding
+        shared = finding.code in other.shares_cause_with or other.code in finding.shares_cause_with
+        elsewhere = bool(other.ranks) and shown_rank not in other.ranks and set(finding.ranks) <= set(other.ranks)
+        if shared and (card.row is not None or (elsewhere and card.number is not None)):
             return card
     return None
 
