@@ -69,7 +69,9 @@ def quality_of(facts: Facts, notes: list[Note], breakdown: Sequence[BreakdownPar
         unusable = [code for code in unusable if code != "TQ013"]
     reason = next((note.text for note in notes if note.code in unusable[:1]), None)
     state = stated(facts, breakdown)
-    caveat, sampled = _caveat(facts, state, reason), facts.quality.sampled_share
+    caveat, sampled = caveat_of_file(facts, state, reason), facts.quality.sampled_share
+    if caveat is None and state is not None:
+        caveat = state.sentence
     if unusable or _is_torn(facts):
         by = unusable[0] if unusable else None
         return Quality("unusable", notes, by, sampled_share=sampled, caveat=caveat)
@@ -90,9 +92,9 @@ def stated(facts: Facts, breakdown: Sequence[BreakdownPart]) -> RecordingState |
     return None if state is not None and state.record_again and transfers > state.share else state
 
 
-def _caveat(facts: Facts, state: RecordingState | None, unusable: str | None) -> str | None:
-    """Why the times of the trace are not those of the run, or may not be; times that were corrected need no caveat.
-    `unusable`: why it cannot be judged.
+def caveat_of_file(facts: Facts, state: RecordingState | None, unusable: str | None = None) -> str | None:
+    """Why the times of the trace are not those of the run, or may not be, beside the state of the recording; times that
+    were corrected need no caveat. `unusable`: why it cannot be judged.
     """
     quality = facts.quality
     if quality.sampled_share is not None:
@@ -112,7 +114,7 @@ def _caveat(facts: Facts, state: RecordingState | None, unusable: str | None) ->
     if quality.events_were_dropped and (state is None or state.name not in _LACKING_STATES):
         lacks = f"The file lacks {percent(missing.share)} {_LACKING[missing.kind]}"
         return f"{lacks}: its times may not be those of the run."
-    return state.sentence if state is not None else None
+    return None
 
 
 def _is_torn(facts: Facts) -> bool:

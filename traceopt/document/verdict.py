@@ -23,7 +23,7 @@ from traceopt.analyzer.vocabulary.causes.table import (
 )
 from traceopt.document.efficiency import against_reference, cpu_lever, utilization
 from traceopt.document.filling_work import filling_work
-from traceopt.document.quality import stated
+from traceopt.document.quality import caveat_of_file, stated
 from traceopt.document.whole_run import fewer_threads_first, lacks_cores
 from traceopt.result.document import Quality
 from traceopt.result.finding import Finding
@@ -90,8 +90,7 @@ def _of_the_step(
     else:
         of_device = _gpu_verdict if facts.has_gpu else _cpu_verdict
         text = of_device(facts, breakdown, priced, plan) + _where_workers_do_not_help(priced)
-    told = caveat is None or (state is not None and caveat == state.sentence)
-    return text if told else f"{caveat} As recorded: {text}"
+    return text if caveat_of_file(facts, state) is None else f"{caveat} As recorded: {text}"
 
 
 def _gpu_verdict(
