@@ -101,11 +101,10 @@ def test_the_reports_tables_name_the_units_of_the_vendor(tmp_path: Path, vendor:
 
 
 def test_no_setting_of_cuda_is_advised_on_amd() -> None:
-    for scenario, code in (("cuda_malloc", "MM003"), ("module_load", "LB005")):
-        trace = generate(scenario).to_bytes()
-        (nvidia,), (amd,) = (
-            [one for one in run_rules([RULES[code]()], facts_of(file)).findings if one.code == code]
-            for file in (trace, on_amd(trace))
-        )
-        assert "=" in (nvidia.fix.code or ""), code
-        assert amd.fix.code is None
+    trace = generate("module_load").to_bytes()
+    (nvidia,), (amd,) = (
+        [one for one in run_rules([RULES["LB005"]()], facts_of(file)).findings if one.code == "LB005"]
+        for file in (trace, on_amd(trace))
+    )
+    assert "=" in (nvidia.fix.code or "")
+    assert amd.fix.code is None
