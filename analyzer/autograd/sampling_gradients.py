@@ -20,7 +20,7 @@ class SamplingGradients(Struct, frozen=True):
 
     rows: I8  # slices, in order
     narrow: Mask  # the gradients have 16 bits
-    of_picture: Mask  # the gradient of the picture is computed, not only that of the grid
+    of_picture: Mask  # where the picture has a gradient, and not the grid alone
 
     def __len__(self) -> int:
         return len(self.rows)

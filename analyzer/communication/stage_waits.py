@@ -24,7 +24,7 @@ class StageWaits(Struct, frozen=True):
 
     rows: I8  # of the device's work
     launch: I8  # the slice that started each
-    waits_ns: I8  # exposed time, without that of the transfer
+    waits_ns: I8  # exposed time minus the transfer
 
     @property
     def total_ns(self) -> int:

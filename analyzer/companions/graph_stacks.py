@@ -21,7 +21,7 @@ MOST_BYTES = 256 << 20  # of text: a million nodes with 250 characters each
 
 
 class GraphStacks(Struct, frozen=True):
-    """The line that launched each node of a graph, by the number of the graph in 32 bits and that of the node."""
+    """The line that launched each node of a graph. Keys: the graph's number in the upper 32 bits, the node's below."""
 
     sites: Mapping[int, CallSite]
 

@@ -61,7 +61,7 @@ def find_graph_origins(
     compilation: Compilation | None,
     sites: Mapping[int, CallSite],
 ) -> GraphOrigins:
-    """`sites`: the lines of nodes, by the number of the graph in the upper 32 bits and that of the node."""
+    """`sites`: the lines of nodes. Keys: the graph's number in the upper 32 bits, the node's below."""
     graph_call = np.array([runtime_calls.is_graph_launch(name) for name in trace.names] or [False])
     replayed = links.launch >= 0
     replayed[replayed] = graph_call[trace.runtime.name[links.launch[replayed]]]

@@ -42,7 +42,7 @@ class MemoryFacts(CommunicationFacts, frozen=True, dict=True):
 
     @cached_property
     def cache_emptying(self) -> Mask:
-        """Slices of `torch.cuda.empty_cache()`, if the steps call it and it frees much of what is freed."""
+        """Calls of `torch.cuda.empty_cache()` (slices), if most steps make one that frees much. Shape (slices,)."""
         empties = self.regions.named(is_empty_cache_frame, PYTHON)
         return find_cache_emptying(self.trace, self.slices, self.host.rows_of(ALLOCATION), empties, self.steps)
 

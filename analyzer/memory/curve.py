@@ -16,7 +16,7 @@ from traceopt.analyzer.vocabulary import library_frames, op_names, runtime_calls
 
 CPU_DEVICE = 0  # c10::DeviceType
 MIN_TENSORS = 20  # with fewer new tensors, all of them may be the first of their size
-EMPTIED_SHARE = 0.25  # of the driver calls that free: if empty_cache() makes as many, it is to go first
+EMPTIED_SHARE = 0.25  # of the driver's frees: if empty_cache() makes so many, it has to go first
 UNCACHED_SHARE = 0.9  # of the new tensors; a few may be on the CPU
 
 
@@ -141,8 +141,8 @@ def find_allocator(trace: Trace, slices: Slices, calls: I8, window: Intervals) -
 
 
 def find_cache_emptying(trace: Trace, slices: Slices, calls: I8, empties: Mask, steps: Steps) -> Mask:
-    """The slices `empties` of torch.cuda.empty_cache(), if most steps call it and it frees much of what is freed; else
-    none. `calls` are the driver allocation calls, rows of slices.
+    """Calls of torch.cuda.empty_cache(), if most steps make one and they are behind many of the driver's frees; else
+    none. `empties`: all of its calls (slices). `calls`: those of the driver's allocator, rows of slices.
     """
     frees = calls[np.array([_is_free(name) for name in trace.names] or [False], bool)[slices.name[calls]]]
     frees = frees[steps.host_window.contains(slices.start[frees])]
