@@ -10,20 +10,20 @@ from traceopt.result.words import quantities
 
 
 def render_measured(rates: Rates, asked: int, before: Result, after: Result, path: str) -> str:
-    """A line for each comparison, then one for each saving that they change."""
+    """A line for each comparison, then one for each saving that they change. `asked`: how many comparisons."""
     lines = [f"Measured on {safe_text.clean(rates.device.name)}:", ""]
     for one in rates.compared:
         what, now = words(one.comparison.before), _difference(one.comparison.before, one.comparison.after)
-        lines.append(f"  {one.speedup:5.2f} times as fast  {what}: {now}")
+        spread = quantities.percent(one.spread)
+        lines.append(f"  {one.speedup:5.2f} times as fast (± {spread})  {what}: {now}")
     lines += [
-        f"  not measured        {words(failure.comparison.before)}: {safe_text.clean(failure.why)}"
+        f"  not measured  {words(failure.comparison.before)}: {safe_text.clean(failure.why)}"
         for failure in rates.failures
     ]
     left = asked - len(rates.compared) - len(rates.failures)
     if left:
         lines.append(f"  {quantities.counted(left, 'comparison')} did not fit into the budget.")
-    changed = list(_changed(before, after))
-    return safe_text.without_commands("\n".join([*lines, "", *changed, f"Rates: {path}", ""]))
+    return safe_text.without_commands("\n".join([*lines, "", *_changed(before, after), f"Rates: {path}", ""]))
 
 
 def words(experiment: Experiment) -> str:
