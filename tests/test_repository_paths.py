@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 from support.command_line import RESULT
 
+from traceopt.cli.shared.repository_paths import in_repository
 from traceopt.reports.ci.repository_places import repository_places
-from traceopt.repository_paths import in_repository
 from traceopt.result.document import Result
 from traceopt.result.finding import Evidence, Finding, Fix, Location
 

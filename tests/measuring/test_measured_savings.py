@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from traceopt.api import analyze
-from traceopt.measure import comparisons_of, write
+from traceopt.measuring.for_document import comparisons_of, write
 from traceopt.result.experiments import Compared, Matmul, MeasuringDevice, Rates
 from traceopt.result.finding import Saving
 

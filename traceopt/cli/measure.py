@@ -56,7 +56,7 @@ def measure(
     debug = context.obj["debug"]
     result = analyzed(paths, config, [], run=run, debug=debug, quiet=quiet)
 
-    from traceopt import measure as measuring
+    from traceopt.measuring import for_document as measuring
     from traceopt.reports.text.measured import render_measured
 
     path = output or measuring.place_beside(result)

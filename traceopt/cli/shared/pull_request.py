@@ -76,12 +76,12 @@ class PullRequest(NamedTuple):
             _add_to_summary(self.rendered(result, gating, "markdown", source, quiet=quiet), quiet=quiet)
 
     def rendered(self, result: Result, gating: Gating, format_: str, source: Sequence[Path], *, quiet: bool) -> str:
+        from traceopt.cli.shared.repository_paths import in_repository
         from traceopt.reports.ci.github import render_github
         from traceopt.reports.ci.gitlab import render_gitlab
         from traceopt.reports.ci.repository_places import without_a_place
         from traceopt.reports.ci.sarif import render_sarif
         from traceopt.reports.text.markdown import render_markdown
-        from traceopt.repository_paths import in_repository
 
         result = in_repository(result, source)
         if format_ in _BY_FILE and not quiet and (codes := without_a_place(result.findings)):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def measured(result: Result, budget_s: float, *, again: bool = False, quiet: bool) -> Rates:
     """Raises MeasuringError if this machine cannot measure for the trace."""
-    from traceopt import measure
+    from traceopt.measuring import for_document as measure
 
     with StderrProgress(enabled=sys.stderr.isatty() and not quiet) as show:
         return measure.measured(result, budget_s, measure.shown_by(show), again=again)
@@ -26,7 +26,7 @@ def measured(result: Result, budget_s: float, *, again: bool = False, quiet: boo
 
 def rates_for(result: Result, budget_s: float, folder: Path, *, quiet: bool) -> Path | None:
     """The file of the rates in a folder; None if nothing is asked for or can be measured, which is said in a line."""
-    from traceopt import measure
+    from traceopt.measuring import for_document as measure
 
     if not measure.comparisons_of(result):
         return None
