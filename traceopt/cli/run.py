@@ -147,11 +147,12 @@ def run(
                 run_script.calibrate(outcome, code)
             began = perf_counter()
             result = analyzed(paths, config, source, debug=debug, quiet=quiet)
+            analysis_s = perf_counter() - began
             if measure_s and code >= 0 and (rates := rates_for(result, measure_s, settings.folder, quiet=quiet)):
                 paths.append(str(rates))
                 result = analyzed(paths, config, source, debug=debug, quiet=quiet)
             result = run_script.with_failure(result, outcome)
-            footer = run_script.footer(outcome, settings, perf_counter() - began)
+            footer = run_script.footer(outcome, settings, analysis_s)
             outputs.write(result, paths, source, quiet=quiet, footer=footer)
         except Exception as error:  # a fault of the analysis must not look like one of the script
             _tell_without_report(fault(error, debug=debug), run_script.shown(settings.folder))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceopt.errors import TraceoptError
+from traceopt.errors import TraceoptError, visible
 from traceopt.output import StderrProgress
 
 if TYPE_CHECKING:
@@ -30,11 +30,15 @@ def rates_for(result: Result, budget_s: float, folder: Path, *, quiet: bool) -> 
 
     if not measure.comparisons_of(result):
         return None
+    path = folder / measure.FILE
     try:
-        path = folder / measure.FILE
-        measure.write(path, measured(result, budget_s, quiet=quiet))
+        rates = measured(result, budget_s, quiet=quiet)
+        if rates.compared:
+            measure.write(path, rates)
+            return path
+        why = rates.failures[0].why if rates.failures else "the budget is too small"
     except TraceoptError as error:
-        if not quiet:
-            click.echo(f"traceopt: rates are not measured: {error}", err=True)
-        return None
-    return path
+        why = str(error)
+    if not quiet:
+        click.echo(f"traceopt: rates are not measured: {visible(why)}", err=True)
+    return None
