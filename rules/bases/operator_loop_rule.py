@@ -222,6 +222,14 @@ class OperatorLoopRule(Rule):
         shares = (0.0, self.removable, 1.0) if visits_items else LOOP_REMOVABLE
         return Loop(lines, mine, "loop", area, most, shares)
 
+    def _title(self, facts: Facts, loop: Loop) -> str:
+        if loop.kind == "items in turn":
+            return IF_INDEPENDENT
+        if loop.kind == "elements":
+            return AT_ONCE.format(function=loop.places[0].function)
+        can_be_one = loop.shares not in (LAYERS_REMOVABLE, LOOP_REMOVABLE)
+        return ONE_LINE if can_be_one and self._is_long(facts, loop) else SEVERAL_LINES
+
     def _found(self, facts: Facts, loop: Loop) -> Priced:
         ops, count, in_turn = loop.ops, facts.steps.count, loop.kind in ("in turn", "items in turn")
         visits = self._visits(facts, loop)
@@ -246,17 +254,7 @@ class OperatorLoopRule(Rule):
                 f"optimizer visit each of them, which takes another {ms(visits.ns)}."
             )
         return self.finding(
-            title=(
-                ALL_WEIGHTS
-                if of_weights
-                else IF_INDEPENDENT
-                if loop.kind == "items in turn"
-                else AT_ONCE.format(function=loop.places[0].function)
-                if loop.kind == "elements"
-                else ONE_LINE
-                if self._is_long(facts, loop) and loop.shares not in (LAYERS_REMOVABLE, LOOP_REMOVABLE)
-                else SEVERAL_LINES
-            ),
+            title=ALL_WEIGHTS if of_weights else self._title(facts, loop),
             risk=risk,
             risk_note=risk_note,
             why=why,
