@@ -69,7 +69,7 @@ def _price(facts: Facts, found: UnfusedAttention | MathAttention) -> Price:
     sizes = fused_attention_work(facts, softmaxes_of(facts, found.mask), (found.product_ns + found.other_ns) / count)
     basis = BASIS
     if sizes.speedup is not None:
-        low_ns = usual_ns = high_ns = (1 - 1 / sizes.speedup) * (found.product_ns + found.other_ns) / count
+        low_ns = usual_ns = high_ns = max(0.0, 1 - 1 / sizes.speedup) * (found.product_ns + found.other_ns) / count
         basis = f"{MEASURED}: {sizes.speedup:.1f} times as fast."
     launches = facts.links.launch_slice[np.flatnonzero(found.mask & ~facts.gpu.kind.among("gemm"))]
     operators = slices.ancestor(launches[launches >= 0], slices.kind == OP)
