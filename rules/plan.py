@@ -32,7 +32,6 @@ MIN_ROW_SHARE = 0.01  # of the step: the fixes left out would add no more to the
 # Of the larger saving: predictions are not more exact than this (docs/accuracy.md), so of two fixes this close, the
 # surer, clearer, safer and simpler one goes first.
 CLOSE_SHARE = 0.25
-NEEDED_SHARE = 0.55  # of what the plan loses without another fix: one without which it loses less comes later
 GUESS = 0.5  # of its saving: what a fix is worth that saves this or nothing
 SAME_RANGE = 0.01  # of a saving: a fix that saves as much in the plan as alone has the range that it has alone
 NEEDS_SHARE = 0.5  # of its saving in the plan: a fix that saves less on its own needs the fixes above it
@@ -155,7 +154,7 @@ def next_fix(fixes: Sequence[Priced], taken: Sequence[Priced], savings: JointSav
         every = [*taken, *fixes]
         lost = {id(one): _worth(one, savings.of(every) - savings.of(_others(every, one))) for one in close}
         if (most := max(lost.values())) > 0:
-            close = [one for one in close if lost[id(one)] > NEEDED_SHARE * most]
+            close = [one for one in close if lost[id(one)] >= (1 - CLOSE_SHARE) * most]
     return min(close, key=lambda one: (*_doubts(one), -worth[id(one)], one.finding.code))
 
 
