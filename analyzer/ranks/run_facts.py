@@ -57,6 +57,12 @@ class Straggler(Struct, frozen=True):
     wait_ns: float  # that the others would save in the median step if these came no later than the last of them
     share: float  # of all time spent waiting for late ranks
     parts: list[tuple[Cause, float]]
+    recording_ns: float  # of the wait: what the profiler costs the late ranks
+
+    @property
+    def own_wait_ns(self) -> float:
+        """The wait without that for the profiler, at least 0."""
+        return max(0.0, self.wait_ns - self.recording_ns)
 
     @property
     def cause(self) -> Cause | None:
@@ -377,7 +383,8 @@ class RunFacts(Struct, frozen=True, dict=True):
             times = self.part(cause)
             more.append((cause, median(times[:, ranks].mean(axis=1) - np.median(times[:, others], axis=1))))
         parts = sorted((part for part in more if part[1] > 0), key=lambda part: -part[1])
-        return Straggler(ranks.tolist(), median(waits), float(saved.sum() / arrivals.wait.sum()), parts)
+        recording_ns = max(map(self.recording_ns, ranks.tolist()))
+        return Straggler(ranks.tolist(), median(waits), float(saved.sum() / arrivals.wait.sum()), parts, recording_ns)
 
     @cached_property
     def imbalance_ns(self) -> F8:

@@ -98,8 +98,7 @@ class StragglerRank(RunRule):
         late = run.straggler
         if late is None or late.share < self.min_blame:
             return
-        recording = _recording_ns(run, late)
-        wait = late.wait_ns - recording
+        wait = late.own_wait_ns
         if wait < self.min_share * run.step_ns or (late.parts and late.parts[0][0] is COMPUTE):
             return  # more to compute is uneven work
         names, one = rank_names(run, late.ranks), len(late.ranks) == 1
@@ -108,7 +107,7 @@ class StragglerRank(RunRule):
         spends = "It spends" if one else "They spend"
         does = f" {spends} {ms(more)} more than the other ranks on this: {_inside(known)}." if known else ""
         place = _place(run, late, known) if known else None
-        longer = sum(ns for part, ns in late.parts if part is not COMPUTE) - recording
+        longer = sum(ns for part, ns in late.parts if part is not COMPUTE) - late.recording_ns
         gain = min(0.95 * wait, max(0.0, longer)) if known else 0.95 * wait
         finding = self.finding(
             title=f"Fix the straggler{'' if one else 's'}: {of_ranks(names)}",
@@ -199,7 +198,7 @@ class StragglerRank(RunRule):
         if late is None:
             shared = run.matched.count
             return f"None of the {len(run.ranks)} ranks is late to the {shared} collectives that they share.{even}"
-        wait = max(0.0, late.wait_ns - _recording_ns(run, late)) / run.step_ns
+        wait = late.own_wait_ns / run.step_ns
         makes = "makes" if len(late.ranks) == 1 else "make"
         names = rank_names(run, late.ranks).capitalize()
         return f"{names} {makes} the others wait longest: {percent(wait)} of the step.{even}"
@@ -252,11 +251,6 @@ def _evidence(run: RunFacts, late: Straggler) -> list[Evidence]:
             if waits[i] and (i not in late.ranks or len(late.ranks) == 1)
         ),
     ]
-
-
-def _recording_ns(run: RunFacts, late: Straggler) -> float:
-    """Extra cost of the profiler on the straggler."""
-    return max(run.recording_ns(rank) for rank in late.ranks)
 
 
 def _place(run: RunFacts, late: Straggler, part: Cause) -> Location | None:

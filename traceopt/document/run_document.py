@@ -82,11 +82,11 @@ def _late_ranks(run: RunFacts, findings: Sequence[Finding]) -> str:
     """A sentence for the headline if the first fix is one of late ranks: for whom the others wait, and why."""
     run = run.without_engines
     late, first = run.straggler, next(iter(findings), None)
-    if late is None or first is None or first.code != "CM004" or first.saving is None:
+    if late is None or first is None or first.code != "CM004":
         return ""
     if first.ranks != [run.ranks[index].rank for index in late.ranks]:
         return ""  # it is of uneven work
-    waits = f"The other ranks wait {ms(first.saving.est_us * 1e3)} per step for {rank_names(run, late.ranks)}. "
+    waits = f"The other ranks wait {ms(late.own_wait_ns)} per step for {rank_names(run, late.ranks)}. "
     if late.cause is None:
         return waits
     are = "It is" if len(late.ranks) == 1 else "They are"
