@@ -17,6 +17,7 @@ from traceopt.analyzer.communication.copy_collectives import copy_collectives
 from traceopt.analyzer.cuda_graphs.graph_origins import GraphOrigins, find_graph_origins
 from traceopt.analyzer.cuda_graphs.launch_repetition import Repetition, find_repetition
 from traceopt.analyzer.facts.recording import RecordingFacts
+from traceopt.analyzer.rates.known_rates import KnownRates, known_rates
 from traceopt.analyzer.tables.schema import I4, I8
 from traceopt.analyzer.timeline.call_sites import CallSites
 from traceopt.analyzer.timeline.call_tree import Slices, build_slices
@@ -130,6 +131,11 @@ class TimelineFacts(RecordingFacts, frozen=True, dict=True):
         return (
             rates.of(self.device.name, None) if self.has_gpu else rates.of(environment.cpu.model, environment.threads)
         )
+
+    @cached_property
+    def rates(self) -> KnownRates | None:
+        """What work took on other devices of this kind; None if nobody has measured them."""
+        return known_rates(self.device.name) if self.has_gpu else None
 
     @cached_property
     def has_gpu(self) -> bool:

@@ -31,6 +31,7 @@ from traceopt.analyzer.work.hardware_counters import MeasuredCounters, find_meas
 from traceopt.analyzer.work.linear_algebra import LinearAlgebra, find_linear_algebra
 from traceopt.analyzer.work.precision.casts import Casts, find_casts
 from traceopt.analyzer.work.precision.double_precision import DoublePrecision, find_double_precision
+from traceopt.analyzer.work.sizes.attention_calls import AttentionCalls, find_attention_calls
 from traceopt.analyzer.work.sizes.growing_prefix import GrowingPrefix, find_growing_prefix
 from traceopt.analyzer.work.sizes.padded_work import PaddedWork, find_padded_work
 from traceopt.analyzer.work.sizes.sized_calls import SizedCalls, find_sized_calls
@@ -121,6 +122,11 @@ class WorkFacts(ReplayFacts, frozen=True, dict=True):
     def unfused_attention(self) -> UnfusedAttention:
         """Attention that runs as separate kernels: matmul, softmax, matmul."""
         return find_unfused_attention(self.gpu, self.regions)
+
+    @cached_property
+    def attention_calls(self) -> list[AttentionCalls]:
+        """Fused attention on the device by size, with its backward."""
+        return find_attention_calls(self.regions)
 
     @cached_property
     def math_attention(self) -> MathAttention:

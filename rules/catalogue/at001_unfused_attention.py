@@ -39,7 +39,6 @@ from traceopt.rules import (
     us,
 )
 from traceopt.rules.fixes.advice.sdpa_requirements import cpu_requirement, gpu_requirement
-from traceopt.rules.savings.measured import MEASURED
 from traceopt.rules.savings.work.attention_experiments import fused_attention_work, softmaxes_of
 
 BASIS = "Assumes a fused kernel, which removes the work between the matmuls and part of their memory traffic."
@@ -70,12 +69,13 @@ def _price(facts: Facts, found: UnfusedAttention | MathAttention) -> Price:
     basis = BASIS
     if sizes.speedup is not None:
         low_ns = usual_ns = high_ns = max(0.0, 1 - 1 / sizes.speedup) * (found.product_ns + found.other_ns) / count
-        basis = f"{MEASURED}: {sizes.speedup:.1f} times as fast."
+        basis = f"{sizes.source.words}: {sizes.speedup:.1f} times as fast."
     launches = facts.links.launch_slice[np.flatnonzero(found.mask & ~facts.gpu.kind.among("gemm"))]
     operators = slices.ancestor(launches[launches >= 0], slices.kind == OP)
     host = RemoveHost(area_of(facts, operators[operators >= 0]), OPERATORS)
     low, usual, high = (shorter(facts, found.mask, gain_ns) for gain_ns in (low_ns, usual_ns, high_ns))
-    price = priced(facts, (low_ns, usual_ns, high_ns), [*usual, host], basis, low=low, high=[*high, host])
+    worst, best = (low, [*high, host]) if sizes.speedup is None else (None, None)
+    price = priced(facts, (low_ns, usual_ns, high_ns), [*usual, host], basis, low=worst, high=best)
     return replace(price, experiments=sizes.experiments)
 
 

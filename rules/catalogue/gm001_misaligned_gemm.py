@@ -33,7 +33,7 @@ from traceopt.rules import (
     threshold,
     work_of,
 )
-from traceopt.rules.savings.measured import MEASURED, MeasuredWork, Part, measured
+from traceopt.rules.savings.measured import MeasuredWork, Part, measured
 from traceopt.rules.savings.roofline import alignment_gains_ns, too_narrow
 
 
@@ -120,7 +120,7 @@ class MisalignedGemm(Rule):
 
     def _basis(self, facts: Facts, sizes: MeasuredWork) -> str:
         if sizes.speedup is not None:
-            return f"{MEASURED}: padded, {sizes.speedup:.1f} times as fast."
+            return f"{sizes.source.words}: padded, {sizes.speedup:.1f} times as fast."
         return (
             "Assumes the rate of aligned matmuls of the same dtype and similar size in this trace, else "
             f"{self.fallback_speedup:g} times the speed; bounded by memory bandwidth"

@@ -30,7 +30,6 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.savings.measured import MEASURED
 from traceopt.rules.savings.work.cpu_experiments import in_dtype, measured_operators
 from traceopt.rules.savings.work.cpu_operators import Gains, operator_evidence, operators_ns, shortened
 from traceopt.rules.savings.work.precision import peak_ratio
@@ -140,7 +139,7 @@ class Float64(Rule):
         sizes = measured_operators(facts, double, in_dtype("fp32"))
         if sizes.speedup is not None:
             parts = [(work.area(list(double)), (1 - 1 / sizes.speedup,) * 3)]
-            basis = f"{MEASURED}: {sizes.speedup:.1f} times as fast in FP32."
+            basis = f"{sizes.source.words}: {sizes.speedup:.1f} times as fast in FP32."
         else:
             parts, basis = self._by_peaks(work, double)
         others = subtract(work.threaded, work.area(work.heavy))

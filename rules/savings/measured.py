@@ -1,31 +1,38 @@
-"""Speedups that were measured on the device, for parts of the work that a fix makes faster."""
+"""Speedups of work in the sizes of this run, for parts of the work that a fix makes faster, from the best source."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from msgspec import Struct
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.experiments import Comparison
+from traceopt.result.experiments import Comparison, Matmul
+from traceopt.rules.savings.sources import Source
 
 MOST_COMPARISONS = 8  # of a finding; others are as much faster as these on average
-MEASURED = "Measured on this device, in the sizes of this run"
 COVERED = 0.5  # of the time, that must have been measured
 
 
 class Part(Struct, frozen=True):
-    """Work of one size: its time in ns per step, and it before and after the fix; None if that cannot be measured."""
+    """Work of one size: its time in ns per step, and it before and after the fix; None if that cannot be measured.
+    `calls` per step: 0 if the time of one is not known.
+    """
 
     time_ns: float
     comparison: Comparison | None
+    calls: float = 0.0
 
 
 class MeasuredWork(Struct, frozen=True):
-    """Work by size. `speedup`: how many times as fast all of it is with the fix; None if too little was measured."""
+    """Work by size. `speedup`: how many times as fast all of it is with the fix; None if too little was measured.
+    `source`: that of most of the time.
+    """
 
     parts: Sequence[Part]
     speedup: float | None
+    source: Source = Source.DATASHEET
 
     @property
     def experiments(self) -> tuple[Comparison, ...]:
@@ -36,10 +43,34 @@ class MeasuredWork(Struct, frozen=True):
 
 
 def measured(facts: Facts, parts: Sequence[Part]) -> MeasuredWork:
-    """The parts with what was measured on the device. Those that were not are as much faster as the others together."""
-    answers = [(one.time_ns, facts.compared.get(one.comparison)) for one in parts if one.comparison is not None]
-    known = [(time_ns, answer.speedup) for time_ns, answer in answers if answer is not None]
-    took_ns = sum(time_ns for time_ns, _ in known)
+    """The parts with what was measured of them. Those that were not are as much faster as the others together."""
+    known = [(one.time_ns, *found) for one in parts if (found := _speedup(facts, one)) is not None]
+    took_ns = sum(time_ns for time_ns, _, _ in known)
     if not took_ns or took_ns < COVERED * sum(one.time_ns for one in parts):
         return MeasuredWork(parts, None)
-    return MeasuredWork(parts, took_ns / sum(time_ns / speedup for time_ns, speedup in known))
+    speedup = took_ns / sum(time_ns / speedup for time_ns, speedup, _ in known)
+    of_source: dict[Source, float] = defaultdict(float)
+    for time_ns, _, source in known:
+        of_source[source] += time_ns
+    return MeasuredWork(parts, speedup, max(of_source, key=lambda source: of_source[source]))
+
+
+def _speedup(facts: Facts, part: Part) -> tuple[float, Source] | None:
+    """How many times as fast the part is with the fix, by the best source that knows it."""
+    if part.comparison is None:
+        return None
+    after, answer = part.comparison.after, facts.compared.get(part.comparison)
+    if part.calls and (same_ns := _in_this_trace(facts, after)) is not None:
+        return part.time_ns / part.calls / same_ns, Source.TRACE
+    if answer is not None:
+        return answer.speedup, Source.DEVICE
+    known_ns = facts.rates.ns(after) if facts.rates is not None and part.calls else None
+    return None if known_ns is None else (part.time_ns / part.calls / known_ns, Source.KIND)
+
+
+def _in_this_trace(facts: Facts, work: object) -> float | None:
+    """What the device needed for the same matmul in this trace."""
+    for shape in facts.gemms.shapes if isinstance(work, Matmul) else ():
+        if work == Matmul(shape.m, shape.n, shape.k, shape.batch, shape.dtype):
+            return shape.kernel_ns / shape.calls
+    return None

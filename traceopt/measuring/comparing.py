@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import median, quantiles
 from typing import Any
 
 from traceopt.capture.launch.measure_cpu import core_wait_s
 from traceopt.measuring.work import Work, prepare
-from traceopt.result.experiments import Compared, Comparison
+from traceopt.result.experiments import Compared, Comparison, Experiment
 
 SECONDS, MOST_SECONDS = 0.3, 3.0  # for the rounds of a comparison, after the warm-up
 LEAST_ROUNDS, MOST_ROUNDS = 5, 200
@@ -25,26 +25,38 @@ class DisturbedError(Exception):
 
 def compare(torch: Any, device: str, comparison: Comparison) -> Compared:
     """Raises DisturbedError, and what torch raises if the device cannot do the work."""
-    before, after = (prepare(torch, device, one) for one in (comparison.before, comparison.after))
+    rounds = _rounds(torch, device, (comparison.before, comparison.after))
+    ratios = [before / after for before, after in rounds]
+    low, middle, high = quantiles(ratios, n=4)
+    before_ns = median(before for before, _ in rounds)
+    return Compared(comparison, before_ns, before_ns / middle, min(1.0, (high - low) / 2 / middle))
+
+
+def time_of(torch: Any, device: str, experiment: Experiment) -> float:
+    """What the work takes once, in ns. Raises as `compare` does."""
+    return median(ns for (ns,) in _rounds(torch, device, (experiment,)))
+
+
+def _rounds(torch: Any, device: str, experiments: Sequence[Experiment]) -> list[tuple[float, ...]]:
+    """In each round, all of them run in turn."""
+    works = [prepare(torch, device, one) for one in experiments]
     timer = _on_gpu(torch) if device.startswith("cuda") else _on_cpu
-    for work in (before, after):
+    for work in works:
         for _ in range(WARM_UP):
             timer(work)
-    rounds: list[tuple[float, float]] = []
+    rounds: list[tuple[float, ...]] = []
     began = time.perf_counter()
     while len(rounds) < MOST_ROUNDS:
         passed_s = time.perf_counter() - began
         if passed_s >= MOST_SECONDS or (passed_s >= SECONDS and len(rounds) >= LEAST_ROUNDS):
             break
-        one, other = timer(before), timer(after)
-        if one is not None and other is not None:
-            rounds.append((one, other))
+        times = [timer(work) for work in works]
+        undisturbed = tuple(ns for ns in times if ns is not None)
+        if len(undisturbed) == len(works):
+            rounds.append(undisturbed)
     if len(rounds) < LEAST_ROUNDS:
         raise DisturbedError(f"only {len(rounds)} rounds were undisturbed")
-    ratios = [one / other for one, other in rounds]
-    low, middle, high = quantiles(ratios, n=4)
-    before_ns = median(one for one, _ in rounds)
-    return Compared(comparison, before_ns, before_ns / middle, min(1.0, (high - low) / 2 / middle))
+    return rounds
 
 
 def _on_cpu(work: Work) -> float | None:

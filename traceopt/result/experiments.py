@@ -95,6 +95,13 @@ class Compared(Struct, frozen=True, tag="compared"):
         return self.before_ns / self.after_ns
 
 
+class Timed(Struct, frozen=True):
+    """What work took once."""
+
+    experiment: Experiment
+    ns: Annotated[float, Meta(gt=0, le=1e12)]
+
+
 class Failure(Struct, frozen=True, tag="failure"):
     """A comparison that could not be made, and why."""
 

@@ -16,6 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from traceopt.analyzer.vocabulary.gemm_ops import gemm_shape, is_gemm
+from traceopt.analyzer.vocabulary.op_names import profiler_dtype
 
 # Position of `is_causal` among the arguments, and whether it is the backward.
 _ATTENTION = {
@@ -30,12 +31,13 @@ _ATTENTION = {
 }
 # The same for tensors with the dimensions (batch, token, head, size).
 _ATTENTION_BY_TOKEN = {"flash_attn::_flash_attn_forward": (5, False), "flash_attn::_flash_attn_backward": (11, True)}
+FUSED_ATTENTION = frozenset({*_ATTENTION, *_ATTENTION_BY_TOKEN})
 _CONVOLUTION = ("aten::convolution", "aten::_convolution")
 # Positions of the gradient, the input and the weight; the older names are cuDNN's of 2021.
 _CONVOLUTION_BACKWARD = {"aten::convolution_backward": (0, 1, 2), "aten::cudnn_convolution_backward": (1, 0, 2)}
 # One kernel for both products of the experts, as aiter's in vLLM: tokens, two weights of all experts, chosen experts.
 _EXPERTS = re.compile(r"(?i)fused_moe|fused_experts")
-_COUNTED = frozenset({*_ATTENTION, *_ATTENTION_BY_TOKEN, *_CONVOLUTION, *_CONVOLUTION_BACKWARD})
+_COUNTED = frozenset({*FUSED_ATTENTION, *_CONVOLUTION, *_CONVOLUTION_BACKWARD})
 
 
 class OpFlops(Struct, frozen=True):
@@ -109,6 +111,28 @@ def _attention_sizes(query: tuple[int, ...], key: tuple[int, ...], by_token: boo
 
 def _times(size: tuple[int, ...]) -> str:
     return "x".join(map(str, size))
+
+
+def attention_arguments(op: str, dims: Any, concrete: Any, types: Any) -> dict[str, Any] | None:
+    """Sizes, type and mask of one of FUSED_ATTENTION, and whether it is the backward; None if one is unknown."""
+    if not isinstance(dims, list) or not isinstance(types, list):
+        return None
+    causal_at, backward = _ATTENTION.get(op) or _ATTENTION_BY_TOKEN[op]
+    query, key = (_size(dims, position + backward) for position in (0, 1))
+    if not query or not key or not len(query) == len(key) == 4 or backward >= len(types):
+        return None
+    token, head = (1, 2) if op in _ATTENTION_BY_TOKEN else (2, 1)
+    values = concrete if isinstance(concrete, list) else []
+    return {
+        "batch": query[0],
+        "heads": query[head],
+        "queries": query[token],
+        "keys": key[token],
+        "head_size": query[3],
+        "dtype": profiler_dtype(str(types[backward])),
+        "causal": causal_at < len(values) and str(values[causal_at]) == "True",
+        "backward": backward,
+    }
 
 
 def convolution_output(op: str, dims: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:

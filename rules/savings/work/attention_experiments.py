@@ -19,6 +19,7 @@ from traceopt.result.experiments import DTYPES, Attention, Comparison
 from traceopt.rules.savings.measured import MeasuredWork, Part, measured
 
 _BATCHED = frozenset(("aten::bmm", "aten::baddbmm", "aten::baddbmm_"))
+_TRIANGLES = frozenset(("aten::triu", "aten::triu_", "aten::tril", "aten::tril_"))
 _Product = tuple[int, int, int]  # batch, rows and columns of a result
 
 
@@ -26,7 +27,7 @@ def fused_attention_work(facts: Facts, softmaxes: I8, time_ns: float) -> Measure
     """Attention around these softmaxes of the forward pass (slices), which take so long per step with their products,
     and one operator in place of it. The head size is that of the batched product with the softmax's sizes.
     """
-    ops, heads = facts.trace.ops, _heads(facts)
+    ops, heads, triangles = facts.trace.ops, _heads(facts), _triangles(facts)
     calls = Counter(ops.dims[facts.slices.row[softmaxes]].tolist())
     parts = []
     for code, count in calls.items():
@@ -37,9 +38,10 @@ def fused_attention_work(facts: Facts, softmaxes: I8, time_ns: float) -> Measure
             queries, keys, batch = shape[-2], shape[-1], prod(shape[:-2])
             if (found := heads.get((batch, queries, keys))) is not None:
                 head_size, dtype = found
-                apart = Attention(batch, 1, queries, keys, head_size, dtype, fused=False, backward=facts.trains)
+                causal = (queries, keys) in triangles
+                apart = Attention(batch, 1, queries, keys, head_size, dtype, causal, fused=False, backward=facts.trains)
                 comparison = Comparison(apart, replace(apart, fused=True))
-        parts.append(Part(time_ns * count / len(softmaxes), comparison))
+        parts.append(Part(time_ns * count / len(softmaxes), comparison, count / facts.steps.count))
     return measured(facts, parts)
 
 
@@ -48,6 +50,13 @@ def softmaxes_of(facts: Facts, work: Mask) -> I8:
     rows = facts.links.op_slice[work & facts.gpu.kind.among("softmax")]
     found = distinct_values(rows[rows >= 0])
     return found[facts.regions.named(op_names.is_softmax, OP)[found]].astype(np.int64)
+
+
+def _triangles(facts: Facts) -> set[tuple[int, int]]:
+    """The sizes of triangular matrices that the run makes: of scores, they are causal masks."""
+    dims = facts.trace.ops.dims[facts.slices.row[facts.regions.named(_TRIANGLES.__contains__, OP)]]
+    sizes = (listed(facts.trace.texts[code]) for code in distinct_values(dims[dims >= 0]))
+    return {(size[0][-2], size[0][-1]) for size in sizes if size and isinstance(size[0], list) and len(size[0]) > 1}
 
 
 def _heads(facts: Facts) -> dict[_Product, tuple[int, str]]:

@@ -15,7 +15,7 @@ from traceopt.analyzer.vocabulary.formulas.flop_formulas import convolution_argu
 from traceopt.analyzer.vocabulary.gemm_ops import gemm_shape
 from traceopt.analyzer.work.cpu_work import CpuOperator
 from traceopt.result.experiments import DTYPES, Comparison, Convolution, Experiment, Matmul
-from traceopt.rules.savings.measured import MEASURED, MeasuredWork, Part, measured
+from traceopt.rules.savings.measured import MeasuredWork, Part, measured
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import area_of
 from traceopt.rules.savings.work.cpu_operators import faster
@@ -36,7 +36,7 @@ def measured_price(facts: Facts, area: Intervals, work: MeasuredWork, otherwise:
     """What work that runs in this area saves with its measured speedup; `otherwise` if it was not measured."""
     price, speedup = otherwise, work.speedup
     if speedup is not None:
-        price = faster(facts, [(area, speedup)], (1.0, 1.0, 1.0), f"{MEASURED}: {speedup:.1f} times as fast.")
+        price = faster(facts, [(area, speedup)], (1.0, 1.0, 1.0), f"{work.source.words}: {speedup:.1f} times as fast.")
     return None if price is None else replace(price, experiments=work.experiments)
 
 

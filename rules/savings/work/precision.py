@@ -15,7 +15,7 @@ from traceopt.analyzer.vocabulary.architectures import fp64_ratio, geforce_ratio
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS
 from traceopt.analyzer.work.gemms import GemmShape
-from traceopt.result.experiments import Comparison, Matmul
+from traceopt.result.experiments import Attention, Comparison, Matmul
 from traceopt.result.finding import Evidence
 from traceopt.result.words.message import ms, named, percent
 from traceopt.result.words.quantities import count
@@ -67,11 +67,15 @@ def fp32_saving(
     narrow = accelerator.peak(dtype) if accelerator else None
     known = peak_ratio(facts, dtype)
     ratio = high if known is None else known
+    if dtype != "tf32":
+        work = work | _fp32_attention(facts)
     time = facts.gpu.spent_ns(work) / facts.steps.count
     shaped = [s for s in facts.gemms.shapes if s.dtype == "fp32" and s.tensor_core is False]
     products = _measured_products(facts, shaped, dtype)
-    by_shape = bool(narrow) or products.speedup is not None
+    by_shape = bool(narrow) and products.speedup is None
     shaped_ns = sum(s.duration_ns for s in shaped) / facts.steps.count if by_shape else 0.0
+    if products.speedup is not None:
+        shaped_ns = sum(part.time_ns for part in products.parts)
     rest = max(0.0, time - shaped_ns)
     gains: list[float] = []
     for speedup, efficiency in zip((low, expected, high), ROOFLINE_EFFICIENCY, strict=True):
@@ -89,14 +93,14 @@ def fp32_saving(
     peak = "a higher peak rate" if known is None else f"{known:.0f} times the peak rate"
     speed = f"{count(low)} to {count(min(high, ratio))} times the speed"
     if products.speedup is not None:
-        speed = f"{products.speedup:.1f} times the speed where shapes were recorded, as measured on this device"
+        speed = f"{products.speedup:.1f} times the speed where shapes were recorded"
     elif shaped_ns:
         roofline = f"the {dtype} roofline ({percent(ROOFLINE_EFFICIENCY[1])} of the peak)"
         speed = f"{roofline} if shapes were recorded, else {speed}"
     variants = [[*shorter(facts, work, a), *shorter(facts, light, b)] for a, b in zip(gains, light_gains, strict=True)]
     bounds = gains[0], gains[1] + light_gains[1], gains[2] + light_gains[2]
     caveat = peak_caveat(facts, "fp32", dtype, "hbm_gb_per_s") if narrow else ""
-    basis = f"Assumes that these kernels run at {speed}; {dtype} has {peak}{caveat}."
+    basis = f"{products.source.words}. Assumes that these kernels run at {speed}; {dtype} has {peak}{caveat}."
     if light_ns:
         whole = ms(light_ns / pointwise)
         basis += (
@@ -106,13 +110,26 @@ def fp32_saving(
     return replace(price, experiments=products.experiments)
 
 
+def _fp32_attention(facts: Facts) -> Mask:
+    """Fused attention of FP32 tensors, which other kernels do in 16 bits, whatever units they use now."""
+    return facts.gpu.kind.among("attention") & facts.tensor_core_work.dtype.among("fp32")
+
+
 def _measured_products(facts: Facts, shapes: Sequence[GemmShape], dtype: str) -> MeasuredWork:
-    """Matmuls in FP32, and in a narrower dtype."""
-    parts = []
-    for shape in shapes:
-        before = Matmul(shape.m, shape.n, shape.k, shape.batch, shape.dtype)
-        parts.append(Part(shape.duration_ns / facts.steps.count, Comparison(before, replace(before, dtype=dtype))))
-    return measured(facts, parts)
+    """Matmuls and fused attention in FP32, and in a narrower dtype. TF32 changes no attention."""
+    steps = facts.steps.count
+    works: list[tuple[Matmul | Attention, int, int]] = [
+        (Matmul(one.m, one.n, one.k, one.batch, one.dtype), one.duration_ns, one.calls) for one in shapes
+    ]
+    if dtype != "tf32":
+        works += [(one.work, one.duration_ns, one.calls) for one in facts.attention_calls if one.work.dtype == "fp32"]
+    return measured(
+        facts,
+        [
+            Part(duration_ns / steps, Comparison(work, replace(work, dtype=dtype)), calls / steps)
+            for work, duration_ns, calls in works
+        ],
+    )
 
 
 def with_casts_of_autocast(facts: Facts, price: Price, work: Mask) -> Price:

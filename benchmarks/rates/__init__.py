@@ -1,0 +1,1 @@
+"""Makes the tables of rates that are shipped with the package."""
