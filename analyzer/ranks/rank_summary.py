@@ -40,7 +40,8 @@ class Collectives(Struct, frozen=True):
 class RankSummary(Struct, frozen=True):
     """One rank. `parts` holds the compute time and each idle cause per step, shape (steps,), ns; `places` holds the
     user's lines behind the longest waits. Both name causes by their key. `profiler_ns` is the profiler's cost on the
-    host; `free_cores`: waits for a core do not stretch the compute time.
+    host; `free_cores`: waits for a core do not stretch the compute time. `blocks`: of the compute kernels of every
+    step, which show how much a GPU computes.
     """
 
     rank: int | None
@@ -58,6 +59,7 @@ class RankSummary(Struct, frozen=True):
     sampled: bool  # the file holds only a sample of the events
     trains: bool
     free_cores: bool
+    blocks: I8 | None = None
     phases: RankPhases | None = None  # of reinforcement learning
     engine: str | None = None  # name of an inference engine's process beside a training
 
@@ -84,6 +86,7 @@ def summarize(facts: Facts) -> RankSummary:
         sampled=facts.quality.sampled_share is not None,
         trains=facts.trains,
         free_cores=facts.has_gpu or _fits_the_cores(facts),
+        blocks=_blocks(facts) if facts.has_gpu else None,
         phases=phases,
         engine=meta.engine,
     )
@@ -117,6 +120,11 @@ def _fits_the_cores(facts: Facts) -> bool:
     if environment.cores is None or ledger is None or ledger.core_wait_share is None:
         return False
     return (environment.threads or 1) <= environment.cores and ledger.core_wait_share < _FIGHTING_SHARE
+
+
+def _blocks(facts: Facts) -> I8:
+    work, rows = facts.gpu.work, np.flatnonzero(facts.gpu.is_compute)
+    return facts.steps.per_step(facts.steps.step_of(work.start[rows]), work.grid[rows].astype(np.int64).prod(axis=1))
 
 
 def _waits(facts: Facts) -> dict[str, I8]:

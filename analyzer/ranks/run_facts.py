@@ -23,6 +23,8 @@ SYMMETRIC = frozenset(("all_reduce", "reduce_scatter", "all_gather", "all_to_all
 EXPLAINS = 0.3  # of a wait: a part on which the late ranks spend as much more is what makes them late
 MIN_COMMON = 3  # collectives that two ranks must share to align their clocks
 
+SAME_WORK = 0.01  # of the blocks: ranks that differ by less do the same work
+
 
 class Matched(Struct, frozen=True):
     """Collectives seen on at least two ranks. Arrays have shape (len,), with one row per collective and rank.
@@ -385,6 +387,14 @@ class RunFacts(Struct, frozen=True, dict=True):
         parts = sorted((part for part in more if part[1] > 0), key=lambda part: -part[1])
         recording_ns = max(map(self.recording_ns, ranks.tolist()))
         return Straggler(ranks.tolist(), median(waits), float(saved.sum() / arrivals.wait.sum()), parts, recording_ns)
+
+    @property
+    def computes_the_same(self) -> bool:
+        """Whether all GPUs run kernels of as many blocks in the median step."""
+        if any(rank.blocks is None for rank in self.ranks):
+            return False
+        blocks = np.median(self._in_common_steps([rank.blocks for rank in self.ranks]), axis=0)
+        return bool(blocks.min() > 0 and np.ptp(blocks) <= SAME_WORK * blocks.max())
 
     @cached_property
     def imbalance_ns(self) -> F8:

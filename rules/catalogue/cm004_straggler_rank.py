@@ -36,6 +36,10 @@ from traceopt.rules import (
 )
 
 BETWEEN, BETWEEN_GROUPS = "between the last two ranks", "from the last other rank to the last of these"
+SLOW_GPU = Fix(
+    "Compare clocks, temperature and power limit of this GPU with those of the others, and look for another process on "
+    "it. If it stays slower, run the job without it."
+)
 DIFFERENCE = "what this rank does that the others do not"
 
 
@@ -69,7 +73,8 @@ class StragglerRank(RunRule):
 
     When it is wrong: a rank that is late by design (the last stage of a pipeline) is not a fault. Ranks that were
     recorded at different steps cannot be compared. A rank with slower kernels (clocks, another process on the GPU)
-    looks as if it had more to compute. Compare the time of one kernel on two ranks. Without a GPU, threads that wait
+    looks as if it had more to compute. If it runs kernels of as many blocks as the others, the finding says that
+    its GPU is slower. Without a GPU, threads that wait
     for a CPU core look the same, too; if they do, or `traceopt run` did not record that they do not, the confidence is
     low.
 
@@ -154,12 +159,16 @@ class StragglerRank(RunRule):
         who = f"{rank_name(run, most)} in every step" if always else "a different rank from step to step"
         wait = float(np.median(np.minimum(waits, compute.max(axis=1) - compute.min(axis=1))))
         free_cores = all(rank.free_cores for rank in run.ranks)
+        slow_gpu = always and run.computes_the_same
         finding = self.finding(
-            title="Give all ranks the same amount of work",
-            effort=Effort.REFACTORING,
+            title=f"Find out why the GPU of {rank_name(run, most)} is slower"
+            if slow_gpu
+            else "Give all ranks the same amount of work",
+            effort=Effort.DEPENDS if slow_gpu else Effort.REFACTORING,
             why=(
                 f"In {step_of_ranks(run)}, the rank with the most compute ({who}) takes {ms(excess)} longer "
                 f"than the mean of all {len(run.ranks)} ranks. The others wait for it in collectives."
+                + (" Its kernels have as many blocks as theirs, so its GPU is slower." if slow_gpu else "")
             ),
             saving=ranks_saving(
                 run,
@@ -173,7 +182,9 @@ class StragglerRank(RunRule):
                 Evidence(f"Compute on {rank_name(run, i)}", round(float(mean[i]) / 1e3, 3))
                 for i in dict.fromkeys((most, least, *run.longest_first(mean)[:3]))
             ],
-            fix=Fix(
+            fix=SLOW_GPU
+            if slow_gpu
+            else Fix(
                 "Balance by cost: the same number of tokens (not samples) on every rank, shards of similar cost."
                 + ("" if free_cores else " First make sure that the threads of all ranks fit on the CPU cores."),
                 "sampler = DistributedLengthGroupedSampler(dataset, ...)",

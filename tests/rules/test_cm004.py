@@ -127,6 +127,15 @@ class TestUnevenWork:
         assert finding.finding.confidence == "low"
         assert "the threads of all ranks fit on the CPU cores" in finding.finding.fix.text
 
+    def test_a_gpu_that_takes_longer_for_the_same_work(self, all_ranks: GetRun, tmp_path: Path) -> None:
+        traces, _ = all_ranks("load_imbalance")
+        ranks = [summarize(facts_of_rank(trace, tmp_path)) for trace in traces]
+        even = RunFacts([replace(rank, blocks=ranks[0].blocks) for rank in ranks])
+        assert [one.finding.title for run in (RunFacts(ranks), even) for one in StragglerRank().check_run(run)] == [
+            "Give all ranks the same amount of work",
+            "Find out why the GPU of rank 1 is slower",
+        ]
+
     @pytest.mark.parametrize("options", [{"fixed": True}, {"slow_rank_batch": 0}])
     def test_silent_on_even_ranks(self, all_ranks: GetRun, options: dict[str, Any]) -> None:
         assert of_code(all_ranks("load_imbalance", **options)[1], "CM004") == []
