@@ -40,6 +40,7 @@ NEAR_PEAK = 0.7  # of the peak: matmuls that are slower are limited by something
 # twice as many, and they gain more where they fit the cache or a function (erf, tanh) needs fewer terms.
 OTHERS = (2.0, 3.0, 5.0)
 GAINS_OF_OTHERS = (0.3, 0.5, 0.9)  # of the time of kernels that move half of the bytes
+GAINS_OF_FUNCTIONS = (0.5, 0.8, 0.95)  # of that of sin, exp and the like, which compute in FP64 for most of it
 
 
 class Float64(Rule):
@@ -58,10 +59,10 @@ class Float64(Rule):
         model = model.float()
 
     When it is wrong: some methods need FP64 (physics, gradient checks). On a GPU the saving follows from the rates in
-    FP64 and FP32: matmuls, convolutions and attention gain a quarter, half or all of their ratio, other kernels 30%,
-    50% or 90% of their time. On a CPU it follows from rates that `traceopt run` measured after the run; where
-    all matmuls are in FP64, other operators on large tensors run 2 to 5 times as fast. Without this measurement the
-    finding has no saving.
+    FP64 and FP32: matmuls, convolutions and attention gain a quarter, half or all of their ratio, functions such as sin
+    and exp 50%, 80% or 95% of their time, and other kernels 30%, 50% or 90%. On a CPU it follows from rates that
+    `traceopt run` measured after the run; where all matmuls are in FP64, other operators on large tensors run 2 to 5
+    times as fast. Without this measurement the finding has no saving.
 
     Sources: CUDA C++ Programming Guide, "Arithmetic Instructions" (results per clock by compute capability); PyTorch
     documentation of torch.from_numpy and torch.set_default_dtype; oneDNN developer guide, "Data Types".
@@ -194,18 +195,21 @@ EXAMPLE = "inputs = torch.from_numpy(array).float()\nmodel = model.float()"
 
 def _price(facts: Facts, ratio: float) -> Price:
     found, count = facts.double_precision, facts.steps.count
-    products_ns, other_ns = (facts.gpu.spent_ns(mask) / count for mask in (found.products, found.other))
+    parts = found.products, found.other & ~found.functions, found.functions
+    products_ns, other_ns, functions_ns = (facts.gpu.spent_ns(mask) / count for mask in parts)
     speedups = [max(1.0, part * ratio) for part in PARTS_OF_RATIO]
     low, expected, high = (
-        products_ns * (1 - 1 / speedup) + other_ns * share
-        for speedup, share in zip(speedups, GAINS_OF_OTHERS, strict=True)
+        products_ns * (1 - 1 / speedup) + other_ns * share + functions_ns * of_function
+        for speedup, share, of_function in zip(speedups, GAINS_OF_OTHERS, GAINS_OF_FUNCTIONS, strict=True)
     )
     basis = (
         f"Assumes that matmuls, convolutions and attention run {speedups[0]:.0f}, {speedups[1]:.0f} or "
         f"{speedups[2]:.0f} times as fast in FP32{peak_caveat(facts, 'fp32', 'fp64')}"
     )
     if other_ns:
-        basis += ", and that other kernels save 30%, 50% or 90% of their time"
+        basis += ", that other kernels save 30%, 50% or 90% of their time"
+    if functions_ns:
+        basis += ", and that functions such as sin and exp save 50%, 80% or 95%"
     return priced_work(facts, found.products | found.other, (low, expected, high), f"{basis}.")
 
 

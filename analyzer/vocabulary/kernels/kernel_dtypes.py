@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _TEMPLATE_TYPES = re.compile(
-    r"(?i:bfloat16|bf16)|DF16b|Half\b|half_t|__half|_half\b|fp16|DF16_|double(?!\))|float(?!8|4)"
+    r"(?i:bfloat16|bf16)|DF16b|Half\b|half_t|__half|_half\b|fp16|DF16_|(?<=lambda\()double|double(?!\))|float(?!8|4)"
 )
 ALIGN = re.compile(r"_align(\d{1,2})(?!\d)")
 _XMMA_TYPES = re.compile(

@@ -372,3 +372,14 @@ def _classify(name: str) -> KernelClass:
 def classify(name: str) -> KernelClass:
     """The class of the kernel called ``name``. Never raises; an unknown name is of kind ``other``. Cached."""
     return _classify(name[:MAX_NAME_CHARS])
+
+
+# sin_kernel_cuda, pow_tensor_scalar_kernel_impl, GeluCUDAKernelImpl (ATen)
+_MATH_FUNCTION = re.compile(
+    r"(?<![A-Za-z\d])a?(?:sin|cos|tan)h?_kernel|(?<![A-Za-z\d])(?:exp2?|expm1|log(?:2|10|1p)?|erfc?|sigmoid|softplus|pow_\w{1,20}|(?i:gelu\w{0,20}?|silu))_?(?i:kernel)"
+)
+
+
+def is_math_function(name: str) -> bool:
+    """Whether a pointwise kernel computes a function that takes many operations for each number, such as sin."""
+    return _MATH_FUNCTION.search(name) is not None
