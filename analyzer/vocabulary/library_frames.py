@@ -48,14 +48,16 @@ def is_point_to_point_frame(name: str) -> bool:
 
 
 _PANDAS_ROWS = re.compile(
-    r"(?:^|/)pandas/core/(?:indexing\.py\(\d+\): __(?:get|set)item__|frame\.py\(\d+\): iter(?:rows|tuples))$"
+    r"(?:^|/)pandas/core/(?:indexing\.py\(\d+\): __(?:get|set)item__|"
+    r"frame\.py\(\d+\): (?:__getitem__|iter(?:rows|tuples)|query|sort_values)|generic\.py\(\d+\): astype|"
+    r"arraylike\.py\(\d+\): __(?:eq|ne|lt|le|gt|ge)__)$"
 )
 _PANDAS_SERIES = re.compile(r"(?:^|/)pandas/core/(?:base|series)\.py\(\d+\): ")
 _MODULE_CAST = re.compile(r"torch/nn/modules/module\.py\(\d+\): (?:bfloat16|cpu|cuda|double|float|half|to|type)$")
 
 
 def is_pandas_row_frame(name: str) -> bool:
-    """pandas reads a row or a cell: ``pandas/core/indexing.py(1327): __getitem__``, ``iterrows``."""
+    """pandas reads a row or a cell, or selects or sorts rows: ``pandas/core/indexing.py(1327): __getitem__``."""
     return _PANDAS_ROWS.search(name) is not None
 
 

@@ -46,9 +46,10 @@ class SlowFunction(Struct, frozen=True):
 FUNCTIONS = {
     "pandas_rows": SlowFunction(
         "Read rows from NumPy arrays instead of pandas",
-        "pandas reads rows or cells one by one (iloc, loc, iterrows), and creates objects for each",
+        "pandas reads, selects or sorts rows for one item at a time, and creates objects for each",
         Fix(
-            "Convert the columns to arrays or tensors once, and index these.",
+            "Convert the columns to arrays or tensors once, and index these. If each item selects or sorts rows, sort "
+            "and split the frame once (groupby), before the loop.",
             'features = frame[columns].to_numpy(np.float32)  # once\nlabels = frame["label"].to_numpy()\n'
             "x, y = features[i], labels[i]                   # instead of frame.iloc[i]",
         ),
@@ -86,13 +87,14 @@ FUNCTIONS = {
 
 
 class SlowFunctionRule(Rule):
-    """Measures calls of library functions that are slow when a step makes them, on the thread that trains: reading rows
-    of pandas one by one, random.sample from a deque, and casts or moves of a whole module. Data loading counts if the
-    loader has no workers. On a GPU only the time in which it waits counts.
+    """Measures calls of library functions that are slow when a step makes them, on the thread that trains: reading,
+    selecting or sorting rows of pandas for each item, random.sample from a deque, and casts or moves of a whole module.
+    Data loading counts if the loader has no workers. On a GPU only the time in which it waits counts.
 
     Why it costs: iloc and iterrows create a Series for each row, which takes tens of microseconds; an array returns the
-    same row in less than one. A deque is a chain of blocks: reading an item in the middle walks through half of them.
-    A cast of a module allocates and writes all weights.
+    same row in less than one. `frame[frame.name == key]` compares the whole column for each item. A deque is a chain of
+    blocks: reading an item in the middle walks through half of them. A cast of a module allocates and writes all
+    weights.
 
     How to fix: keep the data in a form that is fast to read, and convert models once.
 

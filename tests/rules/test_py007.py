@@ -40,6 +40,12 @@ def sample(draws: int, each_us: float) -> list[Event]:
             4.84,
             id="what is done with the rows",
         ),
+        pytest.param(
+            calls("pandas/core/frame.py(4283): __getitem__", 64, 60),
+            "Read rows from NumPy arrays instead of pandas",
+            3.84,
+            id="a selection",
+        ),
         pytest.param(sample(200, 20), "Sample from a list instead of a deque", 4.0, id="a deque"),
         pytest.param(calls(CAST, 2, 2_000), "Cast or move the model once, not in each step", 4.0, id="a cast"),
     ],
