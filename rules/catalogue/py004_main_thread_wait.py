@@ -51,7 +51,7 @@ class Wait(Struct, frozen=True):
     starts: str
     evidence: str | None  # None: the names of the calls
     fix: Fix
-    removes: str
+    removes: str | None  # None: nobody knows, so the finding has no saving
     takes: str = "takes"
     leaves: str = "leaves"
     goes_on: str = "."
@@ -116,9 +116,12 @@ THREAD = Wait(
 THREAD_OF_SERVER = replace(
     THREAD,
     fix=Fix(
-        "Find what the other thread does. Python threads compute in turns: use processes. If it waits for storage or "
-        "the network, let it run further ahead (a longer queue)."
+        "A server that waits for requests has nothing to compute: record it under load. Otherwise find what the other "
+        "thread does. Python threads compute in turns: use processes. If it waits for storage or the network, let it "
+        "run further ahead (a longer queue)."
     ),
+    removes=None,
+    title="Find what the thread waits for: requests, or another thread",
 )
 
 
@@ -152,10 +155,10 @@ class MainThreadWait(Rule):
         loader = DataLoader(dataset, num_workers=4, prefetch_factor=4)   # instead of a thread and a queue
 
     When it is wrong: a sleep can be intended, to respect the rate limit of a service, or the real time of a robot or
-    game. What a poll, a library or a lock waits for may take as long in any case, so the range then begins at 0. A poll
-    that always needs a single sleep looks like a pause. A program may do the work of the step, such as tests that
-    reward generated code. Then start the programs of a batch together (`concurrent.futures`), and wait for them only
-    after other work was launched.
+    game. What a poll, a library or a lock waits for may take as long in any case, so the range then begins at 0. A
+    server may wait for requests, so its wait has no saving. A poll that always needs a single sleep looks like a pause.
+    A program may do the work of the step, such as tests that reward generated code. Then start the programs of a batch
+    together (`concurrent.futures`), and wait for them only after other work was launched.
 
     Sources: Python documentation of time.sleep, queue, threading and subprocess; PyTorch documentation,
     "torch.utils.data".
@@ -211,7 +214,7 @@ class MainThreadWait(Rule):
             effort=wait.effort,
             confidence=wait.confidence,
             why=f"{wait.starts} {effect} {ms(stall)} of {each_step(facts)}{wait.goes_on.format(often=often)}",
-            saving=_price(wait, facts, calls),
+            saving=None if wait.removes is None else _price(facts, calls, wait.removes),
             evidence=evidence,
             locations=places(evidence),
             fix=wait.fix,
@@ -228,12 +231,12 @@ class MainThreadWait(Rule):
         )
 
 
-def _price(wait: Wait, facts: Facts, calls: MainThreadCalls) -> Price:
+def _price(facts: Facts, calls: MainThreadCalls, removes: str) -> Price:
     stall, area = calls.typical_ns(facts.steps), area_of(facts, calls.rows)
-    if wait.removes == UNKNOWN:
+    if removes == UNKNOWN:
         return priced(facts, (0.0, stall, stall), [RemoveHost(area)], BASES[UNKNOWN], low=[RemoveHost(area, 0.0)])
-    price = priced(facts, (stall, stall, stall), [RemoveHost(area)], BASES[wait.removes])
-    if wait.removes == WHOLE:
+    price = priced(facts, (stall, stall, stall), [RemoveHost(area)], BASES[removes])
+    if removes == WHOLE:
         return price
     # A few recorded steps do not show how much the duration of a program differs from run to run.
     low, high = (share * price.est_ns for share in RUNS_DIFFER)

@@ -12,6 +12,7 @@ from traceopt.rules.catalogue.lb002_launch_bound import LaunchBound
 from traceopt.rules.catalogue.lb006_python_bound import PythonBound
 from traceopt.rules.catalogue.py004_main_thread_wait import MainThreadWait
 from traceopt.testing import A100, Machine, answer, assert_finds, assert_silent
+from traceopt.testing import events as build
 
 STEPS = 5
 SLEEP = "<built-in function sleep>"
@@ -182,8 +183,16 @@ class TestThreads:
 
     LOCK = "<built-in method acquire of _thread.lock>"
 
+    @pytest.mark.parametrize("lock", [LOCK, "<method 'acquire' of '_thread.lock' objects>"])
+    def test_a_server_may_wait_for_requests(self, lock: str) -> None:
+        [found] = answer(MainThreadWait, cpu_steps(lock).facts())[1]
+        assert found.saving is None
+        assert "record it under load" in found.fix.text
+
     def test_a_queue_that_is_empty(self) -> None:
-        [found] = answer(MainThreadWait, cpu_steps(self.LOCK).facts())[1]
+        machine = cpu_steps(self.LOCK)
+        machine.events.append(build.annotation("Optimizer.step#SGD.step", machine.now, 1))
+        [found] = answer(MainThreadWait, machine.facts())[1]
         assert "waits for another thread, which takes 20.0 ms of each 28.0 ms step" in found.why
         assert [(one.file, one.line) for one in found.locations] == [("train.py", 5)]
         assert found.saving is not None

@@ -320,7 +320,9 @@ THREAD_WAIT = Cause(
     meaning="The thread that launches waits for a lock: a queue, an event, a thread or a future.",
     on_cpu=True,
     # A lock of a queue, an event, a thread that is joined, or a future.
-    names=Names(frame=pattern(r"^<built-in method acquire of _thread\.R?[lL]ock")),
+    names=Names(
+        frame=pattern(r"^<(?:built-in method acquire of _thread\.R?[lL]ock|method 'acquire' of '_thread\.R?[lL]ock')")
+    ),
     look=Look("loader", "cross", "queue.get, join, result"),
     span=spans.WAIT,
     limit="bound by another thread",
