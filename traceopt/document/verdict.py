@@ -48,6 +48,7 @@ RECURS_SHARE = 0.5  # of the time of a cause: with less of it all through the re
 _NO_LAUNCHES = "The file holds no launch of its GPU work, so it does not show why."
 _MORE_THAN_COMPUTE = {COMMUNICATION: " It is the bottleneck.", COPIES: " They are the bottleneck."}
 _PASSING = "in a part of the recording. Without step marks, it is unknown whether it recurs."
+SORTS_ALL = ". If only the first values are used, torch.topk is faster"
 NAMED_LIMIT_SHARE = 0.10  # of the step: a larger limit is named without a price, and a larger saving is much
 
 
@@ -122,7 +123,7 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         treated = self.treated if self.treated is not None or first is None or not waits else largest
         if treated in limits and limits[treated] >= NAMED_SHARE * limits[largest]:
             larger = limits[largest] >= LARGER * limits[treated]
-            return self._bottleneck(treated), f" {self._why_later(largest)}" if larger else ""
+            return self._bottleneck(treated), f" {self._why_later(largest)}" if larger else self._of_the_optimizer
         if first is None:
             if self.idle < MOSTLY_IDLE_SHARE and limits[largest] < MOSTLY_IDLE_SHARE:
                 return self._busy + self._unpriced(largest), ""
@@ -137,6 +138,14 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         shares = [one.price.share for one in self.plan if one.price is not None]
         largest = first.price is not None and first.price.share == max(shares) >= NAMED_LIMIT_SHARE
         return "Biggest lever" if largest else "First fix"
+
+    @property
+    def _of_the_optimizer(self) -> str:
+        """The first fix, if it is one for the optimizer, whose launches "launch-bound" does not name."""
+        first = self.first
+        if first is None or first.finding.family != "optimizer" or self.treated is not LAUNCH:
+            return ""
+        return f" First fix: {in_sentence(first.finding.title)}."
 
     @cached_property
     def filling(self) -> str:
@@ -363,7 +372,8 @@ def _kind_of_work(facts: Facts) -> str:
         if share >= max(NAMED_OPERATOR_SHARE, heavy_share):
             place = location_of(facts, int(largest.rows[0]))
             where = f" ({place})" if place is not None else ""
-            return f": {percent(share)} is {largest.name.removeprefix('aten::')}{where}"
+            faster = SORTS_ALL if largest.name == "aten::sort" else ""
+            return f": {percent(share)} is {largest.name.removeprefix('aten::')}{where}{faster}"
     if found.heavy_peak_share is None or heavy_share < HEALTHY_IDLE_SHARE or lacks_cores(facts):
         return ""
     peak = percent(found.heavy_peak_share)
