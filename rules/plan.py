@@ -170,7 +170,7 @@ def _row(fix: Priced, taken: Sequence[Priced], savings: JointSavings) -> Planned
         enough = [i for i, other in enumerate(taken, 1) if savings.after(fix, [other]) >= NEEDS_SHARE * gain_ns]
         needs = (enough[0],) if enough else tuple(range(1, len(taken) + 1))
     worst_ns, best_ns = savings.range_after(fix, taken)
-    low_ns, high_ns = known_range(worst_ns, gain_ns, best_ns)
+    low_ns, high_ns = known_range(worst_ns, gain_ns, best_ns, savings.known_error)
     if fix.price is not None and abs(gain_ns - alone_ns) <= SAME_RANGE * alone_ns:
         low_ns, high_ns = min(low_ns, fix.price.low_ns), max(high_ns, fix.price.high_ns)
     most_ns = max(gain_ns, savings.most_after(fix, taken))

@@ -22,6 +22,7 @@ from traceopt.analyzer.attribution.cpu_phases import CpuPhases
 from traceopt.analyzer.attribution.first_calls import first_fetches, first_launches, startup_calls, with_first_runs
 from traceopt.analyzer.attribution.host_flow import CpuOperators, HostFlow
 from traceopt.analyzer.attribution.idle import Gaps, Idle, attribute, find_gaps, graph_callbacks, slow_calls
+from traceopt.analyzer.attribution.limits import limit_of
 from traceopt.analyzer.attribution.main_thread_calls import MainThreadCalls, main_thread_calls, waits_for_others
 from traceopt.analyzer.attribution.rl_phases import PhaseMarks, RlPhase, find_phase_marks, find_rl_phases
 from traceopt.analyzer.attribution.syncs import (
@@ -212,6 +213,11 @@ class AttributionFacts(TimelineFacts, frozen=True, dict=True):
         areas = {COMPUTE: gpu.compute, COMMUNICATION: gpu.exposed_communication, COPIES: gpu.exposed_copies}
         busy = {cause: self.steps.within(area) for cause, area in areas.items()} if self.has_gpu else {}
         return busy | {cause: stalls.of_steps(cause) for cause in stalls.causes}
+
+    @cached_property
+    def limit(self) -> Cause:
+        """What limits the steps: a part in which the device works, or why it waits."""
+        return limit_of({cause: float(times.sum()) for cause, times in self.parts_by_step.items()})
 
     @cached_property
     def slow_step_function(self) -> CallSite | None:

@@ -12,7 +12,7 @@ from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.result.finding import Location
 from traceopt.rules.evidence import to_location
 from traceopt.rules.rule import Findings, Rule
-from traceopt.rules.savings.known_error import saving_of_step
+from traceopt.rules.savings.known_error import ERROR_ON_GPU, saving_of_step
 from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.step_words import each_step
 
@@ -64,7 +64,7 @@ class RunRule(Rule):
 
 def ranks_saving(run: RunFacts, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Price:
     """A saving in time per step on every rank, capped at the step. Its range is at least as wide as the known error."""
-    return saving_of_step(run.step_ns, low_ns, est_ns, high_ns, basis)
+    return saving_of_step(run.step_ns, low_ns, est_ns, high_ns, basis, ERROR_ON_GPU)
 
 
 def rank_name(run: RunFacts, index: int) -> str:

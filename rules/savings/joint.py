@@ -11,7 +11,7 @@ from functools import cached_property
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import Change
-from traceopt.rules.savings.known_error import MAX_SAVED_SHARE
+from traceopt.rules.savings.known_error import MAX_SAVED_SHARE, known_error
 from traceopt.rules.savings.price import Price, Priced
 
 EXACT = 0.01  # of a cost: a replay that saves no more than this beyond it agrees with it
@@ -30,6 +30,11 @@ class JointSavings:
         self._also = tuple(also)
         self._replayed_ns: dict[frozenset[int], float] = {}
         self._saved_ns: dict[frozenset[int], float] = {}
+
+    @property
+    def known_error(self) -> float:
+        """No range of a saving is narrower than this share of it."""
+        return known_error(self._facts.has_gpu)
 
     @property
     def step_ns(self) -> float:

@@ -56,6 +56,8 @@ def priced(
         if low is not None and high is not None and gains[0] > ALIKE * gains[2]:
             basis += " Each of these saves the same, because another part of the step is the limit then."
         basis += _without_profiler(facts, expected)
+    if facts.has_gpu and not _of_host(expected) and not facts.limit.busy:
+        gains = 0.0, *gains[1:]  # the device waits: faster, it may wait as much longer
     return replace(
         saving(facts, *gains, basis),
         changes=tuple(expected),
@@ -104,7 +106,11 @@ def gain_ns(facts: Facts, changes: Changes) -> float:
 
 def on_host(one: Priced) -> bool:
     """Whether the fix speeds up the host rather than the device."""
-    return any(isinstance(change, RemoveHost | DropSync | AsyncCopy) for change in one.changes)
+    return _of_host(one.changes)
+
+
+def _of_host(changes: Changes) -> bool:
+    return any(isinstance(change, RemoveHost | DropSync | AsyncCopy) for change in changes)
 
 
 def area_of(facts: Facts, slices: npt.NDArray[np.integer]) -> Intervals:

@@ -12,7 +12,7 @@ from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import DISPATCH, IDLE_CAUSES, QUEUED
 from traceopt.analyzer.vocabulary.op_names import is_compiled_lookup
 from traceopt.result.finding import Confidence
-from traceopt.rules.savings.known_error import saving_of_step
+from traceopt.rules.savings.known_error import known_error, saving_of_step
 from traceopt.rules.savings.price import Price
 
 FEW_STEPS = 5  # with fewer steps, a longer one shifts their mean
@@ -21,7 +21,7 @@ UNEVEN = 0.25  # of the mean step: a larger range of few steps makes their mean 
 
 def saving(facts: Facts, low_ns: float, est_ns: float, high_ns: float, basis: str) -> Price:
     """A saving in time per step, never all of the step. Its range is at least as wide as the known error."""
-    return saving_of_step(facts.step_ns, low_ns, est_ns, high_ns, basis)
+    return saving_of_step(facts.step_ns, low_ns, est_ns, high_ns, basis, known_error(facts.has_gpu))
 
 
 def starved_ns(facts: Facts, *causes: Cause) -> float:

@@ -16,7 +16,7 @@ from traceopt.result.finding import Finding
 from traceopt.result.words.effort_and_risk import Effort
 from traceopt.rules.catalogue.dl001_dataloader_stall import DataloaderStall
 from traceopt.rules.fixes.advice.loader_workers import EXPECTED, SHARED_CORE, LoaderPlan
-from traceopt.rules.savings.known_error import GAIN_ERROR
+from traceopt.rules.savings.known_error import ERROR_ON_CPU
 from traceopt.testing import assert_finds, assert_silent
 from traceopt.testing import events as build
 
@@ -251,7 +251,7 @@ class TestWorkers:
         assert assumed is not None
         slower_us = (min(slowdown, SHARED_CORE) - 1) * 12_900
         assert saving.est_us == pytest.approx(24_000 - slower_us - 500, rel=0.01)
-        ends = assumed.low_us, max(assumed.high_us, (1 + GAIN_ERROR) * saving.est_us)
+        ends = assumed.low_us, max(assumed.high_us, (1 + ERROR_ON_CPU) * saving.est_us)
         assert (saving.low_us, saving.high_us) == pytest.approx(ends), "the range covers both ends"
 
     def test_no_worker_has_the_first_batch_of_an_epoch_ready(self) -> None:

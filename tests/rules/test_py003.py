@@ -7,7 +7,7 @@ import pytest
 from traceopt.analyzer.facts import Facts
 from traceopt.rules.catalogue.lb002_launch_bound import LaunchBound
 from traceopt.rules.catalogue.py003_deep_copy import DeepCopy
-from traceopt.rules.savings.known_error import GAIN_ERROR
+from traceopt.rules.savings.known_error import ERROR_ON_CPU
 from traceopt.testing import answer
 from traceopt.testing import events as build
 
@@ -54,7 +54,7 @@ def test_fires_at_the_line_of_the_outermost_call() -> None:
     assert "takes 2.0 ms of each 10.0 ms step, in 1 call per step" in found.why
     assert found.saving is not None
     assert found.saving.low_us < found.saving.est_us < 2_000
-    assert found.saving.high_us == pytest.approx((1 + GAIN_ERROR) * found.saving.est_us)
+    assert found.saving.high_us == pytest.approx((1 + ERROR_ON_CPU) * found.saving.est_us)
     assert [(one.file, one.function) for one in found.locations] == [("train.py", "smooth")]
 
 

@@ -13,7 +13,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost, ScaleWork
 from traceopt.api import analyze
 from traceopt.result.finding import Finding, Fix, Saving
-from traceopt.rules.savings.known_error import GAIN_ERROR, saving_of_step
+from traceopt.rules.savings.known_error import ERROR_ON_GPU, saving_of_step
 from traceopt.rules.savings.potential import potentials_ns
 from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.pricing import gain_ns, hide, priced, scaled, shorter
@@ -68,13 +68,13 @@ def test_the_replay_says_how_much_a_fix_saves() -> None:
 
 
 def test_a_price_is_in_whole_ns_and_its_saving_in_us() -> None:
-    price = saving_of_step(1_000_000, 1_000.4, 2_000.6, 3_000.2, "Measured.")
+    price = saving_of_step(1_000_000, 1_000.4, 2_000.6, 3_000.2, "Measured.", 0.1)
     assert (price.low_ns, price.est_ns, price.high_ns, price.share) == (1_000, 2_001, 3_000, 0.002001)
     assert price.saving == Saving(1.0, 2.001, 3.0, 0.002001, "Measured.")
 
 
 def test_something_of_the_step_always_remains() -> None:
-    price = saving_of_step(1_000_000, 970_000, 980_000, 1_000_000, "Measured.")
+    price = saving_of_step(1_000_000, 970_000, 980_000, 1_000_000, "Measured.", 0.17)
     assert (price.low_ns, price.est_ns, price.high_ns, price.share) == (788_500, 950_000, 950_000, 0.95)
 
 
@@ -87,9 +87,9 @@ def test_never_more_than_was_measured() -> None:
 def test_a_range_is_never_narrower_than_predictions_are_known_to_be_exact() -> None:
     facts = facts_with(600, 400, wait=True)
     exact = priced(facts, (200 * US, 200 * US, 200 * US), [load_area(facts)], "").saving
-    assert (exact.low_us, exact.est_us, exact.high_us) == pytest.approx((166, 200, 234))
+    assert (exact.low_us, exact.est_us, exact.high_us) == pytest.approx((154, 200, 246))
     wide = priced(facts, (100 * US, 200 * US, 210 * US), [load_area(facts)], "").saving
-    assert (wide.low_us, wide.est_us, wide.high_us) == pytest.approx((100, 200, 234))
+    assert (wide.low_us, wide.est_us, wide.high_us) == pytest.approx((100, 200, 246))
 
 
 def test_fixing_hidden_work_saves_nothing() -> None:
@@ -202,6 +202,6 @@ def test_one_saving_of_several_assumptions_says_why(kernel_us: float, same: bool
     facts = facts_with(600, kernel_us, wait=False)
     low, expected, high = ([replace(load_area(facts), share=share)] for share in (0.2, 0.5, 1.0))
     saving = priced(facts, (600e3, 600e3, 600e3), expected, "Assumes.", low=low, high=high).saving
-    ends = (1 - GAIN_ERROR) * saving.est_us, (1 + GAIN_ERROR) * saving.est_us
+    ends = (1 - ERROR_ON_GPU) * saving.est_us, (1 + ERROR_ON_GPU) * saving.est_us
     assert ((saving.low_us, saving.high_us) == pytest.approx(ends, rel=0.02)) == same
     assert ("Each of these saves the same" in saving.basis) == same

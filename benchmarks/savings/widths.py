@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""The least widths of ranges, from all measured pairs, and how well ranges of these widths hold.
+
+python benchmarks/savings/widths.py    # prints what belongs into rules/savings/known_error.py
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean, median
+
+from msgspec import Struct
+
+if __name__ == "__main__":  # run as a script: the packages are two folders above
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+KNOWN_FOR = 0.8  # of the pairs: the error that ranges allow for
+
+
+class Predicted(Struct, frozen=True):
+    """A predicted gain with its range, and the measured one, in the same unit."""
+
+    expected: float
+    low: float
+    high: float
+    gain: float
+
+    @property
+    def error(self) -> float:
+        """By how much the measured gain differs from the predicted one, as a share of the predicted one."""
+        return self.gain / self.expected - 1
+
+    def holds(self, width: float) -> bool:
+        """Whether the gain lies in the range, if that is at least this share of the expected gain wide to each side."""
+        return min(self.low, (1 - width) * self.expected) <= self.gain <= max(self.high, (1 + width) * self.expected)
+
+
+def width_of(pairs: Sequence[Predicted]) -> float:
+    """The share of the prediction from which four of five measured gains differ by no more; 0 without any."""
+    errors = sorted(abs(one.error) for one in pairs)
+    return errors[math.ceil(KNOWN_FOR * len(errors)) - 1] if errors else 0.0
+
+
+def held(pairs: Sequence[Predicted]) -> str:
+    """How well the ranges hold: in words for docs/accuracy.md."""
+    if not pairs:
+        return "No gain was predicted with a range."
+    left_out = sum(one.holds(width_of([other for other in pairs if other is not one])) for one in pairs)
+    width = median((one.high - one.low) / one.expected for one in pairs)
+    inside = sum(one.holds(width_of(pairs)) for one in pairs)
+    bias = (
+        f"{mean(one.error for one in pairs):+.0%} on average, and by {median(one.error for one in pairs):+.0%} in the"
+    )
+    return f"""Measured gains differ from the predicted ones by {bias} median (bias).
+Four of five differ by {width_of(pairs):.0%} of the prediction or less, so no stated range is narrower.
+{inside} of {len(pairs)} measured gains lie in the stated range; {left_out}, if only the other pairs set its width.
+The median range is {width:.0%} of the predicted gain wide, from end to end."""
+
+
+def main() -> None:
+    from benchmarks.savings.captures import captured, predictions_of
+    from benchmarks.savings.page import measured_on_cpu
+
+    for name, pairs in (("ERROR_ON_CPU", measured_on_cpu()), ("ERROR_ON_GPU", predictions_of(captured()))):
+        print(f"{name} = {width_of(pairs):.2f}\n{held(pairs)}\n")
+
+
+if __name__ == "__main__":
+    main()
