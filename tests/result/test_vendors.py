@@ -47,7 +47,7 @@ def test_no_rule_and_no_report_asks_which_vendor_it_is() -> None:
     """What differs between vendors is in their rows."""
     keys = "|".join(vendor.key for vendor in VENDORS)
     asking = re.compile(
-        rf"""["\']({keys})["\']|^from traceopt\.result\.vendors import .*\b({keys.upper()})\b""", re.MULTILINE
+        rf"""["\']({keys})["\']|^from traceopt\.result\.words\.vendors import .*\b({keys.upper()})\b""", re.MULTILINE
     )
     files = (file for folder in ("rules", "reports") for file in (ROOT / folder).rglob("*.py"))
     assert [str(file) for file in files if asking.search(file.read_text(encoding="utf-8"))] == []
