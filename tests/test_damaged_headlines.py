@@ -19,6 +19,7 @@ from traceopt.reports.html.page import render_html
 from traceopt.reports.text.markdown import render_markdown
 from traceopt.reports.text.terminal import render_concise, render_terminal
 from traceopt.result.document import Result
+from traceopt.testing.events import annotation, document
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "traces"
 SMALL = sorted(path for path in FIXTURES.rglob("*.json.gz") if path.stat().st_size < 100_000)
@@ -90,3 +91,9 @@ def test_a_cut_rank_is_named_and_its_own_findings_are_left_out() -> None:
         assert any(f"rank{rank}." in warning and "cannot be judged" in warning for warning in result.warnings)
         assert all(rank not in finding.ranks for finding in result.findings)
     assert "EF007" not in {finding.code for finding in result.findings}
+
+
+def test_a_cpu_run_without_operators_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_bytes(document([annotation(f"ProfilerStep#{step}", 1e4 * step, 9e3) for step in range(4)]))
+    assert str(analyze(str(path)).verdict).startswith("This file lacks the CPU operators")

@@ -178,7 +178,11 @@ def _devices(trace: Trace) -> Iterator[tuple[npt.NDArray[np.intp], _Work]]:
 
 
 def _long_waits(trace: Trace) -> _Waits:
-    """Long waits for all work of the device."""
+    """Long waits for all work of the device: for the device, or for the only stream that has any."""
     runtime = trace.runtime
-    rows = np.flatnonzero(calls_named(trace, runtime_calls.is_device_sync) & (runtime.duration >= _LONG_WAIT_NS))
+    one_stream = len(distinct_values(np.append(trace.gpu.queue, trace.sync.queue))) == 1
+    for_all = calls_named(trace, runtime_calls.is_device_sync)
+    if one_stream:
+        for_all |= calls_named(trace, runtime_calls.is_stream_sync)
+    rows = np.flatnonzero(for_all & (runtime.duration >= _LONG_WAIT_NS))
     return _Waits(runtime.start[rows], runtime.end_of(rows))

@@ -44,6 +44,7 @@ _KERNEL_LAUNCHES = _calls(
     "zeCommandListAppendLaunchCooperativeKernel urEnqueueKernelLaunch urEnqueueKernelLaunchWithArgsExp "
     "piEnqueueKernelLaunch"
 )
+_STREAM_SYNCS = _calls("cudaStreamSynchronize cuStreamSynchronize")
 _EVENT_WAITS = _calls("cudaEventSynchronize cuEventSynchronize")
 _DEVICE_ALLOCATIONS = _calls(
     "cudaMalloc cudaMallocAsync cudaMallocManaged cudaMallocPitch cudaMalloc3D cudaMallocFromPoolAsync cudaFree "
@@ -88,6 +89,11 @@ def is_blocking_sync(name: str) -> bool:
 def is_device_sync(name: str) -> bool:
     """The call returns when all earlier work of the current device is done."""
     return runtime_call(name) in _DEVICE_SYNCS
+
+
+def is_stream_sync(name: str) -> bool:
+    """The call returns when all earlier work of a stream is done."""
+    return runtime_call(name) in _STREAM_SYNCS
 
 
 def is_event_wait(name: str) -> bool:

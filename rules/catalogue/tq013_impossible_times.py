@@ -15,7 +15,7 @@ class ImpossibleTimes(Rule):
       from launches to work that finds the GPU idle grows or shrinks all the time.
     - Overlap: work goes on after the next work of its stream has ended. A stream runs in order.
     - Another unit: launches that take milliseconds or less than 0.1 µs, durations that all overlap, kernels that are
-      shorter than any kernel.
+      shorter than any kernel, copies that are faster than any link between host and device.
     - Far events: a part of the events is many minutes away from the others, as after an overflow of a counter.
 
     Why it matters: idle time, its causes and all savings follow from these times. traceopt corrects them where it is

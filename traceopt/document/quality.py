@@ -106,6 +106,8 @@ def caveat_of_file(facts: Facts, state: RecordingState | None, unusable: str | N
         return "This file is cut off: whole kinds of events may be missing, so its times are not those of the run."
     if unusable is not None:
         return f"{NOT_JUDGED} {unusable}"
+    if facts.has_trace and not facts.has_gpu and not len(facts.trace.ops) and not facts.device.unsupported:
+        return "This file lacks the CPU operators: what the host did is unknown."
     missing = quality.missing
     if quality.damaged:
         least = f", at least {percent(missing.share)} {_LACKING[missing.kind]}" if missing.share >= _TOLD_SHARE else ""

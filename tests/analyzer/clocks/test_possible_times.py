@@ -7,9 +7,10 @@ import pytest
 from traceopt.analyzer.tables.time_faults import TimeFault
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.testing import Machine
-from traceopt.testing.events import Json, kernel, op, read, runtime
+from traceopt.testing.events import Json, kernel, op, read, runtime, span
 
 ON_GPU = ("kernel", "gpu_memcpy")
+WAITS = ("cudaDeviceSynchronize", "cudaStreamSynchronize")
 
 
 def training(steps: int = 4, *, waits: bool = True) -> list[Json]:
@@ -62,15 +63,17 @@ class TestClock:
         assert fault.amount_ns == pytest.approx(ahead_us * 1e3, abs=5e3)
         assert_alike(trace, read(whole), within_ns=5_000)
 
-    def test_without_launches_to_an_idle_gpu_long_waits_show_it(self) -> None:
+    @pytest.mark.parametrize("call", ["cudaDeviceSynchronize", "cudaStreamSynchronize"])
+    def test_without_launches_to_an_idle_gpu_long_waits_show_it(self, call: str) -> None:
         machine = Machine()
         for _ in range(3):
             with machine.step():
                 for _ in range(20):
                     machine.launch(500)
                 machine.synchronize()
-        trace = read(changed(machine.events, *ON_GPU, shift_us=-5_000))
-        assert_alike(trace, read(machine.events), within_ns=10_000)
+        whole = [event | ({"name": call} if event["name"] in WAITS else {}) for event in machine.events]
+        trace = read(changed(whole, *ON_GPU, shift_us=5_000))
+        assert_alike(trace, read(whole), within_ns=10_000)
 
     def test_of_one_device_of_two(self) -> None:
         first = training(waits=False)
@@ -206,3 +209,16 @@ class TestFarEvents:
         (fault,) = self.far(71 * 60e6, every=150).meta.time_faults
         assert isinstance(fault, TimeFault)
         assert fault.amount_ns == pytest.approx(71 * 60e9, rel=0.01)
+
+
+class TestCopies:
+    @pytest.mark.parametrize(
+        ("gb_per_s", "capability", "possible"), [(55, 8, True), (480, 8, False), (400, 9, True), (5_000, 9, False)]
+    )
+    def test_none_is_faster_than_any_link_to_the_host(self, gb_per_s: int, capability: int, possible: bool) -> None:
+        copies = [
+            span("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 1e6 * place, 1e4, 7, bytes=gb_per_s * 10**7, stream=7)
+            for place in range(20)
+        ]
+        trace = read(copies, deviceProperties=[{"id": 0, "computeMajor": capability}])
+        assert faults(trace) == ([] if possible else [("unit", False, 20)])
