@@ -38,12 +38,12 @@ def meaning(value: Any) -> Any:
     return [meaning(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def decisions(result: Result) -> dict[str, Any]:
+def decisions(result: Result, html: str) -> dict[str, Any]:
     """What a program makes of a result."""
     changes, not_tried = changes_of(result, [], None)
     run = RunOfSide("run", result)
     comparison = compare_runs([run], [run], GATES)
-    page = re.sub(r"<script.*?</script>", "", render_html(result, static=True), flags=re.DOTALL)
+    page = re.sub(r"<script.*?</script>", "", html, flags=re.DOTALL)
     return {
         "document": meaning(result),
         "changes": [(one.name, one.kind, one.via, one.switches, one.environment, one.needs) for one in changes],
@@ -63,9 +63,9 @@ def test_only_words_differ(trace: AnalyzedTrace) -> None:
     in_english = trace.result
     with pseudo_locale(nonsense):
         elsewhere = analyze(str(trace.path))
-        decided = decisions(elsewhere)
+        decided = decisions(elsewhere, render_html(elsewhere, static=True))
     assert in_english.verdict != elsewhere.verdict
-    for subject, value in decisions(in_english).items():
+    for subject, value in decisions(in_english, trace.page).items():
         assert decided[subject] == value, subject
         assert not AROUND_SLOTS.search(str(value)), subject
     assert not AROUND_SLOTS.search(in_english.to_json().decode())

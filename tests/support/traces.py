@@ -20,6 +20,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.api import analyze
 from traceopt.document.rank_document import rank_document
+from traceopt.reports.html.page import render_html
 from traceopt.result.document import Result
 from traceopt.rules.engine import RulesOutcome, run_rules
 from traceopt.rules.registry import builtin_rules
@@ -45,6 +46,11 @@ class AnalyzedTrace:
     def result(self) -> Result:
         """Of the whole pipeline."""
         return analyze(str(self.path), debug=True)
+
+    @cached_property
+    def page(self) -> str:
+        """The HTML report of the result."""
+        return render_html(self.result, static=True)
 
     @cached_property
     def facts(self) -> Facts:
