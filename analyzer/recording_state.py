@@ -71,8 +71,10 @@ class RecordingState(Struct, frozen=True):
         return self.name in _RECORD_AGAIN
 
 
-def find_state(quality: TraceQuality) -> RecordingState | None:
-    """The state that explains most of the idle time of the typical step; None if the GPU is busy or no state does."""
+def find_state(quality: TraceQuality, of_every_step: TraceQuality) -> RecordingState | None:
+    """The state that explains most of the idle time of the typical step; None if the GPU is busy or no state does. A
+    step that is left out of the typical ones may show that idle time recurs.
+    """
     gaps, count = quality.gaps, len(quality.gpu.work)
     idle_ns = _typical_ns(quality, gaps.end - gaps.start)
     step_ns = quality.steps.window_ns / quality.steps.count
@@ -85,7 +87,7 @@ def find_state(quality: TraceQuality) -> RecordingState | None:
     hidden_ns = _typical_ns(quality, quality.hidden_work)
     if hidden_ns >= DOMINANT_SHARE * idle_ns:
         return _state("hidden_work", quality, hidden_ns / step_ns)
-    once = _idle_once(quality)
+    once = _idle_once(quality, of_every_step)
     if _typical_ns(quality, sum(once.values(), np.zeros(len(gaps), np.int64))) < DOMINANT_SHARE * idle_ns:
         return None
     explained = {name: _typical_ns(quality, amount) for name, amount in once.items()}
@@ -108,7 +110,7 @@ def _typical_ns(quality: TraceQuality, amount: I8) -> float:
     return float(amount.sum()) / quality.steps.count
 
 
-def _idle_once(quality: TraceQuality) -> dict[StateName, I8]:
+def _idle_once(quality: TraceQuality, of_every_step: TraceQuality) -> dict[StateName, I8]:
     """Idle time of each gap that a steady step may not have, by state. No time counts twice."""
     gaps, idle = quality.gaps, quality.idle
     ordinary = [idle.of_gaps(cause) for cause in (*DISPATCH, *LONG_WORK) if cause is not UNRECORDED]
@@ -117,8 +119,8 @@ def _idle_once(quality: TraceQuality) -> dict[StateName, I8]:
     edge = quality.before_or_after_work
     cold, compiled = quality.cold, idle.of_gaps(COMPILE)
     return {
-        "cold_start": np.where(_recurs(quality, cold), 0, cold),
-        "compile": np.where(_recurs(quality, compiled), 0, compiled),
+        "cold_start": np.where(_recurs(of_every_step, of_every_step.cold), 0, cold),
+        "compile": np.where(_recurs(of_every_step, of_every_step.idle.of_gaps(COMPILE)), 0, compiled),
         "graph_capture": captured,
         "untraced": idle.of_gaps(UNRECORDED),
         "edges": np.where(edge, dispatch - captured, 0),

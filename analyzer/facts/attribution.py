@@ -293,4 +293,4 @@ class AttributionFacts(TimelineFacts, frozen=True, dict=True):
         """The state of the recording (a cold start, a crop, ...) that hides what limits a steady step; None if it does
         not, or on a CPU-only run.
         """
-        return find_state(self.quality) if self.has_gpu else None
+        return find_state(self.quality, self.of_every_step.quality) if self.has_gpu else None

@@ -151,6 +151,18 @@ def test_silence_before_the_first_run_of_a_kernel_is_loading_unless_it_recurs(la
     assert facts.state.name == state
 
 
+def test_compilation_recurs_after_a_step_that_is_left_out() -> None:
+    machine = Machine(A100)
+    for index in range(5):
+        with machine.step():
+            with machine.annotate("TorchDynamo: compile_inner"):
+                machine.work(10 if index == 2 else 90_000, "aten::work")
+            launch_bound(machine)
+    facts = machine.facts()
+    assert facts.steps.count == 4
+    assert facts.state is None or facts.state.name != "compile"
+
+
 def test_the_same_work_without_the_state_is_launch_bound() -> None:
     machine = Machine(A100)
     launch_bound(machine)
