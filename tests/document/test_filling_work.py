@@ -62,7 +62,8 @@ def step_of(operators: list[str], kernels: dict[str, float], device: Json | None
             ["aten::embedding_dense_backward"],
             {"embedding_backward_feature_kernel<float>": 20.0},
             {},
-            "Embedding lookups in the backward pass take 99.9% of the step: aten::embedding_dense_backward",
+            "Embedding lookups in the backward pass take 99.9% of the step: aten::embedding_dense_backward, "
+            "model.py:31. If their vectors are summed or averaged, nn.EmbeddingBag",
         ),
         (
             ["autograd::engine::evaluate_function: IndexBackward0", "IndexBackward0", "aten::_index_put_impl_"],

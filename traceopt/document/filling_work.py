@@ -41,6 +41,8 @@ def filling_work(facts: Facts, priced: Sequence[Priced], whole_ns: float, whole:
     share = percent(min(1.0, work.busy_ns / whole_ns))
     limits = _rate(facts, work, rate) + _where(facts, work)
     hint = _hint(facts, work, rate) if work.busy_ns > MOST * whole_ns else ""
+    if work.kind.instead:
+        hint = f" {work.kind.instead}"
     return f" {label}{typed}{backward} {takes} {share} of {whole}{limits}.{hint}"
 
 

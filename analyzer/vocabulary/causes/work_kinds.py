@@ -15,7 +15,7 @@ class WorkKind(Struct, frozen=True):
     """`label` starts a sentence; `plural`: its verb. Work is of this kind if the name of its operator matches
     `operators` ("": none), or else if its kernel is of one of the `kernels` kinds (`KernelClass.kind`).
 
-    `faster` says what to look at if the work is far below the peak.
+    `faster` says what to look at if the work is far below the peak, `instead` what may do the same with less of it.
     """
 
     label: str
@@ -23,6 +23,7 @@ class WorkKind(Struct, frozen=True):
     operators: str = ""
     kernels: tuple[str, ...] = ()
     faster: str = ""
+    instead: str = ""
     is_named: bool = False  # the label is the name of an operator or kernel
 
 
@@ -40,7 +41,13 @@ WORK_KINDS = (
         ("attention",),
         "Another head size, mask, kernel or library may be faster.",
     ),
-    WorkKind("Embedding lookups", True, r"aten::_?embedding", ("embedding",)),
+    WorkKind(
+        "Embedding lookups",
+        True,
+        r"aten::_?embedding",
+        ("embedding",),
+        instead="If their vectors are summed or averaged, nn.EmbeddingBag does not write each of them.",
+    ),
     WorkKind("Grid sampling", False, r"grid_sampl"),
     WorkKind("Interpolation", False, r"upsample_|interpolate"),
     WorkKind(
