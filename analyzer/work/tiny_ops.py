@@ -61,11 +61,14 @@ class CalledOps(Struct, frozen=True):
         return len({ops.concrete[row] for row, dims in inputs.items() if dims and len(dims[0]) > 1})
 
     def reads_between(self, regions: Regions, steps: Steps) -> float:
-        """How often the host reads a value of a tensor from the first to the last of these operators in a step."""
+        """How often the host reads a value of a tensor from the first to the last of these operators in a step. What
+        comes before their backward pass is not between them.
+        """
         step, reads = steps.host_step_of(self.start), regions.named("aten::_local_scalar_dense".__eq__, OP)
+        forward = ~regions.named(op_names.is_backward, OP)[self.rows]
         at, counts = regions.slices.start[reads], []
-        for number in np.unique(step).tolist():
-            mine = step == number
+        for number in np.unique(step[forward]).tolist():
+            mine = forward & (step == number)
             counts.append(np.count_nonzero((at > self.start[mine].min()) & (at < self.end[mine].max())))
         return float(np.median(counts)) if counts else 0.0
 
