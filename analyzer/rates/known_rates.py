@@ -12,6 +12,7 @@ from msgspec import Struct, json
 from traceopt.result.experiments import Attention, Experiment, Matmul, Timed
 
 FARTHEST = 4.0  # octaves, over all dimensions: work without work of a similar size is not known
+ALIGNED = 8  # columns and inner sizes that are no multiple of it have other kernels
 BACKWARD = 2.5  # times the products of the forward of attention (Dao, "FlashAttention-2", 2023)
 
 _Sizes = tuple[float, ...]
@@ -60,7 +61,7 @@ def flop(work: Matmul | Attention) -> float:
 def _kind(work: Matmul | Attention) -> tuple[object, ...]:
     """Work of different kinds has different rates in the same sizes."""
     if isinstance(work, Matmul):
-        return Matmul, work.dtype, work.from_fp32
+        return Matmul, work.dtype, work.from_fp32, bool(work.n % ALIGNED or work.k % ALIGNED)
     return Attention, work.dtype, work.fused, work.backward
 
 

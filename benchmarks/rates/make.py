@@ -31,14 +31,13 @@ if __name__ == "__main__":  # run as a script: the packages are two folders abov
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.rates import known_rates
-from traceopt.analyzer.rates.known_rates import KnownRates
+from traceopt.analyzer.rates.known_rates import ALIGNED, KnownRates
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.measuring.comparing import DisturbedError, time_of
 from traceopt.result.experiments import Attention, Experiment, Matmul, Timed
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "fixtures" / "traces" / "h100"
 DTYPES = ("bf16", "fp16", "tf32", "fp32")
-ALIGNED = 8  # sizes that are no multiple of it have other kernels, which nobody wants
 ROWS, COLUMNS, INNER = (1024, 8192, 65536), (64, 1024, 4096, 32768), (64, 1024, 4096)
 BATCH, HEADS, TOKENS, HEAD_SIZES = 8, 16, (256, 1024, 4096), (64, 128)
 

@@ -20,6 +20,7 @@ def test_a_size_takes_the_rate_of_the_most_similar_one() -> None:
     assert table.ns(PRODUCT) == pytest.approx(1e4)
     assert table.ns(Matmul(2048, 1024, 1024, 1, "bf16")) == pytest.approx(2e4)
     assert table.ns(Matmul(1024, 1024, 1024, 1, "fp16")) is None, "no rate of this type is known"
+    assert table.ns(Matmul(1024, 1025, 1024, 1, "bf16")) is None, "misaligned products have other kernels"
     assert table.ns(Matmul(1 << 20, 1 << 20, 8, 1, "bf16")) is None, "nothing similar is known"
     assert KnownRates("gpu", "a test", (Timed(ATTENTION, 1e4),)).ns(PRODUCT) is None
 
