@@ -22,7 +22,6 @@ F8 = npt.NDArray[np.float64]
 SYMMETRIC = frozenset(("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "barrier", "collective"))
 EXPLAINS = 0.3  # of a wait: a part on which the late ranks spend as much more is what makes them late
 MIN_COMMON = 3  # collectives that two ranks must share to align their clocks
-
 SAME_WORK = 0.01  # of the blocks: ranks that differ by less do the same work
 
 

@@ -11,6 +11,7 @@ from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import COMPUTE, LAUNCH, QUEUED
 from traceopt.rules import (
     Change,
+    Confidence,
     Effort,
     Evidence,
     Findings,
@@ -73,10 +74,10 @@ class StragglerRank(RunRule):
 
     When it is wrong: a rank that is late by design (the last stage of a pipeline) is not a fault. Ranks that were
     recorded at different steps cannot be compared. A rank with slower kernels (clocks, another process on the GPU)
-    looks as if it had more to compute. If it runs kernels of as many blocks as the others, the finding says that
-    its GPU is slower. Without a GPU, threads that wait
-    for a CPU core look the same, too; if they do, or `traceopt run` did not record that they do not, the confidence is
-    low.
+    looks as if it had more to compute. If it runs kernels of as many blocks as the others, its GPU seems to be slower.
+    Blocks may also have more to do (longer sequences), so the confidence is then medium. Without a GPU, threads that
+    wait for a CPU core look the same, too; if they do, or `traceopt run` did not record that they do not, the
+    confidence is low.
 
     Sources: Zhang et al., "Understanding Stragglers in Large Model Training" (2025); NCCL documentation, collective
     operations; TorchRec documentation, sharding planner; Rajbhandari et al., "DeepSpeed-MoE" (2022).
@@ -160,6 +161,7 @@ class StragglerRank(RunRule):
         wait = float(np.median(np.minimum(waits, compute.max(axis=1) - compute.min(axis=1))))
         free_cores = all(rank.free_cores for rank in run.ranks)
         slow_gpu = always and run.computes_the_same
+        surest: Confidence = "medium" if slow_gpu else "high"
         finding = self.finding(
             title=f"Find out why the GPU of {rank_name(run, most)} is slower"
             if slow_gpu
@@ -168,7 +170,7 @@ class StragglerRank(RunRule):
             why=(
                 f"In {step_of_ranks(run)}, the rank with the most compute ({who}) takes {ms(excess)} longer "
                 f"than the mean of all {len(run.ranks)} ranks. The others wait for it in collectives."
-                + (" Its kernels have as many blocks as theirs, so its GPU is slower." if slow_gpu else "")
+                + (" Its kernels have as many blocks as theirs, so its GPU seems to be slower." if slow_gpu else "")
             ),
             saving=ranks_saving(
                 run,
@@ -189,7 +191,7 @@ class StragglerRank(RunRule):
                 + ("" if free_cores else " First make sure that the threads of all ranks fit on the CPU cores."),
                 "sampler = DistributedLengthGroupedSampler(dataset, ...)",
             ),
-            confidence="high" if len(run.step_names) > 1 and free_cores else "low",
+            confidence=surest if len(run.step_names) > 1 and free_cores else "low",
             shares_cause_with=["CM001", "CM003"],
         )
         yield on_rank(finding, run, most) if always else finding

@@ -131,9 +131,10 @@ class TestUnevenWork:
         traces, _ = all_ranks("load_imbalance")
         ranks = [summarize(facts_of_rank(trace, tmp_path)) for trace in traces]
         even = RunFacts([replace(rank, blocks=ranks[0].blocks) for rank in ranks])
-        assert [one.finding.title for run in (RunFacts(ranks), even) for one in StragglerRank().check_run(run)] == [
-            "Give all ranks the same amount of work",
-            "Find out why the GPU of rank 1 is slower",
+        found = [one.finding for run in (RunFacts(ranks), even) for one in StragglerRank().check_run(run)]
+        assert [(one.title, one.confidence) for one in found] == [
+            ("Give all ranks the same amount of work", "high"),
+            ("Find out why the GPU of rank 1 is slower", "medium"),
         ]
 
     @pytest.mark.parametrize("options", [{"fixed": True}, {"slow_rank_batch": 0}])
