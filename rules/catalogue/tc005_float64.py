@@ -204,13 +204,13 @@ def _price(facts: Facts, ratio: float) -> Price:
     )
     basis = (
         f"Assumes that matmuls, convolutions and attention run {speedups[0]:.0f}, {speedups[1]:.0f} or "
-        f"{speedups[2]:.0f} times as fast in FP32{peak_caveat(facts, 'fp32', 'fp64')}"
+        f"{speedups[2]:.0f} times as fast in FP32{peak_caveat(facts, 'fp32', 'fp64')}."
     )
-    if other_ns:
-        basis += ", that other kernels save 30%, 50% or 90% of their time"
     if functions_ns:
-        basis += ", and that functions such as sin and exp save 50%, 80% or 95%"
-    return priced_work(facts, found.products | found.other, (low, expected, high), f"{basis}.")
+        basis += " Functions such as sin and exp save 50%, 80% or 95% of their time."
+    if other_ns:
+        basis += " Other kernels save 30%, 50% or 90% of their time."
+    return priced_work(facts, found.products | found.other, (low, expected, high), basis)
 
 
 def _speedups(peaks: CpuPeaks | None) -> dict[str, float]:
