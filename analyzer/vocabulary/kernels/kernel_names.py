@@ -376,7 +376,9 @@ def classify(name: str) -> KernelClass:
 
 # sin_kernel_cuda, pow_tensor_scalar_kernel_impl, GeluCUDAKernelImpl (ATen)
 _MATH_FUNCTION = re.compile(
-    r"(?<![A-Za-z\d])a?(?:sin|cos|tan)h?_kernel|(?<![A-Za-z\d])(?:exp2?|expm1|log(?:2|10|1p)?|erfc?|sigmoid|softplus|pow_\w{1,20}|(?i:gelu\w{0,20}?|silu))_?(?i:kernel)"
+    r"(?<![A-Za-z\d])a?(?:sin|cos|tan)h?_kernel|"
+    r"(?<![A-Za-z\d])(?:exp2?|expm1|log(?:2|10|1p)?|erfc?|sigmoid|softplus|pow_\w{1,20}|"
+    r"(?i:gelu\w{0,20}?|silu))_?(?i:kernel)"
 )
 
 
