@@ -46,11 +46,6 @@ def test_it_stays_small() -> None:
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) < MOST_BYTES
 
 
-def test_the_readme_shows_every_page() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert [name for name in PAGES if f"docs/gallery/{name}.png" not in readme] == []
-
-
 @of_each_page
 def test_a_report_of_the_trace_in_the_list(name: str) -> None:
     document = embedded_result((FOLDER / f"{name}.html").read_text(encoding="utf-8"))
