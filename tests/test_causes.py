@@ -10,7 +10,16 @@ import pytest
 
 from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.span_categories import SPAN_CATEGORIES
-from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY, CAUSES, COMMUNICATION, COMPUTE, COPIES, IDLE_CAUSES
+from traceopt.analyzer.vocabulary.causes.table import (
+    BUSY_PARTS,
+    CAUSE_OF_KEY,
+    CAUSES,
+    COMMUNICATION,
+    COMPUTE,
+    COPIES,
+    IDLE_CAUSES,
+    PHASES,
+)
 from traceopt.document.verdict import _GpuVerdict
 from traceopt.reports.words.fixes.card_lookup import rules_of_cause
 from traceopt.reports.words.part_styles import part_style, span_look
@@ -37,7 +46,8 @@ def test_a_cause_that_lacks_a_field_cannot_be_made() -> None:
 def test_keys_labels_and_looks_of_causes_differ() -> None:
     assert len(CAUSE_OF_KEY) == len(CAUSES)
     assert len({cause.label for cause in CAUSES}) == len(CAUSES)
-    assert len({(cause.look.color, cause.look.pattern) for cause in IDLE_CAUSES}) == len(IDLE_CAUSES)
+    for of_one_step in ([*IDLE_CAUSES, *BUSY_PARTS], PHASES):
+        assert len({cause.look.color for cause in of_one_step}) == len(of_one_step)
 
 
 @every_cause

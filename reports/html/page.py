@@ -21,7 +21,7 @@ from markupsafe import Markup
 from msgspec.structs import asdict, replace
 
 from traceopt.reports.agent import prompt
-from traceopt.reports.html import evidence_links, flame_view, span_view, table_rows
+from traceopt.reports.html import evidence_links, flame_view, part_answers, span_view, table_rows
 from traceopt.reports.html.charts import (
     loss_chart,
     rank_chart,
@@ -63,7 +63,6 @@ TEMPLATES = Path(__file__).parent / "templates"
 ASSETS = Path(__file__).parent / "assets"  # style sheets and scripts
 FOLDED_ROWS = 15  # rows visible at first, and in print; a click shows the rest
 _COMMENT = re.compile(r"/\*(?:(?!\*/).)*\*/")
-LEAST_PART_US = 1  # shorter parts of the step have no row
 
 
 def render_html(result: Result, *, static: bool = False) -> str:
@@ -178,6 +177,7 @@ def _view(document: Result) -> dict[str, Any]:
         "checks_line": run_words.checks_line(document),
         "method": method_words.method(document),
         "command": run_words.command(document),
+        "part_answers": part_answers.part_answers(document, all_cards, gpu_measured=idle_word is not None),
         "flame_caption": flame_view.caption(document),
         "flame_key": flame_view.key(document),
         "by_shape": by_shape,
@@ -260,7 +260,8 @@ def environment() -> jinja2.Environment:
         NOT_RECORDED=quantities.NOT_RECORDED,
         MOST_ROWS=rank_chart.MOST_ROWS,
         MOST_COLUMN_PIXELS=step_strip.MOST_COLUMN_PIXELS,
-        LEAST_PART_US=LEAST_PART_US,
+        LEAST_PART_US=part_answers.LEAST_PART_US,
+        BAR_PIXELS=part_answers.BAR_PIXELS,
         cards_of_part=evidence_links.cards_of_part,
         evidence_table=evidence_table,
         step_before=plan_numbers.step_before,
@@ -272,6 +273,7 @@ def environment() -> jinja2.Environment:
         estimated=quantities.estimated,
         estimate_range=quantities.estimate_range,
         memory_look=memory_parts.memory_look,
+        has_room=part_answers.has_room,
         part_style=part_styles.part_style,
         needs=fix_cards.needs,
         PLAN_ORDER=fix_cards.PLAN_ORDER,

@@ -7,6 +7,8 @@ import json
 import pytest
 import sample
 
+from traceopt.analyzer.vocabulary.causes.span_categories import SPAN_CATEGORIES
+from traceopt.analyzer.vocabulary.causes.table import CAUSES
 from traceopt.reports.agent.prompt import prompt
 from traceopt.reports.html.table_rows import PRINTED_ROWS
 from traceopt.reports.words.display import for_display
@@ -117,6 +119,37 @@ def test_theme_follows_the_system_and_the_button(open_report) -> None:
     page.click("#theme")
     assert page.evaluate(background) == "rgb(255, 255, 255)"
     assert page.inner_text("#theme") == "Dark"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_parts_of_the_bar_answer(open_report, width: int) -> None:
+    """The pointer and the focus show what a part is, Escape hides it, a click or Enter keeps it with its links."""
+    page = open_report(sample.rich(), width=width, static=True)
+    loading, syncs = (page.locator(f"#parts a[data-answer={name}]") for name in ("data_loading", "host_sync"))
+    answer = page.locator("#answer-data_loading")
+    loading.hover()
+    told = answer.inner_text().replace("\u00a0", " ")
+    assert told.startswith("Waiting for data\n")
+    assert "The loop is inside the loader's __next__." in told
+    assert "Load data in worker processes" in told
+    page.keyboard.press("Escape")
+    assert not answer.is_visible()
+    syncs.focus()
+    assert page.locator("#answer-host_sync").is_visible()
+    loading.click()
+    page.mouse.move(0, 0)
+    page.wait_for_timeout(300)
+    assert page.locator(".answer:visible").count() == 1
+    answer.locator("a").click()
+    assert page.url.endswith("#DL001")
+    assert not answer.is_visible()
+    page.mouse.move(0, 0)
+    syncs.focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.closest('.answer').id") == "answer-host_sync"
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.dataset.answer") == "host_sync"
+    assert page.locator(".answer:visible").count() == 0
 
 
 def test_complete_without_javascript(open_report) -> None:
@@ -305,33 +338,15 @@ TEXT_PAIRS = [
     ("ink", "bg"), ("mute", "bg"), ("mute", "soft"), ("link", "bg"), ("ink", "card"), ("mute", "card"),
     ("high", "high-bg"), ("medium", "medium-bg"), ("low", "low-bg"), ("ink", "add"), ("ink", "del"),
     ("ink", "medium-bg"), ("ink", "high-bg"), ("ink", "wait"),
-    *(("card", bar) for bar in ("cpu", "compute", "backward", "comm", "copy", "loader", "input", "sync", "other")),
-    *(("card", bar) for bar in ("launch", "python", "range", "host", "driver", "queue")),
+    *(("card", row.color) for row in SPAN_CATEGORIES if row.color != "wait"),
 ]  # fmt: skip
-GRAPHICS = [
-    "compute",
-    "backward",
-    "comm",
-    "copy",
-    "cpu",
-    "loader",
-    "input",
-    "sync",
-    "launch",
-    "other",
-    "python",
-    "range",
-    "host",
-    "driver",
-    "queue",
-    "ok",
-]
+GRAPHICS = {cause.look.color for cause in CAUSES} | {"ok"}
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_colors_have_contrast(open_report, scheme: str) -> None:
     page = open_report(sample.empty(), color_scheme=scheme)
-    names = sorted({name for pair in TEXT_PAIRS for name in pair} | set(GRAPHICS))
+    names = sorted({name for pair in TEXT_PAIRS for name in pair} | GRAPHICS)
     colors = page.evaluate(
         "names => Object.fromEntries(names.map(name => {"
         " document.body.style.color = `var(--${name})`;"
