@@ -110,8 +110,8 @@ class TestUtilisation:
         assert again.hfu is not None
         assert again.mfu < plain.mfu
         assert again.hfu > 1.2 * again.mfu
-        assert "without recomputation" in render_html(example("checkpointing").result, static=True)
+        assert "with recomputation" in render_html(example("checkpointing").result, static=True)
 
     def test_the_verdict_states_a_low_utilization(self, example: GetExample, healthy: Example) -> None:
-        assert "The step reaches 3.3% of the bf16 peak." in example("cudnn_search").result.verdict
-        assert "The step reaches" not in healthy.result.verdict
+        assert "MFU is 3.3% of the bf16 peak." in example("cudnn_search").result.verdict
+        assert "MFU" not in healthy.result.verdict

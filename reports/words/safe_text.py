@@ -23,7 +23,7 @@ _KEPT_SPACES = frozenset(" \u00a0\u202f")
 
 _PROSE_FIELDS = frozenset({"verdict", "text", "reason", "why", "basis", "detail", "warnings", "notes"})
 _SOURCE_CODE_FIELDS = frozenset({("fix", "code"), ("fix", "patch"), ("tried", "patch")})
-_UNIT_AFTER_NUMBER = re.compile(r"(\d) (ms|µs|s|[KMGT]i?B(?:/s)?|TFLOP/s)\b")
+_UNIT_AFTER_NUMBER = re.compile(r"(\d) (ms|µs|s|[KMGT]i?B(?:/s)?|[GT]FLOP/s)\b")
 _SPACE_BEFORE_PERCENT = re.compile(r"(?<=\d)[ \u00a0]%")
 _SENTENCE_END = re.compile(r"(?<=[.!?]) (?=[A-Z])")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY, COMMUNICATION
+from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY, COMMUNICATION, HOST_SYNC
 from traceopt.reports.words.rank_words import rank_phrase
 from traceopt.result.document import Result
 from traceopt.result.finding import Saving
@@ -142,6 +142,11 @@ def limit(part: str | None) -> str | None:
     return CAUSE_OF_KEY[part].limit if part in CAUSE_OF_KEY else None
 
 
+def _own_time(result: Result, part: str) -> str:
+    """The time of a part of the step, as the breakdown has it."""
+    return quantities.ms_of_us(sum(row.us_per_step for row in result.breakdown if row.name == part))
+
+
 def measured_facts(result: Result) -> list[str]:
     """Sentences about waits and overlap that the breakdown does not show, for what was recorded."""
     facts = []
@@ -150,10 +155,13 @@ def measured_facts(result: Result) -> list[str]:
         stall = quantities.ms_of_us(loader.stall_us_per_step)
         facts.append(f"Data loader: {quantities.ms_of_us(loader.us_per_step)}; {stall} of it stalls the step.")
     if sync.us_per_step is not None and sync.calls_per_step and sync.stall_us_per_step is not None:
-        calls, stall = quantities.count(sync.calls_per_step), quantities.ms_of_us(sync.stall_us_per_step)
-        waits = quantities.ms_of_us(sync.us_per_step)
-        cost = f"They stall the GPU for {stall}, including the refill of its queue."
-        facts.append(f"Host syncs: {calls}{per_step(result)}, {waits}. {cost}")
+        calls, waits = quantities.count(sync.calls_per_step), quantities.ms_of_us(sync.us_per_step)
+        idle, own = quantities.ms_of_us(sync.stall_us_per_step), _own_time(result, HOST_SYNC.key)
+        only = "" if own == idle else f" Of this idle time, {own} has no other cause."
+        facts.append(
+            f"Host syncs: {calls}{per_step(result)}. The host waits in them for {waits}. The GPU is idle for {idle} "
+            f"during them and until the host has refilled its queue.{only}"
+        )
     if communication.us_per_step and communication.exposed_us_per_step is not None:
         hidden = communication.overlap_share
         overlap = f" ({quantities.percent(hidden)} overlapped)" if hidden is not None else ""

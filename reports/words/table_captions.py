@@ -6,7 +6,7 @@ from traceopt.analyzer.vocabulary.op_names import is_convolution
 from traceopt.reports.words import safe_text
 from traceopt.reports.words.rank_words import rank_phrase
 from traceopt.reports.words.step_words import on_cpu, scope, step_noun
-from traceopt.result.document import Result, TensorCores
+from traceopt.result.document import Efficiency, Result, TensorCores
 from traceopt.result.rows import Gemm, Kernel
 from traceopt.result.tables import MODULES
 from traceopt.result.words import quantities
@@ -70,21 +70,24 @@ def gemm_caption(result: Result) -> str:
     if cores.eligible_share is not None:
         sentences.append(f"{matrix_units(result)}: {_tensor_core_use(cores)}")
     if efficiency.achieved_tflops is not None:
-        reached = f"The step reaches {quantities.per_second(efficiency.achieved_tflops, 'TFLOP')}"
-        if efficiency.mfu is not None and efficiency.peak_tflops is not None:
-            peak = quantities.per_second(efficiency.peak_tflops, "TFLOP")
-            dtype = f"{efficiency.peak_dtype} " if efficiency.peak_dtype else ""
-            recomputes = efficiency.hfu is not None and efficiency.hfu > efficiency.mfu
-            share = efficiency.hfu if recomputes else efficiency.mfu
-            reached += f", {quantities.percent(share)} of the {dtype}peak of {peak}"
-            caveat = quantities.peak_caveat(efficiency.peak_source, efficiency.peak_verified)
-            remarks = [caveat] if caveat else []
-            if recomputes:
-                remarks.append(f"{quantities.percent(efficiency.mfu)} without recomputation")
-            if remarks:
-                reached += f" ({'; '.join(remarks)})"
-        sentences.append(safe_text.unbroken(reached) + ".")
+        sentences.append(_reached(efficiency, efficiency.achieved_tflops))
     return " ".join([*sentences, *_other_peaks(result)])
+
+
+def _reached(efficiency: Efficiency, tflops: float) -> str:
+    """The rate of the step and its MFU, which leaves recomputation out."""
+    rate = safe_text.unbroken(f"The step reaches {quantities.flop_rate(tflops)}.")
+    if efficiency.mfu is None or efficiency.peak_tflops is None:
+        return rate
+    caveat = quantities.peak_caveat(efficiency.peak_source, efficiency.peak_verified)
+    dtype = f"{efficiency.peak_dtype} " if efficiency.peak_dtype else ""
+    peak = safe_text.unbroken(f"the {dtype}peak of {quantities.flop_rate(efficiency.peak_tflops)}")
+    recomputes = efficiency.hfu is not None and efficiency.hfu > efficiency.mfu
+    remarks = [caveat] if caveat else []
+    if recomputes:
+        remarks.append(f"{quantities.percent(efficiency.hfu)} with recomputation")
+    in_brackets = f" ({'; '.join(remarks)})" if remarks else ""
+    return f"{rate} MFU: {quantities.percent(efficiency.mfu)} of {peak}{in_brackets}."
 
 
 # By the bound of a kernel and the peak that it is nearer to.

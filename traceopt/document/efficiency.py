@@ -43,7 +43,7 @@ def utilization(facts: Facts, *, computes: bool) -> str:
     mfu, dtype = facts.flops.mfu, facts.flops.dtype
     if not (computes and facts.trains) or mfu is None or dtype is None or mfu >= LOW_UTILIZATION:
         return ""
-    return f" The step reaches {percent(mfu)} of the {dtype} peak{peak_caveat(facts, dtype)}."
+    return f" MFU is {percent(mfu)} of the {dtype} peak{peak_caveat(facts, dtype)}."
 
 
 def against_reference(facts: Facts) -> str:

@@ -756,11 +756,12 @@
     }
     return (value * 1000).toLocaleString("en-US", { maximumFractionDigits: value < 0.01 ? 2 : 1 }) + "\u00a0µs";
   }
-  /* Moments of the chosen step, in the unit of the axis and exact enough to tell apart what is `apart` ms apart. */
+  /* Moments of the chosen step, in the unit of the axis and exact enough to tell apart what is `apart` ms apart: like
+     durations, to a tenth of a microsecond. */
   function moments(values, apart) {
     var long = Math.max.apply(null, values.map(Math.abs)) >= LONG;
     var unit = long ? 1000 : 1;
-    var digits = Math.max(1, Math.min(long ? 9 : 6, Math.ceil(-Math.log10(apart / unit / 100))));
+    var digits = Math.max(1, Math.min(long ? 7 : 4, Math.ceil(-Math.log10(apart / unit / 100))));
     return values.map(function (value) {
       var text = (Math.abs(value) / unit).toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
       return (value < 0 ? "−" : "") + text + (long ? "\u00a0s" : "\u00a0ms");

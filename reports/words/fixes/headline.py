@@ -16,6 +16,7 @@ from traceopt.result.words import quantities
 WORTH_FIXING_SHARE = 0.03  # the headline mentions fixes that save at least 3 % of the step
 UNSURE_SHARE = 0.5  # of the saving: if more of it has low confidence, it is one that "may" be
 LARGE_REPLAY_ERROR = 0.05  # share of the step: a larger error stands beside what the fixes save
+LEAST_MFU = 0.001  # a lower one reads "<0.1%", which says nothing of the step
 NOTHING_FOUND = "No fix above 3% found."
 NOT_RELIABLE = "not reliable"
 
@@ -133,7 +134,7 @@ def tiles(result: Result) -> list[Tile]:
 
 
 def _rate_tiles(result: Result) -> list[Tile]:
-    """How fast the step computes, for a trace without memory: its throughput or its share of the peak, if known."""
+    """How fast the step computes, for a trace without memory: its throughput or its MFU, if known."""
     throughput, reached = result.throughput, result.efficiency
     if result.quality.verdict == "unusable":
         return []
@@ -143,10 +144,9 @@ def _rate_tiles(result: Result) -> list[Tile]:
         share = throughput.reference_share
         note = "per GPU" + (f", {quantities.percent(share)} of the reference" if share else "")
         return [Tile("Throughput", quantities.count(value), unit, note)]
-    if reached.achieved_tflops is not None and reached.hfu is not None and reached.peak_dtype is not None:
-        rate = quantities.per_second(reached.achieved_tflops, "TFLOP")
-        note = f"{rate}, of the {reached.peak_dtype} peak"
-        return [Tile("Compute rate", quantities.percent(reached.hfu).rstrip("%"), "%", note)]
+    if reached.mfu is not None and reached.mfu >= LEAST_MFU and reached.peak_tflops is not None:
+        peak = f"of the {reached.peak_dtype} peak of {quantities.flop_rate(reached.peak_tflops)}"
+        return [Tile("MFU", quantities.percent(reached.mfu).rstrip("%"), "%", peak)]
     return []
 
 

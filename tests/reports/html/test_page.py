@@ -266,11 +266,12 @@ def test_missing_numbers_are_words() -> None:
 def test_without_memory_the_last_tile_is_something_known() -> None:
     rich = sample.rich()
     unknown = replace(rich, memory=replace(rich.memory, peak_allocated_bytes=None, peak_reserved_bytes=None))
-    rate = replace(rich.efficiency, achieved_tflops=4.4, hfu=0.28, peak_dtype="fp32")
+    rate = replace(rich.efficiency, mfu=0.28, peak_tflops=15.7, peak_dtype="fp32")
     known = tiles(replace(unknown, throughput=None, efficiency=rate))
-    assert known[-1] == Tile("Compute rate", "28", "%", "4.4 TFLOP/s, of the fp32 peak")
-    nothing = replace(rate, achieved_tflops=None, hfu=None)
-    assert [tile.label for tile in tiles(replace(unknown, throughput=None, efficiency=nothing))][-1].startswith("After")
+    assert known[-1] == Tile("MFU", "28", "%", "of the fp32 peak of 15.7 TFLOP/s")
+    for nothing in (replace(rate, mfu=None), replace(rate, mfu=0.0004)):
+        last = tiles(replace(unknown, throughput=None, efficiency=nothing))[-1]
+        assert last.label.startswith("After")
     assert not any(tile.value == "not recorded" for tile in known)
 
 

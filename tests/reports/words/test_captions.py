@@ -18,7 +18,7 @@ from traceopt.reports.words.table_captions import gemm_caption
 from traceopt.result.document import BeforeAndAfter, PeakRate, Result
 
 NB = "\u00a0"
-REACHED = f"The step reaches 30.8{NB}TFLOP/s, 3.1% of the bf16 peak of 989{NB}TFLOP/s"
+REACHED = f"The step reaches 30.8{NB}TFLOP/s. MFU: 3.1% of the bf16 peak of 989{NB}TFLOP/s"
 
 
 def in_terminal(result: Result) -> str:

@@ -29,6 +29,7 @@ NO_BREAK_SPACE = "\u00a0"
 NOT_RECORDED = "not recorded"
 
 LONG_MS = 10_000  # times read as seconds from here on
+LEAST_TFLOPS = 0.1  # lower rates read as GFLOP/s
 
 _GIB = 1 << 30
 _MIB = 1 << 20
@@ -65,6 +66,11 @@ def megabytes(number: float) -> str:
 def per_second(value: float, unit: str) -> str:
     """A rate in `unit` per second: "5.1 GB/s", "312 TFLOP/s"."""
     return f"{rate_number(value)} {unit}/s"
+
+
+def flop_rate(tflops: float) -> str:
+    """A rate of arithmetic: "312 TFLOP/s", "4.0 GFLOP/s"."""
+    return per_second(tflops, "TFLOP") if tflops >= LEAST_TFLOPS else per_second(tflops * 1e3, "GFLOP")
 
 
 # Both sentences and reports.
