@@ -80,7 +80,7 @@ def find_collectives(trace: Trace, slices: Slices, links: LaunchLinks, gpu: GpuW
         mine = np.array([k == kind for k in kinds])
         duration = gpu.in_window[rows[mine]]
         of_kind = int(group[mine].max())
-        factor = _bus_factor(kind, of_kind, world)
+        factor = bus_factor(kind, of_kind, world)
         out.append(
             CollectiveCalls(
                 name=kind,
@@ -130,7 +130,7 @@ def find_cpu_collectives(
                 exposed=alone[mine],
                 since_last=since_last[mine],
                 bytes=sizes[mine],
-                bus_factor=_bus_factor(kind, 0, world),
+                bus_factor=bus_factor(kind, 0, world),
                 group_size=0,
             )
         )
@@ -196,7 +196,7 @@ def _annotation_of(trace: Trace, slices: Slices, links: LaunchLinks, rows: I8) -
     return slices.ancestor(links.launch_slice[rows], wanted).astype(np.int64)
 
 
-def _bus_factor(kind: str, group: int, world: int) -> float | None:
+def bus_factor(kind: str, group: int, world: int) -> float | None:
     """Link bytes per byte that a rank puts in (NCCL tests, "Performance reported by NCCL tests"): in a group of n ranks
     a ring moves (n - 1) / n of the larger buffer, and an all-reduce moves that twice.
 

@@ -12,6 +12,7 @@ from traceopt.analyzer.communication.gradient_reductions import GradientReductio
 from traceopt.analyzer.communication.node_link import NodeLink, find_node_link
 from traceopt.analyzer.communication.overlap import Overlap, cpu_overlap, gpu_overlap
 from traceopt.analyzer.communication.overlap_slowdown import OverlappedKernel, find_overlapped_kernels
+from traceopt.analyzer.communication.process_groups import ProcessGroup, find_process_groups
 from traceopt.analyzer.communication.serialized import SerializedKinds, find_serialized
 from traceopt.analyzer.communication.stage_waits import NO_STAGE_WAITS, StageWaits, find_stage_waits
 from traceopt.analyzer.facts.autograd import AutogradFacts
@@ -68,6 +69,13 @@ class CommunicationFacts(AutogradFacts, frozen=True, dict=True):
     def gradient_reductions(self) -> GradientReductions:
         """The collectives that reduce gradients in backward passes, and which of them a later pass repeats."""
         return find_gradient_reductions(self.collectives, self.regions)
+
+    @cached_property
+    def process_groups(self) -> list[ProcessGroup]:
+        """Collectives by process group: members, what it is for, exposed time, bytes. A list; empty without a GPU."""
+        if not self.has_gpu:
+            return []
+        return find_process_groups(self.trace, self.gpu, self.collectives, self.gradient_reductions, self.stage_waits)
 
     @cached_property
     def overlapped_kernels(self) -> list[OverlappedKernel]:

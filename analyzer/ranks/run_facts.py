@@ -71,6 +71,13 @@ class Straggler(Struct, frozen=True):
         return next((cause for cause, more_ns in self.parts[:1] if more_ns >= EXPLAINS * self.wait_ns), None)
 
 
+class GroupWait(Struct, frozen=True):
+    """How long a rank waits in the collectives of a process group for the last rank, in the median step."""
+
+    wait_ns: float
+    latest_rank: int | None  # for whom it waits longest; None: it does not wait
+
+
 class Arrivals(Struct, frozen=True):
     """Who comes late to the collectives that show it; arrays have shape (collectives,), times in ns.
 
@@ -320,6 +327,27 @@ class RunFacts(Struct, frozen=True, dict=True):
             return None
         return median(run.late_starts[:, index])
 
+    def waits_of_groups(self, rank: int | None) -> dict[str, GroupWait]:
+        """The same for each process group of one rank, by its name. Empty as `late_start_ns` is None."""
+        run = self.without_engines
+        if run.late_start_ns(rank) is None:
+            return {}
+        found, index = run.matched, [one.rank for one in run.ranks].index(rank)
+        last = _last_of_each(found)
+        rows = np.flatnonzero((found.rank == index) & found.symmetric)
+        late = last[found.event[rows]]
+        waits = np.minimum(found.start[late] - found.start[rows], found.exposed[rows])
+        calls = run.ranks[index].collectives
+        names = np.array([label.partition("|")[0].strip('"') for label in calls.labels])[calls.label[found.call[rows]]]
+        out = {}
+        for name in dict.fromkeys(names.tolist()):
+            mine = names == name
+            of_steps = np.bincount(found.step[rows[mine]], waits[mine], len(run.step_names))
+            for_rank = np.bincount(found.rank[late[mine]], waits[mine], len(run.ranks))
+            latest = run.ranks[int(for_rank.argmax())].rank if for_rank.any() else None
+            out[name] = GroupWait(median(of_steps), latest)
+        return out
+
     def late_share(self, rank: int | None) -> float | None:
         """How much of one rank's exposed communication it waits for later ranks, also where that delays the collectives
         behind; None as in `late_start_ns`.
@@ -400,6 +428,13 @@ class RunFacts(Struct, frozen=True, dict=True):
         """Compute time of the slowest rank beyond the mean, in each step."""
         compute = self.part(COMPUTE)
         return np.asarray(compute.max(axis=1) - compute.mean(axis=1)) if compute.size else np.zeros(0)
+
+
+def _last_of_each(found: Matched) -> I8:
+    """For each collective, the row of the rank that entered it last. Shape (collectives,)."""
+    order = np.lexsort((found.start, found.event))
+    event = found.event[order]
+    return order[np.append(event[1:] != event[:-1], True)] if len(event) else order
 
 
 def _joined(arrays: list[I8]) -> I8:

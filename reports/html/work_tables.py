@@ -7,7 +7,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from traceopt.reports.words import not_recorded, run_words, step_words, table_captions
+from traceopt.reports.words import not_recorded, rank_words, run_words, step_words, table_captions
 from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.reports.words.tables import Derived, ShownTable, shown_table
 from traceopt.result import tables
@@ -27,6 +27,12 @@ _KERNEL: Derived = {
 _GEMM: Derived = {
     "n_misaligned": lambda gemm: table_captions.misaligned(gemm, gemm.n),
     "k_misaligned": lambda gemm: table_captions.misaligned(gemm, gemm.k),
+}
+_PROCESS_GROUP: Derived = {
+    "group": lambda group: group.description or group.name,
+    "ranks_words": rank_words.ranks_of_group,
+    "collectives_words": lambda group: ", ".join(group.collectives),
+    "latest_words": lambda group: None if group.latest_rank is None else str(group.latest_rank),
 }
 _COUNTER: Derived = {"short_name": lambda row: short_kernel_name(row.kernel)}
 _PHASE: Derived = {
@@ -90,6 +96,8 @@ def _tables(document: Result) -> Iterator[ShownTable]:
     worked = [op for op in document.ops if op.gpu_us_per_step or op.cpu_self_us_per_step]
     yield of_step(tables.OPERATORS, worked, total=len(document.ops))
     yield of_step(tables.COLLECTIVES, document.communication.collectives)
+    groups = document.communication.groups
+    yield of_step(tables.PROCESS_GROUPS, groups if len(groups) > 1 else [], derived=_PROCESS_GROUP)
     yield of_step(tables.COPIES, document.copies)
     yield of_step(tables.GPUS, document.gpu.devices, derived=_GPU)
     yield of_step(

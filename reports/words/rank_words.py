@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from traceopt.result.document import Result
+from traceopt.result.rows import CommunicationGroup
 from traceopt.result.words import quantities
 
+MOST_RANKS_OF_GROUP = 4  # listed one by one
 RANKS_DIFFER_SHARE = 0.05  # of the step: with less, the ranks take the same time
 
 
@@ -34,3 +36,15 @@ def ranks_missing(result: Result) -> str:
     if not 0 < known < world:
         return ""
     return f"{world - known:,} of {world:,} ranks {'is' if world - known == 1 else 'are'} missing"
+
+
+def ranks_of_group(group: CommunicationGroup) -> str | None:
+    """ "0–7", "0, 4, 8, 12" or "0, 8, …, 56 (8)": the members of a group; its size alone if they are unknown."""
+    ranks = group.ranks
+    if not ranks:
+        return None if group.size is None else quantities.counted(group.size, "rank")
+    if len(ranks) > 2 and ranks == list(range(ranks[0], ranks[-1] + 1)):
+        return f"{ranks[0]}–{ranks[-1]}"
+    if len(ranks) <= MOST_RANKS_OF_GROUP:
+        return ", ".join(map(str, ranks))
+    return f"{ranks[0]}, {ranks[1]}, …, {ranks[-1]} ({len(ranks)})"

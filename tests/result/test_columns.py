@@ -13,6 +13,7 @@ from traceopt.result.field_notes import field_notes
 from traceopt.result.finding import Evidence
 from traceopt.result.rows import (
     Collective,
+    CommunicationGroup,
     Copy,
     CounterRangeRow,
     CpuOperator,
@@ -43,6 +44,7 @@ ROWS: dict[str, tuple[Table, type[Struct], set[str]]] = {
         ),
         (tables.COMPARED_RUNS, ComparedRun, {"side", "steps_words", "typical", "quality_words"}),
         (tables.COPIES, Copy, set()),
+        (tables.PROCESS_GROUPS, CommunicationGroup, {"group", "ranks_words", "collectives_words", "latest_words"}),
         (tables.COUNTERS, CounterRangeRow, {"short_name"}),
         (tables.CPU_OPERATORS, CpuOperator, set()),
         (tables.EVIDENCE, Evidence, set()),

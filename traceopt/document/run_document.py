@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.document.merge import MergedRun, plan_first
 from traceopt.document.sections import phases_of_run
-from traceopt.result.document import Check, Result
+from traceopt.result.document import Check, Communication, Result
 from traceopt.result.finding import Finding, impact_of_share
 from traceopt.result.rows import RankRow, RankSteps
 from traceopt.result.words.message import ms
@@ -41,6 +41,7 @@ def run_document(
     compared = _with_compared(replace(result, findings=findings), outcome)
     result = replace(
         _with_steps_of_ranks(result, run),
+        communication=_with_late_ranks(result, run),
         rl_phases=phases_of_run(run, result.step.typical_us) or result.rl_phases,
         ranks=_rows(result, run),
         findings=compared,
@@ -109,6 +110,18 @@ def _rows(result: Result, run: RunFacts) -> list[RankRow]:
         return result.ranks
     waits = iter(run.waits_in_median_step)
     return [replace(row, waited_for_us=us(next(waits))) if row.engine is None else row for row in result.ranks]
+
+
+def _with_late_ranks(result: Result, run: RunFacts) -> Communication:
+    """The communication of the shown rank, with how long it waits for others in each process group."""
+    waits = run.waits_of_groups(result.run.shown_rank)
+    groups = [
+        replace(group, late_us_per_step=us(wait.wait_ns), latest_rank=wait.latest_rank)
+        if (wait := waits.get(group.name)) is not None
+        else group
+        for group in result.communication.groups
+    ]
+    return replace(result.communication, groups=groups)
 
 
 def _with_steps_of_ranks(result: Result, run: RunFacts) -> Result:

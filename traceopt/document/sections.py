@@ -33,7 +33,16 @@ from traceopt.result.document import (
     TensorCores,
     Throughput,
 )
-from traceopt.result.rows import BreakdownPart, Collective, Copy, IdleCause, MemoryPart, MemoryPoint, ProcessGpu
+from traceopt.result.rows import (
+    BreakdownPart,
+    Collective,
+    CommunicationGroup,
+    Copy,
+    IdleCause,
+    MemoryPart,
+    MemoryPoint,
+    ProcessGpu,
+)
 from traceopt.result.words.rounding import rate, share, us
 from traceopt.result.words.vendors import VENDORS
 from traceopt.rules.bases.rank_rule import rank_name
@@ -258,7 +267,35 @@ def communication(facts: Facts) -> Communication:
                 location=location_of(facts, int(calls.launch[calls.duration.argmax()])),
             )
         )
-    return Communication(us(total / count), us(exposed / count), share(1 - exposed / total), rows)
+    return Communication(us(total / count), us(exposed / count), share(1 - exposed / total), rows, _groups(facts))
+
+
+def _groups(facts: Facts) -> list[CommunicationGroup]:
+    count, link = facts.steps.count, facts.node_link
+    rows = []
+    for group in facts.process_groups:
+        put_in, over_link = group.known_bytes, group.link_bytes
+        ran_ns = int(facts.gpu.in_window[group.rows].sum())
+        bus_gb_per_s = over_link / ran_ns if over_link and ran_ns else None
+        rows.append(
+            CommunicationGroup(
+                name=group.name,
+                description=group.description,
+                parallelism=group.parallelism,
+                size=group.size or None,
+                ranks=list(group.ranks),
+                collectives=[one.kind for one in group.by_kind],
+                calls_per_step=rate(len(group.rows) / count),
+                us_per_step=us(facts.gpu.step_ns[group.rows].sum() / count),
+                exposed_us_per_step=us(group.exposed_ns / count),
+                beside_us_per_step=us(group.beside_ns / count),
+                bytes_per_step=None if put_in is None else round(put_in / count, 1),
+                algorithm_gb_per_s=rate(put_in / ran_ns) if put_in and ran_ns else None,
+                gb_per_s=None if bus_gb_per_s is None else rate(bus_gb_per_s),
+                link_share=None if not link or not bus_gb_per_s else share(bus_gb_per_s / link.gb_per_s),
+            )
+        )
+    return rows
 
 
 def copies(facts: Facts) -> list[Copy]:

@@ -26,6 +26,7 @@ from traceopt.result.finding import Finding, Location
 from traceopt.result.rows import (
     BreakdownPart,
     Collective,
+    CommunicationGroup,
     Copy,
     CounterRangeRow,
     CpuOperator,
@@ -327,6 +328,9 @@ class Communication(Struct, frozen=True):
     exposed_us_per_step: Annotated[float | None, note("time per step that no compute overlaps", "us")]
     overlap_share: Annotated[float | None, note("part of the communication that compute overlaps", "share")]
     collectives: Annotated[list[Collective], note("collectives by name, longest first")]
+    groups: Annotated[
+        list[CommunicationGroup], note("collectives by process group, most exposed first; empty: not recorded")
+    ] = field(default_factory=list)
 
 
 class TensorCores(Struct, frozen=True):

@@ -20,6 +20,7 @@ from traceopt.result.finding import Finding, Fix, Location, Saving
 from traceopt.result.rows import (
     BreakdownPart,
     Collective,
+    CommunicationGroup,
     Copy,
     Gemm,
     IdleCause,
@@ -102,6 +103,10 @@ TABLES: Mapping[str, FrameTable] = {
         _columns(Gemm),
     ),
     "collectives": FrameTable("Collectives by name, longest first.", _columns(Collective)),
+    "process_groups": FrameTable(
+        "Collectives by process group, most exposed first; empty if the trace does not name the groups.",
+        {**_columns(CommunicationGroup), "ranks": (TEXT, 'its ranks: "0, 3"; empty: not recorded')},
+    ),
     "copies": FrameTable("Copies by kind, longest first.", _columns(Copy)),
     "ranks": FrameTable("A row for each file that was read.", _columns(RankRow)),
     "memory": FrameTable("Device memory over the shown step, thinned to minima and maxima.", _columns(MemoryPoint)),
@@ -159,6 +164,11 @@ class Frames(Struct, frozen=True):
     @property
     def collectives(self) -> DataFrame:
         return _rows("collectives", self.result.communication.collectives)
+
+    @property
+    def process_groups(self) -> DataFrame:
+        rows = self.result.communication.groups
+        return _frame("process_groups", ({**asdict(row), "ranks": ", ".join(map(str, row.ranks))} for row in rows))
 
     @property
     def copies(self) -> DataFrame:

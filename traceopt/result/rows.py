@@ -113,6 +113,34 @@ class Collective(Struct, frozen=True):
     location: Annotated[Location | None, note("line of the user's code that calls it")]
 
 
+class CommunicationGroup(Struct, frozen=True):
+    """Collectives of one process group."""
+
+    name: Annotated[str, note("name of the process group")]
+    description: Annotated[str, note('what the framework calls it: "mesh_tp"; empty: nothing')]
+    parallelism: Annotated[
+        str | None,
+        note("what it is for: data, tensor, pipeline, context, expert, or several of these; null: not known"),
+    ]
+    size: Annotated[int | None, note("its number of ranks; null: not recorded")]
+    ranks: Annotated[list[int], note("its ranks; empty: not recorded")]
+    collectives: Annotated[list[str], note("kinds of its collectives, longest first")]
+    calls_per_step: Annotated[float, note("calls", "per step")]
+    us_per_step: Annotated[float, note("time per step", "us")]
+    exposed_us_per_step: Annotated[float, note("time per step that no compute overlaps", "us")]
+    beside_us_per_step: Annotated[float, note("time per step while a collective of another group runs", "us")]
+    bytes_per_step: Annotated[float | None, note("data that a rank puts in per step", "bytes")]
+    algorithm_gb_per_s: Annotated[float | None, note("that data by the time", "GB/s")]
+    gb_per_s: Annotated[float | None, note("bytes over the link by the time: the bus bandwidth", "GB/s")]
+    link_share: Annotated[
+        float | None, note("bus bandwidth as a part of the rate of a GPU's link; null: not known", "share")
+    ]
+    late_us_per_step: Annotated[
+        float | None, note("exposed time per step until the last rank enters; null: other ranks not known", "us")
+    ] = None
+    latest_rank: Annotated[int | None, note("rank for which this one waits longest in the group")] = None
+
+
 class Copy(Struct, frozen=True):
     """Copies of one kind."""
 

@@ -28,6 +28,35 @@ COLLECTIVES = Table(
     linked=True,
 )
 
+PROCESS_GROUPS = Table(
+    "process-groups",
+    "Process groups",
+    (
+        Column("group", "Group", "name"),
+        Column("parallelism", "For", "word"),
+        Column("ranks_words", "Ranks", "word"),
+        Column("collectives_words", "Collectives", "text"),
+        _MS,
+        _EXPOSED,
+        Column("late_us_per_step", "Late ranks ms", "ms", about="Late ranks: waiting until the last rank enters."),
+        Column("latest_words", "Latest rank", "word"),
+        Column(
+            "beside_us_per_step",
+            "Beside others ms",
+            "ms",
+            about="Beside others: while another group communicates.",
+            usual=0,
+        ),
+        _CALLS,
+        _MOVED,
+        Column("gb_per_s", "Bus GB/s", "rate"),
+        Column("link_share", "Of link", "share"),
+    ),
+    noun="process groups",
+    most=50,
+    narrow=True,
+)
+
 COPIES = Table(
     "copies",
     "Copies",

@@ -1,0 +1,154 @@
+"""Collectives by their process group: its members, what it is for, and how much of its time is exposed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.arrays.intervals import union
+from traceopt.analyzer.communication.collectives import CollectiveCalls, bus_factor
+from traceopt.analyzer.communication.gradient_reductions import REDUCING, GradientReductions
+from traceopt.analyzer.communication.stage_waits import StageWaits
+from traceopt.analyzer.tables.json_values import table, whole, word
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.gpu_work import GpuWork
+from traceopt.analyzer.vocabulary.parallelism import DATA, PIPELINE, parallelism_of
+
+MOST = 0.9  # of the reduced bytes, or of the calls: that is what a group is for
+_NO_DESCRIPTION = "undefined"  # PyTorch's word
+_MOST_RANKS = 1 << 20
+_LIST = re.compile(r"\[[\d, ]*\]")  # a long list is cut: "[0, 1, ..., 511]"
+
+
+class GroupOfKind(Struct, frozen=True):
+    """The collectives of one kind in a group. Arrays have shape (calls,), times in ns."""
+
+    kind: str
+    rows: I8  # of the device's work
+    exposed: I8  # not overlapped by compute
+    bytes: I8  # that one rank puts in, -1: not recorded
+    bus_factor: float | None  # bytes over the link per byte of the buffer, None: unknown
+
+
+class ProcessGroup(Struct, frozen=True):
+    """The collectives of one group inside the window. Times in ns."""
+
+    name: str
+    description: str  # by the framework; "": none
+    ranks: tuple[int, ...]  # its members; empty: not recorded
+    size: int  # its number of ranks, 0: not recorded
+    parallelism: str | None  # what it is for; None: not known
+    by_kind: list[GroupOfKind]  # longest first
+    beside_ns: int  # in which a collective of another group runs, too
+
+    @property
+    def rows(self) -> I8:
+        return np.concatenate([one.rows for one in self.by_kind])
+
+    @property
+    def exposed_ns(self) -> int:
+        return sum(int(one.exposed.sum()) for one in self.by_kind)
+
+    @property
+    def known_bytes(self) -> int | None:
+        """What one rank puts in; None if that was not recorded for every call."""
+        if any((one.bytes < 0).any() for one in self.by_kind):
+            return None
+        return sum(int(one.bytes.sum()) for one in self.by_kind)
+
+    @property
+    def link_bytes(self) -> float | None:
+        """What goes over the link; None if that is not known for every call."""
+        if self.known_bytes is None or any(one.bus_factor is None for one in self.by_kind):
+            return None
+        return sum(float(one.bytes.sum()) * (one.bus_factor or 0.0) for one in self.by_kind)
+
+
+class _Declared(Struct, frozen=True):
+    """A group as the file's header declares it."""
+
+    description: str
+    ranks: tuple[int, ...]
+
+
+def find_process_groups(
+    trace: Trace,
+    gpu: GpuWork,
+    collectives: Sequence[CollectiveCalls],
+    reductions: GradientReductions,
+    stages: StageWaits,
+) -> list[ProcessGroup]:
+    """The groups of a GPU's collectives, most exposed first. Empty if one of these does not name its group."""
+    work, group_of = gpu.work, gpu.work.process_group
+    every = np.concatenate([np.empty(0, np.int64), *(calls.rows for calls in collectives)])
+    if (group_of[every] < 0).any():
+        return []
+    declared = _declared_groups(trace.meta.header)
+    out = []
+    for code in distinct_values(group_of[every]).tolist():
+        mine, others = every[group_of[every] == code], every[group_of[every] != code]
+        name = trace.texts[code].strip('"')
+        about = declared.get(name) or _Declared("", _listed_ranks(trace, int(work.process_group_ranks[mine[0]])))
+        size = len(about.ranks) or max(0, int(work.group_size[mine].max()))
+        by_kind = [_of_kind(calls, group_of[calls.rows] == code, size, trace) for calls in collectives]
+        by_kind = sorted((one for one in by_kind if len(one.rows)), key=lambda one: -int(gpu.in_window[one.rows].sum()))
+        beside = union(work.start[others], work.end_of(others))
+        out.append(
+            ProcessGroup(
+                name=name,
+                description=about.description,
+                ranks=about.ranks,
+                size=size,
+                parallelism=parallelism_of(about.description) or _by_its_work(by_kind, reductions, stages),
+                by_kind=by_kind,
+                beside_ns=int(beside.within(work.start[mine], work.end_of(mine)).sum()),
+            )
+        )
+    return sorted(out, key=lambda group: -group.exposed_ns)
+
+
+def _of_kind(calls: CollectiveCalls, mine: Any, size: int, trace: Trace) -> GroupOfKind:
+    factor = bus_factor(calls.name, size, trace.meta.world_size or 0)
+    return GroupOfKind(calls.name, calls.rows[mine], calls.exposed[mine], calls.bytes[mine], factor)
+
+
+def _by_its_work(by_kind: Sequence[GroupOfKind], reductions: GradientReductions, stages: StageWaits) -> str | None:
+    """What a group is for, by what it does: data parallelism if it reduces gradients, and next to nothing outside
+    backward passes; a pipeline if it sends and receives. Tensor, context and expert parallelism look alike.
+    """
+    rows = np.concatenate([one.rows for one in by_kind])
+    if np.isin(rows, stages.rows).mean() >= MOST:
+        return PIPELINE
+    reducing = [one for one in by_kind if one.kind in REDUCING]
+    reduced = sum(float(np.maximum(one.bytes, 1).sum()) for one in reducing)
+    in_backward = sum(float(np.maximum(one.bytes, 1)[np.isin(one.rows, reductions.rows)].sum()) for one in reducing)
+    return DATA if reduced and in_backward >= MOST * reduced else None
+
+
+def _declared_groups(header: dict[str, Any]) -> dict[str, _Declared]:
+    """By name. The header is untrusted: what is not as PyTorch writes it is left out."""
+    groups = table(header.get("distributedInfo")).get("pg_config")
+    out = {}
+    for group in map(table, groups if isinstance(groups, list) else []):
+        if (name := word(group.get("pg_name"))) is not None:
+            described = word(group.get("pg_desc")) or ""
+            out[name] = _Declared("" if described == _NO_DESCRIPTION else described, _ranks(group.get("ranks")))
+    return out
+
+
+def _listed_ranks(trace: Trace, code: int) -> tuple[int, ...]:
+    text = trace.texts[code].strip('"') if code >= 0 else ""
+    return _ranks(msgspec.json.decode(text)) if _LIST.fullmatch(text) else ()
+
+
+def _ranks(values: Any) -> tuple[int, ...]:
+    """The members of a group; empty if one of them is no rank."""
+    ranks = [whole(value, _MOST_RANKS) for value in values] if isinstance(values, list) else []
+    return () if None in ranks else tuple(rank for rank in ranks if rank is not None)
