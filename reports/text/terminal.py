@@ -20,12 +20,9 @@ BAR_COLUMNS = (6, 18)  # columns that bars may take, least and most; a larger pa
 OTHER_COLUMNS = 62  # the numbers and the longest label
 SMALL_SHARE = 0.005  # smaller parts of the step share one line
 VERDICT_LINES = 4
-TITLE_COLUMNS, NARROW_TITLE_COLUMNS = 32, 22  # for code and title: a usual and a narrow column
-TITLE_LINES, NARROW_TITLE_LINES = 2, 4  # beside a usual column, and beside a narrow one
-NARROW = 80  # below, titles have lines of their own
+TITLE_COLUMNS = 30  # the least for titles; beside longer numbers, titles have lines of their own
+TITLE_LINES = 4
 NAME_COLUMNS = 16  # the least that the header leaves for the trace's name
-PLACE_COLUMNS = (14, 20, 32)  # on a narrow, a usual and a wide terminal
-LEAST_PLACE_COLUMNS = 10  # beside long numbers
 CODE_COLUMNS = 8
 ORDER_NOTE = f"{fix_cards.PLAN_ORDER} Saves: in this order, so the savings add up. Alone: without the other fixes."
 REASONED = 2  # findings without an estimate: so many have their reasons and fixes, if there are no others
@@ -179,11 +176,9 @@ def _fixes(result: Result, terminal: Terminal) -> list[str]:
 
 def _noted(result: Result, cards: list[fix_cards.Card], terminal: Terminal, *, reasons: bool) -> list[str]:
     """Findings without a saving, if wanted with their reasons and fixes."""
-    place_columns = _place_columns(cards, terminal)
-    title_columns = terminal.width - 3 - place_columns - 2
     lines = []
     for card in cards:
-        lines += _titled(card, " - ", title_columns, place_columns, result, terminal)
+        lines += _titled(card, " - ", result, terminal)
         lines += _reason(card, terminal) if reasons else []
     return lines
 
@@ -200,30 +195,21 @@ def _table(result: Result, cards: list[fix_cards.Card], terminal: Terminal) -> l
     planned = cards[0].row is not None
     confidence = "confidence" if terminal.width >= WIDE else "conf."
     columns = max(len(confidence), len("medium"))
-    place_columns = _place_columns(cards, terminal)
     after = "step after" if step_noun(result) == "step" else "time after"  # of the same width
     numbers = ("saves", "alone", after) if planned else ("alone", "share")
     rows = [[terminal.plain(value) for value in _savings(card, result)] for card in cards]
     widths = [max(map(width_of, (name, *values))) for name, *values in zip(numbers, *rows, strict=True)]
     heading = "   " + "  ".join(f"{name:>{width}}" for name, width in zip(numbers, widths, strict=True))
     heading += f"  {confidence:<{columns}} "
-    room = terminal.width - width_of(heading) - 2
-    beside = min(place_columns, max(LEAST_PLACE_COLUMNS, room - NARROW_TITLE_COLUMNS))
-    title_columns = room - beside
-    in_own_lines = terminal.width < NARROW or title_columns < NARROW_TITLE_COLUMNS
-    if in_own_lines:
-        title_columns = terminal.width - 3 - place_columns - 2
-    else:
-        place_columns = beside
-        heading += f"{'fix':<{title_columns}}" + ("  where" if place_columns else "")
-    lines = [terminal.style(terminal.fit(heading.rstrip(), terminal.width), dim=True)]
+    in_own_lines = terminal.width - width_of(heading) < TITLE_COLUMNS
+    lines = [terminal.style(heading.rstrip() if in_own_lines else f"{heading}fix", dim=True)]
     for card, row in zip(cards, rows, strict=True):
         values = "  ".join(f"{value:>{width}}" for value, width in zip(row, widths, strict=True))
         start = f"{card.number:>2} {values}  {card.finding.confidence:<{columns}} "
         if in_own_lines:
             lines.append(terminal.fit(start.rstrip(), terminal.width))
             start = "   "
-        lines += _titled(card, start, title_columns, place_columns, result, terminal)
+        lines += _titled(card, start, result, terminal)
     if planned and len(cards) > 1:
         lines += [terminal.style(line, dim=True) for line in terminal.wrap(ORDER_NOTE, first="   ", indent="   ")]
     return lines
@@ -239,41 +225,20 @@ def _savings(card: fix_cards.Card, result: Result) -> tuple[str, ...]:
     return quantities.estimated(saving.est_us), quantities.percent(saving.share)
 
 
-def _place_columns(cards: list[fix_cards.Card], terminal: Terminal) -> int:
-    narrow, usual, wide = PLACE_COLUMNS
-    most = wide if terminal.width >= WIDE else usual if terminal.width >= NARROW else narrow
-    places = [terminal.fit_path(fix_cards.place(card.finding) or "", most) for card in cards]
-    return max(len("where"), *map(width_of, places)) if any(places) else 0
-
-
-def _titled(
-    card: fix_cards.Card, start: str, title_columns: int, place_columns: int, result: Result, terminal: Terminal
-) -> list[str]:
-    """A row: `start`, code and title, the place in the code. A long title continues on the next lines. A file whose
-    name does not fit has its own line.
-    """
-    finding = card.finding
-    code = terminal.fit(finding.code, CODE_COLUMNS)
-    room = title_columns - width_of(code) - 1
+def _titled(card: fix_cards.Card, start: str, result: Result, terminal: Terminal) -> list[str]:
+    """`start`, code and title. Below the title: the place in the code, and what the fix needs."""
+    code = terminal.fit(card.finding.code, CODE_COLUMNS)
+    margin = width_of(start) + width_of(code) + 1
+    room = terminal.width - margin
+    first, *rest = terminal.lines(fix_cards.title(card, result), room, TITLE_LINES)
+    place = terminal.fit_path(fix_cards.place(card.finding) or "", terminal.width)
     needs = fix_cards.needs(card)
-    title = f"({needs}) {fix_cards.title(card, result)}" if needs else fix_cards.title(card, result)
-    most = TITLE_LINES if title_columns >= TITLE_COLUMNS else NARROW_TITLE_LINES
-    both = title_columns + 2 + place_columns
-    place = fix_cards.place(finding) or ""
-    fits = bool(place) and _fits(place, place_columns, terminal)
-    titles = terminal.lines(title, room if fits else both - width_of(code) - 1, most, later=both)
-    painted = terminal.style(code, fg=_IMPACT_COLORS[finding.impact])
-    first = f"{start}{painted} {titles[0]}"
-    if fits:
-        first += f"{' ' * (room - width_of(titles[0]))}  {terminal.fit_path(place, place_columns)}"
-    elif place:
-        titles.append(terminal.fit_path(place, both))
-    return [first, *(" " * len(start) + line for line in titles[1:])]
-
-
-def _fits(place: str, columns: int, terminal: Terminal) -> bool:
-    """Whether at least the name of the file and the line fit."""
-    return width_of(place) <= columns or width_of(place.rpartition("/")[2]) + 1 + len(terminal.mark) <= columns
+    joined = terminal.plain(f"{place} · {needs}") if place and needs else place or needs
+    below = [joined] if width_of(joined) <= room else [place, *terminal.lines(needs, room, TITLE_LINES)]
+    rest += [line for line in below if line]
+    painted = terminal.style(code, fg=_IMPACT_COLORS[card.finding.impact])
+    # A file whose name is longer than the column begins further left.
+    return [f"{start}{painted} {first}", *(" " * min(margin, terminal.width - width_of(line)) + line for line in rest)]
 
 
 def _tried(result: Result, terminal: Terminal) -> list[str]:

@@ -66,14 +66,14 @@ class Terminal(Struct, frozen=True):
             shorter = shorter[1:]
         return self.mark + shorter
 
-    def lines(self, value: str, columns: int, count: int, *, later: int | None = None) -> list[str]:
-        """`value` broken into at most `count` lines; the rest is cut off. `later` is the width of all but the first."""
+    def lines(self, value: str, columns: int, count: int) -> list[str]:
+        """`value` broken into at most `count` lines; the rest is cut off."""
         value = self._with_units(value)
         first = textwrap.wrap(value, columns, break_on_hyphens=False, break_long_words=False)[:1]
         if not first or count == 1 or width_of(first[0]) > columns:
             return [self.fit(value, columns)]
         rest = value[len(first[0]) :].strip()
-        return [self.plain(first[0]), *(self.lines(rest, later or columns, count - 1) if rest else [])]
+        return [self.plain(first[0]), *(self.lines(rest, columns, count - 1) if rest else [])]
 
     def wrap(self, value: str, *, indent: str = "", first: str = "") -> list[str]:
         """`value` in lines of the terminal's width. A number and its unit stay on one line."""
