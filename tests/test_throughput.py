@@ -64,9 +64,22 @@ def test_shown_in_every_report(healthy: Example) -> None:
     assert Result.from_json(result.to_json()) == result
 
 
+def test_cost_of_steps_and_what_the_plan_saves(example: GetExample) -> None:
+    result = analyzed(example("five_faults"), price_per_hour=36.0)
+    assert result.cost is not None
+    assert result.combined is not None
+    assert result.cost.per_step == pytest.approx((result.step.typical_us or 0) * 1e-8, rel=1e-4)  # a cent a second
+    assert result.cost.saved_per_step == pytest.approx(result.combined.saving_us * 1e-8, rel=1e-4)
+    assert result.cost.of_run is None
+    for text in (render_terminal(result, width=90, color=False, unicode=True), render_html(result, static=True)):
+        assert "per 1,000 steps at $36.00 an hour" in text
+    assert analyzed(example("five_faults")).cost is None
+
+
 @pytest.mark.parametrize(
     "amounts",
     [
+        {"price_per_hour": -1.0},
         {"tokens_per_step": 0.0},
         {"samples_per_step": -1.0},
         {"tokens_per_step": float("inf")},

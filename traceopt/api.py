@@ -18,6 +18,7 @@ from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.recordings.runs import Run
 from traceopt.analyzer.work.throughput import Workload
 from traceopt.config import checked_devices
+from traceopt.document.cost import with_cost
 from traceopt.document.merge import MergedRun
 from traceopt.document.run_document import run_document
 from traceopt.errors import ConfigError, InputError, TraceoptError, one_line
@@ -51,6 +52,7 @@ def analyze(
     tokens_per_step: float | None = None,
     samples_per_step: float | None = None,
     reference_throughput: float | None = None,
+    price_per_hour: float | None = None,
     jobs: int | None = 1,
     scheduler: str | None = None,
     cache: str | Path | None = None,
@@ -62,6 +64,7 @@ def analyze(
     `tokens_per_step` and `samples_per_step` are the amounts that one GPU processes per step. `reference_throughput` is
     the rate of one GPU to compare with, in tokens per second, or in samples per second if you give no tokens. With
     several files the document shows the lowest rank. Findings of all ranks are merged by code, and list their ranks.
+    `price_per_hour` is what an hour of the whole job costs, in dollars.
 
     `devices`: peak rates that add to or replace the known ones, by the name of a device (or whole words of it):
     `{"NVIDIA H100 PCIe": {"bf16": 756, "hbm_gb_per_s": 2000}}`, in dense TFLOP/s and GB/s (docs/devices.md).
@@ -78,6 +81,7 @@ def analyze(
 
     Raises InputError if there is no trace to read or a folder does not exist, ConfigError for invalid settings.
     """
+    _check_amounts({"price-per-hour": price_per_hour})
     folders = [Path(folder) for folder in ([source] if isinstance(source, (str, Path)) else source)]
     for folder in folders:
         if not folder.is_dir():
@@ -111,6 +115,7 @@ def analyze(
         progress(f"comparing {len(merged.summaries)} ranks")
     several = len(tasks) > 1 or not tasks[0].recording.source.named
     result = run_document(merged, shown, rules.chosen, warnings, several=several, debug=debug)
+    result = with_cost(result, price_per_hour)
     return Analysis.of(_with_patches(result, folders, debug) if folders else result)
 
 
@@ -166,12 +171,15 @@ def _internal(task: RankTask, error: Exception) -> str:
     return one_line(f"{task.label}: left out: internal error: {type(error).__name__}: {error}")
 
 
-def _workload(tokens: float | None, samples: float | None, reference: float | None) -> Workload:
-    """Raises ConfigError for invalid amounts."""
-    named = {"tokens-per-step": tokens, "samples-per-step": samples, "reference-throughput": reference}
+def _check_amounts(named: Mapping[str, float | None]) -> None:
     for name, amount in named.items():
         if amount is not None and not (0 < amount < math.inf):
             raise ConfigError(f"{name}: expected a number above 0, got {amount:g}")
+
+
+def _workload(tokens: float | None, samples: float | None, reference: float | None) -> Workload:
+    """Raises ConfigError for invalid amounts."""
+    _check_amounts({"tokens-per-step": tokens, "samples-per-step": samples, "reference-throughput": reference})
     if reference is not None and tokens is None and samples is None:
         raise ConfigError("reference-throughput also needs tokens-per-step or samples-per-step")
     return Workload(tokens, samples, reference)

@@ -56,6 +56,7 @@ class Config(Struct, frozen=True):
     tokens_per_step: float | None = None
     samples_per_step: float | None = None
     reference_throughput: float | None = None
+    price_per_hour: float | None = None
     jobs: Annotated[int, msgspec.Meta(ge=1)] | None = None
     scheduler: str | None = None
     cache: str | None = None

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 from msgspec import Struct
 
@@ -24,7 +23,7 @@ from traceopt.analyzer.vocabulary.parallelism import DATA, PIPELINE, parallelism
 MOST = 0.9  # of the reduced bytes, or of the calls: that is what a group is for
 _NO_DESCRIPTION = "undefined"  # PyTorch's word
 _MOST_RANKS = 1 << 20
-_LIST = re.compile(r"\[[\d, ]*\]")  # a long list is cut: "[0, 1, ..., 511]"
+_LIST = re.compile(r"\[\d{1,7}(, *\d{1,7})*\]")  # a long list is cut: "[0, 1, ..., 511]"
 
 
 class GroupOfKind(Struct, frozen=True):
@@ -145,7 +144,7 @@ def _declared_groups(header: dict[str, Any]) -> dict[str, _Declared]:
 
 def _listed_ranks(trace: Trace, code: int) -> tuple[int, ...]:
     text = trace.texts[code].strip('"') if code >= 0 else ""
-    return _ranks(msgspec.json.decode(text)) if _LIST.fullmatch(text) else ()
+    return _ranks(list(map(int, text[1:-1].split(",")))) if _LIST.fullmatch(text) else ()
 
 
 def _ranks(values: Any) -> tuple[int, ...]:

@@ -312,7 +312,12 @@ def _about(result: Result) -> str:
     """What was measured, by which version, and how many rules looked at it."""
     tool = f"{result.tool.name} {result.tool.version}"
     torch = f"PyTorch {result.run.torch_version}" if result.run.torch_version else None
-    ran = (run_words.throughput(result), run_words.serving(result), rank_words.rank_phrase(result))
+    ran = (
+        run_words.throughput(result),
+        run_words.cost(result),
+        run_words.serving(result),
+        rank_words.rank_phrase(result),
+    )
     items = [run_words.device_phrase(result), torch, step_words.steps_phrase(result), *ran, tool]
     measured = " · ".join([f"Measured: {code(run_words.identity(result))}", *(prose(item) for item in items if item)])
     estimated = any(finding.saving is not None for finding in result.findings)

@@ -84,6 +84,23 @@ def throughput(result: Result) -> str | None:
     return f"{', '.join(rates)} per GPU" + (f", {quantities.percent(reference)} of the reference" if reference else "")
 
 
+def cost(result: Result) -> str | None:
+    """ "$0.17 per 1,000 steps at $32.00 an hour ($0.52 for this run), of which the plan saves about $0.07"; None if the
+    user gave no price.
+    """
+    known = result.cost
+    if known is None:
+        return None
+    run = f" ({quantities.dollars(known.of_run)} for this run)" if known.of_run is not None else ""
+    saves = (
+        f", of which the plan saves about {quantities.dollars(1_000 * known.saved_per_step)}"
+        if known.saved_per_step
+        else ""
+    )
+    each = quantities.dollars(1_000 * known.per_step)
+    return f"{each} per 1,000 steps at {quantities.dollars(known.price_per_hour)} an hour{run}{saves}"
+
+
 def serving(result: Result) -> str | None:
     """ "Serving steps (vLLM): 40 decode, 3 prefill; decode 32 tokens a step, 20.9 ms, ..."; None for other steps."""
     found = result.serving
@@ -136,6 +153,7 @@ def environment(result: Result) -> list[str]:
         *(_cores(setting.value) for setting in result.run.settings if setting.name == "CPU cores"),
         steps_phrase(result),
         throughput(result),
+        cost(result),
         serving(result),
     ]
     return [item for item in items if item]

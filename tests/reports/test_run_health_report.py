@@ -65,3 +65,6 @@ def test_samples_are_read_with_the_trace(tmp_path: Path) -> None:
     assert line in result.to_html()
     assert result.gpu_samples is not None
     assert result.gpu_samples.gpus[0].shared_samples is None
+    joules = 620 * (result.step.typical_us or 0) / 1e6
+    assert result.gpu_samples.joules_per_step == pytest.approx(joules, rel=1e-3)
+    assert f"A step takes {joules:.1f} J on one GPU." in result.to_html()

@@ -101,6 +101,7 @@ def run(
     tokens_per_step: float | None,
     samples_per_step: float | None,
     reference_throughput: float | None,
+    price_per_hour: float | None,
     **schedule: Any,
 ) -> None:
     """Profile an unmodified training script and analyze the traces.
@@ -125,6 +126,7 @@ def run(
         tokens_per_step=tokens_per_step,
         samples_per_step=samples_per_step,
         reference_throughput=reference_throughput,
+        price_per_hour=price_per_hour,
     )
     if not no_analyze:
         outputs.prepare(config, debug=debug)

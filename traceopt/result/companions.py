@@ -229,6 +229,9 @@ class GpuSamplesSection(Struct, frozen=True):
     """Samples of the GPUs that `traceopt run` took."""
 
     gpus: Annotated[list[SampledGpu], note("GPUs of the run; at most 64")]
+    joules_per_step: Annotated[
+        float | None, note("energy of a typical step on all GPUs at their mean power, J; null: power is not known")
+    ] = None
 
 
 class StartUpLineRow(Struct, frozen=True):

@@ -182,6 +182,15 @@ class RunMemory(Struct, frozen=True):
     bytes: Annotated[list[int], note("highest reading of the stretch", "bytes")]
 
 
+class Cost(Struct, frozen=True):
+    """What the steps cost in dollars."""
+
+    price_per_hour: Annotated[float, note("price of an hour of the whole job, as the user gave it, dollars")]
+    per_step: Annotated[float, note("cost of the typical step, dollars")]
+    of_run: Annotated[float | None, note("cost of the whole run, dollars; null: its length is not known")]
+    saved_per_step: Annotated[float | None, note("what the plan saves of a step, dollars; null: there is no plan")]
+
+
 class WholeRun(Struct, frozen=True):
     """The recorded process from its start on, recorded steps or not, without traceopt's own work."""
 
@@ -588,6 +597,7 @@ class Result(Spoken, frozen=True, eq=False):
         list[CounterRangeRow],
         note("hardware counters by kernel and metric, of CUPTI's range profiler; at most 200 rows; empty: not used"),
     ] = field(default_factory=list)
+    cost: Annotated[Cost | None, note("what the steps cost; null: the user gave no price")] = None
     created: Annotated[str | None, note("when the document was made; null by default, so that documents compare")] = (
         None
     )

@@ -69,6 +69,14 @@ class Gpu(Struct, frozen=True):
         return [sample for sample in self.samples if sample.busy]
 
     @property
+    def mean_power_w(self) -> float | None:
+        """Mean power from the first sample with work to the last, also while idle between them; None: not known."""
+        at = [index for index, sample in enumerate(self.samples) if sample.busy]
+        working = self.samples[at[0] : at[-1] + 1] if at else ()
+        watts = [sample.power_w for sample in working if sample.power_w is not None]
+        return sum(watts) / len(watts) if watts else None
+
+    @property
     def of_run(self) -> bool:
         """A process of this run was seen on it."""
         return any(sample.own for sample in self.samples)

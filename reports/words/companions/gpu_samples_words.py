@@ -5,6 +5,7 @@ from __future__ import annotations
 from traceopt.reports.words.companions.section import CompanionSection
 from traceopt.result.companions import SampledGpu
 from traceopt.result.document import Result
+from traceopt.result.words import quantities
 
 MAX_LINES = 4
 
@@ -15,6 +16,9 @@ def section(result: Result) -> CompanionSection | None:
     if known is None:
         return None
     sentences = [_line(gpu) for gpu in known.gpus]
+    if known.joules_per_step is not None:
+        on = "one GPU" if len(known.gpus) == 1 else f"{len(known.gpus)} GPUs"
+        sentences.insert(0, f"A step takes {quantities.count(known.joules_per_step)} J on {on}.")
     return CompanionSection(
         anchor="gpu-samples",
         title="GPU samples",

@@ -104,6 +104,7 @@ workload_options = options(
         metavar="N",
         help="Rate of one GPU to compare with, in tokens (or samples) per second.",
     ),
+    click.option("--price-per-hour", type=_AMOUNT, metavar="N", help="Price of an hour of the whole job, in dollars."),
 )
 # What `analyze` and `compare` have in common: how traces are read, and how the commands print.
 reading_options = options(

@@ -52,6 +52,7 @@ def analyzed(
             tokens_per_step=config.tokens_per_step,
             samples_per_step=config.samples_per_step,
             reference_throughput=config.reference_throughput,
+            price_per_hour=config.price_per_hour,
             jobs=config.jobs,
             scheduler=config.scheduler,
             cache=config.cache,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.companions.gpu_samples.samples import Gpu
 from traceopt.analyzer.facts import Facts
 from traceopt.result.companions import GpuSamplesSection, SampledGpu
 from traceopt.result.words.quantities import counted
+from traceopt.result.words.rounding import rate
 
 MOST_GPUS = 64
 
@@ -18,7 +21,8 @@ def section(facts: Facts) -> GpuSamplesSection | None:
         return None
     hosts = sorted({gpu.host for gpu in known.of_run})  # the names of hosts stay private
     nodes = {host: number for number, host in enumerate(hosts, 1)} if len(hosts) > 1 else {}
-    return GpuSamplesSection([_gpu(gpu, nodes.get(gpu.host)) for gpu in known.of_run[:MOST_GPUS]])
+    gpus = [_gpu(gpu, nodes.get(gpu.host)) for gpu in known.of_run[:MOST_GPUS]]
+    return GpuSamplesSection(gpus, _joules_per_step(known.of_run, facts.step_ns))
 
 
 def headline(facts: Facts) -> str | None:
@@ -27,6 +31,13 @@ def headline(facts: Facts) -> str | None:
     if known is None:
         return None
     return f"Samples of {counted(len(known.of_run), 'GPU')}, without a trace."
+
+
+def _joules_per_step(gpus: Sequence[Gpu], step_ns: float) -> float | None:
+    """None if the power of a GPU, or the step, is not known."""
+    watts = [gpu.mean_power_w for gpu in gpus]
+    known = [one for one in watts if one is not None]
+    return rate(sum(known) * step_ns / 1e9) if step_ns and known and len(known) == len(watts) else None
 
 
 def _gpu(gpu: Gpu, node: int | None) -> SampledGpu:

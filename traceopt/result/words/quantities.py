@@ -68,6 +68,11 @@ def per_second(value: float, unit: str) -> str:
     return f"{rate_number(value)} {unit}/s"
 
 
+def dollars(value: float) -> str:
+    """ "$0.012", "$3.40", "$1,250"."""
+    return f"${two_digits(value)}" if value < 1 else f"${value:,.2f}" if value < 1_000 else f"${value:,.0f}"
+
+
 def flop_rate(tflops: float) -> str:
     """A rate of arithmetic: "312 TFLOP/s", "4.0 GFLOP/s"."""
     return per_second(tflops, "TFLOP") if tflops >= LEAST_TFLOPS else per_second(tflops * 1e3, "GFLOP")
