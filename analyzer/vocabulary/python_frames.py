@@ -141,6 +141,11 @@ def shown_file(file: str) -> str:
     return posixpath.normpath(shown) if "/../" in shown else shown
 
 
+def is_python(name: str) -> bool:
+    """Whether a name is that of a Python frame, rather than of an operator or a call."""
+    return name.startswith(("<built-in ", "<method ", MODULE_FRAME)) or FRAME.match(name) is not None
+
+
 def is_recorder(name: str) -> bool:
     """Whether a frame belongs to `traceopt run`, which works inside the recorded process."""
     return "capture/" in name and shown_frame(name).startswith("traceopt/capture/")

@@ -75,9 +75,13 @@ def render_html(result: Result, *, static: bool = False) -> str:
     view = _view(document)
     spans = span_view.span_view(document, view["all_cards"], view["idle_word"])
     flame = flame_view.flame_view(document)
-    head_script, main_script, timeline_script, flame_script = map(
-        asset_text, ("head.js", "main.js", "timeline.js", "flame.js")
-    )
+    assets = ["main.js"]
+    if spans is not None:
+        assets += ["spans.js", "timeline.js"]
+    if flame is not None:
+        assets.append("flame.js")
+    scripts = [asset_text(name) for name in assets]
+    head_script = asset_text("head.js")
     packed = {}
     under_pointer = readouts(document, view["steps"], view["rank_drawing"], view["memory"])
     if under_pointer:
@@ -90,12 +94,10 @@ def render_html(result: Result, *, static: bool = False) -> str:
         environment()
         .get_template("report.html.j2")
         .render(
-            csp=content_security_policy([head_script, main_script, timeline_script, flame_script]),
+            csp=content_security_policy([head_script, *scripts]),
             css=Markup(asset_text("report.css")),  # noqa: S704 (our own file)
             head_script=Markup(head_script),  # noqa: S704
-            main_script=Markup(main_script),  # noqa: S704
-            timeline_script=Markup(timeline_script),  # noqa: S704
-            flame_script=Markup(flame_script),  # noqa: S704
+            scripts=[Markup(script) for script in scripts],  # noqa: S704
             interactive=spans is not None,
             prompts=not static,
             span_key=[] if spans is None else spans["key"],
@@ -179,7 +181,7 @@ def _view(document: Result) -> dict[str, Any]:
         "command": run_words.command(document),
         "part_answers": part_answers.part_answers(document, all_cards, gpu_measured=idle_word is not None),
         "flame_caption": flame_view.caption(document),
-        "flame_key": flame_view.key(document),
+        "flame_threads": flame_view.threads(document),
         "by_shape": by_shape,
         "copies_are_most": table_rows.copies_take_longest(document),
         "tables": work_tables(document),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
+from traceopt.analyzer.vocabulary.python_frames import is_library, is_python
 from traceopt.reports.words.fixes import card_lookup
 from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.reports.words.part_styles import is_idle, part_style, span_look
@@ -21,12 +23,14 @@ def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dic
     if table is None or not table.lanes or not table.steps:
         return None
     labels = [label or name for label, name in zip(table.labels, table.names, strict=True)]
+    marks = {step.name for step in table.steps}
     shown = document.step.series.shown if document.step.series is not None else table.steps[0].step
     return {
         "columns": COLUMNS,
         "streamColumns": STREAM_COLUMNS,
         "names": table.names,
         "labels": labels,
+        "nameKinds": [_name_kind(name, marks) for name in table.names],
         "places": [str(place) + (f" in {place.function}" if place.function else "") for place in table.places],
         "details": table.details,
         "categories": [span_look(category) for category in table.categories],
@@ -63,6 +67,15 @@ def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dic
         "placeFixes": [card_lookup.cards_of_place(cards, place) for place in table.places],
         "nameFixes": [card_lookup.cards_of_name(cards, *pair) for pair in zip(table.names, labels, strict=True)],
     }
+
+
+def _name_kind(name: str, marks: Set[str]) -> str:
+    """What flame.js does with a call of this name: "user" and "library" are Python, a "mark" is left out, "" tells
+    nothing.
+    """
+    if is_python(name):
+        return "library" if is_library(name) else "user"
+    return "mark" if name in marks else ""
 
 
 def _fix(card: Card) -> str:

@@ -526,7 +526,7 @@ class FlameGraph(Struct, frozen=True):
     """The call tree of the main thread in the shown step."""
 
     step: Annotated[str, note("name of the step")]
-    duration_us: Annotated[float, note("host time of the step", "us")]
+    duration_us: Annotated[float, note("duration of the step, as in the timeline", "us")]
     gpu_us: Annotated[float | None, note("time of the GPU work that the step launched; null: no GPU", "us")]
     other_gpu_us: Annotated[float | None, note("the part of it whose calling line is not known", "us")]
     left_out: Annotated[int, note("nodes that are too small to be seen")]

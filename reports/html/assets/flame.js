@@ -17,7 +17,15 @@
   var ROW = 21; /* pixels */
   var SMALLEST = 0.001; /* of the width */
   var MOST_LISTED = 8;
-  var view = null;
+  var MAY_WAIT = ["library", "operator", "runtime"]; /* kinds of calls that are waits if they mostly wait */
+  var PLAIN = ["cpu", "launch", "python", "range"]; /* colors of categories that say no more than the kind */
+  var threadBox = document.getElementById("flame-thread");
+  var what = document.getElementById("flame-what");
+  var legend = document.getElementById("flame-key");
+  var strip = document.getElementById("steps-scrub");
+  var recorded = null; /* the view of flame_view.py: the main thread in the step that the report shows */
+  var view = null; /* the view that is drawn */
+  var chosenStep = null; /* as in the strip, null: the step that the report shows */
   var root = null; /* of the tree of merged nodes that is drawn */
   var zoomed = null;
   var boxes = [];
@@ -29,6 +37,141 @@
   function share(part, whole) {
     return whole > 0 ? Number((part / whole * 100).toPrecision(2)) + "\u00a0%" : "–";
   }
+  /* ~/train.py(12): load -> load (train.py:12); other names stay as they are. */
+  function shortFrame(name) {
+    var parts = /([^/\\]+)\((\d+)\): ([^]+)$/.exec(name);
+    return parts ? parts[3] + " (" + parts[1] + ":" + parts[2] + ")" : name;
+  }
+
+  /* The calls of threads in a step as a view like that of flame_view.py. Spans with the same names from the root down are
+     one node, callers come before callees. Several threads are nodes side by side. */
+  function viewOf(spans, step, threads) {
+    var table = spans.view;
+    var made = {
+      duration: step.end - step.start, frames: table.names.slice(), labels: table.labels.map(shortFrame),
+      gpu: spans.firstStall > spans.streamFirst, parent: [], frame: [], kind: [], look: [], total: [], self: [], gpuTotal: [],
+    };
+    var places = {};
+    function nodeBelow(parent, frame, kind, look) {
+      var place = parent + " " + kind + " " + frame;
+      if (places[place] === undefined) {
+        places[place] = made.parent.push(parent) - 1;
+        made.frame.push(frame);
+        made.kind.push(kind);
+        made.look.push(look);
+        made.total.push(0);
+        made.self.push(0);
+        made.gpuTotal.push(0);
+      }
+      return places[place];
+    }
+    function lookOf(span) {
+      var look = table.categories[spans.category[span]];
+      return PLAIN.indexOf(look[0]) < 0 ? look : null;
+    }
+    function kindOf(span) {
+      var color = table.categories[spans.category[span]][0];
+      return table.nameKinds[spans.name[span]] || { range: "annotation", launch: "runtime", wait: "runtime" }[color] || "operator";
+    }
+    var tops = {}; /* by lane: the node of the thread, -1 for none */
+    var nodes = {}; /* by span */
+    function nodeOf(span) {
+      if (nodes[span] === undefined) {
+        var caller = spans.caller[span];
+        var above = caller < 0 ? tops[spans.laneOf[span]] : nodeOf(caller);
+        var kind = kindOf(span);
+        nodes[span] = kind === "mark" ? above : nodeBelow(above, spans.name[span], kind, lookOf(span));
+      }
+      return nodes[span];
+    }
+    var firstOf = {}; /* by place in the code: the first span of the first thread there */
+    threads.forEach(function (number, which) {
+      var lane = spans.lanes[number];
+      made.labels[made.frames.push(lane.name + " (" + lane.detail + ")") - 1] = lane.name;
+      tops[number] = threads.length > 1 ? nodeBelow(-1, made.frames.length - 1, "thread", null) : -1;
+      for (var span = lane.first; span < lane.first + lane.count && spans.start[span] < step.end; span++) {
+        var inside = Math.min(spans.end[span], step.end) - Math.max(spans.start[span], step.start);
+        if (which === 0 && spans.place[span] >= 0 && firstOf[spans.place[span]] === undefined) {
+          firstOf[spans.place[span]] = span;
+        }
+        if (inside > 0 && kindOf(span) !== "mark") {
+          var node = nodeOf(span);
+          made.total[node] += inside;
+          made.self[node] += inside;
+          var above = made.parent[node];
+          if (above >= 0 && above === tops[number]) {
+            made.total[above] += inside;
+          } else if (above >= 0) {
+            made.self[above] -= inside;
+          }
+        }
+      }
+    });
+    for (var work = spans.streamFirst; work < spans.firstStall; work++) {
+      var delay = spans.launchDelay[work - spans.streamFirst];
+      var at = spans.start[work] - (delay - 1) / 1e6;
+      var number = spans.launchLane[work - spans.streamFirst] - 1;
+      var caller = -1;
+      if (delay && at >= step.start && at < step.end) {
+        if (threads.indexOf(number) >= 0) {
+          caller = spans.openAt(number, at + 1e-7).pop();
+        } else {
+          caller = firstOf[spans.place[work]]; /* a backward pass launched it for this line of the forward pass */
+        }
+      }
+      if (caller >= 0) {
+        var node = nodeBelow(nodeOf(caller), spans.name[work], "kernel", lookOf(work));
+        for (; node >= 0; node = made.parent[node]) {
+          made.gpuTotal[node] += spans.duration[work];
+        }
+      }
+    }
+    return made;
+  }
+  /* The look of each node: its own, or that of its caller, which may wait or load data; else that of its kind. A call
+     that mostly waits is a wait. */
+  function paint() {
+    var inherited = [];
+    var waits = view.total.map(function () { return 0; });
+    view.look.forEach(function (own, node) {
+      inherited[node] = own || (view.kind[node] === "kernel" || view.parent[node] < 0 ? null : inherited[view.parent[node]]);
+    });
+    for (var node = waits.length - 1; node >= 0; node--) {
+      if (inherited[node] && inherited[node][0] === recorded.wait[0]) {
+        waits[node] = view.total[node];
+      } else if (!inherited[node] && MAY_WAIT.indexOf(view.kind[node]) >= 0 && waits[node] > view.total[node] / 2) {
+        inherited[node] = recorded.wait;
+      }
+      if (view.parent[node] >= 0) {
+        waits[view.parent[node]] += waits[node];
+      }
+    }
+    view.looks = inherited.map(function (look, node) {
+      return look || recorded.kindLooks[view.kind[node]];
+    });
+  }
+  function drawLegend() {
+    var colors = {};
+    view.looks.forEach(function (look) {
+      colors[look[1]] = look[0];
+    });
+    var first = [recorded.kindLooks.user[1], recorded.kindLooks.library[1]];
+    var others = Object.keys(colors).filter(function (word) {
+      return first.indexOf(word) < 0;
+    });
+    legend.textContent = "";
+    first.concat(others.sort()).forEach(function (word) {
+      if (colors[word]) {
+        var item = legend.appendChild(document.createElement("li"));
+        var swatch = item.appendChild(document.createElement("span"));
+        swatch.className = "swatch flame-look" + (word === first[0] ? " flame-user" : "");
+        swatch.dataset.color = colors[word];
+        swatch.style.setProperty("--c", "var(--" + colors[word] + ")");
+        item.appendChild(document.createTextNode(word));
+      }
+    });
+  }
+
   /* The tree as it is drawn. Nodes that are left out are part of their callers, and equal callees become one. */
   function build() {
     var merged = [];
@@ -40,7 +183,7 @@
       } else {
         var key = view.kind[node] + view.frame[node];
         merged[node] = parent.children[key] = parent.children[key] || {
-          name: view.frame[node], kind: view.kind[node], color: view.color[node], parent: parent, children: {}, nodes: [], total: 0, gpuTotal: 0,
+          name: view.frame[node], kind: view.kind[node], color: view.looks[node][0], parent: parent, children: {}, nodes: [], total: 0, gpuTotal: 0,
         };
         merged[node].nodes.push(node);
         merged[node].total += view.total[node];
@@ -51,7 +194,7 @@
         root.gpuTotal += view.gpuTotal[node];
       }
     });
-    root.total = Math.max(root.total, view.duration);
+    root.total = Math.max(root.total, view.duration); /* several threads have more time than the step */
     zoomed = root;
   }
   function value() {
@@ -242,17 +385,65 @@
     draw();
     tell();
   }
+  function show(shown, caption) {
+    view = shown;
+    if (caption) {
+      what.textContent = caption;
+    }
+    paint();
+    drawLegend();
+    rebuild();
+    graph.dataset.ready = "1";
+  }
+  /* Draws what is chosen: a step in the strip, and a thread. */
+  function choosePart() {
+    var first = !threadBox || threadBox.selectedIndex === 0;
+    if (!tools.loadSpans || (first && chosenStep === null)) {
+      show(recorded, recorded.caption);
+      return;
+    }
+    tools.loadSpans().then(function (spans) {
+      var table = spans.view;
+      var index = chosenStep === null ? table.shown : table.steps.findIndex(function (step) { return step.step === table.first + chosenStep; });
+      if (first && index === table.shown) {
+        show(recorded, recorded.caption);
+      } else if (index < 0) {
+        what.textContent = "The report does not hold the spans of that step, so the flame graph stays.";
+      } else {
+        var threads = spans.lanes.map(function (lane, number) { return number; }).filter(function (number) {
+          return spans.lanes[number].kind === "thread";
+        });
+        if (!threadBox || threadBox.value) {
+          threads = [threadBox ? Number(threadBox.value) : threads[0]];
+        }
+        var doing = threads.length > 1 ? "all threads" : first ? "the main thread" : "the " + threadBox.selectedOptions[0].textContent;
+        show(viewOf(spans, table.steps[index], threads), "What " + doing + " did in " + table.steps[index].name + ", by call.");
+      }
+    });
+  }
   userBox.onchange = rebuild;
   if (valueBox) {
     valueBox.onchange = draw;
+  }
+  if (threadBox) {
+    threadBox.onchange = choosePart;
+  }
+  if (strip && tools.loadSpans) {
+    strip.addEventListener("choose", function (event) {
+      chosenStep = event.detail;
+      if (recorded) {
+        choosePart();
+      }
+    });
   }
   search.oninput = draw;
   document.getElementById("flame-home").onclick = function () {
     choose(root);
   };
   tools.unpackById("flame-gz").then(function (text) {
-    view = JSON.parse(text);
-    rebuild();
-    graph.dataset.ready = "1";
+    recorded = JSON.parse(text);
+    recorded.labels = recorded.frames.map(shortFrame);
+    recorded.caption = what.textContent;
+    choosePart();
   });
 })();

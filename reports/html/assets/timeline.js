@@ -41,13 +41,13 @@
   var MOST_ARROWS = 200;
   var MOST_SUMS = 8; /* rows of a table of sums */
 
-  var view = null; /* what span_view.py wrote */
+  var view = null; /* what span_view.py wrote; the columns are explained in spans.js */
   var start, duration, end, name, category, place, detail; /* of every span; stalls come last */
   var operator, operatorDetail, launchLane, launchDelay; /* of spans of streams */
-  var laneOf, rowOf, streamFirst;
+  var laneOf, rowOf, streamFirst, firstStall;
+  var spansAt; /* the spans of a thread that are open at a time, outermost first */
   var lanes = []; /* {kind, name, detail, first, count, top, bottom, pinned} */
   var rows = []; /* {lane, spans, y, height} from top to bottom */
-  var spanCount, firstStall;
   var from = 0, to = 1, least = 0, most = 1; /* ms */
   var chosenStep = 0;
   var selected = -1;
@@ -61,112 +61,34 @@
   var pinnedBottom = TICKS; /* where the part of the canvas begins that scrolls */
   var asked = false;
 
-  /* Reading the data */
+  /* The data, from spans.js */
 
-  function columnReader(bytes) {
-    var at = 0;
-    return function (count) {
-      var values = new Float64Array(count);
-      var planes = bytes[at++];
-      var unit = 1;
-      for (var plane = 0; plane < planes; plane++) {
-        for (var i = 0; i < count; i++) {
-          values[i] += bytes[at + i] * unit;
-        }
-        at += count;
-        unit *= 256;
-      }
-      return values;
-    };
-  }
-  function read(given, bytes) {
-    view = given;
-    spanCount = 0;
-    var streamCount = 0;
-    view.lanes.forEach(function (lane) {
-      spanCount += lane.count;
-      streamCount += lane.kind === "stream" ? lane.count : 0;
-    });
-    streamFirst = spanCount - streamCount;
-    firstStall = spanCount;
-    var next = columnReader(bytes);
-    var all = {};
-    view.columns.forEach(function (column) {
-      all[column] = next(spanCount);
-    });
-    view.streamColumns.forEach(function (column) {
-      all[column] = next(streamCount);
-    });
-    var total = spanCount + view.stalls.length;
-    start = new Float64Array(total);
-    end = new Float64Array(total);
-    duration = new Float64Array(total);
-    name = new Int32Array(total);
-    category = new Int32Array(total);
-    place = new Int32Array(total);
-    detail = new Int32Array(total);
-    laneOf = new Int32Array(total);
-    rowOf = new Int32Array(total);
-    operator = all.operator;
-    operatorDetail = all.operator_detail;
-    launchLane = all.launch_thread;
-    launchDelay = all.launch_delay;
-    var index = 0;
-    view.lanes.forEach(function (lane, number) {
-      var now = 0;
-      lanes.push({ kind: lane.kind, name: lane.name, detail: lane.detail, first: index, count: lane.count });
-      for (var last = index + lane.count; index < last; index++) {
-        now += all.start[index];
-        start[index] = now / 1e6;
-        duration[index] = all.duration[index] / 1e6;
-        end[index] = start[index] + duration[index];
-        name[index] = all.name[index];
-        category[index] = all.category[index];
-        place[index] = all.place[index] - 1;
-        detail[index] = all.detail[index] - 1;
-        laneOf[index] = number;
-      }
-    });
-    addStalls();
+  function read(spans) {
+    view = spans.view;
+    lanes = spans.lanes;
+    start = spans.start;
+    end = spans.end;
+    duration = spans.duration;
+    name = spans.name;
+    category = spans.category;
+    place = spans.place;
+    detail = spans.detail;
+    laneOf = spans.laneOf;
+    operator = spans.operator;
+    operatorDetail = spans.operatorDetail;
+    launchLane = spans.launchLane;
+    launchDelay = spans.launchDelay;
+    streamFirst = spans.streamFirst;
+    firstStall = spans.firstStall;
+    spansAt = spans.openAt;
+    rowOf = new Int32Array(start.length);
     axis = view.steps.length > 1 ? TICKS + STEP_NAMES : TICKS;
     least = view.steps[0].start;
     most = view.steps[view.steps.length - 1].end;
-    for (index = 0; index < spanCount; index++) {
-      if (lanes[laneOf[index]].kind === "stream") {
-        least = Math.min(least, start[index]);
-        most = Math.max(most, end[index]);
-      }
+    for (var index = streamFirst; index < firstStall; index++) {
+      least = Math.min(least, start[index]);
+      most = Math.max(most, end[index]);
     }
-  }
-  /* Stalls are spans of a lane of their own, so that they are found and chosen like spans. */
-  function addStalls() {
-    if (!view.stalls.length) {
-      return;
-    }
-    var labels = {};
-    view.stalls.sort(function (a, b) {
-      return a.start - b.start;
-    });
-    view.stalls.forEach(function (stall, number) {
-      var index = firstStall + number;
-      if (labels[stall.label] === undefined) {
-        labels[stall.label] = view.names.indexOf(stall.label);
-      }
-      if (labels[stall.label] < 0) {
-        labels[stall.label] = view.names.length;
-        view.names.push(stall.label);
-        view.labels.push(stall.label);
-        view.nameFixes.push([]);
-      }
-      start[index] = stall.start;
-      end[index] = stall.end;
-      duration[index] = stall.end - stall.start;
-      name[index] = labels[stall.label];
-      category[index] = -1;
-      place[index] = detail[index] = -1;
-      laneOf[index] = lanes.length;
-    });
-    lanes.push({ kind: "stalls", name: view.idle, detail: "longest", first: firstStall, count: view.stalls.length });
   }
 
   /* Layout: a thread has a row for each level of nesting. */
@@ -781,26 +703,6 @@
     var around = lane < 0 ? [] : spansAt(lane, at + 1e-7);
     var call = around.length ? around[around.length - 1] : -1;
     return { delay: delay, time: at, lane: lane, span: call, around: around, row: call < 0 ? -1 : rowOf[call] };
-  }
-  /* The spans of a thread that are open at a time, outermost first, Python frames included. */
-  function spansAt(number, at) {
-    var lane = lanes[number];
-    var low = lane.first, high = lane.first + lane.count;
-    while (low < high) {
-      var middle = (low + high) >> 1;
-      if (start[middle] <= at) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    var open = [];
-    for (var index = low - 1; index >= lane.first; index--) {
-      if (end[index] > at) {
-        open.unshift(index);
-      }
-    }
-    return open;
   }
   function stackOf(index) {
     if (lanes[laneOf[index]].kind === "thread") {
@@ -1509,15 +1411,8 @@
   var loading = null;
   function load() {
     if (!loading) {
-      loading = Promise.all([
-        tools.unpackById("spans-gz"),
-        tools.unpackText(JSON.parse(document.getElementById("traceopt-result").textContent).document),
-      ]).then(function (texts) {
-        var table = JSON.parse(texts[1]).timeline.table;
-        return tools.unpackBytes(table.columns).then(function (bytes) {
-          read(JSON.parse(texts[0]), bytes);
-        });
-      }).then(function () {
+      loading = tools.loadSpans().then(function (spans) {
+        read(spans);
         readColors();
         box.hidden = false;
         box.parentNode.querySelector(".static").classList.add("hide");

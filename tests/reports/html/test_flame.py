@@ -7,13 +7,16 @@ import sample
 from msgspec.structs import replace
 
 from fixtures.hostile import HOSTILE
-from traceopt.reports.html.flame_view import caption, flame_view, key, short_frame
+from traceopt.reports.html.flame_view import caption
 from traceopt.reports.html.page import render_html
 from traceopt.result.document import Result
 from traceopt.result.rows import FlameGraph, FlameNode
 
 USER, LIBRARY = "/home/me/train.py(12): forward", "torch/nn/modules/module.py(1520): _call_impl"
 FRAMES = ["/home/me/train.py(1): main", LIBRARY, USER, "aten::mm", "gemm_kernel", *HOSTILE[:12]]
+
+
+COLORS = "[...document.querySelectorAll('.flame-box')].map(box => box.dataset.color)"
 
 
 def with_flame() -> Result:
@@ -41,33 +44,55 @@ def labels(page) -> list[str]:
     return [name.rsplit(", GPU", 1)[0].rsplit(", ", 1)[0] for name in names]
 
 
-def test_frames_have_short_labels() -> None:
-    assert short_frame("/home/me/train.py(12): load") == "load (train.py:12)"
-    assert short_frame("aten::mm") == "aten::mm"
-
-
 def test_an_inference_has_no_backward_work() -> None:
     result = with_flame()
     assert result.flame is not None
-    assert "ackward" not in caption(result)
-    assert "Backward GPU work" in caption(replace(result, flame=replace(result.flame, backward_gpu_us=300)))
+    assert "ackward" not in " ".join(caption(result))
+    assert "Backward GPU work" in caption(replace(result, flame=replace(result.flame, backward_gpu_us=300)))[1]
 
 
 def test_absent_without_frames() -> None:
     assert 'id="flame-graph"' not in render_html(sample.rich())
 
 
-def test_colors_are_those_of_the_timeline() -> None:
-    """Python frames inside data loading have its color; a kernel has that of GPU compute."""
+def test_colors_are_those_of_the_timeline(open_report) -> None:
+    """Calls inside data loading have its color, and a call that mostly waits that of a wait; a kernel keeps its own."""
     result = with_flame()
     assert result.flame is not None
-    nodes = [replace(node, category="loader") if node.frame == 1 else node for node in result.flame.nodes]
-    view = flame_view(replace(result, flame=replace(result.flame, nodes=nodes)))
-    assert view is not None
-    assert view["color"][:5] == ["python", "loader", "loader", "cpu", "compute"]
-    words = [word for _, word, _ in key(replace(result, flame=replace(result.flame, nodes=nodes)))]
-    assert words[0] == "Your code"
-    assert {"Waiting for data", "CPU working", "GPU compute"} <= set(words)
+    main, library, user, mm, kernel, *_ = result.flame.nodes
+    nodes = [main, replace(library, category="loader"), user, mm, kernel]
+    nodes += [FlameNode(0, 5, "operator", 200, 10, 0), FlameNode(5, 6, "runtime", 190, 190, 0, "wait")]
+    page = open_report(replace(result, flame=replace(result.flame, nodes=nodes)))
+    page.wait_for_selector("#flame-graph[data-ready]")
+    assert page.evaluate(COLORS) == ["python", "loader", "loader", "loader", "wait", "wait"]
+    page.select_option("#flame-value", "gpuTotal")
+    assert page.evaluate(COLORS) == ["python", "loader", "loader", "loader", "compute"]
+    assert page.inner_text("#flame-key").split("\n") == ["Your code", "CPU waiting", "GPU compute", "Waiting for data"]
+
+
+def test_other_steps_and_threads_come_from_the_spans(open_report, example) -> None:
+    """The step that the strip chooses, and each thread of the timeline. A box is a share of that step."""
+    result = example("five_faults").result
+    assert result.flame is not None
+    assert result.timeline is not None
+    assert result.timeline.table is not None
+    assert result.flame.duration_us == result.timeline.duration_us
+    page = open_report(result)
+    page.wait_for_selector("#flame-graph[data-ready]")
+    assert {"read_loss (train.py:33)", "aten::item"} <= set(labels(page))
+    page.focus("#steps-scrub")
+    page.keyboard.press("End")
+    last = result.timeline.table.steps[-1]
+    assert last.name != result.flame.step
+    page.wait_for_selector(f"#flame-what:has-text('did in {last.name},')")
+    assert {"read_loss (train.py:33)", "aten::item"} <= set(labels(page))
+    page.get_by_role("treeitem", name="main (train.py:118)").click()
+    assert " 100 % of the step" in page.inner_text("#flame-details").replace("\u00a0", " ")
+    page.select_option("#flame-value", "gpuTotal")
+    assert any(label.startswith("cutlass") for label in labels(page))
+    page.select_option("#flame-thread", label="All threads")
+    page.wait_for_selector("#flame-what:has-text('all threads')")
+    assert {"CPU main thread", "CPU autograd thread"} <= set(labels(page))
 
 
 def test_widths_are_shares_of_the_step(page) -> None:

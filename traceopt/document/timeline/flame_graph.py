@@ -13,7 +13,7 @@ from traceopt.analyzer.timeline.marks.marks import PROFILER_STEP
 from traceopt.analyzer.vocabulary.causes.span_categories import COPY, GPU_COMPUTE, TRANSFER
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.python_frames import is_library, shown_frame
-from traceopt.document.timeline.spans import CATEGORY_CODE, SPECIFIC_CATEGORY
+from traceopt.document.timeline.spans import CATEGORY_CODE, specific_categories
 from traceopt.result.rows import FlameGraph, FlameKind, FlameNode
 from traceopt.result.words.rounding import us
 
@@ -30,7 +30,7 @@ def flame_graph(facts: Facts) -> FlameGraph | None:
     """None if the shown step has no Python frames with times."""
     steps, slices = facts.steps, facts.slices
     index = steps.example
-    begin, end = int(steps.host_start[index]), int(steps.host_end[index])
+    begin, end = int(steps.start[index]), int(steps.end[index])
     mine = slices.of_thread(steps.thread)
     rows = np.arange(mine.start, mine.stop)
     rows = rows[(slices.start[rows] < end) & (slices.end[rows] > begin)]
@@ -85,7 +85,7 @@ class _Tree:
         order = order[self._node_of[order] >= 0]
         longest = np.zeros(len(self.total), np.int64)
         longest[self._node_of[order]] = order  # the last one counts
-        return SPECIFIC_CATEGORY[self._facts.host.activity[longest]] if len(longest) else longest
+        return specific_categories(self._facts, longest) if len(longest) else longest
 
     def _minus_children(self) -> I8:
         child = self.parent >= 0

@@ -31,6 +31,7 @@ from traceopt.analyzer.vocabulary.causes.table import DISPATCH, HOST_ACTIVITIES,
 from traceopt.analyzer.vocabulary.causes.table import PYTHON as RUNNING_PYTHON
 from traceopt.analyzer.vocabulary.formulas.argument_text import argument_text
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
+from traceopt.analyzer.vocabulary.library_frames import is_engine_frame
 from traceopt.analyzer.vocabulary.python_frames import shown_frame
 from traceopt.document.timeline.stalls import find_stalls
 from traceopt.result.packing import pack_columns
@@ -210,13 +211,13 @@ class _LaneMaker:
     def _events(self, thread: int, rows: npt.NDArray[np.intp]) -> _Lane:
         """The events of a thread, outermost first: annotations, operators, calls of the runtime, Python frames."""
         facts, slices = self.facts, self.facts.slices
-        activity = facts.host.activity[rows]
+        specific = specific_categories(facts, rows)
         kind = np.array([CATEGORY_CODE[_OF_KIND[kind].key] for kind in range(RUNTIME + 1)])[slices.kind[rows]]
         columns = {
             "start": slices.start[rows],
             "duration": slices.end[rows] - slices.start[rows],
             "name": slices.name[rows],
-            "category": np.where(SPECIFIC_CATEGORY[activity] >= 0, SPECIFIC_CATEGORY[activity], kind),
+            "category": np.where(specific >= 0, specific, kind),
             "place": facts.call_sites.of(rows),
             "detail": self._shapes(np.where(slices.kind[rows] == OP, slices.row[rows], -1)),
         }
@@ -375,11 +376,23 @@ def activity_areas(facts: Facts, thread: int) -> list[tuple[SpanCategory, str, I
     return [(phase.span, facts.label(phase), area) for phase, area in areas.items() if phase is not UNTRACED]
 
 
+def specific_categories(facts: Facts, rows: npt.NDArray[np.integer]) -> I8:
+    """The code of the category of each of these slices that says more than the kind of its event; -1: nothing does."""
+    category: I8 = SPECIFIC_CATEGORY[facts.host.activity[rows]]
+    if facts.has_gpu:
+        category[_waits_for_backward(facts)[facts.slices.name[rows]]] = CATEGORY_CODE[WAIT.key]
+    return category
+
+
+def _waits_for_backward(facts: Facts) -> npt.NDArray[np.bool_]:
+    """Whether each name of the trace is the call that waits for the threads of the autograd engine."""
+    return np.array([is_engine_frame(name) for name in facts.trace.names], bool)
+
+
 def _run_backward(facts: Facts, thread: int) -> Intervals:
     """When a thread is in the call that waits for the threads of the autograd engine."""
     slices = facts.slices
-    waits = np.array([name.startswith("<built-in method run_backward") for name in facts.trace.names], bool)
-    rows = np.flatnonzero((slices.thread == thread) & waits[slices.name])
+    rows = np.flatnonzero((slices.thread == thread) & _waits_for_backward(facts)[slices.name])
     return union(slices.start[rows], slices.end[rows])
 
 
