@@ -17,6 +17,8 @@ from msgspec.structs import replace
 from support.command_line import RESULT, one_error, run
 
 from traceopt import __version__
+from traceopt.cli import cli
+from traceopt.cli.shared.help import COMMAND_GROUPS, OPTION_GROUPS
 from traceopt.errors import InputError, OutputError
 from traceopt.output import StderrProgress, write_atomically
 from traceopt.result.document import (
@@ -377,8 +379,8 @@ def test_the_catalogue_and_a_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     (tmp_path / "broken.py").write_text("1/0")
     outcome = run("rules", "--rules-dir", str(tmp_path))
     assert outcome.stdout.splitlines() == [
-        "CODE   NAME              FAMILY          TITLE",
-        "DL001  dataloader-stall  input pipeline  Load data in worker processes",
+        "input pipeline",
+        "  DL001  dataloader-stall  Load data in worker processes",
     ]
     assert re.fullmatch(r"traceopt: warning: rule file .*broken\.py: left out: ZeroDivisionError: .*\n", outcome.stderr)
     (entry,) = json.loads(run("rules", "--format", "json").stdout)
@@ -394,7 +396,19 @@ def test_version_and_help() -> None:
     assert "Usage: traceopt analyze" in run("analyze", "-h").stdout
     bare = run()
     assert bare.exit_code == 2
-    assert "Commands:" in bare.stderr
+    assert "Record and analyze:\n  run " in bare.stderr
+    assert {name for names in COMMAND_GROUPS.values() for name in names} == set(cli.commands)
+    options = {opt.lstrip("-") for command in cli.commands.values() for param in command.params for opt in param.opts}
+    assert {name for names in OPTION_GROUPS.values() for name in names} <= options | {"help", "version"}
+
+
+@pytest.mark.parametrize("code", ["DL001", "EF018"])
+def test_the_page_of_a_rule_is_rendered(code: str) -> None:
+    page = run("rule", code).stdout
+    text = [line for line in page.splitlines() if not line.startswith("    ")]
+    assert max(map(len, text)) <= 80
+    assert not re.search(r"[`|]|\*\*|^#", "\n".join(text), re.MULTILINE)
+    assert re.search(r"^  min_share +0\.03  smallest", page, re.MULTILINE)
 
 
 def test_help_imports_nothing_heavy() -> None:

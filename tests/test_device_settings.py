@@ -128,7 +128,8 @@ def test_what_if_and_compare_use_the_settings() -> None:
     [mfu] = [row for row in compared["metrics"] if row["name"] == "mfu"]
     assert mfu["head"] == pytest.approx(mfu["base"] / 2, abs=1e-6)
     assert mfu["label"].endswith("(peak from your settings, different peaks)")
-    assert [fix["code"] for fix in json.loads(run("whatif", "trace.json", "--fix", "GM001", "--json").stdout)["fixes"]]
+    document = json.loads(run("whatif", "trace.json", "--fix", "GM001", "--json", "-").stdout)
+    assert [fix["code"] for fix in document["fixes"]]
     settings(PEAKS.replace("3000", "30"))  # products that so slow a memory bounds gain nothing
     outcome = CliRunner().invoke(cli, ["whatif", "trace.json", "--fix", "GM001"])
     assert outcome.exit_code == 2

@@ -154,7 +154,7 @@ def test_the_verdict_says_no_cause_that_only_launches_show(
 def test_text_and_json_say_the_same(example: GetExample) -> None:
     path = str(example("slow_loader").path)
     text = run(path, "--fix", "DL001")
-    document = json.loads(run(path, "--fix", "DL001", "--json").stdout)
+    document = json.loads(run(path, "--fix", "DL001", "--json", "-").stdout)
     assert text.exit_code == 0
     assert "26.3 ms → about 17.4 ms (≈ 8.9 ms less, 34%)" in text.stdout.replace("\N{NO-BREAK SPACE}", " ")
     assert round(document["after_us"] / 1e3, 1) == 17.4

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from traceopt.cli.shared.help import GroupedCommand
 from traceopt.cli.shared.options import FILE, reading_options, run_option, select_options, workload_options
 from traceopt.cli.shared.outputs import Outputs, output_options
 from traceopt.cli.shared.results import analyzed, configuration, run_names
@@ -14,7 +15,7 @@ from traceopt.errors import visible
 from traceopt.output import emit
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @output_options
 @select_options

@@ -9,12 +9,13 @@ from typing import Any
 import click
 
 from traceopt.cli.shared.gating import EXIT_GATE, failed, gate_options, parsed_gates
+from traceopt.cli.shared.help import GroupedCommand
 from traceopt.cli.shared.options import format_option, json_option, markdown_option, reading_options
 from traceopt.cli.shared.results import check_all_writable, configuration, terminal, write_output
 from traceopt.output import StderrProgress, emit
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("base", metavar="BASE")
 @click.argument("head", metavar="HEAD")
 @click.option("--base", "more_base", multiple=True, metavar="PATH", help="Add a run to BASE.")

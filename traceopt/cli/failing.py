@@ -1,13 +1,16 @@
-"""How the program fails: with one line on stderr, and a traceback only with --debug."""
+"""How the program fails: with one line on stderr, wrapped on a terminal. A traceback comes only with --debug."""
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from contextlib import suppress
 from typing import Any
 
 import click
 
+from traceopt.cli.shared.help import write_commands
 from traceopt.errors import TraceoptError, error_text, one_line
 
 EXIT_ERROR = 2
@@ -16,6 +19,9 @@ EXIT_INTERRUPTED = 130
 
 class Cli(click.Group):
     """A command group that turns every error into one line and an exit code."""
+
+    def format_commands(self, _: click.Context, formatter: click.HelpFormatter) -> None:
+        write_commands(self, formatter)
 
     def main(self, *args: Any, **options: Any) -> Any:
         state = {"debug": False}
@@ -46,5 +52,11 @@ def fault(error: Exception, *, debug: bool) -> str:
 
 def _fail(message: str, code: int = EXIT_ERROR) -> int:
     with suppress(OSError):  # stderr is closed: only the exit code is left
-        click.echo(f"traceopt: {message}", err=True)
+        click.echo(_wrapped(f"traceopt: {message}") if sys.stderr.isatty() else f"traceopt: {message}", err=True)
     return code
+
+
+def _wrapped(line: str) -> str:
+    """A line for the terminal's width. Paths are not broken."""
+    width = max(40, shutil.get_terminal_size().columns)
+    return textwrap.fill(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)

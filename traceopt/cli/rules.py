@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from traceopt.cli.shared.options import config_option, debug_option, rules_dir_option
-from traceopt.cli.shared.results import registry_of
+from traceopt.cli.shared.results import registry_of, terminal
 from traceopt.output import emit
 
 
@@ -33,12 +33,13 @@ def rules(format_: str, rules_dir: str | None, config_path: Path | None) -> None
 
         emit(json.dumps([summary(rule) for rule in registry.rules], indent=2, default=str) + "\n")
         return
-    rows = [(rule.code, rule.name, rule.family, rule.title) for rule in registry.rules]
-    table = [("CODE", "NAME", "FAMILY", "TITLE"), *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(3)]
-    for row in table:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        emit("  ".join([*cells, row[3]]) + "\n")
+    from traceopt.reports.text.rule_terminal import rules_list
+    from traceopt.reports.text.terminal_lines import Terminal
+
+    families: dict[str, list[tuple[str, str, str]]] = {}
+    for rule in registry.rules:
+        families.setdefault(rule.family, []).append((rule.code, rule.name, rule.title))
+    emit(rules_list(families, Terminal(**terminal(None))))
 
 
 @click.command()
@@ -48,6 +49,8 @@ def rules(format_: str, rules_dir: str | None, config_path: Path | None) -> None
 @debug_option
 def rule(code: str, rules_dir: str | None, config_path: Path | None) -> None:
     """Print the page of one rule, given its CODE or name."""
+    from traceopt.reports.text.rule_terminal import rule_text
+    from traceopt.reports.text.terminal_lines import Terminal
     from traceopt.rules.registry import rule_page
 
-    emit(rule_page(registry_of(rules_dir, config_path).find(code)))
+    emit(rule_text(rule_page(registry_of(rules_dir, config_path).find(code)), Terminal(**terminal(None))))

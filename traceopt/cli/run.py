@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from traceopt.cli.failing import EXIT_INTERRUPTED, fault
+from traceopt.cli.shared.help import GroupedCommand
 from traceopt.cli.shared.options import (
     FILE,
     color_option,
@@ -27,7 +28,7 @@ from traceopt.output import emit
 DEFAULT_LOGDIR = "traceopt-logs"
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@click.command(cls=GroupedCommand, context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, required=True, metavar="SCRIPT [ARGS]...")
 @click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
 @click.option("--logdir", type=FILE, metavar="DIR", help=f"Folder for the traces.  [default: {DEFAULT_LOGDIR}/NAME]")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceopt.cli.shared.gating import Gating, baseline_options
+from traceopt.cli.shared.help import GroupedCommand
 from traceopt.cli.shared.options import (
     FILE,
     config_option,
@@ -22,6 +23,7 @@ from traceopt.cli.shared.results import (
     analyzed,
     check_all_writable,
     configuration,
+    emit_with_json,
     rendered,
     terminal,
     write_html,
@@ -42,7 +44,7 @@ TOP = 3
 HISTORY = "traceopt-logs/tried.jsonl"
 
 
-@click.command(name="try", context_settings={"allow_interspersed_args": False})
+@click.command(cls=GroupedCommand, name="try", context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, required=True, metavar="SCRIPT [ARGS]...")
 @click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
 @click.option("--fix", "fixes", multiple=True, callback=split_codes, metavar="CODE", help="Try only these fixes.")
@@ -240,9 +242,9 @@ def _keep(outcome: Outcome, tried: Command, apply_: bool, patch_out: str | None,
 
 @click.command()
 @click.argument("files", nargs=-1, type=FILE, metavar="[FILE]...")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@json_option("document")
 @debug_option
-def accuracy(files: tuple[Path, ...], as_json: bool) -> None:
+def accuracy(files: tuple[Path, ...], json_path: str | None) -> None:
     """Compare predicted with measured gains of the fixes that traceopt try has measured.
 
     FILE is where traceopt try remembers them.  [default: traceopt-logs/tried.jsonl]
@@ -259,4 +261,4 @@ def accuracy(files: tuple[Path, ...], as_json: bool) -> None:
         if odd:
             click.echo(f"traceopt: warning: {visible(str(path))}: {counted(odd, 'line')} cannot be read", err=True)
     found = history.agreements(attempts)
-    emit(to_indented_json({"rules": found}) if as_json else render_agreement(found))
+    emit_with_json(render_agreement(found), to_indented_json({"rules": found}), json_path, map(str, files))

@@ -7,19 +7,21 @@ from pathlib import Path
 
 import click
 
+from traceopt.cli.shared.help import GroupedCommand
 from traceopt.cli.shared.options import (
     config_option,
     debug_option,
+    json_option,
     quiet_option,
     rules_dir_option,
     run_option,
     split_codes,
 )
-from traceopt.cli.shared.results import configuration
-from traceopt.output import StderrProgress, emit
+from traceopt.cli.shared.results import configuration, emit_with_json
+from traceopt.output import StderrProgress
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.argument("path", metavar="TRACE")
 @click.option(
     "--fix",
@@ -36,7 +38,7 @@ from traceopt.output import StderrProgress, emit
     metavar="WHAT FACTOR",
     help="Scale everything that matches kernel~PATTERN (GPU time) or host~PATTERN (operators, Python frames).",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@json_option("document")
 @run_option
 @rules_dir_option
 @config_option
@@ -46,7 +48,7 @@ def whatif(
     path: str,
     fixes: tuple[str, ...],
     scales: tuple[tuple[str, float], ...],
-    as_json: bool,
+    json_path: str | None,
     run: str | None,
     rules_dir: str | None,
     config_path: Path | None,
@@ -78,4 +80,4 @@ def whatif(
             devices=config.devices,
             progress=progress,
         )
-    emit(document.to_json() if as_json else render_whatif(document))
+    emit_with_json(render_whatif(document), document.to_json(), json_path, [path])

@@ -12,7 +12,7 @@ import click
 
 from traceopt.cli.shared.options import DEFAULT_HTML
 from traceopt.errors import OutputError, visible
-from traceopt.output import StderrProgress, check_writable, write_atomically
+from traceopt.output import StderrProgress, check_writable, emit, write_atomically
 
 if TYPE_CHECKING:
     from traceopt.config import Config
@@ -159,3 +159,10 @@ def write_output(path: str, data: bytes, inputs: Iterable[str]) -> None:
     if target.exists() and any(os.path.exists(name) and target.samefile(name) for name in inputs):
         raise OutputError(f"cannot write {path}: it would overwrite an input")
     write_atomically(target, data)
+
+
+def emit_with_json(text: str, document: bytes, json_path: str | None, inputs: Iterable[str]) -> None:
+    """Prints the text, and writes the JSON document if it has a path. With the path "-" it is printed instead."""
+    if json_path is not None and json_path != "-":
+        write_output(json_path, document, inputs)
+    emit(document if json_path == "-" else text)

@@ -1,0 +1,59 @@
+"""What `--help` prints: commands and options in groups, in the order of these tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import click
+
+COMMAND_GROUPS = {
+    "Record and analyze": ("run", "analyze", "compare"),
+    "Predict and measure": ("whatif", "try", "measure", "accuracy"),
+    "Open traces": ("view", "cut", "tensorboard"),
+    "Rules": ("rules", "rule"),
+    "Result documents": ("export", "schema"),
+    "Coding assistants": ("mcp", "skill"),
+}
+# An option that is in no group is one of the command's own.
+OPTION_GROUPS = {
+    "Recording": (
+        "logdir", "name", "preset", "wait", "warmup", "active", "repeat", "record-shapes", "profile-memory",
+        "with-stack", "memory-snapshot", "step-on", "time-limit", "stop-after",
+    ),
+    "Traces": ("run", "all", "jobs", "scheduler", "cache"),
+    "Output": ("html", "no-html", "static", "json", "format", "patch-out"),
+    "Pull requests": ("markdown", "sarif", "job-summary", "label"),
+    "Baseline and gates": ("baseline", "write-baseline", "fail-on", "warn-on", "exit-zero"),
+    "Rules": ("select", "ignore", "rules-dir"),
+    "Throughput": ("tokens-per-step", "samples-per-step", "reference-throughput"),
+    "General": ("config", "color", "quiet", "debug", "help", "version"),
+}  # fmt: skip
+_NAME_COLUMNS = 30  # a longer name has a line of its own
+
+
+class GroupedCommand(click.Command):
+    """A command whose options are printed in groups."""
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        records = {param.opts[-1].lstrip("-"): param.get_help_record(context) for param in self.get_params(context)}
+        rows = {name: record for name, record in records.items() if record is not None and record[1]}
+        _write(formatter, "Options", rows, OPTION_GROUPS)
+
+
+def write_commands(group: click.Group, formatter: click.HelpFormatter) -> None:
+    """The commands of a group, each with the whole first sentence of its help."""
+    rows = {name: (name, command.get_short_help_str(200)) for name, command in group.commands.items()}
+    _write(formatter, "Commands", rows, COMMAND_GROUPS)
+
+
+def _write(
+    formatter: click.HelpFormatter, rest: str, rows: Mapping[str, tuple[str, str]], groups: Mapping[str, Sequence[str]]
+) -> None:
+    """Rows by group, in one pair of columns. `rest`: the heading of those in no group, which come first."""
+    grouped = {name for names in groups.values() for name in names}
+    columns = max(len(name) for name, _ in rows.values() if len(name) <= _NAME_COLUMNS)
+    for heading, names in {rest: [name for name in rows if name not in grouped], **groups}.items():
+        chosen = [(rows[name][0].ljust(columns), rows[name][1]) for name in names if name in rows]
+        if chosen:
+            with formatter.section(heading):
+                formatter.write_dl(chosen, col_max=columns)
