@@ -7,6 +7,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.reports.words import not_recorded, rank_words, run_words, step_words, table_captions
 from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.reports.words.tables import Derived, ShownTable, shown_table
@@ -14,12 +15,11 @@ from traceopt.result import tables
 from traceopt.result.document import Result
 from traceopt.result.rows import Kernel, ModuleRow
 from traceopt.result.words import quantities
-from traceopt.result.words.kernel_names import short_kernel_name
 
 _NOT_LAUNCHED = ("copy", "memset")  # kinds of work that are no kernels
 
 _KERNEL: Derived = {
-    "short_name": lambda kernel: kernel.label or short_kernel_name(kernel.name),
+    "short_name": lambda kernel: kernel.label or short_name(kernel.name),
     "rate": lambda kernel: table_captions.kernel_rate(kernel)[0],
     "bound_words": lambda kernel: table_captions.kernel_rate(kernel)[1],
     "via_graph_words": lambda kernel: not_recorded.VIA_GRAPH.get(kernel.via_graph, ""),
@@ -34,7 +34,7 @@ _PROCESS_GROUP: Derived = {
     "collectives_words": lambda group: ", ".join(group.collectives),
     "latest_words": lambda group: None if group.latest_rank is None else str(group.latest_rank),
 }
-_COUNTER: Derived = {"short_name": lambda row: short_kernel_name(row.kernel)}
+_COUNTER: Derived = {"short_name": lambda row: short_name(row.kernel)}
 _PHASE: Derived = {
     "title": lambda phase: phase.name.capitalize(),
     "idle_share": lambda phase: phase.idle_us_per_step and phase.idle_us_per_step / phase.us_per_step,

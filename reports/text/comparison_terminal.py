@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.reports.text.terminal_lines import MAX_WIDTH, MIN_WIDTH, Terminal, pad, width_of
 from traceopt.reports.words import names, safe_text
 from traceopt.reports.words.comparing import comparison_tables, comparison_words
@@ -13,6 +14,7 @@ from traceopt.result.words import quantities
 ROWS = 8  # kernels shown, and operators
 FINDINGS = 10  # shown of each group
 NOTES = 6
+WORD_COLUMNS = 8  # of what became of a row
 NUMBERS = 3 * 12  # columns of base, head and change
 
 _GATE_WORDS = {
@@ -145,19 +147,21 @@ def _explanation(comparison: Comparison, terminal: Terminal) -> list[str]:
 def _rows(noun: str, rows: Sequence[RowChange], terminal: Terminal) -> list[str]:
     if not rows:
         return []
+    shown = rows[:ROWS]
+    calls = [terminal.plain(comparison_words.calls(row)) for row in shown]
+    heading = shown[0].counted if any(calls) else ""
+    calls_width = max(map(len, [heading, *calls]))
     room = terminal.width - NUMBERS - 2
-    lines = [_heading(f"{noun}s that changed", room, terminal)]
-    for row in rows[:ROWS]:
+    name_width = room - WORD_COLUMNS - calls_width - 2
+    full = [terminal.plain(short_name(row.name) if noun == "kernel" else row.name) for row in shown]
+    title = f"{noun}s that changed"
+    lines = [_heading(f"{title}{heading:>{room - len(title)}}", room, terminal)]
+    for row, name, counted in zip(shown, names.told_apart(full, name_width, terminal.mark), calls, strict=True):
         word = comparison_words.ROW_WORDS[row.status]
-        calls = comparison_words.calls(row)
-        name = terminal.fit(
-            comparison_words.row_name(row, of_kernels=noun == "kernel"), room - 8 - (len(calls) + 2 if calls else 0)
-        )
-        label = f"{terminal.style(pad(word, 8), fg=_ROW_COLORS[word])}{name}{f'  {calls}' if calls else ''}"
-        used = 8 + len(name) + (len(calls) + 2 if calls else 0)
+        label = terminal.style(f"{word:<{WORD_COLUMNS}}", fg=_ROW_COLORS[word])
         times = "".join(_cell("–" if us is None else quantities.ms_of_us(us)) for us in (row.base_us, row.head_us))
         numbers = terminal.plain(times + _cell(quantities.signed_time(row.change_us)))
-        lines.append(f"  {terminal.plain(label)}{' ' * max(0, room - used)}{numbers}")
+        lines.append(f"  {label}{pad(name, name_width)}  {counted:>{calls_width}}{numbers}")
     if len(rows) > ROWS:
         lines.append(f"  and {quantities.counted(len(rows) - ROWS, f'more {noun}')}")
     return lines
@@ -179,9 +183,10 @@ def _finding(finding: FindingChange, terminal: Terminal) -> list[str]:
     word = pad(comparison_words.SHORT_GROUP_WORDS[group], 5)
     impact, saved = comparison_words.impact(finding).lower(), comparison_words.saving(finding)
     about = ", ".join(item for item in (impact, saved, names.short_path(finding.place or "")) if item)
-    title = terminal.fit(f"{finding.code} {finding.title}", terminal.width - len(word) - 3)
+    first, *rest = terminal.wrap(f"{finding.code} {finding.title}", first=f"  {word} ", indent=" " * 8)
     return [
-        f"  {terminal.style(word, fg=_FINDING_COLORS[group])} {title}",
+        first.replace(word, terminal.style(word, fg=_FINDING_COLORS[group]), 1),
+        *rest,
         *terminal.wrap(about, first=" " * 8, indent=" " * 8),
         *terminal.wrap(comparison_words.other_place(finding), first=" " * 8, indent=" " * 8),
     ]

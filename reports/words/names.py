@@ -1,6 +1,10 @@
-"""Names of places in code, short enough for a table."""
+"""Names of places in code and of kernels, short enough for a table."""
 
 from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import takewhile
 
 from traceopt.result.finding import Location
 from traceopt.result.words.message import Message
@@ -25,3 +29,25 @@ def short_path(path: str) -> str:
         return path
     ends = (path[start:] for start, char in enumerate(path) if char == "/")
     return "…" + next((end for end in ends if len(end) < PATH_CAP), path[1 - PATH_CAP :])
+
+
+def told_apart(names: Sequence[str], columns: int, mark: str = "…") -> list[str]:
+    """Names in at most `columns` characters, cut at their end. Those that would then look the same are cut in the
+    middle, so that the place where they begin to differ is shown.
+    """
+    alike = defaultdict(set)
+    for name in names:
+        alike[name[: columns - len(mark)]].add(name)
+    return [_cut(name, alike[name[: columns - len(mark)]], columns, mark) for name in names]
+
+
+def _cut(name: str, alike: set[str], columns: int, mark: str) -> str:
+    if len(name) <= columns:
+        return name
+    if len(alike) == 1:
+        return name[: columns - len(mark)] + mark
+    start = columns // 2
+    room = columns - start - len(mark)
+    same = sum(1 for _ in takewhile(lambda letters: len(set(letters)) == 1, zip(*alike, strict=False)))
+    rest = name[min(same, len(name) - room) :]
+    return name[:start] + mark + _cut(rest, {rest}, room, mark)

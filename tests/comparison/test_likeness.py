@@ -329,7 +329,7 @@ def test_loader_workers_explain_the_wait_for_data() -> None:
         return replace(rich(), run=run, breakdown=parts)
 
     assert compared(side("0", 187_000.0), side("4", 7_000.0)).explanation == [
-        "DataLoader workers: 4 instead of 0 (waiting for data −180.0 ms)."
+        "DataLoader workers: 0 in BASE, 4 in HEAD (waiting for data −180.0 ms)."
     ]
     assert compared(side("0", 187_000.0), side("4", 187_000.0)).explanation == []
 

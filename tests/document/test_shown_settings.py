@@ -12,7 +12,7 @@ from traceopt.testing import events, facts_of
     ("iterators", "workers"),
     [
         (["_SingleProcess"], "0"),
-        (["_MultiProcessing"], "some"),
+        (["_MultiProcessing"], "some (number not recorded)"),
         (["_SingleProcess", "_MultiProcessing"], None),
         ([], None),
     ],

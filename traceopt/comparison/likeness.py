@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
+from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.document.sections import LOADER_WORKERS
 from traceopt.result.comparison import RowChange
 from traceopt.result.document import Result
 from traceopt.result.rows import Gemm
-from traceopt.result.words.kernel_names import short_kernel_name
 from traceopt.result.words.quantities import count, ms, percent
 from traceopt.result.words.vendors import device_name
 
@@ -107,7 +107,8 @@ def _new_workers(base: Result, head: Result) -> list[tuple[float, str]]:
         return []
     waits = [sum(p.us_per_step for p in result.breakdown if p.name == DATA_LOADING.key) for result in (base, head)]
     change_us = waits[1] - waits[0]
-    return [(abs(change_us), f"{LOADER_WORKERS}: {after} instead of {before} (waiting for data {_signed(change_us)}).")]
+    waiting = f"waiting for data {_signed(change_us)}"
+    return [(abs(change_us), f"{LOADER_WORKERS}: {before} in BASE, {after} in HEAD ({waiting}).")]
 
 
 def _new_calls(ops: Sequence[RowChange]) -> list[tuple[float, str]]:
@@ -134,7 +135,7 @@ def _new_kernels(base: Result, head: Result, kernels: Sequence[RowChange]) -> li
         gone = largest.get((op, direction, "vanished"))
         if status == "appeared" and gone is not None:
             change_us = (new.head_us or 0.0) - (gone.base_us or 0.0)
-            names = f"{short_kernel_name(new.name)} instead of {short_kernel_name(gone.name)}"
+            names = f"{short_name(new.name)} instead of {short_name(gone.name)}"
             found.append((abs(change_us), f"{op} runs {names} ({_signed(change_us)})."))
     return found
 

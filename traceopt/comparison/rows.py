@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from traceopt.comparison.metrics import METRICS, STEP_TIME, mean_of, peak_remarks
 from traceopt.comparison.noise import differ, steps_differ, times_differ
+from traceopt.comparison.work import SAME_CALLS
 from traceopt.document.tables.tables import MAX_ROWS
 from traceopt.result.comparison import MetricChange, PartChange, RowChange, RowStatus, StepChange, StepVerdict
 from traceopt.result.document import Result
@@ -23,7 +24,7 @@ HIDDEN_SHARE = 0.1  # of a row's time: the most that a full table may hide of a 
 
 _BEYOND_NOISE: dict[StepVerdict, bool] = {"slower": True, "faster": True, "within_noise": False}
 
-_SAME_CALLS: tuple[RowStatus, ...] = ("slower", "faster", "outlier")
+_OF_THE_SAME_CALLS: tuple[RowStatus, ...] = ("slower", "faster", "outlier")
 
 Row = TypeVar("Row", Kernel, Op)
 
@@ -180,16 +181,16 @@ def _status(
     if None in counts:
         return "slower" if ratio > 1 else "faster"
     calls = (counts[1] or 0.0) / counts[0] if counts[0] else inf
-    if calls > ratio**0.5 > 1:
+    if min(calls, ratio) > 1 + SAME_CALLS:
         return "more_calls"
-    if calls < ratio**0.5 < 1:
+    if max(calls, ratio) < 1 - SAME_CALLS:
         return "fewer_calls"
     return "slower" if ratio > 1 else "faster"
 
 
 def _beyond_noise(status: RowStatus, befores: Sequence[float], afters: Sequence[float]) -> bool:
     """With one run per side, other numbers of calls are no noise, but the time of the same calls varies."""
-    return times_differ(befores, afters) if status in _SAME_CALLS else differ(befores, afters) is not False
+    return times_differ(befores, afters) if status in _OF_THE_SAME_CALLS else differ(befores, afters) is not False
 
 
 def _by_outliers(

@@ -119,7 +119,7 @@ def _workers(facts: Facts) -> int | str | None:
     )
     if alone and not helped:
         return 0
-    return "some" if helped and not alone else None
+    return "some (number not recorded)" if helped and not alone else None
 
 
 def step(facts: Facts) -> Step:

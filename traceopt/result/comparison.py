@@ -126,7 +126,7 @@ class MetricChange(Struct, frozen=True):
 class RowChange(Struct, frozen=True):
     """A kernel or operator whose time changed notably; None on a side that does not have it.
 
-    `status`: "more_calls" or "fewer_calls" if the number of calls changed the time more than the time of a call did;
+    `status`: "more_calls" or "fewer_calls" if calls and time both rose or both fell, whatever a call takes now;
     "outlier" if only a few steps changed it, and the median step did not. `counted`: what `base_calls` and `head_calls`
     count. Of an operator whose GPU time is compared, the GPU work that it launched: its calls on the CPU launch none.
     """

@@ -7,18 +7,18 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.reports.words import names
 from traceopt.reports.words.comparing import comparison_words
 from traceopt.reports.words.tables import Derived, ShownTable, shown_table
 from traceopt.result import tables
 from traceopt.result.comparison import Comparison, FindingChange, MetricChange, PartChange, RowChange
 from traceopt.result.words import quantities
-from traceopt.result.words.kernel_names import short_kernel_name
 
 ROWS = 100  # kernels and operators of the page
+KERNEL_COLUMNS = 60  # characters of their names
 
 _ROW: Derived = {
-    "short_name": lambda row: short_kernel_name(row.name),
     "counted_calls": lambda row: comparison_words.calls(row) or _same_calls(row),
     "status_word": lambda row: comparison_words.ROW_WORDS[row.status],
 }
@@ -62,7 +62,10 @@ def changed_metrics(comparison: Comparison) -> ShownTable:
 
 
 def changed_kernels(rows: Sequence[RowChange], *, most: int = ROWS, units: bool = False) -> ShownTable:
-    return shown_table(replace(tables.CHANGED_KERNELS, most=most), rows, derived=_ROW, units=units)
+    short = names.told_apart([short_name(row.name) for row in rows], KERNEL_COLUMNS)
+    named = dict(zip((row.name for row in rows), short, strict=True))
+    derived: Derived = {**_ROW, "short_name": lambda row: named[row.name]}
+    return shown_table(replace(tables.CHANGED_KERNELS, most=most), rows, derived=derived, units=units)
 
 
 def changed_operators(rows: Sequence[RowChange], *, most: int = ROWS, units: bool = False) -> ShownTable:

@@ -24,7 +24,6 @@ from traceopt.result.comparison import (
     StepChange,
 )
 from traceopt.result.words import quantities
-from traceopt.result.words.kernel_names import short_kernel_name
 
 SMALL_SHARE = 0.002  # of the step: smaller parts (on both sides) are not shown
 Group = Literal["new", "only_head", "only_base", "fixed", "kept"]  # of findings
@@ -206,10 +205,6 @@ def metrics_line(comparison: Comparison) -> str:
     return ", ".join(f"{m.label} {base}{between}{head}" for m, base, head in pairs if base != head)
 
 
-def row_name(row: RowChange, *, of_kernels: bool) -> str:
-    return short_kernel_name(row.name) if of_kernels else row.name
-
-
 def shown_step_us(side: Side) -> float | None:
     """The typical step of a side that is shown but not compared, as a mean over its runs; None if a run has none."""
     known = [run.typical_us for run in side.runs if run.typical_us is not None]
@@ -281,11 +276,11 @@ def _saved(before: float | None, after: float | None) -> str:
 
 
 def calls(row: RowChange) -> str:
-    """ "12 → 48 calls", "2 → 4 launches", or nothing if they are the same."""
+    """ "12 → 48", or nothing if both sides have as many."""
     if row.base_calls is None or row.head_calls is None:
         return ""
     before, after = quantities.count(row.base_calls), quantities.count(row.head_calls)
-    return "" if before == after else f"{before} → {after} {row.counted}"
+    return "" if before == after else f"{before} → {after}"
 
 
 def environment(comparison: Comparison) -> list[str]:
