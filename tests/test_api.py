@@ -12,6 +12,7 @@ import pytest
 
 from fixtures.generate import generate_ranks
 from traceopt.api import analyze
+from traceopt.document.timeline.spans import MOST_LETTERS
 from traceopt.errors import ConfigError, InputError
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding
@@ -32,6 +33,20 @@ def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def merged(two_ranks: Path) -> Result:
     return analyze(str(two_ranks), debug=True)
+
+
+def test_the_rank_that_the_others_wait_for_can_be_looked_at(merged: Result) -> None:
+    """Its steps and spans are in the document, within the room that the report has for spans."""
+    (view,) = merged.rank_views
+    (late,) = {rank for finding in merged.findings if finding.code == "CM004" for rank in finding.ranks}
+    assert (view.rank, view.late) == (late, True)
+    assert merged.run.shown_rank != late
+    assert view.step.typical_us in {row.step_us for row in merged.ranks if row.rank == late}
+    assert view.step.series is not None
+    assert {step.name for step in view.table.steps} <= set(view.step.series.names)
+    assert merged.timeline is not None
+    assert merged.timeline.table is not None
+    assert len(merged.timeline.table.columns) + len(view.table.columns) <= MOST_LETTERS
 
 
 def test_the_steps_of_all_ranks_are_side_by_side(merged: Result) -> None:

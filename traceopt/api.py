@@ -20,6 +20,7 @@ from traceopt.analyzer.work.throughput import Workload
 from traceopt.config import checked_devices
 from traceopt.document.cost import with_cost
 from traceopt.document.merge import MergedRun
+from traceopt.document.rank_views import MOST_WITH_SPANS
 from traceopt.document.run_document import run_document
 from traceopt.errors import ConfigError, InputError, TraceoptError, one_line
 from traceopt.result.document import Result
@@ -102,7 +103,8 @@ def analyze(
     cached = None if cache is None else _cache_folder(Path(cache))
     every_run = runs.with_companions(runs.find_runs(find_recordings(found.sources)), found.companions)
     chosen, others = runs.pick_run(every_run, run)
-    tasks = [RankTask(recording, options, cached) for recording in chosen.recordings]
+    sharing = min(len(chosen.recordings), MOST_WITH_SPANS)
+    tasks = [RankTask(recording, options, cached, sharing) for recording in chosen.recordings]
     executor = executor_for(tasks, jobs, scheduler)
     merged = _read(tasks, executor, progress)
     told = [others] if others is not None else []

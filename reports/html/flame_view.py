@@ -45,11 +45,10 @@ def flame_view(document: Result) -> dict[str, Any] | None:
 
 
 def threads(document: Result) -> list[tuple[int, str]]:
-    """Place and name of each lane of a thread in the table of spans, the main thread first; empty for a single one."""
+    """Place and name of each lane of a thread in the table of spans, the main thread first."""
     table = None if document.timeline is None else document.timeline.table
     lanes = [] if table is None else table.lanes
-    found = [(place, f"{lane.name} ({lane.detail})") for place, lane in enumerate(lanes) if lane.kind == "thread"]
-    return found if len(found) > 1 else []
+    return [(place, f"{lane.name} ({lane.detail})") for place, lane in enumerate(lanes) if lane.kind == "thread"]
 
 
 def caption(document: Result) -> tuple[str, str]:

@@ -83,11 +83,14 @@ def render_html(result: Result, *, static: bool = False) -> str:
     scripts = [asset_text(name) for name in assets]
     head_script = asset_text("head.js")
     packed = {}
-    under_pointer = readouts(document, view["steps"], view["rank_drawing"], view["memory"])
+    under_pointer = readouts(document, view["strips"], view["rank_drawing"], view["memory"])
     if under_pointer:
         packed["readouts"] = packing.pack(orjson.dumps(under_pointer, default=asdict))
     if spans is not None:
         packed["spans"] = packing.pack(orjson.dumps(spans))
+    for number, of_rank in enumerate(view["rank_documents"][1:], 1):
+        of_rank_spans = span_view.span_view(of_rank, view["all_cards"], view["idle_word"])
+        packed[f"spans-{number}"] = packing.pack(orjson.dumps(of_rank_spans))
     if flame is not None:
         packed["flame"] = packing.pack(orjson.dumps(flame))
     return (
@@ -111,10 +114,10 @@ def render_html(result: Result, *, static: bool = False) -> str:
 
 
 def without_spans(result: Result) -> Result:
-    """The document without the table of spans, which is most of a large one."""
+    """The document without the tables of spans, which are most of a large one."""
     if result.timeline is None or result.timeline.table is None:
         return result
-    return replace(result, timeline=replace(result.timeline, table=None))
+    return replace(result, timeline=replace(result.timeline, table=None), rank_views=[])
 
 
 def _view(document: Result) -> dict[str, Any]:
@@ -126,11 +129,12 @@ def _view(document: Result) -> dict[str, Any]:
     all_cards, groups = fix_cards.cards(document), fix_cards.groups(document)
     first_card = fix_cards.first_card(document) if headline.worth_fixing(document) else None
     by_shape = ["shaped", "gemms"] if table_rows.convolutions_take_longer(document) else ["gemms", "shaped"]
+    rank_documents = [document, *(span_view.of_rank(document, one) for one in document.rank_views)]
     view: dict[str, Any] = {
         "all_cards": all_cards,
         "idle_word": idle_word,
         "timeline_keys": span_view.key_help(document),
-        "left_out": span_view.left_out(document),
+        "timeline_about": span_view.about(document, idle_word),
         "result": document,
         "has_trace": document.step.source != "none",
         "companions": companion_sections(document),
@@ -164,10 +168,12 @@ def _view(document: Result) -> dict[str, Any]:
         "fixes_heading": fix_cards.fixes_heading(document),
         "plan_heading": fix_cards.plan_heading(document),
         "unplanned": fix_cards.unplanned(document),
-        "steps": step_strip.draw_steps(document),
+        "rank_documents": rank_documents,
+        "rank_choices": span_view.rank_choices(document),
+        "strips": [step_strip.draw_steps(one) for one in rank_documents],
         "run_chart": run_chart.draw_run(document),
         "run_memory": run_chart.draw_memory(document),
-        "steps_caption": step_strip.caption(document),
+        "strip_captions": [step_strip.caption(one) for one in rank_documents],
         "timeline": timeline,
         "memory": memory,
         "memory_caption": memory

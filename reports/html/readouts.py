@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from traceopt.reports.html.charts.rank_chart import MAX_COLUMNS, MOST_ROWS, RankDrawing
@@ -23,15 +25,16 @@ class Readout(Struct, frozen=True):
 
 
 def readouts(
-    document: Result, steps: StepStrip | None, ranks: RankDrawing | None, memory: MemoryDrawing | None
+    document: Result, strips: Sequence[StepStrip | None], ranks: RankDrawing | None, memory: MemoryDrawing | None
 ) -> dict[str, Readout]:
-    """By chart: "steps", "ranks", "memory". Charts that are not drawn are left out."""
+    """By chart: "steps", "steps-1" of another rank, "ranks", "memory". Charts that are not drawn are left out."""
     found = {}
-    if steps is not None:
-        columns = steps.columns
-        found["steps"] = Readout(
-            [column.left for column in columns], columns[0].width, [column.text for column in columns], steps.shown
-        )
+    for number, steps in enumerate(strips):
+        if steps is not None:
+            columns = steps.columns
+            found[f"steps-{number}" if number else "steps"] = Readout(
+                [column.left for column in columns], columns[0].width, [column.text for column in columns], steps.shown
+            )
     if ranks is not None and len(ranks.names) > MOST_ROWS:
         found["ranks"] = _ranks(document, ranks)
     if memory is not None:

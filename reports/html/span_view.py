@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Any
 
+from msgspec.structs import replace
+
 from traceopt.analyzer.vocabulary.python_frames import is_library, is_python
 from traceopt.reports.words.fixes import card_lookup
 from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.reports.words.part_styles import is_idle, part_style, span_look
+from traceopt.reports.words.rank_words import rank_phrase
 from traceopt.reports.words.step_words import step_noun
 from traceopt.reports.words.viewer_command import viewer_command
-from traceopt.result.document import Result
+from traceopt.result.document import RankView, Result
 from traceopt.result.rows import COLUMNS, STREAM_COLUMNS
 
 US_PER_MS = 1_000
@@ -26,6 +29,8 @@ def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dic
     marks = {step.name for step in table.steps}
     shown = document.step.series.shown if document.step.series is not None else table.steps[0].step
     return {
+        "about": about(document, idle_word),
+        "rank": rank_phrase(document),
         "columns": COLUMNS,
         "streamColumns": STREAM_COLUMNS,
         "names": table.names,
@@ -67,6 +72,31 @@ def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dic
         "placeFixes": [card_lookup.cards_of_place(cards, place) for place in table.places],
         "nameFixes": [card_lookup.cards_of_name(cards, *pair) for pair in zip(table.names, labels, strict=True)],
     }
+
+
+def of_rank(document: Result, view: RankView) -> Result:
+    """The document with the steps and spans of another rank."""
+    timeline = None if document.timeline is None else replace(document.timeline, table=view.table)
+    return replace(document, run=replace(document.run, shown_rank=view.rank), step=view.step, timeline=timeline)
+
+
+def rank_choices(document: Result) -> list[str]:
+    """The ranks whose steps and spans the page has, the shown one first; empty if it is the only one."""
+    if not document.rank_views:
+        return []
+    others = [f"{view.rank}{': the others wait for it' if view.late else ''}" for view in document.rank_views]
+    return [str(document.run.shown_rank), *others]
+
+
+def about(document: Result, idle_word: str | None) -> str:
+    """The sentences above the timeline."""
+    table = None if document.timeline is None else document.timeline.table
+    if table is None:
+        return ""
+    whole = "the recording" if document.step.source == "window" else "the chosen step"
+    rank = rank_phrase(document)
+    shaded = f"Shaded: the longest times without {'GPU' if idle_word else 'model'} work. " if table.stalls else ""
+    return f"Every span of {whole}{f', {rank}' if rank else ''}. {shaded}{left_out(document)}".strip()
 
 
 def _name_kind(name: str, marks: Set[str]) -> str:

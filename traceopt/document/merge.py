@@ -2,7 +2,7 @@
 
 The document does not depend on the order of the answers: wherever one of several ranks has to be chosen, it is the
 lowest. Of processes without a rank, those that train come before those that only infer. Only the row, the findings and
-the summary of each rank stay in memory, so that a thousand ranks fit.
+the summary of each rank stay in memory, and the spans of a few, so that a thousand ranks fit.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.ranks.rank_summary import RankSummary
 from traceopt.document.decision import Decision
-from traceopt.document.rank_answer import DocumentPart, RankAnswer
+from traceopt.document.rank_answer import DocumentPart, RankAnswer, ViewPart
 from traceopt.errors import one_line
 from traceopt.result.companions import StartUpSection
 from traceopt.result.document import Check, CheckStatus, Result, TraceFile
 from traceopt.result.finding import Finding, value_order
 from traceopt.result.rows import PlanRow, RankRow
 from traceopt.rules.fingerprint import with_ids
+
+MOST_KEPT = 32  # ranks whose steps and spans stay in memory
 
 _Order = tuple[bool, int, bool, int]  # unknown ranks last; processes that train first; then by index among the files
 
@@ -57,6 +59,7 @@ class MergedRun:
     def __init__(self) -> None:
         self._shown: _Shown | None = None
         self._rows: dict[int, _RankEntry] = {}
+        self._views: dict[int, ViewPart] = {}
         self._summaries: dict[int, RankSummary] = {}
         self._warnings: dict[int, list[str]] = {}
         self._groups: dict[tuple[str, str, int], _SameFinding] = {}
@@ -75,6 +78,9 @@ class MergedRun:
         order = (rank is None, rank or 0, not answer.summary.trains, index)
         (row,) = part.ranks
         self._rows[index] = _RankEntry(row, part.run.paths, part.run.files)
+        self._views[index] = answer.view()
+        if len(self._views) > MOST_KEPT:
+            del self._views[max(self._views, key=self._waits_most)]
         self._summaries[index] = self._shared(answer.summary)
         if part.start_up is not None:
             self._start_ups[index] = part.start_up
@@ -133,6 +139,14 @@ class MergedRun:
     def shown(self) -> Result | None:
         """The document of the lowest rank, as it decides alone; None if nothing could be read."""
         return None if self._shown is None else self._shown.answer.whole()
+
+    def view(self, rank: int | None) -> ViewPart | None:
+        """The steps and spans of a rank; None if they were not kept."""
+        return next((view for index, view in self._views.items() if self._rows[index].row.rank == rank), None)
+
+    def _waits_most(self, index: int) -> tuple[float, int]:
+        """Orders ranks: the one for which the others wait has little exposed communication itself."""
+        return self._rows[index].row.exposed_communication_us or 0.0, index
 
     @property
     def refuted(self) -> dict[frozenset[str], Decision]:

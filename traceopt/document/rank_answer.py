@@ -15,9 +15,9 @@ from msgspec import Struct
 from traceopt.analyzer.ranks.rank_summary import RankSummary
 from traceopt.document.decision import Decision
 from traceopt.result.companions import StartUpSection
-from traceopt.result.document import Check, Result, TraceFile
+from traceopt.result.document import Check, Result, Step, TraceFile
 from traceopt.result.finding import Finding
-from traceopt.result.rows import RankRow
+from traceopt.result.rows import RankRow, Timeline
 from traceopt.result.words.message import encoded
 
 
@@ -37,6 +37,16 @@ class DocumentPart(Struct, frozen=True):
     findings: list[Finding]
     checks: list[Check]
     start_up: StartUpSection | None = None
+
+
+class ViewPart(Struct, frozen=True):
+    """The part of `Result` that a view of a rank needs, still packed."""
+
+    step: msgspec.Raw
+    timeline: msgspec.Raw
+
+    def unpacked(self) -> tuple[Step, Timeline | None]:
+        return _step_decoder.decode(self.step), _timeline_decoder.decode(self.timeline)
 
 
 class Refuted(Struct, frozen=True):
@@ -77,6 +87,9 @@ class RankAnswer(Struct, frozen=True):
     def part(self) -> DocumentPart:
         return _part_decoder.decode(self.document)
 
+    def view(self) -> ViewPart:
+        return _view_decoder.decode(self.document)
+
     def whole(self) -> Result:
         return _document_decoder.decode(self.document)
 
@@ -94,4 +107,7 @@ def _unpack_array(_: type, data: bytes) -> Any:
 _encoder = msgspec.msgpack.Encoder(enc_hook=_packed)
 _decoder = msgspec.msgpack.Decoder(RankAnswer, dec_hook=_unpack_array)
 _part_decoder = msgspec.msgpack.Decoder(DocumentPart)
+_view_decoder = msgspec.msgpack.Decoder(ViewPart)
+_step_decoder = msgspec.msgpack.Decoder(Step)
+_timeline_decoder = msgspec.msgpack.Decoder(Timeline | None)
 _document_decoder = msgspec.msgpack.Decoder(Result)

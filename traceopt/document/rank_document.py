@@ -22,7 +22,8 @@ from traceopt.version import __version__
 _COVERED = "The report covers the steps that were recorded before."
 
 
-def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
+def rank_document(facts: Facts, outcome: RulesOutcome, sharing: int = 1) -> Result:
+    """`sharing`: how many ranks share the room of the report for spans."""
     meta = facts.trace.meta
     files = [one for one in (meta, meta.detail) if one is not None]
     rank, breakdown, run_time = meta.rank, sections.breakdown(facts), whole_run(facts)
@@ -91,7 +92,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome) -> Result:
                 engine=meta.engine,
             )
         ],
-        timeline=timeline(facts),
+        timeline=timeline(facts, sharing),
         shaped_ops=shaped_operators(facts),
         modules=modules.tree() if modules is not None else [],
         module_classes=modules.classes() if modules is not None else [],

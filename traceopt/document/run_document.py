@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.document.merge import MergedRun, plan_first
+from traceopt.document.rank_views import rank_views
 from traceopt.document.sections import phases_of_run
 from traceopt.result.document import Check, Communication, Result
 from traceopt.result.finding import Finding, impact_of_share
@@ -49,7 +50,8 @@ def run_document(
         quality=replace(result.quality, notes=[*result.quality.notes, *outcome.notes]),
         checks=[*(of_code.get(check.code, check) for check in result.checks), *outcome.checks],
     )
-    return replace(result, warnings=[*_failed_rules(result), *result.warnings, *warnings])
+    views = rank_views(merged, run, result)
+    return replace(result, rank_views=views, warnings=[*_failed_rules(result), *result.warnings, *warnings])
 
 
 def _refuted(shown: Result, rules: Sequence[Rule], run: RunFacts, debug: bool) -> frozenset[str]:

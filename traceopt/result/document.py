@@ -43,6 +43,7 @@ from traceopt.result.rows import (
     ProcessGpu,
     RankRow,
     ShapedOperator,
+    SpanTable,
     StepSeries,
     Timeline,
 )
@@ -507,6 +508,15 @@ class Check(Spoken, frozen=True):
     reason: Annotated[str, note("what passed, what is missing, or what went wrong")]
 
 
+class RankView(Struct, frozen=True):
+    """Another rank than the shown one: its steps and spans."""
+
+    rank: Annotated[int, note("rank")]
+    late: Annotated[bool, note("whether the other ranks wait for it")]
+    step: Annotated[Step, note("its steps")]
+    table: Annotated[SpanTable, note("its spans, as in the timeline of the shown rank")]
+
+
 class Result(Spoken, frozen=True, eq=False):
     """The document."""
 
@@ -598,6 +608,12 @@ class Result(Spoken, frozen=True, eq=False):
         note("hardware counters by kernel and metric, of CUPTI's range profiler; at most 200 rows; empty: not used"),
     ] = field(default_factory=list)
     cost: Annotated[Cost | None, note("what the steps cost; null: the user gave no price")] = None
+    rank_views: Annotated[
+        list[RankView],
+        note(
+            "other ranks with their steps and spans: first those that findings name, as many as a report has room for"
+        ),
+    ] = field(default_factory=list)
     created: Annotated[str | None, note("when the document was made; null by default, so that documents compare")] = (
         None
     )

@@ -64,7 +64,7 @@ class Cache(Struct, frozen=True):
 
 def _key(task: RankTask, versions: list[str]) -> str:
     rules = loaded(task.options)
-    options = (rules.chosen, task.options.workload, task.options.devices, task.recording.engine)
+    options = (rules.chosen, task.options.workload, task.options.devices, task.recording.engine, task.sharing)
     parts = [program(rules), *map(repr, options)]
     for source, version in zip(task.recording.sources, versions, strict=True):
         content = version if is_remote(source.place) else _content(source.place, version)

@@ -43,7 +43,7 @@ def _analyze(task: RankTask, count_bytes: Callable[[int], None] | None) -> bytes
     outcome = check_rules(rules, facts, debug=task.options.debug)
     if not facts.has_trace:
         return RankAnswer.packed(document_without_trace(facts, outcome), no_steps(trace.meta.path), warnings)
-    document = rank_document(facts, planned(outcome, facts))
+    document = rank_document(facts, planned(outcome, facts), task.sharing)
     others = refuted(outcome, rules) if trace.meta.rank in _SHOWN else ()
     decisions = [Refuted(codes, decided_again(document, facts, planned(other, facts))) for codes, other in others]
     return RankAnswer.packed(document, summarize(facts), warnings, refuted=decisions)

@@ -32,6 +32,7 @@ class RankTask(Struct, frozen=True):
     recording: RankRecording
     options: RankOptions
     cache: str | None = None  # folder of earlier answers
+    sharing: int = 1  # ranks whose spans share the room of the report
 
     @property
     def label(self) -> str:

@@ -22,7 +22,6 @@
   var threadBox = document.getElementById("flame-thread");
   var what = document.getElementById("flame-what");
   var legend = document.getElementById("flame-key");
-  var strip = document.getElementById("steps-scrub");
   var recorded = null; /* the view of flame_view.py: the main thread in the step that the report shows */
   var view = null; /* the view that is drawn */
   var chosenStep = null; /* as in the strip, null: the step that the report shows */
@@ -395,30 +394,51 @@
     rebuild();
     graph.dataset.ready = "1";
   }
-  /* Draws what is chosen: a step in the strip, and a thread. */
+  /* Draws what is chosen: a rank, a step in the strip, and a thread. */
   function choosePart() {
     var first = !threadBox || threadBox.selectedIndex === 0;
-    if (!tools.loadSpans || (first && chosenStep === null)) {
+    var shown = first && tools.rank === 0;
+    if (shown && chosenStep === null) {
       show(recorded, recorded.caption);
       return;
     }
     tools.loadSpans().then(function (spans) {
       var table = spans.view;
       var index = chosenStep === null ? table.shown : table.steps.findIndex(function (step) { return step.step === table.first + chosenStep; });
-      if (first && index === table.shown) {
+      if (shown && index === table.shown) {
         show(recorded, recorded.caption);
       } else if (index < 0) {
         what.textContent = "The report does not hold the spans of that step, so the flame graph stays.";
       } else {
-        var threads = spans.lanes.map(function (lane, number) { return number; }).filter(function (number) {
-          return spans.lanes[number].kind === "thread";
-        });
-        if (!threadBox || threadBox.value) {
-          threads = [threadBox ? Number(threadBox.value) : threads[0]];
+        var threads = threadsOf(spans);
+        if (threadBox.value) {
+          threads = [first ? threads[0] : Number(threadBox.value)];
         }
         var doing = threads.length > 1 ? "all threads" : first ? "the main thread" : "the " + threadBox.selectedOptions[0].textContent;
-        show(viewOf(spans, table.steps[index], threads), "What " + doing + " did in " + table.steps[index].name + ", by call.");
+        var rank = tools.rank ? " of " + spans.view.rank : "";
+        show(viewOf(spans, table.steps[index], threads), "What " + doing + rank + " did in " + table.steps[index].name + ", by call.");
       }
+    });
+  }
+  function threadsOf(spans) {
+    return spans.lanes.map(function (lane, number) {
+      return number;
+    }).filter(function (number) {
+      return spans.lanes[number].kind === "thread";
+    });
+  }
+  /* Another rank has other threads. */
+  function chooseRank() {
+    chosenStep = null;
+    tools.loadSpans().then(function (spans) {
+      var threads = threadsOf(spans);
+      threadBox.textContent = "";
+      threads.forEach(function (number) {
+        threadBox.add(new Option(spans.lanes[number].name + " (" + spans.lanes[number].detail + ")", number));
+      });
+      threadBox.add(new Option("All threads", ""));
+      threadBox.parentNode.hidden = threads.length < 2;
+      choosePart();
     });
   }
   userBox.onchange = rebuild;
@@ -427,12 +447,13 @@
   }
   if (threadBox) {
     threadBox.onchange = choosePart;
-  }
-  if (strip && tools.loadSpans) {
-    strip.addEventListener("choose", function (event) {
-      chosenStep = event.detail;
-      if (recorded) {
-        choosePart();
+    document.addEventListener("choose-rank", chooseRank);
+    document.addEventListener("choose", function (event) {
+      if (event.target === tools.strip()) {
+        chosenStep = event.detail;
+        if (recorded) {
+          choosePart();
+        }
       }
     });
   }

@@ -376,7 +376,7 @@
       box.setAttribute("aria-valuenow", index + 1);
       box.setAttribute("aria-valuetext", readout.text[index]);
       output.textContent = readout.text[index];
-      box.dispatchEvent(new CustomEvent("choose", { detail: index }));
+      box.dispatchEvent(new CustomEvent("choose", { detail: index, bubbles: true }));
     }
     function at(event) {
       var place = box.getBoundingClientRect();
@@ -526,5 +526,24 @@
   function unpackById(id) {
     return unpackText(document.getElementById(id).textContent.trim());
   }
-  window.traceopt = { unpackBytes: unpackBytes, unpackText: unpackText, unpackById: unpackById };
+  /* What the other scripts share. `rank`: place of the chosen rank, 0 for the one that the rest of the page shows.
+     The strip of its steps sends "choose", and the document "choose-rank". */
+  var shared = { unpackBytes: unpackBytes, unpackText: unpackText, unpackById: unpackById, rank: 0 };
+  shared.strip = function () {
+    return document.getElementById(shared.rank ? "steps-" + shared.rank + "-scrub" : "steps-scrub");
+  };
+  window.traceopt = shared;
+  var rankChoices = all("[data-rank-choice]");
+  rankChoices.forEach(function (choice) {
+    choice.onchange = function () {
+      shared.rank = Number(choice.value);
+      rankChoices.forEach(function (other) {
+        other.value = choice.value;
+      });
+      all("[data-view]").forEach(function (view) {
+        view.hidden = view.dataset.view !== choice.value;
+      });
+      document.dispatchEvent(new CustomEvent("choose-rank"));
+    };
+  });
 })();

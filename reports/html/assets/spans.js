@@ -2,7 +2,8 @@
 (function () {
   "use strict";
   var tools = window.traceopt; /* of main.js */
-  var loading = null;
+  var resulting = null; /* the document of the page */
+  var loading = {}; /* by rank */
 
   /* The encoding of traceopt/result/packing.py: the bytes of each column, lowest first. */
   function columnReader(bytes) {
@@ -136,15 +137,18 @@
     };
   }
 
+  /* The spans of the chosen rank. */
   tools.loadSpans = function () {
-    loading = loading || Promise.all([
-      tools.unpackById("spans-gz"),
-      tools.unpackText(JSON.parse(document.getElementById("traceopt-result").textContent).document),
-    ]).then(function (texts) {
-      return tools.unpackBytes(JSON.parse(texts[1]).timeline.table.columns).then(function (bytes) {
-        return decode(JSON.parse(texts[0]), bytes);
-      });
+    var rank = tools.rank;
+    resulting = resulting || tools.unpackText(JSON.parse(document.getElementById("traceopt-result").textContent).document).then(JSON.parse);
+    loading[rank] = loading[rank] || Promise.all([
+      tools.unpackById(rank ? "spans-" + rank + "-gz" : "spans-gz"),
+      resulting.then(function (result) {
+        return tools.unpackBytes((rank ? result.rank_views[rank - 1] : result.timeline).table.columns);
+      }),
+    ]).then(function (parts) {
+      return decode(JSON.parse(parts[0]), parts[1]);
     });
-    return loading;
+    return loading[rank];
   };
 })();

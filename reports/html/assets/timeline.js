@@ -18,6 +18,7 @@
   var stepName = document.getElementById("span-step");
   var note = document.getElementById("span-note");
   var tip = document.getElementById("span-tip");
+  var about = document.getElementById("span-about");
   var keyHelp = document.getElementById("span-keys");
   var noun = box.dataset.noun; /* "step" or "recording" */
   var pen = canvas.getContext("2d");
@@ -1287,8 +1288,8 @@
   };
 
   /* The strip of steps and this view choose the same step. */
-  var strip = document.getElementById("steps-scrub");
   function tellStrip() {
+    var strip = tools.strip();
     if (strip) {
       strip.dispatchEvent(new CustomEvent("choose-step", { detail: view.steps[chosenStep].step - view.first }));
     }
@@ -1410,27 +1411,47 @@
 
   var loading = null;
   function load() {
-    if (!loading) {
-      loading = tools.loadSpans().then(function (spans) {
-        read(spans);
-        readColors();
-        box.hidden = false;
-        box.parentNode.querySelector(".static").classList.add("hide");
-        measure();
-        chooseStep(view.shown);
-        if (strip && strip.getAttribute("aria-valuenow") && !strip.hidden) {
-          followStrip({ detail: Number(strip.getAttribute("aria-valuenow")) - 1 });
-        }
-        new MutationObserver(function () { readColors(); ask(); }).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
-        new ResizeObserver(measure).observe(scroller);
-        canvas.dataset.ready = "yes";
-      });
-    }
+    loading = loading || showRank().then(function () {
+      box.hidden = false;
+      box.parentNode.querySelector(".static").classList.add("hide");
+      measure();
+      var strip = tools.strip();
+      if (strip && strip.getAttribute("aria-valuenow") && !strip.hidden) {
+        followStrip({ detail: Number(strip.getAttribute("aria-valuenow")) - 1 });
+      }
+      new MutationObserver(function () { readColors(); ask(); }).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+      new ResizeObserver(measure).observe(scroller);
+      canvas.dataset.ready = "yes";
+    });
     return loading;
   }
-  if (strip) {
-    strip.addEventListener("choose", followStrip);
+  function showRank() {
+    return tools.loadSpans().then(function (spans) {
+      read(spans);
+      readColors();
+      about.textContent = view.about;
+      search.value = found.textContent = note.textContent = "";
+      matches = null;
+      hits = [];
+      selected = -1;
+      range = null;
+      describe();
+      if (width) {
+        layOut();
+      }
+      chooseStep(view.shown);
+    });
   }
+  document.addEventListener("choose-rank", function () {
+    if (loading) {
+      loading.then(showRank).then(tellStrip);
+    }
+  });
+  document.addEventListener("choose", function (event) {
+    if (event.target === tools.strip()) {
+      followStrip(event);
+    }
+  });
   new IntersectionObserver(function (entries, observer) {
     if (entries.some(function (entry) { return entry.isIntersecting; })) {
       observer.disconnect();

@@ -71,6 +71,7 @@ class StepStrip(Struct, frozen=True):
     patterned: bool
     shown: int
     typical_top: float | None
+    typical_us: float | None
     ranks: list[RankStrip]
     levels: list[Tick]
 
@@ -117,6 +118,7 @@ def draw_steps(result: Result) -> StepStrip | None:
         shown=min(max(0, series.shown - series.first), count - 1),
         ranks=_rank_strips(series),
         levels=_levels(top_us),
+        typical_us=typical_us,
         typical_top=None if typical_us is None or typical_us > top_us else 100 - _percent(typical_us, top_us),
     )
 

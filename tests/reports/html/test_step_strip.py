@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import sample
 from msgspec.structs import replace
 
+from fixtures.generate import generate_ranks
+from traceopt.api import analyze
 from traceopt.reports.html.charts.step_strip import MOST_PATTERNED, caption, draw_steps
 from traceopt.reports.html.page import render_html
 
@@ -178,3 +182,27 @@ def test_the_mark_of_the_chosen_step_leaves_its_label_free(open_report, width: i
         place = level.bounding_box()
         assert card["x"] < place["x"]
         assert place["x"] + place["width"] < page.locator(".stacks").bounding_box()["x"]
+
+
+def test_another_rank_can_be_chosen(open_report, tmp_path: Path) -> None:
+    """Its steps, timeline and flame graph take the place of those of the lowest rank, and go again."""
+    for trace in generate_ranks("straggler", steps=4):
+        trace.write(tmp_path / "job" / f"rank-{trace.rank}.pt.trace.json")
+    page = open_report(analyze(str(tmp_path / "job")))
+    choices = page.locator("[data-rank-choice]")
+    assert choices.first.locator("option").all_inner_texts() == ["0", "1: the others wait for it"]
+    page.locator("#timeline-box").scroll_into_view_if_needed()
+    page.wait_for_selector("#span-canvas[data-ready]")
+    choices.first.select_option(index=1)
+    page.wait_for_selector("#span-about:has-text('rank 1 of 2')")
+    page.wait_for_selector("#flame-what:has-text('main thread of rank 1 of 2 did in')")
+    assert choices.last.input_value() == "1"
+    assert not page.locator("#steps-scrub").is_visible()
+    page.focus("#steps-1-scrub")
+    page.keyboard.press("Home")
+    first = page.inner_text("#steps-1-readout").partition(",")[0]
+    page.wait_for_selector(f"#span-step:has-text('{first},')")
+    page.wait_for_selector(f"#flame-what:has-text('did in {first},')")
+    choices.first.select_option(index=0)
+    page.wait_for_selector("#span-about:has-text('rank 0 of 2')")
+    assert page.locator("#steps-scrub").is_visible()

@@ -13,6 +13,8 @@ from traceopt.analyzer.tables.schema import I8, device_of_queue
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.document.timeline.spans import (
     JOINED_SHARE,
+    MOST_LETTERS,
+    MOST_SPANS,
     STREAM_WORK,
     activity_areas,
     busiest_lanes,
@@ -31,8 +33,10 @@ MOST_BARS = 40  # of a lane; one with more spans also says how full each part of
 OCCUPANCY_PARTS = 206  # equal parts of the step: two pixels each on a phone
 
 
-def timeline(facts: Facts) -> Timeline:
-    """The lanes of the step whose duration is closest to the typical step."""
+def timeline(facts: Facts, sharing: int = 1) -> Timeline:
+    """The lanes of the step whose duration is closest to the typical step. `sharing`: how many ranks share the room of
+    the report for spans.
+    """
     steps = facts.steps
     index = steps.example
     start, end = int(steps.start[index]), int(steps.end[index])
@@ -46,7 +50,7 @@ def timeline(facts: Facts) -> Timeline:
         us(end - start),
         [lane for lane in lanes if lane.spans],
         find_stalls(facts, of_all, start),
-        span_table(facts),
+        span_table(facts, MOST_SPANS // sharing, MOST_LETTERS // sharing),
     )
 
 
