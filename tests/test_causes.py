@@ -21,6 +21,7 @@ from traceopt.analyzer.vocabulary.causes.table import (
     PHASES,
 )
 from traceopt.document.verdict import _GpuVerdict
+from traceopt.reports.figures import palette
 from traceopt.reports.words.fixes.card_lookup import rules_of_cause
 from traceopt.reports.words.part_styles import part_style, span_look
 from traceopt.reports.words.step_words import limit
@@ -32,7 +33,7 @@ from traceopt.testing import Machine
 
 ROOT = Path(__file__).resolve().parents[1]
 STYLES = (ROOT / "reports" / "html" / "assets" / "report.css").read_text(encoding="utf-8")
-COLORS = set(re.findall(r"--([a-z]+):", STYLES))
+COLORS = set(re.findall(r"--([a-z]+):", palette.style_sheet()))
 PATTERNS = {"", *re.findall(r"\.p-([a-z]+) \{", STYLES)}
 
 every_cause = pytest.mark.parametrize("cause", CAUSES, ids=lambda cause: cause.key)

@@ -416,7 +416,7 @@ def test_help_imports_nothing_heavy() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
     assert "click" in imported
-    assert not imported & {"numpy", "jinja2", "pandas", "torch", "msgspec", "orjson", "isal"}
+    assert not imported & {"numpy", "jinja2", "pandas", "torch", "msgspec", "orjson", "isal", "plotly"}
 
 
 def test_analysis_without_a_report_imports_nothing_heavy(tmp_path: Path) -> None:
@@ -425,4 +425,4 @@ def test_analysis_without_a_report_imports_nothing_heavy(tmp_path: Path) -> None
     done = subprocess.run([*command, "--json", tmp_path / "r.json"], capture_output=True, text=True, check=True)
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
     assert {"numpy", "msgspec"} <= imported
-    assert not imported & {"pandas", "torch", "jinja2"}
+    assert not imported & {"pandas", "plotly", "torch", "jinja2"}

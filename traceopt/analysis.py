@@ -1,4 +1,4 @@
-"""What `traceopt.analyze()` returns: the result document, with frames, HTML and a notebook summary."""
+"""What `traceopt.analyze()` returns: the result document, with frames, figures, HTML and a notebook summary."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 from traceopt.result.document import Result
 
 if TYPE_CHECKING:
+    from traceopt.reports.figures.figures import Figures
     from traceopt.result.frames import Frames
 
 
 class Analysis(Result, frozen=True):
-    """A result document that notebooks display as a summary. `frames` has its tables for pandas."""
+    """A result document that notebooks display as a summary. `frames` has its tables as pandas frames, `figures` its
+    charts as Plotly figures.
+    """
 
     @classmethod
     def of(cls, result: Result) -> Analysis:
@@ -29,6 +32,13 @@ class Analysis(Result, frozen=True):
         from traceopt.result.frames import Frames
 
         return Frames(self)
+
+    @property
+    def figures(self) -> Figures:
+        """Plotly figures: `analysis.figures.breakdown`."""
+        from traceopt.reports.figures.figures import Figures
+
+        return Figures(self)
 
     def to_html(self, *, static: bool = False) -> str:
         """The HTML report. With `static` it leaves the spans out: small, but the timeline does not zoom."""

@@ -28,7 +28,7 @@ def render_comparison_html(comparison: Comparison) -> str:
         .get_template("compare.html.j2")
         .render(
             csp=report.content_security_policy(scripts),
-            css=Markup(report.asset_text("report.css")),  # noqa: S704
+            css=report.style(),
             head_script=head_script,
             main_script=main_script,
             comparison=document,

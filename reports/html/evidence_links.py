@@ -82,9 +82,3 @@ class EvidenceLinks:
 def _same(us: float, other_us: float, summands: int = 1) -> bool:
     """Whether two times are the same but for the rounding of each summand."""
     return us > 0 and abs(us - other_us) <= _ROUNDED_US * summands
-
-
-def cards_of_part(cards: list[Card], part: BreakdownPart) -> list[Card]:
-    """The numbered fixes whose rule measures this part of the step."""
-    rules = rules_of_cause(part.name)
-    return [card for card in cards if card.number is not None and card.finding.code in rules]

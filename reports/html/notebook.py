@@ -6,10 +6,9 @@ class. If a viewer drops the styles, as GitHub does, a heading, sentences and ta
 
 from __future__ import annotations
 
-import re
-
 from markupsafe import Markup
 
+from traceopt.reports.figures import palette
 from traceopt.reports.html.page import asset_text, environment
 from traceopt.reports.words import rank_words, run_words, step_words
 from traceopt.reports.words.display import for_display
@@ -22,8 +21,6 @@ PARTS_SHOWN = 6  # by name; the smaller ones share one row
 
 # How dark pages are marked: JupyterLab, VS Code, Colab.
 _DARK_PAGES = ("[data-jp-theme-light=false]", ".vscode-dark", "[theme=dark]")
-_LIGHT_TOKENS = re.compile(r":root \{(.*?)\}", re.DOTALL)
-_DARK_TOKENS = re.compile(r":root\[data-theme=dark\] \{(.*?)\}", re.DOTALL)
 
 
 def render_notebook(result: Result) -> str:
@@ -62,7 +59,6 @@ def render_notebook(result: Result) -> str:
 
 def _style() -> str:
     """notebook.css with the report's colors."""
-    report = asset_text("report.css")
-    [light], [dark] = _LIGHT_TOKENS.findall(report), _DARK_TOKENS.findall(report)
+    light, dark = palette.declarations(dark=False), palette.declarations(dark=True)
     on_dark = ", ".join(f"{page} {SCOPE}" for page in _DARK_PAGES)
     return f"{SCOPE} {{{light}}}\n{on_dark} {{{dark}}}\n{asset_text('notebook.css')}"

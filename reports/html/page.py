@@ -21,6 +21,7 @@ from markupsafe import Markup
 from msgspec.structs import asdict, replace
 
 from traceopt.reports.agent import prompt
+from traceopt.reports.figures import palette
 from traceopt.reports.html import evidence_links, flame_view, part_answers, span_view, table_rows
 from traceopt.reports.html.charts import (
     loss_chart,
@@ -49,7 +50,7 @@ from traceopt.reports.words import (
 from traceopt.reports.words.companions.sections import companion_sections
 from traceopt.reports.words.comparing import trial_words
 from traceopt.reports.words.display import for_display
-from traceopt.reports.words.fixes import fix_cards, headline, plan_numbers
+from traceopt.reports.words.fixes import card_lookup, fix_cards, headline, plan_numbers
 from traceopt.reports.words.viewer_command import in_trace_folder, viewer_command
 from traceopt.result import packing
 from traceopt.result.columns import CODE_TYPES
@@ -98,8 +99,8 @@ def render_html(result: Result, *, static: bool = False) -> str:
         .get_template("report.html.j2")
         .render(
             csp=content_security_policy([head_script, *scripts]),
-            css=Markup(asset_text("report.css")),  # noqa: S704 (our own file)
-            head_script=Markup(head_script),  # noqa: S704
+            css=style(),
+            head_script=Markup(head_script),  # noqa: S704 (our own file)
             scripts=[Markup(script) for script in scripts],  # noqa: S704
             interactive=spans is not None,
             prompts=not static,
@@ -270,7 +271,7 @@ def environment() -> jinja2.Environment:
         MOST_COLUMN_PIXELS=step_strip.MOST_COLUMN_PIXELS,
         LEAST_PART_US=part_answers.LEAST_PART_US,
         BAR_PIXELS=part_answers.BAR_PIXELS,
-        cards_of_part=evidence_links.cards_of_part,
+        cards_of_part=card_lookup.cards_of_part,
         evidence_table=evidence_table,
         step_before=plan_numbers.step_before,
         plan_time=plan_numbers.plan_time,
@@ -303,6 +304,11 @@ def asset_text(name: str) -> str:
     """A style sheet or script without its indentation and the lines that are comments: they add 8 kB to each page."""
     lines = map(str.strip, (ASSETS / name).read_text(encoding="utf-8").splitlines())
     return "\n".join(line for line in lines if line and not _COMMENT.fullmatch(line))
+
+
+def style() -> Markup:
+    """The style sheet of a page."""
+    return Markup(palette.style_sheet() + asset_text("report.css"))  # noqa: S704 (our own files)
 
 
 def content_security_policy(scripts: list[str]) -> str:

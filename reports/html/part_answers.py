@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.vocabulary.causes.cause import Look
 from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY, COMMUNICATION, COMPUTE, COPIES
-from traceopt.reports.html.evidence_links import cards_of_part
+from traceopt.reports.words.fixes.card_lookup import cards_of_part
 from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.reports.words.part_styles import part_style
 from traceopt.result.document import Result

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class MemoryLook(Struct, frozen=True):
-    """`color` is a token of report.css; `remedy` makes the part smaller."""
+    """`color` is one of palette.css; `remedy` makes the part smaller."""
 
     color: str
     pattern: str

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 
 class SpanCategory(Struct, frozen=True):
-    """`key` names it in the document. `color` is a token of report.css."""
+    """`key` names it in the document. `color` is one of palette.css."""
 
     key: str
     color: str

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 from msgspec import Struct
 
 from traceopt.reports.html.charts.axes import Tick
+from traceopt.reports.words.charts.roofline_shapes import roofline_shapes, shape_text
 from traceopt.result.document import Result
-from traceopt.result.rows import Gemm, ShapedOperator
+from traceopt.result.rows import Gemm
 from traceopt.result.words import quantities
 
 WIDTH, HEIGHT = 600, 220  # of the viewBox
@@ -86,7 +86,7 @@ def draw_roofline(result: Result, gemm_rows: int) -> Roofline | None:
     """
     peaks = {peak.figure: peak.rate for peak in (result.run.device.peaks if result.run.device else [])}
     bandwidth = peaks.get("memory")
-    every = sorted(_shapes(result, gemm_rows), key=lambda one: -one[1].us_per_step)
+    every = sorted(roofline_shapes(result, gemm_rows), key=lambda one: -one[1].us_per_step)
     shapes = [one for one in every if one[1].dtype in peaks]
     if not bandwidth or len(shapes) < FEWEST:
         return None
@@ -106,7 +106,7 @@ def draw_roofline(result: Result, gemm_rows: int) -> Roofline | None:
             y=round(HEIGHT - max(0.0, up.at(row.tflops or 1.0)), 1),
             radius=round(max(SMALLEST, LARGEST * math.sqrt(row.us_per_step / longest_us)), 1),
             kind="matmul" if isinstance(row, Gemm) else "other",
-            text=_text(name, row),
+            text=shape_text(name, row),
         )
         for anchor, row, name in shown
     ]
@@ -118,23 +118,6 @@ def draw_roofline(result: Result, gemm_rows: int) -> Roofline | None:
     kinds = [pair for pair in KINDS if any(dot.kind == pair[0] for dot in dots)]
     left_out = len(shapes) - len(shown)
     return Roofline(dots, kinds, roofs, slope, across.ticks(False), up.ticks(True), left_out, above, summary)
-
-
-def _shapes(result: Result, rows: int) -> Iterator[tuple[str, Gemm | ShapedOperator, str]]:
-    """Anchor, row and name of the shapes whose place in the roofline is known."""
-    for number, gemm in enumerate(result.gemms[:rows], 1):
-        batch = f"{gemm.batch} x " if gemm.batch > 1 else ""
-        if gemm.roof_share is not None:
-            yield f"gemms-{number}", gemm, f"{gemm.op} {batch}{gemm.m}x{gemm.n}x{gemm.k}"
-    for number, op in enumerate(result.shaped_ops[:rows], 1):
-        if op.roof_share is not None:
-            yield f"shaped-{number}", op, f"{op.name} {op.sizes}"
-
-
-def _text(name: str, row: Gemm | ShapedOperator) -> str:
-    reached = f"{quantities.rate_number(row.tflops)} TFLOP/s at {quantities.rate_number(row.intensity)} FLOP/B"
-    limit = "memory bandwidth" if row.roof == "memory" else f"{row.dtype} peak"
-    return f"{name} {row.dtype}: {reached}, {quantities.percent(row.roof_share)} of the {limit}"
 
 
 def _enters(bandwidth: float, across: _Scale, up: _Scale) -> float:

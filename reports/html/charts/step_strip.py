@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import re
-
 from msgspec import Struct
 
 from traceopt.analyzer.vocabulary.causes.cause import Look
 from traceopt.reports.html.charts.axes import Tick, round_values
 from traceopt.reports.html.charts.stacked_columns import COLUMN, column_paths
+from traceopt.reports.words.charts.step_texts import (
+    HIGHEST,
+    rank_name,
+    step_label,
+    step_mark,
+    step_text,
+    step_totals,
+)
 from traceopt.reports.words.part_styles import part_style
 from traceopt.reports.words.rank_words import rank_phrase
 from traceopt.result.document import Result
-from traceopt.result.rows import RankSteps, StepPart, StepSeries
+from traceopt.result.rows import StepSeries
 from traceopt.result.words import quantities
 
 MOST_PATTERNED = 48  # more columns are drawn as paths, which have no patterns
 ROOM_ABOVE = 1.12  # for the marks of unusual steps
-HIGHEST = 3.0  # times the typical step: higher columns are cut
 LABELS = 12
 LEVELS = 4  # values of the axis, besides 0
-PARTS_NAMED = 4
 MOST_COLUMN_PIXELS = 240  # with few steps, columns do not fill the width
-LEAST_CHANGE = 1 << 20  # bytes of memory from step to step that are worth a word
-_STEP_NUMBER = re.compile(r"#(\d+)$")
 
 
 class PartColumn(Struct, frozen=True):
@@ -92,7 +94,7 @@ def draw_steps(result: Result) -> StepStrip | None:
     if series is None or len(series.names) < 2:
         return None
     count = len(series.names)
-    totals = [sum(part.us[index] for part in series.parts) for index in range(count)]
+    totals = step_totals(series)
     highest_us, typical_us = max(totals), result.step.typical_us
     if highest_us <= 0:
         return None
@@ -149,42 +151,22 @@ def caption(result: Result) -> str:
         sentences.append(
             f"▲ marks {quantities.counted(unusual, 'unusual step')}, which {verb} not part of the typical step."
         )
-    if step.typical_us and max(sum(us) for us in zip(*(part.us for part in series.parts), strict=True)) > (
-        HIGHEST * step.typical_us
-    ):
+    if step.typical_us and max(step_totals(series)) > HIGHEST * step.typical_us:
         sentences.append(f"Columns are cut at {HIGHEST:.0f} times the typical step.")
     return " ".join(sentences)
 
 
 def _column(result: Result, series: StepSeries, index: int, total_us: float, cut: bool) -> StepColumn:
-    name, count = series.names[index], len(series.names)
-    number = _STEP_NUMBER.search(name)
-    mark = "" if series.first + index in result.step.typical_steps else _difference(total_us, result.step.typical_us)
-    longest = sorted(series.parts, key=lambda part: -part.us[index])[:PARTS_NAMED]
-    named = "; ".join(_part_text(part, index) for part in longest if part.us[index] > 0)
-    unusual = f", {mark}" if mark else ""
-    beside = _memory(series, index) + _over_ranks(series, index)
+    count = len(series.names)
+    mark = step_mark(result, series.first + index, total_us)
     return StepColumn(
         left=round(index / count * 100, 3),
         width=round(100 / count, 3),
-        label=number[0] if number else str(series.first + index + 1),
+        label=step_label(series, index),
         mark=mark,
         cut=quantities.ms_of_us(total_us) if cut else "",
-        text=f"{name}, {quantities.ms_of_us(total_us)}{unusual}. {named}.{beside}",
+        text=step_text(series, index, total_us, mark),
     )
-
-
-def _memory(series: StepSeries, index: int) -> str:
-    """ " Peak memory 31.2 GiB, 0.4 GiB more than in the step before."; "" if it was not recorded."""
-    peaks = series.peak_memory_bytes
-    peak = peaks[index] if peaks else None
-    if peak is None:
-        return ""
-    before = peaks[index - 1] if index else None
-    if before is None or abs(peak - before) < LEAST_CHANGE:
-        return f" Peak memory {quantities.size(peak)}."
-    change = f"{quantities.size(abs(peak - before))} {'more' if peak > before else 'less'}"
-    return f" Peak memory {quantities.size(peak)}, {change} than in the step before."
 
 
 def _rank_strips(series: StepSeries) -> list[RankStrip]:
@@ -193,34 +175,10 @@ def _rank_strips(series: StepSeries) -> list[RankStrip]:
         return []
     return [
         RankStrip(
-            _rank_name(rank), f"M0 100{''.join(f'V{100 - us / top_us * 100:.0f}h{COLUMN}' for us in rank.us)}V100z"
+            rank_name(rank), f"M0 100{''.join(f'V{100 - us / top_us * 100:.0f}h{COLUMN}' for us in rank.us)}V100z"
         )
         for rank in series.ranks
     ]
-
-
-def _rank_name(rank: RankSteps) -> str:
-    return "file without a rank" if rank.rank is None else f"rank {rank.rank}"
-
-
-def _over_ranks(series: StepSeries, index: int) -> str:
-    """ " Over the ranks: 401.2 ms (rank 0) to 470.9 ms (rank 3)."; "" for a single rank."""
-    times = [(rank.us[index], _rank_name(rank)) for rank in series.ranks]
-    if not times:
-        return ""
-    low, high = (f"{quantities.ms_of_us(us)} ({name})" for us, name in (min(times), max(times)))
-    return f" Over the ranks: {low} to {high}."
-
-
-def _part_text(part: StepPart, index: int) -> str:
-    return f"{part.label} {quantities.ms_of_us(part.us[index])}"
-
-
-def _difference(us: float, typical_us: float | None) -> str:
-    if not typical_us:
-        return "unusual"
-    change = us / typical_us - 1
-    return f"unusual: {quantities.percent(abs(change))} {'longer' if change > 0 else 'shorter'} than the typical step"
 
 
 def _percent(part: float, whole: float) -> float:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY, HOST_SYNC
 from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.result.finding import Finding, Location
-from traceopt.result.rows import Stall
+from traceopt.result.rows import BreakdownPart, Stall
 
 _AT_ITS_LINE = (HOST_SYNC.key,)  # causes with a finding per line
 
@@ -15,6 +15,12 @@ _AT_ITS_LINE = (HOST_SYNC.key,)  # causes with a finding per line
 def rules_of_cause(cause: str) -> tuple[str, ...]:
     """Codes of the rules that measure a part of the step; empty for those in which the device computes."""
     return CAUSE_OF_KEY[cause].rules if cause in CAUSE_OF_KEY else ()
+
+
+def cards_of_part(cards: Sequence[Card], part: BreakdownPart) -> list[Card]:
+    """The numbered fixes whose rule measures this part of the step."""
+    rules = rules_of_cause(part.name)
+    return [card for card in cards if card.number is not None and card.finding.code in rules]
 
 
 def cards_of_place(cards: Iterable[Card], place: Location) -> list[int]:

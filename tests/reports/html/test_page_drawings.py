@@ -9,8 +9,9 @@ from support.page_parts import page_of, visible
 
 from traceopt.analyzer.memory.composition import ACTIVATIONS, GRADIENTS, OPTIMIZER_STATE, OTHER, PARAMETERS, TEMPORARY
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING, INPUT_WORK
-from traceopt.reports.html.charts.rank_chart import MAX_COLUMNS, draw_ranks, rank_parts
+from traceopt.reports.html.charts.rank_chart import MAX_COLUMNS, draw_ranks
 from traceopt.reports.html.charts.timeline_svg import draw_memory, draw_timeline, thinned, ticks
+from traceopt.reports.words.charts.rank_parts import rank_parts
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes.headline import Tile, tiles
 from traceopt.reports.words.memory_parts import MEMORY_PARTS

@@ -1,0 +1,88 @@
+"""What all figures share: their form, texts that stay text, the looks of parts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from traceopt.analyzer.vocabulary.causes.cause import Look
+from traceopt.reports.words.safe_text import clean
+from traceopt.result.words import quantities
+
+FigureDict = dict[str, Any]  # "data", a list of traces, and "layout": what plotly.js and plotly.py draw
+Trace = dict[str, Any]
+
+LABEL_CAP = 48  # characters of a label
+_US_PER = {"ms": 1e3, "s": 1e6}
+_FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
+_MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "&#36;"})
+_PATTERNS = {"diagonal": "/", "vertical": "|", "horizontal": "-", "dots": ".", "cross": "x"}  # Plotly's, by ours
+_AXES = ("xaxis", "yaxis")
+
+
+def plain(text: str) -> str:
+    """Text that Plotly shows as it is: it reads some HTML in texts, and formulas between dollars."""
+    return text.translate(_MARKUP)
+
+
+def lines(*texts: str) -> str:
+    """Texts one below the other, without the empty ones."""
+    return "<br>".join(plain(text) for text in texts if text)
+
+
+def color(token: str) -> str:
+    return f"var(--{token})"
+
+
+def label(name: str) -> str:
+    """A name in a legend or beside an axis, without its middle if it is long."""
+    return plain(clean(name, LABEL_CAP))
+
+
+def marker(look: Look, *, narrow: bool = False) -> dict[str, Any]:
+    """A part of the step as a bar. Idle parts have a pattern, as in the report, which narrow bars have no room for."""
+    style: dict[str, Any] = {"color": color(look.color), "line": {"color": color("bg"), "width": 0 if narrow else 1}}
+    if look.pattern and not narrow:
+        style["pattern"] = {"shape": _PATTERNS[look.pattern], "fgcolor": color("stripe"), "fillmode": "overlay"}
+        style["pattern"] |= {"size": 7, "solidity": 0.4}
+    return style
+
+
+def time_unit(top_us: float) -> str:
+    """The unit of an axis of times: "ms" or "s"."""
+    return quantities.time_parts(top_us)[1]
+
+
+def scaled(times_us: Iterable[float | None], unit: str) -> list[float | None]:
+    """Times in the unit of an axis, with as many digits as a chart can show."""
+    return [None if us is None else float(f"{us / _US_PER[unit]:.5g}") for us in times_us]
+
+
+def figure(title: str, traces: Iterable[Trace], *, subtitle: str = "", **layout: Any) -> FigureDict:
+    """A figure in the report's colors. `layout` adds to what all figures share; the title of an axis is a text."""
+    heading: dict[str, Any] = {"text": plain(title), "x": 0, "xref": "paper", "font": {"size": 17}}
+    if subtitle:
+        heading["subtitle"] = {"text": plain(subtitle), "font": {"size": 13, "color": color("mute")}}
+    shared: dict[str, Any] = {
+        "template": {},  # else plotly.py adds its own colors
+        "title": heading,
+        "font": {"family": _FONT, "size": 13, "color": color("ink")},
+        "paper_bgcolor": color("bg"),
+        "plot_bgcolor": color("bg"),
+        "hovermode": "closest",
+        "hoverlabel": {"align": "left", "bgcolor": color("card"), "font": {"family": _FONT, "color": color("ink")}},
+        "margin": {"t": 80, "r": 20},
+    }
+    axes = {name: _axis(**axis) for name, axis in layout.items() if name in _AXES}
+    return {"data": list(traces), "layout": {**shared, **layout, **axes}}
+
+
+def _axis(title: str = "", **axis: Any) -> dict[str, Any]:
+    heading = {"title": {"text": plain(title), "font": {"size": 13}}} if title else {}
+    return {"gridcolor": color("grid"), "zerolinecolor": color("line2"), "automargin": True, **heading, **axis}
+
+
+def nothing(title: str, reason: str) -> FigureDict:
+    """An empty figure that says why it is."""
+    note = {"text": plain(reason), "showarrow": False, "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
+    return figure(title, [], annotations=[note], xaxis={"visible": False}, yaxis={"visible": False})

@@ -1,0 +1,42 @@
+"""`result.figures`: the figures of a result for plotly.py, made when asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from traceopt.reports.figures import breakdown, ranks, steps
+from traceopt.reports.figures.figure import FigureDict
+from traceopt.reports.figures.palette import with_light_colors
+from traceopt.reports.words.display import for_display
+from traceopt.result.document import Result
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+
+class Figures:
+    """The figures of one result. Each is a new Plotly figure, which you can change."""
+
+    def __init__(self, result: Result) -> None:
+        self._document = for_display(result)
+
+    @property
+    def breakdown(self) -> Figure:
+        """The typical step in its parts, now and after the plan."""
+        return _figure(breakdown.draw(self._document))
+
+    @property
+    def steps(self) -> Figure:
+        """Every recorded step in its parts, with the unusual ones marked."""
+        return _figure(steps.draw(self._document))
+
+    @property
+    def ranks(self) -> Figure:
+        """The step of every rank in its parts; of more than 32 ranks, how far each part is from the median rank."""
+        return _figure(ranks.draw(self._document))
+
+
+def _figure(drawn: FigureDict) -> Figure:
+    from plotly.graph_objects import Figure
+
+    return Figure(with_light_colors(drawn))

@@ -1,0 +1,105 @@
+"""Every recorded step in its parts, with the unusual ones marked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from traceopt.reports.figures.figure import (
+    FigureDict,
+    Trace,
+    color,
+    figure,
+    label,
+    marker,
+    nothing,
+    plain,
+    scaled,
+    time_unit,
+)
+from traceopt.reports.words.charts.step_texts import HIGHEST, step_label, step_mark, step_totals
+from traceopt.reports.words.part_styles import part_style
+from traceopt.reports.words.rank_words import rank_phrase
+from traceopt.reports.words.step_words import unusual_steps
+from traceopt.result.document import Result
+from traceopt.result.rows import StepSeries
+from traceopt.result.words.quantities import counted
+
+TITLE = "Recorded steps"
+ROOM_ABOVE = 1.12  # for the marks
+MOST_WIDE = 100  # the bars of more steps have no gaps and no patterns
+
+
+def draw(document: Result) -> FigureDict:
+    """A column for each step, with a range slider below."""
+    series = document.step.series
+    if series is None or not any(totals := step_totals(series)):
+        return nothing(TITLE, "Fewer than two steps were recorded.")
+    typical_us = document.step.typical_us
+    top_us = min(max(totals), HIGHEST * (typical_us or max(totals)))
+    unit, numbers = time_unit(top_us), _numbers(series)
+    narrow = len(numbers) > MOST_WIDE
+    count, rank = counted(len(numbers), "recorded step"), rank_phrase(document)
+    parts = sorted(series.parts, key=lambda part: (not part.busy, -sum(part.us)))
+    traces = [
+        {
+            "type": "bar",
+            "name": label(part.label),
+            "x": numbers,
+            "y": scaled((us or None for us in part.us), unit),
+            "hovertemplate": f"%{{y:.4g}} {unit}",
+            "marker": marker(part_style(part.name, part.busy), narrow=narrow),
+        }
+        for part in parts
+    ]
+    return figure(
+        TITLE,
+        [*traces, *_unusual(document, series, totals, numbers, top_us, unit)],
+        subtitle=" ".join(filter(None, [f"{count}, {rank}." if rank else f"{count}.", unusual_steps(document)])),
+        barmode="stack",
+        bargap=0 if narrow else 0.15,
+        height=500,
+        hovermode="x unified",
+        xaxis={
+            "title": "step",
+            "type": "linear",
+            "unifiedhovertitle": {"text": "Step %{x}"},
+            "rangeslider": {"visible": True, "thickness": 0.12},
+        },
+        yaxis={"title": unit, "range": scaled([0, top_us * ROOM_ABOVE], unit)},
+        shapes=[_level(height) for height in scaled([typical_us], unit) if height],
+    )
+
+
+def _numbers(series: StepSeries) -> list[int]:
+    """The numbers in the names of the steps if they count upwards, else their places among the recorded steps."""
+    named = [int(step_label(series, index).lstrip("#")) for index in range(len(series.names))]
+    counts = all(one < other for one, other in pairwise(named))
+    return named if counts else list(range(series.first + 1, series.first + len(named) + 1))
+
+
+def _unusual(
+    document: Result, series: StepSeries, totals: Sequence[float], numbers: Sequence[int], top_us: float, unit: str
+) -> list[Trace]:
+    marks = [(index, step_mark(document, series.first + index, total)) for index, total in enumerate(totals)]
+    found = [(index, mark) for index, mark in marks if mark]
+    if not found:
+        return []
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "Unusual",
+            "x": [numbers[index] for index, _ in found],
+            "y": scaled((min(totals[index], top_us) * (1 + ROOM_ABOVE) / 2 for index, _ in found), unit),
+            "text": [plain(mark.removeprefix("unusual: ")) for _, mark in found],
+            "hovertemplate": "%{text}",
+            "marker": {"symbol": "triangle-up", "size": 9, "color": color("high")},
+        }
+    ]
+
+
+def _level(height: float) -> Trace:
+    """A dashed line at the typical step."""
+    line = {"color": color("mute"), "width": 1, "dash": "dash"}
+    return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": height, "y1": height, "line": line}

@@ -1,0 +1,74 @@
+"""The figures of a result: Plotly accepts them, hostile names stay text, and they show what the report shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sample
+from msgspec.structs import replace
+
+from traceopt.analysis import Analysis
+from traceopt.reports.figures import breakdown, ranks, steps
+from traceopt.reports.figures.figure import plain
+from traceopt.reports.figures.figures import Figures
+
+NAMES = [name for name, value in vars(Figures).items() if isinstance(value, property)]
+SAMPLES = [sample.rich, sample.cpu_only, sample.empty, sample.hostile, sample.many_ranks]
+TEMPLATES = "hovertemplate"  # ours, with no name in them
+
+
+def strings(part: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(part, str):
+        yield key, part
+    elif isinstance(part, dict):
+        for name, value in part.items():
+            yield from strings(value, name)
+    elif isinstance(part, (list, tuple)):
+        for value in part:
+            yield from strings(value, key)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("make", SAMPLES, ids=lambda make: make.__name__)
+def test_plotly_draws_each_figure_and_all_names_stay_text(make: Any, name: str) -> None:
+    figure = getattr(Analysis.of(make()).figures, name)
+    assert figure.layout.title.text
+    assert figure.data or figure.layout.annotations[0].text
+    for key, text in strings(figure.to_plotly_json()):
+        assert not text.startswith("var(--") or make is sample.hostile
+        assert key == TEMPLATES or not re.search(r"[<>$]|&(?!amp;|lt;|gt;|#36;)", text.replace("<br>", ""))
+
+
+def test_markup_and_formulas_are_text() -> None:
+    assert plain("<b>a & b</b> $x$") == "&lt;b&gt;a &amp; b&lt;/b&gt; &#36;x&#36;"
+
+
+def test_the_breakdown_has_a_bar_for_now_and_one_for_after_the_plan() -> None:
+    rich = sample.rich()
+    drawn = breakdown.draw(rich)
+    assert rich.step.typical_us is not None
+    assert rich.combined is not None
+    for bar, us in enumerate((rich.step.typical_us, rich.combined.step_us_after)):
+        assert sum(trace["x"][bar] or 0 for trace in drawn["data"]) == pytest.approx(us / 1e3, rel=0.01)
+    waiting = next(trace for trace in drawn["data"] if trace["name"] == "Waiting for data")
+    assert waiting["marker"]["pattern"]["shape"] == "/"
+    assert "Fix 1: " in waiting["hovertext"][0]
+    assert breakdown.draw(replace(rich, combined=None))["data"][0]["y"] == ["Now"]
+
+
+def test_unusual_steps_are_marked() -> None:
+    *parts, unusual = steps.draw(sample.rich())["data"]
+    assert [trace["type"] for trace in parts] == ["bar"] * 3
+    assert parts[0]["x"] == list(range(2, 14))
+    assert (unusual["x"], unusual["text"]) == ([8], ["48% longer than the typical step"])
+
+
+def test_few_ranks_are_bars_and_many_a_heat_map() -> None:
+    assert {trace["type"] for trace in ranks.draw(sample.rich())["data"]} == {"bar"}
+    (heat_map,) = ranks.draw(sample.many_ranks())["data"]
+    assert len(heat_map["z"]) == len(heat_map["y"])
+    assert {len(row) for row in heat_map["z"]} == {64}
+    assert max(value for row in heat_map["z"] for value in row) > 0
