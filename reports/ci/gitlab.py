@@ -9,7 +9,7 @@ from traceopt.reports.words import step_words
 from traceopt.reports.words.display import for_display
 from traceopt.result.document import Result
 
-_SEVERITIES = {"high": "critical", "medium": "major", "low": "minor", "info": "info"}
+_SEVERITIES = {"high": "major", "medium": "minor", "low": "info", "info": "info"}  # advice is never critical
 
 
 def render_gitlab(result: Result) -> str:

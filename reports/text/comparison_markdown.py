@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from traceopt.reports.text import step_bars
 from traceopt.reports.text.markdown import tag
 from traceopt.reports.text.markdown_escaping import code, columns_table, folded, prose, table
 from traceopt.reports.words import safe_text
@@ -30,6 +31,7 @@ def render_comparison_markdown(comparison: Comparison, *, label: str = LABEL) ->
         prose(comparison_words.unusual_steps(document)),
         _bold_line(document),
         prose(comparison_words.basis(document)),
+        step_bars.base_and_head(document),
         _explanation(document.explanation),
         _gates(document.gates),
         _findings(document),

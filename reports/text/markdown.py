@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
+from traceopt.reports.text import step_bars
 from traceopt.reports.text.markdown_escaping import code, code_block, columns_table, folded, prose, table
 from traceopt.reports.words import names, rank_words, run_words, safe_text, step_words
 from traceopt.reports.words.companions.sections import companion_lines
@@ -76,6 +77,7 @@ def render_markdown(
         *_lead(document, against),
         *([prose(unusual)] if (unusual := step_words.unusual_steps(document)) else []),
         *_gates(gates),
+        *([bars] if (bars := step_bars.now_and_after(document)) else []),
         *_fixes(document, shown, len(cards)),
         *(_patch(patched) if patched is not None else []),
         *(_advice(card, document) for card in reasoned),

@@ -28,7 +28,7 @@ def test_valid_by_the_schema(build) -> None:
 
 def test_what_a_merge_request_shows() -> None:
     found = issues(sample.rich())
-    assert [issue["severity"] for issue in found] == ["critical", "critical", "major", "major"]
+    assert [issue["severity"] for issue in found] == ["major", "major", "minor", "minor"]
     assert found[0]["location"] == {"path": "train.py", "lines": {"begin": 61}}
     assert found[0]["check_name"] == "DL001"
     assert found[0]["description"].startswith(

@@ -14,8 +14,9 @@ from jsonschema import Draft7Validator, FormatChecker
 from msgspec.structs import replace
 
 from traceopt.reports.ci.sarif import DESCRIPTION_LIMIT, NAME_LIMIT, render_sarif
+from traceopt.result.comparison import GateOutcome
 from traceopt.result.document import Result
-from traceopt.result.finding import Finding, Location
+from traceopt.result.finding import Finding, Fix, Location
 from traceopt.rules.fingerprint import with_ids
 
 
@@ -24,7 +25,7 @@ def validator() -> Draft7Validator:
     return Draft7Validator(schemas.sarif(), format_checker=FormatChecker())
 
 
-def run_of(result: Result, **options: str) -> Any:
+def run_of(result: Result, **options: Any) -> Any:
     (run,) = json.loads(render_sarif(result, **options))["runs"]
     return run
 
@@ -55,7 +56,7 @@ def test_what_code_scanning_shows() -> None:
     run = run_of(sample.rich(), label="resnet")
     assert run["automationDetails"]["id"] == "resnet/"
     first = run["results"][0]
-    assert (first["ruleId"], first["level"]) == ("DL001", "error")
+    assert (first["ruleId"], first["level"]) == ("DL001", "warning")
     assert first["message"]["text"].startswith(
         "Load data in worker processes: saves about 150\u00a0ms per step (36%) alone. "
     )
@@ -64,8 +65,26 @@ def test_what_code_scanning_shows() -> None:
     assert physical["region"] == {"startLine": 61, "endLine": 61}
     rules = run["tool"]["driver"]["rules"]
     assert [rules[result["ruleIndex"]]["id"] for result in run["results"]] == [one["ruleId"] for one in run["results"]]
-    assert [result["level"] for result in run["results"]] == ["error", "error", "warning", "warning"]
+    assert [result["level"] for result in run["results"]] == ["warning"] * 4
     assert (rules[1]["properties"]["precision"], first["properties"]["savingMs"]) == ("medium", 150.0)
+
+
+def test_a_rule_is_described_as_in_every_run() -> None:
+    rich = sample.rich()
+    loader = replace(rich.findings[0], title="Load 61 items", fix=Fix("Use 61 workers.", edits=[]))
+    rules = [run_of(one)["tool"]["driver"]["rules"][0] for one in (rich, replace(rich, findings=[loader]))]
+    assert rules[0] == rules[1]
+    assert rules[0]["fullDescription"]["text"].startswith("Load data in worker processes. Measures the time in which")
+    assert "## Thresholds" in rules[0]["help"]["markdown"]
+
+
+def test_only_a_gate_that_failed_is_an_error() -> None:
+    gates = [GateOutcome("high", level, "failed", "findings of high impact: DL001") for level in ("fail", "warn")]
+    notes = run_of(sample.rich(), gates=gates)["invocations"][0]["toolExecutionNotifications"]
+    assert [(note["level"], note["message"]["text"]) for note in notes[:2]] == [
+        ("error", "findings of high impact: DL001 (--fail-on high)"),
+        ("warning", "findings of high impact: DL001 (--warn-on high)"),
+    ]
 
 
 def test_findings_without_a_place_are_listed() -> None:

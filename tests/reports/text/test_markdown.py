@@ -38,6 +38,19 @@ def test_a_comment_is_a_tag_a_verdict_and_folded_details(build) -> None:
     }  # fmt: skip
 
 
+def test_bars_show_the_step_now_and_after() -> None:
+    rich = sample.rich()
+    assert rich.combined is not None
+    after = [replace(part, us_per_step=part.us_per_step / 2) for part in rich.breakdown]
+    comment = render_markdown(replace(rich, combined=replace(rich.combined, breakdown_after=after)))
+    now, then, legend = re.search("```text\n(.*?)\n(.*?)\n(.*?)\n```", comment).groups()  # type: ignore[union-attr]
+    assert now.startswith("Now ")
+    assert then.startswith("After the plan  ≈ 214")
+    assert [(bar.count("░"), bar.count("█")) for bar in (now, then)] == [(24, 16), (12, 8)]
+    assert legend.split() == ["░", "GPU", "idle", "█", "GPU", "busy"]
+    assert "```text" not in render_markdown(replace(rich, combined=None))
+
+
 def test_says_what_the_report_says() -> None:
     page = Page(render_markdown(sample.rich()))
     assert "traceopt: The GPU is idle for 61% of each step.\nThe data loader is the bottleneck." in page.text

@@ -90,7 +90,7 @@ class PullRequest(NamedTuple):
         if format_ == "markdown":
             return render_markdown(result, label=self.label, comparison=gating.comparison, gates=gating.outcomes)
         if format_ == "sarif":
-            return render_sarif(result, label=self.label)
+            return render_sarif(result, label=self.label, gates=gating.outcomes)
         return render_github(result, gates=gating.outcomes) if format_ == "github" else render_gitlab(result)
 
 
