@@ -1,4 +1,4 @@
-"""Every recorded step in its parts, with the unusual ones marked."""
+"""Every recorded step in its parts, with unusual steps, evaluations and checkpoints marked."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from traceopt.result.rows import StepSeries
 from traceopt.result.words.quantities import counted
 
 TITLE = "Recorded steps"
-ROOM_ABOVE = 1.12  # for the marks
 MOST_WIDE = 100  # the bars of more steps have no gaps and no patterns
+ABOVE_STEP, CHECKPOINTS, EVALUATIONS, ROOM_ABOVE = 1.05, 1.11, 1.16, 1.2  # heights of marks, times the highest step
 
 
 def draw(document: Result) -> FigureDict:
@@ -40,8 +40,7 @@ def draw(document: Result) -> FigureDict:
     unit, numbers = time_unit(top_us), _numbers(series)
     narrow = len(numbers) > MOST_WIDE
     count, rank = counted(len(numbers), "recorded step"), rank_phrase(document)
-    parts = sorted(series.parts, key=lambda part: (not part.busy, -sum(part.us)))
-    traces = [
+    bars = [
         {
             "type": "bar",
             "name": label(part.label),
@@ -50,11 +49,11 @@ def draw(document: Result) -> FigureDict:
             "hovertemplate": f"%{{y:.4g}} {unit}",
             "marker": marker(part_style(part.name, part.busy), narrow=narrow),
         }
-        for part in parts
+        for part in sorted(series.parts, key=lambda part: (not part.busy, -sum(part.us)))
     ]
     return figure(
         TITLE,
-        [*traces, *_unusual(document, series, totals, numbers, top_us, unit)],
+        [*bars, *_marks(document, series, numbers, top_us, unit)],
         subtitle=" ".join(filter(None, [f"{count}, {rank}." if rank else f"{count}.", unusual_steps(document)])),
         barmode="stack",
         bargap=0 if narrow else 0.15,
@@ -63,6 +62,7 @@ def draw(document: Result) -> FigureDict:
         xaxis={
             "title": "step",
             "type": "linear",
+            "range": [numbers[0] - 0.5, numbers[-1] + 0.5],
             "unifiedhovertitle": {"text": "Step %{x}"},
             "rangeslider": {"visible": True, "thickness": 0.12},
         },
@@ -78,24 +78,31 @@ def _numbers(series: StepSeries) -> list[int]:
     return named if counts else list(range(series.first + 1, series.first + len(named) + 1))
 
 
-def _unusual(
-    document: Result, series: StepSeries, totals: Sequence[float], numbers: Sequence[int], top_us: float, unit: str
-) -> list[Trace]:
-    marks = [(index, step_mark(document, series.first + index, total)) for index, total in enumerate(totals)]
-    found = [(index, mark) for index, mark in marks if mark]
-    if not found:
-        return []
+def _marks(document: Result, series: StepSeries, numbers: Sequence[int], top_us: float, unit: str) -> list[Trace]:
+    """Unusual steps above their columns, evaluations and checkpoints in a row each."""
+    totals = step_totals(series)
+    notes = {at: step_mark(document, series.first + at, total) for at, total in enumerate(totals)}
+    unusual = {at: f"step {numbers[at]}, {note.removeprefix('unusual: ')}" for at, note in notes.items() if note}
+    above = [min(totals[at], top_us) * ABOVE_STEP for at in unusual]
+    saved, evaluated = ({at: f"in step {numbers[at]}" for at in marked} for marked in (series.saved, series.evaluated))
+    kinds = (
+        ("Unusual", "triangle-up", "high", unusual, above),
+        ("Checkpoint", "square", "ink", saved, [top_us * CHECKPOINTS] * len(saved)),
+        ("Evaluation", "diamond", "link", evaluated, [top_us * EVALUATIONS] * len(evaluated)),
+    )
     return [
         {
             "type": "scatter",
             "mode": "markers",
-            "name": "Unusual",
-            "x": [numbers[index] for index, _ in found],
-            "y": scaled((min(totals[index], top_us) * (1 + ROOM_ABOVE) / 2 for index, _ in found), unit),
-            "text": [plain(mark.removeprefix("unusual: ")) for _, mark in found],
+            "name": name,
+            "x": [numbers[at] for at in texts],
+            "y": scaled(heights_us, unit),
+            "text": [plain(text) for text in texts.values()],
             "hovertemplate": "%{text}",
-            "marker": {"symbol": "triangle-up", "size": 9, "color": color("high")},
+            "marker": {"symbol": symbol, "size": 9, "color": color(token)},
         }
+        for name, symbol, token, texts, heights_us in kinds
+        if texts
     ]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from traceopt.analyzer.vocabulary.python_frames import is_library, is_python
+from traceopt.reports.html.charts.step_strip import drawn_series
 from traceopt.reports.words.fixes import card_lookup
 from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.reports.words.part_styles import is_idle, part_style, span_look
@@ -27,7 +28,7 @@ def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dic
         return None
     labels = [label or name for label, name in zip(table.labels, table.names, strict=True)]
     marks = {step.name for step in table.steps}
-    shown = document.step.series.shown if document.step.series is not None else table.steps[0].step
+    series = drawn_series(document)
     return {
         "about": about(document, idle_word),
         "rank": rank_phrase(document),
@@ -53,8 +54,8 @@ def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dic
             }
             for step in table.steps
         ],
-        "shown": next((index for index, step in enumerate(table.steps) if step.step == shown), 0),
-        "first": document.step.series.first if document.step.series is not None else 0,
+        "shown": next((at for at, step in enumerate(table.steps) if series and step.step == series.shown), 0),
+        "first": 0 if series is None else series.first,
         "stalls": [
             {
                 "start": stall.start_us / US_PER_MS,

@@ -273,7 +273,8 @@ class Step(Struct, frozen=True):
         note("recorded steps as a multiple of the steps without a profiler, waiting for data aside; null: not known"),
     ] = None
     series: Annotated[
-        StepSeries | None, note("the recorded steps in parts, at most 400 around the shown one; null for a single step")
+        StepSeries | None,
+        note("the recorded steps in parts, at most 10,000 around the shown one; null for a single step"),
     ] = None
     profiler_us: Annotated[
         float | None,

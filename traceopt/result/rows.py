@@ -49,7 +49,7 @@ class StepPart(Struct, frozen=True):
     name: Annotated[str, note("key of the part")]
     label: Annotated[str, note("the part in words")]
     busy: Annotated[bool, note("whether the GPU works; in a CPU-only run, whether the model does")]
-    us: Annotated[list[float], note("time in each step", "us")]
+    us: Annotated[list[float], note("time in each step, with five digits", "us")]
 
 
 class RankSteps(Struct, frozen=True):
@@ -73,6 +73,12 @@ class StepSeries(Struct, frozen=True):
         list[int | None],
         note("peak of the device memory in tensors; null: none in this step; empty: memory was not recorded", "bytes"),
     ] = field(default_factory=list)
+    evaluated: Annotated[
+        list[int], note("indices into names of the steps with an evaluation, as traceopt run recorded them")
+    ] = field(default_factory=list)
+    saved: Annotated[list[int], note("the same of the steps that save a checkpoint (torch.save)")] = field(
+        default_factory=list
+    )
 
 
 class IdleCause(Struct, frozen=True):

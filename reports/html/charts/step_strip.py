@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceopt.analyzer.vocabulary.causes.cause import Look
 from traceopt.reports.html.charts.axes import Tick, round_values
@@ -21,6 +22,7 @@ from traceopt.result.document import Result
 from traceopt.result.rows import StepSeries
 from traceopt.result.words import quantities
 
+MOST_COLUMNS = 400
 MOST_PATTERNED = 48  # more columns are drawn as paths, which have no patterns
 ROOM_ABOVE = 1.12  # for the marks of unusual steps
 LABELS = 12
@@ -88,9 +90,26 @@ class StepStrip(Struct, frozen=True):
         return self.columns[:: -(-len(self.columns) // LABELS)]
 
 
+def drawn_series(result: Result) -> StepSeries | None:
+    """At most MOST_COLUMNS of the recorded steps, with the shown one among them."""
+    series = result.step.series
+    if series is None or len(series.names) <= MOST_COLUMNS:
+        return series
+    first = max(0, min(series.shown - series.first - MOST_COLUMNS // 2, len(series.names) - MOST_COLUMNS))
+    chosen = slice(first, first + MOST_COLUMNS)
+    return replace(
+        series,
+        first=series.first + first,
+        names=series.names[chosen],
+        parts=[replace(part, us=part.us[chosen]) for part in series.parts],
+        ranks=[replace(rank, us=rank.us[chosen]) for rank in series.ranks],
+        peak_memory_bytes=series.peak_memory_bytes[chosen],
+    )
+
+
 def draw_steps(result: Result) -> StepStrip | None:
     """None if the document holds fewer than two steps, or none of them took any time."""
-    series = result.step.series
+    series = drawn_series(result)
     if series is None or len(series.names) < 2:
         return None
     count = len(series.names)
@@ -137,7 +156,7 @@ def _levels(top_us: float) -> list[Tick]:
 
 def caption(result: Result) -> str:
     """How many steps are drawn, and what a mark means."""
-    series, step = result.step.series, result.step
+    series, step = drawn_series(result), result.step
     if series is None:
         return ""
     drawn = len(series.names)

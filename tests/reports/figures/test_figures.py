@@ -63,7 +63,14 @@ def test_unusual_steps_are_marked() -> None:
     *parts, unusual = steps.draw(sample.rich())["data"]
     assert [trace["type"] for trace in parts] == ["bar"] * 3
     assert parts[0]["x"] == list(range(2, 14))
-    assert (unusual["x"], unusual["text"]) == ([8], ["48% longer than the typical step"])
+    assert (unusual["x"], unusual["text"]) == ([8], ["step 8, 48% longer than the typical step"])
+    rich = sample.rich()
+    marked = replace(rich.step, series=replace(rich.step.series, evaluated=[3, 6], saved=[6]))
+    *_, saved, evaluated = steps.draw(replace(rich, step=marked))["data"]
+    assert [(trace["name"], trace["x"]) for trace in (saved, evaluated)] == [
+        ("Checkpoint", [8]),
+        ("Evaluation", [5, 8]),
+    ]
 
 
 def test_few_ranks_are_bars_and_many_a_heat_map() -> None:

@@ -68,6 +68,8 @@ def test_many_steps_are_drawn_as_paths() -> None:
     assert rich.step.series is not None
     part_of_run = replace(rich, step=replace(rich.step, count=900, series=replace(rich.step.series, first=300)))
     assert caption(part_of_run).startswith("Steps 301 to 312 of 900")
+    every = replace(sample.step_series([4e5] * 1_000), shown=700)
+    assert caption(replace(rich, step=replace(rich.step, count=1_000, series=every))).startswith("Steps 501 to 900 of")
 
 
 def test_several_ranks_have_a_row_each() -> None:
