@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from textwrap import wrap
 from typing import Any
 
 from traceopt.analyzer.vocabulary.causes.cause import Look
@@ -13,6 +14,7 @@ FigureDict = dict[str, Any]  # "data", a list of traces, and "layout": what plot
 Trace = dict[str, Any]
 
 LABEL_CAP = 48  # characters of a label
+LINE = 90  # characters of a line under the pointer
 _US_PER = {"ms": 1e3, "s": 1e6}
 _FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
 _MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "&#36;"})
@@ -26,8 +28,8 @@ def plain(text: str) -> str:
 
 
 def lines(*texts: str) -> str:
-    """Texts one below the other, without the empty ones."""
-    return "<br>".join(plain(text) for text in texts if text)
+    """Texts one below the other, without the empty ones; long ones are broken."""
+    return "<br>".join(plain(line) for text in texts for line in wrap(text, LINE))
 
 
 def color(token: str) -> str:
@@ -85,4 +87,4 @@ def _axis(title: str = "", **axis: Any) -> dict[str, Any]:
 def nothing(title: str, reason: str) -> FigureDict:
     """An empty figure that says why it is."""
     note = {"text": plain(reason), "showarrow": False, "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5}
-    return figure(title, [], annotations=[note], xaxis={"visible": False}, yaxis={"visible": False})
+    return figure(title, [], height=200, annotations=[note], xaxis={"visible": False}, yaxis={"visible": False})

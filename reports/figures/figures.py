@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceopt.reports.figures import breakdown, ranks, steps
+from traceopt.reports.figures import breakdown, idle, kernels, memory, ranks, roofline, steps
 from traceopt.reports.figures.figure import FigureDict
 from traceopt.reports.figures.palette import with_light_colors
 from traceopt.reports.words.display import for_display
@@ -34,6 +34,26 @@ class Figures:
     def ranks(self) -> Figure:
         """The step of every rank in its parts; of more than 32 ranks, how far each part is from the median rank."""
         return _figure(ranks.draw(self._document))
+
+    @property
+    def idle(self) -> Figure:
+        """When the GPU was idle in the step shown, by cause."""
+        return _figure(idle.draw(self._document))
+
+    @property
+    def kernels(self) -> Figure:
+        """GPU work by kind and name, as a treemap."""
+        return _figure(kernels.draw(self._document))
+
+    @property
+    def roofline(self) -> Figure:
+        """Matmuls, convolutions and attention by arithmetic intensity and rate, below the device's peaks."""
+        return _figure(roofline.draw(self._document))
+
+    @property
+    def memory(self) -> Figure:
+        """Device memory over the step shown."""
+        return _figure(memory.draw(self._document))
 
 
 def _figure(drawn: FigureDict) -> Figure:

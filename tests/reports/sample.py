@@ -28,6 +28,7 @@ from traceopt.result.document import (
     Gpu,
     Memory,
     Note,
+    PeakRate,
     Quality,
     Recorded,
     Result,
@@ -228,6 +229,21 @@ def _poisoned(value: Any, counter: Any, field: str = "") -> Any:
             changed["codes"] = value.codes
         return replace(value, **changed)
     return value
+
+
+def with_points() -> Result:
+    """Shapes whose place in the roofline is known."""
+    base = rich()
+    peaks = [
+        PeakRate("fp32", 67.0, "TFLOP/s", "data sheet", True),
+        PeakRate("memory", 3_350.0, "GB/s", "data sheet", True),
+    ]
+    point = {"gb_per_s": 900.0, "intensity": 51.0, "roof": "compute", "roof_share": 0.7}
+    gemms = [replace(gemm, **point) if gemm.tflops else gemm for gemm in base.gemms]
+    thin = {"gb_per_s": 2_900.0, "intensity": 4.2, "roof": "memory", "roof_share": 0.87, "tflops": 12.2}
+    shaped = [replace(op, **thin) for op in base.shaped_ops]
+    device = replace(base.run.device, peaks=peaks)
+    return replace(base, gemms=gemms, shaped_ops=shaped, run=replace(base.run, device=device))
 
 
 def many_ranks(number: int = 64) -> Result:

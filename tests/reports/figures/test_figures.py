@@ -11,12 +11,12 @@ import sample
 from msgspec.structs import replace
 
 from traceopt.analysis import Analysis
-from traceopt.reports.figures import breakdown, ranks, steps
+from traceopt.reports.figures import breakdown, idle, kernels, memory, ranks, roofline, steps
 from traceopt.reports.figures.figure import plain
 from traceopt.reports.figures.figures import Figures
 
 NAMES = [name for name, value in vars(Figures).items() if isinstance(value, property)]
-SAMPLES = [sample.rich, sample.cpu_only, sample.empty, sample.hostile, sample.many_ranks]
+SAMPLES = [sample.rich, sample.cpu_only, sample.empty, sample.hostile, sample.many_ranks, sample.with_points]
 TEMPLATES = "hovertemplate"  # ours, with no name in them
 
 
@@ -79,3 +79,29 @@ def test_few_ranks_are_bars_and_many_a_heat_map() -> None:
     assert len(heat_map["z"]) == len(heat_map["y"])
     assert {len(row) for row in heat_map["z"]} == {64}
     assert max(value for row in heat_map["z"] for value in row) > 0
+
+
+def test_idle_time_is_drawn_by_cause() -> None:
+    drawn = idle.draw(sample.rich())
+    assert [trace["y"][0].split(",")[0] for trace in drawn["data"]] == ["Waiting for data", "Waiting for the host"]
+    assert drawn["layout"]["title"]["subtitle"]["text"].startswith("ProfilerStep#9: 213.0")
+
+
+def test_kernels_add_up_to_their_kinds() -> None:
+    (tree,) = kernels.draw(sample.rich())["data"]
+    values = dict(zip(tree["ids"], tree["values"], strict=True))
+    for kind in {parent for parent in tree["parents"] if parent}:
+        of_kind = [one for one, parent in zip(tree["ids"], tree["parents"], strict=True) if parent == kind]
+        assert sum(values[one] for one in of_kind) == pytest.approx(values[kind])
+
+
+def test_points_of_the_roofline_lie_below_their_roof() -> None:
+    roof, matmuls, others = roofline.draw(sample.with_points())["data"]
+    assert (matmuls["name"], others["name"]) == ("Matmul", "Convolution or attention")
+    assert max(matmuls["y"]) < max(roof["y"]) == 67.0
+    assert "70% of the fp32 peak" in matmuls["hovertext"][0]
+
+
+def test_the_peak_of_the_memory_says_what_it_holds() -> None:
+    *_, peak = memory.draw(sample.rich())["data"]
+    assert "Activations: " in peak["hovertext"][0]

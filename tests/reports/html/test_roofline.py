@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from traceopt.reports.html.charts.roofline import HEIGHT, WIDTH, Roofline, draw_roofline
 from traceopt.reports.html.page import render_html
-from traceopt.result.document import PeakRate, Result
+from traceopt.result.document import Result
 
 
 def drawn(result: Result) -> Roofline:
@@ -19,29 +19,15 @@ def drawn(result: Result) -> Roofline:
     return roofline
 
 
-def with_points() -> Result:
-    rich = sample.rich()
-    peaks = [
-        PeakRate("fp32", 67.0, "TFLOP/s", "data sheet", True),
-        PeakRate("memory", 3_350.0, "GB/s", "data sheet", True),
-    ]
-    point = {"gb_per_s": 900.0, "intensity": 51.0, "roof": "compute", "roof_share": 0.7}
-    gemms = [replace(gemm, **point) if gemm.tflops else gemm for gemm in rich.gemms]
-    thin = {"gb_per_s": 2_900.0, "intensity": 4.2, "roof": "memory", "roof_share": 0.87, "tflops": 12.2}
-    shaped = [replace(op, **thin) for op in rich.shaped_ops]
-    device = replace(rich.run.device, peaks=peaks)
-    return replace(rich, gemms=gemms, shaped_ops=shaped, run=replace(rich.run, device=device))
-
-
 def test_a_share_of_a_peak_has_one_column() -> None:
     """The roofline's is the share of the compute peak where compute is the limit."""
-    page = render_html(with_points())
+    page = render_html(sample.with_points())
     assert page.count(">Of roofline</th>") == 2
     assert "Of compute peak" not in page
 
 
 def test_the_key_has_the_kinds_that_are_drawn_and_the_slope_its_bandwidth() -> None:
-    both, matmuls = with_points(), replace(with_points(), shaped_ops=[])
+    both, matmuls = sample.with_points(), replace(sample.with_points(), shaped_ops=[])
     assert [name for _, name in drawn(both).kinds] == ["Matmul", "Convolution or attention"]
     assert [name for _, name in drawn(matmuls).kinds] == ["Matmul"]
     slope = drawn(both).slope
@@ -52,9 +38,9 @@ def test_the_key_has_the_kinds_that_are_drawn_and_the_slope_its_bandwidth() -> N
 
 
 def test_dots_lead_to_their_rows_and_lie_below_the_roof() -> None:
-    drawn = draw_roofline(with_points(), 100)
+    drawn = draw_roofline(sample.with_points(), 100)
     assert drawn is not None
-    page = render_html(with_points())
+    page = render_html(sample.with_points())
     ids = set(re.findall(r'<tr id="([\w-]+)"', page))
     assert {dot.anchor for dot in drawn.dots} <= ids
     assert all(0 <= dot.x <= WIDTH and 0 <= dot.y <= HEIGHT for dot in drawn.dots)
@@ -69,14 +55,14 @@ def test_dots_lead_to_their_rows_and_lie_below_the_roof() -> None:
 
 
 def test_axes_have_enough_values() -> None:
-    drawn = draw_roofline(with_points(), 100)
+    drawn = draw_roofline(sample.with_points(), 100)
     assert drawn is not None
     assert len(drawn.across) >= 3
     assert all(0 <= tick.at <= 100 for tick in (*drawn.across, *drawn.up))
 
 
 def test_no_chart_without_peaks_or_bytes() -> None:
-    known = with_points()
+    known = sample.with_points()
     unknown = replace(known, run=replace(known.run, device=replace(known.run.device, peaks=[])))
     assert draw_roofline(unknown, 100) is None
     assert draw_roofline(sample.rich(), 100) is None

@@ -1,0 +1,65 @@
+"""Device memory over the step shown, with what it holds at its peak."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from traceopt.reports.figures.figure import FigureDict, Trace, color, figure, lines, nothing, scaled, time_unit
+from traceopt.reports.words.not_recorded import missing_memory
+from traceopt.result.document import Result
+from traceopt.result.rows import MemoryPoint
+from traceopt.result.words import quantities
+
+TITLE = "Device memory"
+_BYTES = {"GiB": 1 << 30, "MiB": 1 << 20}
+
+
+def draw(document: Result) -> FigureDict:
+    """What tensors hold, and what the caching allocator holds for them."""
+    memory = document.memory
+    if not memory.curve:
+        return nothing(TITLE, missing_memory(document))
+    end_us = max(memory.curve_us or 0.0, memory.curve[-1].us)
+    peak = max(memory.curve, key=lambda point: point.allocated_bytes)
+    unit, size_unit = time_unit(end_us), quantities.size_parts(peak.allocated_bytes)[1]
+    curves = [_curve("In tensors", "compute", [point.allocated_bytes for point in memory.curve], size_unit)]
+    if any(point.reserved_bytes for point in memory.curve):
+        curves.append(
+            _curve("Held by the allocator", "mute", [point.reserved_bytes for point in memory.curve], size_unit)
+        )
+    curves[0]["fill"] = "tozeroy"
+    times = scaled((point.us for point in memory.curve), unit)
+    parts = [f"{part.name}: {quantities.size_text(part.bytes)}" for part in memory.composition]
+    return figure(
+        TITLE,
+        [*({**curve, "x": times} for curve in curves), _peak(peak, parts, unit, size_unit)],
+        subtitle="Over the step of the host, which allocates before the GPU runs the work.",
+        height=420,
+        xaxis={"title": f"{unit} since the step began", "range": scaled([0, end_us], unit)},
+        yaxis={"title": size_unit, "rangemode": "tozero"},
+    )
+
+
+def _curve(name: str, token: str, sizes: Sequence[int | None], size_unit: str) -> Trace:
+    """An amount is constant until the next event."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "y": [None if size is None else size / _BYTES[size_unit] for size in sizes],
+        "hovertemplate": f"%{{y:.4g}} {size_unit} at %{{x:.4g}}",
+        "line": {"color": color(token), "shape": "hv", "width": 1.5},
+    }
+
+
+def _peak(peak: MemoryPoint, parts: Sequence[str], unit: str, size_unit: str) -> Trace:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "Peak",
+        "x": scaled([peak.us], unit),
+        "y": [peak.allocated_bytes / _BYTES[size_unit]],
+        "hovertext": [lines(f"Peak: {quantities.size_text(peak.allocated_bytes)}", *parts)],
+        "hoverinfo": "text",
+        "marker": {"color": color("high"), "size": 9},
+    }

@@ -1,0 +1,77 @@
+"""The roofline: what each shape reaches by its arithmetic intensity, below the peaks of the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from traceopt.reports.figures.figure import FigureDict, Trace, color, figure, label, lines, nothing
+from traceopt.reports.words.charts.roofline_shapes import roofline_shapes, shape_text
+from traceopt.result.document import Result
+from traceopt.result.rows import Gemm, ShapedOperator
+from traceopt.result.tables import GEMMS
+from traceopt.result.words import quantities
+
+TITLE = "Roofline"
+LARGEST = 26  # pixels, the diameter of the longest shape
+_KINDS = (("Matmul", Gemm, "compute"), ("Convolution or attention", ShapedOperator, "comm"))
+
+
+def draw(document: Result) -> FigureDict:
+    """Both axes are logarithmic; the area of a point is its time."""
+    peaks = {peak.figure: peak.rate for peak in (document.run.device.peaks if document.run.device else [])}
+    bandwidth = peaks.get("memory")
+    shapes = [(row, name) for _, row, name in roofline_shapes(document, GEMMS.most) if row.dtype in peaks]
+    if not bandwidth or not shapes:
+        return nothing(TITLE, "It needs shapes (record_shapes=True) and a device whose peaks are known.")
+    intensities = [row.intensity or 1.0 for row, _ in shapes]
+    ridges = {dtype: peaks[dtype] * 1e3 / bandwidth for dtype in sorted({row.dtype or "" for row, _ in shapes})}
+    low, high = min(*intensities, *(ridge / 4 for ridge in ridges.values())), max(*intensities, *ridges.values())
+    roofs = [_roof(dtype, peaks[dtype], bandwidth, low / 2, ridge, high * 2) for dtype, ridge in ridges.items()]
+    return figure(
+        TITLE,
+        [*roofs, *_points(shapes)],
+        subtitle="The area of a point is its time per step. Below the slope, memory bandwidth is the limit.",
+        height=500,
+        xaxis={"title": "arithmetic intensity, FLOP/byte", "type": "log", "dtick": "D2"},
+        yaxis={"title": "TFLOP/s", "type": "log", "dtick": "D2"},
+    )
+
+
+def _points(shapes: list[tuple[Gemm | ShapedOperator, str]]) -> Iterable[Trace]:
+    longest_us = max(row.us_per_step for row, _ in shapes)
+    for kind, row_type, token in _KINDS:
+        mine = [(row, name) for row, name in shapes if isinstance(row, row_type)]
+        if mine:
+            yield {
+                "type": "scatter",
+                "mode": "markers",
+                "name": kind,
+                "x": [row.intensity for row, _ in mine],
+                "y": [row.tflops for row, _ in mine],
+                "hovertext": [_hover(row, name) for row, name in mine],
+                "hoverinfo": "text",
+                "marker": {
+                    "color": color(token),
+                    "opacity": 0.75,
+                    "size": [max(6.0, LARGEST * (row.us_per_step / longest_us) ** 0.5) for row, _ in mine],
+                    "line": {"color": color("bg"), "width": 1},
+                },
+            }
+
+
+def _hover(row: Gemm | ShapedOperator, name: str) -> str:
+    shape, reached = shape_text(name, row).split(": ", 1)
+    time = f"{quantities.ms_of_us(row.us_per_step)} per step"
+    return lines(shape, reached, time, "" if row.location is None else str(row.location))
+
+
+def _roof(dtype: str, peak: float, bandwidth: float, low: float, ridge: float, high: float) -> Trace:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": label(f"{dtype} {quantities.per_second(peak, 'TFLOP')}, {quantities.per_second(bandwidth, 'GB')}"),
+        "x": [low, ridge, high],
+        "y": [low * bandwidth / 1e3, peak, peak],
+        "hoverinfo": "skip",
+        "line": {"color": color("mute"), "width": 1.5},
+    }
