@@ -22,7 +22,7 @@ from traceopt.analyzer.attribution.cpu_phases import CpuPhases
 from traceopt.analyzer.attribution.first_calls import first_fetches, first_launches, startup_calls, with_first_runs
 from traceopt.analyzer.attribution.host_flow import CpuOperators, HostFlow
 from traceopt.analyzer.attribution.idle import Gaps, Idle, attribute, find_gaps, graph_callbacks, slow_calls
-from traceopt.analyzer.attribution.limits import limit_of
+from traceopt.analyzer.attribution.limits import MOSTLY_IDLE_SHARE, limit_of
 from traceopt.analyzer.attribution.main_thread_calls import MainThreadCalls, main_thread_calls, waits_for_others
 from traceopt.analyzer.attribution.rl_phases import PhaseMarks, RlPhase, find_phase_marks, find_rl_phases
 from traceopt.analyzer.attribution.syncs import (
@@ -56,12 +56,14 @@ from traceopt.analyzer.vocabulary.causes.table import (
     COMPUTE,
     COPIES,
     CPU_OPTIMIZER,
+    DATA_LOADING,
     HOST_SYNC,
     LOADER_STARTUP,
     LOGGING,
     MODULE_LOAD,
     PROFILER,
     STARTUP,
+    THREAD_WAIT,
 )
 from traceopt.analyzer.vocabulary.causes.table import PYTHON as RUNNING_PYTHON
 from traceopt.analyzer.vocabulary.python_frames import CallSite, is_recorder
@@ -250,6 +252,17 @@ class AttributionFacts(TimelineFacts, frozen=True, dict=True):
             gaps, mine = self.gaps, self.idle.of_gaps(activity) > 0
             waits = union(gaps.start[mine], gaps.starved_end[mine])
         return main_thread_calls(self.host, self.steps.thread, activity, waits)
+
+    @cached_property
+    def may_serve(self) -> bool:
+        """Whether the run neither trains nor loads data, so that what it waits for may be requests."""
+        return not self.trains and not len(self.host.rows_of(DATA_LOADING))
+
+    @cached_property
+    def may_wait_for_requests(self) -> bool:
+        """Whether a run that may serve waits for another thread for most of the step: it may have nothing to do."""
+        waits = self.main_thread_calls(THREAD_WAIT) if self.may_serve else None
+        return waits is not None and waits.typical_ns(self.steps) >= MOSTLY_IDLE_SHARE * self.step_ns
 
     def sleeps_that_wait(self, calls: MainThreadCalls) -> Mask:
         """Which sleeps of the main thread poll for something, or are made by a library. Shape (len(calls),)."""

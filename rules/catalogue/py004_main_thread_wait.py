@@ -6,8 +6,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.attribution.main_thread_calls import MainThreadCalls
-from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING, SLEEP, THREAD_WAIT
 from traceopt.analyzer.vocabulary.causes.table import PROGRAM as RUNNING_PROGRAM
+from traceopt.analyzer.vocabulary.causes.table import SLEEP, THREAD_WAIT
 from traceopt.rules import (
     Confidence,
     Effort,
@@ -156,7 +156,8 @@ class MainThreadWait(Rule):
 
     When it is wrong: a sleep can be intended, to respect the rate limit of a service, or the real time of a robot or
     game. What a poll, a library or a lock waits for may take as long in any case, so the range then begins at 0. A
-    server may wait for requests, so its wait has no saving. A poll that always needs a single sleep looks like a pause.
+    server may wait for requests, so its wait has no saving; if it waits for most of the step, nothing else has one,
+    because the next request comes no sooner. A poll that always needs a single sleep looks like a pause.
     A program may do the work of the step, such as tests that reward generated code. Then start the programs of a batch
     together (`concurrent.futures`), and wait for them only after other work was launched.
 
@@ -191,7 +192,7 @@ class MainThreadWait(Rule):
             (POLL, sleeps.only(polls), self.min_share),
             (PROGRAM, facts.main_thread_calls(RUNNING_PROGRAM), self.min_share),
             (
-                THREAD if facts.trains or len(facts.host.rows_of(DATA_LOADING)) else THREAD_OF_SERVER,
+                THREAD_OF_SERVER if facts.may_serve else THREAD,
                 facts.main_thread_calls(THREAD_WAIT),
                 self.min_thread_share,
             ),

@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from traceopt.document.rank_document import rank_document
 from traceopt.result.finding import Finding, Saving
 from traceopt.rules.catalogue.hs003_explicit_synchronize import ExplicitSynchronize
 from traceopt.rules.catalogue.lb002_launch_bound import LaunchBound
 from traceopt.rules.catalogue.lb006_python_bound import PythonBound
 from traceopt.rules.catalogue.py004_main_thread_wait import MainThreadWait
+from traceopt.rules.engine import run_rules
 from traceopt.testing import A100, Machine, answer, assert_finds, assert_silent
 from traceopt.testing import events as build
 
@@ -188,6 +190,20 @@ class TestThreads:
         [found] = answer(MainThreadWait, cpu_steps(lock).facts())[1]
         assert found.saving is None
         assert "record it under load" in found.fix.text
+
+    def test_no_fix_has_a_saving_while_a_server_may_wait_for_requests(self) -> None:
+        """Done sooner, it waits longer for the next one."""
+        machine = Machine(A100, with_stack=1)
+        for _ in range(STEPS):
+            with machine.step(), machine.python("server.py(30): work"):
+                call(machine, self.LOCK, 20_000)
+                machine.work(50, "aten::mm")
+                machine.launch(2_000)
+                machine.synchronize()
+        facts = machine.facts()
+        outcome = run_rules([MainThreadWait(), ExplicitSynchronize()], facts, debug=True)
+        assert [one.finding.code for one in outcome.priced] == ["PY004"]
+        assert "record it under load." in rank_document(facts, outcome).verdict
 
     def test_a_queue_that_is_empty(self) -> None:
         machine = cpu_steps(self.LOCK)

@@ -90,7 +90,7 @@ def _of_the_step(
         text = state.sentence + filling_work(facts, priced, *whole)
     else:
         of_device = _gpu_verdict if facts.has_gpu else _cpu_verdict
-        text = of_device(facts, breakdown, priced, plan) + _where_workers_do_not_help(priced)
+        text = of_device(facts, breakdown, priced, plan) + _where_workers_do_not_help(priced) + _without_load(facts)
     return text if caveat_of_file(facts, state) is None else f"{caveat} As recorded: {text}"
 
 
@@ -325,6 +325,13 @@ def _where_workers_do_not_help(priced: Sequence[Priced]) -> str:
         return ""
     where = f" ({found.locations[0]})" if found.locations else ""
     return f" More workers would gain little: {in_sentence(found.title)}{where}."
+
+
+def _without_load(facts: Facts) -> str:
+    """What to do if the step may only wait for requests, so that no fix shortens it."""
+    if not facts.may_wait_for_requests:
+        return ""
+    return " A server that waits for requests has nothing to compute: record it under load."
 
 
 def _unit(facts: Facts) -> str:
