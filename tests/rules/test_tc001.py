@@ -12,6 +12,7 @@ from support.planted import PlantedFault
 
 from traceopt.rules.catalogue.tc001_fp32_matmul import Fp32Matmul
 from traceopt.testing import A100, Machine, answer
+from traceopt.testing import events as build
 
 AVX2 = {"model": "Example", "flags": ["avx2"], "threads_per_core": 1}
 
@@ -71,6 +72,17 @@ class TestOnCpu:
 
     def test_where_casts_may_take_the_gain_nothing_is_found(self) -> None:
         assert silent("TC001", facts(matmul(100, 5_000), peaks=PEAKS | {"copy_gb_per_s": 5.0}))
+
+    def test_attention_may_take_the_gain(self) -> None:
+        """Its kernel may be slower in bfloat16, so that autocast alone is no patch."""
+        sizes = {"Input Dims": [[8, 6, 128, 32]] * 3, "Input type": ["float"] * 3}
+        attention = build.op("aten::_scaled_dot_product_flash_attention_for_cpu", 6_000, 2_000, **sizes)
+        found = finding("TC001", facts(matmul(100, 5_000), attention))
+        assert found.saving is not None
+        assert found.saving.low_us == 0
+        assert found.saving.high_us == pytest.approx(0.75 * 5_000, rel=0.01)  # of the matmul alone
+        assert "Keep attention in FP32" in found.fix.text
+        assert found.fix.edits == []
 
     def test_without_a_rate_of_copies_nothing_is_promised(self) -> None:
         found = finding("TC001", facts(matmul(100, 5_000), peaks=PEAKS | {"copy_gb_per_s": None}))
