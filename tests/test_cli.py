@@ -27,6 +27,7 @@ from traceopt.result.document import (
 )
 from traceopt.result.edits import SetArguments
 from traceopt.result.finding import Finding, Fix, Location
+from traceopt.result.rows import BreakdownPart
 from traceopt.result.words.effort_and_risk import Effort, Risk
 from traceopt.rules import registry
 from traceopt.rules.rule import Rule
@@ -109,6 +110,17 @@ def test_formats() -> None:
     assert run("analyze", "logs", "--format", "json", "--quiet").stderr == ""
     assert run("analyze", "logs", "--json", "r.json", "--no-html").exit_code == 0
     assert Result.from_json(Path("r.json").read_bytes()) == RESULT
+
+
+def test_tables_are_written_as_csv(fakes: Fakes) -> None:
+    part = BreakdownPart("compute", "=cmd()", True, 1_000.5, 0.25, None)
+    fakes.result = replace(RESULT, breakdown=[part])
+    assert run("analyze", "logs", "--no-html", "--csv", "tables").exit_code == 0
+    assert [path.name for path in Path("tables").iterdir()] == ["breakdown.csv"]  # no other table has rows
+    assert Path("tables/breakdown.csv").read_text().splitlines() == [
+        "name,label,busy,us_per_step,share,raw_us_per_step",
+        "compute,'=cmd(),True,1000.5,0.25,",
+    ]
 
 
 def test_options_reach_the_analysis_and_win_over_the_settings(fakes: Fakes) -> None:

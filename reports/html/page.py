@@ -264,6 +264,7 @@ def environment() -> jinja2.Environment:
         IMPACT_WORDS=fix_cards.IMPACT_WORDS,
         FOLDED_ROWS=FOLDED_ROWS,
         PRINTED_ROWS=table_rows.PRINTED_ROWS,
+        FEWEST_ROWS=table_rows.FEWEST_ROWS,
         CODE_TYPES=CODE_TYPES,
         EVIDENCE_ROWS=EVIDENCE.most,
         NOT_RECORDED=quantities.NOT_RECORDED,

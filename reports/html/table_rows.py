@@ -11,7 +11,8 @@ from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.result.columns import Column
 from traceopt.result.document import Result
 
-FEWEST_CARDS = 4  # with fewer, a filter only takes room
+FEWEST_CARDS, FEWEST_ROWS = 5, 5  # with fewer, a filter only takes room
+MOST_CHOICES = 0.5  # of the number of cards: with more, a choice is hardly more than one card
 PRINTED_ROWS = 6  # of a table, as the style sheet for print has it
 _PART_END = re.compile(r"(?:(?<=::)|(?<=[/_<,(]))(?=[A-Za-z0-9])")
 
@@ -58,7 +59,7 @@ def with_whole_line_number(place: str) -> Markup:
 
 
 def fix_filters(cards: Sequence[Card]) -> list[tuple[str, str, list[str]]]:
-    """Field, label and choices of each filter of the fixes; empty if there is little to choose from."""
+    """Field, label and choices of each filter of the fixes; those that split the list in parts of several."""
     if len(cards) < FEWEST_CARDS:
         return []
     findings = [card.finding for card in cards]
@@ -67,4 +68,8 @@ def fix_filters(cards: Sequence[Card]) -> list[tuple[str, str, list[str]]]:
         ("effort", "Effort", {str(finding.effort) for finding in findings}),
         ("risk", "Risk", {str(finding.risk) for finding in findings}),
     ]
-    return [(name, label, sorted(values - {""})) for name, label, values in choices if len(values - {""}) > 1]
+    return [
+        (name, label, sorted(values - {""}))
+        for name, label, values in choices
+        if 1 < len(values - {""}) <= MOST_CHOICES * len(cards)
+    ]

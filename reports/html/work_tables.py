@@ -20,8 +20,10 @@ _NOT_LAUNCHED = ("copy", "memset")  # kinds of work that are no kernels
 
 _KERNEL: Derived = {
     "short_name": lambda kernel: kernel.label or short_name(kernel.name),
-    "rate": lambda kernel: table_captions.kernel_rate(kernel)[0],
-    "bound_words": lambda kernel: table_captions.kernel_rate(kernel)[1],
+    # Of the limit that the kernel is nearer to: the other rate says little.
+    "tflops": lambda kernel: kernel.tflops if kernel.limit in ("compute", None) else None,
+    "gb_per_s": lambda kernel: kernel.gb_per_s if kernel.limit in ("memory", None) else None,
+    "bound_words": table_captions.bound_words,
     "via_graph_words": lambda kernel: not_recorded.VIA_GRAPH.get(kernel.via_graph, ""),
 }
 _GEMM: Derived = {

@@ -100,14 +100,9 @@ _BOUND = {
 }
 
 
-def kernel_rate(kernel: Kernel) -> tuple[str, str]:
-    """What a kernel reaches, and what bounds it: "783 GB/s", "memory-bound"; "" for what is not known."""
-    reached = [
-        quantities.per_second(value, unit)
-        for value, unit, limit in ((kernel.tflops, "TFLOP", "compute"), (kernel.gb_per_s, "GB", "memory"))
-        if value is not None and kernel.limit in (limit, None)
-    ]
-    return " and ".join(reached), _bound(kernel)[0]
+def bound_words(kernel: Kernel) -> str:
+    """What bounds a kernel: "memory-bound"; "" if it is not known."""
+    return _bound(kernel)[0]
 
 
 def _bound(kernel: Kernel) -> tuple[str, str]:

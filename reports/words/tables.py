@@ -45,10 +45,13 @@ Derived = Mapping[str, Callable[[Any], Any]]  # values that are no field of the 
 
 
 class Cell(Struct, frozen=True):
-    """A value as text, "" if it is not known. `full`: what `text` shortens; `part`: the length of a bar, 0..1."""
+    """A value as text, "" if it is not known. `full`: what `text` shortens; `exact`: the number that it only bounds;
+    `part`: the length of a bar, 0..1.
+    """
 
     text: str
     full: str
+    exact: str
     beside: str | None
     warning: str
     part: float | None
@@ -144,11 +147,13 @@ def _with_values(columns: Sequence[Column], values: _Values) -> list[Column]:
 
 def _cells(column: Column, values: _Values, text_of: Mapping[ValueType, Callable[[Any], str]]) -> list[Cell]:
     of_rows, as_text = values.of(column.key), text_of.get(column.type, str)
+    texts = ["" if value is None else as_text(value) for value in of_rows]
     return [
         Cell(*parts)
         for parts in zip(
-            ["" if value is None else as_text(value) for value in of_rows],
+            texts,
             _full(column, of_rows, values.rows),
+            _exact(column, of_rows, texts),
             values.of(column.beside) if column.beside else repeat(""),
             values.of(column.warning) if column.warning else repeat(""),
             _parts(of_rows) if column.bar else repeat(None),
@@ -164,6 +169,13 @@ def _full(column: Column, of_rows: Sequence[Any], rows: Sequence[Any]) -> Iterab
     if column.type == "place":
         return [names.where(place) for place in of_rows]
     return of_rows if column.type == "hash" else repeat("")
+
+
+def _exact(column: Column, of_rows: Sequence[Any], texts: Sequence[str]) -> Iterable[str]:
+    """The numbers of texts such as "<0.1%" and ">99.9%", in their unit."""
+    if column.type != "share":
+        return repeat("")
+    return [f"{value * 100:.6g}" if text[:1] in ("<", ">") else "" for value, text in zip(of_rows, texts, strict=True)]
 
 
 def _parts(of_rows: Sequence[float | None]) -> list[float | None]:

@@ -52,7 +52,8 @@ def analyze(
     config = configuration(config_path, **settings)
     if every_run and (run is not None or not outputs.in_files_only):
         raise click.UsageError(
-            "--all goes with --html, --json, --patch, --format concise and --format agent; else choose with --run"
+            "--all goes with --html, --json, --csv, --patch, --format concise and --format agent; "
+            "else choose with --run"
         )
     outputs.prepare(config, debug=context.obj["debug"])
     for name in run_names(paths) if every_run else [run]:

@@ -9,6 +9,8 @@ _MS_WITH_BAR = Column("us_per_step", "ms{per_step}", "ms", bar=True)
 _CALLS = Column("calls_per_step", "Calls", "count")
 _EXPOSED = Column("exposed_us_per_step", "Exposed ms", "ms", about="Exposed: not overlapped by compute.")
 _MOVED = Column("bytes_per_step", "MB{per_step}", "MB")
+_TFLOPS = Column("tflops", "TFLOP/s", "rate")
+_GB_PER_S = Column("gb_per_s", "GB/s", "rate")
 _CALLER = Column("location", "Called from", "place")
 
 COLLECTIVES = Table(
@@ -84,7 +86,9 @@ KERNELS = Table(
         Column("tensor_share", "{matrix_units} (measured)", "share"),
         _CALLS,
         Column("mean_us", "Mean µs", "us"),
-        Column("rate", "Rate", "word", beside="bound_words"),
+        _TFLOPS,
+        _GB_PER_S,
+        Column("bound_words", "Bound", "word"),
         Column("kind", "Kind", "word"),
         Column("tensor_core", "{matrix_units}", "yes_no"),
         Column("op", "Operator", "name", beside="via_graph_words", on_paper=False),
@@ -180,8 +184,6 @@ CPU_OPERATORS = Table(
 )
 _OF_ROOFLINE = Column("roof_share", "Of roofline", "share", beside="roof")
 _OF_PEAK = Column("peak_share", "Of compute peak", "share", instead_of="roof_share")
-_TFLOPS = Column("tflops", "TFLOP/s", "rate")
-_GB_PER_S = Column("gb_per_s", "GB/s", "rate")
 _INTENSITY = Column("intensity", "FLOP/byte", "rate")
 _TENSOR_CORE = Column("tensor_core", "{matrix_units}", "yes_no")
 

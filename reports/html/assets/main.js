@@ -242,20 +242,49 @@
   function markdownCell(text) {
     return text.replace(/[\\`*_{}\[\]<>|~#]/g, "\\$&");
   }
+  /* A number as data: no commas, no unit, not only a bound. Any other text is itself, and a dash is nothing. */
+  function plainValue(cell, text) {
+    var number = text.replace(/,/g, "").replace("−", "-").replace(/%$/, "");
+    return text === "–" ? "" : cell.dataset.exact || (isNaN(Number(number)) ? text : number);
+  }
+  /* What stands beside the values of a column, such as "compute" in "34% compute", is a column of its own. */
+  function csvColumn(cells) {
+    var notes = [];
+    var texts = cells.map(function (cell, row) {
+      var bare = cell.cloneNode(true);
+      notes[row] = all("small, .flag", bare).map(function (note) { note.remove(); return cellText(note); }).join(", ");
+      return cellText(bare);
+    });
+    var values = texts.map(function (text, row) { return row ? plainValue(cells[row], text) : text; });
+    if (texts.some(function (text) { return /\d%$/.test(text); })) {
+      values[0] += ", %";
+    }
+    if (!notes.some(Boolean)) {
+      return [values];
+    }
+    notes[0] = texts[0] + ", note";
+    return [values, notes];
+  }
+  function csvText(rows) {
+    var columns = Array.prototype.flatMap.call(rows[0].cells, function (_, index) {
+      return csvColumn(rows.map(function (row) { return row.cells[index]; }));
+    });
+    return rows.map(function (_, row) {
+      return columns.map(function (column) { return csvCell(column[row]); }).join(",");
+    });
+  }
+  function markdownText(rows) {
+    var lines = rows.map(function (row) {
+      return "| " + Array.prototype.map.call(row.cells, cellText).map(markdownCell).join(" | ") + " |";
+    });
+    lines.splice(1, 0, "|" + " --- |".repeat(rows[0].cells.length));
+    return lines;
+  }
   function tableText(table, kind) {
     var rows = all("tr", table).filter(function (row) {
       return !row.hidden && row.className !== "no-match";
     });
-    var lines = rows.map(function (row) {
-      var texts = Array.prototype.map.call(row.cells, cellText);
-      return kind === "csv"
-        ? texts.map(function (text) { return csvCell(text.replace(/^(<?[\d]{1,3})(,\d{3})+(\.\d+)?$/, function (number) { return number.replace(/,/g, ""); })); }).join(",")
-        : "| " + texts.map(markdownCell).join(" | ") + " |";
-    });
-    if (kind !== "csv" && rows.length) {
-      lines.splice(1, 0, "|" + " --- |".repeat(rows[0].cells.length));
-    }
-    return lines.join("\n") + "\n";
+    return (kind === "csv" ? csvText(rows) : markdownText(rows)).join("\n") + "\n";
   }
   all("[data-table]").forEach(function (button) {
     button.onclick = function () {

@@ -19,7 +19,7 @@ from traceopt.analyzer.vocabulary.causes.table import CAUSES
 from traceopt.reports.html.page import FOLDED_ROWS, render_html, without_spans
 from traceopt.reports.words.fixes.fix_cards import combined_fixes
 from traceopt.reports.words.fixes.headline import Tile, tiles
-from traceopt.reports.words.table_captions import kernel_rate
+from traceopt.reports.words.table_captions import bound_words
 from traceopt.result import packing
 from traceopt.result.document import Result
 from traceopt.result.finding import Evidence, Fix, Location
@@ -292,15 +292,11 @@ def test_a_kernel_says_what_its_rate_means() -> None:
         replace(rich.kernels[2], bound="neither", peak_share=0.3, gb_per_s=1_005.0),
         replace(rich.kernels[2], limit=None, peak_share=None),
     ]
-    assert [kernel_rate(kernel) for kernel in kernels] == [
-        ("2,810 GB/s", "memory-bound"),
-        ("48.9 TFLOP/s", "compute-bound"),
-        ("1,005 GB/s", "far below memory"),
-        ("2,810 GB/s", ""),
-    ]
+    bounds = ["memory-bound", "compute-bound", "far below memory", ""]
+    assert [bound_words(kernel) for kernel in kernels] == bounds
     text = visible(page_of(replace(rich, kernels=kernels)))
     assert text.count("Memory-bound: only moving fewer bytes helps") == 1
-    assert "2,810 GB/s memory-bound" in text
+    assert "2,810 memory-bound" in text
     assert "Far below compute:" not in text, "only what the table has is explained"
 
 

@@ -18,6 +18,7 @@ from traceopt.reports.html.table_rows import PRINTED_ROWS
 from traceopt.result.document import Result
 from traceopt.result.finding import Location
 from traceopt.result.packing import embedded_result
+from traceopt.rules.fingerprint import with_ids
 
 CLIPBOARD = ["clipboard-read", "clipboard-write"]
 ROWS = "#kernels-table tbody tr:visible"
@@ -73,12 +74,15 @@ def test_a_filter_without_a_match_says_so(open_report) -> None:
 
 
 def test_fixes_are_filtered_by_family_effort_and_risk(open_report) -> None:
-    page = open_report(sample.rich(), static=True)
+    rich = sample.rich()
+    assert open_report(rich, static=True).locator("#fix-filters select").count() == 1  # six fixes of four families
+    elsewhere = [replace(one, locations=[Location("other.py", 1, None)]) for one in rich.findings]
+    page = open_report(replace(rich, findings=with_ids([*rich.findings, *elsewhere])), static=True)
     page.select_option("[data-fix-filter=family]", "input")
-    assert page.locator(".fixes > li:visible").count() == 2
+    assert page.locator(".fixes > li:visible").count() == 4
     page.select_option("[data-fix-filter=risk]", "More memory")
-    assert page.locator(".fixes > li:visible").count() == 1
-    assert page.inner_text("#fixes-count") == "1 of 6 shown"
+    assert page.locator(".fixes > li:visible").count() == 2
+    assert page.inner_text("#fixes-count") == "2 of 12 shown"
     page.select_option("[data-fix-filter=effort]", "One line")
     assert page.inner_text("#fixes-count") == "No fix matches all of these."
     assert page.locator("section[aria-labelledby=fixes] h3:visible").count() == 0
@@ -88,9 +92,13 @@ def test_a_table_is_copied_as_it_is_shown(open_report) -> None:
     rich = sample.rich()
     page = open_report(rich, static=True, permissions=CLIPBOARD)
     rows = list(csv.reader(io.StringIO(copied(page, "kernels-table", "csv"))))
-    assert rows[0][:3] == ["Kernel", "ms per step", "Of GPU"]
+    assert rows[0][:3] == ["Kernel", "ms per step", "Of GPU, %"]
     assert [row[0] for row in rows[1:]] == [kernel.name for kernel in rich.kernels]
     assert rows[3][rows[0].index("Calls")] == "1202"
+    assert all(float(row[2]) > 0 for row in rows[1:])
+    gemms = list(csv.DictReader(io.StringIO(copied(page, "gemms-table", "csv"))))
+    assert [row["N, note"] for row in gemms] == ["", "", "", "not ×4"]
+    assert all(row["N"].isdigit() for row in gemms)
     page.fill("#kernels-filter", "fmha")
     lines = copied(page, "kernels-table", "markdown").splitlines()
     assert len(lines) == 3

@@ -21,7 +21,7 @@ OPTION_GROUPS = {
         "with-stack", "memory-snapshot", "step-on", "time-limit", "stop-after",
     ),
     "Traces": ("run", "all", "jobs", "scheduler", "cache"),
-    "Output": ("html", "no-html", "static", "json", "format", "patch-out"),
+    "Output": ("html", "no-html", "static", "json", "csv", "format", "patch-out"),
     "Pull requests": ("markdown", "sarif", "job-summary", "label"),
     "Baseline and gates": ("baseline", "write-baseline", "fail-on", "warn-on", "exit-zero"),
     "Rules": ("select", "ignore", "rules-dir"),

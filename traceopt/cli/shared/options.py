@@ -44,6 +44,11 @@ def json_option(document: str) -> Option:
     return click.option("--json", "json_path", metavar="PATH", help=f"Also write the {document}; - is stdout.")
 
 
+csv_option = click.option(
+    "--csv", type=FILE, metavar="DIR", help="Also write each table as a CSV file, with the columns of docs/frames.md."
+)
+
+
 def format_option(*formats: str) -> Option:
     return click.option(
         "--format",

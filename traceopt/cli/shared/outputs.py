@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceopt.cli.shared.gating import Gating, baseline_options
-from traceopt.cli.shared.options import Command, format_option, json_option, options, patch_option, report_options
+from traceopt.cli.shared.options import (
+    Command,
+    csv_option,
+    format_option,
+    json_option,
+    options,
+    patch_option,
+    report_options,
+)
 from traceopt.cli.shared.pull_request import FORMATS, PullRequest, pull_request_options
 from traceopt.cli.shared.results import check_all_writable, html_target, rendered, write_html, write_output, write_patch
 from traceopt.errors import visible
@@ -35,6 +43,7 @@ def output_options(command: Command) -> Command:
     add_options = options(
         report_options,
         json_option("result document"),
+        csv_option,
         format_option("text", "concise", "agent", "json", *FORMATS),
         pull_request_options,
         baseline_options,
@@ -52,6 +61,7 @@ class Outputs:
         no_html: bool,
         static: bool,
         json_path: str | None,
+        csv: Path | None,
         format_: str,
         pull_request: PullRequest,
         gating: Gating,
@@ -62,12 +72,13 @@ class Outputs:
         to_stdout = json_path == "-"
         self.json_path, self.format = (None, "json") if to_stdout else (json_path, format_)
         self.pull_request, self.gating, self.patch_path, self.color = pull_request, gating, patch_path, color
+        self.csv = csv
         self._html_path: str | None = None
 
     @property
     def requested(self) -> bool:
         """Whether the command line names a file, a format or a gate."""
-        files = (self.html, self.json_path, self.patch_path, *self.pull_request.files)
+        files = (self.html, self.json_path, self.csv, self.patch_path, *self.pull_request.files)
         return any(files) or self.format != "text" or self.gating.requested
 
     @property
@@ -87,6 +98,7 @@ class Outputs:
         mine._html_path, mine.json_path, mine.patch_path = map(
             named, (self._html_path, self.json_path, self.patch_path)
         )
+        mine.csv = None if self.csv is None else self.csv / safe
         return mine
 
     def prepare(self, config: Config, *, debug: bool) -> None:
@@ -105,6 +117,10 @@ class Outputs:
             write_html(self._html_path, result, inputs, static=self.static)
         if self.json_path is not None:
             write_output(self.json_path, result.to_json(), inputs)
+        if self.csv is not None:
+            from traceopt.cli.shared.csv_tables import write_tables
+
+            write_tables(self.csv, result)
         if self.patch_path is not None:
             write_patch(self.patch_path, result, source, inputs, quiet=quiet)
         self.pull_request.write(result, self.gating, source, inputs, quiet=quiet)
