@@ -36,9 +36,9 @@ def color(token: str) -> str:
     return f"var(--{token})"
 
 
-def label(name: str) -> str:
-    """A name in a legend or beside an axis, without its middle if it is long."""
-    return plain(clean(name, LABEL_CAP))
+def label(name: str, cap: int = LABEL_CAP) -> str:
+    """A name in a legend, in a box or beside an axis, without its middle if it is long."""
+    return plain(clean(name, cap))
 
 
 def marker(look: Look, *, narrow: bool = False) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceopt.reports.figures import breakdown, idle, kernels, memory, ranks, roofline, steps
+from traceopt.reports.figures import breakdown, flame, idle, kernels, memory, ranks, roofline, steps, timeline
 from traceopt.reports.figures.figure import FigureDict
 from traceopt.reports.figures.palette import with_light_colors
 from traceopt.reports.words.display import for_display
@@ -54,6 +54,16 @@ class Figures:
     def memory(self) -> Figure:
         """Device memory over the step shown."""
         return _figure(memory.draw(self._document))
+
+    @property
+    def flame(self) -> Figure:
+        """The call tree of the main thread in the step shown, as an icicle."""
+        return _figure(flame.draw(self._document))
+
+    @property
+    def timeline(self) -> Figure:
+        """The step shown as lanes of threads and streams, with the longest spans of each."""
+        return _figure(timeline.draw(self._document))
 
 
 def _figure(drawn: FigureDict) -> Figure:

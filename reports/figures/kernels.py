@@ -11,6 +11,7 @@ from traceopt.result.rows import Kernel
 from traceopt.result.words import quantities
 
 TITLE = "GPU kernels"
+BOX = 30  # characters of a name
 _COLORS = ("compute", "launch", "input", "python", "range", "host", "driver", "sync", "queue", "backward")
 _SAME_AS_PARTS = {"collective": COMMUNICATION, "copy": COPIES, "memset": COPIES}
 
@@ -30,7 +31,7 @@ def draw(document: Result) -> FigureDict:
         about = lines(kind, f"{quantities.ms_of_us(_total(kernels))}{every_step}, {share} of the GPU's time")
         boxes.append((kind, label(kind), "", _total(kernels), about, shade))
         for place, kernel in enumerate(kernels):
-            name = label(kernel.label or kernel.name)
+            name = label(kernel.label or kernel.name, BOX)
             boxes.append((f"{kind} {place}", name, kind, kernel.us_per_step, _hover(kernel, every_step), shade))
     ids, labels, parents, times_us, texts, colors = map(list, zip(*boxes, strict=True))
     return figure(
@@ -53,6 +54,7 @@ def draw(document: Result) -> FigureDict:
         ],
         subtitle=f"{scope(document)}. Choose a kind to see its kernels alone.",
         height=560,
+        uniformtext={"minsize": 9, "mode": "hide"},
         margin={"t": 80, "l": 10, "r": 10, "b": 10},
     )
 

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from traceopt.analyzer.vocabulary.causes.span_categories import ANNOTATED, CALL, CPU, GPU_COMPUTE, PYTHON_CODE, WAIT
+from traceopt.analyzer.vocabulary.causes.span_categories import WAIT
+from traceopt.reports.words.charts.flame_looks import KIND_LOOKS
 from traceopt.reports.words.part_styles import span_look
 from traceopt.reports.words.step_words import step_noun
 from traceopt.result.document import Result
 from traceopt.result.words.quantities import ms
 
 US_PER_MS = 1_000
-_LOOKS = {
-    "user": (PYTHON_CODE.color, "Your code"),
-    "library": (PYTHON_CODE.color, "Library code"),
-    "annotation": (ANNOTATED.color, ANNOTATED.label),
-    "operator": (CPU.color, CPU.label),
-    "runtime": (CALL.color, CALL.label),
-    "kernel": (GPU_COMPUTE.color, GPU_COMPUTE.label),
-    "thread": ("other", "Thread"),
-}
 NS_PER_US = 1_000
 
 
@@ -32,7 +24,7 @@ def flame_view(document: Result) -> dict[str, Any] | None:
         "duration": flame.duration_us / US_PER_MS,
         "frames": flame.frames,
         "gpu": bool(flame.gpu_us),
-        "kindLooks": _LOOKS,
+        "kindLooks": KIND_LOOKS,
         "wait": span_look(WAIT.key),
         "parent": [node.parent for node in flame.nodes],
         "frame": [node.frame for node in flame.nodes],

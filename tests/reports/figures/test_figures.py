@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import sample
 from msgspec.structs import replace
 
 from traceopt.analysis import Analysis
-from traceopt.reports.figures import breakdown, idle, kernels, memory, ranks, roofline, steps
+from traceopt.reports.figures import breakdown, flame, idle, kernels, memory, ranks, roofline, steps, timeline
 from traceopt.reports.figures.figure import plain
 from traceopt.reports.figures.figures import Figures
+
+if TYPE_CHECKING:
+    from conftest import GetExample
 
 NAMES = [name for name, value in vars(Figures).items() if isinstance(value, property)]
 SAMPLES = [sample.rich, sample.cpu_only, sample.empty, sample.hostile, sample.many_ranks, sample.with_points]
@@ -105,3 +108,20 @@ def test_points_of_the_roofline_lie_below_their_roof() -> None:
 def test_the_peak_of_the_memory_says_what_it_holds() -> None:
     *_, peak = memory.draw(sample.rich())["data"]
     assert "Activations: " in peak["hovertext"][0]
+
+
+def test_a_call_is_as_wide_as_its_calls_together(example: GetExample) -> None:
+    (icicle,) = flame.draw(example("five_faults").result)["data"]
+    widths = dict(zip(icicle["ids"], icicle["values"], strict=True))
+    for call, width in widths.items():
+        below = [one for one, parent in zip(icicle["ids"], icicle["parents"], strict=True) if parent == call]
+        assert sum(widths[one] for one in below) <= width
+    assert "train.py(118): main" in icicle["labels"]
+
+
+def test_the_timeline_has_a_row_for_each_lane() -> None:
+    rich = sample.rich()
+    assert rich.timeline is not None
+    drawn = timeline.draw(rich)
+    assert len(drawn["layout"]["yaxis"]["categoryarray"]) == len(rich.timeline.lanes)
+    assert {row for trace in drawn["data"] for row in trace["y"]} <= set(drawn["layout"]["yaxis"]["categoryarray"])
