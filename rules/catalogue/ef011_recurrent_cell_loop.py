@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 import numpy as np
@@ -18,6 +19,7 @@ from traceopt.rules import (
     Priced,
     Risk,
     Rule,
+    SiteCost,
     by_calling_site,
     each_step,
     ms,
@@ -91,7 +93,7 @@ class RecurrentCellLoop(Rule):
     How to fix: give the whole sequence to the layer, and apply what follows to the whole output.
 
         rnn = nn.LSTM(inputs, hidden, batch_first=True)   # instead of nn.LSTMCell(inputs, hidden)
-        out, _ = rnn(x)                                   # instead of a loop over x[:, t]
+        out, _ = rnn(x)                                   # instead of a loop over x[:, t]; num_layers=2 for two cells
         logits = head(out)
 
     Pad sequences to one batch. Packing skips the padding.
@@ -132,24 +134,40 @@ class RecurrentCellLoop(Rule):
         yield from self._loops(facts, SEQUENCES, facts.single_sequences, self.min_sequences_share)
 
     def _loops(self, facts: Facts, loop: Loop, calls: I8, least: float) -> Iterator[Priced]:
-        """A finding for each line that makes many of these calls."""
+        """A finding for each function with lines that make many of these calls: stacked cells are one layer."""
         count = facts.steps.count
         rows = np.sort(np.concatenate([calls, facts.backward_nodes]))
+        lines = defaultdict[object, list[SiteCost]](list)
         for site in by_calling_site(facts, rows, held_ns(facts, rows)):
-            often = len(np.intersect1d(site.rows, calls)) / count
-            time_ns = site.cost_ns / count
-            if site.location is None or often < self.min_calls or time_ns < least * facts.step_ns:
+            if site.location is not None and _often(facts, site, calls) >= self.min_calls:
+                lines[site.location.file, site.location.function].append(site)
+        for sites in lines.values():
+            time_ns = sum(site.cost_ns for site in sites) / count
+            if time_ns < least * facts.step_ns:
                 continue
-            evidence = [Evidence(loop.evidence, us(time_ns), rate(often), location=site.location)]
+            often = [_often(facts, site, calls) for site in sites]
+            takes = "this line takes" if len(sites) == 1 else f"these {len(sites)} lines take"
+            evidence = [
+                Evidence(
+                    loop.evidence, us(site.cost_ns / count), rate(_often(facts, site, calls)), location=site.location
+                )
+                for site in sites
+            ]
             yield self.finding(
                 title=loop.title,
                 risk_note=loop.risk_note,
                 confidence=loop.confidence,
                 why=(
-                    f"{loop.runs} {often:,.0f} times {per_step(facts)}{loop.each}. Forward and backward, this line "
-                    f"takes {ms(time_ns)} of {each_step(facts)}."
+                    f"{loop.runs} {sum(often):,.0f} times {per_step(facts)}{loop.each}. Forward and backward, {takes} "
+                    f"{ms(time_ns)} of {each_step(facts)}."
                 ),
-                saving=without_nodes(facts, site.rows.astype(np.int64), loop.low, loop.expected, loop.basis),
+                saving=without_nodes(
+                    facts,
+                    np.concatenate([site.rows for site in sites]).astype(np.int64),
+                    loop.low,
+                    loop.expected,
+                    loop.basis,
+                ),
                 evidence=evidence,
                 locations=places(evidence),
                 fix=loop.fix,
@@ -161,3 +179,8 @@ class RecurrentCellLoop(Rule):
             f"Recurrent cells are called {cells:,.0f} times in {the_step(facts)}, and recurrent layers get a single "
             f"sequence {sequences:,.0f} times. That takes little of it."
         )
+
+
+def _often(facts: Facts, site: SiteCost, calls: I8) -> float:
+    """How many of these calls a line makes per step."""
+    return len(np.intersect1d(site.rows, calls)) / facts.steps.count

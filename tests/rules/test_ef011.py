@@ -29,13 +29,17 @@ PACKED = {
 }
 
 
-def facts(arguments: dict[str, Any], *, calls: int = CALLS, name: str = "aten::gru") -> Facts:
+def facts(
+    arguments: dict[str, Any], *, calls: int = CALLS, name: str = "aten::gru", lines: tuple[int, ...] = (7,)
+) -> Facts:
     """Each call takes 100 us forward and 200 us backward."""
     events: list[build.Json] = []
     for step in range(STEPS):
         start = step * STEP_US
         events.append(build.annotation(f"ProfilerStep#{step}", start, STEP_US))
-        events.append(build.python("train.py(7): encode", start, 8_000))
+        for part, line in enumerate(lines):
+            took = 150 * calls / len(lines)
+            events.append(build.python(f"train.py({line}): encode", start + 5 + took * part, took))
         events.append(build.annotation("Optimizer.step#SGD.step", start + 19_000, 500))
         for call in range(calls):
             number = {"Sequence number": 1_000 * step + call}
@@ -106,3 +110,11 @@ def test_silent_on_a_few_calls() -> None:
     check, findings = answer(RecurrentCellLoop, facts(layer([1, 24, 64]), calls=6))
     assert findings == []
     assert "recurrent layers get a single sequence 6 times" in check.reason
+
+
+def test_calls_of_one_function_are_one_finding() -> None:
+    """As of stacked cells in one loop."""
+    [one] = answer(RecurrentCellLoop, facts(layer([1, 24, 64]), lines=(7, 8)))[1]
+    assert "runs 20 times per step" in one.why
+    assert "these 2 lines take 6.0 ms of each 20.0 ms step" in one.why
+    assert [place.line for place in one.locations] == [7, 8]
