@@ -25,6 +25,8 @@ class ClosingOptimizer:
 
     def __init__(self) -> None:
         self._uses: dict[int, _Use] = {}  # by optimizer, in order of first use
+        self._first = 0
+        self._alone = 0  # updates of the first one before any other, each of which seemed to be a step
         self._since_end: set[int] = set()
         self._updates = 0
 
@@ -35,6 +37,8 @@ class ClosingOptimizer:
         self._updates += 1
         self._note(optimizer)
         if len(self._uses) == 1:
+            self._first = self._first or optimizer
+            self._alone += 1
             return True
         self._forget_unused()
         self._since_end.add(optimizer)
@@ -58,6 +62,15 @@ class ClosingOptimizer:
         if last != optimizer:
             return False
         self._since_end.clear()
+        return True
+
+    def shows_parts(self, optimizer: int) -> bool:
+        """Whether this update shows, once, that the few steps so far were parts of a step: the first optimizer goes on
+        after another one, as the critic of a GAN does.
+        """
+        if len(self._uses) == 1 or optimizer != self._first or not 1 < self._alone <= RARE:
+            return False
+        self._alone = 0
         return True
 
     def _note(self, optimizer: int) -> None:

@@ -190,6 +190,8 @@ class StepTracker:
 
     def _updated(self, optimizer: int) -> None:
         closes = self._closing.closes(optimizer)
+        if self._rule == UPDATE and self._closing.shows_parts(optimizer):
+            self._listener.restarted("a step has updates of several optimizers, each of which had counted as a step")
         if self._fetches_in_step:
             self._pending = True
             self._idle_updates += 1

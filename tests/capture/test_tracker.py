@@ -195,6 +195,21 @@ def test_fetches_of_another_thread_are_not_the_training_loop() -> None:
     assert told == ["update"] * 3
 
 
+@pytest.mark.parametrize(
+    ("updates", "restarts_at"),
+    [("ddddd" + "g" + "d", 6), ("dg" * 8, None), ("a" * 5 + "b" * 20, None), ("p" * 20 + "x" + "p", None)],
+)
+def test_steps_that_were_parts_of_a_step_are_dropped(updates: str, restarts_at: int | None) -> None:
+    """As of a critic that is updated five times before the generator."""
+    steps, told = tracker()
+    found = []
+    for number, letter in enumerate(updates):
+        before = told.count("restarted")
+        steps.update(ord(letter))
+        found += [number] * (told.count("restarted") - before)
+    assert found == ([] if restarts_at is None else [restarts_at])
+
+
 def test_step_on_takes_one_signal_alone() -> None:
     for source, expected in (("batch", 2), ("update", 3), ("backward", 3), ("forward", 0)):
         steps, told = tracker(source)
