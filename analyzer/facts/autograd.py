@@ -148,6 +148,15 @@ class AutogradFacts(WorkFacts, frozen=True, dict=True):
         found = (find_cleared_nodes(self.regions, self.steps, one) for one in self.captured.cleared_gradients or ())
         return cleared_by_network(one for one in found if one is not None)
 
+    def calls_that_made(self, nodes: I8) -> I8:
+        """The outermost calls whose forward operators made only these backward nodes. Slices, in order."""
+        slices, forward = self.slices, self.call_sites.forward_of(self.backward_nodes)
+        mine = slices.ancestor(self.backward_nodes, slices.mask(nodes)) >= 0
+        others = slices.mask(forward[~mine & (forward >= 0)]) | self.regions.engine
+        alone = slices.mask(slices.outermost(~slices.encloses(others)))
+        calls = slices.ancestor(forward[mine & (forward >= 0)], alone)
+        return np.unique(calls[calls >= 0]).astype(np.int64)
+
     def _in_window(self, wanted: Mask) -> I8:
         rows = np.flatnonzero(wanted)
         return rows[self.steps.window.contains(self.slices.start[rows])].astype(np.int64)

@@ -167,8 +167,9 @@ def _parameters(found: ClearedNodes) -> str:
 
 
 def _lines(facts: Facts, found: ClearedNodes) -> list[Location]:
-    """Where the pass begins."""
-    location = location_of(facts, int(found.passes[0]))
+    """Where the network to detach is called, or else where the pass begins."""
+    calls = facts.calls_that_made(found.nodes)
+    location = location_of(facts, int(calls[0] if len(calls) else found.passes[0]))
     return [location] if location is not None else []
 
 

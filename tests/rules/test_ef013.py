@@ -19,8 +19,9 @@ GENERATOR, DISCRIMINATOR = [[64, 32], [32]], [[32, 16], [16]]
 
 def layer(start: float, shapes: list[list[int]]) -> list[build.Json]:
     """2 ms of a layer's backward pass, 1.6 ms of it matmuls, then its gradients are added."""
+    number = {"Sequence number": round(start), "Fwd thread id": 1}
     nodes = [
-        build.op("autograd::engine::evaluate_function: AddmmBackward0", start, 1_800),
+        build.op("autograd::engine::evaluate_function: AddmmBackward0", start, 1_800, **number),
         build.op("AddmmBackward0", start + 10, 1_700),
         build.op("aten::mm", start + 20, 800),
         build.op("aten::mm", start + 830, 800),
@@ -89,6 +90,16 @@ def test_fires_on_a_network_before_the_trained_one(gpu: bool) -> None:
         assert found.saving.low_us <= 1_600 <= found.saving.high_us
     else:
         assert found.saving.low_us < 1_960 < found.saving.est_us < found.saving.high_us < 4_000, "and of the border"
+
+
+def test_the_line_is_that_of_the_network_to_detach() -> None:
+    """Its only layer runs backward from 7,000 us on."""
+    forward = [
+        build.python("gan.py(12): generate", 4_000, 200),
+        build.op("aten::addmm", 4_050, 100, **{"Sequence number": 7_000, "Fwd thread id": 0}),
+    ]
+    [found] = answer(ClearedGradient, facts(cleared(0, GENERATOR), parts=(forward, FIRST, SECOND)))[1]
+    assert [(one.file, one.line) for one in found.locations] == [("gan.py", 12)]
 
 
 def test_a_network_after_the_trained_one_needs_no_gradients_of_weights() -> None:
