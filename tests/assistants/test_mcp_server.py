@@ -103,6 +103,33 @@ def test_explain_says_how_sure_it_is_and_when_it_is_wrong(server: Server) -> Non
     assert "found: DL001-" in server.error("explain", path=TRACE, finding="HS006")
 
 
+def test_a_code_with_several_findings_stands_for_all(server: Server) -> None:
+    explained = server.answer("explain", path=TRACE, finding="HS001")
+    [other] = explained["also_found"]
+    assert explained["where"] != other["where"]
+    assert "also_found" not in server.answer("explain", path=TRACE, finding="DL001")
+    patch = server.answer("patch", path=TRACE, findings=["HS001", "GM001"])
+    reasons = dict(row.split(": ") for row in patch["without_patch"])
+    assert {explained["id"], other["id"]} < set(reasons)
+    assert set(reasons.values()) == {
+        "train.py is not in the source folders, or cannot be read",
+        "this fix has no automatic edit",
+    }
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "message"),
+    [
+        ("analyze", {}, "wrong arguments of analyze: path is missing"),
+        ("rules", {"max_token": 9}, "wrong arguments of rules: max_token is no argument; did you mean 'max_tokens'?"),
+        ("rules", {"max_tokens": 9}, "wrong arguments of rules: max_tokens should be greater than or equal to 300"),
+        ("analyze", {"path": "a" * 300}, f"no such file or folder under the roots: {'a' * 99}…"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(server: Server, tool: str, arguments: dict[str, Any], message: str) -> None:
+    assert server.error(tool, **arguments).removeprefix(f"Error executing tool {tool}: ") == message
+
+
 def test_whatif_takes_ids_and_scales(server: Server) -> None:
     plan = server.answer("analyze", path=TRACE)["plan"]
     answer = server.answer("whatif", path=TRACE, fixes=[plan[0]["id"]])

@@ -84,12 +84,15 @@ class AnalyzeAnswer(Answer, kw_only=True):
 class ExplainAnswer(Answer, kw_only=True):
     """One finding: why, evidence, lines, the change, how sure, when it is wrong."""
 
-    cuts: ClassVar[tuple[str, ...]] = ("source_lines", "evidence", "where")
+    cuts: ClassVar[tuple[str, ...]] = ("source_lines", "evidence", "where", "also_found")
     whole: ClassVar[tuple[str, ...]] = ("example",)
     narrow: ClassVar[str] = "patch has the diff, rules the rule's page"
 
     id: Annotated[str, note("stable name of the finding")]
     title: Annotated[str, note("what to change")]
+    also_found: Annotated[list[FoundProblem], note("other findings of the same rule: ask for them by id")] = field(
+        default_factory=list
+    )
     why: Annotated[str, note("untrusted: the measured reason")]
     evidence: Annotated[list[str], note("untrusted: measured rows")] = field(default_factory=list)
     where: Annotated[list[str], note("untrusted: file:line, most expensive first")] = field(default_factory=list)
@@ -170,9 +173,9 @@ class PatchAnswer(Answer, kw_only=True):
         None
     )
     ids: Annotated[list[str], note("findings that the diff fixes")]
-    without_patch: Annotated[list[str], note("findings that were asked for and that the diff does not fix")] = field(
-        default_factory=list
-    )
+    without_patch: Annotated[
+        list[str], note("untrusted: what the diff does not fix of what was asked for, and why, as id: reason")
+    ] = field(default_factory=list)
 
 
 class RuleRow(Struct):

@@ -52,15 +52,18 @@ def analyzed(result: Result) -> AnalyzeAnswer:
     )
 
 
-def explained(result: Result, wanted: Finding, page: str, folders: Sequence[Path]) -> ExplainAnswer:
-    """`page`: the documentation of the rule. `folders`: where the source of the script may be."""
-    document = for_display(replace(result, findings=[wanted]))
-    (finding,) = document.findings
+def explained(
+    result: Result, wanted: Finding, others: Sequence[Finding], page: str, folders: Sequence[Path]
+) -> ExplainAnswer:
+    """`others`: what its rule also found. `page`: the rule's documentation. `folders`: where the source may be."""
+    document = for_display(replace(result, findings=[wanted, *others]))
+    finding, *others = document.findings
     first = next(iter(wanted.locations), None)
     return ExplainAnswer(
         untrusted_text=UNTRUSTED,
         id=finding.id,
         title=finding.title,
+        also_found=[_problem(document, other, None) for other in others],
         why=finding.why,
         evidence=[words.evidence_row(row, document) for row in finding.evidence],
         where=[str(place) for place in finding.locations],

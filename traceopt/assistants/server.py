@@ -9,7 +9,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from traceopt.assistants import trials
 from traceopt.assistants.answers import (
@@ -25,7 +25,7 @@ from traceopt.assistants.answers import (
 )
 from traceopt.assistants.budget import LEAST_TOKENS, MOST_TOKENS, USUAL_TOKENS, as_text, fitted
 from traceopt.assistants.tools import Tools
-from traceopt.errors import TraceoptError
+from traceopt.errors import TraceoptError, one_line, suggestion
 from traceopt.version import __version__
 
 INSTRUCTIONS = (
@@ -67,13 +67,33 @@ def build_server(tools: Tools, *, allow_run: bool) -> MCPServer[Any]:
     )
 
 
+class CheckedTool(Tool):
+    """A tool that refuses wrong arguments in one plain line."""
+
+    async def run(self, arguments: dict[str, Any], context: Context[Any, Any], convert_result: bool = False) -> Any:
+        known = self.parameters["properties"]
+        wrong = [f"{name} is no argument{suggestion(name, known)}" for name in arguments if name not in known]
+        try:
+            self.fn_metadata.validate_arguments(arguments)
+        except ValidationError as error:
+            wrong += [_wrong(".".join(map(str, one["loc"])), one["msg"]) for one in error.errors()]
+        if wrong:
+            raise ToolError(one_line(f"wrong arguments of {self.name}: {'; '.join(wrong)}"))
+        return await super().run(arguments, context, convert_result)
+
+
+def _wrong(argument: str, message: str) -> str:
+    """ "path is missing", "max_tokens should be greater than or equal to 300"."""
+    return f"{argument} {'is missing' if message == 'Field required' else message.removeprefix('Input ')}"
+
+
 def _reading(function: Callable[..., CallToolResult], answer: type[Answer], title: str) -> Tool:
     annotations = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
     return _declared(function, answer, title, annotations)
 
 
 def _declared(function: Callable[..., Any], answer: type[Answer], title: str, annotations: ToolAnnotations) -> Tool:
-    tool = Tool.from_function(function, title=title, annotations=annotations, structured_output=False)
+    tool = CheckedTool.from_function(function, title=title, annotations=annotations, structured_output=False)
     tool.fn_metadata.output_schema = output_schema(answer)  # msgspec's schema; the SDK makes them of pydantic models
     return tool
 

@@ -32,7 +32,7 @@ from traceopt.errors import ConfigError, InputError, one_line
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding
 from traceopt.rules.fingerprint import code_of
-from traceopt.rules.fixes.patches.patch import combined_patch, with_patches
+from traceopt.rules.fixes.patches.patch import combined_patch, why_not, with_patches
 from traceopt.rules.registry import Registry, load_rules, rule_page
 from traceopt.run_script import LOGDIR
 from traceopt.trying import history
@@ -59,16 +59,16 @@ class Tools:
 
     def explain(self, path: str, finding: str, source: str | None = None, run: str | None = None) -> ExplainAnswer:
         result = self.result(path, source, run)
-        wanted = _named(result.findings, finding)
+        wanted, *others = _named(result.findings, finding)
         page = self._registry().find(wanted.code).page()
-        return finding_answers.explained(result, wanted, page, self._source_folders(source))
+        return finding_answers.explained(result, wanted, others, page, self._source_folders(source))
 
     def patch(
         self, path: str, findings: Sequence[str] = (), source: str | None = None, run: str | None = None
     ) -> PatchAnswer:
         result = self.result(path, source, run)
         if findings:
-            named = [_named(result.findings, name) for name in findings]
+            named = [finding for name in findings for finding in _named(result.findings, name)]
             chosen = list({finding.id: finding for finding in named}.values())
         else:
             chosen = [finding for _, finding in result.planned] or result.findings
@@ -79,7 +79,9 @@ class Tools:
             untrusted_text=UNTRUSTED,
             diff=diff or None,
             ids=done,
-            without_patch=[finding.id for finding in chosen if finding.id not in done],
+            without_patch=[
+                f"{finding.id}: {one_line(why_not(finding, folders))}" for finding in chosen if finding.id not in done
+            ],
         )
 
     def compare(self, base: Sequence[str], head: Sequence[str], *, in_turn: bool = False) -> CompareAnswer:
@@ -174,10 +176,10 @@ class Tools:
         return load_rules(self._config.rules_dir)
 
 
-def _named(findings: Sequence[Finding], wanted: str) -> Finding:
-    """The finding with this id, or the most valuable one of this code or name. Raises InputError."""
+def _named(findings: Sequence[Finding], wanted: str) -> list[Finding]:
+    """The finding with this id, or all of this code or name, most valuable first. Raises InputError."""
     named = [one for one in findings if wanted in (one.id, one.code, one.name)]
     if not named:
         known = ", ".join(finding.id for finding in findings[:MOST_NAMED]) or "nothing"
         raise InputError(f"no finding {one_line(wanted, 80)}; found: {known}")
-    return named[0]
+    return named

@@ -66,7 +66,7 @@ def with_patches(findings: Sequence[Finding], folders: Sequence[Path], *, debug:
         fix = finding.fix
         if isinstance(change, FilePatch):
             fix = replace(fix, patch=_patch(change.source, change.edits))
-        elif change is not None:
+        elif isinstance(change, GivenElsewhereError):
             fix = _quoting(fix, finding.locations[0].file, change)
         out.append(replace(finding, fix=fix) if fix is not finding.fix else finding)
     return out
@@ -98,39 +98,47 @@ def combined_patch(findings: Sequence[Finding], folders: Sequence[Path]) -> tupl
     return "".join(patches), list(dict.fromkeys(codes))
 
 
-def _changes(
-    findings: Iterable[Finding], folders: Sequence[Path], debug: bool
-) -> list[FilePatch | GivenElsewhereError | None]:
+def why_not(finding: Finding, folders: Sequence[Path]) -> str:
+    """Why there is no patch, in a clause. A finding with a patch of its own lost it to another on the same lines."""
+    [change] = _changes([finding], folders, debug=False)
+    return str(change) if isinstance(change, UnclearError) else "another fix changes the same lines"
+
+
+def _changes(findings: Iterable[Finding], folders: Sequence[Path], debug: bool) -> list[FilePatch | UnclearError]:
     files: dict[str, PythonSource | None] = {}
-    out: list[FilePatch | GivenElsewhereError | None] = []
+    out: list[FilePatch | UnclearError] = []
     for finding in findings:
         try:
             out.append(_change(finding, folders, files))
-        except GivenElsewhereError as given:
-            out.append(given)
+        except UnclearError as unclear:
+            out.append(unclear)
         except Exception as error:
-            if debug and not isinstance(error, UnclearError):
+            if debug:
                 raise
-            out.append(None)
+            out.append(UnclearError(f"the change failed ({type(error).__name__})"))
     return out
 
 
-def _change(finding: Finding, folders: Sequence[Path], files: dict[str, PythonSource | None]) -> FilePatch | None:
+def _change(finding: Finding, folders: Sequence[Path], files: dict[str, PythonSource | None]) -> FilePatch:
     """The change in the first file of the finding that is the user's; `files` caches files by their name in the trace.
 
     Raises UnclearError if a person has to make the change.
     """
     recipe = _recipe(finding.fix)
+    if recipe is None:
+        raise UnclearError("this fix has no automatic edit")
     places = [place for place in finding.locations if not is_library_file(place.file)]
-    if recipe is None or not places:
-        return None
+    if not places:
+        raise UnclearError("the trace names no line of your code")
     name = places[0].file
     if name not in files:
         files[name] = find_source(name, folders)
     source = files[name]
+    if source is None:
+        raise UnclearError(f"{name} is not in the source folders, or cannot be read")
     here = [place for place in places if place.file == name]
-    if source is None or not statements_at(source, here[0]):
-        return None
+    if not statements_at(source, here[0]):
+        raise UnclearError(f"{name} has changed since the recording")
     return FilePatch(source, recipe(source, replace(finding, locations=here)))
 
 
