@@ -74,8 +74,10 @@ def find_gradient_reductions(collectives: Sequence[CollectiveCalls], regions: Re
         np.concatenate([empty, *(getattr(c, name) for c in calls)]) for name in ("rows", "launch", "exposed", "bytes")
     )
     start, passes = regions.slices.start, regions.backward_passes
-    at = np.where(launch >= 0, start[np.maximum(launch, 0)], -1) if len(rows) else empty
-    inside = passes.contains(at) & (at >= 0)
+    known = launch >= 0  # some of a trace without the host's calls
+    rows, launch, exposed, size = rows[known], launch[known], exposed[known], size[known]
+    at = start[launch]
+    inside = passes.contains(at)
     rows, launch, exposed, size, at = (part[inside] for part in (rows, launch, exposed, size, at))
     number = np.searchsorted(passes.start, at, side="right") - 1
     updates = np.sort(start[regions.optimizer])
