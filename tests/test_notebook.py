@@ -14,6 +14,7 @@ from traceopt.api import analyze
 from traceopt.reports.words import run_words
 from traceopt.reports.words.display import for_display
 from traceopt.result.document import Result
+from traceopt.run_comparison import compare
 
 if TYPE_CHECKING:
     from conftest import Chromium, GetExample
@@ -55,8 +56,15 @@ def result(example: GetExample, request: pytest.FixtureRequest, tmp_path: Path) 
     return example(request.param).result
 
 
-def test_only_harmless_parts(result: Result) -> None:
-    parts = Parts(result._repr_html_())
+def test_only_harmless_parts(example: GetExample, result: Result) -> None:
+    assert_only_harmless_parts(result._repr_html_())
+    comparison = compare(example("healthy").result, result)
+    assert_only_harmless_parts(comparison._repr_html_())
+    assert len(repr(comparison)) < 500
+
+
+def assert_only_harmless_parts(page: str) -> None:
+    parts = Parts(page)
     assert parts.tags <= TAGS
     assert {name for name, _ in parts.attributes} <= ATTRIBUTES
     assert [value for name, value in parts.attributes if name == "style" and not STYLES.fullmatch(value or "")] == []

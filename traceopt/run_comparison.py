@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from traceopt.analysis import ComparedRuns
 from traceopt.comparison.compare import compare_runs
 from traceopt.comparison.gates import Gate
 from traceopt.comparison.runs import RunInput, RunOfSide, read_runs
-from traceopt.result.comparison import Comparison
 from traceopt.result.document import Result
 from traceopt.workers.progress_line import ShowProgress
 
@@ -27,7 +27,7 @@ def compare(
     devices: Mapping[str, Mapping[str, Any]] | None = None,
     debug: bool = False,
     progress: ShowProgress | None = None,
-) -> Comparison:
+) -> ComparedRuns:
     """Compares the runs of two sides, given as results or as paths of traces, folders, result documents or reports.
 
     A sequence is several runs of one side, and a glob is one run per match. Only several runs show how much runs of the
@@ -45,7 +45,7 @@ def compare(
         "progress": progress,
     }
     sides = [runs_of(_sequence(side), **options) for side in (base, head)]
-    return compare_runs(sides[0], sides[1], gates, in_turn=in_turn)
+    return ComparedRuns.of(compare_runs(sides[0], sides[1], gates, in_turn=in_turn))
 
 
 def runs_of(given: Sequence[RunInput], **options: Any) -> list[RunOfSide]:

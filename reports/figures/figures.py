@@ -1,13 +1,15 @@
-"""`result.figures`: the figures of a result for plotly.py, made when asked for."""
+"""`result.figures` and `comparison.figures`: figures for plotly.py, made when asked for."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceopt.reports.figures import breakdown, flame, idle, kernels, memory, ranks, roofline, steps, timeline
+from traceopt.reports.figures import breakdown, compared, flame, idle, kernels, memory, ranks, roofline, steps, timeline
 from traceopt.reports.figures.figure import FigureDict
 from traceopt.reports.figures.palette import with_light_colors
 from traceopt.reports.words.display import for_display
+from traceopt.reports.words.safe_text import cleaned
+from traceopt.result.comparison import Comparison
 from traceopt.result.document import Result
 
 if TYPE_CHECKING:
@@ -64,6 +66,28 @@ class Figures:
     def timeline(self) -> Figure:
         """The step shown as lanes of threads and streams, with the longest spans of each."""
         return _figure(timeline.draw(self._document))
+
+
+class ComparisonFigures:
+    """The figures of one comparison, as those of a result."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        self._document = cleaned(comparison)
+
+    @property
+    def parts(self) -> Figure:
+        """The parts of the step, a bar for each side."""
+        return _figure(compared.draw_parts(self._document))
+
+    @property
+    def kernels(self) -> Figure:
+        """How much longer or shorter the kernels take that changed most."""
+        return _figure(compared.draw_kernels(self._document))
+
+    @property
+    def steps(self) -> Figure:
+        """The steps of every run."""
+        return _figure(compared.draw_steps(self._document))
 
 
 def _figure(drawn: FigureDict) -> Figure:

@@ -1,4 +1,4 @@
-"""The summary of a result in a notebook: verdict, step bar and top fixes as one static piece of HTML.
+"""The summary of a result or of a comparison in a notebook, as one static piece of HTML.
 
 It becomes part of somebody else's page, so it has no script, link or id, and every style rule begins with its own
 class. If a viewer drops the styles, as GitHub does, a heading, sentences and tables remain.
@@ -10,13 +10,16 @@ from markupsafe import Markup
 
 from traceopt.reports.figures import palette
 from traceopt.reports.html.page import asset_text, environment
-from traceopt.reports.words import rank_words, run_words, step_words
+from traceopt.reports.words import rank_words, run_words, safe_text, step_words
+from traceopt.reports.words.comparing import comparison_tables, comparison_words
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes import fix_cards, headline
+from traceopt.result.comparison import Comparison
 from traceopt.result.document import Result
 
 SCOPE = ".traceopt-summary"
 FIXES_SHOWN = 5
+KERNELS_SHOWN = 5  # of a comparison
 PARTS_SHOWN = 6  # by name; the smaller ones share one row
 
 # How dark pages are marked: JupyterLab, VS Code, Colab.
@@ -53,6 +56,25 @@ def render_notebook(result: Result) -> str:
             fixes_total=len(numbered),
             notes_total=len(document.findings) - len(numbered),
             checks_line=run_words.checks_line(document),
+        )
+    )
+
+
+def render_comparison_notebook(comparison: Comparison) -> str:
+    """The HTML of a comparison."""
+    document = safe_text.cleaned(comparison)
+    return (
+        environment()
+        .get_template("notebook_comparison.html.j2")
+        .render(
+            css=Markup(_style()),  # noqa: S704 (our own file)
+            comparison=document,
+            sides=[comparison_words.side_name(side) for side in (document.base, document.head)],
+            change_line=comparison_words.change_line(document),
+            basis=comparison_words.basis(document),
+            parts=comparison_tables.changed_parts(document, comparison_words.shown_parts(document)),
+            kernels=comparison_tables.changed_kernels(document.kernels, most=KERNELS_SHOWN, units=True),
+            findings_line=comparison_words.findings_line(document),
         )
     )
 

@@ -13,9 +13,12 @@ from cmarkgfm import github_flavored_markdown_to_html
 from cmarkgfm.cmark import Options
 from msgspec import Struct
 from msgspec.structs import asdict, replace
+from support.figures import markup_in
 
+from traceopt.analysis import ComparedRuns
 from traceopt.comparison.compare import compare_runs
 from traceopt.comparison.gates import Gate
+from traceopt.reports.figures import compared as compared_figures
 from traceopt.reports.html.comparison_page import render_comparison_html
 from traceopt.reports.text.comparison_markdown import LIMIT, render_comparison_markdown
 from traceopt.reports.text.comparison_terminal import render_against_baseline, render_comparison, render_gates
@@ -208,6 +211,22 @@ def test_change_and_gates_are_below_an_analysis() -> None:
     gates = render_gates(comparison.gates, width=100, color=False, unicode=True)
     assert gates.count("\n") == len(GATES)
     assert render_gates([], width=100, color=False, unicode=True) == ""
+
+
+@pytest.mark.parametrize("build", ALL)
+def test_plotly_draws_the_sides_and_names_stay_text(build: Build) -> None:
+    figures = ComparedRuns.of(build()).figures
+    for figure in (figures.parts, figures.kernels, figures.steps):
+        assert figure.data or figure.layout.annotations[0].text
+        assert markup_in(figure) == []
+
+
+def test_figures_show_what_changed() -> None:
+    comparison = worse()
+    assert {tuple(part["y"]) for part in compared_figures.draw_parts(comparison)["data"]} == {("BASE", "HEAD")}
+    (kernels,) = compared_figures.draw_kernels(comparison)["data"]
+    assert kernels["x"] == pytest.approx([row.change_us / 1e3 for row in comparison.kernels], rel=1e-4)
+    assert [len(run["x"]) for run in compared_figures.draw_steps(comparison)["data"]] == [12, 12]
 
 
 def test_hostile_strings_print_as_text() -> None:

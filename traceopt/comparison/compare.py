@@ -117,10 +117,11 @@ def _side(runs: Sequence[RunOfSide]) -> Side:
             ComparedRun(
                 run.label,
                 run.result.run.paths,
-                run.result.step.count if run.result.step.source != "window" else 0,
+                0 if _no_marks(run.result) else run.result.step.count,
                 run.result.step.typical_us,
                 run.result.quality.verdict,
                 any(finding.code == CROWDED for finding in run.result.findings),
+                [] if _no_marks(run.result) else run.result.step.per_step_us,
             )
             for run in runs
         ],

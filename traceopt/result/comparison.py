@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 import orjson
 from msgspec import Struct, field
+from msgspec.structs import astuple
 
 from traceopt.result.document import Tool
 from traceopt.result.finding import Impact
@@ -26,8 +27,8 @@ MetricUnit = Literal["us", "share", "bytes", "per_s"]
 
 
 class ComparedRun(Struct, frozen=True):
-    """One recording of a side. `steps` is 0 without step marks. `crowded`: its main thread often had no free core
-    (PY002).
+    """One recording of a side. `steps` is 0 without step marks, and `step_us`, the time of each, empty. `crowded`: its
+    main thread often had no free core (PY002).
     """
 
     label: str
@@ -36,6 +37,7 @@ class ComparedRun(Struct, frozen=True):
     typical_us: float | None
     quality: str
     crowded: bool
+    step_us: list[float] = field(default_factory=list)
 
 
 class Side(Struct, frozen=True):
@@ -177,7 +179,7 @@ class GateOutcome(Struct, frozen=True):
     text: str
 
 
-class Comparison(Struct, frozen=True):
+class Comparison(Struct, frozen=True, eq=False):
     """`verdict` is the headline; `notes` say what makes the sides hard to compare.
 
     `unestimated`: findings without a saving and of unknown impact that only one side has. They count for no verdict and
@@ -214,6 +216,12 @@ class Comparison(Struct, frozen=True):
     unestimated: list[FindingChange] = field(default_factory=list)
     work: WorkChange | None = None
     schema_version: int = 1
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the documents are the same, whichever subclass holds them."""
+        return isinstance(other, Comparison) and astuple(self) == astuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
     def to_json(self) -> bytes:
         """Indented JSON, byte for byte the same for the same input and version."""
