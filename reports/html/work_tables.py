@@ -7,8 +7,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
-from traceopt.reports.words import not_recorded, rank_words, run_words, step_words, table_captions
+from traceopt.reports.words import names, not_recorded, rank_words, run_words, step_words, table_captions
 from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.reports.words.tables import Derived, ShownTable, shown_table
 from traceopt.result import tables
@@ -19,7 +18,6 @@ from traceopt.result.words import quantities
 _NOT_LAUNCHED = ("copy", "memset")  # kinds of work that are no kernels
 
 _KERNEL: Derived = {
-    "short_name": lambda kernel: kernel.label or short_name(kernel.name),
     # Of the limit that the kernel is nearer to: the other rate says little.
     "tflops": lambda kernel: kernel.tflops if kernel.limit in ("compute", None) else None,
     "gb_per_s": lambda kernel: kernel.gb_per_s if kernel.limit in ("memory", None) else None,
@@ -36,7 +34,6 @@ _PROCESS_GROUP: Derived = {
     "collectives_words": lambda group: ", ".join(group.collectives),
     "latest_words": lambda group: None if group.latest_rank is None else str(group.latest_rank),
 }
-_COUNTER: Derived = {"short_name": lambda row: short_name(row.kernel)}
 _PHASE: Derived = {
     "title": lambda phase: phase.name.capitalize(),
     "idle_share": lambda phase: phase.idle_us_per_step and phase.idle_us_per_step / phase.us_per_step,
@@ -89,12 +86,15 @@ def _tables(document: Result) -> Iterator[ShownTable]:
         yield of_step(tables.GEMMS, document.gemms, derived=_GEMM, captions=captions)
     yield of_step(tables.SHAPED_OPERATORS, document.shaped_ops, captions=[table_captions.shaped_caption(document)])
     captions = [table_captions.kernel_caption(document), not_recorded.graph_operators(document) or ""]
-    yield of_step(tables.KERNELS, document.kernels, derived=_KERNEL, captions=captions)
-    yield of_step(tables.LAUNCHES, list(filter(_is_launched, document.kernels)), derived=_KERNEL)
+    short = names.short_kernels(kernel.name for kernel in document.kernels)
+    named: Derived = {**_KERNEL, "short_name": lambda kernel: short[kernel.name]}
+    yield of_step(tables.KERNELS, document.kernels, derived=named, captions=captions)
+    yield of_step(tables.LAUNCHES, list(filter(_is_launched, document.kernels)), derived=named)
     yield plain(tables.MODULES, document.modules, depths=_depths(document.modules))
     classes = [row for row in document.module_classes if row.share > 0]
     yield plain(tables.MODULE_CLASSES, classes if any(row.modules > 1 for row in classes) else [])
-    yield plain(tables.COUNTERS, document.counter_ranges, derived=_COUNTER)
+    counted = names.short_kernels(row.kernel for row in document.counter_ranges)
+    yield plain(tables.COUNTERS, document.counter_ranges, derived={"short_name": lambda row: counted[row.kernel]})
     worked = [op for op in document.ops if op.gpu_us_per_step or op.cpu_self_us_per_step]
     yield of_step(tables.OPERATORS, worked, total=len(document.ops))
     yield of_step(tables.COLLECTIVES, document.communication.collectives)

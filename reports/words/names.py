@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
+from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.result.finding import Location
 from traceopt.result.words.message import Message
 from traceopt.result.words.quantities import NOT_RECORDED
 
+KERNEL_CAP = 60  # characters of a kernel that is given in full elsewhere
 PATH_CAP = 36  # characters of a path that is given in full elsewhere
 
 
@@ -29,6 +31,12 @@ def short_path(path: str) -> str:
         return path
     ends = (path[start:] for start, char in enumerate(path) if char == "/")
     return "…" + next((end for end in ends if len(end) < PATH_CAP), path[1 - PATH_CAP :])
+
+
+def short_kernels(names: Iterable[str]) -> dict[str, str]:
+    """Short names of kernels in at most KERNEL_CAP characters, by their full names."""
+    full = list(dict.fromkeys(names))
+    return dict(zip(full, told_apart(list(map(short_name, full)), KERNEL_CAP), strict=True))
 
 
 def told_apart(names: Sequence[str], columns: int, mark: str = "…") -> list[str]:

@@ -266,7 +266,7 @@
     return [values, notes];
   }
   function csvText(rows) {
-    var columns = Array.prototype.flatMap.call(rows[0].cells, function (_, index) {
+    var columns = Array.from(rows[0].cells).flatMap(function (_, index) {
       return csvColumn(rows.map(function (row) { return row.cells[index]; }));
     });
     return rows.map(function (_, row) {
@@ -275,7 +275,7 @@
   }
   function markdownText(rows) {
     var lines = rows.map(function (row) {
-      return "| " + Array.prototype.map.call(row.cells, cellText).map(markdownCell).join(" | ") + " |";
+      return "| " + Array.from(row.cells, cellText).map(markdownCell).join(" | ") + " |";
     });
     lines.splice(1, 0, "|" + " --- |".repeat(rows[0].cells.length));
     return lines;

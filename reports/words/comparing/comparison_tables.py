@@ -7,7 +7,6 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.reports.words import names
 from traceopt.reports.words.comparing import comparison_words
 from traceopt.reports.words.tables import Derived, ShownTable, shown_table
@@ -16,7 +15,6 @@ from traceopt.result.comparison import Comparison, FindingChange, MetricChange, 
 from traceopt.result.words import quantities
 
 ROWS = 100  # kernels and operators of the page
-KERNEL_COLUMNS = 60  # characters of their names
 
 _ROW: Derived = {
     "counted_calls": lambda row: comparison_words.calls(row) or _same_calls(row),
@@ -62,9 +60,8 @@ def changed_metrics(comparison: Comparison) -> ShownTable:
 
 
 def changed_kernels(rows: Sequence[RowChange], *, most: int = ROWS, units: bool = False) -> ShownTable:
-    short = names.told_apart([short_name(row.name) for row in rows], KERNEL_COLUMNS)
-    named = dict(zip((row.name for row in rows), short, strict=True))
-    derived: Derived = {**_ROW, "short_name": lambda row: named[row.name]}
+    short = names.short_kernels(row.name for row in rows)
+    derived: Derived = {**_ROW, "short_name": lambda row: short[row.name]}
     return shown_table(replace(tables.CHANGED_KERNELS, most=most), rows, derived=derived, units=units)
 
 
