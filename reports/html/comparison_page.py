@@ -7,6 +7,7 @@ from collections import Counter
 from markupsafe import Markup
 
 from traceopt.reports.html import page as report
+from traceopt.reports.html import page_scripts
 from traceopt.reports.words import safe_text
 from traceopt.reports.words.comparing import comparison_tables, comparison_words
 from traceopt.reports.words.fixes.headline import Tile
@@ -21,14 +22,14 @@ def render_comparison_html(comparison: Comparison) -> str:
     document = safe_text.cleaned(comparison)
     heading, more = safe_text.first_sentence(document.verdict)
     parts = comparison_words.shown_parts(document)
-    scripts = [report.asset_text("head.js"), report.asset_text("main.js")]
+    scripts = [page_scripts.asset_text("head.js"), page_scripts.asset_text("main.js")]
     head_script, main_script = (Markup(script) for script in scripts)  # noqa: S704 (our own files)
     return (
         report.environment()
         .get_template("compare.html.j2")
         .render(
-            csp=report.content_security_policy(scripts),
-            css=report.style(),
+            csp=page_scripts.content_security_policy(page_scripts.script_hash(script.encode()) for script in scripts),
+            css=page_scripts.style(),
             head_script=head_script,
             main_script=main_script,
             comparison=document,

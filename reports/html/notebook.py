@@ -9,7 +9,8 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from traceopt.reports.figures import palette
-from traceopt.reports.html.page import asset_text, environment
+from traceopt.reports.html.page import environment
+from traceopt.reports.html.page_scripts import asset_text
 from traceopt.reports.words import rank_words, run_words, safe_text, step_words
 from traceopt.reports.words.comparing import comparison_tables, comparison_words
 from traceopt.reports.words.display import for_display

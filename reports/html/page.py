@@ -6,12 +6,9 @@ Content-Security-Policy allows only the scripts whose hashes it lists.
 
 from __future__ import annotations
 
-import base64
 import json
-import re
 from collections.abc import Iterator
 from functools import lru_cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +18,7 @@ from markupsafe import Markup
 from msgspec.structs import asdict, replace
 
 from traceopt.reports.agent import prompt
-from traceopt.reports.figures import palette
+from traceopt.reports.figures.figure import FigureDict
 from traceopt.reports.html import evidence_links, flame_view, part_answers, span_view, table_rows
 from traceopt.reports.html.charts import (
     loss_chart,
@@ -32,6 +29,8 @@ from traceopt.reports.html.charts import (
     step_strip,
     timeline_svg,
 )
+from traceopt.reports.html.page_figures import page_figures
+from traceopt.reports.html.page_scripts import asset_text, content_security_policy, plotly, script_hash, style
 from traceopt.reports.html.readouts import readouts
 from traceopt.reports.html.template_cache import TemplateCache
 from traceopt.reports.html.work_tables import evidence_table, work_tables
@@ -61,9 +60,7 @@ from traceopt.result.tables import EVIDENCE, GEMMS
 from traceopt.result.words import quantities
 
 TEMPLATES = Path(__file__).parent / "templates"
-ASSETS = Path(__file__).parent / "assets"  # style sheets and scripts
 FOLDED_ROWS = 15  # rows visible at first, and in print; a click shows the rest
-_COMMENT = re.compile(r"/\*(?:(?!\*/).)*\*/")
 
 
 def render_html(result: Result, *, static: bool = False) -> str:
@@ -76,32 +73,36 @@ def render_html(result: Result, *, static: bool = False) -> str:
     view = _view(document)
     spans = span_view.span_view(document, view["all_cards"], view["idle_word"])
     flame = flame_view.flame_view(document)
-    assets = ["main.js"]
-    if spans is not None:
-        assets += ["spans.js", "timeline.js"]
-    if flame is not None:
-        assets.append("flame.js")
-    scripts = [asset_text(name) for name in assets]
-    head_script = asset_text("head.js")
+    bundle = None if static else plotly()
     packed = {}
-    under_pointer = readouts(document, view["strips"], view["rank_drawing"], view["memory"])
+    under_pointer = readouts(
+        view["rank_documents"], view["strips"], view["rank_drawing"], view["memory"], every_step=bundle is not None
+    )
     if under_pointer:
         packed["readouts"] = packing.pack(orjson.dumps(under_pointer, default=asdict))
+    scripts = ["main.js"]
     if spans is not None:
+        scripts += ["spans.js", "timeline.js"]
         packed["spans"] = packing.pack(orjson.dumps(spans))
     for number, of_rank in enumerate(view["rank_documents"][1:], 1):
         of_rank_spans = span_view.span_view(of_rank, view["all_cards"], view["idle_word"])
         packed[f"spans-{number}"] = packing.pack(orjson.dumps(of_rank_spans))
     if flame is not None:
+        scripts.append("flame.js")
         packed["flame"] = packing.pack(orjson.dumps(flame))
+    if bundle is not None and (figures := _figures(document, view)):
+        scripts.append("charts.js")
+        packed |= {"plotly": bundle.packed, "figures": packing.pack(orjson.dumps(figures))}
+    texts = {name: asset_text(name) for name in ("head.js", *scripts)}
+    hashes = [script_hash(text.encode()) for text in texts.values()]
     return (
         environment()
         .get_template("report.html.j2")
         .render(
-            csp=content_security_policy([head_script, *scripts]),
+            csp=content_security_policy([*hashes, bundle.hash] if "plotly" in packed and bundle else hashes),
             css=style(),
-            head_script=Markup(head_script),  # noqa: S704 (our own file)
-            scripts=[Markup(script) for script in scripts],  # noqa: S704
+            head_script=Markup(texts["head.js"]),  # noqa: S704 (our own file)
+            scripts=[Markup(texts[name]) for name in scripts],  # noqa: S704
             interactive=spans is not None,
             prompts=not static,
             span_key=[] if spans is None else spans["key"],
@@ -112,6 +113,14 @@ def render_html(result: Result, *, static: bool = False) -> str:
             **view,
         )
     )
+
+
+def _figures(document: Result, view: dict[str, Any]) -> dict[str, FigureDict]:
+    """Those that take the place of a drawing of the page."""
+    drawn = {f"steps-{number}" if number else "steps" for number, strip in enumerate(view["strips"]) if strip}
+    if view["rank_drawing"]:
+        drawn.add("ranks")
+    return page_figures(document, view["rank_documents"], drawn)
 
 
 def without_spans(result: Result) -> Result:
@@ -298,26 +307,6 @@ def environment() -> jinja2.Environment:
         holder_colors=snapshot_chart.holder_colors,
     )
     return environment
-
-
-@lru_cache(maxsize=8)
-def asset_text(name: str) -> str:
-    """A style sheet or script without its indentation and the lines that are comments: they add 8 kB to each page."""
-    lines = map(str.strip, (ASSETS / name).read_text(encoding="utf-8").splitlines())
-    return "\n".join(line for line in lines if line and not _COMMENT.fullmatch(line))
-
-
-def style() -> Markup:
-    """The style sheet of a page."""
-    return Markup(palette.style_sheet() + asset_text("report.css"))  # noqa: S704 (our own files)
-
-
-def content_security_policy(scripts: list[str]) -> str:
-    hashes = " ".join(f"'sha256-{base64.b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts)
-    return (
-        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
-        "img-src data: blob:; base-uri 'none'; form-action 'none'"
-    )
 
 
 def _embedded(document: bytes) -> Markup:

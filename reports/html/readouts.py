@@ -7,39 +7,57 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from traceopt.reports.html.charts.rank_chart import MAX_COLUMNS, MOST_ROWS, RankDrawing
-from traceopt.reports.html.charts.step_strip import StepStrip
+from traceopt.reports.html.charts.step_strip import StepStrip, drawn_series
 from traceopt.reports.html.charts.timeline_svg import MemoryDrawing, memory_end_us, thinned
+from traceopt.reports.words.charts.step_texts import step_mark, step_text, step_totals
 from traceopt.result.document import Result
+from traceopt.result.rows import StepSeries
 from traceopt.result.words import quantities
 
 
 class Readout(Struct, frozen=True):
     """The places of a chart from left to right: left edges in per cent of its width, the width of each, and its text.
-    `chosen`: the place that is marked first, None for none.
+    `chosen`: the place that is marked first, None for none. `first`: of steps, the index of the first one in the run.
     """
 
     left: list[float]
     width: float
     text: list[str]
     chosen: int | None = None
+    first: int = 0
 
 
 def readouts(
-    document: Result, strips: Sequence[StepStrip | None], ranks: RankDrawing | None, memory: MemoryDrawing | None
+    rank_documents: Sequence[Result],
+    strips: Sequence[StepStrip | None],
+    ranks: RankDrawing | None,
+    memory: MemoryDrawing | None,
+    *,
+    every_step: bool,
 ) -> dict[str, Readout]:
-    """By chart: "steps", "steps-1" of another rank, "ranks", "memory". Charts that are not drawn are left out."""
-    found = {}
-    for number, steps in enumerate(strips):
-        if steps is not None:
-            columns = steps.columns
-            found[f"steps-{number}" if number else "steps"] = Readout(
-                [column.left for column in columns], columns[0].width, [column.text for column in columns], steps.shown
-            )
+    """By chart: "steps", "steps-1" of another rank, "ranks", "memory". Charts that are not drawn are left out.
+    `rank_documents`: of the ranks whose steps the page has, the shown one first, with their `strips`. `every_step`: not
+    only the steps that the page's own drawing has room for.
+    """
+    document, found = rank_documents[0], {}
+    for number, of_rank in enumerate(rank_documents):
+        series = of_rank.step.series if every_step else drawn_series(of_rank)
+        if series is not None and strips[number] is not None:
+            found[f"steps-{number}" if number else "steps"] = _steps(of_rank, series)
     if ranks is not None and len(ranks.names) > MOST_ROWS:
         found["ranks"] = _ranks(document, ranks)
     if memory is not None:
         found["memory"] = _memory(document)
     return found
+
+
+def _steps(document: Result, series: StepSeries) -> Readout:
+    count, totals = len(series.names), step_totals(series)
+    marks = [step_mark(document, series.first + index, total) for index, total in enumerate(totals)]
+    texts = [step_text(series, index, totals[index], marks[index]) for index in range(count)]
+    left = [round(index / count * 100, 3) for index in range(count)]
+    shown = min(max(0, series.shown - series.first), count - 1)
+    return Readout(left, round(100 / count, 3), texts, shown, series.first)
 
 
 def _ranks(document: Result, drawing: RankDrawing) -> Readout:

@@ -8,7 +8,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from traceopt.analyzer.vocabulary.python_frames import is_library, is_python
-from traceopt.reports.html.charts.step_strip import drawn_series
 from traceopt.reports.words.fixes import card_lookup
 from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.reports.words.part_styles import is_idle, part_style, span_look
@@ -28,10 +27,11 @@ def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dic
         return None
     labels = [label or name for label, name in zip(table.labels, table.names, strict=True)]
     marks = {step.name for step in table.steps}
-    series = drawn_series(document)
+    series = document.step.series
     return {
         "about": about(document, idle_word),
         "rank": rank_phrase(document),
+        "cut": cut_command(document),
         "columns": COLUMNS,
         "streamColumns": STREAM_COLUMNS,
         "names": table.names,
@@ -55,7 +55,6 @@ def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dic
             for step in table.steps
         ],
         "shown": next((at for at, step in enumerate(table.steps) if series and step.step == series.shown), 0),
-        "first": 0 if series is None else series.first,
         "stalls": [
             {
                 "start": stall.start_us / US_PER_MS,
@@ -98,6 +97,12 @@ def about(document: Result, idle_word: str | None) -> str:
     rank = rank_phrase(document)
     shaded = f"Shaded: the longest times without {'GPU' if idle_word else 'model'} work. " if table.stalls else ""
     return f"Every span of {whole}{f', {rank}' if rank else ''}. {shaded}{left_out(document)}".strip()
+
+
+def cut_command(document: Result) -> list[str] | None:
+    """What opens a step in Perfetto, before and after the step's number; None if nothing does."""
+    command = None if document.step.source == "window" else viewer_command(document, "0")
+    return None if command is None else command.split(" 0 ", 1)
 
 
 def _name_kind(name: str, marks: Set[str]) -> str:

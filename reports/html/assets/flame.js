@@ -404,7 +404,7 @@
     }
     tools.loadSpans().then(function (spans) {
       var table = spans.view;
-      var index = chosenStep === null ? table.shown : table.steps.findIndex(function (step) { return step.step === table.first + chosenStep; });
+      var index = chosenStep === null ? table.shown : table.steps.findIndex(function (step) { return step.step === chosenStep; });
       if (shown && index === table.shown) {
         show(recorded, recorded.caption);
       } else if (index < 0) {
@@ -450,7 +450,7 @@
     document.addEventListener("choose-rank", chooseRank);
     document.addEventListener("choose", function (event) {
       if (event.target === tools.strip()) {
-        chosenStep = event.detail;
+        chosenStep = Number(event.target.dataset.first) + event.detail;
         if (recorded) {
           choosePart();
         }

@@ -438,6 +438,7 @@
     box.addEventListener("choose-step", function (event) {
       choose(event.detail);
     });
+    box.dataset.first = readout.first;
     box.setAttribute("aria-valuemax", readout.text.length);
     box.setAttribute("aria-valuetext", "none chosen");
     marker.hidden = true;

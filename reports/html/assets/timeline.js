@@ -1291,7 +1291,7 @@
   function tellStrip() {
     var strip = tools.strip();
     if (strip) {
-      strip.dispatchEvent(new CustomEvent("choose-step", { detail: view.steps[chosenStep].step - view.first }));
+      strip.dispatchEvent(new CustomEvent("choose-step", { detail: view.steps[chosenStep].step - strip.dataset.first }));
     }
   }
   function tellStep(index) {
@@ -1316,12 +1316,28 @@
       load();
       return;
     }
-    var wanted = view.first + event.detail;
+    var wanted = Number(tools.strip().dataset.first) + event.detail;
     var index = view.steps.findIndex(function (step) { return step.step === wanted; });
     if (index >= 0 && index !== chosenStep) {
       chooseStep(index);
     } else if (index < 0) {
       stepName.textContent = "The report does not hold the spans of that step. Shown: " + view.steps[chosenStep].name;
+    }
+    tellMissing(index < 0);
+  }
+  /* Below the strip: how to see a step whose spans the report lacks. */
+  function tellMissing(isMissing) {
+    var strip = tools.strip();
+    var told = strip && document.getElementById(strip.dataset.chart + "-missing");
+    if (!told) {
+      return;
+    }
+    told.hidden = !isMissing;
+    told.textContent = "The report does not hold the spans of this step.";
+    var number = /\d+(?=, )/.exec(strip.getAttribute("aria-valuetext"));
+    if (view.cut && number) {
+      told.append(" Cut it out of the trace to see them: ");
+      told.appendChild(document.createElement("code")).textContent = view.cut.join(" " + number[0] + " ");
     }
   }
 

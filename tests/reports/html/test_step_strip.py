@@ -208,3 +208,17 @@ def test_another_rank_can_be_chosen(open_report, tmp_path: Path) -> None:
     choices.first.select_option(index=0)
     page.wait_for_selector("#span-about:has-text('rank 0 of 2')")
     assert page.locator("#steps-scrub").is_visible()
+
+
+def test_a_step_without_spans_says_how_to_get_them(open_report) -> None:
+    page = open_report(sample.rich())
+    page.locator("#timeline-box").scroll_into_view_if_needed()
+    page.wait_for_selector("#span-canvas[data-ready]")
+    page.focus("#steps-scrub")
+    page.keyboard.press("Home")
+    page.wait_for_selector("#steps-missing:has-text('does not hold the spans of this step')")
+    assert "traceopt cut logs/rank0.pt.trace.json.gz --step 2 -o step.json.gz" in page.inner_text("#steps-missing")
+    page.keyboard.press("End")
+    for _ in range(4):
+        page.keyboard.press("ArrowLeft")
+    page.wait_for_selector("#steps-missing", state="hidden")

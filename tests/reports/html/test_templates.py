@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from traceopt.reports.html.page import ASSETS, TEMPLATES
+from traceopt.reports.html.page import TEMPLATES
+from traceopt.reports.html.page_scripts import ASSETS
 
 LONGEST_LINE = 160
 FILES = sorted(TEMPLATES.rglob("*.j2"))

@@ -1,0 +1,35 @@
+"""The figures of the report, which charts.js draws by plotly.js in the place of the page's own drawings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from typing import Any
+
+from traceopt.reports.figures import ranks, steps
+from traceopt.reports.figures.figure import FigureDict
+from traceopt.result.document import Result
+
+_LAYOUT: dict[str, Any] = {
+    "height": 360,
+    "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
+    "margin": {"t": 30, "r": 12, "b": 40, "l": 56},
+    "paper_bgcolor": "var(--card)",
+    "plot_bgcolor": "var(--card)",
+    "uirevision": "kept",  # a view stays when the colors or the mark change
+}
+_TITLE = {"x": 0, "xref": "container", "font": {"size": 13, "color": "var(--mute)"}}
+
+
+def page_figures(document: Result, rank_documents: Sequence[Result], drawn: Set[str]) -> dict[str, FigureDict]:
+    """By name of the drawing: those of `drawn` that have a figure. `rank_documents`: of each rank whose steps are
+    drawn, the shown one first.
+    """
+    every = {"ranks": ranks.draw(document)}
+    every |= {f"steps-{number}" if number else "steps": steps.draw(one) for number, one in enumerate(rank_documents)}
+    return {name: _in_page(figure, titled=name == "ranks") for name, figure in every.items() if name in drawn}
+
+
+def _in_page(figure: FigureDict, *, titled: bool) -> FigureDict:
+    """A figure on the page's ground. `titled`: its title says more than the heading of its section."""
+    title = figure["layout"]["title"] | _TITLE if titled else {}
+    return {"data": figure["data"], "layout": {**figure["layout"], **_LAYOUT, "title": title}}

@@ -1,0 +1,61 @@
+"""The styles and scripts of a page, plotly.js among them, and the security policy that lets only these run."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from gzip import decompress
+from hashlib import sha256
+from pathlib import Path
+
+from markupsafe import Markup
+from msgspec import Struct
+
+from traceopt.reports.figures import palette
+
+ASSETS = Path(__file__).parent / "assets"  # style sheets and scripts
+PLOTLY = ASSETS / "plotly.js.gz"  # made by setup.py; where it could not be made, charts stay drawings
+_COMMENT = re.compile(r"/\*(?:(?!\*/).)*\*/")
+
+
+class Plotly(Struct, frozen=True):
+    """plotly.js as a page holds it: packed as by packing.pack, and its hash once it is unpacked."""
+
+    packed: str
+    hash: str
+
+
+@lru_cache(maxsize=1)
+def plotly() -> Plotly | None:
+    """None if this installation has no plotly.js."""
+    if not PLOTLY.exists():
+        return None
+    packed = PLOTLY.read_bytes()
+    return Plotly(base64.b64encode(packed).decode("ascii"), script_hash(decompress(packed)))
+
+
+@lru_cache(maxsize=8)
+def asset_text(name: str) -> str:
+    """A style sheet or script without its indentation and the lines that are comments: they add 8 kB to each page."""
+    lines = map(str.strip, (ASSETS / name).read_text(encoding="utf-8").splitlines())
+    return "\n".join(line for line in lines if line and not _COMMENT.fullmatch(line))
+
+
+def style() -> Markup:
+    """The style sheet of a page."""
+    return Markup(palette.style_sheet() + asset_text("report.css"))  # noqa: S704 (our own files)
+
+
+def script_hash(script: bytes) -> str:
+    return f"sha256-{base64.b64encode(sha256(script).digest()).decode()}"
+
+
+def content_security_policy(hashes: Iterable[str]) -> str:
+    """Only the scripts with these hashes run, and nothing is requested."""
+    allowed = " ".join(f"'{one}'" for one in hashes)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )

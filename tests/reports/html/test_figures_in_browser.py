@@ -1,0 +1,76 @@
+"""The figures that plotly.js draws in the page: each can be hovered, zoomed and picked, and names stay text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sample
+
+from traceopt.reports.html.page_scripts import plotly
+
+pytestmark = pytest.mark.skipif(plotly() is None, reason="plotly.js is not built: make, or python setup.py bundle")
+
+
+def figure(page: Any, name: str) -> Any:
+    """The figure in the place of a drawing, once it is drawn."""
+    page.locator(f".drawing[data-figure={name}]").scroll_into_view_if_needed()
+    drawn = page.locator(f".figure[data-ready]:has(+ .drawing[data-figure={name}])")
+    drawn.wait_for()
+    drawn.scroll_into_view_if_needed()
+    return drawn
+
+
+def wait_for_hover(page: Any, text: str) -> None:
+    page.wait_for_selector(f".hoverlayer:has-text('{text}')", state="attached")
+
+
+def test_a_step_is_hovered_zoomed_and_picked(open_report) -> None:
+    page = open_report(sample.rich())
+    drawn = figure(page, "steps")
+    assert not page.locator(".drawing[data-figure=steps]").is_visible()
+    buttons = drawn.locator(".modebar-btn").evaluate_all("every => every.map(one => one.dataset.title)")
+    assert buttons == ["Download plot as a PNG", "Zoom", "Pan", "Zoom in", "Zoom out", "Reset axes"]
+    area = drawn.locator(".nsewdrag").first.bounding_box()
+    x, y = area["x"] + area["width"] * 0.99, area["y"] + area["height"] * 0.9
+    page.mouse.move(x, y)
+    wait_for_hover(page, "Step 13")
+    page.mouse.click(x, y)
+    page.wait_for_selector("#steps-readout:has-text('ProfilerStep#13')")
+    page.mouse.move(area["x"] + area["width"] * 0.2, y)
+    page.mouse.down()
+    page.mouse.move(area["x"] + area["width"] * 0.4, y, steps=4)
+    page.mouse.up()
+    low, high = page.evaluate("document.querySelector('.figure .js-plotly-plot').layout.xaxis.range")
+    assert high - low < 4
+    page.focus("#steps-scrub")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_selector("#steps-readout:has-text('ProfilerStep#12')")
+
+
+@pytest.mark.parametrize("build", [sample.rich, sample.many_ranks])
+def test_a_rank_is_hovered(open_report, build) -> None:
+    page = open_report(build(), color_scheme="dark")
+    area = figure(page, "ranks").locator(".nsewdrag").first.bounding_box()
+    page.mouse.move(area["x"] + area["width"] * 0.1, area["y"] + area["height"] * 0.8)
+    wait_for_hover(page, "Rank ")
+
+
+def test_print_and_static_keep_the_drawings(open_report) -> None:
+    page = open_report(sample.rich())
+    drawn = figure(page, "steps")
+    page.emulate_media(media="print")
+    assert page.locator(".drawing[data-figure=steps]").is_visible()
+    assert not drawn.is_visible()
+    static = open_report(sample.rich(), static=True)
+    assert static.locator(".drawing[data-figure=steps]").is_visible()
+    assert static.locator("#plotly-gz").count() == 0
+
+
+def test_hostile_names_stay_text(open_report) -> None:
+    page = open_report(sample.hostile())
+    area = figure(page, "steps").locator(".nsewdrag").first.bounding_box()
+    page.mouse.move(area["x"] + area["width"] / 2, area["y"] + area["height"] * 0.9)
+    wait_for_hover(page, "Step ")
+    assert page.evaluate("window.__xss || 0") == 0
+    assert page.locator(".figure :is(img, script, a[href^=javascript])").count() == 0
