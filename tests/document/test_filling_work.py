@@ -131,3 +131,18 @@ def test_a_file_of_a_few_events_has_its_share_of_the_time_of_the_gpu() -> None:
         "The file has only 1 GPU event, too few for a step. Record several complete steps. Convolutions in FP32 take "
         "100% of the GPU's time: aten::convolution."
     )
+
+
+@pytest.mark.parametrize(("rows", "bound"), [(16, True), (4096, False)])
+def test_matmuls_without_shapes_have_few_rows_where_all_others_do(rows: int, bound: bool) -> None:
+    """As those of a CUDA graph that decodes."""
+    machine = Machine(A100)
+    for _ in range(6):
+        with machine.step():
+            machine.launch(8_000, name="ampere_bf16_s16816gemm_bf16_64x64_ldg8_f2f_stages_64x5_tn")
+            start, at = machine.now, len(machine.events)
+            machine.launch(1_000, name="ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_32x6_tn")
+            shapes = {"Input Dims": [[rows, 4096], [4096, 8192]], "Input type": BF16[:2]}
+            machine.events.insert(at, op("aten::mm", start - 0.5, machine.now - start + 1, **shapes))
+            machine.synchronize()
+    assert ("With 16 rows or fewer, reading the weights limits them" in verdict_of(machine.facts())) is bound

@@ -66,7 +66,7 @@ def _rate(facts: Facts, work: MainWork, rate: Rate) -> str:
 def _hint(facts: Facts, work: MainWork, rate: Rate) -> str:
     """What may be faster. A narrower type has a higher peak, if the matmuls in 16 bits are near theirs."""
     if rate.peak_share is None:
-        return ""
+        return _few_rows(facts) if work.kind is MATMULS else ""
     if rate.peak_share < WELL_BELOW_PEAK:
         return f" {work.kind.faster}" if work.kind.faster else ""
     accelerator = facts.device.accelerator
@@ -74,6 +74,21 @@ def _hint(facts: Facts, work: MainWork, rate: Rate) -> str:
         return ""
     wide, narrow = accelerator.peak(work.dtype), accelerator.peak("fp8")
     return f" FP8 has {narrow / wide:.0f} times the peak." if wide and narrow else ""
+
+
+def _few_rows(facts: Facts) -> str:
+    """What limits the matmuls of an inference, as those of a CUDA graph that have no rate, if all with a recorded shape
+    have few rows.
+    """
+    shapes, accelerator = facts.gemms.shapes, facts.device.accelerator
+    if not facts.infers or not shapes or accelerator is None or not accelerator.hbm_gb_per_s:
+        return ""
+    for shape in shapes:
+        peak = accelerator.peak(shape.dtype)
+        if peak is None or shape.intensity * accelerator.hbm_gb_per_s > WELL_BELOW_PEAK * peak * 1e3:
+            return ""
+    rows = max(min(shape.m, shape.n) for shape in shapes)
+    return f" With {rows} rows or fewer, reading the weights limits them: they are memory-bound."
 
 
 def _where(facts: Facts, work: MainWork) -> str:
