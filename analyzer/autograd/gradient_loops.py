@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from msgspec import Struct
@@ -10,7 +10,7 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import Intervals, intersect, merge, union
 from traceopt.analyzer.autograd.nodes import ACCUMULATE, is_heavy
-from traceopt.analyzer.autograd.operator_inputs import forward_calls, nodes_of, of_inputs
+from traceopt.analyzer.autograd.operator_inputs import forward_calls, nodes_of, of_inputs, tensors
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_sites import CallSites
 from traceopt.analyzer.timeline.call_tree import OP
@@ -29,6 +29,7 @@ MOST_BEFORE = 8  # operators between the one that splits a tensor and the loop o
 _GATHERS = frozenset(
     f"aten::{name}" for name in ("add", "add_", "cat", "copy_", "eye", "fill_", "stack", "sum", "zero_")
 )
+_CLIPS = "aten::_foreach_mul_"  # of clip_grad_norm_; an update of weights adds to them as well
 
 
 class GradientLoop(Struct, frozen=True):
@@ -120,16 +121,25 @@ def _rows(regions: Regions, steps: Steps, operators: I8, calls: I8) -> GradientL
 
 
 def _samples(regions: Regions, steps: Steps, operators: I8, calls: I8) -> GradientLoop | None:
-    """Calls after a forward pass whose matmuls multiply one row, or one column."""
+    """Calls after a forward pass whose matmuls get one row, or one column, and whose convolutions get one image."""
     heavy = regions.named(is_heavy, OP)
     rows = np.flatnonzero(heavy)
-    sizes = of_inputs(regions, rows, gemm_shape)
-    many = regions.slices.mask(rows[[size is None or min(size[:2]) * size[3] > 1 for size in sizes]])
-    updates = regions.named(lambda name: name.endswith("_") and name not in _GATHERS and name not in op_names.MOVES, OP)
+    many = regions.slices.mask(rows[[one != 1 for one in of_inputs(regions, rows, _batch)]])
+    harmless = _GATHERS | op_names.MOVES | {_CLIPS}
+    updates = regions.named(lambda name: name.endswith("_") and name not in harmless, OP)
     allowed = ~regions.slices.encloses(many) & ~updates
     rounds = _Rounds.of(regions, steps, operators, calls)
     needed = regions.slices.encloses(heavy)
     return _found(regions, steps, "samples", rounds) if rounds.share(regions, allowed, needed) >= MOST else None
+
+
+def _batch(name: str, dims: Any, types: Any) -> int | None:
+    """The images of a convolution, or the rows or columns of a matmul; None if unknown."""
+    if name in op_names.CONVOLUTION_OPS:
+        x, weight, *_ = [*tensors(dims), (), ()]
+        return (x[0] if len(x) == len(weight) else 1) if x and weight else None
+    size = gemm_shape(name, dims, types)
+    return None if size is None else min(size[:2]) * size[3]
 
 
 def _numbers(regions: Regions, calls: I8) -> list[set[int]]:

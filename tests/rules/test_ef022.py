@@ -68,6 +68,25 @@ def test_fires_on_the_gradients_of_single_samples() -> None:
     assert found.confidence == "low"
 
 
+def convolving(images: int) -> list[Event]:
+    """Rounds that clip the gradients of a convolution as well."""
+    sizes = [images, 3, 8, 8], [4, 3, 3, 3]
+    return [
+        event
+        for at in range(0, ROUNDS * ROUND_US, ROUND_US)
+        for event in (
+            operator("aten::convolution", at + 90, 20, *sizes),
+            operator("aten::_foreach_mul_", at + 485, 10, [4]),
+        )
+    ]
+
+
+@pytest.mark.parametrize(("images", "silent"), [(1, False), (16, True)])
+def test_a_sample_may_be_an_image(images: int, silent: bool) -> None:
+    """As where gradients are clipped sample by sample for differential privacy."""
+    assert is_silent(GradientLoopRule, steps(loop(PICK, own_forward=True), convolving(images))) is silent
+
+
 @pytest.mark.parametrize(
     "events",
     [
