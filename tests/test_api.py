@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import traceopt
 from fixtures.generate import generate_ranks
 from traceopt.api import analyze
 from traceopt.document.timeline.spans import MOST_LETTERS
@@ -284,3 +285,8 @@ def test_progress_is_told(example: GetExample) -> None:
     analyze(str(example("slow_loader").path), progress=told.append)
     assert told[0].startswith("reading ")
     assert told[-1].startswith("analyzing ")
+
+
+def test_the_package_shows_what_is_public() -> None:
+    assert dir(traceopt) == ["__version__", "analyze", "compare", "find_runs", "load_ipython_extension", "profile"]
+    assert all(hasattr(traceopt, name) for name in dir(traceopt))

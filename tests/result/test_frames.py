@@ -21,6 +21,9 @@ ROWS = {  # the rows of the document that become a frame as they are
     "kernels": rows.Kernel,
     "ops": rows.Op,
     "gemms": rows.Gemm,
+    "shaped_ops": rows.ShapedOperator,
+    "modules": rows.ModuleRow,
+    "module_classes": rows.ModuleClass,
     "collectives": rows.Collective,
     "copies": rows.Copy,
     "ranks": rows.RankRow,
@@ -41,7 +44,9 @@ def result(example: GetExample, request: pytest.FixtureRequest) -> Result:
 @pytest.mark.parametrize("name", TABLES)
 def test_columns_and_dtypes_are_those_declared(result: Result, name: str) -> None:
     frame = getattr(result.frames, name)
-    columns = TABLES[name].columns
+    columns = dict(TABLES[name].columns)
+    if name == "steps" and result.step.series is not None:
+        columns |= {f"{part.name}_us": ("float64", f"{part.label}, µs") for part in result.step.series.parts}
     assert {column: str(dtype) for column, dtype in frame.dtypes.items()} == {
         column: dtype for column, (dtype, _) in columns.items()
     }
@@ -72,6 +77,10 @@ def test_rows_are_those_of_the_document(result: Result) -> None:
     assert list(frames.kernels["us_per_step"]) == [kernel.us_per_step for kernel in result.kernels]
     assert list(frames.findings["code"]) == [finding.code for finding in result.findings]
     assert list(frames.steps["us"]) == result.step.per_step_us
+    parts = [column for column in frames.steps if column not in TABLES["steps"].columns]
+    assert list(frames.steps[parts].sum(axis=1)) == pytest.approx(result.step.per_step_us, rel=1e-4)
+    assert list(frames.steps.index[frames.steps["typical"]]) == result.step.typical_steps
+    assert list(frames.flame["name"]) == [result.flame.frames[n.frame] for n in result.flame.nodes if result.flame]
     assert frames.breakdown["share"].sum() == pytest.approx(1, abs=1e-3)
     assert len(frames.spans) == sum(len(lane.spans) for lane in result.timeline.lanes if result.timeline)
 

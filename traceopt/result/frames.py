@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from traceopt.result.document import Check, ServingPhase
+from traceopt.result.document import Check, ServingPhase, Step
 from traceopt.result.field_notes import field_notes
 from traceopt.result.finding import Finding, Fix, Location, Saving
 from traceopt.result.rows import (
@@ -22,17 +22,22 @@ from traceopt.result.rows import (
     Collective,
     CommunicationGroup,
     Copy,
+    FlameNode,
     Gemm,
     IdleCause,
     Kernel,
     MemoryPart,
     MemoryPoint,
+    ModuleClass,
+    ModuleRow,
     Op,
     PlanRow,
     RankRow,
+    ShapedOperator,
     Span,
     Stall,
 )
+from traceopt.result.tables import LAUNCHES
 from traceopt.result.words.effort_and_risk import Effort, Risk
 
 if TYPE_CHECKING:
@@ -71,6 +76,7 @@ def _is_literal(type_: Any) -> bool:
     return get_origin(type_) is Literal
 
 
+_KERNEL = _columns(Kernel)
 TABLES: Mapping[str, FrameTable] = {
     "findings": FrameTable(
         "What the rules found: first the plan in its order, then the rest by what each saves alone.",
@@ -88,12 +94,26 @@ TABLES: Mapping[str, FrameTable] = {
     "breakdown": FrameTable("Exclusive parts of the typical step, which add up to it.", _columns(BreakdownPart)),
     "idle": FrameTable("Idle time of the GPU by its cause.", _columns(IdleCause)),
     "steps": FrameTable(
-        "The measured steps, in order.", {"step": (WHOLE, "number of the step, from 0"), "us": (NUMBER, "duration, µs")}
+        "The measured steps, in order. Each part of the step has one more column, named as in the breakdown: "
+        "`compute_us`, `data_loading_us`.",
+        {
+            "step": (WHOLE, "number of the step, from 0"),
+            "name": (TEXT, "name of the step"),
+            "us": (NUMBER, "duration, µs"),
+            "typical": (FLAG, "whether it counts for the typical step"),
+            "evaluated": (FLAG, "whether it holds an evaluation, as far as traceopt run recorded it"),
+            "saved": (FLAG, "whether it saves a checkpoint, as far as traceopt run recorded it"),
+            "peak_memory_bytes": (WHOLE, "peak of the device memory in tensors, bytes"),
+        },
     ),
     "serving": FrameTable(
         "Steps of a serving engine (vLLM, SGLang) by phase, most time first.", _columns(ServingPhase)
     ),
-    "kernels": FrameTable("GPU work by kernel name, longest first; at most 200 names.", _columns(Kernel)),
+    "kernels": FrameTable("GPU work by kernel name, longest first; at most 200 names.", _KERNEL),
+    "launches": FrameTable(
+        "How the kernels were launched, longest first: fewer columns of the same kernels.",
+        {key: _KERNEL[key] for key in ("name", *(column.key for column in LAUNCHES.columns)) if key in _KERNEL},
+    ),
     "ops": FrameTable(
         "CPU operators by name, by the GPU time they launched (without a GPU by their own); at most 200 names.",
         _columns(Op),
@@ -101,6 +121,22 @@ TABLES: Mapping[str, FrameTable] = {
     "gemms": FrameTable(
         "Matmuls by shape, D[M,N] = A[M,K] B[K,N], longest first; at most 200 shapes.",
         _columns(Gemm),
+    ),
+    "shaped_ops": FrameTable(
+        "Convolutions and attention by shape, longest first; at most 200 shapes.", _columns(ShapedOperator)
+    ),
+    "modules": FrameTable(
+        "The model as a tree of nn.Modules, callers first; `parent` is the number of the row that calls it.",
+        _columns(ModuleRow),
+    ),
+    "module_classes": FrameTable("The same modules by class, longest first.", _columns(ModuleClass)),
+    "flame": FrameTable(
+        "The call tree of the main thread in the shown step, callers first; `parent` is the number of the row that "
+        "calls it.",
+        {
+            "name": (TEXT, "name of the frame, operator, call or kernel"),
+            **{name: column for name, column in _columns(FlameNode).items() if name != "frame"},
+        },
     ),
     "collectives": FrameTable("Collectives by name, longest first.", _columns(Collective)),
     "process_groups": FrameTable(
@@ -143,7 +179,7 @@ class Frames(Struct, frozen=True):
 
     @property
     def steps(self) -> DataFrame:
-        return _frame("steps", ({"step": index, "us": us} for index, us in enumerate(self.result.step.per_step_us)))
+        return _steps(self.result.step)
 
     @property
     def serving(self) -> DataFrame:
@@ -154,12 +190,34 @@ class Frames(Struct, frozen=True):
         return _rows("kernels", self.result.kernels)
 
     @property
+    def launches(self) -> DataFrame:
+        return _rows("launches", self.result.kernels)
+
+    @property
     def ops(self) -> DataFrame:
         return _rows("ops", self.result.ops)
 
     @property
     def gemms(self) -> DataFrame:
         return _rows("gemms", self.result.gemms)
+
+    @property
+    def shaped_ops(self) -> DataFrame:
+        return _rows("shaped_ops", self.result.shaped_ops)
+
+    @property
+    def modules(self) -> DataFrame:
+        return _rows("modules", self.result.modules)
+
+    @property
+    def module_classes(self) -> DataFrame:
+        return _rows("module_classes", self.result.module_classes)
+
+    @property
+    def flame(self) -> DataFrame:
+        flame = self.result.flame
+        nodes = [] if flame is None else [{**asdict(node), "name": flame.frames[node.frame]} for node in flame.nodes]
+        return _frame("flame", nodes)
 
     @property
     def collectives(self) -> DataFrame:
@@ -211,6 +269,24 @@ def _finding(finding: Finding) -> dict[str, Any]:
     return row
 
 
+def _steps(step: Step) -> DataFrame:
+    """The parts of a step are columns; steps that `series` does not hold lack them."""
+    series, typical = step.series, set(step.typical_steps)
+    rows: list[dict[str, Any]] = [
+        {"step": index, "us": us, "typical": index in typical} for index, us in enumerate(step.per_step_us)
+    ]
+    if series is None:
+        return _frame("steps", rows)
+    evaluated, saved = set(series.evaluated), set(series.saved)
+    for index, name in enumerate(series.names):
+        row = rows[series.first + index]
+        row |= {"name": name, "evaluated": index in evaluated, "saved": index in saved}
+        row |= {f"{part.name}_us": part.us[index] for part in series.parts}
+        if series.peak_memory_bytes:
+            row["peak_memory_bytes"] = series.peak_memory_bytes[index]
+    return _frame("steps", rows, {f"{part.name}_us": (NUMBER, f"{part.label}, µs") for part in series.parts})
+
+
 def _rows(table: str, rows: Iterable[Struct]) -> DataFrame:
     return _frame(table, ({**asdict(row), **_place(getattr(row, "location", None))} for row in rows))
 
@@ -219,10 +295,11 @@ def _place(location: Any) -> dict[str, Any]:
     return {name: getattr(location, name, None) for name in Location.__struct_fields__}
 
 
-def _frame(name: str, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
+def _frame(name: str, rows: Iterable[Mapping[str, Any]], more: Columns | None = None) -> DataFrame:
+    """`more`: columns that only this result has."""
     from pandas import DataFrame, Series
 
-    columns, cells = TABLES[name].columns, list(rows)
+    columns, cells = {**TABLES[name].columns, **(more or {})}, list(rows)
     frame = DataFrame(
         {column: Series([row.get(column) for row in cells], dtype=dtype) for column, (dtype, _) in columns.items()}
     )

@@ -353,9 +353,9 @@ class ModuleRow(Struct, frozen=True):
     forward_us_per_step: Annotated[
         float | None, note("GPU time per step of its forward; on a CPU, time of its operators; null: not known", "us")
     ]
-    backward_us_per_step: Annotated[float | None, note("the same of its backward", "us")]
+    backward_us_per_step: Annotated[float | None, note("the same per step of its backward", "us")]
     own_us_per_step: Annotated[
-        float | None, note("the same of forward and backward, without the modules that it calls", "us")
+        float | None, note("the same per step of forward and backward, without the modules that it calls", "us")
     ]
     host_us_per_step: Annotated[
         float | None, note("host time per step of its forward; null: not recorded with the times", "us")
@@ -371,7 +371,7 @@ class ModuleClass(Struct, frozen=True):
     modules: Annotated[int, note("modules of this class")]
     calls_per_step: Annotated[float, note("calls", "per step")]
     forward_us_per_step: Annotated[float, note("time per step of their forward", "us")]
-    backward_us_per_step: Annotated[float, note("the same of their backward", "us")]
+    backward_us_per_step: Annotated[float, note("the same per step of their backward", "us")]
     share: Annotated[float, note("part of the time of all modules", "share")]
 
 
