@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -107,7 +108,7 @@ SEEN = """({
     before: getComputedStyle(document.querySelector('#before')).color,
     after: getComputedStyle(document.querySelector('#after')).color,
     cell: getComputedStyle(document.querySelector('#cell')).padding,
-    bar: [...document.querySelectorAll('.bar i')].reduce((sum, i) => sum + i.getBoundingClientRect().width, 0),
+    bar: [...document.querySelector('.bar').children].reduce((sum, i) => sum + i.getBoundingClientRect().width, 0),
     room: document.querySelector('.bar').getBoundingClientRect().width,
     wide: document.documentElement.scrollWidth - innerWidth,
     scripts: document.scripts.length, title: document.title, pwned: window.pwned === undefined,
@@ -126,24 +127,24 @@ def test_it_leaves_the_page_around_it_alone(result: Result, chromium: Chromium, 
 
 
 @pytest.mark.slow
-def test_in_a_real_notebook() -> None:
+def test_the_examples_of_the_docs_run_in_a_notebook(tmp_path: Path) -> None:
     nbclient = pytest.importorskip("nbclient")
     nbformat = pytest.importorskip("nbformat")
-    trace = ROOT / "fixtures" / "traces" / "five_faults.json.gz"
-    sources = (
-        f"import traceopt\nresult = traceopt.analyze({str(trace)!r})\nresult",
-        "result.frames.kernels.head()",
-    )
+    for folder, trace in (("logs", "five_faults"), ("logs-after", "healthy")):
+        (tmp_path / folder).mkdir()
+        shutil.copy(ROOT / "fixtures" / "traces" / f"{trace}.json.gz", tmp_path / folder)
+    page = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
+    sources = [*re.findall(r"```python\n(.*?)```", page, re.DOTALL), "comparison"]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
-    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
-    summary, kernels = (output_of(cell) for cell in notebook.cells)
+    resources = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3", resources=resources).execute()
+    shown = [cell.outputs[-1].data if cell.outputs else {} for cell in notebook.cells]
+    summary, _, steps, _, parts, lost, compared = shown
     assert 'class="traceopt-summary"' in summary["text/html"]
     assert len(summary["text/html"]) < 20_000
     assert summary["text/plain"].startswith("<Result 'The GPU is idle for 47%")
-    assert "us_per_step" in kernels["text/html"]
-
-
-def output_of(cell: Any) -> dict[str, str]:
-    (output,) = (output for output in cell.outputs if output.output_type == "execute_result")
-    data: dict[str, str] = output.data
-    return data
+    for figure in (steps, parts):
+        assert len(figure["application/vnd.plotly.v1+json"]["data"]) > 1
+    assert "model.py" in lost["text/plain"]
+    assert "The step takes 60% less time" in compared["text/html"]
+    assert (tmp_path / "kernels.html").stat().st_size > 1_000_000

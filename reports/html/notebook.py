@@ -52,6 +52,8 @@ def render_notebook(result: Result) -> str:
             words=step_words.sides(document),
             scope=step_words.scope(document),
             named=named,
+            step_us=sum(part.us_per_step for part in document.breakdown),
+            after=document.combined.breakdown_after if document.combined is not None else [],
             smaller=[part for part in document.breakdown if part not in named and part.us_per_step > 0],
             fixes=numbered[:FIXES_SHOWN],
             fixes_total=len(numbered),
