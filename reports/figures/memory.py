@@ -23,10 +23,10 @@ def draw(document: Result) -> FigureDict:
     peak = max(memory.curve, key=lambda point: point.allocated_bytes)
     unit, size_unit = time_unit(end_us), quantities.size_parts(peak.allocated_bytes)[1]
     curves = [_curve("In tensors", "compute", [point.allocated_bytes for point in memory.curve], size_unit)]
-    if any(point.reserved_bytes for point in memory.curve):
-        curves.append(
-            _curve("Held by the allocator", "mute", [point.reserved_bytes for point in memory.curve], size_unit)
-        )
+    held = [point.reserved_bytes or memory.peak_reserved_bytes for point in memory.curve]
+    if any(held):
+        curves.append(_curve("Held by the allocator", "mute", held, size_unit))
+        curves[1]["line"]["dash"] = "dash"
     curves[0]["fill"] = "tozeroy"
     times = scaled((point.us for point in memory.curve), unit)
     parts = [f"{part.name}: {quantities.size_text(part.bytes)}" for part in memory.composition]

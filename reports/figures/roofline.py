@@ -20,11 +20,11 @@ def draw(document: Result) -> FigureDict:
     """Both axes are logarithmic; the area of a point is its time."""
     peaks = {peak.figure: peak.rate for peak in (document.run.device.peaks if document.run.device else [])}
     bandwidth = peaks.get("memory")
-    shapes = [(row, name) for _, row, name in roofline_shapes(document, GEMMS.most) if row.dtype in peaks]
+    shapes = [shape for shape in roofline_shapes(document, GEMMS.most) if shape[1].dtype in peaks]
     if not bandwidth or not shapes:
         return nothing(TITLE, "It needs shapes (record_shapes=True) and a device whose peaks are known.")
-    intensities = [row.intensity or 1.0 for row, _ in shapes]
-    ridges = {dtype: peaks[dtype] * 1e3 / bandwidth for dtype in sorted({row.dtype or "" for row, _ in shapes})}
+    intensities = [row.intensity or 1.0 for _, row, _ in shapes]
+    ridges = {dtype: peaks[dtype] * 1e3 / bandwidth for dtype in sorted({row.dtype or "" for _, row, _ in shapes})}
     low, high = min(*intensities, *(ridge / 4 for ridge in ridges.values())), max(*intensities, *ridges.values())
     roofs = [_roof(dtype, peaks[dtype], bandwidth, low / 2, ridge, high * 2) for dtype, ridge in ridges.items()]
     return figure(
@@ -37,23 +37,24 @@ def draw(document: Result) -> FigureDict:
     )
 
 
-def _points(shapes: list[tuple[Gemm | ShapedOperator, str]]) -> Iterable[Trace]:
-    longest_us = max(row.us_per_step for row, _ in shapes)
+def _points(shapes: list[tuple[str, Gemm | ShapedOperator, str]]) -> Iterable[Trace]:
+    longest_us = max(row.us_per_step for _, row, _ in shapes)
     for kind, row_type, token in _KINDS:
-        mine = [(row, name) for row, name in shapes if isinstance(row, row_type)]
+        mine = [shape for shape in shapes if isinstance(shape[1], row_type)]
         if mine:
             yield {
                 "type": "scatter",
                 "mode": "markers",
                 "name": kind,
-                "x": [row.intensity for row, _ in mine],
-                "y": [row.tflops for row, _ in mine],
-                "hovertext": [_hover(row, name) for row, name in mine],
+                "x": [row.intensity for _, row, _ in mine],
+                "y": [row.tflops for _, row, _ in mine],
+                "hovertext": [_hover(row, name) for _, row, name in mine],
                 "hoverinfo": "text",
+                "customdata": [anchor for anchor, _, _ in mine],  # the row of the report
                 "marker": {
                     "color": color(token),
                     "opacity": 0.75,
-                    "size": [max(6.0, LARGEST * (row.us_per_step / longest_us) ** 0.5) for row, _ in mine],
+                    "size": [max(6.0, LARGEST * (row.us_per_step / longest_us) ** 0.5) for _, row, _ in mine],
                     "line": {"color": color("bg"), "width": 1},
                 },
             }

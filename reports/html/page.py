@@ -76,7 +76,12 @@ def render_html(result: Result, *, static: bool = False) -> str:
     bundle = None if static else plotly()
     packed = {}
     under_pointer = readouts(
-        view["rank_documents"], view["strips"], view["rank_drawing"], view["memory"], every_step=bundle is not None
+        view["rank_documents"],
+        view["strips"],
+        view["rank_drawing"],
+        view["memory"],
+        view["roofline"],
+        every_step=bundle is not None,
     )
     if under_pointer:
         packed["readouts"] = packing.pack(orjson.dumps(under_pointer, default=asdict))
@@ -118,8 +123,8 @@ def render_html(result: Result, *, static: bool = False) -> str:
 def _figures(document: Result, view: dict[str, Any]) -> dict[str, FigureDict]:
     """Those that take the place of a drawing of the page."""
     drawn = {f"steps-{number}" if number else "steps" for number, strip in enumerate(view["strips"]) if strip}
-    if view["rank_drawing"]:
-        drawn.add("ranks")
+    names = {"ranks": "rank_drawing", "roofline": "roofline", "memory": "memory"}
+    drawn |= {name for name, drawing in names.items() if view[drawing]}
     return page_figures(document, view["rank_documents"], drawn)
 
 

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from traceopt.reports.figures.figure import scaled, time_unit
 from traceopt.reports.html.charts.rank_chart import MAX_COLUMNS, MOST_ROWS, RankDrawing
+from traceopt.reports.html.charts.roofline import WIDTH, Roofline
 from traceopt.reports.html.charts.step_strip import StepStrip, drawn_series
 from traceopt.reports.html.charts.timeline_svg import MemoryDrawing, memory_end_us, thinned
 from traceopt.reports.words.charts.step_texts import step_mark, step_text, step_totals
@@ -18,6 +20,7 @@ from traceopt.result.words import quantities
 class Readout(Struct, frozen=True):
     """The places of a chart from left to right: left edges in per cent of its width, the width of each, and its text.
     `chosen`: the place that is marked first, None for none. `first`: of steps, the index of the first one in the run.
+    `anchors`: the rows of tables that the places lead to. `at`: moments on the axis of the figure.
     """
 
     left: list[float]
@@ -25,6 +28,8 @@ class Readout(Struct, frozen=True):
     text: list[str]
     chosen: int | None = None
     first: int = 0
+    anchors: list[str] = []
+    at: list[float] = []
 
 
 def readouts(
@@ -32,10 +37,11 @@ def readouts(
     strips: Sequence[StepStrip | None],
     ranks: RankDrawing | None,
     memory: MemoryDrawing | None,
+    roofline: Roofline | None,
     *,
     every_step: bool,
 ) -> dict[str, Readout]:
-    """By chart: "steps", "steps-1" of another rank, "ranks", "memory". Charts that are not drawn are left out.
+    """By chart: "steps", "steps-1" of another rank, "ranks", "memory", "roofline". Charts that are not drawn miss.
     `rank_documents`: of the ranks whose steps the page has, the shown one first, with their `strips`. `every_step`: not
     only the steps that the page's own drawing has room for.
     """
@@ -48,6 +54,14 @@ def readouts(
         found["ranks"] = _ranks(document, ranks)
     if memory is not None:
         found["memory"] = _memory(document)
+    if roofline is not None:
+        dots = roofline.dots
+        found["roofline"] = Readout(
+            [round(dot.x / WIDTH * 100, 2) for dot in dots],
+            0.0,
+            [f"{dot.text}." for dot in dots],
+            anchors=[dot.anchor for dot in dots],
+        )
     return found
 
 
@@ -77,4 +91,6 @@ def _memory(document: Result) -> Readout:
         f"{quantities.size_text(point.allocated_bytes)} allocated at {quantities.ms_of_us(point.us)}."
         for point in points
     ]
-    return Readout(left, 0.0, texts)
+    unit = time_unit(max(document.memory.curve_us or 0.0, points[-1].us))  # that of the figure
+    at = [us for us in scaled((point.us for point in points), unit) if us is not None]
+    return Readout(left, 0.0, texts, at=at)

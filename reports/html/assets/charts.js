@@ -35,15 +35,21 @@
     var token = isColor && typeof part === "string" ? /^var\((--[a-z0-9-]+)\)$/.exec(part) : null;
     return token ? styles.getPropertyValue(token[1]).trim() : part;
   }
+  function inPage(part) {
+    return withColors(part, getComputedStyle(document.documentElement), false);
+  }
   function paint(one) {
-    var figure = withColors(one.figure, getComputedStyle(document.documentElement), false);
-    figure.layout.shapes = (figure.layout.shapes || []).concat(one.mark ? [withColors(one.mark, getComputedStyle(document.documentElement), false)] : []);
+    var figure = inPage(one.figure);
+    figure.layout.shapes = shapesOf(one);
     figure.layout.dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom"; /* a finger scrolls the page */
     return window.Plotly.react(one.box, figure.data, figure.layout, {
       displaylogo: false, responsive: true, plotlyServerURL: "", topojsonURL: "",
       modeBarButtons: [["toImage"], ["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"]], /* none that sends data */
       toImageButtonOptions: { filename: "traceopt-" + one.name, scale: 2 },
     });
+  }
+  function shapesOf(one) {
+    return inPage((one.figure.layout.shapes || []).concat(one.mark || []));
   }
   /* The drawing stays for print. Its slider, which the arrow keys move, marks a place of the figure. */
   function draw(drawing) {
@@ -66,34 +72,73 @@
         around.dataset.ready = "yes";
         var slider = drawing.querySelector(".scrub");
         if (slider) {
-          slider.classList.add("keys");
           around.appendChild(slider);
           follow(one, slider);
         }
+        one.box.on("plotly_click", function (event) {
+          pick(one, slider, event.points[0]);
+        });
       });
     });
   }
+  /* The slider of a drawing stays for the arrow keys: it marks its place in the figure. */
   function follow(one, slider) {
-    var places = one.figure.data[0].x;
-    function mark(index) {
-      var half = typeof places[index] === "number" ? 0.5 : 0;
-      var middle = half ? places[index] : index;
+    function mark() {
+      var index = Number(slider.getAttribute("aria-valuenow")) - 1;
+      var anchor = slider.readout.anchors[index];
+      if (anchor) {
+        hover(one, anchor);
+        return;
+      }
+      var x = placesOf(one, slider)[index];
+      var middle = typeof x === "number" ? x : index; /* names stand at 0, 1, 2 */
+      var half = slider.readout.width ? 0.5 : 0;
       one.mark = {
-        type: "rect", yref: "paper", x0: middle - 0.5, x1: middle + 0.5, y0: 0, y1: 1, line: { color: "var(--ink)", width: 1.5 },
+        type: "rect", yref: "paper", x0: middle - half, x1: middle + half, y0: 0, y1: 1, line: { color: "var(--ink)", width: 1.5 },
       };
-      paint(one);
+      window.Plotly.relayout(one.box, { shapes: shapesOf(one) });
     }
-    slider.addEventListener("choose", function (event) {
-      mark(event.detail);
-    });
-    one.box.on("plotly_click", function (event) {
-      var index = places.indexOf(event.points[0].x);
-      if (index >= 0) {
-        slider.dispatchEvent(new CustomEvent("choose-step", { detail: index }));
+    slider.addEventListener("choose", mark);
+    if (slider.getAttribute("aria-valuetext") !== "none chosen") {
+      mark();
+    }
+  }
+  /* Where the places of a slider are in a figure. */
+  function placesOf(one, slider) {
+    return slider.readout.width ? one.figure.data[0].x : slider.readout.at;
+  }
+  function hover(one, anchor) {
+    one.figure.data.forEach(function (trace, curve) {
+      var point = (trace.customdata || []).indexOf(anchor);
+      if (point >= 0) {
+        window.Plotly.Fx.hover(one.box, [{ curveNumber: curve, pointNumber: point }]);
       }
     });
-    if (slider.getAttribute("aria-valuetext") !== "none chosen") {
-      mark(Number(slider.getAttribute("aria-valuenow")) - 1);
+  }
+  /* A click leads to the row of a shape, chooses a rank, or a step or moment. */
+  function pick(one, slider, point) {
+    if (point.customdata) {
+      location.hash = point.customdata;
+    } else if (one.name === "ranks") {
+      chooseRank(String(point.x));
+    }
+    if (slider && !point.customdata) {
+      var places = placesOf(one, slider);
+      var index = places.indexOf(point.x);
+      if (index < 0 && typeof point.x === "number") {
+        index = places.filter(function (place) { return place <= point.x; }).length - 1;
+      }
+      slider.dispatchEvent(new CustomEvent("choose-step", { detail: index }));
+    }
+  }
+  function chooseRank(name) {
+    var choice = document.querySelector("[data-rank-choice]");
+    var found = choice && Array.prototype.find.call(choice.options, function (option) {
+      return option.text.split(":")[0] === name;
+    });
+    if (found) {
+      choice.value = found.value;
+      choice.onchange();
     }
   }
 

@@ -430,6 +430,9 @@
         ArrowLeft: chosen - 1, ArrowDown: chosen - 1, ArrowRight: chosen + 1, ArrowUp: chosen + 1,
         PageDown: chosen - far, PageUp: chosen + far, Home: 0, End: readout.text.length - 1,
       }[event.key];
+      if (event.key === "Enter" && readout.anchors[chosen]) {
+        location.hash = readout.anchors[chosen];
+      }
       if (index !== undefined && !event.ctrlKey && !event.metaKey && !event.altKey) {
         event.preventDefault();
         choose(index);
@@ -439,6 +442,7 @@
       choose(event.detail);
     });
     box.dataset.first = readout.first;
+    box.readout = readout;
     box.setAttribute("aria-valuemax", readout.text.length);
     box.setAttribute("aria-valuetext", "none chosen");
     marker.hidden = true;

@@ -56,6 +56,30 @@ def test_a_rank_is_hovered(open_report, build) -> None:
     wait_for_hover(page, "Rank ")
 
 
+def test_a_moment_of_the_memory_is_hovered_and_picked(open_report) -> None:
+    page = open_report(sample.rich())
+    area = figure(page, "memory").locator(".nsewdrag").first.bounding_box()
+    x, y = area["x"] + area["width"] * 0.6, area["y"] + area["height"] * 0.5
+    page.mouse.move(x, y)
+    wait_for_hover(page, "GiB at ")
+    page.mouse.click(x, y)
+    page.wait_for_selector("#memory-readout:has-text(' allocated at 2')")
+    page.focus("#memory-scrub")
+    page.keyboard.press("Home")
+    page.wait_for_selector("#memory-readout:has-text(' allocated at 0')")
+
+
+def test_a_shape_leads_to_its_row(open_report, example) -> None:
+    page = open_report(example("five_faults").result)
+    figure(page, "roofline")
+    page.focus("#roofline-scrub")
+    page.keyboard.press("Home")
+    wait_for_hover(page, "TFLOP/s at ")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("tr.linked")
+    assert page.url.endswith(page.locator("tr.linked").get_attribute("id"))
+
+
 def test_print_and_static_keep_the_drawings(open_report) -> None:
     page = open_report(sample.rich())
     drawn = figure(page, "steps")
