@@ -35,7 +35,6 @@ def look(column: Column) -> Markup:
         "num": column.is_number,
         "wrap-cell": column.type == "text" or not column.on_phone,
         "only-wide": not column.on_phone,
-        "screen": not column.on_paper,
     }
     chosen = [name for name, is_chosen in classes.items() if is_chosen]
     quote = '"' if len(chosen) > 1 else ""

@@ -50,7 +50,6 @@ class Column(Struct, frozen=True):
     instead_of: str = ""  # key of a column; this one is left out if that one is shown
     usual: float | None = None  # a value that says nothing: without any other, the column is left out, too
     bar: bool = False  # a small bar compares the value with the largest
-    on_paper: bool = True
     on_phone: bool = True
 
     @property
@@ -73,4 +72,3 @@ class Table(Struct, frozen=True):
     sortable: bool = True
     linked: bool = False  # each row has an anchor
     closed: bool = False  # its section is closed at first
-    on_paper: bool = True

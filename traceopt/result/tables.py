@@ -91,8 +91,8 @@ KERNELS = Table(
         Column("bound_words", "Bound", "word"),
         Column("kind", "Kind", "word"),
         Column("tensor_core", "{matrix_units}", "yes_no"),
-        Column("op", "Operator", "name", beside="via_graph_words", on_paper=False),
-        Column("location", "Launched from", "place", on_paper=False),
+        Column("op", "Operator", "name", beside="via_graph_words"),
+        Column("location", "Launched from", "place"),
     ),
     noun="kernels",
     filter="Filter by name, kind or file",
@@ -135,7 +135,6 @@ LAUNCHES = Table(
     ),
     filter="Filter by name",
     closed=True,
-    on_paper=False,
 )
 
 OPERATORS = Table(

@@ -93,7 +93,7 @@ def test_markdown_follows_from_the_types() -> None:
         *((Column("x", "X", type_), " class=num") for type_ in sorted(NUMBER_TYPES)),
         (NAME, ""),
         (Column("x", "X", "text"), " class=wrap-cell"),
-        (Column("x", "X", "place", on_paper=False, on_phone=False), ' class="wrap-cell only-wide screen"'),
+        (Column("x", "X", "place", on_phone=False), ' class="wrap-cell only-wide"'),
     ],
 )
 def test_the_type_decides_the_class_of_cells(column: Any, attribute: str) -> None:
