@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from traceopt.analyzer.vocabulary.causes.cause import Look
-from traceopt.reports.figures.figure import FigureDict, Trace, figure, label, lines, marker, nothing, scaled, time_unit
+from traceopt.reports.figures.figure import (
+    FigureDict,
+    Trace,
+    figure,
+    label,
+    lines,
+    marker,
+    nothing,
+    plain,
+    scaled,
+    time_unit,
+)
 from traceopt.reports.words.fixes import fix_cards
 from traceopt.reports.words.fixes.card_lookup import cards_of_part
 from traceopt.reports.words.not_recorded import no_breakdown
@@ -35,7 +46,7 @@ def draw(document: Result) -> FigureDict:
         subtitle=f"{scope(document)}{typical_step(document)}. {sides(document).pattern_hint}",
         barmode="stack",
         legend={"traceorder": "normal"},
-        height=220 + 70 * len(bars),
+        height=max(220 + 70 * len(bars), 140 + 21 * len(ordered)),  # room for the legend
         uniformtext={"minsize": 11, "mode": "hide"},
         xaxis={"title": f"{unit}{per_step(document)}"},
         yaxis={"autorange": "reversed", "type": "category"},
@@ -52,7 +63,7 @@ def _trace(document: Result, part: BreakdownPart, bars: dict[str, list[Breakdown
         "name": label(part.label),
         "y": list(bars),
         "x": scaled((None if one is None else one.us_per_step for one in there.values()), unit),
-        "text": [quantities.percent(one.share) if one is not None else "" for one in there.values()],
+        "text": [plain(quantities.percent(one.share)) if one is not None else "" for one in there.values()],
         "textposition": "inside",
         "insidetextanchor": "middle",
         "textangle": 0,

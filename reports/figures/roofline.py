@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import cycle
 
 from traceopt.reports.figures.figure import FigureDict, Trace, color, figure, label, lines, nothing
 from traceopt.reports.words.charts.roofline_shapes import roofline_shapes, shape_text
@@ -13,6 +14,7 @@ from traceopt.result.words import quantities
 
 TITLE = "Roofline"
 LARGEST = 26  # pixels, the diameter of the longest shape
+_DASHES = ("solid", "dash", "dot", "longdash")  # of the roofs
 _KINDS = (("Matmul", Gemm, "compute"), ("Convolution or attention", ShapedOperator, "comm"))
 
 
@@ -26,7 +28,10 @@ def draw(document: Result) -> FigureDict:
     intensities = [row.intensity or 1.0 for _, row, _ in shapes]
     ridges = {dtype: peaks[dtype] * 1e3 / bandwidth for dtype in sorted({row.dtype or "" for _, row, _ in shapes})}
     low, high = min(*intensities, *(ridge / 4 for ridge in ridges.values())), max(*intensities, *ridges.values())
-    roofs = [_roof(dtype, peaks[dtype], bandwidth, low / 2, ridge, high * 2) for dtype, ridge in ridges.items()]
+    roofs = [
+        _roof(dtype, peaks[dtype], bandwidth, (low / 2, ridge, high * 2), dash)
+        for (dtype, ridge), dash in zip(ridges.items(), cycle(_DASHES), strict=False)
+    ]
     return figure(
         TITLE,
         [*roofs, *_points(shapes)],
@@ -66,13 +71,14 @@ def _hover(row: Gemm | ShapedOperator, name: str) -> str:
     return lines(shape, reached, time, "" if row.location is None else str(row.location))
 
 
-def _roof(dtype: str, peak: float, bandwidth: float, low: float, ridge: float, high: float) -> Trace:
+def _roof(dtype: str, peak: float, bandwidth: float, corners: tuple[float, float, float], dash: str) -> Trace:
+    """The bandwidth up to the ridge, then the peak. `corners`: the intensities of left edge, ridge and right edge."""
     return {
         "type": "scatter",
         "mode": "lines",
         "name": label(f"{dtype} {quantities.per_second(peak, 'TFLOP')}, {quantities.per_second(bandwidth, 'GB')}"),
-        "x": [low, ridge, high],
-        "y": [low * bandwidth / 1e3, peak, peak],
+        "x": list(corners),
+        "y": [corners[0] * bandwidth / 1e3, peak, peak],
         "hoverinfo": "skip",
-        "line": {"color": color("mute"), "width": 1.5},
+        "line": {"color": color("mute"), "width": 1.5, "dash": dash},
     }

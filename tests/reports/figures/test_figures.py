@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sample
 from msgspec.structs import replace
+from plotly.offline import get_plotlyjs
 from support.figures import markup_in
 
 from traceopt.analysis import Analysis
@@ -111,3 +112,15 @@ def test_the_timeline_has_a_row_for_each_lane() -> None:
     drawn = timeline.draw(rich)
     assert len(drawn["layout"]["yaxis"]["categoryarray"]) == len(rich.timeline.lanes)
     assert {row for trace in drawn["data"] for row in trace["y"]} <= set(drawn["layout"]["yaxis"]["categoryarray"])
+
+
+@pytest.mark.browser
+def test_a_browser_shows_hostile_names_as_text(browser: Any) -> None:
+    figures = Analysis.of(sample.hostile()).figures
+    drawn = "".join(getattr(figures, name).to_html(full_html=False, include_plotlyjs=False) for name in NAMES)
+    page = browser.new_page()
+    page.set_content(f"<title>figures</title><script>{get_plotlyjs()}</script>{drawn}")
+    page.wait_for_function(f"document.querySelectorAll('.plot-container').length === {len(NAMES)}")
+    assert page.locator(":is(.main-svg, .hoverlayer) :is(a, img, script, b)").count() == 0
+    assert page.evaluate("[document.title, window.__xss]") == ["figures", None]
+    page.close()
