@@ -32,6 +32,7 @@ from traceopt.analyzer.work.linear_algebra import LinearAlgebra, find_linear_alg
 from traceopt.analyzer.work.precision.casts import Casts, find_casts
 from traceopt.analyzer.work.precision.double_precision import DoublePrecision, find_double_precision
 from traceopt.analyzer.work.sizes.attention_calls import AttentionCalls, find_attention_calls
+from traceopt.analyzer.work.sizes.full_sorts import FullSorts, find_full_sorts
 from traceopt.analyzer.work.sizes.growing_prefix import GrowingPrefix, find_growing_prefix
 from traceopt.analyzer.work.sizes.padded_work import PaddedWork, find_padded_work
 from traceopt.analyzer.work.sizes.sized_calls import SizedCalls, find_sized_calls
@@ -168,6 +169,11 @@ class WorkFacts(ReplayFacts, frozen=True, dict=True):
     def growing_prefix(self) -> GrowingPrefix | None:
         """Rounds of a generation without a cache: each computes all tokens so far again. None if there are none."""
         return find_growing_prefix(self.sized_calls)
+
+    @cached_property
+    def full_sorts(self) -> FullSorts:
+        """Sorts of which only the first values are taken."""
+        return find_full_sorts(self.regions, self.steps)
 
     @cached_property
     def called_ops(self) -> CalledOps:

@@ -379,7 +379,7 @@ def _kind_of_work(facts: Facts) -> str:
         if share >= max(NAMED_OPERATOR_SHARE, heavy_share):
             place = location_of(facts, int(largest.rows[0]))
             where = f" ({place})" if place is not None else ""
-            faster = SORTS_ALL if largest.name == "aten::sort" else ""
+            faster = SORTS_ALL if largest.name == "aten::sort" and not len(facts.full_sorts) else ""
             return f": {percent(share)} is {largest.name.removeprefix('aten::')}{where}{faster}"
     if found.heavy_peak_share is None or heavy_share < HEALTHY_IDLE_SHARE or lacks_cores(facts):
         return ""
