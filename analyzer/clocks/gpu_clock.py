@@ -40,10 +40,16 @@ _ODD_SHARE = 0.001  # of the work: so little that starts before its launch has a
 
 
 class _Waits(Struct, frozen=True):
-    """Long waits of the host for all work of the device, ns."""
+    """Waits of the host for all work of the device, ns."""
 
     start: I8
     end: I8
+
+    @property
+    def long(self) -> _Waits:
+        """Those that surely waited, so that they ended right after the work."""
+        kept = self.end - self.start >= _LONG_WAIT_NS
+        return _Waits(self.start[kept], self.end[kept])
 
 
 _NONE = _Waits(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -77,7 +83,8 @@ class _Work(Struct, frozen=True, dict=True):
         shown = list(self._shortest())
         return _Bounds(
             most=int(np.partition(self.distance, odd)[odd]),
-            least=self._most_late(),
+            least=self._most_late(self.waits.long),
+            likely_least=self._most_late(self.waits),
             at=[start for start, _ in shown],
             seen=[distance - _LAUNCH_NS for _, distance in shown],
         )
@@ -93,33 +100,35 @@ class _Work(Struct, frozen=True, dict=True):
             if len(least) == _ALIKE and distance[least[-1]] - distance[least[0]] <= _ALIKE_NS:
                 yield int(start[least[0]]), int(distance[least[0]])
 
-    def _most_late(self) -> int:
+    def _most_late(self, waits: _Waits) -> int:
         """How long work goes on after a wait for it has ended, at most; negative if it ends earlier, _UNKNOWN if
         nothing waits.
         """
-        if not len(self.waits.start):
+        if not len(waits.start):
             return _UNKNOWN
         known = self.launched != _UNKNOWN
         order = np.argsort(self.launched[known], kind="stable")
         last = np.maximum.accumulate(self.end[known][order])
-        issued = np.searchsorted(self.launched[known][order], self.waits.start)
-        late = last[issued[issued > 0] - 1] - self.waits.end[issued > 0]
+        issued = np.searchsorted(self.launched[known][order], waits.start)
+        late = last[issued[issued > 0] - 1] - waits.end[issued > 0]
         return int(late.max(initial=_UNKNOWN))
 
 
 class _Bounds(Struct, frozen=True):
     """Bounds of how far the clock is ahead, ns, and what shows it exactly: how far it is ahead (`seen`) at some times
-    (`at`), one for each piece of the recording.
+    (`at`), one for each piece of the recording. A short wait may be for another GPU, so its bound is only likely.
     """
 
     most: int
     least: int
+    likely_least: int
     at: list[int]
     seen: list[int]
 
     @property
     def is_off(self) -> bool:
-        late = len(self.seen) > 1 and min(self.seen) > _LATE_NS
+        confirmed = len(self.seen) > 1 or self.likely_least > _TOLERATED_NS
+        late = confirmed and min(self.seen, default=0) > _LATE_NS
         return self.most < -_TOLERATED_NS or self.least > _TOLERATED_NS or late or self.drifts
 
     @property
@@ -170,19 +179,19 @@ def _devices(trace: Trace) -> Iterator[tuple[npt.NDArray[np.intp], _Work]]:
     short = (runtime.duration <= _SHORT_CALL_NS) & ~calls_named(trace, runtime_calls.is_graph_launch)
     at_once = known & short[launch]
     devices = distinct_values(gpu.device[known]).tolist()
-    waits = _long_waits(trace) if len(devices) == 1 else _NONE
+    waits = _waits_for_all(trace) if len(devices) == 1 else _NONE
     for device in devices:
         rows = np.flatnonzero(gpu.device == device)
         times = gpu.start[rows], gpu.end_of(rows), before[rows], launched[rows]
         yield rows, _Work(device, *times, at_once[rows], waits)
 
 
-def _long_waits(trace: Trace) -> _Waits:
-    """Long waits for all work of the device: for the device, or for the only stream that has any."""
+def _waits_for_all(trace: Trace) -> _Waits:
+    """Waits for all work of the device: for the device, or for the only stream that has any."""
     runtime = trace.runtime
     one_stream = len(distinct_values(np.append(trace.gpu.queue, trace.sync.queue))) == 1
     for_all = calls_named(trace, runtime_calls.is_device_sync)
     if one_stream:
         for_all |= calls_named(trace, runtime_calls.is_stream_sync)
-    rows = np.flatnonzero(for_all & (runtime.duration >= _LONG_WAIT_NS))
+    rows = np.flatnonzero(for_all)
     return _Waits(runtime.start[rows], runtime.end_of(rows))

@@ -24,6 +24,7 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _KEYS = rb"(?:args|bp|cat|dur|id|name|ph|pid|s|tid|ts)"
 _EVENT_START = re.compile(rb'\{\s*"ph"\s*:|(?:(?<=[\[,\s])|^)\{\s*"' + _KEYS + rb'"\s*:')
 # No pattern here may scan the same bytes repeatedly: the text may be an attack.
+_PHASE = re.compile(rb'"ph"\s*:\s*"')  # a key that every event has once
 _NAME_BEGINS = re.compile(rb'"name"\s*:\s*"')
 _NAME_ENDS = re.compile(rb'"\s*,\s*"' + _KEYS + rb'"\s*:')
 # A string (it ends at the first quote that can be its last), a missing value, a C++ nan or inf.
@@ -108,7 +109,7 @@ def recover(text: bytes, final: bool, patience: int = PATIENCE) -> Recovered:
             # The end of another event follows it.
             joined = not (is_last or _CLOSING.isdisjoint(reading.rest))
             if reading.event is not None:
-                joined |= reading.repaired and _is_torn(reading.event)
+                joined |= reading.repaired and (_is_torn(reading.event) or len(_PHASE.findall(piece)) > 1)
                 found.events.append(reading.event)
                 # Without a comma, the text before the next event is missing.
                 found.repaired += reading.repaired or not (is_last or piece.rstrip().endswith(b","))

@@ -83,7 +83,8 @@ class Content(Struct, frozen=True):
     names: list[str]
     texts: list[bytes]
     threads: list[tuple[int, int]]
-    counts: tuple[int, int, int, int, int]  # events, slices, lost events, ends of arrows, events with an index
+    # Events, slices, lost events, ends of arrows, events with an index, operators with one and without.
+    counts: tuple[int, int, int, int, int, int, int]
     index_range: tuple[float, float]
     categories: Counter[str]
     thread_names: dict[tuple[float | str, float | str], str]
@@ -107,6 +108,7 @@ class TableBuilder:
         self.event_count = 0
         self.slice_count = 0
         self.lost = 0
+        self._indexed_ops = self._unindexed_ops = 0
         self.arrow_ends = 0  # of arrows from launches to their work
         self.categories: Counter[str] = Counter()
         self.start_ns: int | None = None  # of the first event, on the file's clock
@@ -223,7 +225,7 @@ class TableBuilder:
         np.rint(block[:times], out=block[:times])
         # Python frames have no index here: the profiler numbers them separately, after all operators.
         if "event_index" in rows:
-            self._count_indices(rows["event_index"])
+            self._count_indices(rows["event_index"], table)
         if table == cat.GPU:  # in GPU-only and 2021 files the process id is the device
             np.copyto(rows["device"], rows["pid"], where=rows["device"] < 0)
         if "correlation" in rows:
@@ -277,12 +279,19 @@ class TableBuilder:
         codes[codes < len(_NO_TEXTS)] = -1
         return codes
 
-    def _count_indices(self, indices: Floats) -> None:
+    def _count_indices(self, indices: Floats, table: str) -> None:
         known = indices[indices >= 0]
+        if table == cat.OP:
+            self._indexed_ops += len(known)
+            self._unindexed_ops += len(indices) - len(known)
         if len(known):
             low, high = self._index_range
             self._index_range = (min(low, float(known.min())), max(high, float(known.max())))
             self._index_count += len(known)
+
+    def torn_operators(self) -> int:
+        """Operators without an index, if others have one: the start of one event and the end of another."""
+        return self._unindexed_ops if self._indexed_ops else 0
 
     def recorded_index_share(self) -> float | None:
         low, high = self._index_range
@@ -304,7 +313,15 @@ class TableBuilder:
             names=self.names.values(),
             texts=self.texts.values(),
             threads=self._thread_codes.values(),
-            counts=(self.event_count, self.slice_count, self.lost, self.arrow_ends, self._index_count),
+            counts=(
+                self.event_count,
+                self.slice_count,
+                self.lost,
+                self.arrow_ends,
+                self._index_count,
+                self._indexed_ops,
+                self._unindexed_ops,
+            ),
             index_range=self._index_range,
             categories=self.categories,
             thread_names=self._thread_meta,
@@ -322,12 +339,14 @@ class TableBuilder:
         """Replaces its own columns and dictionaries by merged ones, which include what `other` has read."""
         self._columns = {kind: GrowingColumns.of(arrays) for kind, arrays in columns.items()}
         self.names, self.texts, self._thread_codes = names, texts, threads
-        events, slices, lost, arrow_ends, indices = other.counts
+        events, slices, lost, arrow_ends, indices, indexed_ops, unindexed_ops = other.counts
         self.event_count += events
         self.slice_count += slices
         self.lost += lost
         self.arrow_ends += arrow_ends
         self._index_count += indices
+        self._indexed_ops += indexed_ops
+        self._unindexed_ops += unindexed_ops
         self._index_range = (
             min(self._index_range[0], other.index_range[0]),
             max(self._index_range[1], other.index_range[1]),

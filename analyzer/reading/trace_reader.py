@@ -78,7 +78,7 @@ def read_trace(
             event_count=builder.event_count,
             byte_count=blocks.byte_count,
             sha256=None if blocks.damage else blocks.digest.hexdigest(),
-            lost_events=events.lost + builder.lost,
+            lost_events=events.lost + builder.lost + builder.torn_operators(),
             repaired_events=events.repaired,
             unread_bytes=events.unread_bytes,
             arrow_ends=builder.arrow_ends,

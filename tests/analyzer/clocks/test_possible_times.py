@@ -75,6 +75,19 @@ class TestClock:
         trace = read(changed(whole, *ON_GPU, shift_us=5_000))
         assert_alike(trace, read(whole), within_ns=10_000)
 
+    @pytest.mark.parametrize("waits_at_the_end", [True, False])
+    def test_few_launches_to_an_idle_gpu_need_a_wait_to_confirm_them(self, waits_at_the_end: bool) -> None:
+        """A short wait at the end, as of the profiler, is over while work that was launched before it goes on."""
+        machine = Machine()
+        for _ in range(5):
+            machine.idle(500)
+            machine.launch(100)
+        if waits_at_the_end:
+            machine.idle(500)
+            machine.call("cudaDeviceSynchronize", 20)
+        trace = read(changed(machine.events, *ON_GPU, shift_us=5_000))
+        assert faults(trace) == [("clock", True, 0)] * waits_at_the_end
+
     def test_of_one_device_of_two(self) -> None:
         first = training(waits=False)
         second = [

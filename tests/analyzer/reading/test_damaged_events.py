@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from traceopt.analyzer.reading.damaged_events import read_event, read_object, recover
 from traceopt.analyzer.reading.event_types import Slice
+from traceopt.testing.events import Json, op, read
 
 GOOD = (
     '{"ph": "X", "cat": "kernel", "name": "good", "ts": 1, "args": {"correlation": 5, "x": [{"name": 1}, {"ts": 2}]}}'
@@ -83,6 +84,19 @@ def test_the_end_of_another_event_is_a_loss() -> None:
     joined = '{"ph": "X", "name": "n", "du": 5, "args": {"a": 1}}}'
     found = recover(f"{GOOD}, {joined}, {GOOD}".encode(), final=True)
     assert (len(found.events), found.lost) == (3, 1)
+
+
+def test_an_event_with_the_keys_of_two_is_a_loss() -> None:
+    joined = '{"ph": "X", "cat": "cpu_op", "name": "aten::l   "ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1}'
+    found = recover(", ".join([GOOD, joined, GOOD]).encode(), final=True)
+    assert (len(found.events), found.repaired, found.lost) == (3, 1, 1)
+
+
+@pytest.mark.parametrize(("others", "lost"), [({"Ev Idx": 7}, 1), ({}, 0)])
+def test_an_operator_without_the_number_that_all_others_have_is_a_loss(others: Json, lost: int) -> None:
+    """It is the beginning of an operator and the end of a call, but valid JSON."""
+    joined = op("aten::to", 5, 1, correlation=9)
+    assert read([op("aten::mm", 1, 1, **others), joined, op("aten::mm", 9, 1, **others)]).meta.lost_events == lost
 
 
 def test_a_stretch_that_was_never_written_is_a_loss() -> None:
