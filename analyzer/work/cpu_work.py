@@ -48,6 +48,10 @@ class CpuOperator(Struct, frozen=True):
         return self.name in op_names.CONVOLUTION_OPS
 
     @property
+    def is_attention(self) -> bool:
+        return op_names.is_attention(self.name)
+
+    @property
     def is_matmul(self) -> bool:
         """A matmul or attention."""
         return is_counted(self.name) and not self.is_convolution

@@ -26,7 +26,8 @@ RARER = Fix(
     "with torch.no_grad():\n    targets = features(image)  # before the loop, not inside it",
 )
 OFF = Fix(
-    "Run them under torch.no_grad(). This frees the memory of their activations; the pass itself still takes its time.",
+    "Run them under torch.no_grad(). This frees the memory of their activations; the pass itself still takes its time. "
+    "If it is an evaluation, also run it less often.",
     "with torch.no_grad():\n    targets = teacher(images)",
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.vocabulary.op_names import is_attention
 from traceopt.analyzer.work.cpu_work import CpuOperator
 from traceopt.rules import (
     TENSOR_CORE,
@@ -149,7 +148,7 @@ class Fp32Matmul(Rule):
         price = measured_price(facts, facts.cpu_work.area(products), sizes, assumed)
         if (speedup is not None and speedup < self.min_speedup) or (price is not None and not price.bounds_ns[0]):
             return
-        attends = any(is_attention(operator.name) for operator in facts.cpu_work.heavy)
+        attends = any(operator.is_attention for operator in facts.cpu_work.heavy)
         if price is not None and (attends or sizes.speedup is None):
             caveat = "Attention in bfloat16 may take all of it." if attends else "No matmul of its sizes was measured."
             price = within(facts, price, 0.0, price.high_ns, f"{price.basis} {caveat}")
@@ -176,7 +175,7 @@ class Fp32Matmul(Rule):
         products = [
             operator
             for operator in work.heavy
-            if operator.is_matmul and operator.dtype == "fp32" and not is_attention(operator.name)
+            if operator.is_matmul and operator.dtype == "fp32" and not operator.is_attention
         ]
         if work.peaks is None:
             return products

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
+import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.attribution.limits import grouped
@@ -30,7 +31,7 @@ from traceopt.result.finding import Finding
 from traceopt.result.rows import BreakdownPart
 from traceopt.result.words.message import percent
 from traceopt.result.words.quantities import in_sentence
-from traceopt.rules.evidence import location_of
+from traceopt.rules.evidence import by_site, location_of
 from traceopt.rules.savings.potential import side_of, treated_cause
 from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.work.cpu_operators import operators_ns
@@ -381,7 +382,26 @@ def _kind_of_work(facts: Facts) -> str:
             where = f" ({place})" if place is not None else ""
             faster = SORTS_ALL if largest.name == "aten::sort" and not len(facts.full_sorts) else ""
             return f": {percent(share)} is {largest.name.removeprefix('aten::')}{where}{faster}"
-    if found.heavy_peak_share is None or heavy_share < HEALTHY_IDLE_SHARE or lacks_cores(facts):
+    if heavy_share < HEALTHY_IDLE_SHARE:
         return ""
-    peak = percent(found.heavy_peak_share)
-    return f": {percent(heavy_share)} is matmuls, convolutions and attention at {peak} of the measured peak"
+    known = found.heavy_peak_share is not None and not lacks_cores(facts)
+    peak = f" at {percent(found.heavy_peak_share)} of the measured peak" if known else ""
+    return f": {percent(heavy_share)} is {_heavy_work(facts)}{peak}"
+
+
+def _heavy_work(facts: Facts) -> str:
+    """ "convolutions (model.py:12)": the kinds of heavy work, and the line of most of it."""
+    heavy = facts.cpu_work.heavy
+    kinds = {
+        "matmuls": [one for one in heavy if one.is_matmul and not one.is_attention],
+        "convolutions": [one for one in heavy if one.is_convolution],
+        "attention": [one for one in heavy if one.is_attention],
+    }
+    least_ns = SMALL_PART * operators_ns(facts, heavy)
+    named = [name for name, mine in kinds.items() if operators_ns(facts, mine) >= least_ns]
+    rows = np.concatenate([one.rows for one in heavy])
+    took_ns = facts.slices.end[rows] - facts.slices.start[rows]
+    largest = by_site(facts, rows, took_ns)[0]
+    most = largest.location is not None and largest.cost_ns >= NAMED_SHARE * int(took_ns.sum())
+    where = f" ({largest.location})" if most else ""
+    return f"{', '.join(named[:-1])} and {named[-1]}{where}" if named[1:] else f"{named[0]}{where}"
