@@ -23,6 +23,7 @@ from traceopt.trying import diffs
 from traceopt.trying.changes import Change
 from traceopt.trying.measured_run import Failure, MeasuredRun, read_run
 from traceopt.trying.running.gpu_clocks import GpuClocks
+from traceopt.trying.running.guard import Guard
 from traceopt.trying.running.interruption import Interruption
 from traceopt.trying.running.processes import EndedError, Script
 from traceopt.trying.source_copy import Snapshot, repository_of, stand_in
@@ -78,6 +79,7 @@ class Workspace:
             self._elsewhere = Snapshot(self._start_folder, self._folder / "start", False, deep=deep)
         self._revisions: dict[str, Snapshot] = {}
         self._clocks = GpuClocks()
+        self._guard: Guard | None = None
         self._starts = 0
 
     def __enter__(self) -> Workspace:
@@ -86,6 +88,7 @@ class Workspace:
             self._folder.mkdir(parents=True)
         except OSError as error:
             raise OutputError(f"cannot write to the log folder {self.logs}: {error.strerror}") from error
+        self._guard = Guard(self._folder, self.root)
         try:
             self._source.take()
             if self._elsewhere is not None:
@@ -107,6 +110,8 @@ class Workspace:
             if snapshot is not None:
                 snapshot.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+        if self._guard is not None:
+            self._guard.end()
 
     @property
     def source_folders(self) -> list[Path]:

@@ -148,6 +148,21 @@ def wait_for_the_hanging_run(project: Project) -> None:
     raise AssertionError("the script never hung")
 
 
+def test_a_kill_leaves_nothing(project: Project) -> None:
+    """No program can handle SIGKILL, so another process cleans up."""
+    with project.start("--env", "HANG=1", "--env", "SLOWDOWN=1") as process:
+        wait_for_the_hanging_run(project)
+        process.kill()
+    until = time.monotonic() + 30
+    while time.monotonic() < until and (copies(project) or ".traceopt-try" in project.git("worktree", "list")):
+        time.sleep(0.05)
+    assert not copies(project)
+
+
+def copies(project: Project) -> list[Path]:
+    return list(project.folder.glob("traceopt-logs/*/.traceopt-try"))
+
+
 @pytest.mark.parametrize("after_s", [0.3, 0.8, 1.3])
 def test_a_signal_at_any_moment_leaves_nothing(project: Project, after_s: float) -> None:
     """The fixture checks the repository; the moments differ from machine to machine, the outcome does not."""
@@ -156,7 +171,7 @@ def test_a_signal_at_any_moment_leaves_nothing(project: Project, after_s: float)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
     assert process.returncode in (-signal.SIGTERM, 128 + signal.SIGTERM, 0)
-    assert not list(project.folder.glob("traceopt-logs/*/.traceopt-try"))
+    assert not copies(project)
 
 
 def test_a_file_that_does_not_fit(project: Project) -> None:
@@ -168,7 +183,7 @@ def test_a_file_that_does_not_fit(project: Project) -> None:
     os.unlink(project.folder / "job" / "large.py")
     assert done.returncode == 2
     assert "cannot copy the source" in done.stderr
-    assert not list(project.folder.glob("traceopt-logs/*/.traceopt-try"))
+    assert not copies(project)
 
 
 def test_a_script_that_fails_on_a_full_disk(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,6 +269,32 @@ def test_data_beside_the_repository(project: Project) -> None:
     (project.folder.parent / "data" / "words.txt").write_text("x")
     [row] = project.rows("--env", "READS=../data/words.txt")
     assert row["verdict"] != "fails", row["output"]
+
+
+def test_an_unusual_project(project: Project) -> None:
+    """A submodule, a pointer of git LFS, a large data file and a file that nobody may write."""
+    library = Project(project.folder.parent / "library")
+    library.folder.mkdir()
+    (library.folder / "words.txt").write_text("x")
+    for words in (("init", "--quiet"), ("add", "--all"), ("commit", "--quiet", "--message", "first")):
+        library.git(*words)
+    project.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library.folder), "library")
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
+    (project.folder / "weights.bin").write_text(pointer)
+    (project.folder / ".gitattributes").write_text("weights.bin filter=lfs diff=lfs merge=lfs -text\n")
+    with (project.folder / "data.npy").open("wb") as data:
+        data.truncate(100 << 30)  # sparse: a copy would fill the disk or take minutes
+    project.script.chmod(0o444)
+    project.script.parent.chmod(0o555)
+    try:
+        rows = project.rows("--env", "READS=library/words.txt", "--env", "READS=weights.bin", "--env", "READS=data")
+    finally:
+        project.script.parent.chmod(0o755)
+        project.script.chmod(0o644)
+        (project.folder / "data.npy").unlink()
+        project.git("reset", "--quiet", "--hard")
+        project.git("clean", "-qffd")
+    assert [row["verdict"] == "fails" for row in rows] == [False, False, True], rows
 
 
 def test_from_a_folder_below_the_script(plain_project: Project) -> None:

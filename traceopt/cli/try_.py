@@ -136,9 +136,9 @@ def try_(
     traceopt try --patch faster.diff --env OMP_NUM_THREADS=4 train.py
     traceopt try -- torchrun --nproc-per-node 8 train.py
 
-    Your files stay as they are: every run starts in a copy of the source. Each fix is tried on top of those that proved
-    themselves. Runs with and without a change take turns, without a profiler. With changes of your own, fixes of the
-    plan are only tried if you ask for them with --fix or --top.
+    Your source stays as it is: every run starts in a copy of it, with links to your data. Each fix is tried on top of
+    those that proved themselves. Runs with and without a change take turns, without a profiler. With changes of your
+    own, fixes of the plan are only tried if you ask for them with --fix or --top.
     """
     from traceopt import run_script, try_script
     from traceopt.trying import outcome as trying_outcome

@@ -120,13 +120,18 @@ class Script:
 
 
 def kill_marked(mark: str) -> None:
-    """Kills what is left of a run: the processes with this control folder in their environment.
+    """Kills what is left of runs: the processes whose environment names this control folder, or one in it.
 
     They may have left the session (torchrun's workers) or lost their parent. Only Linux tells.
     """
     wanted = f"{MARK}={mark}".encode()
+    below = wanted + os.fsencode(os.sep)
     for _ in range(50 if mark else 0):  # a process may start another before it is killed
-        found = [number for number in _processes() if wanted in _environment_of(number)]
+        found = [
+            number
+            for number in _processes()
+            if any(entry == wanted or entry.startswith(below) for entry in _environment_of(number))
+        ]
         if not found:
             return
         for number in found:
