@@ -31,6 +31,17 @@
     labelTheme();
   };
 
+  /* On a phone, the sections after the fixes are closed at first. */
+  if (matchMedia("(max-width: 720px)").matches) {
+    all("section[aria-labelledby=fixes] ~ section > h2:first-child").forEach(function (heading) {
+      var section = heading.parentNode, details = document.createElement("details");
+      details.className = "closed";
+      details.append(document.createElement("summary"), ...section.childNodes);
+      details.firstChild.append(heading);
+      section.append(details);
+    });
+  }
+
   /* A narrow screen shows the links that fit into one line, and the others on request. */
   var links = one("#links"), moreLinks = one("#more-links");
   function openLinks(open) {

@@ -50,6 +50,19 @@ def test_a_phone_shows_whole_links_and_the_others_on_request(open_report) -> Non
     assert page.get_attribute("#more-links", "aria-expanded") == "false"
 
 
+def test_a_phone_has_closed_sections_and_targets_of_24_pixels(open_report) -> None:
+    page = open_report(sample.stress(), width=390)
+    assert page.evaluate("document.documentElement.scrollHeight") < 7_000
+    page.click("section:has(#kernels) summary")
+    assert page.locator("#kernels-table").is_visible()
+    small = page.evaluate(
+        """() => [...document.querySelectorAll("button, summary, select, label:has(input), .footnotes a, .fix-link")]
+            .filter(one => one.checkVisibility() && one.getBoundingClientRect().height)
+            .filter(one => Math.min(one.offsetWidth, one.offsetHeight) < 24).map(one => one.outerHTML.slice(0, 99))"""
+    )
+    assert small == []
+
+
 def test_hostile_strings_stay_text(open_report) -> None:
     page = open_report(sample.hostile())
     page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")

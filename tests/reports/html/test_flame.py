@@ -162,7 +162,7 @@ def test_hostile_names_stay_text(page) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(open_report, width: int, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    page = open_report(with_flame(), width=width, color_scheme=scheme, static=True, bypass_csp=True)
+    page = open_report(with_flame(), width=width, color_scheme=scheme, static=True, bypass_csp=True, fragment="#flame")
     page.wait_for_selector("#flame-graph[data-ready]")
     page.locator(".flame-box").nth(2).click()
     found = axe.run(page, context=".flame-section", options={"resultTypes": ["violations"]}).response["violations"]

@@ -174,7 +174,7 @@ def test_the_axis_has_round_times_and_a_unit(scale: float, labels: list[str]) ->
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_mark_of_the_chosen_step_leaves_its_label_free(open_report, width: int) -> None:
-    page = open_report(sample.rich(), static=True, width=width)
+    page = open_report(sample.rich(), static=True, width=width, fragment="#steps")
     page.wait_for_selector(f"{SCRUB}[aria-valuemax]")
     mark = page.locator(f"{SCRUB} i").bounding_box()
     label = page.locator(".step-plot .axis span").first.bounding_box()

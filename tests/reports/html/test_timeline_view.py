@@ -354,7 +354,7 @@ def test_the_static_chart_gives_way_and_comes_back_in_print(timeline) -> None:
 
 
 def test_on_a_phone_the_lanes_names_are_above_them(open_report) -> None:
-    page = open_report(sample.rich(), width=390)
+    page = open_report(sample.rich(), width=390, fragment="#timeline")
     page.locator("#timeline-box").scroll_into_view_if_needed()
     page.wait_for_selector(f"{CANVAS}[data-ready]")
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
@@ -508,7 +508,7 @@ def test_the_rows_of_the_gpu_stay_while_the_threads_scroll(deep_timeline) -> Non
 
 
 def test_details_can_be_closed_without_a_key_and_stay_on_the_screen_of_a_phone(open_report) -> None:
-    page = open_report(sample.rich(), width=390)
+    page = open_report(sample.rich(), width=390, fragment="#timeline")
     page.locator("#timeline-box").scroll_into_view_if_needed()
     page.wait_for_selector(f"{CANVAS}[data-ready]")
     page.evaluate("document.getElementById('timeline').scrollIntoView()")
