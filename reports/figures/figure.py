@@ -41,10 +41,10 @@ def label(name: str, cap: int = LABEL_CAP) -> str:
     return plain(clean(name, cap))
 
 
-def marker(look: Look, *, narrow: bool = False) -> dict[str, Any]:
-    """A part of the step as a bar. Idle parts have a pattern, as in the report, which narrow bars have no room for."""
-    style: dict[str, Any] = {"color": color(look.color), "line": {"color": color("bg"), "width": 0 if narrow else 1}}
-    if look.pattern and not narrow:
+def marker(look: Look) -> dict[str, Any]:
+    """A part of the step as a bar. Idle parts have a pattern, as in the report."""
+    style: dict[str, Any] = {"color": color(look.color), "line": {"color": color("bg"), "width": 1}}
+    if look.pattern:
         style["pattern"] = {"shape": _PATTERNS[look.pattern], "fgcolor": color("stripe"), "fillmode": "overlay"}
         style["pattern"] |= {"size": 7, "solidity": 0.4}
     return style

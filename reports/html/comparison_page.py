@@ -1,13 +1,12 @@
-"""A comparison as one HTML page with the style, scripts and security policy of the report, but no charts."""
+"""A comparison as one HTML page with the style, scripts and security policy of the report."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from markupsafe import Markup
-
 from traceopt.reports.html import page as report
-from traceopt.reports.html import page_scripts
+from traceopt.reports.html.page_figures import comparison_figures
+from traceopt.reports.html.page_scripts import page_scripts, plotly, style
 from traceopt.reports.words import safe_text
 from traceopt.reports.words.comparing import comparison_tables, comparison_words
 from traceopt.reports.words.fixes.headline import Tile
@@ -22,16 +21,15 @@ def render_comparison_html(comparison: Comparison) -> str:
     document = safe_text.cleaned(comparison)
     heading, more = safe_text.first_sentence(document.verdict)
     parts = comparison_words.shown_parts(document)
-    scripts = [page_scripts.asset_text("head.js"), page_scripts.asset_text("main.js")]
-    head_script, main_script = (Markup(script) for script in scripts)  # noqa: S704 (our own files)
+    figures = comparison_figures(document) if document.comparable and plotly() is not None else {}
+    scripts = page_scripts(["main.js"], {}, figures)
     return (
         report.environment()
         .get_template("compare.html.j2")
         .render(
-            csp=page_scripts.content_security_policy(page_scripts.script_hash(script.encode()) for script in scripts),
-            css=page_scripts.style(),
-            head_script=head_script,
-            main_script=main_script,
+            css=style(),
+            scripts=scripts,
+            figures=figures,
             comparison=document,
             heading=heading.replace(" → ", f"{quantities.NO_BREAK_SPACE}→{quantities.NO_BREAK_SPACE}"),
             more=more,

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-import orjson
 from markupsafe import Markup
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from traceopt.reports.agent import prompt
 from traceopt.reports.figures.figure import FigureDict
@@ -30,7 +29,7 @@ from traceopt.reports.html.charts import (
     timeline_svg,
 )
 from traceopt.reports.html.page_figures import page_figures
-from traceopt.reports.html.page_scripts import asset_text, content_security_policy, plotly, script_hash, style
+from traceopt.reports.html.page_scripts import page_scripts, plotly, style
 from traceopt.reports.html.readouts import readouts
 from traceopt.reports.html.template_cache import TemplateCache
 from traceopt.reports.html.work_tables import evidence_table, work_tables
@@ -70,51 +69,42 @@ def render_html(result: Result, *, static: bool = False) -> str:
     if static:
         result = without_spans(result)
     document = for_display(result)
-    view = _view(document)
+    every_step = not static and plotly() is not None  # its figures have room for them
+    view = _view(document, every_step=every_step)
     spans = span_view.span_view(document, view["all_cards"], view["idle_word"])
     flame = flame_view.flame_view(document)
-    bundle = None if static else plotly()
-    packed = {}
+    scripts: list[str] = ["main.js"]
+    data: dict[str, Any] = {}
     under_pointer = readouts(
         view["rank_documents"],
         view["strips"],
         view["rank_drawing"],
         view["memory"],
         view["roofline"],
-        every_step=bundle is not None,
+        every_step=every_step,
     )
     if under_pointer:
-        packed["readouts"] = packing.pack(orjson.dumps(under_pointer, default=asdict))
-    scripts = ["main.js"]
+        data["readouts"] = under_pointer
     if spans is not None:
         scripts += ["spans.js", "timeline.js"]
-        packed["spans"] = packing.pack(orjson.dumps(spans))
+        data["spans"] = spans
     for number, of_rank in enumerate(view["rank_documents"][1:], 1):
-        of_rank_spans = span_view.span_view(of_rank, view["all_cards"], view["idle_word"])
-        packed[f"spans-{number}"] = packing.pack(orjson.dumps(of_rank_spans))
+        data[f"spans-{number}"] = span_view.span_view(of_rank, view["all_cards"], view["idle_word"])
     if flame is not None:
         scripts.append("flame.js")
-        packed["flame"] = packing.pack(orjson.dumps(flame))
-    if bundle is not None and (figures := _figures(document, view)):
-        scripts.append("charts.js")
-        packed |= {"plotly": bundle.packed, "figures": packing.pack(orjson.dumps(figures))}
-    texts = {name: asset_text(name) for name in ("head.js", *scripts)}
-    hashes = [script_hash(text.encode()) for text in texts.values()]
+        data["flame"] = flame
     return (
         environment()
         .get_template("report.html.j2")
         .render(
-            csp=content_security_policy([*hashes, bundle.hash] if "plotly" in packed and bundle else hashes),
             css=style(),
-            head_script=Markup(texts["head.js"]),  # noqa: S704 (our own file)
-            scripts=[Markup(texts[name]) for name in scripts],  # noqa: S704
+            scripts=page_scripts(scripts, data, _figures(document, view) if every_step else {}),
             interactive=spans is not None,
             prompts=not static,
             span_key=[] if spans is None else spans["key"],
             has_python=spans is not None and ("python", "Python") in spans["categories"],
             result_id=RESULT_ID,
             result_script=_embedded(to_json(result)),
-            packed=packed,
             **view,
         )
     )
@@ -135,8 +125,10 @@ def without_spans(result: Result) -> Result:
     return replace(result, timeline=replace(result.timeline, table=None), rank_views=[])
 
 
-def _view(document: Result) -> dict[str, Any]:
-    """What the templates print: the cleaned document, and sentences and drawings made from it."""
+def _view(document: Result, *, every_step: bool) -> dict[str, Any]:
+    """What the templates print: the cleaned document, and sentences and drawings made from it. `every_step`: the page
+    has a figure of the steps, with all of them.
+    """
     words = step_words.sides(document)
     idle_word = words.idle if step_words.has_gpu_sides(document) else None
     timeline = None if document.timeline is None else timeline_svg.draw_timeline(document.timeline, idle_word)
@@ -188,7 +180,7 @@ def _view(document: Result) -> dict[str, Any]:
         "strips": [step_strip.draw_steps(one) for one in rank_documents],
         "run_chart": run_chart.draw_run(document),
         "run_memory": run_chart.draw_memory(document),
-        "strip_captions": [step_strip.caption(one) for one in rank_documents],
+        "strip_captions": [step_strip.caption(one, every_step=every_step) for one in rank_documents],
         "timeline": timeline,
         "memory": memory,
         "memory_caption": memory

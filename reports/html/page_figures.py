@@ -1,16 +1,17 @@
-"""The figures of the report, which charts.js draws by plotly.js in the place of the page's own drawings."""
+"""The figures of a page, which charts.js draws by plotly.js in the place of the page's own drawings."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
 from typing import Any
 
-from traceopt.reports.figures import memory, ranks, roofline, steps
+from traceopt.reports.figures import compared, memory, ranks, roofline, steps
 from traceopt.reports.figures.figure import FigureDict
+from traceopt.result.comparison import Comparison
 from traceopt.result.document import Result
 
+HEIGHT = 360  # pixels
 _LAYOUT: dict[str, Any] = {
-    "height": 360,
     "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
     "margin": {"t": 30, "r": 12, "b": 40, "l": 56},
     "paper_bgcolor": "var(--card)",
@@ -18,6 +19,12 @@ _LAYOUT: dict[str, Any] = {
     "uirevision": "kept",  # a view stays when the colors or the mark change
 }
 _TITLE = {"x": 0, "xref": "container", "font": {"size": 13, "color": "var(--mute)"}}
+
+
+def comparison_figures(comparison: Comparison) -> dict[str, FigureDict]:
+    """Those of the page of a comparison."""
+    every = {"parts": (compared.draw_parts(comparison), 260), "steps": (compared.draw_steps(comparison), HEIGHT)}
+    return {name: _in_page(figure, height=height) for name, (figure, height) in every.items() if figure["data"]}
 
 
 def page_figures(document: Result, rank_documents: Sequence[Result], drawn: Set[str]) -> dict[str, FigureDict]:
@@ -29,7 +36,7 @@ def page_figures(document: Result, rank_documents: Sequence[Result], drawn: Set[
     return {name: _in_page(figure, titled=name == "ranks") for name, figure in every.items() if name in drawn}
 
 
-def _in_page(figure: FigureDict, *, titled: bool) -> FigureDict:
+def _in_page(figure: FigureDict, *, titled: bool = False, height: int = HEIGHT) -> FigureDict:
     """A figure on the page's ground. `titled`: its title says more than the heading of its section."""
     title = figure["layout"]["title"] | _TITLE if titled else {}
-    return {"data": figure["data"], "layout": {**figure["layout"], **_LAYOUT, "title": title}}
+    return {"data": figure["data"], "layout": {**figure["layout"], **_LAYOUT, "height": height, "title": title}}

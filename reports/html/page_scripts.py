@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from gzip import decompress
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
+import orjson
 from markupsafe import Markup
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from traceopt.reports.figures import palette
+from traceopt.reports.figures.figure import FigureDict
+from traceopt.result import packing
 
 ASSETS = Path(__file__).parent / "assets"  # style sheets and scripts
 PLOTLY = ASSETS / "plotly.js.gz"  # made by setup.py; where it could not be made, charts stay drawings
@@ -33,7 +38,7 @@ def plotly() -> Plotly | None:
     if not PLOTLY.exists():
         return None
     packed = PLOTLY.read_bytes()
-    return Plotly(base64.b64encode(packed).decode("ascii"), script_hash(decompress(packed)))
+    return Plotly(base64.b64encode(packed).decode("ascii"), _hash(decompress(packed)))
 
 
 @lru_cache(maxsize=8)
@@ -48,11 +53,34 @@ def style() -> Markup:
     return Markup(palette.style_sheet() + asset_text("report.css"))  # noqa: S704 (our own files)
 
 
-def script_hash(script: bytes) -> str:
+class Scripts(Struct, frozen=True):
+    """The scripts of a page, the data that they unpack, and the policy that lets only them run."""
+
+    head: Markup
+    body: list[Markup]
+    packed: dict[str, str]
+    policy: str
+
+
+def page_scripts(names: Sequence[str], data: Mapping[str, Any], figures: Mapping[str, FigureDict]) -> Scripts:
+    """The scripts of these names, and plotly.js if there are figures and it is installed."""
+    packed = {name: packing.pack(orjson.dumps(one, default=asdict)) for name, one in data.items()}
+    bundle = plotly() if figures else None
+    hashes = []
+    if bundle is not None:
+        names = [*names, "charts.js"]
+        packed |= {"plotly": bundle.packed, "figures": packing.pack(orjson.dumps(figures))}
+        hashes.append(bundle.hash)
+    head, *body = (Markup(asset_text(name)) for name in ("head.js", *names))  # noqa: S704 (our own files)
+    hashes += [_hash(script.encode()) for script in (head, *body)]
+    return Scripts(head, body, packed, _content_security_policy(hashes))
+
+
+def _hash(script: bytes) -> str:
     return f"sha256-{base64.b64encode(sha256(script).digest()).decode()}"
 
 
-def content_security_policy(hashes: Iterable[str]) -> str:
+def _content_security_policy(hashes: Iterable[str]) -> str:
     """Only the scripts with these hashes run, and nothing is requested."""
     allowed = " ".join(f"'{one}'" for one in hashes)
     return (

@@ -6,6 +6,7 @@
   if (!document.getElementById("plotly-gz") || !window.DecompressionStream) {
     return;
   }
+  var NARROW = 500; /* pixels: names of parts stand below such a figure, as below the drawing */
   var loading = null;
   var shown = []; /* {box, figure} of what is drawn */
 
@@ -41,6 +42,7 @@
   function paint(one) {
     var figure = inPage(one.figure);
     figure.layout.shapes = shapesOf(one);
+    figure.layout.showlegend = one.box.clientWidth > NARROW;
     figure.layout.dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom"; /* a finger scrolls the page */
     return window.Plotly.react(one.box, figure.data, figure.layout, {
       displaylogo: false, responsive: true, plotlyServerURL: "", topojsonURL: "",
@@ -66,13 +68,21 @@
       around.appendChild(box);
       drawing.before(around);
       drawing.classList.add("only-print");
+      var key = drawing.querySelector(".key");
+      if (key && box.clientWidth <= NARROW) {
+        around.appendChild(key);
+      }
       var one = { name: name, box: box, figure: figures[name], mark: null };
       shown.push(one);
       paint(one).then(function () {
         around.dataset.ready = "yes";
         var slider = drawing.querySelector(".scrub");
         if (slider) {
+          var focused = document.activeElement === slider;
           around.appendChild(slider);
+          if (focused) {
+            slider.focus();
+          }
           follow(one, slider);
         }
         one.box.on("plotly_click", function (event) {

@@ -154,9 +154,9 @@ def _levels(top_us: float) -> list[Tick]:
     return [Tick(100 - _percent(value, top), label) for value, label in zip(values, labels, strict=True)]
 
 
-def caption(result: Result) -> str:
-    """How many steps are drawn, and what a mark means."""
-    series, step = drawn_series(result), result.step
+def caption(result: Result, *, every_step: bool = False) -> str:
+    """How many steps are drawn, and what a mark means. `every_step`: by the figure, which has room for all."""
+    series, step = result.step.series if every_step else drawn_series(result), result.step
     if series is None:
         return ""
     drawn = len(series.names)
