@@ -18,10 +18,12 @@ from traceopt.trying.losses import compare_losses
 from traceopt.trying.measured_run import Failure, MeasuredRun
 from traceopt.trying.rounds import ALSO_BUSY, LEAST_GAIN, LEAST_ROUNDS, Rounds, Runner, measure
 from traceopt.trying.running.interruption import SignalError
+from traceopt.trying.spread import LOOKS, over_seeds
 
 UNSEEN_SHARE = 0.05  # of the step: if the runs hide a gain of this size, "no gain" says so
 BUDGET_SPENT = "the time budget is spent"
 BASELINE_FAILED = "the script without the change failed"
+_SEEDED = [Change(f"seed {n}", "environment", "", "runtime", switches={"seed": n}) for n in range(1, LOOKS[-1] + 1)]
 
 
 class Progress(Struct, frozen=True):
@@ -51,6 +53,7 @@ class Session:
         self._each = each
         self._recording = recording
         self._unchanged: Sequence[MeasuredRun] = ()
+        self._by_seed: dict[tuple[str, ...], MeasuredRun] = {}  # runs without the change: names of the base, and seed
         self._tell = tell
         self._clock = clock
         self._until = clock() + budget_s
@@ -126,7 +129,39 @@ class Session:
             if known.before:
                 self.tried.append(row_of(change, base, known, self._expected(change, base), interrupted=True))
             raise
-        return row_of(change, base, rounds, self._expected(change, base))
+        row = row_of(change, base, rounds, self._expected(change, base))
+        if row.verdict != "trains_differently":
+            return row
+        try:
+            return self._judged_by_seeds(row, base, after)
+        except SignalError:
+            self.tried.append(row)
+            raise
+
+    def _judged_by_seeds(self, row: TriedChange, base: Sequence[Change], after: Sequence[Change]) -> TriedChange:
+        """The row of a change whose losses drift: it is kept if it only draws other random numbers."""
+        original, changed = list[Sequence[float]](), list[Sequence[float]]()
+        for seed in _SEEDED:
+            if self._left_s() <= 0:
+                return row
+            key = (*(one.name for one in base), seed.name)
+            known = self._by_seed.get(key)
+            sides = [[*after, seed]] if known is not None else [[*after, seed], [*base, seed]]
+            runs = [one for one in self._run(sides) if isinstance(one, MeasuredRun)]
+            if len(runs) < len(sides):
+                return row
+            self._by_seed.setdefault(key, runs[-1])
+            original.append(self._by_seed[key].losses)
+            changed.append(runs[0].losses)
+            if len(changed) in LOOKS:
+                found = over_seeds(original, changed)
+                if found.differs:
+                    break
+                if found.same and row.losses is not None:
+                    largest = round(found.largest_share, 6)
+                    losses = replace(row.losses, verdict="redrawn", within_share=largest, from_step=None)
+                    return replace(row, verdict="keep", losses=losses)
+        return row
 
     def _expected(
         self, change: Change, base: Sequence[Change], before: Sequence[MeasuredRun] | None = None

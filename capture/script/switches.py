@@ -4,7 +4,7 @@
 DataLoader takes the batches of a TensorDataset at once.
 `fused_optimizer`, `tf32`, `cudnn_benchmark`, `flush_denormal`, `gc_freeze`: on. `rare_saves`: torch.save in a loop
 writes the first time and then every 500th time. `reduce_once`: gradient accumulation reduces once per update. Each
-reports when it takes effect.
+reports when it takes effect. (`seed` is in seeds.py.)
 """
 
 from __future__ import annotations

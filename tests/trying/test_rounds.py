@@ -197,3 +197,23 @@ def test_a_gain_without_an_interval_is_unclear() -> None:
     assert (row.verdict, row.low_share, row.high_share) == ("unclear", None, None)
     assert row.reason == "the runs vary too much to tell a gain from noise"
     assert trial_words.change(row) == f"−{percent(row.gain_share)}"
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.0, "keep"), (0.8, "trains_differently")])
+def test_losses_that_drift_are_judged_by_other_seeds(factor: float, verdict: str) -> None:
+    """Both changes draw other random numbers, and the second one also learns at another rate."""
+
+    def run(sides: Sequence[Sequence[Change]], /) -> list[MeasuredRun | Failure | None]:
+        return [one_run(changes) for changes in sides]
+
+    def one_run(changes: Sequence[Change]) -> MeasuredRun:
+        changed = any(change.name == "a" for change in changes)
+        chance = random.Random(f"{changed} {[change.switches.get('seed', 0) for change in changes][-1:]}")  # noqa: S311
+        losses = [chance.gauss(factor if changed else 1.0, 0.05) for _ in range(50)]
+        return a_run(700.0 if changed else 1000.0, losses=losses)
+
+    session = Session(run, budget_s=600.0)
+    session.try_all([a_change("a")])
+    assert [(row.verdict, row.losses and row.losses.verdict) for row in session.tried] == [
+        (verdict, "redrawn" if verdict == "keep" else "drifts")
+    ]

@@ -11,7 +11,7 @@ from traceopt.result.field_notes import note
 ChangeKind = Literal["fix", "patch", "revision", "environment", "arguments", "all"]
 Via = Literal["patch", "runtime", "revision", "environment", "arguments"]
 TrialVerdict = Literal["keep", "no_gain", "unclear", "slower", "trains_differently", "fails", "not_tried"]
-LossVerdict = Literal["identical", "close", "drifts", "unknown"]
+LossVerdict = Literal["identical", "close", "redrawn", "drifts", "unknown"]
 
 
 class TriedRound(Struct, frozen=True):
@@ -28,7 +28,9 @@ class ComparedLosses(Struct, frozen=True):
     verdict: Annotated[
         LossVerdict,
         note(
-            "identical: every bit; close: within `within_share`; drifts: from `from_step` on; unknown: no loss was seen"
+            "identical: every bit; close: within `within_share`; redrawn: the change draws other random numbers, and "
+            "over several seeds the mean losses differ by at most `within_share`; drifts: from `from_step` on; "
+            "unknown: no loss was seen"
         ),
     ]
     within_share: Annotated[float | None, note("largest difference, as a part of the loss", "share")] = None

@@ -51,6 +51,8 @@ def losses(row: TriedChange) -> str:
         return "identical"
     if found.verdict == "drifts":
         return f"drift from step {found.from_step}"
+    if found.verdict == "redrawn":
+        return "as with other seeds"
     return f"equal within {found.within_share:.0e}".replace("e-0", "e-")
 
 
@@ -97,9 +99,15 @@ def notes(tried: Sequence[TriedChange]) -> list[str]:
         lines.append("The script sets no random seed, so traceopt fixed it in the same way for all runs.")
     if any(row.losses is not None and row.losses.verdict == "drifts" for row in tried):
         lines.append(
-            "Losses drift: traceopt does not keep such a change on its own. Some changes draw other random numbers or "
-            "round differently; decide whether the training is still the one that you want."
+            "Losses drift: traceopt does not keep such a change on its own, because runs with other seeds do not show "
+            "that it trains the same. Decide whether the training is still the one that you want."
         )
+    lines += [
+        f"{row.name}: draws other random numbers. Over several seeds, the mean losses of both sides differ by at "
+        f"most {percent(row.losses.within_share)}, so it trains the same."
+        for row in tried
+        if row.losses is not None and row.losses.verdict == "redrawn" and row.losses.within_share is not None
+    ]
     if any(row.gain_share is not None for row in tried):
         lines.append("Measured without a profiler, in alternating runs, with a 99% interval.")
     return lines

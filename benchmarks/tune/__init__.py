@@ -1,0 +1,1 @@
+"""How good `traceopt tune` and the loss check of `traceopt try` are."""
