@@ -17,13 +17,17 @@ import pytest
 from fixtures.real_traces import TRACES, expected, public, unseen
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.reading.trace_reader import read_trace
-from traceopt.api import analyze
+from traceopt.analyzer.recordings.rank_trace import read_recording
+from traceopt.analyzer.unprofiled import without_profiler
+from traceopt.api import analyze, find_runs
+from traceopt.document.merge import MergedRun
 from traceopt.document.rank_document import rank_document
+from traceopt.document.run_document import run_document
 from traceopt.reports.html.page import render_html
 from traceopt.result.document import Result
 from traceopt.rules.engine import RulesOutcome, run_rules
 from traceopt.rules.registry import builtin_rules
+from traceopt.workers.rank_analysis import answer
 
 FIXED = "_fixed"  # ends the name of a twin without its scenario's fault
 LEGACY = "public/pl_0trace.json.gz"  # of torch.autograd.profiler, which is refused
@@ -44,8 +48,13 @@ class AnalyzedTrace:
 
     @cached_property
     def result(self) -> Result:
-        """Of the whole pipeline."""
-        return analyze(str(self.path), debug=True)
+        """As `analyze` returns it, from the same facts."""
+        if self.path.is_dir():
+            return analyze(str(self.path), debug=True)
+        rules, merged = [rule() for rule in builtin_rules()], MergedRun()
+        merged.add(0, answer(self.facts, rules, [], debug=True))
+        assert merged.shown is not None
+        return run_document(merged, merged.shown, rules, [], several=False, debug=True)
 
     @cached_property
     def page(self) -> str:
@@ -54,8 +63,8 @@ class AnalyzedTrace:
 
     @cached_property
     def facts(self) -> Facts:
-        with self.path.open("rb") as stream:
-            return Facts(read_trace(stream, self.path.name))
+        (run,) = find_runs(str(self.path))
+        return without_profiler(Facts(read_recording(run.recordings[0], [])))
 
     @cached_property
     def outcome(self) -> RulesOutcome:

@@ -4,7 +4,7 @@ ranks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from traceopt.analyzer.companions.companions import read_companions
 from traceopt.analyzer.facts import Facts
@@ -17,6 +17,7 @@ from traceopt.document.rank_document import rank_document
 from traceopt.document.without_trace import document_without_trace
 from traceopt.errors import InputError, one_line
 from traceopt.rules.engine import check_rules, planned, refuted
+from traceopt.rules.rule import Rule
 from traceopt.workers.rank_task import RankTask, loaded
 
 _SHOWN = (0, None)  # the rank whose decision the document shows if no rank is missing, as in a refutation
@@ -39,11 +40,15 @@ def _analyze(task: RankTask, count_bytes: Callable[[int], None] | None) -> bytes
     except InputError as error:
         return RankAnswer.packed(None, None, warnings, problem=one_line(str(error)))
     facts = without_profiler(Facts(trace, task.options.devices, task.options.workload, companions))
-    rules = loaded(task.options).chosen
-    outcome = check_rules(rules, facts, debug=task.options.debug)
+    return answer(facts, loaded(task.options).chosen, warnings, task.sharing, debug=task.options.debug)
+
+
+def answer(facts: Facts, rules: Sequence[Rule], warnings: list[str], sharing: int = 1, *, debug: bool) -> bytes:
+    """A packed RankAnswer, from what was measured. `sharing` as in `rank_document`."""
+    meta, outcome = facts.trace.meta, check_rules(rules, facts, debug=debug)
     if not facts.has_trace:
-        return RankAnswer.packed(document_without_trace(facts, outcome), no_steps(trace.meta.path), warnings)
-    document = rank_document(facts, planned(outcome, facts), task.sharing)
-    others = refuted(outcome, rules) if trace.meta.rank in _SHOWN else ()
+        return RankAnswer.packed(document_without_trace(facts, outcome), no_steps(meta.path), warnings)
+    document = rank_document(facts, planned(outcome, facts), sharing)
+    others = refuted(outcome, rules) if meta.rank in _SHOWN else ()
     decisions = [Refuted(codes, decided_again(document, facts, planned(other, facts))) for codes, other in others]
     return RankAnswer.packed(document, summarize(facts), warnings, refuted=decisions)
