@@ -309,6 +309,7 @@ def test_real_traces_of_which_parts_are_missing(file: str) -> None:
 
 # Whose last steps are unlike the others: the fault is one of some steps, or no mark shows where they begin.
 UNLIKE = ("cudnn_search", "slow_steps", "recompilation", "module_load", "no_profiler_step")
+RARE = ("gc_churn",)  # whose fault is not in every step
 # Small real traces whose marked steps are alike and leave the device nothing to do. In the others, a copy has a seam.
 ALIKE = [
     "public/leimao_5080_nograph_man2.json.gz",
@@ -319,12 +320,13 @@ ALIKE = [
 
 
 @over([scenario for scenario in GENERATED if scenario not in UNLIKE], ALIKE)
-def test_ten_times_the_steps_give_the_same_plan(trace: AnalyzedTrace) -> None:
+def test_more_steps_give_the_same_plan(trace: AnalyzedTrace) -> None:
     """And nothing saves more there either. Savings may differ by as much as the step does."""
     once, is_real = trace.document, trace.path.suffix == ".gz"
     document = load(trace.path) if is_real else orjson.loads(trace.path.read_bytes())
-    more = analysis_of(orjson.dumps(repeated(document, 10, steps=3)))
-    assert more.facts.steps.count >= 10 * min(3, trace.facts.steps.count) - 2
+    times = 10 if trace.path.stem in RARE else 4
+    more = analysis_of(orjson.dumps(repeated(document, times, steps=3)))
+    assert more.facts.steps.count >= times * min(3, trace.facts.steps.count) - 2
     assert faults_of(more) == []
     assert [row.code for row in more.document.plan] == [row.code for row in once.plan]
     step_ns, steps_ns = trace.facts.step_ns, more.facts.step_ns
