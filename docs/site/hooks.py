@@ -2,6 +2,8 @@
 
 - Links that leave docs/ lead to GitHub, or to the site's copy of CHANGELOG.md, CONTRIBUTING.md and SECURITY.md.
 - A Mermaid diagram becomes a link to GitHub, which draws it: its script would be fetched from elsewhere.
+- Until the repository has an address, nothing links to it.
+- The search finds a reference page after the pages that explain.
 - The rules stand in the navigation by family, in the order of docs/rules/README.md.
 - Each page is also there as Markdown, which llms.txt links to.
 - The finished site is searched for anything that a browser would fetch from elsewhere, and for links of llms.txt that
@@ -24,10 +26,14 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
+PLACEHOLDER = "https://github.com/OWNER/traceopt"  # docs/repository_address.py writes the address everywhere but here
+REFERENCE = ("reference/", "facts.md", "frames.md")  # pages with a section for each name
+REFERENCE_BOOST = 0.1  # of their place in a search
 COPIES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
 
 _LOG = logging.getLogger("mkdocs.hooks.traceopt")
 _LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)(?=[)#])")
+_DEAD_LINK = re.compile(rf"\[([^\]]+)\]\({re.escape(PLACEHOLDER)}[^)\s]*\)")
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _DIAGRAM = re.compile(r"^```mermaid\n.*?^```$", re.MULTILINE | re.DOTALL)
 _FAMILY_OR_RULE = re.compile(r"^## (?P<family>.+)$|^\| \[(?P<code>\w+)\]\((?P<page>\w+\.md)\) \| (?P<name>\S+) ", re.M)
@@ -40,7 +46,9 @@ _FETCHED = re.compile(
 
 
 def on_config(config: MkDocsConfig) -> None:
-    """Puts the pages of the rules into the navigation."""
+    """Puts the pages of the rules into the navigation, and leaves out the addresses of a repository that has none."""
+    if config.repo_url == PLACEHOLDER:
+        config.repo_url = config.site_url = None
     [rules] = [entry["Rules"] for entry in config.nav or () if "Rules" in entry]
     rules[1:1] = families((ROOT / "docs" / "rules" / "README.md").read_text(encoding="utf-8"))
 
@@ -65,12 +73,14 @@ def on_files(files: Files, *, config: MkDocsConfig) -> None:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, **_: Any) -> str:
-    """Redirects the links of a page, except in code."""
+    """Redirects the links of a page, except in code, and ranks it for the search."""
     uri = page.file.src_uri
+    if uri.startswith(REFERENCE):
+        page.meta["search"] = {"boost": REFERENCE_BOOST}
     source = next((source for source, copy in COPIES.items() if copy == uri), f"docs/{uri}")
-    repository = (config.repo_url or "").rstrip("/")
-    drawn = _DIAGRAM.sub(f"[The diagram of this page]({repository}/blob/main/{source}) is on GitHub.", markdown)
-    return redirected(drawn, source, repository)
+    repository = (config.repo_url or PLACEHOLDER).rstrip("/")
+    drawn = _DIAGRAM.sub(f"[The diagram of this page]({repository}/blob/main/{source}) is in the repository.", markdown)
+    return _DEAD_LINK.sub(r"\1", redirected(drawn, source, repository))
 
 
 def redirected(markdown: str, source: str, repository: str) -> str:
