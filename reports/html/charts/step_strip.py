@@ -10,7 +10,6 @@ from traceopt.reports.html.charts.axes import Tick, round_values
 from traceopt.reports.html.charts.stacked_columns import COLUMN, column_paths
 from traceopt.reports.words.charts.step_texts import (
     HIGHEST,
-    rank_name,
     step_label,
     step_mark,
     step_text,
@@ -57,13 +56,6 @@ class StepColumn(Struct, frozen=True):
     text: str
 
 
-class RankStrip(Struct, frozen=True):
-    """The steps of one rank as the outline of their columns, on the scale of the slowest step of any rank."""
-
-    name: str
-    path: str
-
-
 class StepStrip(Struct, frozen=True):
     """`parts` from the bottom up; `width` is the width of the paths' viewBox; `typical_top` is the typical step, per
     cent from the top, None if it is not known.
@@ -76,7 +68,6 @@ class StepStrip(Struct, frozen=True):
     shown: int
     typical_top: float | None
     typical_us: float | None
-    ranks: list[RankStrip]
     levels: list[Tick]
 
     @property
@@ -137,7 +128,6 @@ def draw_steps(result: Result) -> StepStrip | None:
         width=count * COLUMN,
         patterned=count <= MOST_PATTERNED,
         shown=min(max(0, series.shown - series.first), count - 1),
-        ranks=_rank_strips(series),
         levels=_levels(top_us),
         typical_us=typical_us,
         typical_top=None if typical_us is None or typical_us > top_us else 100 - _percent(typical_us, top_us),
@@ -186,18 +176,6 @@ def _column(result: Result, series: StepSeries, index: int, total_us: float, cut
         cut=quantities.ms_of_us(total_us) if cut else "",
         text=step_text(series, index, total_us, mark),
     )
-
-
-def _rank_strips(series: StepSeries) -> list[RankStrip]:
-    top_us = max((max(rank.us, default=0.0) for rank in series.ranks), default=0.0)
-    if top_us <= 0:
-        return []
-    return [
-        RankStrip(
-            rank_name(rank), f"M0 100{''.join(f'V{100 - us / top_us * 100:.0f}h{COLUMN}' for us in rank.us)}V100z"
-        )
-        for rank in series.ranks
-    ]
 
 
 def _percent(part: float, whole: float) -> float:

@@ -72,11 +72,9 @@ def test_many_steps_are_drawn_as_paths() -> None:
     assert caption(replace(rich, step=replace(rich.step, count=1_000, series=every))).startswith("Steps 501 to 900 of")
 
 
-def test_several_ranks_have_a_row_each() -> None:
+def test_a_step_says_how_long_it_takes_on_other_ranks() -> None:
     strip = draw_steps(sample.rich())
     assert strip is not None
-    assert [rank.name for rank in strip.ranks] == ["rank 0", "rank 2"]
-    assert strip.ranks[0].path.count("h10") == 12
     text = strip.columns[0].text.replace("\u00a0", " ")
     assert text.endswith(" Over the ranks: 411.0 ms (rank 0) to 431.0 ms (rank 2).")
 
