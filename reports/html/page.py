@@ -85,6 +85,8 @@ def render_html(result: Result, *, static: bool = False) -> str:
     )
     if under_pointer:
         data["readouts"] = under_pointer
+    if spans is not None or flame is not None:
+        scripts.append("units.js")
     if spans is not None:
         scripts += ["spans.js", "timeline.js"]
         data["spans"] = spans

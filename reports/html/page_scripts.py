@@ -41,7 +41,7 @@ def plotly() -> Plotly | None:
     return Plotly(base64.b64encode(packed).decode("ascii"), _hash(decompress(packed)))
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=16)
 def asset_text(name: str) -> str:
     """A style sheet or script without its indentation and the lines that are comments: they add 8 kB to each page."""
     lines = map(str.strip, (ASSETS / name).read_text(encoding="utf-8").splitlines())

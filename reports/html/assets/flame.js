@@ -14,14 +14,14 @@
   var found = document.getElementById("flame-found");
   var userBox = document.getElementById("flame-user");
   var valueBox = document.getElementById("flame-value");
+  var threadBox = document.getElementById("flame-thread");
+  var what = document.getElementById("flame-what");
+  var legend = document.getElementById("flame-key");
   var ROW = 21; /* pixels */
   var SMALLEST = 0.001; /* of the width */
   var MOST_LISTED = 8;
   var MAY_WAIT = ["library", "operator", "runtime"]; /* kinds of calls that are waits if they mostly wait */
   var PLAIN = ["cpu", "launch", "python", "range"]; /* colors of categories that say no more than the kind */
-  var threadBox = document.getElementById("flame-thread");
-  var what = document.getElementById("flame-what");
-  var legend = document.getElementById("flame-key");
   var recorded = null; /* the view of flame_view.py: the main thread in the step that the report shows */
   var view = null; /* the view that is drawn */
   var chosenStep = null; /* as in the strip, null: the step that the report shows */
@@ -29,12 +29,9 @@
   var zoomed = null;
   var boxes = [];
 
-  function time(ms) {
-    var unit = ms < 1 ? "µs" : ms < 10000 ? "ms" : "s";
-    return Number((unit === "µs" ? ms * 1000 : unit === "s" ? ms / 1000 : ms).toPrecision(3)).toLocaleString("en-US") + "\u00a0" + unit;
-  }
+  var time = tools.time; /* of units.js */
   function share(part, whole) {
-    return whole > 0 ? Number((part / whole * 100).toPrecision(2)) + "\u00a0%" : "–";
+    return whole > 0 ? tools.percent(part / whole) : "–";
   }
   /* ~/train.py(12): load -> load (train.py:12); other names stay as they are. */
   function shortFrame(name) {

@@ -20,6 +20,7 @@
   var tip = document.getElementById("span-tip");
   var about = document.getElementById("span-about");
   var keyHelp = document.getElementById("span-keys");
+  var time = tools.time, percent = tools.percent, counted = tools.counted; /* of units.js */
   var noun = box.dataset.noun; /* "step" or "recording" */
   var pen = canvas.getContext("2d");
 
@@ -31,7 +32,7 @@
   var LANE_GAP = 8;
   var LEAST_LABEL = 28;
   var LETTER = 6.1; /* mean width of a letter of a label */
-  var LONG = 10000; /* ms; longer times are in seconds, as in result/quantities.py */
+  var LONG = tools.LONG;
   var SMALLEST_VIEW = 2e-5; /* ms */
   var SPAN_VIEW = 0.05; /* ms; nearer than this, the view only goes by hand */
   var WIDE = 700;
@@ -672,13 +673,6 @@
 
   /* Choosing a span */
 
-  function time(value) {
-    if (value >= 1) {
-      var long = value >= LONG - 0.05;
-      return (long ? value / 1000 : value).toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 }) + (long ? "\u00a0s" : "\u00a0ms");
-    }
-    return (value * 1000).toLocaleString("en-US", { maximumFractionDigits: value < 0.01 ? 2 : 1 }) + "\u00a0µs";
-  }
   /* Moments of the chosen step, in the unit of the axis and exact enough to tell apart what is `apart` ms apart: like
      durations, to a tenth of a microsecond. */
   function moments(values, apart) {
@@ -814,9 +808,6 @@
     work.sort(function (a, b) { return duration[b] - duration[a]; });
     return [text].concat(work.slice(0, MOST_LINKS).map(function (other) { return button(shortName(other), other); }));
   }
-  function counted(count, single, several) {
-    return count.toLocaleString("en-US") + " " + (count === 1 ? single : several || single + "s");
-  }
   /* How often the name occurs in the chosen step, and how long all of them take. */
   function sameName(index) {
     var step = view.steps[chosenStep];
@@ -923,12 +914,6 @@
       until = Math.max(until, last);
     });
     return busy;
-  }
-  function percent(share) {
-    if (share > 0.995 && share < 0.9999995) { /* only the whole is 100% */
-      return share >= 0.9995 ? ">99.9%" : (share * 100).toFixed(1) + "%";
-    }
-    return share > 0 && share < 0.001 ? "<0.1%" : (share * 100).toLocaleString("en-US", { maximumFractionDigits: share < 0.1 ? 1 : 0 }) + "%";
   }
   function describeRange() {
     var whole = range.to - range.from;

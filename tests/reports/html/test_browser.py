@@ -87,7 +87,7 @@ def test_hostile_strings_stay_text(open_report) -> None:
             page.mouse.move(box["x"] + box["width"] * across, box["y"] + box["height"] * down)
     assert page.evaluate(ANY_ATTACK) == 0
     assert page.evaluate("document.images.length") == 0
-    assert page.evaluate("document.scripts.length") == 7 + 4 * (plotly() is not None)
+    assert page.evaluate("document.scripts.length") == 8 + 4 * (plotly() is not None)
     assert any("<img src=x onerror=window.__xss=1>" in text for text in told)
     assert page.evaluate("document.styleSheets.length >= 1 && getComputedStyle(document.body).display") == "block"
     foreign = "[...document.querySelectorAll('a')].filter(a => (a.getAttribute('href') || '')[0] !== '#').length"

@@ -135,7 +135,7 @@ def test_only_listed_scripts_may_run() -> None:
     assert allowed.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe-eval" not in allowed
     scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
-    assert len(scripts) == (4 if plotly() is None else 5)
+    assert len(scripts) == (5 if plotly() is None else 6)
     for script in scripts:
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         assert f"'sha256-{digest}'" in allowed
