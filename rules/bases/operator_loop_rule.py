@@ -70,6 +70,7 @@ SMALL_LAYERS = Fix(
 )
 LOOP = Fix(
     "If rounds of the loop do not need each other's results, stack their tensors and run one operator on all of them. "
+    "If they all get the same input, as for Monte Carlo dropout, repeat it along the batch: x.repeat(rounds, 1). "
     "Otherwise use a larger batch, so that each operator computes more. Compiling the function that runs the loop may "
     "help as well, or make it slower: measure it.",
     "y = torch.stack(inputs) @ weight  # instead of a loop over the inputs",
