@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceopt.analyzer.autograd.nodes import forward_operators, is_heavy
+from traceopt.analyzer.autograd.nodes import ForwardOperators, is_heavy
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_sites import CallSites
 from traceopt.analyzer.timeline.call_tree import OP
@@ -15,13 +15,12 @@ READS = frozenset(("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"
 COPIES = frozenset(("aten::to", "aten::_to_copy", "aten::copy_"))
 
 
-def operators_for_host_reads(regions: Regions, steps: Steps, sites: CallSites) -> I8:
+def operators_for_host_reads(regions: Regions, steps: Steps, sites: CallSites, operators: ForwardOperators) -> I8:
     """The outermost operators of the training thread on lines that read a value, if nothing on the line runs a layer,
     needs a gradient or changes a tensor. Slices in order of time, without the reads and copies, and without those of
     DataLoaders and data sets. Lines are known where calls were recorded: a function that reads a value does other work.
     """
-    slices, operators = regions.slices, forward_operators(regions, steps)
-    outer = operators.rows
+    slices, outer = regions.slices, operators.rows
     runs_layer = slices.encloses(regions.named(is_heavy, OP))[outer]
     reads = regions.named(READS.__contains__, OP)[outer]
     changes = regions.named(_has_effects, OP)[outer]

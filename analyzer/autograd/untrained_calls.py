@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.autograd.nodes import forward_operators, is_heavy
+from traceopt.analyzer.autograd.nodes import ForwardOperators, is_heavy
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.timeline.regions import Regions
@@ -24,7 +24,7 @@ class UntrainedCalls(Struct, frozen=True):
         return int(self.cost_ns.sum())
 
 
-def calls_without_gradients(regions: Regions, steps: Steps) -> I8 | None:
+def calls_without_gradients(regions: Regions, steps: Steps, operators: ForwardOperators) -> I8 | None:
     """The outermost slices of the training thread in which matmuls, convolutions or attention run while gradients are
     off: the model, a function that calls it, or the operator itself. None if autograd's sequence numbers, which show
     whether gradients are on, were not recorded.
@@ -32,7 +32,7 @@ def calls_without_gradients(regions: Regions, steps: Steps) -> I8 | None:
     Layers with gradients on count as trained, even frozen ones, which create no node. Other operators only do with a
     node: a metric may compare what a layer returned after gradients are on again.
     """
-    slices, operators = regions.slices, forward_operators(regions, steps)
+    slices = regions.slices
     if not operators.tracked.any():
         return None
     layer = slices.encloses(regions.named(is_heavy, OP))[operators.rows]

@@ -8,15 +8,22 @@ from functools import cached_property
 import numpy as np
 
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals
-from traceopt.analyzer.autograd.broadcast_pairs import AllPairs, find_broadcast_pairs
 from traceopt.analyzer.autograd.cleared_nodes import ClearedNodes, cleared_by_network, find_cleared_nodes
 from traceopt.analyzer.autograd.dense_gradients import DenseGradients, find_dense_gradients
+from traceopt.analyzer.autograd.forward.broadcast_pairs import AllPairs, find_broadcast_pairs
+from traceopt.analyzer.autograd.forward.growing_results import GrowingResults, find_growing_results
+from traceopt.analyzer.autograd.forward.one_hot_products import OneHotProducts, find_one_hot_products
+from traceopt.analyzer.autograd.forward.repeated_constants import RepeatedConstants, find_repeated_constants
 from traceopt.analyzer.autograd.gradient_loops import GradientLoop, find_gradient_loops
-from traceopt.analyzer.autograd.growing_results import GrowingResults, find_growing_results
 from traceopt.analyzer.autograd.host_reads import operators_for_host_reads
 from traceopt.analyzer.autograd.module_passes import ModulePasses, find_module_passes
-from traceopt.analyzer.autograd.nodes import accumulations_per_step, nodes_per_step, weight_products
-from traceopt.analyzer.autograd.one_hot_products import OneHotProducts, find_one_hot_products
+from traceopt.analyzer.autograd.nodes import (
+    ForwardOperators,
+    accumulations_per_step,
+    forward_operators,
+    nodes_per_step,
+    weight_products,
+)
 from traceopt.analyzer.autograd.repeated_nodes import repeated_nodes
 from traceopt.analyzer.autograd.row_gradients import RowGradients, find_row_gradients
 from traceopt.analyzer.autograd.sampling_gradients import SamplingGradients, find_sampling_gradients
@@ -39,9 +46,14 @@ class AutogradFacts(WorkFacts, frozen=True, dict=True):
         return nodes_per_step(self.trace, self.steps)
 
     @cached_property
+    def forward_operators(self) -> ForwardOperators:
+        """The operators that the training thread calls outside of backward passes, and which create a node."""
+        return forward_operators(self.regions, self.steps)
+
+    @cached_property
     def calls_without_gradients(self) -> UntrainedCalls | None:
         """Forward passes of a training step that run without gradients; None if the trace does not tell."""
-        rows = calls_without_gradients(self.regions, self.steps)
+        rows = calls_without_gradients(self.regions, self.steps, self.forward_operators)
         return None if rows is None else self._untrained(rows)
 
     @cached_property
@@ -140,13 +152,18 @@ class AutogradFacts(WorkFacts, frozen=True, dict=True):
     @cached_property
     def operators_for_host_reads(self) -> I8:
         """Operators of the window that only compute values which the host reads on the same line. Slices, in order."""
-        return operators_for_host_reads(self.regions, self.steps, self.call_sites)
+        return operators_for_host_reads(self.regions, self.steps, self.call_sites, self.forward_operators)
 
     @cached_property
     def cleared_nodes(self) -> tuple[ClearedNodes, ...]:
         """The backward nodes that compute gradients which the script clears before an optimizer reads them."""
         found = (find_cleared_nodes(self.regions, self.steps, one) for one in self.captured.cleared_gradients or ())
         return cleared_by_network(one for one in found if one is not None)
+
+    @cached_property
+    def repeated_constants(self) -> RepeatedConstants:
+        """Tensors without gradients that a step builds several times in the same way."""
+        return find_repeated_constants(self.regions, self.steps, self.forward_operators)
 
     def calls_that_made(self, nodes: I8) -> I8:
         """The outermost calls whose forward operators made only these backward nodes. Slices, in order."""

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from traceopt.analyzer.arrays.intervals import merge
 from traceopt.analyzer.attribution.main_work import MainWork, find_main_work
-from traceopt.analyzer.autograd.large_logits import LargeLogits, find_large_logits
+from traceopt.analyzer.autograd.forward.large_logits import LargeLogits, find_large_logits
 from traceopt.analyzer.facts.replay import ReplayFacts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline import recurrent_layers

@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.autograd.broadcast_pairs import AllPairs
+from traceopt.analyzer.autograd.forward.broadcast_pairs import AllPairs
 from traceopt.rules import (
     I8,
     Effort,

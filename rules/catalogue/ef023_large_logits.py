@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.autograd.large_logits import LargeLogits
+from traceopt.analyzer.autograd.forward.large_logits import LargeLogits
 from traceopt.rules import (
     Facts,
     Findings,

@@ -1,0 +1,1 @@
+"""What forward passes compute that can be computed in less time."""
