@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from traceopt.analyzer.vocabulary.causes.cause import Look
 from traceopt.reports.figures.figure import (
     FigureDict,
     Trace,
+    color,
     figure,
     label,
     lines,
@@ -17,6 +20,7 @@ from traceopt.reports.figures.figure import (
 )
 from traceopt.reports.words.fixes import fix_cards
 from traceopt.reports.words.fixes.card_lookup import cards_of_part
+from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.reports.words.not_recorded import no_breakdown
 from traceopt.reports.words.part_styles import part_style
 from traceopt.reports.words.step_words import per_step, scope, sides, typical_step
@@ -39,10 +43,11 @@ def draw(document: Result) -> FigureDict:
     top_us = max(sum(part.us_per_step for part in parts) for parts in bars.values())
     unit = time_unit(top_us)
     known = {part.name: part for parts in reversed(bars.values()) for part in parts}
+    cards = fix_cards.cards(document)
     ordered = sorted(known.values(), key=lambda part: (part.busy, -part.us_per_step))
     return figure(
         TITLE,
-        [_trace(document, part, bars, unit) for part in ordered],
+        [_trace(document, part, bars, unit, cards) for part in ordered],
         subtitle=f"{scope(document)}{typical_step(document)}. {sides(document).pattern_hint}",
         barmode="stack",
         legend={"traceorder": "normal"},
@@ -53,9 +58,12 @@ def draw(document: Result) -> FigureDict:
     )
 
 
-def _trace(document: Result, part: BreakdownPart, bars: dict[str, list[BreakdownPart]], unit: str) -> Trace:
+def _trace(
+    document: Result, part: BreakdownPart, bars: dict[str, list[BreakdownPart]], unit: str, cards: Sequence[Card]
+) -> Trace:
     """The part in each of the bars."""
     look = part_style(part.name, part.busy)
+    fixes = cards_of_part(cards, part)
     there = {bar: next((one for one in parts if one.name == part.name), None) for bar, parts in bars.items()}
     return {
         "type": "bar",
@@ -67,17 +75,19 @@ def _trace(document: Result, part: BreakdownPart, bars: dict[str, list[Breakdown
         "textposition": "inside",
         "insidetextanchor": "middle",
         "textangle": 0,
-        "insidetextfont": {"color": "#fff"},
-        "hovertext": [_hover(document, bar, one, look) if one is not None else "" for bar, one in there.items()],
+        "insidetextfont": {"color": color("bg")},
+        "hovertext": [
+            _hover(document, bar, one, look, fixes if bar == NOW else []) if one is not None else ""
+            for bar, one in there.items()
+        ],
         "hoverinfo": "text",
         "marker": marker(look),
     }
 
 
-def _hover(document: Result, bar: str, part: BreakdownPart, look: Look) -> str:
+def _hover(document: Result, bar: str, part: BreakdownPart, look: Look, fixes: Sequence[Card]) -> str:
     words = sides(document)
     time, share = quantities.ms_of_us(part.us_per_step), quantities.percent(part.share)
-    fixes = cards_of_part(fix_cards.cards(document), part) if bar == NOW else []
     return lines(
         f"{part.label} ({words.busy if part.busy else words.idle})",
         f"{bar}: {time}, {share} of the step",

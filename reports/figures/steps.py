@@ -17,7 +17,7 @@ from traceopt.reports.figures.figure import (
     scaled,
     time_unit,
 )
-from traceopt.reports.words.charts.step_texts import HIGHEST, step_label, step_mark, step_totals
+from traceopt.reports.words.charts.step_texts import HIGHEST, step_label, step_marks, step_totals
 from traceopt.reports.words.part_styles import part_style
 from traceopt.reports.words.rank_words import rank_phrase
 from traceopt.reports.words.step_words import unusual_steps
@@ -98,8 +98,8 @@ def _numbers(series: StepSeries) -> list[int]:
 def _marks(document: Result, series: StepSeries, numbers: Sequence[int], top_us: float, unit: str) -> list[Trace]:
     """Unusual steps above their columns, evaluations and checkpoints in a row each."""
     totals = step_totals(series)
-    notes = {at: step_mark(document, series.first + at, total) for at, total in enumerate(totals)}
-    unusual = {at: f"step {numbers[at]}, {note.removeprefix('unusual: ')}" for at, note in notes.items() if note}
+    notes = enumerate(step_marks(document, series, totals))
+    unusual = {at: f"step {numbers[at]}, {note.removeprefix('unusual: ')}" for at, note in notes if note}
     above = [min(totals[at], top_us) * ABOVE_STEP for at in unusual]
     saved, evaluated = ({at: f"in step {numbers[at]}" for at in marked} for marked in (series.saved, series.evaluated))
     kinds = (

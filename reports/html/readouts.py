@@ -11,7 +11,7 @@ from traceopt.reports.html.charts.rank_chart import MAX_COLUMNS, MOST_ROWS, Rank
 from traceopt.reports.html.charts.roofline import WIDTH, Roofline
 from traceopt.reports.html.charts.step_strip import StepStrip, drawn_series
 from traceopt.reports.html.charts.timeline_svg import MemoryDrawing, memory_end_us, thinned
-from traceopt.reports.words.charts.step_texts import step_mark, step_text, step_totals
+from traceopt.reports.words.charts.step_texts import step_marks, step_text, step_totals
 from traceopt.result.document import Result
 from traceopt.result.rows import StepSeries
 from traceopt.result.words import quantities
@@ -67,7 +67,7 @@ def readouts(
 
 def _steps(document: Result, series: StepSeries) -> Readout:
     count, totals = len(series.names), step_totals(series)
-    marks = [step_mark(document, series.first + index, total) for index, total in enumerate(totals)]
+    marks = step_marks(document, series, totals)
     texts = [step_text(series, index, totals[index], marks[index]) for index in range(count)]
     left = [round(index / count * 100, 3) for index in range(count)]
     shown = min(max(0, series.shown - series.first), count - 1)

@@ -11,7 +11,7 @@ from traceopt.reports.html.charts.stacked_columns import COLUMN, column_paths
 from traceopt.reports.words.charts.step_texts import (
     HIGHEST,
     step_label,
-    step_mark,
+    step_marks,
     step_text,
     step_totals,
 )
@@ -124,7 +124,10 @@ def draw_steps(result: Result) -> StepStrip | None:
     ]
     return StepStrip(
         parts=parts,
-        columns=[_column(result, series, index, totals[index], scales[index] < 1) for index in range(count)],
+        columns=[
+            _column(series, index, totals[index], mark, scales[index] < 1)
+            for index, mark in enumerate(step_marks(result, series, totals))
+        ],
         width=count * COLUMN,
         patterned=count <= MOST_PATTERNED,
         shown=min(max(0, series.shown - series.first), count - 1),
@@ -165,9 +168,8 @@ def caption(result: Result, *, every_step: bool = False) -> str:
     return " ".join(sentences)
 
 
-def _column(result: Result, series: StepSeries, index: int, total_us: float, cut: bool) -> StepColumn:
+def _column(series: StepSeries, index: int, total_us: float, mark: str, cut: bool) -> StepColumn:
     count = len(series.names)
-    mark = step_mark(result, series.first + index, total_us)
     return StepColumn(
         left=round(index / count * 100, 3),
         width=round(100 / count, 3),

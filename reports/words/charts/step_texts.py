@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from traceopt.result.document import Result
 from traceopt.result.rows import RankSteps, StepPart, StepSeries
@@ -11,7 +12,7 @@ from traceopt.result.words import quantities
 HIGHEST = 3.0  # times the typical step: higher columns are cut
 PARTS_NAMED = 4
 LEAST_CHANGE = 1 << 20  # bytes of memory from step to step that are worth a word
-_STEP_NUMBER = re.compile(r"#\d+$")
+_STEP_NUMBER = re.compile(r"#\d{1,12}$")  # more digits are no count
 
 
 def step_label(series: StepSeries, index: int) -> str:
@@ -25,9 +26,13 @@ def step_totals(series: StepSeries) -> list[float]:
     return [sum(parts) for parts in zip(*(part.us for part in series.parts), strict=True)]
 
 
-def step_mark(result: Result, step: int, total_us: float) -> str:
-    """How an unusual step differs from the typical one; "" for a typical step. `step`: index into per_step_us."""
-    return "" if step in result.step.typical_steps else _difference(total_us, result.step.typical_us)
+def step_marks(result: Result, series: StepSeries, totals_us: Sequence[float]) -> list[str]:
+    """How each unusual step differs from the typical one; "" for a typical step."""
+    typical = set(result.step.typical_steps)
+    return [
+        "" if step in typical else _difference(total_us, result.step.typical_us)
+        for step, total_us in enumerate(totals_us, series.first)
+    ]
 
 
 def step_text(series: StepSeries, index: int, total_us: float, mark: str) -> str:

@@ -56,6 +56,8 @@ def test_unusual_steps_are_marked() -> None:
     assert (unusual["x"], unusual["text"]) == ([8], ["step 8, 48% longer than the typical step"])
     rich = sample.rich()
     marked = replace(rich.step, series=replace(rich.step.series, evaluated=[3, 6], saved=[6]))
+    numbers = replace(rich.step.series, names=[f"ProfilerStep#{10**20}", *rich.step.series.names[1:]])
+    assert steps.draw(replace(rich, step=replace(rich.step, series=numbers)))["data"][0]["x"][:2] == [1, 3]
     *_, saved, evaluated = steps.draw(replace(rich, step=marked))["data"]
     assert [(trace["name"], trace["x"]) for trace in (saved, evaluated)] == [
         ("Checkpoint", [8]),
