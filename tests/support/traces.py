@@ -16,6 +16,7 @@ import pytest
 
 from fixtures.real_traces import TRACES, expected, public, unseen
 from fixtures.scenarios import SCENARIOS
+from traceopt.analysis import Analysis
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.recordings.rank_trace import read_recording
 from traceopt.analyzer.unprofiled import without_profiler
@@ -47,14 +48,14 @@ class AnalyzedTrace:
         self.path = path
 
     @cached_property
-    def result(self) -> Result:
+    def result(self) -> Analysis:
         """As `analyze` returns it, from the same facts."""
         if self.path.is_dir():
             return analyze(str(self.path), debug=True)
         rules, merged = [rule() for rule in builtin_rules()], MergedRun()
         merged.add(0, answer(self.facts, rules, [], debug=True))
         assert merged.shown is not None
-        return run_document(merged, merged.shown, rules, [], several=False, debug=True)
+        return Analysis.of(run_document(merged, merged.shown, rules, [], several=False, debug=True))
 
     @cached_property
     def page(self) -> str:
