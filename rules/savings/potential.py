@@ -11,10 +11,10 @@ import numpy as np
 
 from traceopt.analyzer.attribution.limits import grouped
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import Change, DropSync, MergeKernels, RemoveLaunches, ScaleWork
+from traceopt.analyzer.replay.changes import Change, DropSync, MergeKernels, MoveToStream, RemoveLaunches, ScaleWork
 from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.vocabulary.causes.cause import Cause
-from traceopt.analyzer.vocabulary.causes.table import HOST_SYNC
+from traceopt.analyzer.vocabulary.causes.table import COPIES, HOST_SYNC
 from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.pricing import on_host
 
@@ -78,6 +78,8 @@ def treated_cause(facts: Facts, changes: Sequence[Change]) -> Cause | None:
         return None
     if facts.has_gpu and all(isinstance(change, DropSync) for change in changes):
         return HOST_SYNC  # whatever the host does meanwhile is hidden, but the wait is what goes
+    if facts.has_gpu and all(isinstance(change, MoveToStream) for change in changes):
+        return COPIES  # nothing else is moved: it may run while nothing is launched, and stay exposed in other places
     before, after = facts.parts_of(facts.replayed), facts.parts_of(facts.replay(changes))
     if facts.has_gpu:
         before, after = grouped(before), grouped(after)
