@@ -80,8 +80,6 @@ def _heat_map(title: str, names: Sequence[str], parts: Sequence[RankPart], unit:
     )
 
 
-def _hover(name: str, label: str, us: float | None, usual_us: float | None = None) -> str:
-    if us is None:
-        return lines(f"Rank {name}", f"{label}: {quantities.NOT_RECORDED}")
-    beside = "" if usual_us is None else f"{quantities.signed_time(us - usual_us)} beside the median rank"
-    return lines(f"Rank {name}", f"{label}: {quantities.ms_of_us(us)}", beside)
+def _hover(name: str, part: str, us: float | None, usual_us: float | None = None) -> str:
+    change = "" if us is None or usual_us is None else f"{quantities.signed_time(us - usual_us)} to the median rank"
+    return lines(f"Rank {name}" if name.isdigit() else name, f"{part}: {quantities.ms_of_us(us)}", change)

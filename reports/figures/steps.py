@@ -23,7 +23,7 @@ from traceopt.reports.words.rank_words import rank_phrase
 from traceopt.reports.words.step_words import unusual_steps
 from traceopt.result.document import Result
 from traceopt.result.rows import StepPart, StepSeries
-from traceopt.result.words.quantities import counted
+from traceopt.result.words.quantities import counted, ms_of_us
 
 TITLE = "Recorded steps"
 MOST_BARS = 100  # more steps are areas, which a browser draws a hundred times faster
@@ -39,6 +39,7 @@ def draw(document: Result) -> FigureDict:
     top_us = min(max(totals), HIGHEST * (typical_us or max(totals)))
     unit, numbers = time_unit(top_us), _numbers(series)
     count, rank = counted(len(numbers), "recorded step"), rank_phrase(document)
+    dashed = f"Dashed: the typical step, {ms_of_us(typical_us)}." if typical_us else ""
     ordered = sorted(series.parts, key=lambda part: (not part.busy, -sum(part.us)))
     drawn = [
         _columns(part, numbers, unit) if len(numbers) <= MOST_BARS else _area(part, numbers, unit) for part in ordered
@@ -46,7 +47,9 @@ def draw(document: Result) -> FigureDict:
     return figure(
         TITLE,
         [*drawn, *_marks(document, series, numbers, top_us, unit)],
-        subtitle=" ".join(filter(None, [f"{count}, {rank}." if rank else f"{count}.", unusual_steps(document)])),
+        subtitle=" ".join(
+            filter(None, [f"{count}, {rank}." if rank else f"{count}.", dashed, unusual_steps(document)])
+        ),
         barmode="stack",
         bargap=0.15,
         height=500,
