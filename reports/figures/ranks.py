@@ -81,5 +81,9 @@ def _heat_map(title: str, names: Sequence[str], parts: Sequence[RankPart], unit:
 
 
 def _hover(name: str, part: str, us: float | None, usual_us: float | None = None) -> str:
-    change = "" if us is None or usual_us is None else f"{quantities.signed_time(us - usual_us)} to the median rank"
+    change = (
+        ""
+        if us is None or usual_us is None
+        else f"difference to the median rank: {quantities.signed_time(us - usual_us)}"
+    )
     return lines(f"Rank {name}" if name.isdigit() else name, f"{part}: {quantities.ms_of_us(us)}", change)
