@@ -155,6 +155,7 @@ def test_text_and_json_say_the_same(example: GetExample) -> None:
     path = str(example("slow_loader").path)
     text = run(path, "--fix", "DL001")
     document = json.loads(run(path, "--fix", "DL001", "--json", "-").stdout)
+    assert json.loads(run(path, "--fix", "DL001", "--json", "-q").stdout) == document  # without a path, too
     assert text.exit_code == 0
     assert "26.3 ms → about 17.4 ms (≈ 8.9 ms less, 34%)" in text.stdout.replace("\N{NO-BREAK SPACE}", " ")
     assert round(document["after_us"] / 1e3, 1) == 17.4

@@ -14,6 +14,7 @@ from traceopt.cli.shared.options import (
     config_option,
     debug_option,
     json_option,
+    lone_json_option,
     quiet_option,
     split_codes,
     workload_options,
@@ -242,7 +243,7 @@ def _keep(outcome: Outcome, tried: Command, apply_: bool, patch_out: str | None,
 
 @click.command()
 @click.argument("files", nargs=-1, type=FILE, metavar="[FILE]...")
-@json_option("document")
+@lone_json_option
 @debug_option
 def accuracy(files: tuple[Path, ...], json_path: str | None) -> None:
     """Compare predicted with measured gains of the fixes that traceopt try has measured.

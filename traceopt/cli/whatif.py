@@ -11,7 +11,7 @@ from traceopt.cli.shared.help import GroupedCommand
 from traceopt.cli.shared.options import (
     config_option,
     debug_option,
-    json_option,
+    lone_json_option,
     quiet_option,
     rules_dir_option,
     run_option,
@@ -38,7 +38,7 @@ from traceopt.output import StderrProgress
     metavar="WHAT FACTOR",
     help="Scale everything that matches kernel~PATTERN (GPU time) or host~PATTERN (operators, Python frames).",
 )
-@json_option("document")
+@lone_json_option
 @run_option
 @rules_dir_option
 @config_option

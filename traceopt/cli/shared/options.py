@@ -40,8 +40,12 @@ def _no_source_file(_: click.Context, __: click.Parameter, value: str | None) ->
     return value
 
 
-def json_option(document: str) -> Option:
-    return click.option("--json", "json_path", metavar="PATH", help=f"Also write the {document}; - is stdout.")
+def json_option(document: str, **more: Any) -> Option:
+    return click.option("--json", "json_path", metavar="PATH", help=f"Also write the {document}; - is stdout.", **more)
+
+
+# The same for commands whose --json was once a flag: without a path it is stdout.
+lone_json_option = json_option("document", is_flag=False, flag_value="-")
 
 
 csv_option = click.option(
