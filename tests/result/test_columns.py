@@ -51,7 +51,7 @@ ROWS: dict[str, tuple[Table, type[Struct], set[str]]] = {
         (tables.FILES, TraceFile, set()),
         (tables.GEMMS, Gemm, set()),
         (tables.GPUS, ProcessGpu, {"number"}),
-        (tables.KERNELS, Kernel, {"short_name", "rate"}),
+        (tables.KERNELS, Kernel, {"short_name", "bound_words"}),
         (tables.LAUNCHES, Kernel, {"short_name"}),
         (tables.MODULES, ModuleRow, set()),
         (tables.MODULE_CLASSES, ModuleClass, set()),
