@@ -29,6 +29,7 @@ WITH_A_CALLBACK = [kind for kind in FETCHES_AND_STEPS if kind != "accelerated"]
 BARE = ("frameworks.py", *FETCHES_AND_STEPS)
 UNCHANGED = pytest.mark.run(*BARE)
 CALLBACKS = pytest.mark.run("frameworks.py", "--callback", *FETCHES_AND_STEPS)
+EACH_CALLBACK = ("huggingface", "lightning")
 
 
 def check_steps(traces: dict[str, Trace], kind: str) -> None:
@@ -109,11 +110,11 @@ def test_a_callback_logs_its_result_at_the_end(bare: Run) -> None:
     assert logged == ["logged traceopt-report.html traceopt-result.json"] * len(WITH_A_CALLBACK)
 
 
-@CALLBACKS
-def test_under_traceopt_run_a_callback_does_nothing(run: Run, bare: Run) -> None:
+@pytest.mark.run("frameworks.py", "--callback", *EACH_CALLBACK)
+def test_under_traceopt_run_a_callback_does_nothing(run: Run) -> None:
     """Two recordings of one process would collide in `traces_of`."""
-    assert losses(run) == losses(bare)
-    for kind in WITH_A_CALLBACK:
+    assert run.code == 0, run.stderr
+    for kind in EACH_CALLBACK:
         traces = run.traces_of(kind)
         assert {trace.metadata["step_rule"] for trace in traces.values()} == {"loader"}
         check_steps(traces, kind)

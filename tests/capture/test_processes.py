@@ -11,10 +11,10 @@ ACCELERATE = ("accelerate", "launch", "--multi_gpu", "--num_processes", "2", "--
 ZERO_STAGE = "2" if TORCH > (2, 1) else "0"  # gloo of 2.1 cannot gather what ZeRO has split
 PLAIN = ("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no")  # otherwise it warns about each
 
+# `make crowd` also has spawned ranks.
 LAUNCHED = [
     ("torchrun", "--nproc-per-node", "2", "--standalone", "ranks.py"),
     (*ACCELERATE, *PLAIN, "ranks.py"),  # the flag is for several processes, with a GPU or without
-    ("ranks.py", "spawn"),
     ("ranks.py", "fork"),
 ]
 

@@ -1,4 +1,4 @@
-"""Two ranks of DistributedDataParallel over gloo, from a launcher or started here: python ranks.py [spawn|fork]."""
+"""Two ranks of DistributedDataParallel over gloo, from a launcher or forked here: python ranks.py [fork]."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         with tempfile.TemporaryDirectory() as folder:
             meeting_point = os.path.join(folder, "ranks")
-            multiprocessing.start_processes(started, (meeting_point,), nprocs=2, start_method=sys.argv[1])
+            multiprocessing.start_processes(started, (meeting_point,), nprocs=2, start_method="fork")
     else:
         init_process_group("gloo")
         train_in_group()
