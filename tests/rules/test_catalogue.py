@@ -30,44 +30,46 @@ PARTS = ("How to fix", "When it is wrong", "Sources")
 every_rule = pytest.mark.parametrize("rule", RULES, ids=[rule.code for rule in RULES])
 
 
+def faults_of_page(rule: type[Rule]) -> Iterator[str]:
+    """What a page lacks."""
+    page, advice = rule.page(), rule.family != TRACE_QUALITY
+    parts = ["Why it costs" if advice else "Why it matters", *PARTS]
+    heads = re.findall(rf"^({'|'.join(parts)})\b[^\n]*:", page, re.M)
+    if heads != parts:
+        yield f"its parts are {heads}"
+    if advice and not page.startswith(("Measures ", "Compares ")):
+        yield "it does not begin with what is measured"
+    if advice and not re.search(r"^    \S", page, re.M):
+        yield "it shows no code"
+    if rule.risk is Risk.OTHER and not rule.risk_note:
+        yield "its risk has no name"
+    yield from (f"{one.name}: is not explained" for one in rule.thresholds() if len(one.text.split()) < 3)
+
+
+def faults_of_title(title: str) -> Iterator[str]:
+    first = title.split()[0]
+    if not first[0].isupper() or title.endswith((".", "!")) or len(title) > 70:
+        yield f"no short instruction: {title}"
+    if first.endswith(("ing", "ed")):
+        yield f"imperative expected: {title}"
+
+
+def faults_of_tests(rule: type[Rule]) -> Iterator[str]:
+    """The file that is named after its code has a test that fires and one that is silent."""
+    tests = (Path(__file__).parent / f"test_{rule.code.lower()}.py").read_text(encoding="utf-8")
+    names = re.findall(r"def (test_\w+)", tests)
+    if f'(PlantedFault):\n    code = "{rule.code}"' not in tests:
+        yield from (f"no test of it {word}" for word in ("fires", "silent") if not any(word in name for name in names))
+
+
 @every_rule
-class TestPage:
-    def test_has_all_parts_in_order(self, rule: type[Rule]) -> None:
-        page, advice = rule.page(), rule.family != TRACE_QUALITY
-        parts = ["Why it costs" if advice else "Why it matters", *PARTS]
-        heads = re.findall(rf"^({'|'.join(parts)})\b[^\n]*:", page, re.M)
-        assert heads == parts
-        assert not advice or page.startswith(("Measures ", "Compares "))
+def test_page_title_and_tests(rule: type[Rule]) -> None:
+    assert [*faults_of_page(rule), *faults_of_title(rule.title), *faults_of_tests(rule)] == []
 
-    def test_shows_code(self, rule: type[Rule]) -> None:
-        if rule.family != TRACE_QUALITY:
-            assert re.search(r"^    \S", rule.page(), re.M)
 
-    def test_title_is_an_instruction(self, rule: type[Rule]) -> None:
-        first = rule.title.split()[0]
-        assert first[0].isupper()
-        assert not rule.title.endswith((".", "!"))
-        assert not first.endswith(("ing", "ed")), f"{first}: imperative expected"
-        assert len(rule.title) <= 70
-
-    def test_another_risk_is_named(self, rule: type[Rule]) -> None:
-        assert rule.risk is not Risk.OTHER or rule.risk_note
-
-    def test_thresholds_are_explained(self, rule: type[Rule]) -> None:
-        for setting in rule.thresholds():
-            assert len(setting.text.split()) >= 3, setting.name
-
-    def test_has_a_test_that_fires_and_one_that_is_silent(self, rule: type[Rule]) -> None:
-        """In the file that is named after its code."""
-        tests = (Path(__file__).parent / f"test_{rule.code.lower()}.py").read_text(encoding="utf-8")
-        names = re.findall(r"def (test_\w+)", tests)
-        planted = f'(PlantedFault):\n    code = "{rule.code}"' in tests
-        assert planted or any("fires" in name for name in names)
-        assert planted or any("silent" in name for name in names)
-
-    def test_asks_only_for_what_facts_know(self, rule: type[Rule], example: GetExample) -> None:
-        for requirement in rule.requires:
-            lacks(example("healthy").facts, requirement)  # KeyError for one that does not exist
+def test_rules_ask_only_for_what_facts_know(example: GetExample) -> None:
+    for requirement in {requirement for rule in RULES for requirement in rule.requires}:
+        lacks(example("healthy").facts, requirement)  # KeyError for one that does not exist
 
 
 def test_no_file_is_of_a_rule_that_is_gone() -> None:

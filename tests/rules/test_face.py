@@ -10,8 +10,6 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import traceopt.analyzer.arrays.grouping as grouping
 import traceopt.rules as face
 
@@ -72,14 +70,17 @@ def test_every_name_is_explained() -> None:
     assert set(offered) - described - commented_names() == set()
 
 
-@pytest.mark.parametrize("path", CATALOGUE, ids=lambda path: path.stem[:5])
-def test_rules_import_from_the_face(path: Path) -> None:
-    assert around_the_face(ast.parse(path.read_text(encoding="utf-8"))) == []
+def parsed(path: Path) -> ast.AST:
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("path", [*CATALOGUE, *sorted((RULES / "bases").glob("*.py"))], ids=lambda path: path.stem)
-def test_rules_read_facts_and_group_nothing(path: Path) -> None:
-    assert grouped(ast.parse(path.read_text(encoding="utf-8"))) == []
+def test_rules_import_from_the_face() -> None:
+    assert [(path.stem, name) for path in CATALOGUE for name in around_the_face(parsed(path))] == []
+
+
+def test_rules_read_facts_and_group_nothing() -> None:
+    files = [*CATALOGUE, *(RULES / "bases").glob("*.py")]
+    assert [(path.stem, call) for path in files for call in grouped(parsed(path))] == []
 
 
 def test_the_checks_see_what_they_look_for() -> None:
