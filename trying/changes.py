@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +56,16 @@ class NotTried(Struct, frozen=True):
     reason: str
 
 
-def changes_of(result: Result, codes: Sequence[str], top: int | None) -> tuple[list[Change], list[NotTried]]:
+def changes_of(
+    result: Result,
+    codes: Sequence[str],
+    top: int | None,
+    refused: Callable[[Finding], str | None] = lambda _: None,
+) -> tuple[list[Change], list[NotTried]]:
     """The fixes to try, in the plan's order: those of `codes`, or else the first `top` of the plan.
 
-    Without a plan, the findings with a saving take its place. Raises ConfigError for a code that was not found.
+    Without a plan, the findings with a saving take its place. `refused` says why a fix is not tried; None: it is.
+    Raises ConfigError for a code that was not found.
     """
     rows = {row.finding: row for row in result.plan}
     if codes:
@@ -83,8 +89,10 @@ def changes_of(result: Result, codes: Sequence[str], top: int | None) -> tuple[l
         needs = tuple(name_of.get(result.plan[n - 1].finding, "") for n in row.needs) if row is not None else ()
         patched = finding.fix.patch is not None
         settings = None if patched else at_run_time(finding.fix)
+        reason = refused(finding)
         if settings is None and not patched:
             reason = "it has no patch, and no setting has its effect"
+        if reason is not None:
             left.append(NotTried(name, finding.title, reason))
             continue
         changes.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -22,6 +23,7 @@ from traceopt.trying.spread import LOOKS, over_seeds
 
 UNSEEN_SHARE = 0.05  # of the step: if the runs hide a gain of this size, "no gain" says so
 BUDGET_SPENT = "the time budget is spent"
+NO_TIME_FOR_SEEDS = "there was no time for runs with other seeds, which tell whether it trains the same"
 BASELINE_FAILED = "the script without the change failed"
 _SEEDED = [Change(f"seed {n}", "environment", "", "runtime", switches={"seed": n}) for n in range(1, LOOKS[-1] + 1)]
 
@@ -45,30 +47,45 @@ class Session:
         *,
         budget_s: float,
         each: bool = False,
+        longest_s: float = math.inf,
         recording: Recording | None = None,
         tell: Callable[[Progress], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._run = run
         self._each = each
+        self._longest_s = longest_s  # for one change
         self._recording = recording
+        self._recorded_with = 0  # changes that were kept when the recording was made
         self._unchanged: Sequence[MeasuredRun] = ()
         self._by_seed: dict[tuple[str, ...], MeasuredRun] = {}  # runs without the change: names of the base, and seed
         self._tell = tell
         self._clock = clock
         self._until = clock() + budget_s
+        self._round: int | None = None
         self.tried: list[TriedChange] = []
         self.kept: list[Change] = []
 
     def try_all(self, changes: Sequence[Change]) -> None:
+        """Raises SignalError; `tried` then has a row for each change all the same."""
+        self.try_round(changes)
+        if len(self.kept) > 1 and not self._each and self.left_s > 0:
+            self.try_together([])
+
+    def begin_round(self, number: int, recording: Recording | None) -> None:
+        """The changes from now on are those of a new recording, which has all that was kept."""
+        self._round = number
+        self._recording = recording
+        self._recorded_with = len(self.kept)
+        self._unchanged = ()
+
+    def try_round(self, changes: Sequence[Change]) -> None:
         """Raises SignalError; `tried` then has a row for each change all the same."""
         done = 0
         try:
             for change in changes:
                 self._try(change, done + 1, len(changes))
                 done += 1
-            if len(self.kept) > 1 and not self._each and self._left_s() > 0:
-                self._try_together()
         except SignalError:
             names = {row.name for row in self.tried}
             left = [one for one in changes if one.name not in names]
@@ -76,24 +93,24 @@ class Session:
             raise
 
     def _try(self, change: Change, number: int, count: int) -> None:
-        if self._left_s() <= 0 and self.tried:
+        if self.left_s <= 0 and self.tried:
             base = self._base(change)
             self.tried.append(_row(change, base, None, "not_tried", BUDGET_SPENT, self._expected(change, base)))
             return
-        until = self._clock() + max(0.0, self._left_s()) / (count - number + 1)
+        until = self._clock() + min(self._longest_s, max(0.0, self.left_s) / (count - number + 1))
         base = self._base(change)
         row = self._measured(change, base, number, count, until)
-        self.tried.append(row)
+        self.tried.append(replace(row, tuning_round=self._round))
         if row.verdict == "keep" and change.revision is None:
             self.kept.append(change)
 
-    def _try_together(self) -> None:
+    def try_together(self, original: list[Change]) -> None:
         """All that was kept against the script as it was: gains that were measured one on top of another."""
         names = [change.name for change in self.kept]
         title = f"{' + '.join(names)} together"
         together = Change("all kept", "all", title, "patch")
-        row = self._measured(together, [], 1, 1, self._until, self.kept)
-        self.tried.append(row)
+        row = self._measured(together, original, 1, 1, self._until, self.kept)
+        self.tried.append(replace(row, on_top_of=[]))
 
     def _base(self, change: Change) -> list[Change]:
         """What both sides of the change have. Another revision may lack the lines that a fix changes."""
@@ -104,25 +121,28 @@ class Session:
     ) -> TriedChange:
         after = list(made) or [*base, change]
         known = Rounds([], [])
+        began, reserved_s = self._clock(), 0.0
 
         def note(rounds: Rounds) -> None:
-            nonlocal known
+            nonlocal known, reserved_s
             known = rounds
-            self._unchanged = self._unchanged if base else rounds.counted_before
-            self._tell(Progress(change.name, number, count, len(rounds.before), max(0.0, self._left_s())))
+            if _losses(rounds).verdict == "drifts":  # other seeds will have to tell
+                reserved_s = LOOKS[0] * (self._clock() - began) / len(rounds.before)
+            self._unchanged = rounds.counted_before if self._is_recorded(base) else self._unchanged
+            self._tell(Progress(change.name, number, count, len(rounds.before), max(0.0, self.left_s)))
 
         def run(sides: Sequence[Sequence[Change]], /) -> list[MeasuredRun | Failure | None]:
             measured = zip(sides, self._run(sides), strict=True)
             return [_checked(one, change) if side is after else one for side, one in measured]
 
-        self._tell(Progress(change.name, number, count, 0, max(0.0, self._left_s())))
+        self._tell(Progress(change.name, number, count, 0, max(0.0, self.left_s)))
         try:
             rounds = measure(
                 run,
                 base,
                 after,
                 wanted_us=lambda before: self._expected(change, base, before).us,
-                time_left=lambda: until - self._clock(),
+                time_left=lambda: until - reserved_s - self._clock(),
                 finished_round=note,
             )
         except SignalError:
@@ -142,8 +162,8 @@ class Session:
         """The row of a change whose losses drift: it is kept if it only draws other random numbers."""
         original, changed = list[Sequence[float]](), list[Sequence[float]]()
         for seed in _SEEDED:
-            if self._left_s() <= 0:
-                return row
+            if self.left_s <= 0:
+                return replace(row, reason=NO_TIME_FOR_SEEDS)
             key = (*(one.name for one in base), seed.name)
             known = self._by_seed.get(key)
             sides = [[*after, seed]] if known is not None else [[*after, seed], [*base, seed]]
@@ -167,10 +187,15 @@ class Session:
         self, change: Change, base: Sequence[Change], before: Sequence[MeasuredRun] | None = None
     ) -> Expectation:
         """`before`: the runs of the base so far, if they are newer than what is known of the unchanged script."""
-        unchanged = self._unchanged if base or before is None else before
+        unchanged = before if self._is_recorded(base) and before is not None else self._unchanged
         return expectation(prediction_of(change, base), self._recording, unchanged)
 
-    def _left_s(self) -> float:
+    def _is_recorded(self, base: Sequence[Change]) -> bool:
+        """Whether the recording is of this base."""
+        return len(base) <= self._recorded_with
+
+    @property
+    def left_s(self) -> float:
         return self._until - self._clock()
 
 
@@ -196,7 +221,7 @@ def row_of(
     step = rounds.change()
     if step.change_share is None:
         return _row(change, base, rounds, "not_tried", "interrupted" if interrupted else step.reason, expected)
-    losses = compare_losses([run.losses for run in rounds.before], [run.losses for run in rounds.after])
+    losses = _losses(rounds)
     few = interrupted and len(rounds.before) < LEAST_ROUNDS
     verdict = "not_tried" if few else _verdict(rounds, step, losses)
     limits = [_reason(step, verdict), ALSO_BUSY if rounds.busy else None]
@@ -214,6 +239,10 @@ def row_of(
         memory=_memory(rounds),
         seeded_by="script" if any(run.seeded_by_script for run in rounds.before) else "traceopt",
     )
+
+
+def _losses(rounds: Rounds) -> ComparedLosses:
+    return compare_losses([run.losses for run in rounds.before], [run.losses for run in rounds.after])
 
 
 def _verdict(rounds: Rounds, step: StepChange, losses: ComparedLosses) -> TrialVerdict:

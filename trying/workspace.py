@@ -19,6 +19,7 @@ from traceopt.capture.launch.outcome import RecordingOutcome, read_outcome
 from traceopt.capture.settings import Settings
 from traceopt.errors import InputError, OutputError, one_line
 from traceopt.rules.fixes.patches.patch import combined_patch
+from traceopt.rules.fixes.patches.unified import unified_diff
 from traceopt.trying import diffs
 from traceopt.trying.changes import Change
 from traceopt.trying.measured_run import Failure, MeasuredRun, read_run
@@ -29,6 +30,7 @@ from traceopt.trying.running.processes import EndedError, Script
 from traceopt.trying.source_copy import Snapshot, repository_of, stand_in
 
 FOLDER = ".traceopt-try"
+ORIGINAL = "original"  # the revision of the source before anything was baked
 OUTPUT = "output"  # what a script prints, in its control folder
 TAIL_LINES, TAIL_BYTES = 12, 16_384
 FULL_DISK_BYTES = 4 << 20  # less is too little for a trace
@@ -81,6 +83,7 @@ class Workspace:
         self._clocks = GpuClocks()
         self._guard: Guard | None = None
         self._starts = 0
+        self._baked = ""  # patches, one after the other
 
     def __enter__(self) -> Workspace:
         """Raises OutputError or InputError."""
@@ -147,8 +150,38 @@ class Workspace:
         patch, _ = combined_patch(fixes, self.source_folders) if fixes else ("", [])
         return "".join([patch, *(_ended(change.diff) for change in changes if change.diff is not None)])
 
-    def record(self, settings: Settings, time_limit_s: float) -> tuple[RecordingOutcome, Failure | None]:
-        """Records the unchanged script in a copy, and then what the CPU reaches, as `traceopt run` does.
+    def bake(self, changes: Sequence[Change]) -> None:
+        """Makes the patches of these changes a part of the source, for all later runs and recordings.
+
+        The revision ORIGINAL is the source without them. Raises OutputError.
+        """
+        try:
+            if ORIGINAL not in self._revisions:
+                original = Snapshot(self.root, self._folder / ORIGINAL, False)
+                self._source.copy_to(original.folder)
+                self._revisions[ORIGINAL] = original
+            patch = self.patch_of(changes)
+            if patch:
+                diffs.apply(self._source.folder, patch)
+                self._baked += patch
+        except (OSError, diffs.DiffError) as error:
+            raise OutputError(f"cannot change the copy of the source: {error}") from error
+
+    def baked_patch(self) -> str:
+        """One diff of the user's source with all that was baked."""
+        if not self._baked:
+            return ""
+        folders = self._revisions[ORIGINAL].folder, self._source.folder
+        names = diffs.files_of(self._baked)
+        if not all((folder / name).is_file() for folder in folders for name in names):
+            return self._baked  # files were added, removed or renamed
+        before_and_after = ([(folder / name).read_text("utf-8") for folder in folders] for name in names)
+        return "".join(unified_diff(name, *texts) for name, texts in zip(names, before_and_after, strict=True))
+
+    def record(
+        self, settings: Settings, time_limit_s: float, changes: Sequence[Change] = ()
+    ) -> tuple[RecordingOutcome, Failure | None]:
+        """Records the script with these changes in a copy, and then what the CPU reaches, as `traceopt run` does.
 
         Returns the outcome, and how the script failed, if it did.
 
@@ -156,7 +189,7 @@ class Workspace:
         """
         failed = None
         try:
-            with self.started([], settings, time_limit_s) as run:
+            with self.started(changes, settings, time_limit_s) as run:
                 try:
                     while (code := self.advance(run)) is None:
                         pass

@@ -1,6 +1,7 @@
 """Settings that `traceopt try` changes while the script starts, without a change of its source.
 
-`loader_workers` N, `pin_memory`, `persistent_workers`: of every DataLoader whose dataset has an order. `batch_fetch`: a
+`loader_workers` N, `prefetch_factor` N, `pin_memory`, `persistent_workers`: of every DataLoader whose dataset has an
+order. `batch_fetch`: a
 DataLoader takes the batches of a TensorDataset at once.
 `fused_optimizer`, `tf32`, `cudnn_benchmark`, `flush_denormal`, `gc_freeze`: on. `rare_saves`: torch.save in a loop
 writes the first time and then every 500th time. `reduce_once`: gradient accumulation reduces once per update. Each
@@ -24,7 +25,7 @@ from .imports import when_imported
 
 FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 SAVE_EVERY = 500
-LOADER = ("loader_workers", "pin_memory", "persistent_workers", "batch_fetch")
+LOADER = ("loader_workers", "prefetch_factor", "pin_memory", "persistent_workers", "batch_fetch")
 FOR_WORKERS = ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context")
 
 
@@ -119,6 +120,10 @@ def _change_loaders(torch: Any, dataloader: Any, timed: TimedSteps, dynamo: Dyna
             for name in ("num_workers", *FOR_WORKERS):
                 arguments.pop(name, None)
             used.append("loader_workers")
+        factor = switches.get("prefetch_factor")
+        if factor and arguments.get("num_workers", 0) and arguments.get("prefetch_factor") != factor:
+            arguments["prefetch_factor"] = factor
+            used.append("prefetch_factor")
         if switches.get("batch_fetch") and _takes_batches(torch.utils.data, arguments):
             used.append("batch_fetch")
         if switches.get("pin_memory") and not arguments.get("pin_memory"):

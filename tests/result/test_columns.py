@@ -60,9 +60,9 @@ ROWS: dict[str, tuple[Table, type[Struct], set[str]]] = {
         (tables.RL_PHASES, RlPhaseRow, {"title", "idle_share", "process_names"}),
         (tables.SHAPED_OPERATORS, ShapedOperator, set()),
         (
-            tables.TRIED,
+            tables.TUNED,
             TriedChange,
-            {"change", "verdict_word", "predicted", "measured", "loss_words", "peak_memory"},
+            {"change", "verdict_word", "predicted", "measured", "loss_words", "peak_memory", "round_word"},
         ),
     ]
 }

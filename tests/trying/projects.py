@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
 SCRIPT = "job/train.py"
+FASTER = ("STEP_US = 1000.0", "STEP_US = 700.0")
 IDENTITY = ("-c", "user.email=someone@example.org", "-c", "user.name=Someone")
 
 
@@ -45,13 +47,15 @@ class Project:
         self.script.write_text(before)
         return path
 
-    def command(self, *options: str, script: tuple[str, ...] = (SCRIPT,)) -> list[str]:
-        return [sys.executable, "-m", "traceopt", "try", "--quiet", "--no-html", "--steps", "10", *options, *script]
+    def command(self, *options: str, script: tuple[str, ...] = (SCRIPT,), command: str = "try") -> list[str]:
+        return [sys.executable, "-m", "traceopt", command, "--quiet", "--no-html", "--steps", "10", *options, *script]
 
-    def start(self, *options: str, script: tuple[str, ...] = (SCRIPT,), **variables: str) -> subprocess.Popen[str]:
+    def start(
+        self, *options: str, script: tuple[str, ...] = (SCRIPT,), command: str = "try", **variables: str
+    ) -> subprocess.Popen[str]:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TRACEOPT")} | variables
         return subprocess.Popen(
-            self.command(*options, script=script),
+            self.command(*options, script=script, command=command),
             cwd=self.folder,
             env=environment,
             stdout=subprocess.PIPE,
@@ -59,9 +63,11 @@ class Project:
             text=True,
         )
 
-    def rows(self, *options: str, script: tuple[str, ...] = (SCRIPT,), **variables: str) -> list[dict[str, Any]]:
-        """The rows of a try that ends well."""
-        with self.start("--json", "-", *options, script=script, **variables) as process:
+    def rows(
+        self, *options: str, script: tuple[str, ...] = (SCRIPT,), command: str = "try", **variables: str
+    ) -> list[dict[str, Any]]:
+        """The rows of a try, or a tuning, that ends well."""
+        with self.start("--json", "-", *options, script=script, command=command, **variables) as process:
             out, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
         rows: list[dict[str, Any]] = json.loads(out)["tried"]
@@ -84,3 +90,17 @@ def process_numbers_in(folder: Path) -> list[int]:
             if f"TRACEOPT_CONTROL={folder}".encode() in (process / "environ").read_bytes():
                 found.append(int(process.name))
     return found
+
+
+def wait_for_the_hanging_run(project: Project) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        for path in (project.folder / "traceopt-logs").glob("*/.traceopt-try/control-*/output"):
+            if path.read_bytes() == b"started\n" and processes_in(project.folder):
+                return
+        time.sleep(0.05)
+    raise AssertionError("the script never hung")
+
+
+def copies(project: Project) -> list[Path]:
+    return list(project.folder.glob("traceopt-logs/*/.traceopt-try"))

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from projects import SCRIPT, Project, process_numbers_in, processes_in
+from projects import FASTER, SCRIPT, Project, copies, process_numbers_in, wait_for_the_hanging_run
 
 from traceopt.capture.settings import Settings, plan_cycles
 from traceopt.rules.fixes.patches.unified import unified_diff
@@ -21,8 +21,6 @@ from traceopt.trying.measured_run import Failure
 from traceopt.trying.running.interruption import Interruption
 from traceopt.trying.timed_runs import Limits, TimedRuns
 from traceopt.trying.workspace import Command, Workspace
-
-FASTER = ("STEP_US = 1000.0", "STEP_US = 700.0")
 
 
 def test_a_faster_script_is_kept_and_the_rest_is_not(project: Project) -> None:
@@ -138,16 +136,6 @@ def test_a_signal_before_anything_is_measured_says_so(project: Project) -> None:
     assert err == "traceopt: interrupted before anything was measured\n"
 
 
-def wait_for_the_hanging_run(project: Project) -> None:
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        for path in (project.folder / "traceopt-logs").glob("*/.traceopt-try/control-*/output"):
-            if path.read_bytes() == b"started\n" and processes_in(project.folder):
-                return
-        time.sleep(0.05)
-    raise AssertionError("the script never hung")
-
-
 def test_a_kill_leaves_nothing(project: Project) -> None:
     """No program can handle SIGKILL, so another process cleans up."""
     with project.start("--env", "HANG=1", "--env", "SLOWDOWN=1") as process:
@@ -157,10 +145,6 @@ def test_a_kill_leaves_nothing(project: Project) -> None:
     while time.monotonic() < until and (copies(project) or ".traceopt-try" in project.git("worktree", "list")):
         time.sleep(0.05)
     assert not copies(project)
-
-
-def copies(project: Project) -> list[Path]:
-    return list(project.folder.glob("traceopt-logs/*/.traceopt-try"))
 
 
 @pytest.mark.parametrize("after_s", [0.3, 0.8, 1.3])

@@ -23,6 +23,7 @@ from traceopt.cli.run import run
 from traceopt.cli.schema import schema
 from traceopt.cli.tensorboard import tensorboard
 from traceopt.cli.try_ import accuracy, try_
+from traceopt.cli.tune import tune
 from traceopt.cli.viewing import cut, view
 from traceopt.cli.whatif import whatif
 from traceopt.output import open_missing_streams
@@ -44,8 +45,8 @@ def cli(context: click.Context) -> None:
 
 
 for command in (
-    analyze, run, measure, try_, accuracy, compare, view, cut, tensorboard, whatif, rules, rule, schema, export, mcp,
-    skill,
+    analyze, run, measure, try_, tune, accuracy, compare, view, cut, tensorboard, whatif, rules, rule, schema, export,
+    mcp, skill,
 ):  # fmt: skip
     cli.add_command(command)
 
@@ -54,6 +55,8 @@ def main() -> None:
     """The entry point of the `traceopt` command."""
     open_missing_streams()
     gc.set_threshold(100_000)  # events are allocated and freed by the thousand, with almost no cycles to collect
-    if not {"run", "try"} & set(sys.argv[1:2]):  # the script may use the threads that NumPy starts; nothing here does
+    if not {"run", "try", "tune"} & set(
+        sys.argv[1:2]
+    ):  # the script may use the threads that NumPy starts; nothing here does
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     cli(prog_name="traceopt")

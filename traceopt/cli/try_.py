@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from traceopt.result.document import Result
-    from traceopt.try_script import Outcome
+    from traceopt.try_script.one_plan import Outcome
     from traceopt.trying.changes import Change
     from traceopt.trying.workspace import Command
 
@@ -141,12 +141,13 @@ def try_(
     those that proved themselves. Runs with and without a change take turns, without a profiler. With changes of your
     own, fixes of the plan are only tried if you ask for them with --fix or --top.
     """
-    from traceopt import run_script, try_script
+    from traceopt import run_script
+    from traceopt.try_script import one_plan
     from traceopt.trying import outcome as trying_outcome
     from traceopt.trying.workspace import Command
 
     tried = Command(command, module, Path.cwd(), step_on)
-    own = _own_changes(patches, revisions, variables, arguments)
+    own = own_changes(patches, revisions, variables, arguments)
     config = configuration(config_path, **workload)
     check_all_writable(html, json_path if json_path != "-" else None, patch_out)
     pull_request.check()
@@ -157,7 +158,7 @@ def try_(
     settings = run_script.settings(
         command, module, logdir, name, step_on=step_on, stop_after=True, time_limit=120.0, preset=preset
     )
-    wanted = try_script.Wanted(
+    wanted = one_plan.Wanted(
         own,
         fixes,
         TOP if top is None else top,
@@ -171,7 +172,7 @@ def try_(
     def analyze(paths: Sequence[str], source: Sequence[Path]) -> Result:
         return analyzed(paths, config, source, debug=debug, quiet=True)
 
-    outcome = try_script.try_script(tried, settings, wanted, analyze, quiet=quiet)
+    outcome = one_plan.try_script(tried, settings, wanted, analyze, quiet=quiet)
     result = outcome.result
     source = run_script.source_folders(command)
     html_path = None
@@ -185,19 +186,19 @@ def try_(
     else:
         gating.not_judged("nothing was recorded")
     if json_path is not None:
-        data = try_script.document_of(outcome).to_json()
+        data = one_plan.document_of(outcome).to_json()
         emit(data) if json_path == "-" else write_output(json_path, data, [])
     if json_path != "-":
-        _print(outcome, html_path)
+        print_outcome(outcome, html_path)
     if not outcome.signal_exit_code:
-        _keep(outcome, tried, apply_, patch_out, quiet=quiet)
+        keep_changes(outcome, tried, apply_, patch_out, quiet=quiet)
     elif not outcome.tried:
         click.echo("traceopt: interrupted before anything was measured", err=True)
     gating.report(None, on_stdout=json_path != "-")
     context.exit(outcome.signal_exit_code or gating.exit_code)
 
 
-def _own_changes(
+def own_changes(
     patches: Sequence[Path], revisions: Sequence[str], variables: Sequence[str], arguments: Sequence[str]
 ) -> list[Change]:
     from traceopt.trying import changes
@@ -210,7 +211,7 @@ def _own_changes(
     ]
 
 
-def _print(outcome: Outcome, html_path: str | None) -> None:
+def print_outcome(outcome: Outcome, html_path: str | None) -> None:
     from traceopt.reports.text.trial_terminal import render_trial
 
     if outcome.result is not None:
@@ -219,7 +220,7 @@ def _print(outcome: Outcome, html_path: str | None) -> None:
         emit(render_trial(outcome.tried, **terminal(None)))
 
 
-def _keep(outcome: Outcome, tried: Command, apply_: bool, patch_out: str | None, *, quiet: bool) -> None:
+def keep_changes(outcome: Outcome, tried: Command, apply_: bool, patch_out: str | None, *, quiet: bool) -> None:
     """Writes the patch of what was kept, and says which changes it does not have."""
     from traceopt.trying.outcome import apply_patch
 

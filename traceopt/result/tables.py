@@ -455,16 +455,13 @@ COMPARED_RUNS = Table(
     ),
     sortable=False,
 )
-TRIED = Table(
-    "tried",
-    "Tried on this machine",
-    (
-        Column("change", "Change", "special"),
-        Column("verdict_word", "Verdict", "word"),
-        Column("predicted", "Predicted", "number"),
-        Column("measured", "Measured", "number"),
-        Column("loss_words", "Losses", "special"),
-        Column("peak_memory", "Peak memory", "number"),
-    ),
-    sortable=False,
+_TRIED_COLUMNS = (
+    Column("change", "Change", "special"),
+    Column("verdict_word", "Verdict", "word"),
+    Column("predicted", "Predicted", "number"),
+    Column("measured", "Measured", "number"),
+    Column("loss_words", "Losses", "special"),
+    Column("peak_memory", "Peak memory", "number"),
 )
+TRIED = Table("tried", "Tried on this machine", _TRIED_COLUMNS, sortable=False)
+TUNED = Table("tried", TRIED.title, (*_TRIED_COLUMNS, Column("round_word", "Round", "word")), sortable=False)

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from traceopt.result.field_notes import note
 
-ChangeKind = Literal["fix", "patch", "revision", "environment", "arguments", "all"]
+ChangeKind = Literal["fix", "patch", "revision", "environment", "arguments", "searched", "all"]
 Via = Literal["patch", "runtime", "revision", "environment", "arguments"]
 TrialVerdict = Literal["keep", "no_gain", "unclear", "slower", "trains_differently", "fails", "not_tried"]
 LossVerdict = Literal["identical", "close", "redrawn", "drifts", "unknown"]
@@ -56,7 +56,10 @@ class TriedChange(Struct, frozen=True):
     """A change, what was predicted of it, and what was measured on this machine."""
 
     name: Annotated[str, note("code of the rule, or the change as it was given")]
-    kind: Annotated[ChangeKind, note("where the change comes from; all: every change that was kept, together")]
+    kind: Annotated[
+        ChangeKind,
+        note("where the change comes from; searched: a value of a setting; all: every change that was kept, together"),
+    ]
     title: Annotated[str, note("what was changed")]
     via: Annotated[Via, note("how it was made; runtime: by a setting that was changed while the script started")]
     verdict: Annotated[
@@ -92,6 +95,9 @@ class TriedChange(Struct, frozen=True):
         Literal["script", "traceopt"] | None, note("who fixed the random seeds, in the same way on both sides")
     ] = None
     patch: Annotated[str | None, note("the change as a unified diff; null: it has none")] = None
+    tuning_round: Annotated[
+        int | None, note("round of `traceopt tune`, from 1; null: of `traceopt try`, or the whole tuning")
+    ] = None
 
     @property
     def gain_us(self) -> float | None:

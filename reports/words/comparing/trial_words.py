@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from traceopt.reports.words.tables import Derived, ShownTable, shown_table
-from traceopt.result.tables import TRIED
+from traceopt.result.tables import TRIED, TUNED
 from traceopt.result.trial import TrialVerdict, TriedChange
 from traceopt.result.words.quantities import from_to, ms_of_us, percent, size
 
@@ -74,6 +74,10 @@ def name(row: TriedChange) -> str:
     return f"{row.name} on top of {', '.join(row.on_top_of)}" if row.on_top_of else row.name
 
 
+def round_word(row: TriedChange) -> str:
+    return "all" if row.tuning_round is None else str(row.tuning_round)
+
+
 _DERIVED: Derived = {
     "change": name,
     "verdict_word": verdict,
@@ -81,17 +85,25 @@ _DERIVED: Derived = {
     "measured": measured,
     "loss_words": losses,
     "peak_memory": memory,
+    "round_word": round_word,
 }
 
 
 def trial_table(tried: Sequence[TriedChange]) -> ShownTable:
-    """Changes, what was predicted of them and what was measured."""
-    return shown_table(TRIED, tried, derived=_DERIVED)
+    """Changes, what was predicted of them and what was measured; with the rounds of `traceopt tune`."""
+    tuned = any(row.tuning_round is not None for row in tried)
+    return shown_table(TUNED if tuned else TRIED, tried, derived=_DERIVED)
 
 
 def notes(tried: Sequence[TriedChange]) -> list[str]:
     """Sentences below the table."""
     lines = [f"{row.name}: {text}" for row in tried for text in (row.reason, row.prediction_note) if text]
+    lines += [
+        f"With all that was kept, a step takes {ms_of_us(row.after_us)}, not {ms_of_us(row.before_us)}: "
+        f"{row.before_us / row.after_us:.2f} times as fast."
+        for row in tried
+        if row.kind == "all" and row.verdict == "keep" and row.before_us and row.after_us
+    ]
     if any(row.via == "runtime" for row in tried):
         names = ", ".join(row.name for row in tried if row.via == "runtime")
         lines.append(f"{names}: tried by a setting at run time, without a change of the source.")

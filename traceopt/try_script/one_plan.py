@@ -80,25 +80,67 @@ def document_of(outcome: Outcome) -> Result | TriedOnly:
     return outcome.result if outcome.result is not None else TriedOnly(Tool("traceopt", __version__), outcome.tried)
 
 
+Work = Callable[[Outcome, Workspace, StderrProgress], None]
+
+
 def try_script(command: Command, settings: Settings, wanted: Wanted, analyze: Analyze, *, quiet: bool) -> Outcome:
     """Raises TraceoptError if the script cannot be run or copied. A signal ends it with what was measured so far."""
+
+    def work(outcome: Outcome, workspace: Workspace, progress: StderrProgress) -> None:
+        _try(outcome, workspace, settings, wanted, analyze, progress, quiet=quiet)
+
+    return run_in_copies(command, settings.folder, work, quiet=quiet)
+
+
+def run_in_copies(command: Command, folder: Path, work: Work, *, quiet: bool) -> Outcome:
+    """Does the work in copies of the source, which are removed. A signal ends it; the outcome has what was found.
+
+    `folder` is that of the traces. Raises TraceoptError.
+    """
     _check_started_once(os.environ)
     outcome = Outcome()
     progress = StderrProgress(enabled=sys.stderr.isatty() and not quiet)
-    keep_out_of_git(settings.folder)
+    keep_out_of_git(folder)
     with progress, Interruption() as interruption:
         try:
-            with Workspace(command, settings.folder, interruption) as workspace:
-                _try(outcome, workspace, settings, wanted, analyze, progress, quiet=quiet)
+            with Workspace(command, folder, interruption) as workspace:
+                work(outcome, workspace, progress)
         except SignalError:
             pass
         finally:
-            remove_if_empty(settings.folder)  # nothing was recorded
+            remove_if_empty(folder)  # nothing was recorded
         outcome.signal_exit_code = interruption.exit_code
     if outcome.result is not None:
         outcome.result = replace(outcome.result, tried=outcome.tried)
-    _remember(outcome, command, settings.folder)
+    _remember(outcome, command, folder)
     return outcome
+
+
+def recorded_result(
+    workspace: Workspace,
+    settings: Settings,
+    time_limit_s: float,
+    analyze: Analyze,
+    progress: StderrProgress,
+    *,
+    quiet: bool,
+    changes: Sequence[Change] = (),
+) -> Result | None:
+    """What a recording of the script shows; None if it left no trace. Raises TraceoptError if the script fails."""
+    progress("recording the script" if changes else "recording the baseline")
+    recorded, failed = workspace.record(settings, time_limit_s, changes)
+    if failed is not None and not recorded.traces:
+        lines = "".join(f"\n    {line}" for line in failed.output)
+        what = "with all that was kept" if changes else "without any change"
+        raise _ScriptError(f"the script failed {what}: {failed.reason}{lines}")
+    for line in remarks(recorded, quiet=quiet):
+        click.echo(f"traceopt: {one_line(line)}", err=True)
+    if not recorded.traces:
+        return None
+    progress("analyzing the recording")
+    result = analyze([str(path) for path in recorded.traces], workspace.source_folders)
+    whole = msgspec.json.encode(result, enc_hook=encoded)  # messages with their slots
+    return msgspec.json.decode(workspace.as_of_the_user(whole), type=Result)
 
 
 def _try(
@@ -111,35 +153,23 @@ def _try(
     *,
     quiet: bool,
 ) -> None:
-    for change in wanted.own:
-        if change.revision is not None:
-            workspace.add_revision(change.revision)
+    add_revisions(workspace, wanted.own)
     began = time.monotonic()
-    progress("recording the baseline")
-    recorded, failed = workspace.record(settings, wanted.time_limit_s)
-    if failed is not None and not recorded.traces:
-        lines = "".join(f"\n    {line}" for line in failed.output)
-        raise _ScriptError(f"the script failed without any change: {failed.reason}{lines}")
-    for line in remarks(recorded, quiet=quiet):
-        click.echo(f"traceopt: {one_line(line)}", err=True)
+    outcome.result = recorded_result(workspace, settings, wanted.time_limit_s, analyze, progress, quiet=quiet)
     changes, left = list[Change](), list[NotTried]()
-    if recorded.traces:
-        progress("analyzing the baseline")
-        result = analyze([str(path) for path in recorded.traces], workspace.source_folders)
-        whole = msgspec.json.encode(result, enc_hook=encoded)  # messages with their slots
-        outcome.result = msgspec.json.decode(workspace.as_of_the_user(whole), type=Result)
+    if outcome.result is not None:
         if wanted.with_plan:
             changes, left = changes_of(outcome.result, wanted.fixes, wanted.top)
     elif not wanted.own:
         raise _ScriptError("there is no recording, so there are no fixes to try")
     changes = with_unique_names([*changes, *wanted.own])
-    limits = Limits(_steps(wanted, outcome.result), SETTLE_STEPS, wanted.time_limit_s)
+    limits = Limits(steps_of_a_run(wanted.steps, outcome.result), SETTLE_STEPS, wanted.time_limit_s)
     session = Session(
         TimedRuns(workspace, limits),
         budget_s=max(1.0, wanted.budget_s - (time.monotonic() - began)),
         each=wanted.each,
         recording=recording_of(outcome.result) if outcome.result is not None else None,
-        tell=_teller(progress, quiet=quiet),
+        tell=teller(progress, quiet=quiet),
     )
     try:
         session.try_all(changes)
@@ -147,6 +177,12 @@ def _try(
         outcome.tried = [*session.tried, *map(not_made, left)]
         outcome.kept = session.kept
         outcome.patch = workspace.patch_of(session.kept)
+
+
+def add_revisions(workspace: Workspace, changes: Sequence[Change]) -> None:
+    for change in changes:
+        if change.revision is not None:
+            workspace.add_revision(change.revision)
 
 
 def _check_started_once(environment: Mapping[str, str]) -> None:
@@ -170,17 +206,17 @@ class _ScriptError(TraceoptError):
         Exception.__init__(self, message)
 
 
-def _steps(wanted: Wanted, result: Result | None) -> int:
-    """Steps of a run, with those that are not measured."""
-    if wanted.steps is not None:
-        return wanted.steps + SETTLE_STEPS
+def steps_of_a_run(wanted: int | None, result: Result | None) -> int:
+    """With those that are not measured."""
+    if wanted is not None:
+        return wanted + SETTLE_STEPS
     typical_us = result.step.typical_us if result is not None and result.step.source != "window" else None
     if not typical_us:
         return USUAL_STEPS + SETTLE_STEPS
     return min(MOST_STEPS, max(LEAST_STEPS, math.ceil(RUN_S * 1e6 / typical_us))) + SETTLE_STEPS
 
 
-def _teller(progress: StderrProgress, *, quiet: bool) -> Callable[[Progress], None]:
+def teller(progress: StderrProgress, *, quiet: bool) -> Callable[[Progress], None]:
     """A line that is replaced on a terminal; elsewhere, one line for each change."""
 
     def tell(now: Progress) -> None:

@@ -1,0 +1,1 @@
+"""`traceopt try` and `traceopt tune`: scripts that are recorded, changed and measured in copies of their source."""

@@ -1,0 +1,1 @@
+"""`traceopt tune`: rounds of recording and trying, and values that no trace can tell."""

@@ -1,0 +1,75 @@
+"""The course of `traceopt tune`: record, try what the plan says, search values, and again with all that was kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct, field
+
+from traceopt.trying.changes import Change, NotTried
+from traceopt.trying.expectation import Recording
+from traceopt.trying.rounds import LEAST_GAIN, Runner
+from traceopt.trying.session import Session
+from traceopt.trying.tuning.halving import best_of
+from traceopt.trying.tuning.searched import Search
+
+
+class Plan(Struct, frozen=True):
+    """What one recording offers: fixes in the order of the plan, those that are not tried, and values to search."""
+
+    recording: Recording | None
+    changes: list[Change] = field(default_factory=list)
+    left: list[NotTried] = field(default_factory=list)
+    searches: list[Search] = field(default_factory=list)
+
+
+def tune(
+    session: Session,
+    run: Runner[Sequence[Change]],
+    make_plan: Callable[[int], Plan],
+    keep: Callable[[Sequence[Change]], list[Change]],
+    own: Sequence[Change],
+    original: Change,
+) -> list[NotTried]:
+    """Returns the fixes of the last plan that were not tried. Raises SignalError; `session` has what was proven.
+
+    `make_plan` records the script with all that was kept, given the number of the round, from 1. `keep` makes the
+    patches of changes a part of the source; what it returns has only what is set at run time. `own` are changes of the
+    user, for the first round. `original` is the source without any change.
+    """
+    seen: set[str] = set()
+    searched: set[str] = set()
+    number, left = 0, list[NotTried]()
+    while session.left_s > 0:
+        number += 1
+        plan = make_plan(number)
+        left = plan.left
+        session.begin_round(number, plan.recording)
+        kept = len(session.kept)
+        fresh = [change for change in plan.changes if _identity(change) not in seen and _matters(change, plan)]
+        fresh += own if number == 1 else []
+        seen |= set(map(_identity, fresh))
+        session.try_round(fresh)
+        for search in plan.searches:
+            if search.name not in searched and session.left_s > 0:
+                searched.add(search.name)
+                best = best_of(run, session.kept, search.values, lambda: session.left_s)
+                session.try_round([best] if best is not None else [])
+        if len(session.kept) == kept:
+            break
+        session.kept[:] = keep(session.kept)
+    if session.kept and session.left_s > 0:
+        session.try_together([original])
+    return left
+
+
+def _identity(change: Change) -> str:
+    """The same for a change that another recording offers again."""
+    patch = change.finding.fix.patch if change.finding is not None else change.diff
+    return repr((patch, sorted(change.switches.items()), sorted(change.environment.items()), change.arguments))
+
+
+def _matters(change: Change, plan: Plan) -> bool:
+    """Whether more is predicted than would be kept."""
+    predicted = change.in_plan or change.alone
+    return predicted is None or plan.recording is None or predicted.us >= LEAST_GAIN * plan.recording.step_us
