@@ -128,7 +128,7 @@ class _Bounds(Struct, frozen=True):
     @property
     def is_off(self) -> bool:
         confirmed = len(self.seen) > 1 or self.likely_least > _TOLERATED_NS
-        late = confirmed and min(self.seen, default=0) > _LATE_NS
+        late = confirmed and min(self.seen, default=self.most) > _LATE_NS
         return self.most < -_TOLERATED_NS or self.least > _TOLERATED_NS or late or self.drifts
 
     @property

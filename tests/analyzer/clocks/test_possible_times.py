@@ -88,6 +88,17 @@ class TestClock:
         trace = read(changed(machine.events, *ON_GPU, shift_us=5_000))
         assert faults(trace) == [("clock", True, 0)] * waits_at_the_end
 
+    def test_all_work_after_the_last_wait_is_noted(self) -> None:
+        """Without a launch to an idle GPU, it is unknown by how much the clock is ahead."""
+        machine = Machine()
+        machine.work(10)
+        for _ in range(20):
+            machine.launch(100)
+        machine.idle(5_000)
+        machine.call("cudaDeviceSynchronize", 20)
+        trace = read(changed(machine.events, *ON_GPU, shift_us=5_000))
+        assert faults(trace) == [("drift", False, 0)]
+
     def test_of_one_device_of_two(self) -> None:
         first = training(waits=False)
         second = [
