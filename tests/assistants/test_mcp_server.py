@@ -34,10 +34,9 @@ def test_running_is_off_unless_allowed(server: Server) -> None:
     tools = server.tools()
     assert [tool.name for tool in tools] == READING
     assert all(tool.annotations is not None and tool.annotations.read_only_hint for tool in tools)
-    [runs] = [tool for tool in Server(FIXTURES, allow_run=True).tools() if tool.name not in READING]
-    assert runs.name == "try_variant"
-    assert runs.annotations is not None
-    assert runs.annotations.read_only_hint is False
+    running = [tool for tool in Server(FIXTURES, allow_run=True).tools() if tool.name not in READING]
+    assert [tool.name for tool in running] == ["try_variant", "tune"]
+    assert all(tool.annotations is not None and tool.annotations.read_only_hint is False for tool in running)
     assert "Unknown tool" in server.error("try_variant", script="train.py", fixes=["DL001"])
 
 

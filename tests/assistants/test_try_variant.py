@@ -44,6 +44,13 @@ def test_a_diff_is_measured(project: Path) -> None:
     assert "STEP_US = 1000.0" in (project / "train.py").read_text()
 
 
+def test_a_diff_is_thrown_into_a_tuning(project: Path) -> None:
+    faster = diff(project, "STEP_US = 1000.0", "STEP_US = 700.0")
+    answer = Server(project, allow_run=True).answer("tune", script="train.py", diff=faster, steps=10, minutes=1)
+    assert [row["verdict"] for row in answer["tried"]] == ["keep", "keep"], "the diff, and all that was kept"
+    assert "+STEP_US = 700.0" in answer["kept_diff"]
+
+
 def test_failures_have_a_reason(project: Path) -> None:
     server = Server(project, allow_run=True)
     message = server.error("try_variant", script="train.py", fixes=["DL001"], steps=10)

@@ -1,4 +1,4 @@
-"""`try_variant`: runs `traceopt try` as a process of its own, and answers with what it measured."""
+"""`try_variant` and `tune`: run `traceopt try` or `traceopt tune` as a process, and answer with what it measured."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ Tell = Callable[[str], Awaitable[None]]
 
 
 class Trial(Struct, frozen=True):
-    """What to try: `fixes` by code, or a `diff`, or both. `script` is relative to `folder`, in which it is started."""
+    """What to try: `fixes` by code, or a `diff`, or both. `script` is relative to `folder`, in which it is started.
+
+    `tunes`: `traceopt tune` looks for changes by itself, and tries the diff in its first round.
+    """
 
     folder: Path
     script: str
@@ -40,6 +43,7 @@ class Trial(Struct, frozen=True):
     diff: str | None
     minutes: float
     steps: int | None
+    tunes: bool = False
 
 
 class _Run(Struct):
@@ -62,16 +66,18 @@ def planned(
     folder: str | None,
     minutes: float,
     steps: int | None,
+    *,
+    tunes: bool = False,
 ) -> Trial:
     """Raises InputError for a script outside the roots, ConfigError if there is nothing to try."""
-    if not fixes and not (diff or "").strip():
+    if not tunes and not fixes and not (diff or "").strip():
         raise ConfigError("nothing to try: name fixes or pass a diff")
     start = roots.folder(folder)
     file = roots.checked(start / script, script)
     if not file.is_file() or file.suffix != ".py":
         raise InputError(f"no Python script {one_line(script)} in {start}")
     codes = [code_of(fix) for fix in fixes]
-    return Trial(start, os.path.relpath(file, start), arguments, codes, diff, minutes, steps)
+    return Trial(start, os.path.relpath(file, start), arguments, codes, diff, minutes, steps, tunes)
 
 
 async def tried(trial: Trial, tell: Tell) -> TriedAnswer:
@@ -90,7 +96,7 @@ async def tried(trial: Trial, tell: Tell) -> TriedAnswer:
             await _ended(process)
         if not found.exists():
             told = "; ".join(line.removeprefix("traceopt: ") for line in last) or f"exit code {process.returncode}"
-            raise InputError(f"traceopt try failed: {one_line(told, 600)}")
+            raise InputError(f"traceopt {_name(trial)} failed: {one_line(told, 600)}")
         document = msgspec.json.decode(found.read_bytes(), type=_Document)
         diff = kept.read_text("utf-8") if kept.exists() else None
     paths = document.run.paths
@@ -111,7 +117,11 @@ def _command(trial: Trial, found: Path, kept: Path, folder: Path) -> list[str]:
         file = folder / "variant.diff"
         file.write_text(trial.diff if trial.diff.endswith("\n") else f"{trial.diff}\n", "utf-8")
         options += ["--patch", str(file)]
-    return [sys.executable, "-m", "traceopt", "try", *options, "--", trial.script, *trial.arguments]
+    return [sys.executable, "-m", "traceopt", _name(trial), *options, "--", trial.script, *trial.arguments]
+
+
+def _name(trial: Trial) -> str:
+    return "tune" if trial.tunes else "try"
 
 
 async def _followed(process: Process, tell: Tell) -> list[str]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Folder that may be read; repeat for several.  [default: the current folder]",
 )
-@click.option("--allow-run", is_flag=True, help="Also offer try_variant, which runs scripts of these folders.")
+@click.option("--allow-run", is_flag=True, help="Also offer try_variant and tune, which run scripts of these folders.")
 @config_option
 @debug_option
 @click.pass_context
