@@ -9,10 +9,13 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from traceopt.analyzer.reading.perfetto.perfetto_stream import process_and_start
+from traceopt.analyzer.reading.perfetto.wire import is_perfetto
 from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.errors import InputError
 
 _HEAD_BYTES = 1 << 16
+_PERFETTO_HEAD_BYTES = 1 << 20  # one packet with all names comes before the first event
 _MANY = 16
 _CYCLE = '"traceopt": {"cycle": '
 _RANKS = re.compile(r'"distributedInfo"\s*:\s*\{(?P<fields>[^{}]{0,4096})')
@@ -50,9 +53,10 @@ def _head(source: TraceSource) -> Head:
     if source.process is not None:
         return Head(None, source.rank_hint, source.world_size_hint, source.process.start_s)
     try:
-        start = source.head(_HEAD_BYTES)
-        if start.startswith(b"\x1f\x8b"):
-            start = zlib.decompressobj(wbits=31).decompress(start, _HEAD_BYTES)
+        start = _start(source, _HEAD_BYTES)
+        if is_perfetto(start):
+            process, start_s = process_and_start(_start(source, _PERFETTO_HEAD_BYTES))
+            return Head(start_s=_since_1970(start_s), process=process)
     except (OSError, InputError, zlib.error):
         return Head()
     text = start.decode("utf-8", "replace")
@@ -60,6 +64,11 @@ def _head(source: TraceSource) -> Head:
     fields = ranks["fields"] if ranks else ""
     ranks_of_run = _number(_RANK, fields), _number(_WORLD_SIZE, fields)
     return Head(_cycle_name(text), *ranks_of_run, _start_s(text), _number(_PROCESS, text))
+
+
+def _start(source: TraceSource, size: int) -> bytes:
+    start = source.head(size)
+    return zlib.decompressobj(wbits=31).decompress(start, size) if start.startswith(b"\x1f\x8b") else start
 
 
 def _number(pattern: re.Pattern[str], text: str) -> int | None:
@@ -73,8 +82,11 @@ def _start_s(text: str) -> float | None:
     base = _BASE.search(text)
     if first is None:
         return None
-    start_s = float(first[1]) / 1e6 + (int(base[1]) / 1e9 if base else 0.0)
-    return start_s if _CLOCK_S[0] <= start_s <= _CLOCK_S[1] else None
+    return _since_1970(float(first[1]) / 1e6 + (int(base[1]) / 1e9 if base else 0.0))
+
+
+def _since_1970(start_s: float | None) -> float | None:
+    return start_s if start_s is not None and _CLOCK_S[0] <= start_s <= _CLOCK_S[1] else None
 
 
 def _cycle_name(text: str) -> str | None:

@@ -58,6 +58,18 @@ class _Begun(Struct, frozen=True):
         return _Begun(self.time[rows], self.track[rows], names, categories, self.arguments.take(rows))
 
 
+def process_and_start(start: bytes) -> tuple[int | None, float | None]:
+    """The process id and the time of the first slice (seconds since 1970), if the packets at the start of a trace have
+    them, else None.
+    """
+    begins, ends = packets_of(start)
+    packets = read_fields(packed(start), np.array(begins), np.array(ends))
+    threads = Dictionaries().add_tracks(packets.of(_DESCRIPTOR))
+    times = packets.numbers(_TIMESTAMP, len(begins))[packets.of(_TRACK_EVENT).message]
+    process = next((int(thread.pid) for thread in threads if thread.pid not in (0, _OVERHEAD_PID)), None)
+    return process, float(times[0]) / 1e9 if len(times) else None
+
+
 class PerfettoStream(Struct):
     """Iterates over lists of events in blocks of a Perfetto trace.
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.reading.trace_reader import read_trace
+from traceopt.analyzer.recordings.heads import read_heads
 from traceopt.analyzer.tables.trace import CUT_OFF, Trace
 from traceopt.api import analyze
 from traceopt.errors import InputError
@@ -55,6 +56,13 @@ def test_the_tables_are_the_same() -> None:
         for column in set(wanted.SCHEMA) - {"name"}:
             assert np.array_equal(getattr(table, column), getattr(wanted, column)), (name, column)
         assert [perfetto.names[code] for code in table.name] == [json.names[code] for code in wanted.name]
+
+
+def test_folders_see_the_same_process_and_start() -> None:
+    sources = [source for file in (JSON, PERFETTO) for source in find_sources([str(file)]).sources]
+    json, perfetto = read_heads(sources).values()
+    assert perfetto.process == json.process is not None
+    assert perfetto.start_s == pytest.approx(json.start_s, abs=1e-3)
 
 
 def test_the_format_is_known_by_its_content(tmp_path: Path) -> None:
