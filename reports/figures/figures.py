@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from traceopt.reports.figures import breakdown, compared, flame, idle, kernels, memory, ranks, roofline, steps, timeline
+from traceopt.reports.figures import (
+    breakdown,
+    compared,
+    flame,
+    idle,
+    kernels,
+    memory,
+    ranks,
+    roofline,
+    steps,
+    timeline,
+    way,
+)
 from traceopt.reports.figures.figure import FigureDict
 from traceopt.reports.figures.palette import with_light_colors
 from traceopt.reports.words.display import for_display
@@ -66,6 +78,11 @@ class Figures:
     def timeline(self) -> Figure:
         """The step shown as lanes of threads and streams, with the longest spans of each."""
         return _figure(timeline.draw(self._document))
+
+    @property
+    def way(self) -> Figure:
+        """The step after each change that `traceopt try` or `traceopt tune` kept."""
+        return _figure(way.draw(self._document))
 
 
 class ComparisonFigures:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from traceopt.reports.agent import prompt
 from traceopt.reports.figures.figure import FigureDict
+from traceopt.reports.figures.way import kept_one_by_one
 from traceopt.reports.html import evidence_links, flame_view, part_answers, span_view, table_rows
 from traceopt.reports.html.charts import (
     loss_chart,
@@ -115,7 +116,7 @@ def render_html(result: Result, *, static: bool = False) -> str:
 def _figures(document: Result, view: dict[str, Any]) -> dict[str, FigureDict]:
     """Those that take the place of a drawing of the page."""
     drawn = {f"steps-{number}" if number else "steps" for number, strip in enumerate(view["strips"]) if strip}
-    names = {"ranks": "rank_drawing", "roofline": "roofline", "memory": "memory"}
+    names = {"ranks": "rank_drawing", "roofline": "roofline", "memory": "memory", "way": "way"}
     drawn |= {name for name, drawing in names.items() if view[drawing]}
     return page_figures(document, view["rank_documents"], drawn)
 
@@ -201,6 +202,7 @@ def _view(document: Result, *, every_step: bool) -> dict[str, Any]:
         "copies_are_most": table_rows.copies_take_longest(document),
         "tables": work_tables(document),
         "tried": trial_words.trial_table(document.tried),
+        "way": every_step and kept_one_by_one(document.tried),
         "module_caption": table_captions.module_caption(document),
         "fix_filters": table_rows.fix_filters(all_cards),
         "left_out_sections": not_recorded.left_out_sections(document),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from typing import Any
 
-from traceopt.reports.figures import compared, memory, ranks, roofline, steps
+from traceopt.reports.figures import compared, memory, ranks, roofline, steps, way
 from traceopt.reports.figures.figure import FigureDict
 from traceopt.result.comparison import Comparison
 from traceopt.result.document import Result
@@ -32,6 +32,7 @@ def page_figures(document: Result, rank_documents: Sequence[Result], drawn: Set[
     drawn, the shown one first.
     """
     every = {"ranks": ranks.draw(document), "roofline": roofline.draw(document), "memory": memory.draw(document)}
+    every["way"] = way.draw(document)
     every |= {f"steps-{number}" if number else "steps": steps.draw(one) for number, one in enumerate(rank_documents)}
     return {name: _in_page(figure, titled=name == "ranks") for name, figure in every.items() if name in drawn}
 

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from traceopt.comparison.gates import Gate, judge
+from traceopt.reports.figures import way
 from traceopt.reports.html.charts.loss_chart import draw_losses
 from traceopt.reports.html.page import render_html
 from traceopt.reports.text.markdown import render_markdown
@@ -97,3 +98,15 @@ def test_an_unclear_gain_passes_no_gate(result: Result) -> None:
     unclear = replace(KEPT, verdict="unclear", gain_share=0.35, low_share=-0.05, high_share=0.65)
     outcome = judge(Gate.parse("measured_gain=5%", "fail"), [replace(result, tried=[unclear])], None)
     assert (outcome.status, "an unclear gain does not count" in outcome.text) == ("not_checked", True)
+
+
+def test_the_way_down_has_a_column_for_each_change_that_was_kept(result: Result) -> None:
+    second = replace(KEPT, name="OP001", gain_share=0.5, low_share=0.4, high_share=0.6, tuning_round=2)
+    together = replace(KEPT, kind="all", gain_share=0.6, low_share=0.55, high_share=0.65)
+    bars, mark = way.draw(replace(result, tried=[KEPT, FAILED, second, together]))["data"]
+    left = 100 * (1 - (KEPT.gain_share or 0.0))
+    assert bars["x"] == ["original", KEPT.name, "OP001"]
+    assert bars["y"] == pytest.approx([100.0, left, left / 2], rel=1e-3)
+    assert bars["error_y"]["array"][2] == pytest.approx(0.1 * left, rel=1e-3)
+    assert mark["y"] == [40.0]
+    assert not way.draw(replace(result, tried=[FAILED]))["data"]
