@@ -79,6 +79,10 @@ class Session:
         self._recorded_with = len(self.kept)
         self._unchanged = ()
 
+    def announce(self, name: str) -> None:
+        """Tells what is run now, outside of the rounds of a change."""
+        self._tell(Progress(name, 1, 1, 0, max(0.0, self.left_s)))
+
     def try_round(self, changes: Sequence[Change]) -> None:
         """Raises SignalError; `tried` then has a row for each change all the same."""
         done = 0

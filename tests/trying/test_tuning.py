@@ -71,10 +71,10 @@ def test_no_value_is_tried_further_if_none_is_faster() -> None:
 
 def test_what_is_searched() -> None:
     on_cpu = searches(cores=6, gpu=False, has_loader=True, numerics=False)
-    assert [search.name for search in on_cpu] == ["data loader", "threads"]
+    assert [search.name for search in on_cpu] == ["the data loader", "threads"]
     assert [value.name for value in on_cpu[1].values] == [f"OMP_NUM_THREADS={count}" for count in (1, 2, 4, 6)]
     names = [search.name for search in searches(cores=1, gpu=True, has_loader=False, numerics=True)]
-    assert names == ["allocator", "cuDNN", "matmul precision"]
+    assert names == ["the allocator", "cuDNN", "matmul precision"]
 
 
 def test_the_budget_ends_the_tuning() -> None:

@@ -53,6 +53,7 @@ def tune(
         for search in plan.searches:
             if search.name not in searched and session.left_s > 0:
                 searched.add(search.name)
+                session.announce(f"values of {search.name}")
                 best = best_of(run, session.kept, search.values, lambda: session.left_s)
                 session.try_round([best] if best is not None else [])
         if len(session.kept) == kept:

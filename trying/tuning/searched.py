@@ -21,12 +21,12 @@ def searches(*, cores: int, gpu: bool, has_loader: bool, numerics: bool) -> list
     found = []
     if has_loader:
         workers = [_workers(count, factor) for count in _powers(min(cores, MOST_WORKERS)) for factor in (2, 8)]
-        found.append(Search("data loader", workers))
+        found.append(Search("the data loader", workers))
     if not gpu:
         threads = [_variable("OMP_NUM_THREADS", str(count)) for count in _powers(cores)]
         found.append(Search("threads", threads))
     else:
-        found.append(Search("allocator", [_variable("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")]))
+        found.append(Search("the allocator", [_variable("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")]))
         found.append(Search("cuDNN", [_switch("torch.backends.cudnn.benchmark = True", cudnn_benchmark=True)]))
         if numerics:
             found.append(Search("matmul precision", [_switch('torch.set_float32_matmul_precision("high")', tf32=True)]))
