@@ -19,7 +19,8 @@ from traceopt.rules import (
 )
 from traceopt.rules.savings.work.backward_nodes import node_ns, nodes_per_step_ns, without_nodes, without_part_of
 
-SHARES = 0.5, 0.85, 0.95  # of the time: low, expected, high. Measured on a CPU: 20 of 30,000 values, all but 3 %
+# Of the time: low, expected, high. On a CPU topk took 1 to 42 % of it, for 1 to 12 % of 1,000 to 30,000 values.
+SHARES = 0.5, 0.85, 0.95
 
 
 class FullSort(Rule):
