@@ -6,6 +6,7 @@ import numpy as np
 
 from traceopt.analyzer.vocabulary.architectures import pinned_gb_per_s
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
+from traceopt.analyzer.work.copies import CopyCalls
 from traceopt.rules import (
     AsyncCopy,
     Changes,
@@ -57,6 +58,9 @@ class PageableCopy(Rule):
             images = images.to("cuda", non_blocking=True)
             labels = labels.to("cuda", non_blocking=True)
 
+    The saving takes the rate of pinned copies in the same trace, if some are as large. Otherwise it takes the device's
+    link to the host, which a slow host does not reach.
+
     When it is wrong: HIP traces do not show whether host memory was pinned, so the rule stays silent there. A copy that
     happens once (weights moved to the device) does not affect the typical step.
 
@@ -74,7 +78,7 @@ class PageableCopy(Rule):
     requires = ("gpu",)
 
     min_share: float = threshold(0.01, "smallest exposed copy time and wait, as a share of the step, to report")
-    pinned_gb_per_s: float = threshold(0.0, "bandwidth to expect from pinned memory, in GB/s; 0: by the device")
+    pinned_gb_per_s: float = threshold(0.0, "bandwidth to expect from pinned memory, in GB/s; 0: by trace or device")
 
     def applies(self, facts: Facts) -> str | None:
         if any(copy.kind.startswith("HtoD") for copy in facts.copies):
@@ -95,7 +99,9 @@ class PageableCopy(Rule):
         if typical + blocked < self.min_share * facts.step_ns:
             return
         rate = copy.gb_per_s
-        pinned = self.pinned_gb_per_s or pinned_gb_per_s(facts.device.arch) or UNKNOWN_GB_PER_S
+        in_trace = _pinned_in_trace(facts, copy)
+        pinned = self.pinned_gb_per_s or in_trace or pinned_gb_per_s(facts.device.arch) or UNKNOWN_GB_PER_S
+        source = "pinned copies of this trace" if pinned == in_trace else "pinned memory"
         faster = min(1.0, rate / pinned) if rate else 0.5
         sites = by_site(facts, launch[known], work.duration[known])
         copies = np.zeros(len(facts.gpu.work), bool)
@@ -117,7 +123,7 @@ class PageableCopy(Rule):
                 facts,
                 (typical * (1 - faster) + 0.5 * blocked, typical + blocked, typical + blocked),
                 [*asynchronous, ScaleWork(copies, faster)],
-                f"From a copy at {per_second(pinned, 'GB')} (pinned memory) to a copy fully hidden by compute.",
+                f"From a copy at {per_second(pinned, 'GB')} ({source}) to a copy fully hidden by compute.",
                 low=[ScaleWork(copies, faster)],
                 high=[*asynchronous, ScaleWork(copies, faster), MoveToStream(copies)],
                 without_replay_ns=typical * (1 - 0.5 * faster) + blocked,
@@ -133,6 +139,19 @@ class PageableCopy(Rule):
             return "No copy comes from memory known to be pageable."
         share = copy.exposed_ns / facts.steps.window_ns
         return f"Exposed copies from pageable memory take {percent(share)} of {the_step(facts)}."
+
+
+def _pinned_in_trace(facts: Facts, pageable: CopyCalls) -> float | None:
+    """GB/s of pinned copies in this trace that are as large as a pageable one; None without any. Smaller copies mostly
+    take the time to start one.
+    """
+    pinned = next((c for c in facts.copies if c.kind == "HtoD pinned"), None)
+    if pinned is None or not pageable.bytes:
+        return None
+    work = facts.gpu.work.take(pinned.rows)
+    large = work.bytes >= pageable.bytes / pageable.calls
+    took_ns = int(work.duration[large].sum())
+    return int(work.bytes[large].sum()) / took_ns if took_ns else None
 
 
 def _fix(facts: Facts) -> Fix:

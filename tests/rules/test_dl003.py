@@ -8,7 +8,7 @@ from support.planted import PlantedFault
 from traceopt.rules.catalogue.dl003_pageable_copy import PageableCopy
 from traceopt.testing import assert_finds
 from traceopt.testing.events import span
-from traceopt.testing.machine import STREAM, Machine
+from traceopt.testing.machine import A100, STREAM, Machine
 
 
 class TestPlanted(PlantedFault):
@@ -28,10 +28,30 @@ def test_pinned_memory_is_as_fast_as_the_devices_bus(device: str, major: int, mi
     machine = Machine({"name": device, "computeMajor": major, "computeMinor": minor, "totalGlobalMem": 16_000_000_000})
     for _ in range(5):
         with machine.step():
-            start, number = machine.now + 5, machine.call("cudaMemcpyAsync", until=machine.now + 1_010)
-            args = {"device": 0, "stream": STREAM, "correlation": number, "bytes": 25_200_000}
-            copy = span("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", start, 1_000, STREAM, **args)
-            machine.events.append(copy | {"pid": 0})
+            _copy(machine, "Pageable", 1_000, 25_200_000)
     finding = assert_finds(PageableCopy, machine)
     assert finding.saving is not None
     assert finding.saving.est_us == pytest.approx(share * 1_000, abs=20)
+
+
+@pytest.mark.parametrize(
+    ("pinned_bytes", "saved_us"),
+    [pytest.param(25_200_000, 2_500, id="as large"), pytest.param(8, 4_000, id="too small to tell")],
+)
+def test_pinned_copies_of_the_same_trace_tell_the_rate(pinned_bytes: int, saved_us: float) -> None:
+    machine = Machine(A100)  # 25.2 GB/s from pinned memory, by its bus
+    for _ in range(5):
+        with machine.step():
+            _copy(machine, "Pageable", 5_000, 25_200_000)
+            _copy(machine, "Pinned", 2_520, pinned_bytes)
+    finding = assert_finds(PageableCopy, machine)
+    assert finding.saving is not None
+    assert finding.saving.est_us == pytest.approx(saved_us, abs=20)
+
+
+def _copy(machine: Machine, memory: str, duration_us: int, size: int) -> None:
+    """A copy of a batch that the host waits for."""
+    start, number = machine.now + 5, machine.call("cudaMemcpyAsync", until=machine.now + duration_us + 10)
+    args = {"device": 0, "stream": STREAM, "correlation": number, "bytes": size}
+    copy = span("gpu_memcpy", f"Memcpy HtoD ({memory} -> Device)", start, duration_us, STREAM, **args)
+    machine.events.append(copy | {"pid": 0})
