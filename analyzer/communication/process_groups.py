@@ -13,12 +13,12 @@ from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.communication.collectives import CollectiveCalls, bus_factor
 from traceopt.analyzer.communication.gradient_reductions import REDUCING, GradientReductions
+from traceopt.analyzer.communication.parallelism import DATA, PIPELINE, parallelism_of
 from traceopt.analyzer.communication.stage_waits import StageWaits
 from traceopt.analyzer.tables.json_values import table, whole, word
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.gpu_work import GpuWork
-from traceopt.analyzer.vocabulary.parallelism import DATA, PIPELINE, parallelism_of
 
 MOST = 0.9  # of the reduced bytes, or of the calls: that is what a group is for
 _NO_DESCRIPTION = "undefined"  # PyTorch's word
