@@ -69,6 +69,13 @@ def test_no_value_is_tried_further_if_none_is_faster() -> None:
     assert best_of(machine.run, [], [named("one")], lambda: 0.0) is None
 
 
+def test_a_search_that_finds_nothing_says_so() -> None:
+    session, _ = tuned(Machine(one=1.1), [Plan(None, searches=[Search("threads", [named("one")])])])
+    [row] = session.tried
+    assert (row.name, row.verdict) == ("values of threads", "no_gain")
+    assert row.reason == "none was faster in a run next to the script without it: one"
+
+
 def test_what_is_searched() -> None:
     on_cpu = searches(cores=6, gpu=False, has_loader=True, numerics=False)
     assert [search.name for search in on_cpu] == ["the data loader", "threads"]

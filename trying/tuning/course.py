@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct, field
 
+from traceopt.result.trial import TrialVerdict, TriedChange
 from traceopt.trying.changes import Change, NotTried
 from traceopt.trying.expectation import Recording
 from traceopt.trying.rounds import LEAST_GAIN, Runner
-from traceopt.trying.session import Session
+from traceopt.trying.session import BUDGET_SPENT, Session
 from traceopt.trying.tuning.halving import best_of
 from traceopt.trying.tuning.searched import Search
 
@@ -55,13 +56,26 @@ def tune(
                 searched.add(search.name)
                 session.announce(f"values of {search.name}")
                 best = best_of(run, session.kept, search.values, lambda: session.left_s)
-                session.try_round([best] if best is not None else [])
+                if best is None:
+                    session.tried.append(_found_nothing(search, number, session))
+                else:
+                    session.try_round([best])
         if len(session.kept) == kept:
             break
         session.kept[:] = keep(session.kept)
     if session.kept and session.left_s > 0:
         session.try_together([original])
     return left
+
+
+def _found_nothing(search: Search, number: int, session: Session) -> TriedChange:
+    names = ", ".join(value.name for value in search.values)
+    verdict: TrialVerdict = "no_gain" if session.left_s > 0 else "not_tried"
+    reason = f"none was faster in a run next to the script without it: {names}" if session.left_s > 0 else BUDGET_SPENT
+    title = f"values of {search.name}"
+    return TriedChange(
+        title, "searched", title, "runtime", verdict, [one.name for one in session.kept], reason, tuning_round=number
+    )
 
 
 def _identity(change: Change) -> str:

@@ -104,8 +104,9 @@ def notes(tried: Sequence[TriedChange]) -> list[str]:
         for row in tried
         if row.kind == "all" and row.verdict == "keep" and row.before_us and row.after_us
     ]
-    if any(row.via == "runtime" for row in tried):
-        names = ", ".join(row.name for row in tried if row.via == "runtime")
+    at_run_time = [row.name for row in tried if row.via == "runtime" and row.kind != "searched"]
+    if at_run_time:
+        names = ", ".join(at_run_time)
         lines.append(f"{names}: tried by a setting at run time, without a change of the source.")
     if any(row.seeded_by == "traceopt" for row in tried):
         lines.append("The script sets no random seed, so traceopt fixed it in the same way for all runs.")
