@@ -226,7 +226,7 @@ def keep_changes(outcome: Outcome, tried: Command, apply_: bool, patch_out: str 
 
     if not (apply_ or patch_out):
         return
-    without = [change.name for change in outcome.kept if change.finding is None and change.diff is None]
+    without = [one.name for one in outcome.kept if one.switches or one.environment or one.arguments]
     if not outcome.patch:
         done = "nothing that was kept has a patch" if without else "nothing was kept"
         text = f"{done}, so no file was changed"
