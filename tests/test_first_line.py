@@ -87,7 +87,7 @@ def unnamed_work(result: Result) -> Iterator[str]:
 
 @over(GENERATED, TWINS, FILES)
 def test_of_every_trace(trace: AnalyzedTrace) -> None:
-    found = [*faults_of(trace.document), *unnamed_work(trace.document)]
+    found = [*faults_of(trace.result), *unnamed_work(trace.result)]
     assert found == []
 
 

@@ -59,7 +59,7 @@ REASONS += [verdict._NO_LAUNCHES, verdict._PASSING]
 class Analysis(Struct, frozen=True):
     facts: Facts
     outcome: RulesOutcome
-    document: Result
+    result: Result
 
 
 def analysis_of(events: bytes) -> Analysis:
@@ -70,18 +70,18 @@ def analysis_of(events: bytes) -> Analysis:
 
 def faults_of(analysis: Analysis | AnalyzedTrace) -> list[str]:
     found = [
-        *sums(analysis.document),
-        *rows(analysis.document),
+        *sums(analysis.result),
+        *rows(analysis.result),
         *first_fix(analysis),
         *better_plans(analysis),
-        *idle_share(analysis.document),
+        *idle_share(analysis.result),
     ]
     said = [
-        *limit_left(analysis.document),
+        *limit_left(analysis.result),
         *no_larger_part(analysis),
         *named_limit(analysis),
-        *named_fix(analysis.document),
-        *later_fix(analysis.document),
+        *named_fix(analysis.result),
+        *later_fix(analysis.result),
         *silence(analysis),
     ]
     return [*found, *said]
@@ -146,9 +146,9 @@ def rows(document: Result) -> Iterator[str]:
 
 def first_fix(analysis: Analysis | AnalyzedTrace) -> Iterator[str]:
     """Whether the first row saves alone what it states."""
-    if not analysis.document.plan:
+    if not analysis.result.plan:
         return
-    row, fix, facts = analysis.document.plan[0], analysis.outcome.priced[0], analysis.facts
+    row, fix, facts = analysis.result.plan[0], analysis.outcome.priced[0], analysis.facts
     if row.needs or row.saving_us > row.alone_us + ROUNDING_US:
         yield f"{row.code} saves {row.alone_us} alone, {row.saving_us} as the first"
     if fix.price is not None and fix.changes and facts.replay_error is not None:
@@ -184,20 +184,20 @@ def idle_share(document: Result) -> Iterator[str]:
 def no_larger_part(analysis: Analysis | AnalyzedTrace) -> Iterator[str]:
     """Whether exposed communication or copies that are called the bottleneck take more than compute."""
     said = re.search(
-        r"Exposed \(non-overlapped\) (\w+) takes? \S+ of .*(?:It is|They are) the bottleneck", analysis.document.verdict
+        r"Exposed \(non-overlapped\) (\w+) takes? \S+ of .*(?:It is|They are) the bottleneck", analysis.result.verdict
     )
-    shares = {part.name: part.share for part in analysis.document.breakdown}
+    shares = {part.name: part.share for part in analysis.result.breakdown}
     if said is not None and shares.get(said[1], 0.0) <= shares.get("compute", 0.0):
         yield f"{said[1]} are the bottleneck, but compute takes more"
 
 
 def named_limit(analysis: Analysis | AnalyzedTrace) -> Iterator[str]:
     """Whether the first fix treats the limit that the verdict names."""
-    said = analysis.document.verdict
+    said = analysis.result.verdict
     named = {cause for cause in IDLE_CAUSES if cause.verdict in said}
     named |= {cause for cause in (COMMUNICATION, COPIES) if said.startswith(cause.verdict.partition("{")[0])}
     replayed = analysis.facts.replay_error is not None  # or else nothing shows what a fix treats
-    if not named or not analysis.document.plan or not analysis.outcome.priced[0].changes or not replayed:
+    if not named or not analysis.result.plan or not analysis.outcome.priced[0].changes or not replayed:
         return
     treated = treated_cause(analysis.facts, analysis.outcome.priced[0].changes)
     if treated not in named:
@@ -238,11 +238,11 @@ def later_fix(document: Result) -> Iterator[str]:
 
 def silence(analysis: Analysis | AnalyzedTrace) -> Iterator[str]:
     """A GPU that hardly works, and nothing to fix: why?"""
-    said, state = analysis.document.verdict, analysis.facts.state
-    idle = analysis.document.gpu.idle_share or 0.0
-    sampled = analysis.document.quality.sampled_share is not None
+    said, state = analysis.result.verdict, analysis.facts.state
+    idle = analysis.result.gpu.idle_share or 0.0
+    sampled = analysis.result.quality.sampled_share is not None
     explained = sampled or state is not None or any(reason in said for reason in REASONS)
-    fixes = [one for one in analysis.document.findings if one.saving is not None and one.impact in ("high", "medium")]
+    fixes = [one for one in analysis.result.findings if one.saving is not None and one.impact in ("high", "medium")]
     if idle >= MOSTLY_IDLE and not fixes and not explained:
         yield f"idle for {percent(idle)}, and nothing to fix: {said}"
 
@@ -254,7 +254,7 @@ def test_of_every_trace(trace: AnalyzedTrace) -> None:
 
 @over(GENERATED, FILES)
 def test_what_if_gives_what_the_plan_states(trace: AnalyzedTrace) -> None:
-    assert_what_if_agrees(trace.path, trace.document)
+    assert_what_if_agrees(trace.path, trace.result)
 
 
 Events = list[dict[str, Any]]
@@ -322,15 +322,15 @@ ALIKE = [
 @over([scenario for scenario in GENERATED if scenario not in UNLIKE], ALIKE)
 def test_more_steps_give_the_same_plan(trace: AnalyzedTrace) -> None:
     """And nothing saves more there either. Savings may differ by as much as the step does."""
-    once, is_real = trace.document, trace.path.suffix == ".gz"
+    once, is_real = trace.result, trace.path.suffix == ".gz"
     document = load(trace.path) if is_real else orjson.loads(trace.path.read_bytes())
     times = 10 if trace.path.stem in RARE else 4
     more = analysis_of(orjson.dumps(repeated(document, times, steps=3)))
     assert more.facts.steps.count >= times * min(3, trace.facts.steps.count) - 2
     assert faults_of(more) == []
-    assert [row.code for row in more.document.plan] == [row.code for row in once.plan]
+    assert [row.code for row in more.result.plan] == [row.code for row in once.plan]
     step_ns, steps_ns = trace.facts.step_ns, more.facts.step_ns
-    for row, other in zip(more.document.plan, once.plan, strict=True):
+    for row, other in zip(more.result.plan, once.plan, strict=True):
         assert row.saving_us == pytest.approx(other.saving_us, abs=(0.01 * steps_ns + abs(steps_ns - step_ns)) / 1e3)
 
 
@@ -364,7 +364,7 @@ def test_times_that_are_all_longer_or_shorter_keep_the_plan(example: GetExample,
     """
     document = example(scenario).trace.document
     events = [stretched(event, factor) for event in document["traceEvents"]]
-    longer = analysis_of(json.dumps({**document, "traceEvents": events}).encode()).document.plan
+    longer = analysis_of(json.dumps({**document, "traceEvents": events}).encode()).result.plan
     plan = example(scenario).result.plan
     assert [row.code for row in longer] == [row.code for row in plan]
     assert longer[0].saving_us == pytest.approx(factor * plan[0].saving_us, rel=0.15)
@@ -378,15 +378,15 @@ class TestTheChecksSeeWhatTheyLookFor:
     @pytest.fixture
     def analysis(self, example: GetExample) -> Analysis:
         trace = example("five_faults")
-        assert len(trace.document.plan) > 1
-        return Analysis(trace.facts, trace.outcome, trace.document)
+        assert len(trace.result.plan) > 1
+        return Analysis(trace.facts, trace.outcome, trace.result)
 
     @staticmethod
     def changed(analysis: Analysis, place: int, **values: object) -> list[str]:
         """The faults after some values of a row have changed."""
-        plan: list[PlanRow] = list(analysis.document.plan)
+        plan: list[PlanRow] = list(analysis.result.plan)
         plan[place] = replace(plan[place], **values)
-        return faults_of(replace(analysis, document=replace(analysis.document, plan=plan)))
+        return faults_of(replace(analysis, result=replace(analysis.result, plan=plan)))
 
     @pytest.mark.parametrize(
         ("place", "values"),
@@ -404,9 +404,9 @@ class TestTheChecksSeeWhatTheyLookFor:
         assert self.changed(analysis, place, **values)
 
     def test_a_shared_cause(self, analysis: Analysis) -> None:
-        first, second, *others = analysis.document.findings
+        first, second, *others = analysis.result.findings
         findings = [replace(first, shares_cause_with=[second.code]), second, *others]
-        assert faults_of(replace(analysis, document=replace(analysis.document, findings=findings)))
+        assert faults_of(replace(analysis, result=replace(analysis.result, findings=findings)))
 
     @pytest.mark.parametrize(
         "said",
@@ -419,12 +419,12 @@ class TestTheChecksSeeWhatTheyLookFor:
         ],
     )
     def test_wrong_verdicts(self, analysis: Analysis, said: str) -> None:
-        assert faults_of(replace(analysis, document=replace(analysis.document, verdict=said)))
+        assert faults_of(replace(analysis, result=replace(analysis.result, verdict=said)))
 
     def test_silence(self, analysis: Analysis) -> None:
-        gpu = replace(analysis.document.gpu, idle_share=0.98)
-        document = replace(analysis.document, gpu=gpu, findings=[], plan=[], verdict="It is idle.")
-        assert faults_of(replace(analysis, document=document))
+        gpu = replace(analysis.result.gpu, idle_share=0.98)
+        document = replace(analysis.result, gpu=gpu, findings=[], plan=[], verdict="It is idle.")
+        assert faults_of(replace(analysis, result=document))
 
     def test_a_better_plan(self, analysis: Analysis) -> None:
         plan = analysis.outcome.plan
@@ -434,7 +434,7 @@ class TestTheChecksSeeWhatTheyLookFor:
 
     def test_another_step_than_that_of_what_if(self, example: GetExample) -> None:
         trace = example("five_faults")
-        assert trace.document.combined is not None
-        combined = replace(trace.document.combined, step_us_after=1.0)
+        assert trace.result.combined is not None
+        combined = replace(trace.result.combined, step_us_after=1.0)
         with pytest.raises(AssertionError):
-            assert_what_if_agrees(trace.path, replace(trace.document, combined=combined))
+            assert_what_if_agrees(trace.path, replace(trace.result, combined=combined))

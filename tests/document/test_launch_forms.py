@@ -51,7 +51,7 @@ def test_equal_documents(form: Callable[[Event], None], name: str, tmp_path: Pat
             change(event)
         path = tmp_path / "trace.json"
         path.write_text(json.dumps(trace))
-        document = json.loads(AnalyzedTrace(path).document.to_json())
+        document = json.loads(AnalyzedTrace(path).result.to_json())
         del document["run"]["files"]
         documents.append(document)
     assert documents[0]["findings"]

@@ -25,7 +25,7 @@ def changed(whole: AnalyzedTrace, to: Path, shift_us: float = 0.0, factor: float
             event["ts"] += shift_us
             event["dur"] *= factor
     to.write_bytes(orjson.dumps(document))
-    return AnalyzedTrace(to).document
+    return AnalyzedTrace(to).result
 
 
 def note(result: Result) -> str | None:
@@ -47,11 +47,11 @@ def test_fires_on_times_that_are_corrected(
     whole = example("slow_loader")
     result = changed(whole, tmp_path / "trace.json", **change)
     assert said in str(note(result))
-    assert result.verdict == whole.document.verdict
+    assert result.verdict == whole.result.verdict
     assert result.quality.verdict == "limited"
-    assert [finding.code for finding in result.findings] == [one.code for one in whole.document.findings]
-    assert len(result.plan) == len(whole.document.plan) > 0
-    for row, expected in zip(result.breakdown, whole.document.breakdown, strict=True):
+    assert [finding.code for finding in result.findings] == [one.code for one in whole.result.findings]
+    assert len(result.plan) == len(whole.result.plan) > 0
+    for row, expected in zip(result.breakdown, whole.result.breakdown, strict=True):
         assert row.name == expected.name
         assert row.share == pytest.approx(expected.share, abs=0.001)
 

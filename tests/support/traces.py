@@ -22,10 +22,8 @@ from traceopt.analyzer.recordings.rank_trace import read_recording
 from traceopt.analyzer.unprofiled import without_profiler
 from traceopt.api import analyze, find_runs
 from traceopt.document.merge import MergedRun
-from traceopt.document.rank_document import rank_document
 from traceopt.document.run_document import run_document
 from traceopt.reports.html.page import render_html
-from traceopt.result.document import Result
 from traceopt.rules.engine import RulesOutcome, run_rules
 from traceopt.rules.registry import builtin_rules
 from traceopt.workers.rank_analysis import answer
@@ -70,11 +68,6 @@ class AnalyzedTrace:
     @cached_property
     def outcome(self) -> RulesOutcome:
         return run_rules([rule() for rule in builtin_rules()], self.facts, debug=True)
-
-    @cached_property
-    def document(self) -> Result:
-        """Of these facts and findings, before the ranks of a run are merged."""
-        return rank_document(self.facts, self.outcome)
 
 
 @lru_cache(maxsize=4)  # the tests of one come one after the other
