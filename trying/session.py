@@ -146,7 +146,7 @@ class Session:
                 base,
                 after,
                 wanted_us=lambda before: self._expected(change, base, before).us,
-                time_left=lambda: until - reserved_s - self._clock(),
+                time_left=lambda: min(until, self._until - reserved_s) - self._clock(),
                 finished_round=note,
             )
         except SignalError:
