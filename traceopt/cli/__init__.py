@@ -55,8 +55,6 @@ def main() -> None:
     """The entry point of the `traceopt` command."""
     open_missing_streams()
     gc.set_threshold(100_000)  # events are allocated and freed by the thousand, with almost no cycles to collect
-    if not {"run", "try", "tune"} & set(
-        sys.argv[1:2]
-    ):  # the script may use the threads that NumPy starts; nothing here does
+    if not {"run", "try", "tune"} & set(sys.argv[1:2]):  # the script may use NumPy's threads; nothing here does
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     cli(prog_name="traceopt")

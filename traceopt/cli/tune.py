@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from traceopt.cli.shared.help import GroupedCommand
 from traceopt.cli.shared.options import FILE, config_option, debug_option, json_option, quiet_option, workload_options
 from traceopt.cli.shared.results import analyzed, check_all_writable, configuration, write_html, write_output
 from traceopt.cli.try_ import keep_changes, own_changes, print_outcome
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from traceopt.result.document import Result
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@click.command(cls=GroupedCommand, context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, required=True, metavar="SCRIPT [ARGS]...")
 @click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
 @click.option(

@@ -8,7 +8,7 @@ import click
 
 COMMAND_GROUPS = {
     "Record and analyze": ("run", "analyze", "compare"),
-    "Predict and measure": ("whatif", "try", "measure", "accuracy"),
+    "Predict and measure": ("whatif", "try", "tune", "measure", "accuracy"),
     "Open traces": ("view", "cut", "tensorboard"),
     "Rules": ("rules", "rule"),
     "Result documents": ("export", "schema"),
