@@ -15,6 +15,7 @@ from traceopt.analyzer.tables.trace import Trace
 _EARLY_START_NS = 20_000  # programmatic dependent launch: a kernel starts this much before the one before has ended
 _MAX_EXCESS = 0.01  # of the work's time; 0 in real traces
 _MAX_CUT = 0.05  # of the work's time: with more of it, the idle time is not known
+_MAX_CUTS = 0.05  # of the work: where more is too long, some of what fits before the next work is too long as well
 _MOST_OVERLAP = 0.5  # of the pairs: if a longer duration than possible is the rule, the unit is another
 _UNIT = 1_000  # from ns to us
 _SHORTEST_NS = 500  # kernels take longer: 639 ns at least in real traces
@@ -57,7 +58,7 @@ def in_stream_order(trace: Trace) -> tuple[Trace, list[TimeFault]]:
     duration[cut] -= overlap[overlap > 0]
     unknown = np.ones(len(gpu), bool)  # how long it took: what was cut, and the last of each stream, which may be long
     unknown[pairs.first[overlap <= 0]] = False
-    mended = duration[unknown].sum() <= _MAX_CUT * duration.sum()
+    mended = len(cut) <= _MAX_CUTS * len(gpu) and duration[unknown].sum() <= _MAX_CUT * duration.sum()
     return _with(trace, duration), [TimeFault("overlap", bool(mended), len(cut), len(gpu))]
 
 

@@ -188,6 +188,16 @@ class TestStreamOrder:
         events += [kernel("k", start, 100, number) for start, number in zip(starts, correlations, strict=True)]
         assert not read(events).meta.time_faults
 
+    def test_where_many_are_cut_those_that_fit_are_not_trusted(self) -> None:
+        """Every twelfth kernel is a thousand times too long."""
+        events = training(steps=20)
+        work = [place for place, event in enumerate(events) if event["cat"] == "kernel"]
+        for place in work[::12]:
+            events[place] = changed([events[place]], factor=1_000)[0]
+        ((kind, mended, count),) = faults(read(events))
+        assert (kind, mended) == ("overlap", False)
+        assert count > 0.05 * len(work)
+
 
 class TestUnits:
     def test_all_events_in_nanoseconds(self) -> None:
