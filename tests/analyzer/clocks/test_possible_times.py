@@ -189,14 +189,12 @@ class TestStreamOrder:
         assert not read(events).meta.time_faults
 
     def test_where_many_are_cut_those_that_fit_are_not_trusted(self) -> None:
-        """Every twelfth kernel is a thousand times too long."""
-        events = training(steps=20)
+        """Every twelfth kernel is a thousand times too long; what is cut is little of the time."""
+        events = training(steps=60)
         work = [place for place, event in enumerate(events) if event["cat"] == "kernel"]
         for place in work[::12]:
             events[place] = changed([events[place]], factor=1_000)[0]
-        ((kind, mended, count),) = faults(read(events))
-        assert (kind, mended) == ("overlap", False)
-        assert count > 0.05 * len(work)
+        assert faults(read(events)) == [("overlap", False, len(work) // 12)]
 
 
 class TestUnits:
