@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.autograd_steps import Event, is_silent, node, operator, steps, the
 
-from traceopt.rules.catalogue.ef027_repeated_constants import RepeatedConstant
+from traceopt.rules.catalogue.ef027_repeated_constant import RepeatedConstant
 from traceopt.testing import events as build
 
 LENGTH = [512, 512]

@@ -22,7 +22,7 @@ def section(facts: Facts) -> GpuSamplesSection | None:
     hosts = sorted({gpu.host for gpu in known.of_run})  # the names of hosts stay private
     nodes = {host: number for number, host in enumerate(hosts, 1)} if len(hosts) > 1 else {}
     gpus = [_gpu(gpu, nodes.get(gpu.host)) for gpu in known.of_run[:MOST_GPUS]]
-    return GpuSamplesSection(gpus, _joules_per_step(known.of_run, facts.step_ns))
+    return GpuSamplesSection(gpus, _joules_per_step(known.of_run, facts.step_ns) if facts.has_trace else None)
 
 
 def headline(facts: Facts) -> str | None:
@@ -34,10 +34,10 @@ def headline(facts: Facts) -> str | None:
 
 
 def _joules_per_step(gpus: Sequence[Gpu], step_ns: float) -> float | None:
-    """None if the power of a GPU, or the step, is not known."""
+    """None if the power of a GPU is not known."""
     watts = [gpu.mean_power_w for gpu in gpus]
     known = [one for one in watts if one is not None]
-    return rate(sum(known) * step_ns / 1e9) if step_ns and known and len(known) == len(watts) else None
+    return rate(sum(known) * step_ns / 1e9) if known and len(known) == len(watts) else None
 
 
 def _gpu(gpu: Gpu, node: int | None) -> SampledGpu:
