@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.arrays.grouping import numbered
 from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.communication.collectives import CollectiveCalls, bus_factor
 from traceopt.analyzer.communication.gradient_reductions import REDUCING, GradientReductions
@@ -23,6 +24,7 @@ from traceopt.analyzer.timeline.gpu_work import GpuWork
 MOST = 0.9  # of the reduced bytes, or of the calls: that is what a group is for
 _NO_DESCRIPTION = "undefined"  # PyTorch's word
 _MOST_RANKS = 1 << 20
+_MOST_GROUPS = 100  # a rank is in a few; each takes a pass over all collectives
 _LIST = re.compile(r"\[\d{1,7}(, *\d{1,7})*\]")  # a long list is cut: "[0, 1, ..., 511]"
 
 
@@ -84,14 +86,16 @@ def find_process_groups(
     reductions: GradientReductions,
     stages: StageWaits,
 ) -> list[ProcessGroup]:
-    """The groups of a GPU's collectives, most exposed first. Empty if one of these does not name its group."""
+    """The groups of a GPU's collectives, most exposed first: at most the _MOST_GROUPS that take longest. Empty if a
+    collective does not name its group.
+    """
     work, group_of = gpu.work, gpu.work.process_group
     every = np.concatenate([np.empty(0, np.int64), *(calls.rows for calls in collectives)])
     if (group_of[every] < 0).any():
         return []
     declared = _declared_groups(trace.meta.header)
     out = []
-    for code in distinct_values(group_of[every]).tolist():
+    for code in _longest(group_of[every], gpu.in_window[every]):
         mine, others = every[group_of[every] == code], every[group_of[every] != code]
         name = trace.texts[code].strip('"')
         about = declared.get(name) or _Declared("", _listed_ranks(trace, int(work.process_group_ranks[mine[0]])))
@@ -111,6 +115,14 @@ def find_process_groups(
             )
         )
     return sorted(out, key=lambda group: -group.exposed_ns)
+
+
+def _longest(codes: npt.NDArray[np.int32], duration: I8) -> list[int]:
+    """The groups that take longest."""
+    known, group = numbered(codes)
+    order = np.argsort(-np.bincount(group, duration), kind="stable")
+    longest: list[int] = known[order[:_MOST_GROUPS]].tolist()
+    return longest
 
 
 def _of_kind(calls: CollectiveCalls, mine: Any, size: int, trace: Trace) -> GroupOfKind:

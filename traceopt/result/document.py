@@ -340,7 +340,8 @@ class Communication(Struct, frozen=True):
     overlap_share: Annotated[float | None, note("part of the communication that compute overlaps", "share")]
     collectives: Annotated[list[Collective], note("collectives by name, longest first")]
     groups: Annotated[
-        list[CommunicationGroup], note("collectives by process group, most exposed first; empty: not recorded")
+        list[CommunicationGroup],
+        note("collectives by process group, most exposed first; at most 100; empty: not recorded"),
     ] = field(default_factory=list)
 
 

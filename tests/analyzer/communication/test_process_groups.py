@@ -90,3 +90,14 @@ def test_a_rank_waits_in_the_group_of_the_late_one(tmp_path: Path) -> None:
     assert rows["2"].latest_rank == 1
     assert rows["2"].late_us_per_step == pytest.approx(150, abs=5)
     assert rows["1"].late_us_per_step == pytest.approx(0, abs=5)
+
+
+def test_of_very_many_groups_the_longest_are_kept() -> None:
+    """Each takes a pass over all collectives, and the file may be an attack."""
+    machine = Machine(deviceProperties=NODE, distributedInfo={"rank": 0, "world_size": 4})
+    with machine.step():
+        for number in range(150):
+            collective(machine, 10 + number, **{"Process Group Name": str(number), "Group size": 2})
+        machine.synchronize()
+    names = {group.name for group in machine.facts().process_groups}
+    assert names == {str(number) for number in range(50, 150)}
