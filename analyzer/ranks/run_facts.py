@@ -314,10 +314,21 @@ class RunFacts(Struct, frozen=True, dict=True):
         ns.
         """
         found, shape = self.matched, (len(self.step_names), len(self.ranks))
-        last = np.full(found.count, -np.inf)
-        np.maximum.at(last, found.event, found.start)
-        waiting = np.where(found.symmetric, np.minimum(last[found.event] - found.start, found.exposed), 0.0)
-        return _sums(found.step, found.rank, waiting, shape)
+        return _sums(found.step, found.rank, self._waits_for_last, shape)
+
+    @cached_property
+    def _last(self) -> I8:
+        """For each row of `matched`, the row of the rank that enters that collective last."""
+        found = self.matched
+        order = np.lexsort((found.start, found.event))
+        return order[np.searchsorted(found.event[order], found.event, side="right") - 1]
+
+    @cached_property
+    def _waits_for_last(self) -> F8:
+        """For each row of `matched`, the exposed time until the last rank enters; 0 where no rank waits for all, ns."""
+        found = self.matched
+        late = found.start[self._last] - found.start
+        return np.where(found.symmetric, np.minimum(late, found.exposed), 0.0)
 
     def late_start_ns(self, rank: int | None) -> float | None:
         """The same for one rank in the median step; None if a rank is missing or the ranks cannot be compared."""
@@ -333,10 +344,8 @@ class RunFacts(Struct, frozen=True, dict=True):
         if run.late_start_ns(rank) is None:
             return {}
         found, index = run.matched, [one.rank for one in run.ranks].index(rank)
-        last = _last_of_each(found)
         rows = np.flatnonzero((found.rank == index) & found.symmetric)
-        late = last[found.event[rows]]
-        waits = np.minimum(found.start[late] - found.start[rows], found.exposed[rows])
+        late, waits = run._last[rows], run._waits_for_last[rows]
         calls = run.ranks[index].collectives
         names = np.array([label.partition("|")[0].strip('"') for label in calls.labels])[calls.label[found.call[rows]]]
         out = {}
@@ -428,13 +437,6 @@ class RunFacts(Struct, frozen=True, dict=True):
         """Compute time of the slowest rank beyond the mean, in each step."""
         compute = self.part(COMPUTE)
         return np.asarray(compute.max(axis=1) - compute.mean(axis=1)) if compute.size else np.zeros(0)
-
-
-def _last_of_each(found: Matched) -> I8:
-    """For each collective, the row of the rank that entered it last. Shape (collectives,)."""
-    order = np.lexsort((found.start, found.event))
-    event = found.event[order]
-    return order[np.append(event[1:] != event[:-1], True)] if len(event) else order
 
 
 def _joined(arrays: list[I8]) -> I8:
