@@ -19,7 +19,8 @@ def rank_views(merged: MergedRun, run: RunFacts, result: Result) -> list[RankVie
         return []
     left = MOST_LETTERS - len(result.timeline.table.columns)
     views: list[RankView] = []
-    for rank in dict.fromkeys(_worth_a_look(run, result)):
+    late = _late(run)
+    for rank in dict.fromkeys([*late, *_worth_a_look(result)]):
         part = None if rank == result.run.shown_rank else merged.view(rank)
         step, timeline = (None, None) if part is None else part.unpacked()
         if step is None or timeline is None or timeline.table is None:
@@ -27,13 +28,12 @@ def rank_views(merged: MergedRun, run: RunFacts, result: Result) -> list[RankVie
         left -= len(timeline.table.columns)
         if left < 0 or len(views) == MOST_VIEWS:
             break
-        views.append(RankView(rank, rank in _late(run), step, timeline.table))
+        views.append(RankView(rank, rank in late, step, timeline.table))
     return views
 
 
-def _worth_a_look(run: RunFacts, result: Result) -> Iterator[int]:
-    """Ranks: those for which the others wait, those of findings that the shown rank does not have, the slowest, all."""
-    yield from _late(run)
+def _worth_a_look(result: Result) -> Iterator[int]:
+    """Ranks: those of findings that the shown rank does not have, the slowest, all."""
     for finding in result.findings:
         if result.run.shown_rank not in finding.ranks:
             yield from finding.ranks

@@ -95,7 +95,7 @@ def try_script(command: Command, settings: Settings, wanted: Wanted, analyze: An
 def run_in_copies(command: Command, folder: Path, work: Work, *, quiet: bool) -> Outcome:
     """Does the work in copies of the source, which are removed. A signal ends it; the outcome has what was found.
 
-    `folder` is that of the traces. Raises TraceoptError.
+    The traces go to `folder`. Raises TraceoptError.
     """
     _check_started_once(os.environ)
     outcome = Outcome()

@@ -21,6 +21,6 @@ def roofline_shapes(result: Result, rows: int) -> Iterator[tuple[str, Gemm | Sha
 
 
 def shape_text(name: str, row: Gemm | ShapedOperator) -> str:
-    reached = f"{quantities.rate_number(row.tflops)} TFLOP/s at {quantities.rate_number(row.intensity)} FLOP/B"
+    reached = f"{quantities.flop_rate(row.tflops or 0.0)} at {quantities.rate_number(row.intensity)} FLOP/B"
     limit = "memory bandwidth" if row.roof == "memory" else f"{row.dtype} peak"
     return f"{name} {row.dtype}: {reached}, {quantities.percent(row.roof_share)} of the {limit}"

@@ -25,7 +25,7 @@ OPTION_GROUPS = {
     "Pull requests": ("markdown", "sarif", "job-summary", "label"),
     "Baseline and gates": ("baseline", "write-baseline", "fail-on", "warn-on", "exit-zero"),
     "Rules": ("select", "ignore", "rules-dir"),
-    "Throughput": ("tokens-per-step", "samples-per-step", "reference-throughput"),
+    "Throughput and cost": ("tokens-per-step", "samples-per-step", "reference-throughput", "price-per-hour"),
     "General": ("config", "color", "quiet", "debug", "help", "version"),
 }  # fmt: skip
 _NAME_COLUMNS = 30  # a longer name has a line of its own
