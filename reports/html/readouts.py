@@ -91,6 +91,6 @@ def _memory(document: Result) -> Readout:
         f"{quantities.size_text(point.allocated_bytes)} allocated at {quantities.ms_of_us(point.us)}."
         for point in points
     ]
-    unit = time_unit(max(document.memory.curve_us or 0.0, points[-1].us))  # that of the figure
+    unit = time_unit(max(document.memory.curve_us or 0.0, points[-1].us))  # as the figure has it
     at = [us for us in scaled((point.us for point in points), unit) if us is not None]
     return Readout(left, 0.0, texts, at=at)

@@ -17,6 +17,7 @@ from traceopt.cli.shared.options import (
     lone_json_option,
     quiet_option,
     split_codes,
+    trial_options,
     workload_options,
 )
 from traceopt.cli.shared.pull_request import PullRequest, pull_request_options
@@ -65,34 +66,14 @@ HISTORY = "traceopt-logs/tried.jsonl"
     metavar="MINUTES",
     help="Begin no more rounds after this time.",
 )
-@click.option(
-    "--time-limit",
-    type=click.FloatRange(0, min_open=True),
-    default=300,
-    show_default=True,
-    metavar="SECONDS",
-    help="End a run that takes longer.",
-)
-@click.option(
-    "--steps", type=click.IntRange(3), metavar="N", help="Steps to measure in a run.  [default: about 5 seconds]"
-)
-@click.option("--apply", "apply_", is_flag=True, help="Write what was kept into the working tree, if it is clean.")
-@click.option("--patch-out", metavar="FILE", help="Write what was kept as one patch.")
-@click.option("--logdir", type=FILE, metavar="DIR", help="Folder for the traces.  [default: traceopt-logs/NAME]")
+@trial_options
 @click.option("--name", help="Name of this try's folder in the log folder.  [default: script and time]")
 @click.option(
     "--preset",
     type=click.Choice(["standard", "quick", "long", "timing"]),
     help="What to record of the baseline, as in traceopt run.  [default: standard]",
 )
-@click.option(
-    "--step-on",
-    metavar="WHAT",
-    help="What ends a step: batch, update, backward, forward or module:function.  [default: detected]",
-)
 @json_option("result document")
-@click.option("--html", metavar="PATH", help="Where to write the HTML report.  [default: in the log folder]")
-@click.option("--no-html", is_flag=True, help="Write no HTML report.")
 @pull_request_options
 @baseline_options
 @workload_options

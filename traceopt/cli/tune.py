@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceopt.cli.shared.help import GroupedCommand
-from traceopt.cli.shared.options import FILE, config_option, debug_option, json_option, quiet_option, workload_options
+from traceopt.cli.shared.options import (
+    FILE,
+    config_option,
+    debug_option,
+    json_option,
+    quiet_option,
+    trial_options,
+    workload_options,
+)
 from traceopt.cli.shared.results import analyzed, check_all_writable, configuration, write_html, write_output
 from traceopt.cli.try_ import keep_changes, own_changes, print_outcome
 from traceopt.output import emit
@@ -39,34 +47,14 @@ if TYPE_CHECKING:
     metavar="MINUTES",
     help="Begin no more runs after this time.",
 )
-@click.option(
-    "--time-limit",
-    type=click.FloatRange(0, min_open=True),
-    default=300,
-    show_default=True,
-    metavar="SECONDS",
-    help="End a run that takes longer.",
-)
-@click.option(
-    "--steps", type=click.IntRange(3), metavar="N", help="Steps to measure in a run.  [default: about 5 seconds]"
-)
-@click.option("--apply", "apply_", is_flag=True, help="Write what was kept into the working tree, if it is clean.")
-@click.option("--patch-out", metavar="FILE", help="Write what was kept as one patch.")
-@click.option("--logdir", type=FILE, metavar="DIR", help="Folder for the traces.  [default: traceopt-logs/NAME]")
+@trial_options
 @click.option("--name", help="Name of this tuning's folder in the log folder.  [default: script and time]")
 @click.option(
     "--preset",
     type=click.Choice(["standard", "quick", "long", "timing"]),
     help="What to record in each round, as in traceopt run.  [default: standard]",
 )
-@click.option(
-    "--step-on",
-    metavar="WHAT",
-    help="What ends a step: batch, update, backward, forward or module:function.  [default: detected]",
-)
 @json_option("result document")
-@click.option("--html", metavar="PATH", help="Where to write the HTML report.  [default: in the log folder]")
-@click.option("--no-html", is_flag=True, help="Write no HTML report.")
 @workload_options
 @config_option
 @quiet_option
