@@ -31,7 +31,7 @@ def sorting(name: str, *cut: str, arguments: tuple[str, ...] = ("", "1", "True")
 )
 def test_fires_where_the_first_values_are_taken(events: list[Event]) -> None:
     found = the(FullSort, steps(events))
-    assert found.why.endswith("only the first values of the result: 20 of 30,000.")
+    assert found.why.endswith("what follows them takes only the first values: 20 of 30,000.")
     assert [(one.file, one.line) for one in found.locations] == [("train.py", 9)]
     assert found.saving is not None
     assert found.saving.low_us < found.saving.est_us < found.saving.high_us <= 8_000
