@@ -15,6 +15,7 @@ from traceopt.reports.figures.figure import (
     nothing,
     scaled,
     time_unit,
+    whole_ticks,
 )
 from traceopt.reports.words.comparing.comparison_words import ROW_WORDS, calls, part_change, patterned, shown_parts
 from traceopt.reports.words.names import told_apart
@@ -116,7 +117,10 @@ def draw_steps(comparison: Comparison) -> FigureDict:
         STEPS,
         [_run(name, token, run, unit) for name, token, run in runs],
         height=440,
-        xaxis={"title": "step, in the order of recording"},
+        xaxis={
+            "title": "step, in the order of recording",
+            **whole_ticks(1, max(len(run.step_us) for *_, run in runs)),
+        },
         yaxis={"title": unit, "rangemode": "tozero"},
     )
 

@@ -14,6 +14,7 @@ FigureDict = dict[str, Any]  # "data", a list of traces, and "layout": what plot
 Trace = dict[str, Any]
 
 LABEL_CAP = 48  # characters of a label
+MOST_SINGLE_TICKS = 15  # numbers that all stand at an axis
 LINE = 90  # characters of a line under the pointer
 _US_PER = {"ms": 1e3, "s": 1e6}
 _FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
@@ -58,6 +59,11 @@ def time_unit(top_us: float) -> str:
 def scaled(times_us: Iterable[float | None], unit: str) -> list[float | None]:
     """Times in the unit of an axis, with as many digits as a chart can show."""
     return [None if us is None else float(f"{us / _US_PER[unit]:.5g}") for us in times_us]
+
+
+def whole_ticks(first: int, last: int) -> dict[str, Any]:
+    """Of an axis that counts: without them, few numbers have halves between them."""
+    return {"dtick": 1} if last - first < MOST_SINGLE_TICKS else {}
 
 
 def figure(title: str, traces: Iterable[Trace], *, subtitle: str = "", **layout: Any) -> FigureDict:

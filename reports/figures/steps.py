@@ -16,6 +16,7 @@ from traceopt.reports.figures.figure import (
     plain,
     scaled,
     time_unit,
+    whole_ticks,
 )
 from traceopt.reports.words.charts.step_texts import HIGHEST, step_label, step_marks, step_totals
 from traceopt.reports.words.part_styles import part_style
@@ -57,6 +58,7 @@ def draw(document: Result) -> FigureDict:
         xaxis={
             "title": "step",
             "type": "linear",
+            **whole_ticks(numbers[0], numbers[-1]),
             "range": [numbers[0] - 0.5, numbers[-1] + 0.5],
             "unifiedhovertitle": {"text": "Step %{x}"},
             "rangeslider": {"visible": True, "thickness": 0.12},
