@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from traceopt.analyzer.arrays.percentiles import percentiles
 from traceopt.analyzer.clocks.all_times import all_times, with_times
 from traceopt.analyzer.tables.launches import calls_named
+from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.tables.time_faults import TimeFault
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.vocabulary import runtime_calls
@@ -23,13 +24,7 @@ _FEWEST, _MANY = 20, 50
 def in_microseconds(trace: Trace) -> tuple[Trace, list[TimeFault]]:
     """The trace with times in the unit of the format, if all calls that are short take milliseconds."""
     launches = trace.runtime.duration[calls_named(trace, runtime_calls.is_kernel_launch)]
-    views = trace.ops.duration[
-        np.isin(trace.ops.name, [code for code, name in enumerate(trace.names) if name in VIEWS])
-    ]
-    # A tenth of the launches does not wait for room in the queue.
-    samples = (launches, 10, _LONG_NS), (views, 50, _LONG_VIEW_NS)
-    long = [percentiles(durations, part)[0] >= limit for durations, part, limit in samples if len(durations) >= _MANY]
-    too_long = bool(long) and all(long)
+    too_long = _too_long(trace, launches)
     if not too_long and (len(launches) < _FEWEST or launches.max() >= _SHORT_NS):
         return trace, []
     count = trace.meta.event_count
@@ -37,3 +32,16 @@ def in_microseconds(trace: Trace) -> tuple[Trace, list[TimeFault]]:
         return trace, [TimeFault("unit", False, count, count)]
     corrected = with_times(trace, lambda times: times // _UNIT, _UNIT)
     return replace(corrected, meta=replace(trace.meta, start_ns=None)), [TimeFault("unit", True, count, count)]
+
+
+def _too_long(trace: Trace, launches: I8) -> bool:
+    """Whether all calls that are short take milliseconds: launches, of which a tenth does not wait for room in the
+    queue, and operators that make views.
+    """
+    if len(launches) >= _MANY and percentiles(launches, 10)[0] < _LONG_NS:
+        return False
+    codes = [code for code, name in enumerate(trace.names) if name in VIEWS]
+    views = trace.ops.duration[np.isin(trace.ops.name, codes)]
+    if len(views) < _MANY:
+        return len(launches) >= _MANY
+    return bool(percentiles(views, 50)[0] >= _LONG_VIEW_NS)
