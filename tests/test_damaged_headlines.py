@@ -12,6 +12,7 @@ from fixtures.damage import LOSSES, Variant, Whole, misleading, variants
 from fixtures.real_traces import SHARED
 from traceopt.api import analyze
 from traceopt.errors import InputError
+from traceopt.reports.agent import words
 from traceopt.reports.agent.report import render_agent
 from traceopt.reports.ci.github import render_github
 from traceopt.reports.ci.sarif import render_sarif
@@ -64,6 +65,7 @@ def test_every_output_says_that_a_part_is_lost(name: str) -> None:
         render_html(result),
     )
     assert [start in output for output in outputs] == [True] * len(outputs)
+    assert words.limit(result) is None
 
 
 def test_a_hole_is_as_large_as_the_arrows_that_are_lost_in_it(tmp_path: Path) -> None:

@@ -23,12 +23,13 @@ CONFIDENCE_WORDS: dict[Confidence, str] = {
 
 
 def limit(result: Result) -> str | None:
-    """What bounds the step: "input-bound"; None without a breakdown or a word for it.
+    """What bounds the step: "input-bound"; None without a breakdown, without a word for it, and where the times may
+    not be those of the run.
 
     As in the verdict, a busy GPU is no limit of its own while much of the step is exposed communication or copies.
     """
     parts = {CAUSE_OF_KEY[part.name]: part.us_per_step for part in result.breakdown if part.name in CAUSE_OF_KEY}
-    if not parts:
+    if not parts or result.quality.verdict == "unusable" or result.quality.caveat:
         return None
     bound = limit_of(parts)
     exposed = max((COMMUNICATION, COPIES), key=lambda part: parts.get(part, 0.0))
