@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from textwrap import wrap
 from typing import Any
 
@@ -49,6 +49,25 @@ def marker(look: Look) -> dict[str, Any]:
         style["pattern"] = {"shape": _PATTERNS[look.pattern], "fgcolor": color("stripe"), "fillmode": "overlay"}
         style["pattern"] |= {"size": 7, "solidity": 0.4}
     return style
+
+
+def whole(name: str, places: Sequence[float | str], times_us: Iterable[float | None], unit: str) -> Trace:
+    """What stacked parts add up to: not drawn, only named under the pointer."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": places,
+        "y": scaled(times_us, unit),
+        "hovertemplate": under_pointer(unit),
+        "line": {"width": 0},
+        "showlegend": False,
+    }
+
+
+def under_pointer(unit: str) -> str:
+    """The height of a point, with three digits as in the texts of the report."""
+    return f"%{{y:.3r}} {unit}"
 
 
 def time_unit(top_us: float) -> str:

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 
-from traceopt.reports.figures.figure import FigureDict, color, figure, label, lines, marker, nothing, scaled, time_unit
+from traceopt.reports.figures.figure import (
+    FigureDict,
+    Trace,
+    color,
+    figure,
+    label,
+    lines,
+    marker,
+    nothing,
+    scaled,
+    time_unit,
+    under_pointer,
+    whole,
+)
 from traceopt.reports.words.charts.rank_parts import RankPart, rank_names, rank_parts
 from traceopt.reports.words.step_words import step_noun
 from traceopt.result.document import Result
+from traceopt.result.rows import RankRow
 from traceopt.result.words import quantities
 
 TITLE = "Ranks"
@@ -23,28 +37,31 @@ def draw(document: Result) -> FigureDict:
     names, parts, unit = rank_names(rows), rank_parts(rows), time_unit(max(steps))
     noun = "recording" if step_noun(document) == "recording" else "typical step"
     if len(rows) <= MOST_BARS:
-        return _bars(f"The {noun} of each rank", names, parts, unit)
+        return _bars(f"The {noun} of each rank", rows, parts, unit)
     return _heat_map(f"The {noun} of each rank: difference to the median rank", names, parts, unit)
 
 
-def _bars(title: str, names: Sequence[str], parts: Sequence[RankPart], unit: str) -> FigureDict:
+def _bars(title: str, rows: Sequence[RankRow], parts: Sequence[RankPart], unit: str) -> FigureDict:
+    names = [label(name) for name in rank_names(rows)]
+    hovered = "Rank %{x}" if all(name.isdigit() for name in names) else "%{x}"
+    bars: Iterable[Trace] = (
+        {
+            "type": "bar",
+            "name": label(part.label),
+            "x": names,
+            "y": scaled(part.us, unit),
+            "hovertemplate": under_pointer(unit),
+            "marker": marker(part.look),
+        }
+        for part in parts
+    )
     return figure(
         title,
-        [
-            {
-                "type": "bar",
-                "name": label(part.label),
-                "x": [label(name) for name in names],
-                "y": scaled(part.us, unit),
-                "hovertext": [_hover(name, part.label, us) for name, us in zip(names, part.us, strict=True)],
-                "hoverinfo": "text",
-                "marker": marker(part.look),
-            }
-            for part in parts
-        ],
+        [whole("Step", names, (row.step_us for row in rows), unit), *bars],
         barmode="stack",
         height=460,
-        xaxis={"title": "rank", "type": "category"},
+        hovermode="x unified",
+        xaxis={"title": "rank", "type": "category", "unifiedhovertitle": {"text": hovered}},
         yaxis={"title": unit},
     )
 
@@ -80,10 +97,6 @@ def _heat_map(title: str, names: Sequence[str], parts: Sequence[RankPart], unit:
     )
 
 
-def _hover(name: str, part: str, us: float | None, usual_us: float | None = None) -> str:
-    change = (
-        ""
-        if us is None or usual_us is None
-        else f"difference to the median rank: {quantities.signed_time(us - usual_us)}"
-    )
+def _hover(name: str, part: str, us: float | None, usual_us: float) -> str:
+    change = "" if us is None else f"difference to the median rank: {quantities.signed_time(us - usual_us)}"
     return lines(f"Rank {name}" if name.isdigit() else name, f"{part}: {quantities.ms_of_us(us)}", change)

@@ -16,6 +16,8 @@ from traceopt.reports.figures.figure import (
     plain,
     scaled,
     time_unit,
+    under_pointer,
+    whole,
     whole_ticks,
 )
 from traceopt.reports.words.charts.step_texts import HIGHEST, step_label, step_marks, step_totals
@@ -27,12 +29,13 @@ from traceopt.result.rows import StepPart, StepSeries
 from traceopt.result.words.quantities import counted, ms_of_us
 
 TITLE = "Recorded steps"
+FEWEST_SLID = 40  # fewer steps are wide enough without a range slider
 MOST_BARS = 100  # more steps are areas, which a browser draws a hundred times faster
 ABOVE_STEP, CHECKPOINTS, EVALUATIONS, ROOM_ABOVE = 1.05, 1.11, 1.16, 1.2  # heights of marks, times the highest step
 
 
 def draw(document: Result) -> FigureDict:
-    """A column for each step, with a range slider below."""
+    """A column for each step, with a range slider below if there are many."""
     series = document.step.series
     if series is None or not any(totals := step_totals(series)):
         return nothing(TITLE, "Fewer than two steps were recorded.")
@@ -47,7 +50,7 @@ def draw(document: Result) -> FigureDict:
     ]
     return figure(
         TITLE,
-        [*drawn, *_marks(document, series, numbers, top_us, unit)],
+        [whole("Step", numbers, totals, unit), *drawn, *_marks(document, series, numbers, top_us, unit)],
         subtitle=" ".join(
             filter(None, [f"{count}, {rank}." if rank else f"{count}.", dashed, unusual_steps(document)])
         ),
@@ -61,7 +64,7 @@ def draw(document: Result) -> FigureDict:
             **whole_ticks(numbers[0], numbers[-1]),
             "range": [numbers[0] - 0.5, numbers[-1] + 0.5],
             "unifiedhovertitle": {"text": "Step %{x}"},
-            "rangeslider": {"visible": True, "thickness": 0.12},
+            "rangeslider": {"visible": len(numbers) >= FEWEST_SLID, "thickness": 0.12},
         },
         yaxis={"title": unit, "range": scaled([0, top_us * ROOM_ABOVE], unit)},
         shapes=[_level(height) for height in scaled([typical_us], unit) if height],
@@ -90,7 +93,7 @@ def _area(part: StepPart, numbers: Sequence[int], unit: str) -> Trace:
 
 
 def _times(part: StepPart, numbers: Sequence[int], unit: str) -> Trace:
-    return {"name": label(part.label), "x": numbers, "hovertemplate": f"%{{y:.4g}} {unit}"}
+    return {"name": label(part.label), "x": numbers, "hovertemplate": under_pointer(unit)}
 
 
 def _numbers(series: StepSeries) -> list[int]:

@@ -12,7 +12,14 @@ from traceopt.result.document import Result
 
 HEIGHT = 360  # pixels
 _LAYOUT: dict[str, Any] = {
-    "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
+    "legend": {
+        "orientation": "h",
+        "x": 0,
+        "y": 1.02,
+        "yanchor": "bottom",
+        "traceorder": "normal",
+        "itemsizing": "constant",
+    },
     "margin": {"t": 30, "r": 12, "b": 40, "l": 56},
     "paper_bgcolor": "var(--card)",
     "plot_bgcolor": "var(--card)",
@@ -34,10 +41,12 @@ def page_figures(document: Result, rank_documents: Sequence[Result], drawn: Set[
     every = {"ranks": ranks.draw(document), "roofline": roofline.draw(document), "memory": memory.draw(document)}
     every["way"] = way.draw(document)
     every |= {f"steps-{number}" if number else "steps": steps.draw(one) for number, one in enumerate(rank_documents)}
-    return {name: _in_page(figure, titled=name == "ranks") for name, figure in every.items() if name in drawn}
+    return {name: _in_page(figure) for name, figure in every.items() if name in drawn}
 
 
-def _in_page(figure: FigureDict, *, titled: bool = False, height: int = HEIGHT) -> FigureDict:
-    """A figure on the page's ground. `titled`: its title says more than the heading of its section."""
-    title = figure["layout"]["title"] | _TITLE if titled else {}
+def _in_page(figure: FigureDict, *, height: int = HEIGHT) -> FigureDict:
+    """A figure on the page's ground. Only a heat map has no legend in the place of a title, and its title says more
+    than the heading of its section.
+    """
+    title = figure["layout"]["title"] | _TITLE if figure["data"][0]["type"] == "heatmap" else {}
     return {"data": figure["data"], "layout": {**figure["layout"], **_LAYOUT, "height": height, "title": title}}

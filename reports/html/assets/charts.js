@@ -45,7 +45,7 @@
     figure.layout.showlegend = one.box.clientWidth > NARROW;
     figure.layout.dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom"; /* a finger scrolls the page */
     return window.Plotly.react(one.box, figure.data, figure.layout, {
-      displaylogo: false, responsive: true, plotlyServerURL: "", topojsonURL: "",
+      displaylogo: false, responsive: true, showTips: false, plotlyServerURL: "", topojsonURL: "",
       modeBarButtons: [["toImage"], ["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"]], /* none that sends data */
       toImageButtonOptions: { filename: "traceopt-" + one.name, scale: 2 },
     });

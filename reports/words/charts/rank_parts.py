@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from traceopt.analyzer.vocabulary.causes.cause import Look
@@ -26,7 +28,7 @@ class RankPart(Struct, frozen=True):
     us: list[float | None]
 
 
-def rank_names(rows: list[RankRow]) -> list[str]:
+def rank_names(rows: Sequence[RankRow]) -> list[str]:
     """The rank numbers; "engine" for an inference engine, "file 3" for another file without a rank."""
     return [
         str(row.rank) if row.rank is not None else row.engine or f"file {index}" for index, row in enumerate(rows, 1)

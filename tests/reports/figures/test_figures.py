@@ -50,8 +50,9 @@ def test_the_breakdown_has_a_bar_for_now_and_one_for_after_the_plan() -> None:
 
 
 def test_unusual_steps_are_marked() -> None:
-    *parts, unusual = steps.draw(sample.rich())["data"]
+    step, *parts, unusual = steps.draw(sample.rich())["data"]
     assert [trace["type"] for trace in parts] == ["bar"] * 3
+    assert sum(part["y"][0] or 0 for part in parts) == pytest.approx(step["y"][0], rel=0.01)
     assert parts[0]["x"] == list(range(2, 14))
     assert (unusual["x"], unusual["text"]) == ([8], ["step 8, 48% longer than the typical step"])
     rich = sample.rich()
@@ -66,7 +67,9 @@ def test_unusual_steps_are_marked() -> None:
 
 
 def test_few_ranks_are_bars_and_many_a_heat_map() -> None:
-    assert {trace["type"] for trace in ranks.draw(sample.rich())["data"]} == {"bar"}
+    step, *parts = ranks.draw(sample.rich())["data"]
+    assert {part["type"] for part in parts} == {"bar"}
+    assert sum(part["y"][0] or 0 for part in parts) == pytest.approx(step["y"][0], rel=0.01)
     (heat_map,) = ranks.draw(sample.many_ranks())["data"]
     assert len(heat_map["z"]) == len(heat_map["y"])
     assert {len(row) for row in heat_map["z"]} == {64}

@@ -25,6 +25,20 @@ def wait_for_hover(page: Any, text: str) -> None:
     page.wait_for_selector(f".hoverlayer:has-text('{text}')", state="attached")
 
 
+def zoom(page: Any, drawn: Any) -> float:
+    """Drags over a tenth of the figure. How much of its horizontal axis is then shown."""
+    axis = "every => every[0].layout.xaxis.range"
+    area, plot = drawn.locator(".nsewdrag").first.bounding_box(), drawn.locator(".js-plotly-plot")
+    y = area["y"] + area["height"] * 0.5
+    before = plot.evaluate_all(axis)
+    page.mouse.move(area["x"] + area["width"] * 0.5, y)
+    page.mouse.down()
+    page.mouse.move(area["x"] + area["width"] * 0.6, y, steps=4)
+    page.mouse.up()
+    after = plot.evaluate_all(axis)
+    return (after[1] - after[0]) / (before[1] - before[0])
+
+
 def test_a_step_is_hovered_zoomed_and_picked(open_report) -> None:
     page = open_report(sample.rich())
     drawn = figure(page, "steps")
@@ -37,28 +51,26 @@ def test_a_step_is_hovered_zoomed_and_picked(open_report) -> None:
     wait_for_hover(page, "Step 13")
     page.mouse.click(x, y)
     page.wait_for_selector("#steps-readout:has-text('ProfilerStep#13')")
-    page.mouse.move(area["x"] + area["width"] * 0.2, y)
-    page.mouse.down()
-    page.mouse.move(area["x"] + area["width"] * 0.4, y, steps=4)
-    page.mouse.up()
-    low, high = page.evaluate("document.querySelector('.figure .js-plotly-plot').layout.xaxis.range")
-    assert high - low < 4
+    assert zoom(page, drawn) < 0.2
     page.focus("#steps-scrub")
     page.keyboard.press("ArrowLeft")
     page.wait_for_selector("#steps-readout:has-text('ProfilerStep#12')")
 
 
-@pytest.mark.parametrize("build", [sample.rich, sample.many_ranks])
-def test_a_rank_is_hovered(open_report, build) -> None:
+@pytest.mark.parametrize(("build", "part"), [(sample.rich, "Waiting for data"), (sample.many_ranks, "Rank ")])
+def test_a_rank_is_hovered_and_zoomed(open_report, build, part) -> None:
     page = open_report(build(), color_scheme="dark")
-    area = figure(page, "ranks").locator(".nsewdrag").first.bounding_box()
+    drawn = figure(page, "ranks")
+    area = drawn.locator(".nsewdrag").first.bounding_box()
     page.mouse.move(area["x"] + area["width"] * 0.1, area["y"] + area["height"] * 0.8)
-    wait_for_hover(page, "Rank ")
+    wait_for_hover(page, part)
+    assert zoom(page, drawn) < 0.9
 
 
 def test_a_moment_of_the_memory_is_hovered_and_picked(open_report) -> None:
     page = open_report(sample.rich())
-    area = figure(page, "memory").locator(".nsewdrag").first.bounding_box()
+    drawn = figure(page, "memory")
+    area = drawn.locator(".nsewdrag").first.bounding_box()
     x, y = area["x"] + area["width"] * 0.6, area["y"] + area["height"] * 0.5
     page.mouse.move(x, y)
     wait_for_hover(page, "GiB at ")
@@ -67,17 +79,20 @@ def test_a_moment_of_the_memory_is_hovered_and_picked(open_report) -> None:
     page.focus("#memory-scrub")
     page.keyboard.press("Home")
     page.wait_for_selector("#memory-readout:has-text(' allocated at 0')")
+    assert zoom(page, drawn) < 0.2
 
 
 def test_a_shape_leads_to_its_row(open_report, example) -> None:
     page = open_report(example("five_faults").result)
-    figure(page, "roofline")
+    drawn = figure(page, "roofline")
     page.focus("#roofline-scrub")
     page.keyboard.press("Home")
     wait_for_hover(page, "TFLOP/s at ")
     page.keyboard.press("Enter")
     page.wait_for_selector("tr.linked")
     assert page.url.endswith(page.locator("tr.linked").get_attribute("id"))
+    drawn.scroll_into_view_if_needed()
+    assert zoom(page, drawn) < 0.2
 
 
 def test_print_and_static_keep_the_drawings(open_report) -> None:
