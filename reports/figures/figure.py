@@ -17,6 +17,7 @@ LABEL_CAP = 48  # characters of a label
 MOST_SINGLE_TICKS = 15  # numbers that all stand at an axis
 LINE = 90  # characters of a line under the pointer
 _US_PER = {"ms": 1e3, "s": 1e6}
+_BYTES_PER = {"GiB": 1 << 30, "MiB": 1 << 20}
 _FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
 _MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "&#36;"})
 _PATTERNS = {"diagonal": "/", "vertical": "|", "horizontal": "-", "dots": ".", "cross": "x"}  # Plotly's, by ours
@@ -65,6 +66,13 @@ def whole(name: str, places: Sequence[float | str], times_us: Iterable[float | N
     }
 
 
+def along_run(steps: Iterable[int]) -> dict[str, Any]:
+    """The layout of lines along the steps of the whole run, by the first steps of its stretches."""
+    known = list(steps)
+    axis = {"title": "step", "unifiedhovertitle": {"text": "From step %{x}"}, **whole_ticks(min(known), max(known))}
+    return {"height": 360, "hovermode": "x unified", "xaxis": axis}
+
+
 def under_pointer(unit: str) -> str:
     """The height of a point, with three digits as in the texts of the report."""
     return f"%{{y:.3r}} {unit}"
@@ -78,6 +86,11 @@ def time_unit(top_us: float) -> str:
 def scaled(times_us: Iterable[float | None], unit: str) -> list[float | None]:
     """Times in the unit of an axis, with as many digits as a chart can show."""
     return [None if us is None else float(f"{us / _US_PER[unit]:.5g}") for us in times_us]
+
+
+def scaled_sizes(sizes: Iterable[int | None], unit: str) -> list[float | None]:
+    """Bytes in the unit of an axis."""
+    return [None if size is None else size / _BYTES_PER[unit] for size in sizes]
 
 
 def whole_ticks(first: int, last: int) -> dict[str, Any]:

@@ -45,6 +45,16 @@ class Figures:
         return _figure(steps.draw(self._document))
 
     @property
+    def run(self) -> Figure:
+        """The step times of the whole run, recorded or not."""
+        return _figure(steps.draw_run(self._document))
+
+    @property
+    def run_memory(self) -> Figure:
+        """The memory of the GPU and of the process over the whole run."""
+        return _figure(memory.draw_run(self._document))
+
+    @property
     def ranks(self) -> Figure:
         """The step of every rank in its parts; of more than 32 ranks, how far each part is from the median rank."""
         return _figure(ranks.draw(self._document))

@@ -1,17 +1,30 @@
-"""Device memory over the step shown, with what it holds at its peak."""
+"""Device memory over the step shown, with what it holds at its peak, and memory over the whole run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from traceopt.reports.figures.figure import FigureDict, Trace, color, figure, lines, nothing, scaled, time_unit
+from traceopt.reports.figures.figure import (
+    FigureDict,
+    Trace,
+    along_run,
+    color,
+    figure,
+    lines,
+    nothing,
+    scaled,
+    scaled_sizes,
+    time_unit,
+    under_pointer,
+)
 from traceopt.reports.words.not_recorded import missing_memory
 from traceopt.result.document import Result
 from traceopt.result.rows import MemoryPoint
 from traceopt.result.words import quantities
 
 TITLE = "Device memory"
-_BYTES = {"GiB": 1 << 30, "MiB": 1 << 20}
+RUN = "Memory over the whole run"
+_OVER_RUN = {"device": ("Tensors on the GPU", "compute"), "process": ("Resident memory of the process", "ink")}
 
 
 def draw(document: Result) -> FigureDict:
@@ -40,13 +53,40 @@ def draw(document: Result) -> FigureDict:
     )
 
 
+def draw_run(document: Result) -> FigureDict:
+    """What tensors hold on the GPU and the process on the host, at the end of steps."""
+    read = [one for one in (document.whole_run.memory if document.whole_run is not None else []) if len(one.steps) > 1]
+    if not read:
+        return nothing(RUN, "Memory was read at too few steps.")
+    unit = quantities.size_parts(max(max(one.bytes) for one in read))[1]
+    lines_of = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "name": name,
+            "x": one.steps,
+            "y": scaled_sizes(one.bytes, unit),
+            "hovertemplate": under_pointer(unit),
+            "line": {"color": color(token)},
+        }
+        for one, (name, token) in ((one, _OVER_RUN[one.of]) for one in read)
+    ]
+    return figure(
+        RUN,
+        lines_of,
+        subtitle="At the end of steps: the highest reading of each stretch.",
+        yaxis={"title": unit, "rangemode": "tozero"},
+        **along_run(step for one in read for step in one.steps),
+    )
+
+
 def _curve(name: str, token: str, sizes: Sequence[int | None], size_unit: str) -> Trace:
     """An amount is constant until the next event."""
     return {
         "type": "scatter",
         "mode": "lines",
         "name": name,
-        "y": [None if size is None else size / _BYTES[size_unit] for size in sizes],
+        "y": scaled_sizes(sizes, size_unit),
         "hovertemplate": f"%{{y:.4g}} {size_unit} at %{{x:.4g}}",
         "line": {"color": color(token), "shape": "hv", "width": 1.5},
     }
@@ -58,7 +98,7 @@ def _peak(peak: MemoryPoint, parts: Sequence[str], unit: str, size_unit: str) ->
         "mode": "markers",
         "name": "Peak",
         "x": scaled([peak.us], unit),
-        "y": [peak.allocated_bytes / _BYTES[size_unit]],
+        "y": scaled_sizes([peak.allocated_bytes], size_unit),
         "hovertext": [lines(f"Peak: {quantities.size_text(peak.allocated_bytes)}", *parts)],
         "hoverinfo": "text",
         "marker": {"color": color("high"), "size": 9},

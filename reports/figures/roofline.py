@@ -38,6 +38,7 @@ def draw(document: Result) -> FigureDict:
         [*roofs, *_points(shapes)],
         subtitle="The area of a point is its time per step. Below the slope, memory bandwidth is the limit.",
         height=500,
+        legend={"itemsizing": "constant"},
         xaxis={"title": "arithmetic intensity, FLOP/byte", **_LOGARITHMIC},
         yaxis={"title": "TFLOP/s", **_LOGARITHMIC},
     )

@@ -1,13 +1,15 @@
-"""Every recorded step in its parts, with unusual steps, evaluations and checkpoints marked."""
+"""Every recorded step in its parts, with unusual steps, evaluations and checkpoints marked, and all steps as a line."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Literal
 
 from traceopt.reports.figures.figure import (
     FigureDict,
     Trace,
+    along_run,
     color,
     figure,
     label,
@@ -29,6 +31,7 @@ from traceopt.result.rows import StepPart, StepSeries
 from traceopt.result.words.quantities import counted, ms_of_us
 
 TITLE = "Recorded steps"
+RUN = "Step time over the whole run"
 FEWEST_SLID = 40  # fewer steps are wide enough without a range slider
 MOST_BARS = 100  # more steps are areas, which a browser draws a hundred times faster
 ABOVE_STEP, CHECKPOINTS, EVALUATIONS, ROOM_ABOVE = 1.05, 1.11, 1.16, 1.2  # heights of marks, times the highest step
@@ -67,7 +70,32 @@ def draw(document: Result) -> FigureDict:
             "rangeslider": {"visible": len(numbers) >= FEWEST_SLID, "thickness": 0.12},
         },
         yaxis={"title": unit, "range": scaled([0, top_us * ROOM_ABOVE], unit)},
-        shapes=[_level(height) for height in scaled([typical_us], unit) if height],
+        shapes=[_dashed("y", height) for height in scaled([typical_us], unit) if height],
+    )
+
+
+def draw_run(document: Result) -> FigureDict:
+    """The median of each stretch of the whole run. A dashed line marks the step from which on it is different."""
+    history = document.whole_run.history if document.whole_run is not None else None
+    if history is None or len(history.us) < 2 or max(history.us) <= 0:
+        return nothing(RUN, "Too few steps ran without the profiler.")
+    unit = time_unit(max(history.us))
+    line: Trace = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "Step",
+        "x": history.first_steps,
+        "y": scaled(history.us, unit),
+        "hovertemplate": under_pointer(unit),
+        "line": {"color": color("compute")},
+    }
+    return figure(
+        RUN,
+        [line],
+        subtitle="Medians of stretches of steps, without evaluations and saves.",
+        yaxis={"title": unit, "rangemode": "tozero"},
+        shapes=[] if history.change_step is None else [_dashed("x", history.change_step)],
+        **along_run(history.first_steps),
     )
 
 
@@ -131,7 +159,8 @@ def _marks(document: Result, series: StepSeries, numbers: Sequence[int], top_us:
     ]
 
 
-def _level(height: float) -> Trace:
-    """A dashed line at the typical step."""
-    line = {"color": color("mute"), "width": 1, "dash": "dash"}
-    return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": height, "y1": height, "line": line}
+def _dashed(axis: Literal["x", "y"], place: float) -> Trace:
+    """A line across the figure, at a place of this axis."""
+    other = "y" if axis == "x" else "x"
+    ends = {f"{axis}0": place, f"{axis}1": place, f"{other}0": 0, f"{other}1": 1, f"{other}ref": "paper"}
+    return {"type": "line", **ends, "line": {"color": color("mute"), "width": 1, "dash": "dash"}}

@@ -117,6 +117,7 @@ def _figures(document: Result, view: dict[str, Any]) -> dict[str, FigureDict]:
     """Those that take the place of a drawing of the page."""
     drawn = {f"steps-{number}" if number else "steps" for number, strip in enumerate(view["strips"]) if strip}
     names = {"ranks": "rank_drawing", "roofline": "roofline", "memory": "memory", "way": "way"}
+    names |= {"run": "run_chart", "run-memory": "run_memory"}
     drawn |= {name for name, drawing in names.items() if view[drawing]}
     return page_figures(document, view["rank_documents"], drawn)
 

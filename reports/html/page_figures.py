@@ -11,15 +11,8 @@ from traceopt.result.comparison import Comparison
 from traceopt.result.document import Result
 
 HEIGHT = 360  # pixels
+_LEGEND = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal"}
 _LAYOUT: dict[str, Any] = {
-    "legend": {
-        "orientation": "h",
-        "x": 0,
-        "y": 1.02,
-        "yanchor": "bottom",
-        "traceorder": "normal",
-        "itemsizing": "constant",
-    },
     "margin": {"t": 30, "r": 12, "b": 40, "l": 56},
     "paper_bgcolor": "var(--card)",
     "plot_bgcolor": "var(--card)",
@@ -39,7 +32,7 @@ def page_figures(document: Result, rank_documents: Sequence[Result], drawn: Set[
     drawn, the shown one first.
     """
     every = {"ranks": ranks.draw(document), "roofline": roofline.draw(document), "memory": memory.draw(document)}
-    every["way"] = way.draw(document)
+    every |= {"way": way.draw(document), "run": steps.draw_run(document), "run-memory": memory.draw_run(document)}
     every |= {f"steps-{number}" if number else "steps": steps.draw(one) for number, one in enumerate(rank_documents)}
     return {name: _in_page(figure) for name, figure in every.items() if name in drawn}
 
@@ -49,4 +42,6 @@ def _in_page(figure: FigureDict, *, height: int = HEIGHT) -> FigureDict:
     than the heading of its section.
     """
     title = figure["layout"]["title"] | _TITLE if figure["data"][0]["type"] == "heatmap" else {}
-    return {"data": figure["data"], "layout": {**figure["layout"], **_LAYOUT, "height": height, "title": title}}
+    layout = figure["layout"]
+    fitted = {**_LAYOUT, "legend": layout.get("legend", {}) | _LEGEND, "height": height, "title": title}
+    return {"data": figure["data"], "layout": layout | fitted}

@@ -33,6 +33,9 @@ def test_the_chart_marks_the_change(tmp_path: Path) -> None:
     assert chart.change_left is not None
     assert 59 < chart.change_left < 61
     assert len(chart.points.split()) == 240
+    drawn = result.figures.run
+    assert drawn.data[0].y[0] < drawn.data[0].y[-1]
+    assert drawn.layout.shapes[0].x0 == 600
 
 
 def test_no_chart_without_enough_steps(tmp_path: Path) -> None:
@@ -47,6 +50,11 @@ def test_memory_of_the_gpu_and_of_the_process_is_drawn(tmp_path: Path) -> None:
     assert len(device.points.split()) == 240
     assert (device.first_step, device.top_bytes) == (0, pytest.approx(1.1 * (999 << 20)))
     assert process.top_bytes == pytest.approx(1.1 * (1 << 30))
+    lines = result.figures.run_memory.data
+    assert [(line.name, line.y[-1]) for line in lines] == [
+        ("Tensors on the GPU", pytest.approx(999 / 1024)),
+        ("Resident memory of the process", 1.0),
+    ]
     page = result.to_html()
     assert 'id="run-memory"' in page
     assert "the bottom 0." in page

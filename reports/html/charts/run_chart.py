@@ -10,11 +10,7 @@ from traceopt.result.document import Result, RunMemory
 
 WIDTH, HEIGHT = 600, 100  # of the viewBox
 ROOM_ABOVE = 1.1
-_MEMORY = {
-    "device": "What tensors hold on the GPU",
-    "process": "Resident memory of the process, without mapped files,",
-}
-_AT_THE_END = "at the end of steps, recorded or not."
+_MEMORY = {"device": "Tensors on the GPU", "process": "Resident memory of the process, without mapped files"}
 
 
 class RunChart(Struct, frozen=True):
@@ -47,8 +43,8 @@ def draw_memory(result: Result) -> list[MemoryChart]:
 
 def _draw_memory(memory: RunMemory) -> MemoryChart:
     most, first, last = max(memory.bytes), memory.steps[0], memory.steps[-1]
-    top, caption = most * ROOM_ABOVE or 1.0, f"{_MEMORY[memory.of]} {_AT_THE_END}"
-    return MemoryChart(_polyline(memory.steps, memory.bytes, top), most, top, first, last, caption)
+    top = most * ROOM_ABOVE or 1.0
+    return MemoryChart(_polyline(memory.steps, memory.bytes, top), most, top, first, last, _MEMORY[memory.of])
 
 
 def draw_run(result: Result) -> RunChart | None:
