@@ -51,9 +51,9 @@ def test_the_first_line_the_notes_and_the_first_fix_are_right(
 
 
 @pytest.mark.parametrize("name", ["gpu-shift-50ms.json.gz", "unit-ns-durgpu.json.gz"])
-def test_a_mended_copy_gives_the_numbers_of_the_whole_file(name: str) -> None:
-    mended, whole = analyzed(name), analyzed(WHOLE)
+def test_a_corrected_copy_gives_the_numbers_of_the_whole_file(name: str) -> None:
+    corrected, whole = analyzed(name), analyzed(WHOLE)
     near = [pytest.approx(part.us_per_step, abs=20) for part in whole.breakdown]  # a clock is known to some us
-    assert [part.us_per_step for part in mended.breakdown] == near
-    assert [row.code for row in mended.plan] == [row.code for row in whole.plan]
-    assert [row.saving_us for row in mended.plan] == [pytest.approx(row.saving_us, abs=20) for row in whole.plan]
+    assert [part.us_per_step for part in corrected.breakdown] == near
+    assert [row.code for row in corrected.plan] == [row.code for row in whole.plan]
+    assert [row.saving_us for row in corrected.plan] == [pytest.approx(row.saving_us, abs=20) for row in whole.plan]
