@@ -142,7 +142,7 @@ def test_settings_name_gates_and_baseline_and_the_command_line_wins() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["compare", "healthy.json"], "Missing argument 'HEAD'"),
+        (["compare", "healthy.json"], "expected BASE and HEAD"),
         (["compare", "gone.json", "slow.json"], "no such file or folder: gone.json"),
         (["compare", "healthy.json", "slow.json", "--fail-on", "gpu_idel=1"], "did you mean 'gpu_idle'?"),
         (["compare", "healthy.json", "slow.json", "--fail-on", "gpu_idle=40"], "a share is at most 1 (100%)"),

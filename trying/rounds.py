@@ -63,12 +63,16 @@ class Rounds(Struct, frozen=True):
         return [self.before[index] for index in self.counted]
 
     @property
+    def counted_after(self) -> list[MeasuredRun]:
+        return [self.after[index] for index in self.counted]
+
+    @property
     def busy(self) -> bool:
         """Whether disturbed rounds had to count."""
         return any(self.disturbed[index] is not None for index in self.counted)
 
     def change(self) -> StepChange:
-        before, after = ([side[index].steps_us for index in self.counted] for side in (self.before, self.after))
+        before, after = ([run.steps_us for run in side] for side in (self.counted_before, self.counted_after))
         return step_change(before, after, in_turn=True)
 
     @property
@@ -118,8 +122,10 @@ def measure(
     least_rounds: int = LEAST_ROUNDS,
     widest_share: float | None = None,
     finished_round: Callable[[Rounds], None] = lambda _: None,
+    enough: Callable[[Rounds], bool] = lambda rounds: rounds.settled,
 ) -> Rounds:
-    """Every second round starts with the other side, so that a machine that slows down favors neither.
+    """Rounds until there are `enough`. Every second one starts with the other side, so that a machine that slows down
+    favors neither.
 
     `wanted_us` is the expected gain per step, given the runs without the change that count. `time_left` is the seconds
     left for these rounds. The first `least_rounds` are made in any case. No round is begun that would take longer than
@@ -127,7 +133,7 @@ def measure(
     """
     rounds = Rounds([], [], least=least_rounds, widest_share=widest_share)
     longest_s = 0.0
-    while len(rounds.before) < MOST_ROUNDS and not rounds.settled:
+    while len(rounds.before) < MOST_ROUNDS and not enough(rounds):
         left_s = time_left()
         if len(rounds.before) >= least_rounds and left_s < longest_s:
             break

@@ -38,6 +38,7 @@ def render_comparison_html(comparison: Comparison) -> str:
             metrics=comparison_tables.changed_metrics(document),
             kernels=comparison_tables.changed_kernels(document.kernels),
             operators=comparison_tables.changed_operators(document.ops),
+            counts=comparison_tables.changed_counts(document),
             findings_of_group=comparison_tables.findings_of_group,
             runs=comparison_tables.compared_runs(document, RUN_ROWS),
             settings=comparison_tables.changed_settings(document),

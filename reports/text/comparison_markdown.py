@@ -92,6 +92,7 @@ def _sections(comparison: Comparison) -> list[str]:
                 comparison_tables.changed_metrics(comparison),
                 kernels,
                 operators,
+                comparison_tables.changed_counts(comparison, most=ROWS),
                 comparison_tables.changed_settings(comparison),
             )
         ),

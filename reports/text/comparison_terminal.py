@@ -48,6 +48,7 @@ def render_comparison(comparison: Comparison, *, width: int, color: bool, unicod
         _explanation(document, terminal),
         _rows("kernel", document.kernels, terminal),
         _rows("operator", document.ops, terminal),
+        _counts(document, terminal),
         _findings(document, terminal),
         _settings(document, terminal),
         _gates(document.gates, terminal),
@@ -165,6 +166,19 @@ def _rows(noun: str, rows: Sequence[RowChange], terminal: Terminal) -> list[str]
     if len(rows) > ROWS:
         lines.append(f"  and {quantities.counted(len(rows) - ROWS, f'more {noun}')}")
     return lines
+
+
+def _counts(comparison: Comparison, terminal: Terminal) -> list[str]:
+    table = comparison_tables.changed_counts(comparison, most=ROWS)
+    if not table.rows:
+        return []
+    room = terminal.width - NUMBERS - 2
+    lines = [_heading("what a step does", room, terminal)]
+    for row in table.rows:
+        name, *values = (terminal.plain(cell.text) for cell in row.cells)
+        lines.append(f"  {pad(terminal.fit(name, room), room)}{''.join(map(_cell, values))}")
+    more = table.total - len(table.rows)
+    return [*lines, f"  and {quantities.counted(more, 'more count')}"] if more else lines
 
 
 def _findings(comparison: Comparison, terminal: Terminal) -> list[str]:

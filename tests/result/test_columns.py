@@ -7,7 +7,15 @@ from msgspec import Struct
 
 from traceopt.result import tables
 from traceopt.result.columns import Table
-from traceopt.result.comparison import ComparedRun, FindingChange, MetricChange, PartChange, RowChange, SettingChange
+from traceopt.result.comparison import (
+    ComparedRun,
+    CountChange,
+    FindingChange,
+    MetricChange,
+    PartChange,
+    RowChange,
+    SettingChange,
+)
 from traceopt.result.document import RlPhaseRow, TraceFile
 from traceopt.result.field_notes import field_notes
 from traceopt.result.finding import Evidence
@@ -31,6 +39,7 @@ from traceopt.result.trial import TriedChange
 ROWS: dict[str, tuple[Table, type[Struct], set[str]]] = {
     table.title: (table, row, derived)
     for table, row, derived in [
+        (tables.CHANGED_COUNTS, CountChange, {"base_count", "head_count", "count_change"}),
         (tables.CHANGED_KERNELS, RowChange, {"short_name", "counted_calls", "status_word"}),
         (tables.CHANGED_METRICS, MetricChange, {"base_value", "head_value", "change"}),
         (tables.CHANGED_OPERATORS, RowChange, {"counted_calls", "status_word"}),

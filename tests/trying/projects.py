@@ -48,7 +48,8 @@ class Project:
         return path
 
     def command(self, *options: str, script: tuple[str, ...] = (SCRIPT,), command: str = "try") -> list[str]:
-        return [sys.executable, "-m", "traceopt", command, "--quiet", "--no-html", "--steps", "10", *options, *script]
+        html = [] if command == "compare" else ["--no-html"]
+        return [sys.executable, "-m", "traceopt", command, "--quiet", *html, "--steps", "10", *options, *script]
 
     def start(
         self, *options: str, script: tuple[str, ...] = (SCRIPT,), command: str = "try", **variables: str

@@ -6,6 +6,7 @@ It runs in the source copy of `traceopt try` and asks for no time: its steps are
 
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -26,6 +27,14 @@ def take_turns() -> None:
     lock.unlink()
 
 
+def leave_trace(control: Path, trace: Path) -> None:
+    """As the agent would, in the log folder."""
+    shutil.copy(trace, json.loads((control / "settings.json").read_text())["folder"])
+    note = {"file": trace.name, "cycle": "timing", "steps": 3, "planned_steps": 3, "closed_early": None}
+    status = {"step": 3, "ended": True, "traces": [note]}
+    (control / f"host.{os.getpid()}.status.json").write_text(json.dumps(status))
+
+
 def main() -> None:
     control = Path(os.environ["TRACEOPT_CONTROL"])
     timed = json.loads((control / "settings.json").read_text())["timed"]
@@ -33,7 +42,9 @@ def main() -> None:
         (control / marker).touch()
     if "READS" in os.environ:
         Path(os.environ["READS"]).read_text()
-    if timed is None:  # the recording of the baseline: a run without torch leaves no traces
+    if timed is None:  # the recording of the baseline: a run without torch leaves no traces of its own
+        if "TRACE" in os.environ:
+            leave_trace(control, Path(os.environ["TRACE"]))
         return
     if "--hang" in sys.argv or os.environ.get("HANG"):
         print("started", flush=True)

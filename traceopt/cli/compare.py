@@ -3,26 +3,53 @@
 from __future__ import annotations
 
 import sys
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from traceopt.cli.shared.gating import EXIT_GATE, failed, gate_options, parsed_gates
 from traceopt.cli.shared.help import GroupedCommand
-from traceopt.cli.shared.options import format_option, json_option, markdown_option, reading_options
-from traceopt.cli.shared.results import check_all_writable, configuration, terminal, write_output
+from traceopt.cli.shared.options import (
+    format_option,
+    json_option,
+    markdown_option,
+    reading_options,
+    timing_options,
+)
+from traceopt.cli.shared.results import analyzed, check_all_writable, configuration, terminal, write_output
 from traceopt.output import StderrProgress, emit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from traceopt.comparison.gates import Gate
+    from traceopt.comparison.runs import RunOfSide
+    from traceopt.config import Config
+    from traceopt.result.comparison import Comparison
+    from traceopt.result.document import Result
+    from traceopt.trying.workspace import Command
 
 
 @click.command(cls=GroupedCommand)
-@click.argument("base", metavar="BASE")
-@click.argument("head", metavar="HEAD")
+@click.argument("sides", nargs=-1, required=True, metavar="BASE HEAD")
 @click.option("--base", "more_base", multiple=True, metavar="PATH", help="Add a run to BASE.")
 @click.option("--head", "more_head", multiple=True, metavar="PATH", help="Add a run to HEAD.")
 @click.option(
     "--in-turn", is_flag=True, help="The runs alternated (BASE, HEAD, BASE, HEAD, ...): compare them in pairs."
 )
+@click.option("--against", metavar="REV", help="Run SCRIPT [ARGS]... as it is in this commit, and as it is now.")
+@click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
+@click.option(
+    "--budget",
+    type=click.FloatRange(0, min_open=True),
+    default=10,
+    show_default=True,
+    metavar="MINUTES",
+    help="Begin no more runs after this time.",
+)
+@timing_options
 @click.option("--html", "html_path", metavar="PATH", help="Also write the comparison as HTML.")
 @markdown_option
 @json_option("comparison document")
@@ -33,11 +60,17 @@ from traceopt.output import StderrProgress, emit
 def compare(
     context: click.Context,
     /,
-    base: str,
-    head: str,
+    sides: tuple[str, ...],
     more_base: tuple[str, ...],
     more_head: tuple[str, ...],
     in_turn: bool,
+    against: str | None,
+    module: bool,
+    budget: float,
+    time_limit: float,
+    steps: int | None,
+    logdir: Path | None,
+    step_on: str | None,
     html_path: str | None,
     markdown_path: str | None,
     json_path: str | None,
@@ -55,21 +88,50 @@ def compare(
     \b
     traceopt compare logs/main logs/branch
     traceopt compare 'logs/main-*' 'logs/branch-*'
+    traceopt compare --against main -- train.py --epochs 1
 
     Each side is a trace, a folder of one run, a result document or a report. A quoted glob is one run per match:
     only several runs per side show how much runs of the same code differ.
+
+    With --against, traceopt runs the script itself, in copies of the source: it records BASE, the commit, and HEAD, the
+    source as it is now, and times both in turn until the answer is certain or the budget is spent.
     """
     config = configuration(config_path, **settings)
     if json_path == "-":
         json_path, format_ = None, "json"
     check_all_writable(html_path, markdown_path, json_path)
-    gates = parsed_gates(fail_on, warn_on, config)
+    gates, debug = parsed_gates(fail_on, warn_on, config), context.obj["debug"]
+    exit_code, inputs = 0, list[str]()
+    if against is not None:
+        if more_base or more_head or in_turn:
+            raise click.UsageError("--against runs both sides itself: leave out --base, --head and --in-turn")
+        from traceopt.trying.workspace import Command
 
-    from traceopt.comparison.compare import compare_runs
+        comparison, exit_code = _of_script(
+            Command(sides, module, Path.cwd(), step_on), against, logdir, config, gates,
+            steps=steps, budget_s=60 * budget, time_limit_s=time_limit, debug=debug, quiet=quiet,
+        )  # fmt: skip
+    elif len(sides) == 2:
+        given = [(sides[0], *more_base), (sides[1], *more_head)]
+        from traceopt.comparison.compare import compare_runs
+
+        runs = _read(given, config, debug=debug, quiet=quiet)
+        comparison = compare_runs(runs[0], runs[1], gates, in_turn=in_turn)
+        inputs = [*chain(*given), *(path for side in runs for run in side for path in run.paths)]
+    else:
+        raise click.UsageError("expected BASE and HEAD; to compare with a commit: --against REV -- SCRIPT [ARGS]...")
+    if comparison is not None:
+        _write(comparison, inputs, html_path, markdown_path, json_path, format_, color)
+        exit_code = exit_code or (EXIT_GATE if failed(comparison.gates) and not exit_zero else 0)
+    context.exit(exit_code)
+
+
+def _read(given: Sequence[Sequence[str]], config: Config, *, debug: bool, quiet: bool) -> list[list[RunOfSide]]:
+    """The runs of both sides."""
     from traceopt.run_comparison import runs_of
 
     with StderrProgress(enabled=sys.stderr.isatty() and not quiet) as progress:
-        sides = [
+        return [
             runs_of(
                 paths,
                 rules_dir=config.rules_dir,
@@ -78,13 +140,51 @@ def compare(
                 jobs=config.jobs,
                 scheduler=config.scheduler,
                 cache=config.cache,
-                debug=context.obj["debug"],
+                debug=debug,
                 progress=progress,
             )
-            for paths in ((base, *more_base), (head, *more_head))
+            for paths in given
         ]
-    comparison = compare_runs(sides[0], sides[1], gates, in_turn=in_turn)
-    inputs = [*(base, head, *more_base, *more_head), *(path for side in sides for run in side for path in run.paths)]
+
+
+def _of_script(
+    command: Command,
+    revision: str,
+    logdir: Path | None,
+    config: Config,
+    gates: Sequence[Gate],
+    *,
+    steps: int | None,
+    budget_s: float,
+    time_limit_s: float,
+    debug: bool,
+    quiet: bool,
+) -> tuple[Comparison | None, int]:
+    """The comparison of a script with the same script of another commit, and the exit code of a signal."""
+    from traceopt import run_script
+    from traceopt.try_script.against import Against, compare_with
+    from traceopt.trying.changes import revision_change
+
+    settings = run_script.settings(
+        command.words, command.module, logdir, None, step_on=command.step_on, stop_after=True, time_limit=120.0
+    )
+
+    def analyze(paths: Sequence[str], source: Sequence[Path]) -> Result:
+        return analyzed(paths, config, source, debug=debug, quiet=True)
+
+    wanted = Against(revision_change(revision), gates, steps, budget_s, time_limit_s)
+    return compare_with(command, settings, wanted, analyze, quiet=quiet)
+
+
+def _write(
+    comparison: Comparison,
+    inputs: Sequence[str],
+    html_path: str | None,
+    markdown_path: str | None,
+    json_path: str | None,
+    format_: str,
+    color: bool | None,
+) -> None:
     if html_path is not None:
         from traceopt.reports.html.comparison_page import render_comparison_html
 
@@ -105,5 +205,3 @@ def compare(
     else:
         emit(comparison.to_json() if format_ == "json" else markdown)
         click.echo(render_gates(comparison.gates, **style), nl=False, err=True)
-    if failed(comparison.gates) and not exit_zero:
-        context.exit(EXIT_GATE)

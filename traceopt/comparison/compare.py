@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 
+from msgspec import Struct
+
+from traceopt.comparison.counts import count_changes
 from traceopt.comparison.findings import finding_changes, note_changes
 from traceopt.comparison.gates import Gate, judge
 from traceopt.comparison.likeness import (
@@ -37,13 +41,30 @@ from traceopt.rules.catalogue.tq006_profiler_overhead import STACKS
 from traceopt.version import __version__
 
 NOT_ALIKE = "The sides are not like for like."
+TIMED = "Steps were timed without the profiler, in turn. Parts, kernels and counts are from one recording of each side."
 CROWDED = "PY002"  # the main thread waited for a free core
 
 
+class Timed(Struct, frozen=True):
+    """The change of the step that runs of the same command without a profiler showed, and the steps of each run."""
+
+    change: StepChange
+    base_us: list[list[float]]
+    head_us: list[list[float]]
+
+
 def compare_runs(
-    base: Sequence[RunOfSide], head: Sequence[RunOfSide], gates: Sequence[Gate] = (), *, in_turn: bool = False
+    base: Sequence[RunOfSide],
+    head: Sequence[RunOfSide],
+    gates: Sequence[Gate] = (),
+    *,
+    in_turn: bool = False,
+    timed: Timed | None = None,
 ) -> Comparison:
-    """The document with the outcome of every gate. Raises InputError if runs `in_turn` do not make pairs."""
+    """The document with the outcome of every gate. With `timed`, the runs are one recording of each side.
+
+    Raises InputError if runs `in_turn` do not make pairs.
+    """
     if in_turn and len(base) != len(head):
         raise InputError(f"--in-turn needs as many runs of BASE as of HEAD, but there are {len(base)} and {len(head)}")
     before, after = ([run.result for run in side] for side in (base, head))
@@ -51,20 +72,20 @@ def compare_runs(
     other_work = [one.told for one in work if one.told]
     judged = all(result.quality.verdict != "unusable" for result in (*before, *after))
     unlike = [*machines, *other_types(before[0], after[0]), *other_work] if judged else []
-    step = _step(before, after, in_turn)
-    if machines or other_work:
+    step = _step(before, after, in_turn) if timed is None else timed.change
+    if machines or (other_work and timed is None):
         step = StepChange("not_measured", step.base_us, step.head_us, reason=step.reason or NOT_ALIKE)
     comparable = step.verdict != "not_measured"
     per_work = None if machines else work_change(work, step)
     parts = part_changes(before, after, step)
-    every = all_steps(before, after, step)
+    every = all_steps(before, after, step) if timed is None else None
     kernels = kernel_changes(before, after)
     ops = [] if other_graphs(before[0], after[0]) else op_changes(before, after)
     comparison = Comparison(
         tool=Tool("traceopt", __version__),
         verdict=f"{_unlike(unlike)}{_verdict(step, parts, every)}{_per_work(per_work)}",
-        base=_side(base),
-        head=_side(head),
+        base=_side(base, None if timed is None else timed.base_us),
+        head=_side(head, None if timed is None else timed.head_us),
         step=step,
         all_steps=every,
         breakdown=parts,
@@ -74,11 +95,17 @@ def compare_runs(
         findings=finding_changes(before, after, comparable=comparable),
         unestimated=note_changes(before, after) if comparable else [],
         settings=_settings(before[0], after[0]),
-        notes=[*_same_trace(before, after), *_unknown(before[0], after[0], step, work), *_notes(base, head)],
+        notes=[
+            *([TIMED] if timed is not None else []),
+            *_same_trace(before, after),
+            *_unknown(before[0], after[0], step, work),
+            *_notes(base, head),
+        ],
         differences=unlike,
         explanation=explanation(before[0], after[0], ops, kernels) if comparable else [],
         comparable=comparable,
         work=per_work,
+        counts=count_changes(before[0], after[0]) if comparable else [],
     )
     comparison.gates.extend(judge(gate, after, comparison) for gate in gates)
     return comparison
@@ -109,26 +136,34 @@ def _is_sample(result: Result) -> bool:
     return result.quality.sampled_share is not None
 
 
-def _side(runs: Sequence[RunOfSide]) -> Side:
+def _side(runs: Sequence[RunOfSide], timed: Sequence[list[float]] | None) -> Side:
+    """`timed`: the steps of timed runs, which take the place of the recording's."""
     results = [run.result for run in runs]
     devices = [result.run.device for result in results if result.run.device is not None]
     return Side(
-        [
-            ComparedRun(
-                run.label,
-                run.result.run.paths,
-                0 if _no_marks(run.result) else run.result.step.count,
-                run.result.step.typical_us,
-                run.result.quality.verdict,
-                any(finding.code == CROWDED for finding in run.result.findings),
-                [] if _no_marks(run.result) else run.result.step.per_step_us,
-            )
-            for run in runs
-        ],
+        [*map(_recorded_run, runs)] if timed is None else [_timed_run(runs[0], steps_us) for steps_us in timed],
         next((device_name(device.name, device.vendor) for device in devices), None),
         next((result.run.torch_version for result in results if result.run.torch_version), None),
         next((result.run.world_size for result in results if result.run.world_size), None),
     )
+
+
+def _recorded_run(run: RunOfSide) -> ComparedRun:
+    result = run.result
+    return ComparedRun(
+        run.label,
+        result.run.paths,
+        0 if _no_marks(result) else result.step.count,
+        result.step.typical_us,
+        result.quality.verdict,
+        any(finding.code == CROWDED for finding in result.findings),
+        [] if _no_marks(result) else result.step.per_step_us,
+    )
+
+
+def _timed_run(recording: RunOfSide, steps_us: list[float]) -> ComparedRun:
+    quality = recording.result.quality.verdict
+    return ComparedRun(recording.label, [], len(steps_us), fmean(steps_us), quality, False, steps_us)
 
 
 def _unlike(found: Sequence[str]) -> str:

@@ -24,6 +24,7 @@ GateLevel = Literal["fail", "warn"]
 GateStatus = Literal["passed", "failed", "not_checked"]
 WorkUnit = Literal["FLOP", "token", "sample", "unit"]
 MetricUnit = Literal["us", "share", "bytes", "per_s"]
+CountUnit = Literal["calls", "bytes", "FLOP"]
 
 
 class ComparedRun(Struct, frozen=True):
@@ -164,6 +165,18 @@ class FindingChange(Struct, frozen=True):
     head_plan_us: float | None = None
 
 
+class CountChange(Struct, frozen=True):
+    """How often or how much a step does something; 0 on a side that does not. `named`: calls of the operator or kernel
+    of this name, not a total.
+    """
+
+    name: str
+    unit: CountUnit
+    base: float
+    head: float
+    named: bool = False
+
+
 class SettingChange(Struct, frozen=True):
     name: str
     base: str | None
@@ -194,6 +207,9 @@ class Comparison(Struct, frozen=True, eq=False):
     `comparable` is False if times of one side say nothing about the other: another device, number of ranks or amount of
     work, no step marks, or a trace that cannot be judged. Then `step` has no change, no kernel or operator has one, and
     what only one side has is no new finding.
+
+    `counts`: what a step of the first runs does more or less often. Counts have no noise, so they show at once that the
+    work itself changed. Empty if it did not, or the sides are not comparable.
     """
 
     tool: Tool
@@ -215,6 +231,7 @@ class Comparison(Struct, frozen=True, eq=False):
     all_steps: AllSteps | None = None
     unestimated: list[FindingChange] = field(default_factory=list)
     work: WorkChange | None = None
+    counts: list[CountChange] = field(default_factory=list)
     schema_version: int = 1
 
     def __eq__(self, other: object) -> bool:

@@ -431,6 +431,19 @@ COMPARED_FINDINGS = Table(
     order="",
     sortable=False,
 )
+CHANGED_COUNTS = Table(
+    "counts",
+    "What a step does",
+    (
+        Column("name", "Count per step", "name"),
+        Column("base_count", "Base", "number"),
+        Column("head_count", "Head", "number"),
+        Column("count_change", "Change", "number"),
+    ),
+    noun="counts that changed",
+    order="",
+    sortable=False,
+)
 CHANGED_SETTINGS = Table(
     "settings",
     "Settings that differ",

@@ -125,14 +125,17 @@ def recorded_result(
     *,
     quiet: bool,
     changes: Sequence[Change] = (),
+    state: str = "without any change",
 ) -> Result | None:
-    """What a recording of the script shows; None if it left no trace. Raises TraceoptError if the script fails."""
-    progress("recording the script" if changes else "recording the baseline")
+    """What a recording of the script shows; None if it left no trace. `state` says of which script.
+
+    Raises TraceoptError if the script fails.
+    """
+    progress(f"recording the script {state}")
     recorded, failed = workspace.record(settings, time_limit_s, changes)
     if failed is not None and not recorded.traces:
         lines = "".join(f"\n    {line}" for line in failed.output)
-        what = "with all that was kept" if changes else "without any change"
-        raise _ScriptError(f"the script failed {what}: {failed.reason}{lines}")
+        raise ScriptError(f"the script failed {state}: {failed.reason}{lines}")
     for line in remarks(recorded, quiet=quiet):
         click.echo(f"traceopt: {one_line(line)}", err=True)
     if not recorded.traces:
@@ -161,7 +164,7 @@ def _try(
         if wanted.with_plan:
             changes, left = changes_of(outcome.result, wanted.fixes, wanted.top)
     elif not wanted.own:
-        raise _ScriptError("there is no recording, so there are no fixes to try")
+        raise ScriptError("there is no recording, so there are no fixes to try")
     changes = with_unique_names([*changes, *wanted.own])
     limits = Limits(steps_of_a_run(wanted.steps, outcome.result), SETTLE_STEPS, wanted.time_limit_s)
     session = Session(
@@ -199,7 +202,7 @@ def _check_started_once(environment: Mapping[str, str]) -> None:
             )
 
 
-class _ScriptError(TraceoptError):
+class ScriptError(TraceoptError):
     """The output of the script, line by line, is part of the message."""
 
     def __init__(self, message: str) -> None:

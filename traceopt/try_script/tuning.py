@@ -93,7 +93,14 @@ def _tune(
         if number > 1:
             folder.mkdir()
             result = recorded_result(
-                workspace, again, wanted.time_limit_s, analyze, progress, quiet=quiet, changes=session.kept
+                workspace,
+                again,
+                wanted.time_limit_s,
+                analyze,
+                progress,
+                quiet=quiet,
+                changes=session.kept,
+                state="with all that was kept",
             )
         return plan_of(result, wanted.allow)
 

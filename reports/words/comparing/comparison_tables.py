@@ -83,6 +83,15 @@ def findings_of_group(comparison: Comparison, group: comparison_words.Group) -> 
     return shown_table(table, comparison_words.of_group(comparison, group), words, derived=_FINDING)
 
 
+def changed_counts(comparison: Comparison, *, most: int = ROWS) -> ShownTable:
+    derived: Derived = {
+        "base_count": lambda one: comparison_words.count_of(one, one.base),
+        "head_count": lambda one: comparison_words.count_of(one, one.head),
+        "count_change": comparison_words.count_change,
+    }
+    return shown_table(replace(tables.CHANGED_COUNTS, most=most), comparison.counts, derived=derived)
+
+
 def changed_settings(comparison: Comparison) -> ShownTable:
     derived: Derived = {
         "base_value": lambda setting: setting.base or quantities.NOT_RECORDED,

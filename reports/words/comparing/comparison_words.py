@@ -14,6 +14,7 @@ from traceopt.reports.words.fixes.fix_cards import IMPACT_WORDS
 from traceopt.reports.words.step_words import CPU_PATTERNED, GPU_PATTERNED
 from traceopt.result.comparison import (
     Comparison,
+    CountChange,
     FindingChange,
     GateOutcome,
     MetricChange,
@@ -53,9 +54,13 @@ ROW_WORDS: dict[RowStatus, str] = {
 
 
 def side_name(side: Side) -> str:
-    """The name of the run, or of the first of several, and how many more there are."""
+    """The name of the run or of all runs, or of the first of several, and how many more there are."""
     first = side.runs[0].label if side.runs else "no run"
-    return first if len(side.runs) < 2 else f"{first} and {quantities.counted(len(side.runs) - 1, 'more run')}"
+    return (
+        first
+        if len({run.label for run in side.runs}) < 2
+        else f"{first} and {quantities.counted(len(side.runs) - 1, 'more run')}"
+    )
 
 
 def steps_phrase(side: Side) -> str:
@@ -203,6 +208,20 @@ def metrics_line(comparison: Comparison) -> str:
     between = " → " if comparison.comparable else " and "
     pairs = [(m, metric_value(m, m.base), metric_value(m, m.head)) for m in known if m.base or m.head]
     return ", ".join(f"{m.label} {base}{between}{head}" for m, base, head in pairs if base != head)
+
+
+def count_of(change: CountChange, value: float) -> str:
+    """ "1,024", "2.1 GiB", "3.2 GFLOP"."""
+    if change.unit == "bytes":
+        return quantities.size(value)
+    return quantities.count(value) if change.unit == "calls" else f"{quantities.rate_number(value / 1e9)} GFLOP"
+
+
+def count_change(change: CountChange) -> str:
+    """ "+5.2%", "+1"; "new" and "gone" of a name."""
+    if change.named and not (change.base and change.head):
+        return "gone" if change.base else "new"
+    return quantities.signed_percent(change.head / change.base - 1) if change.base else "new"
 
 
 def shown_step_us(side: Side) -> float | None:

@@ -131,8 +131,8 @@ reading_options = options(
     quiet_option,
     debug_option,
 )
-# What `try` and `tune` have in common: how scripts run, and what is written.
-trial_options = options(
+# How scripts run that are timed: in `try`, `tune` and `compare --against`.
+timing_options = options(
     click.option(
         "--time-limit",
         type=click.FloatRange(0, min_open=True),
@@ -144,14 +144,18 @@ trial_options = options(
     click.option(
         "--steps", type=click.IntRange(3), metavar="N", help="Steps to measure in a run.  [default: about 5 seconds]"
     ),
-    click.option("--apply", "apply_", is_flag=True, help="Write what was kept into the working tree, if it is clean."),
-    click.option("--patch-out", metavar="FILE", help="Write what was kept as one patch."),
     click.option("--logdir", type=FILE, metavar="DIR", help="Folder for the traces.  [default: traceopt-logs/NAME]"),
     click.option(
         "--step-on",
         metavar="WHAT",
         help="What ends a step: batch, update, backward, forward or module:function.  [default: detected]",
     ),
+)
+# What `try` and `tune` have in common: how scripts run, and what is written.
+trial_options = options(
+    timing_options,
+    click.option("--apply", "apply_", is_flag=True, help="Write what was kept into the working tree, if it is clean."),
+    click.option("--patch-out", metavar="FILE", help="Write what was kept as one patch."),
     click.option("--html", metavar="PATH", help="Where to write the HTML report.  [default: in the log folder]"),
     click.option("--no-html", is_flag=True, help="Write no HTML report."),
 )
