@@ -87,7 +87,7 @@
     axis = view.steps.length > 1 ? TICKS + STEP_NAMES : TICKS;
     least = view.steps[0].start;
     most = view.steps[view.steps.length - 1].end;
-    for (var index = streamFirst; index < firstStall; index++) {
+    for (var index = 0; index < firstStall; index++) {
       least = Math.min(least, start[index]);
       most = Math.max(most, end[index]);
     }
@@ -271,6 +271,13 @@
     drawing();
     pen.restore();
   }
+  function within(lane, drawing) {
+    if (lane.pinned) {
+      drawing();
+    } else {
+      below(drawing);
+    }
+  }
   function draw() {
     pen.clearRect(0, 0, width, height);
     pen.font = "11px system-ui, sans-serif";
@@ -290,11 +297,27 @@
       pen.fillStyle = colors.line2;
       pen.fillRect(0, pinnedBottom - LANE_GAP / 2, width, 1);
     }
+    lanes.forEach(drawWhereabouts);
     drawSelection();
     drawLaneNames();
     drawAxis();
     canvas.dataset.from = from;
     canvas.dataset.to = to;
+  }
+  /* Where the spans of a lane are that has none in view: a host that runs ahead, for one, launched the work earlier. */
+  function drawWhereabouts(lane) {
+    var mine = rows.filter(function (row) { return row.lane === lane; });
+    var isInView = mine.some(function (row) { return start[row.spans[firstReaching(row, from)]] <= to; });
+    if (!mine.length || isInView || !isSeen(mine[0])) {
+      return;
+    }
+    var earlier = mine.reduce(function (sum, row) { return sum + lowerBound(row.spans, from); }, 0);
+    var later = mine.reduce(function (sum, row) { return sum + row.spans.length; }, 0) - earlier;
+    var texts = [earlier && "◂ " + counted(earlier, "span") + " earlier", later && counted(later, "span") + " later ▸"];
+    within(lane, function () {
+      pen.fillStyle = colors.mute;
+      pen.fillText(texts.filter(Boolean).join(", "), gutter + 4, screenY(mine[0]) + mine[0].height / 2);
+    });
   }
   function drawBands() {
     view.stalls.forEach(function (stall) {
@@ -439,11 +462,7 @@
       pen.strokeRect(left - 1, screenY(row) - 1, wide + 1, row.height + 2);
     }
     if (left <= width && x(end[selected]) >= gutter) {
-      if (row.lane.pinned) {
-        frame();
-      } else {
-        below(frame);
-      }
+      within(row.lane, frame);
     }
     if (arrows.length) {
       hintAt(arrows[0]);
@@ -507,10 +526,8 @@
       pen.clearRect(0, axis, gutter - 6, height);
     }
     lanes.forEach(function (lane) {
-      if (lane.top >= 0 && lane.pinned) {
-        drawLaneName(lane, lane.top);
-      } else if (lane.top >= 0) {
-        below(function () { drawScrolledName(lane); });
+      if (lane.top >= 0) {
+        within(lane, function () { (lane.pinned ? drawLaneName : drawScrolledName)(lane, lane.top); });
       }
     });
   }
