@@ -160,7 +160,7 @@ def _view(document: Result, *, every_step: bool) -> dict[str, Any]:
         "partly_hidden": step_words.partly_hidden(document),
         "environment": run_words.environment(document),
         "verdict": run_words.verdict(document),
-        "headline": safe_text.split_sentences(run_words.verdict(document)),
+        "headline": headline.without_fix(run_words.verdict(document), first_card),
         "lead": headline.lead(document),
         "first_card": first_card,
         "first_saving": first_card and headline.first_saving(first_card, document),

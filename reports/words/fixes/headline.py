@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION
-from traceopt.reports.words import rank_words, step_words
+from traceopt.reports.words import rank_words, safe_text, step_words
 from traceopt.reports.words.fixes import fix_cards, plan_numbers
 from traceopt.reports.words.fixes.fix_cards import Card, combined_fixes
 from traceopt.reports.words.rank_words import rank_phrase
@@ -35,6 +35,13 @@ def worth_fixing(result: Result) -> bool:
     if result.combined is not None:
         shares.append(result.combined.share)
     return bool(fix_cards.groups(result).urgent) or any(share >= WORTH_FIXING_SHARE for share in shares)
+
+
+def without_fix(verdict: str, card: Card | None) -> list[str]:
+    """The sentences of the verdict; not the one that names the fix of the card, which the line below begins with."""
+    named = f": {quantities.in_sentence(card.finding.title)}." if card is not None else None
+    sentences = safe_text.split_sentences(verdict)
+    return [one for one in sentences if named is None or not one.endswith(named)] or sentences
 
 
 def first_saving(card: Card, result: Result) -> str:
