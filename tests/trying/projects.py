@@ -48,7 +48,7 @@ class Project:
         return path
 
     def command(self, *options: str, script: tuple[str, ...] = (SCRIPT,), command: str = "try") -> list[str]:
-        html = [] if command == "compare" else ["--no-html"]
+        html = [] if command in ("compare", "bisect") else ["--no-html"]
         return [sys.executable, "-m", "traceopt", command, "--quiet", *html, "--steps", "10", *options, *script]
 
     def start(

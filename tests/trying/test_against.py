@@ -9,7 +9,7 @@ import pytest
 from machine import Machine, a_change, a_run
 from projects import FASTER, Project
 
-from traceopt.try_script.against import LEAST_PAIRS, is_certain
+from traceopt.try_script.two_sides import LEAST_PAIRS, is_certain
 from traceopt.trying.rounds import MOST_ROUNDS, Rounds, measure
 
 TRACE = Path(__file__).parents[2] / "fixtures" / "traces" / "slow_loader.json.gz"

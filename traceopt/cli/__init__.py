@@ -14,6 +14,7 @@ import click
 
 from traceopt.cli.analyze import analyze
 from traceopt.cli.assistants import mcp, skill
+from traceopt.cli.bisect import bisect
 from traceopt.cli.compare import compare
 from traceopt.cli.export import export
 from traceopt.cli.failing import EXIT_ERROR, Cli
@@ -45,8 +46,8 @@ def cli(context: click.Context) -> None:
 
 
 for command in (
-    analyze, run, measure, try_, tune, accuracy, compare, view, cut, tensorboard, whatif, rules, rule, schema, export,
-    mcp, skill,
+    analyze, run, measure, try_, tune, accuracy, compare, bisect, view, cut, tensorboard, whatif, rules, rule, schema,
+    export, mcp, skill,
 ):  # fmt: skip
     cli.add_command(command)
 
@@ -55,6 +56,7 @@ def main() -> None:
     """The entry point of the `traceopt` command."""
     open_missing_streams()
     gc.set_threshold(100_000)  # events are allocated and freed by the thousand, with almost no cycles to collect
-    if not {"run", "try", "tune"} & set(sys.argv[1:2]):  # the script may use NumPy's threads; nothing here does
+    runs_a_script = {"run", "try", "tune", "bisect"} & set(sys.argv[1:2]) or "--against" in sys.argv
+    if not runs_a_script:  # which may use NumPy's threads; nothing here does
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     cli(prog_name="traceopt")

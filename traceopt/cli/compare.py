@@ -162,8 +162,8 @@ def _of_script(
 ) -> tuple[Comparison | None, int]:
     """The comparison of a script with the same script of another commit, and the exit code of a signal."""
     from traceopt import run_script
-    from traceopt.try_script.against import Against, compare_with
-    from traceopt.trying.changes import revision_change
+    from traceopt.try_script.against import compare_with
+    from traceopt.try_script.two_sides import Timing
 
     settings = run_script.settings(
         command.words, command.module, logdir, None, step_on=command.step_on, stop_after=True, time_limit=120.0
@@ -172,8 +172,8 @@ def _of_script(
     def analyze(paths: Sequence[str], source: Sequence[Path]) -> Result:
         return analyzed(paths, config, source, debug=debug, quiet=True)
 
-    wanted = Against(revision_change(revision), gates, steps, budget_s, time_limit_s)
-    return compare_with(command, settings, wanted, analyze, quiet=quiet)
+    timing = Timing(steps, budget_s, time_limit_s)
+    return compare_with(command, revision, settings, timing, gates, analyze, quiet=quiet)
 
 
 def _write(

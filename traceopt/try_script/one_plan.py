@@ -211,9 +211,14 @@ class ScriptError(TraceoptError):
 
 def steps_of_a_run(wanted: int | None, result: Result | None) -> int:
     """With those that are not measured."""
+    known = result is not None and result.step.source != "window"
+    return steps_for(wanted, result.step.typical_us if result is not None and known else None)
+
+
+def steps_for(wanted: int | None, typical_us: float | None) -> int:
+    """The same, given the typical step; None: not known."""
     if wanted is not None:
         return wanted + SETTLE_STEPS
-    typical_us = result.step.typical_us if result is not None and result.step.source != "window" else None
     if not typical_us:
         return USUAL_STEPS + SETTLE_STEPS
     return min(MOST_STEPS, max(LEAST_STEPS, math.ceil(RUN_S * 1e6 / typical_us))) + SETTLE_STEPS

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 COMMAND_GROUPS = {
-    "Record and analyze": ("run", "analyze", "compare"),
+    "Record and analyze": ("run", "analyze", "compare", "bisect"),
     "Predict and measure": ("whatif", "try", "tune", "measure", "accuracy"),
     "Open traces": ("view", "cut", "tensorboard"),
     "Rules": ("rules", "rule"),

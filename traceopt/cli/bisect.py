@@ -1,0 +1,106 @@
+"""`traceopt bisect`: finds the commit that changed the step time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from traceopt.cli.shared.help import GroupedCommand
+from traceopt.cli.shared.options import (
+    color_option,
+    config_option,
+    debug_option,
+    json_option,
+    quiet_option,
+    timing_options,
+)
+from traceopt.cli.shared.results import analyzed, check_all_writable, configuration, terminal, write_output
+from traceopt.output import emit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from traceopt.result.document import Result
+
+EXIT_NOT_FOUND = 1
+
+
+@click.command(cls=GroupedCommand, context_settings={"allow_interspersed_args": False})
+@click.argument("good", metavar="GOOD")
+@click.argument("bad", metavar="BAD")
+@click.argument("command", nargs=-1, required=True, metavar="SCRIPT [ARGS]...")
+@click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
+@click.option(
+    "--budget",
+    type=click.FloatRange(0, min_open=True),
+    default=30,
+    show_default=True,
+    metavar="MINUTES",
+    help="Begin no more runs after this time.",
+)
+@timing_options
+@json_option("bisection document")
+@config_option
+@color_option
+@quiet_option
+@debug_option
+@click.pass_context
+def bisect(
+    context: click.Context,
+    /,
+    good: str,
+    bad: str,
+    command: tuple[str, ...],
+    module: bool,
+    budget: float,
+    time_limit: float,
+    steps: int | None,
+    logdir: Path | None,
+    step_on: str | None,
+    json_path: str | None,
+    config_path: Path | None,
+    color: bool | None,
+    quiet: bool,
+) -> None:
+    """Find the commit that changed the step time.
+
+    \b
+    traceopt bisect v1.2 main train.py --epochs 1
+    traceopt bisect HEAD~20 HEAD -- torchrun --nproc-per-node 2 train.py
+
+    GOOD is an ancestor of BAD. Commits between them are timed against GOOD, in pairs of runs that take turns, without
+    a profiler and in copies of the source. Then the commit that is found and the one before it are recorded and
+    compared. Exit code 1: no commit was found.
+    """
+    from traceopt import run_script
+    from traceopt.reports.text.bisection_terminal import render_bisection
+    from traceopt.try_script import bisection as searching
+    from traceopt.try_script.two_sides import Timing
+    from traceopt.trying.workspace import Command
+
+    config = configuration(config_path)
+    check_all_writable(json_path if json_path != "-" else None)
+    debug = context.obj["debug"]
+    settings = run_script.settings(command, module, logdir, None, step_on=step_on, stop_after=True, time_limit=120.0)
+
+    def analyze(paths: Sequence[str], source: Sequence[Path]) -> Result:
+        return analyzed(paths, config, source, debug=debug, quiet=True)
+
+    bisection, exit_code = searching.bisect(
+        Command(command, module, Path.cwd(), step_on),
+        good,
+        bad,
+        settings,
+        Timing(steps, 60 * budget, time_limit),
+        analyze,
+        quiet=quiet,
+    )
+    if bisection is None:
+        context.exit(exit_code)
+    if json_path is not None:
+        emit(bisection.to_json()) if json_path == "-" else write_output(json_path, bisection.to_json(), [])
+    if json_path != "-":
+        emit(render_bisection(bisection, **terminal(color)))
+    context.exit(exit_code or (EXIT_NOT_FOUND if bisection.first is None else 0))
