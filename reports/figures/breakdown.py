@@ -51,7 +51,7 @@ def draw(document: Result) -> FigureDict:
         subtitle=f"{scope(document)}{typical_step(document)}. {sides(document).pattern_hint}",
         barmode="stack",
         legend={"traceorder": "normal"},
-        height=max(220 + 70 * len(bars), 140 + 21 * len(ordered)),  # room for the legend
+        height=max(220 + 70 * len(bars), 180 + 21 * len(ordered)),  # room for the legend
         uniformtext={"minsize": 11, "mode": "hide"},
         xaxis={"title": f"{unit}{per_step(document)}"},
         yaxis={"autorange": "reversed", "type": "category"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from traceopt.analyzer.vocabulary.python_frames import is_python
 from traceopt.reports.figures.figure import FigureDict, color, figure, label, lines, nothing
 from traceopt.reports.words.charts.flame_looks import node_look
 from traceopt.result.document import Result
@@ -29,7 +30,7 @@ def draw(document: Result) -> FigureDict:
                 "branchvalues": "total",
                 "maxdepth": DEPTH,
                 "ids": ["step", *map(str, shown)],
-                "labels": [label(flame.step), *(label(flame.frames[node.frame], BOX) for node in shown.values())],
+                "labels": [label(flame.step), *(_box(flame.frames[node.frame]) for node in shown.values())],
                 "parents": ["", *(_parent(node) for node in shown.values())],
                 "values": _widths(flame, shown),
                 "hovertext": [
@@ -47,6 +48,11 @@ def draw(document: Result) -> FigureDict:
         uniformtext={"minsize": 9, "mode": "hide"},
         margin={"t": 80, "l": 10, "r": 10, "b": 10},
     )
+
+
+def _box(frame: str) -> str:
+    """Of a Python frame only the function: few boxes have room for the file."""
+    return label(frame.rsplit(": ", 1)[-1] if is_python(frame) else frame, BOX)
 
 
 def _parent(node: FlameNode) -> str:

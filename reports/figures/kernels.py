@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION, COPIES
-from traceopt.reports.figures.figure import FigureDict, color, figure, label, lines, nothing
+from traceopt.reports.figures.figure import FigureDict, color, figure, label, lines, nothing, plain
 from traceopt.reports.words.not_recorded import missing_kernels
+from traceopt.reports.words.safe_text import clean
 from traceopt.reports.words.step_words import per_step, scope
 from traceopt.result.document import Result
 from traceopt.result.rows import Kernel
 from traceopt.result.words import quantities
 
 TITLE = "GPU kernels"
-BOX = 30  # characters of a name
+BOX = 48  # characters of a name, and of each of its lines
+BOX_LINE = 18
 _COLORS = ("compute", "launch", "input", "python", "range", "host", "driver", "sync", "queue", "backward")
 _SAME_AS_PARTS = {"collective": COMMUNICATION, "copy": COPIES, "memset": COPIES}
 
@@ -31,7 +35,7 @@ def draw(document: Result) -> FigureDict:
         about = lines(kind, f"{quantities.ms_of_us(_total(kernels))}{every_step}, {share} of the GPU's time")
         boxes.append((kind, label(kind), "", _total(kernels), about, shade))
         for place, kernel in enumerate(kernels):
-            name = label(kernel.label or kernel.name, BOX)
+            name = _broken(clean(kernel.label or kernel.name, BOX))
             boxes.append((f"{kind} {place}", name, kind, kernel.us_per_step, _hover(kernel, every_step), shade))
     ids, labels, parents, times_us, texts, colors = map(list, zip(*boxes, strict=True))
     return figure(
@@ -57,6 +61,11 @@ def draw(document: Result) -> FigureDict:
         uniformtext={"minsize": 9, "mode": "hide"},
         margin={"t": 80, "l": 10, "r": 10, "b": 10},
     )
+
+
+def _broken(name: str) -> str:
+    """A name in lines that end behind an underscore if they can: one line would fit into few boxes."""
+    return "<br>".join(map(plain, re.findall(rf".{{1,{BOX_LINE - 1}}}_|.{{1,{BOX_LINE}}}", name)))
 
 
 def _total(kernels: list[Kernel]) -> float:

@@ -14,7 +14,7 @@ from traceopt.result.words import quantities
 
 TITLE = "Roofline"
 LARGEST = 26  # pixels, the diameter of the longest shape
-_LOGARITHMIC = {"type": "log", "tickformat": ",~r", "nticks": 5}  # each tick has its whole number
+_LOGARITHMIC = {"type": "log", "tickformat": ",~r"}  # each tick has its whole number
 _DASHES = ("solid", "dash", "dot", "longdash")  # of the roofs
 _KINDS = (("Matmul", Gemm, "compute"), ("Convolution or attention", ShapedOperator, "comm"))
 
@@ -39,8 +39,8 @@ def draw(document: Result) -> FigureDict:
         subtitle="The area of a point is its time per step. Below the slope, memory bandwidth is the limit.",
         height=500,
         legend={"itemsizing": "constant"},
-        xaxis={"title": "arithmetic intensity, FLOP/byte", **_LOGARITHMIC},
-        yaxis={"title": "TFLOP/s", **_LOGARITHMIC},
+        xaxis={"title": "arithmetic intensity, FLOP/byte", "nticks": 5, **_LOGARITHMIC},
+        yaxis={"title": "TFLOP/s", "nticks": 6, **_LOGARITHMIC},
     )
 
 
