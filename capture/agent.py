@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from types import ModuleType
 
+from .recording.requests import take_signals
 from .script import moved_source
 from .script.imports import when_imported
 from .start_up.start_up import StartUp
@@ -17,6 +18,7 @@ from .start_up.start_up import StartUp
 def install(control: str) -> None:
     """Starts the agent. `control` is the folder that the launcher prepared for this run."""
     mark(control, "loaded")
+    take_signals(control)
     moved_source.follow()
     start_up = StartUp()
 

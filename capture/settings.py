@@ -97,12 +97,44 @@ class TimedRun:
     switches: dict[str, Any] = field(default_factory=dict)
 
 
+SLOW_STEPS, AMONG_STEPS = 3, 5  # so many of the last steps are slow: a single one may have saved or collected garbage
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """What begins the recording, the first of several: steps that take `slow_factor` times the median of the last
+    ones, or more than `slow_us`; `after_s` from the start of the process; a request. Each request begins another one.
+    """
+
+    slow_factor: float | None = None
+    slow_us: float | None = None
+    after_s: float | None = None
+    on_request: bool = False
+
+    @property
+    def watches_steps(self) -> bool:
+        return self.slow_factor is not None or self.slow_us is not None
+
+    @property
+    def reasons(self) -> str:
+        """ "3 of 5 steps take more than 1.3 times the median, or after 7200 s"."""
+        slow = f"{SLOW_STEPS} of {AMONG_STEPS} steps take more than"
+        listed = (
+            None if self.slow_factor is None else f"{slow} {self.slow_factor:g} times the median",
+            None if self.slow_us is None else f"{slow} {self.slow_us / 1e3:g} ms",
+            None if self.after_s is None else f"after {self.after_s:g} s",
+            "at each request" if self.on_request else None,
+        )
+        return ", or ".join(filter(None, listed))
+
+
 @dataclass(frozen=True)
 class Settings:
     """`step_on` is one of STEP_SOURCES, `module:function`, or None to detect steps.
 
     A cycle that records longer than `time_limit_s` is closed early in single-process runs. Ranks must record the same
-    steps. A `timed` run records no cycles. `memory_snapshot`: record the history of the CUDA allocator.
+    steps. A `timed` run records no cycles. `memory_snapshot`: record the history of the CUDA allocator. With a
+    `trigger`, the first cycle waits for it, and for no number of steps.
     """
 
     folder: Path
@@ -112,6 +144,7 @@ class Settings:
     time_limit_s: float = TIME_LIMIT_S
     timed: TimedRun | None = None
     memory_snapshot: bool = False
+    trigger: Trigger | None = None
 
     def save(self, path: Path) -> None:
         path.write_text(json.dumps(asdict(self), default=str), encoding="utf-8")
@@ -121,9 +154,13 @@ def load_settings(path: str) -> Settings:
     with open(path, encoding="utf-8") as file:
         fields = json.load(file)
     cycles = tuple(Cycle(**cycle) for cycle in fields.pop("cycles"))
-    timed = fields.pop("timed", None)
+    timed, trigger = fields.pop("timed", None), fields.pop("trigger", None)
     return Settings(
-        folder=Path(fields.pop("folder")), cycles=cycles, timed=None if timed is None else TimedRun(**timed), **fields
+        folder=Path(fields.pop("folder")),
+        cycles=cycles,
+        timed=None if timed is None else TimedRun(**timed),
+        trigger=None if trigger is None else Trigger(**trigger),
+        **fields,
     )
 
 

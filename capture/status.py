@@ -18,7 +18,7 @@ SUFFIX = ".status.json"
 
 @dataclass
 class TraceNote:
-    """A trace that was written: its file name, its cycle, and how many complete steps it has and should have."""
+    """A trace that was written: its file in the log folder, its cycle, its complete steps and those it should have."""
 
     file: str
     cycle: str

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,15 +22,27 @@ from traceopt.capture.launch.gpu_sampler import GpuSampler
 from traceopt.capture.launch.launcher import end_alike as end_alike
 from traceopt.capture.launch.outcome import RecordingOutcome, read_outcome
 from traceopt.capture.launch.progress import RunProgress
+from traceopt.capture.recording import requests
 from traceopt.capture.recording.event_memory import MOST_EVENTS
 from traceopt.capture.recording.memory_snapshots import SUFFIX
-from traceopt.capture.settings import STEP_SOURCES, Cycle, Settings, needed_steps, plan_cycles, recorded_steps
+from traceopt.capture.settings import (
+    STEP_SOURCES,
+    Cycle,
+    Settings,
+    Trigger,
+    needed_steps,
+    plan_cycles,
+    recorded_steps,
+)
 from traceopt.errors import OutputError, suggestion, visible
+from traceopt.result.words.quantities import counted
 
 if TYPE_CHECKING:
     from traceopt.result.document import Result
 
 LOGDIR = "traceopt-logs"
+CONTROL = ".traceopt"  # in the log folder, while a run writes there
+MOST_RUNS = 100  # of one name at once
 OUT_OF_MEMORY = f".oom{SUFFIX}"
 
 
@@ -43,9 +56,10 @@ def settings(
     stop_after: bool,
     time_limit: float,
     memory_snapshot: bool = False,
+    trigger: Trigger | None = None,
     **schedule: Any,
 ) -> Settings:
-    """The settings for the options. `schedule` goes to plan_cycles.
+    """The settings for the options. `schedule` goes to plan_cycles. With a trigger, the first cycle waits for it.
 
     Raises click.UsageError for options that do not go together.
     """
@@ -56,8 +70,45 @@ def settings(
     if step_on is not None and step_on not in STEP_SOURCES and not _names_function(step_on):
         expected = "batch, update, backward, forward or module:function"
         raise click.UsageError(f"--step-on {step_on}: expected {expected}{suggestion(step_on, STEP_SOURCES)}")
+    if trigger is not None:
+        cycles = (replace(cycles[0], wait=0), *cycles[1:])
     folder = _folder(logdir, name, command[0] if module else _script(command))
-    return Settings(folder, cycles, step_on, stop_after, time_limit, memory_snapshot=memory_snapshot)
+    return Settings(folder, cycles, step_on, stop_after, time_limit, memory_snapshot=memory_snapshot, trigger=trigger)
+
+
+def in_a_free_folder(settings: Settings) -> Settings:
+    """The settings, with another log folder if a run is writing into this one. Raises OutputError."""
+    wanted = settings.folder
+    for number in range(2, MOST_RUNS):
+        try:
+            settings.folder.mkdir(parents=True, exist_ok=True)
+            (settings.folder / CONTROL).mkdir()
+            return settings
+        except FileExistsError:
+            if not _is_in_use(settings.folder / CONTROL):
+                return settings
+        except OSError as error:
+            raise OutputError(f"cannot write to the log folder {settings.folder}: {error.strerror}") from error
+        settings = replace(settings, folder=wanted.with_name(f"{wanted.name}-{number}"))
+    raise OutputError(f"{MOST_RUNS} runs write to the log folder {wanted}")
+
+
+def _is_in_use(control: Path) -> bool:
+    """Whether a run that has not ended writes there. A folder without any is that of a run that is just starting."""
+    runs = [path.name.rpartition("-")[2] for path in control.iterdir()]
+    return not runs or any(number.isdecimal() and _is_running(int(number)) for number in runs)
+
+
+def _is_running(pid: int) -> bool:
+    if os.name != "posix":  # where signal 0 is none
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # of another user
+        return True
+    return True
 
 
 def planned(command: Sequence[str], module: bool, settings: Settings) -> str:
@@ -66,14 +117,22 @@ def planned(command: Sequence[str], module: bool, settings: Settings) -> str:
     Raises click.UsageError if the command cannot be started.
     """
     cycles = zip(settings.cycles, recorded_steps(settings.cycles), strict=True)
-    lines = [
-        f"Command: {shlex.join(_command_line(command, module))}",
-        f"Traces: {shown(settings.folder)}",
+    recorded = [
         *(
             f"Steps {steps.start} to {steps.stop - 1}: {_contents(cycle)} ({cycle.name} cycle)"
             for cycle, steps in cycles
         ),
         f"The run needs {needed_steps(settings.cycles)} steps, counted from 0.",
+    ]
+    if settings.trigger is not None:
+        recorded = [
+            f"Recording begins when: {settings.trigger.reasons}",
+            *(f"{counted(cycle.active, 'step')}: {_contents(cycle)} ({cycle.name} cycle)" for cycle in settings.cycles),
+        ]
+    lines = [
+        f"Command: {shlex.join(command_line(command, module))}",
+        f"Traces: {shown(settings.folder)}",
+        *recorded,
         f"A step ends: {settings.step_on or 'detected from data loaders, optimizers and backward passes'}",
         *(["Memory: the history of the CUDA allocator, with lines of code"] if settings.memory_snapshot else []),
         f"A cycle ends early after {settings.time_limit_s:g} s, or about {MOST_EVENTS:,} events.",
@@ -86,21 +145,30 @@ def record(command: Sequence[str], module: bool, settings: Settings, *, quiet: b
 
     Raises click.UsageError if the command cannot be started, OutputError if the log folder cannot be created.
     """
-    words = _command_line(command, module)
-    control = settings.folder / ".traceopt" / str(time.time_ns())
+    words = command_line(command, module)
+    control = settings.folder / CONTROL / f"{time.time_ns()}-{os.getpid()}"
     try:
         control.mkdir(parents=True)
         settings.save(control / "settings.json")
     except OSError as error:
         raise OutputError(f"cannot write to the log folder {settings.folder}: {error.strerror}") from error
 
+    def ask() -> None:
+        requests.ask(str(control))
+
     def show(text: str) -> None:
         click.echo(f"traceopt: {text}", err=True)
 
+    handled = {}
+    if settings.trigger is not None and settings.trigger.on_request:
+        (control / requests.TAKEN).touch()
+        if (number := getattr(signal, "SIGUSR2", None)) is not None:
+            signal.signal(number, signal.SIG_IGN)  # also after the run, while it is analyzed
+            handled[number] = ask
     watch = RunProgress(control, show) if sys.stderr.isatty() and not quiet else None
     try:
         with GpuSampler(settings.folder):
-            code = launcher.run_command(words, launcher.child_environment(control), watch or _nothing)
+            code = launcher.run_command(words, launcher.child_environment(control), watch or _nothing, handled)
         outcome = read_outcome(control, settings, code)
         if code:
             add_failure(outcome.traces, code, outcome.steps)
@@ -167,7 +235,8 @@ def was_terminated(code: int) -> bool:
     return -code in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))
 
 
-def _command_line(command: Sequence[str], module: bool) -> list[str]:
+def command_line(command: Sequence[str], module: bool) -> list[str]:
+    """What is started. Raises click.UsageError if it cannot be."""
     try:
         return launcher.command_line(command, module)
     except launcher.CommandError as error:

@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -60,37 +60,49 @@ def child_environment(control: Path) -> dict[str, str]:
     }
 
 
-def run_command(command: Sequence[str], environment: dict[str, str], poll: Callable[[], None]) -> int:
+def run_command(
+    command: Sequence[str],
+    environment: dict[str, str],
+    poll: Callable[[], None],
+    handled: Mapping[int, Callable[[], None]] | None = None,
+) -> int:
     """Runs the command, calling `poll` in the meantime; returns its exit code, or minus the signal that killed it.
+
+    A signal that is `handled` here is not passed on, and the command ignores it until it handles it itself.
 
     A signal is passed on, unless it was sent to the whole process group, as a terminal does with Ctrl-C, and so has
     reached the command already. How to react is the command's decision. Raises CommandError.
     """
+    handled = handled or {}
+    restored = {number: signal.signal(number, signal.SIG_IGN) for number in handled}
     try:
         child = subprocess.Popen(command, env=environment)  # noqa: S603 - the user's own command
+        group = GroupMember()
+
+        def forward(number: int, _: FrameType | None) -> None:
+            if number in handled:
+                handled[number]()
+            elif not group.received(number) and child.poll() is None:
+                child.send_signal(number)
+
+        for name in FORWARDED:
+            number = getattr(signal, name, None)
+            if number is not None and (number in handled or not _is_ignored(number)):
+                before = signal.signal(number, forward)  # only now, because a child inherits what is ignored
+                restored.setdefault(number, before)
+        try:
+            while True:
+                try:
+                    return child.wait(POLL_S)
+                except subprocess.TimeoutExpired:
+                    poll()
+        finally:
+            group.leave()
     except OSError as error:
         raise CommandError(f"cannot start {command[0]}: {error.strerror}") from error
-    group = GroupMember()
-
-    def forward(number: int, _: FrameType | None) -> None:
-        if not group.received(number) and child.poll() is None:
-            child.send_signal(number)
-
-    restored = {}
-    for name in FORWARDED:
-        number = getattr(signal, name, None)
-        if number is not None and not _is_ignored(number):
-            restored[number] = signal.signal(number, forward)  # only now, because a child inherits what is ignored
-    try:
-        while True:
-            try:
-                return child.wait(POLL_S)
-            except subprocess.TimeoutExpired:
-                poll()
     finally:
         for number, handler in restored.items():
             signal.signal(number, handler)
-        group.leave()
 
 
 def end_alike(code: int) -> NoReturn:

@@ -75,6 +75,8 @@ def _why_nothing(control: Path, settings: Settings, statuses: list[Status], code
         return f"the script runs torch.profiler itself, and only one profiler can run at a time{its}"
     if not busiest.step:
         return _no_steps(busiest, settings, how)
+    if settings.trigger is not None and busiest.cycle is None:
+        return f"the recording never began in {_count(busiest.step, 'step')}; it begins when {settings.trigger.reasons}"
     return _too_short(busiest, settings, how)
 
 

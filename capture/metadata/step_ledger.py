@@ -63,6 +63,7 @@ class LedgerWriter:
         self.skipped_updates = 0
         self.long_places = Places()  # where long steps ended
         self.long_waits: list[tuple[int, float]] = []  # step, and the wait for a core since the long step before
+        self.last_us = 0.0  # the last step, without evaluation and saves
         self._previous_us = 0.0
         self._opened = time.perf_counter()
         self._opened_faults = _page_faults()
@@ -82,7 +83,8 @@ class LedgerWriter:
         if len(self.step_us) < LOOP_STEPS:
             self.evaluation.step_ended()
         eval_us = self.evaluation.take_us()
-        self._note_if_long((now - self._opened) * 1e6 - eval_us - self._fetch_us - self._gc_us - self._save_us)
+        self.last_us = (now - self._opened) * 1e6 - eval_us - self._save_us
+        self._note_if_long(self.last_us - self._fetch_us - self._gc_us)
         if len(self.step_us) < LIMIT:
             self.step_us.append((now - self._opened) * 1e6)
             self.fetch_us.append(self._fetch_us)

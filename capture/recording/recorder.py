@@ -36,6 +36,7 @@ from .profiler_session import ProfilerSession
 from .step_memory import StepMemory
 from .timed_steps import TimedSteps
 from .trace_file import SavedTrace, save
+from .trigger import StepTrigger
 
 LARGE_STEP = 3  # times as many events as in several whole steps are recorded of one step
 PLAIN_STEPS = 8  # without a profiler: their median shows what recording costs
@@ -77,6 +78,10 @@ class Recorder:
         self._next = 0  # index of the next cycle
         self._rested_from = 0  # the step at which its wait began
         self._rested_since = 0.0  # when the last recording had been saved
+        self._trigger = None
+        if settings.trigger is not None and control is not None and settings.timed is None:
+            self._trigger = StepTrigger(settings.trigger, control)
+        self._waits_for_trigger = self._trigger is not None
         self._interruptions = self._yields = 0
         self._foreign = 0  # number of the script's profilers that are running
         self._recordings: list[_Recording] = []
@@ -123,6 +128,8 @@ class Recorder:
         if self._finished or (session is not None and not session.in_own_thread):
             return
         self.ledger.close_step()
+        if self._trigger is not None and session is None:
+            self._trigger.step_ended(self.ledger.last_us)
         self.step += 1
         self.status.step_rule = rule
         if self.step == 1:
@@ -269,7 +276,7 @@ class Recorder:
         return self.timed is None and not recorded and threading.current_thread() is threading.main_thread()
 
     def _look_at_batch(self, batch: Any, loader: int) -> None:
-        if self._may_look:
+        if self._may_look and not self.values.knows_batches:
             with self.ledger.own_work():
                 self.values.fetched(batch, self.loaders.collate(loader))
 
@@ -361,7 +368,7 @@ class Recorder:
         self._pid = os.getpid()
         self._recordings = []
         self.status = Status()
-        self.timed = None
+        self.timed = self._trigger = None
         self._memory.forget()
         self.ledger.reset()
         self._step_memory.reset()
@@ -369,7 +376,7 @@ class Recorder:
         self.step = self._next = self._rested_from = self._foreign = 0
 
     def _begin_if_due(self) -> None:
-        if self._session is not None or self._next == len(self._cycles) or self._foreign:
+        if self._session is not None or self._foreign or not self._may_begin():
             return
         number, cycle = self._cycles[self._next]
         if self.step - self._rested_from < cycle.wait or self._torch.autograd._profiler_enabled():
@@ -391,6 +398,20 @@ class Recorder:
         except Exception:
             self._session = None  # it never started, so stopping it would fail too
             raise
+
+    def _may_begin(self) -> bool:
+        """Whether a cycle is next, and what it waits for has happened. A request begins all cycles anew."""
+        done = self._next == len(self._cycles)
+        if self._trigger is None or not (self._waits_for_trigger or done):
+            return not done
+        if not self._trigger.is_due(self.step, lambda: world_size(self._torch) or 1):
+            return False
+        self._trigger.begun()
+        self._waits_for_trigger = False
+        if done:
+            self._cycles += [(len(self._cycles) + number, cycle) for number, cycle in enumerate(self._settings.cycles)]
+        self._rested_from = self.step
+        return True
 
     def _advance(self, session: ProfilerSession) -> None:
         if self.step == session.from_step:
@@ -484,17 +505,24 @@ class Recorder:
             head = self._head(session, until)
             if cycle.with_stack:
                 head["call_lines"] = self._described(call_lines, profiler)
-            file = save(profiler, self._settings.folder, self._worker(), head | self._tail())
+            file = save(profiler, self._trace_folder, self._worker(), head | self._tail())
         except Exception as error:
             self.status.trouble(f"step {self.step}: could not save the trace of the {cycle.name} cycle: {error}")
             return
         steps = until - session.from_step
-        note = TraceNote(file.path.name, cycle.name, steps, cycle.active, session.closed_early)
+        name = str(file.path.relative_to(self._settings.folder))
+        note = TraceNote(name, cycle.name, steps, cycle.active, session.closed_early)
         self._recordings.append(_Recording(session.number, file, head, window, note))
         self.status.traces.append(note)
         if session.closed_early is None:
             self._interruptions = 0
         self._keep_most_steps(session.number)
+
+    @property
+    def _trace_folder(self) -> Path:
+        """What later requests record is another run, and so in a folder of its own."""
+        folder, number = self._settings.folder, self._trigger.recordings if self._trigger is not None else 1
+        return folder if number < 2 else folder / f"recording-{number}"
 
     def _keep_most_steps(self, number: int) -> None:
         """Of the recordings of one cycle, all but the last of which were cut short, keeps the one with most steps."""

@@ -19,6 +19,7 @@ from traceopt.cli.compare import compare
 from traceopt.cli.export import export
 from traceopt.cli.failing import EXIT_ERROR, Cli
 from traceopt.cli.measure import measure
+from traceopt.cli.record import record
 from traceopt.cli.rules import rule, rules
 from traceopt.cli.run import run
 from traceopt.cli.schema import schema
@@ -46,8 +47,8 @@ def cli(context: click.Context) -> None:
 
 
 for command in (
-    analyze, run, measure, try_, tune, accuracy, compare, bisect, view, cut, tensorboard, whatif, rules, rule, schema,
-    export, mcp, skill,
+    analyze, run, record, measure, try_, tune, accuracy, compare, bisect, view, cut, tensorboard, whatif, rules, rule,
+    schema, export, mcp, skill,
 ):  # fmt: skip
     cli.add_command(command)
 

@@ -22,6 +22,7 @@ from traceopt.cli.shared.options import (
 from traceopt.cli.shared.outputs import Outputs, output_options
 from traceopt.cli.shared.rates import rates_for
 from traceopt.cli.shared.results import analyzed, configuration
+from traceopt.cli.shared.triggers import trigger_of, trigger_options
 from traceopt.errors import visible
 from traceopt.output import emit
 
@@ -62,6 +63,7 @@ DEFAULT_LOGDIR = "traceopt-logs"
     metavar="SECONDS",
     help="End a cycle that records for longer; not with several ranks.",
 )
+@trigger_options
 @click.option("--stop-after", is_flag=True, help="End the script when everything is recorded.")
 @click.option("--dry-run", is_flag=True, help="Print what would be recorded, and start nothing.")
 @click.option("--no-analyze", is_flag=True, help="Only record; skip the analysis.")
@@ -94,6 +96,9 @@ def run(
     no_analyze: bool,
     no_calibration: bool,
     measure_s: float,
+    record_when: tuple[float | None, float | None],
+    record_at: float | None,
+    record_on_request: bool,
     outputs: Outputs,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
@@ -134,10 +139,18 @@ def run(
 
     from traceopt import run_script
 
-    settings = run_script.settings(command, module, logdir, name, **schedule)
+    trigger = trigger_of(record_when, record_at, record_on_request)
+    settings = run_script.settings(command, module, logdir, name, trigger=trigger, **schedule)
     if dry_run:
         emit(run_script.planned(command, module, settings))
         return
+    run_script.command_line(command, module)  # a mistake leaves no folder
+    named, settings = settings.folder, run_script.in_a_free_folder(settings)
+    if settings.folder != named and not quiet:
+        another = (
+            f"another run writes to {run_script.shown(named)}; the traces go to {run_script.shown(settings.folder)}"
+        )
+        click.echo(f"traceopt: {visible(another)}", err=True)
     code, outcome = run_script.record(command, module, settings, quiet=quiet)
     for line in run_script.remarks(outcome, quiet=quiet):
         click.echo(f"traceopt: {visible(line)}", err=True)

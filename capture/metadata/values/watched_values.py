@@ -19,6 +19,11 @@ class WatchedValues:
         self.hooked = False
         self._loaded = self._activations_seen = False
 
+    @property
+    def knows_batches(self) -> bool:
+        """Whether another batch would tell nothing new."""
+        return self._loaded and self.padding.done
+
     def fetched(self, batch: Any, collate: Any) -> None:
         """A DataLoader has given this batch, which `collate` has joined."""
         if self._torch.is_grad_enabled():  # else it is of an evaluation

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 COMMAND_GROUPS = {
-    "Record and analyze": ("run", "analyze", "compare", "bisect"),
+    "Record and analyze": ("run", "record", "analyze", "compare", "bisect"),
     "Predict and measure": ("whatif", "try", "tune", "measure", "accuracy"),
     "Open traces": ("view", "cut", "tensorboard"),
     "Rules": ("rules", "rule"),
@@ -19,6 +19,7 @@ OPTION_GROUPS = {
     "Recording": (
         "logdir", "name", "preset", "wait", "warmup", "active", "repeat", "record-shapes", "profile-memory",
         "with-stack", "memory-snapshot", "step-on", "time-limit", "stop-after",
+        "record-when", "record-at", "record-on-request",
     ),
     "Traces": ("run", "all", "jobs", "scheduler", "cache"),
     "Output": ("html", "no-html", "static", "json", "csv", "format", "patch-out"),
