@@ -60,6 +60,23 @@ from traceopt.result.tables import EVIDENCE, GEMMS
 from traceopt.result.words import quantities
 
 TEMPLATES = Path(__file__).parent / "templates"
+TIMELINE_SCRIPTS = [  # each uses those before it
+    f"timeline/{name}.js"
+    for name in (
+        "spans",
+        "relations",
+        "layout",
+        "view",
+        "bars",
+        "marks",
+        "painting",
+        "sums",
+        "details",
+        "search",
+        "pointer",
+        "timeline",
+    )
+]
 FOLDED_ROWS = 15  # rows visible at first, and in print; a click shows the rest
 
 
@@ -89,7 +106,7 @@ def render_html(result: Result, *, static: bool = False) -> str:
     if spans is not None or flame is not None:
         scripts.append("units.js")
     if spans is not None:
-        scripts += ["spans.js", "timeline.js"]
+        scripts += TIMELINE_SCRIPTS
         data["spans"] = spans
     for number, of_rank in enumerate(view["rank_documents"][1:], 1):
         data[f"spans-{number}"] = span_view.span_view(of_rank, view["all_cards"], view["idle_word"])

@@ -485,7 +485,7 @@ class SpanTable(Struct, frozen=True):
 
     `columns` is packed (`packing.pack_columns`): the columns of COLUMNS, then those of STREAM_COLUMNS. A column of
     COLUMNS has a value for every span, lane after lane, sorted by start; a column of STREAM_COLUMNS has one for every
-    span of the lanes of kind "stream". Codes point into the lists of the table. timeline.js has the decoder.
+    span of the lanes of kind "stream". Codes point into the lists of the table. spans.js of the report has the decoder.
     """
 
     steps: Annotated[list[StepWindow], note("the steps whose spans are in the table")]

@@ -21,8 +21,12 @@
   function counted(count, single, several) {
     return count.toLocaleString("en-US") + " " + (count === 1 ? single : several || single + "s");
   }
+  function cutText(text, letters) {
+    return text.length <= letters ? text : text.slice(0, Math.max(1, letters - 1)) + "…";
+  }
   tools.LONG = LONG;
   tools.time = time;
   tools.percent = percent;
   tools.counted = counted;
+  tools.cutText = cutText;
 })();

@@ -10,6 +10,7 @@ import sample
 from traceopt.analyzer.vocabulary.causes.span_categories import SPAN_CATEGORIES
 from traceopt.analyzer.vocabulary.causes.table import CAUSES
 from traceopt.reports.agent.prompt import prompt
+from traceopt.reports.html.page import TIMELINE_SCRIPTS
 from traceopt.reports.html.page_scripts import plotly
 from traceopt.reports.html.table_rows import PRINTED_ROWS
 from traceopt.reports.words.display import for_display
@@ -87,7 +88,7 @@ def test_hostile_strings_stay_text(open_report) -> None:
             page.mouse.move(box["x"] + box["width"] * across, box["y"] + box["height"] * down)
     assert page.evaluate(ANY_ATTACK) == 0
     assert page.evaluate("document.images.length") == 0
-    assert page.evaluate("document.scripts.length") == 8 + 4 * (plotly() is not None)
+    assert page.evaluate("document.scripts.length") == 6 + len(TIMELINE_SCRIPTS) + 4 * (plotly() is not None)
     assert any("<img src=x onerror=window.__xss=1>" in text for text in told)
     assert page.evaluate("document.styleSheets.length >= 1 && getComputedStyle(document.body).display") == "block"
     foreign = "[...document.querySelectorAll('a')].filter(a => (a.getAttribute('href') || '')[0] !== '#').length"
