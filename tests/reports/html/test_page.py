@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from support.page_parts import page_of, visible
 
 from traceopt.analyzer.vocabulary.causes.table import CAUSES
-from traceopt.reports.html.page import FOLDED_ROWS, render_html, without_spans
+from traceopt.reports.html.page import FOLDED_ROWS, TIMELINE_SCRIPTS, render_html, without_spans
 from traceopt.reports.html.page_scripts import plotly
 from traceopt.reports.words.fixes.fix_cards import combined_fixes
 from traceopt.reports.words.fixes.headline import Tile, tiles
@@ -135,7 +135,7 @@ def test_only_listed_scripts_may_run() -> None:
     assert allowed.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe-eval" not in allowed
     scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
-    assert len(scripts) == (5 if plotly() is None else 6)
+    assert len(scripts) == 3 + len(TIMELINE_SCRIPTS) + (plotly() is not None)
     for script in scripts:
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         assert f"'sha256-{digest}'" in allowed
