@@ -16,7 +16,10 @@ TITLE = "Roofline"
 LARGEST = 26  # pixels, the diameter of the longest shape
 _LOGARITHMIC = {"type": "log", "tickformat": ",~r"}  # each tick has its whole number
 _DASHES = ("solid", "dash", "dot", "longdash")  # of the roofs
-_KINDS = (("Matmul", Gemm, "compute"), ("Convolution or attention", ShapedOperator, "comm"))
+_KINDS = (  # looks as in the drawing of the report
+    ("Matmul", Gemm, "compute", "circle"),
+    ("Convolution or attention", ShapedOperator, "loader", "square"),
+)
 
 
 def draw(document: Result) -> FigureDict:
@@ -46,7 +49,7 @@ def draw(document: Result) -> FigureDict:
 
 def _points(shapes: list[tuple[str, Gemm | ShapedOperator, str]]) -> Iterable[Trace]:
     longest_us = max(row.us_per_step for _, row, _ in shapes)
-    for kind, row_type, token in _KINDS:
+    for kind, row_type, token, symbol in _KINDS:
         mine = [shape for shape in shapes if isinstance(shape[1], row_type)]
         if mine:
             yield {
@@ -60,6 +63,7 @@ def _points(shapes: list[tuple[str, Gemm | ShapedOperator, str]]) -> Iterable[Tr
                 "customdata": [anchor for anchor, _, _ in mine],  # the row of the report
                 "marker": {
                     "color": color(token),
+                    "symbol": symbol,
                     "opacity": 0.75,
                     "size": [max(6.0, LARGEST * (row.us_per_step / longest_us) ** 0.5) for _, row, _ in mine],
                     "line": {"color": color("bg"), "width": 1},
