@@ -152,7 +152,12 @@ def _marks(document: Result, series: StepSeries, numbers: Sequence[int], top_us:
             "y": scaled(heights_us, unit),
             "text": [plain(text) for text in texts.values()],
             "hovertemplate": "%{text}",
-            "marker": {"symbol": symbol, "size": 9, "color": color(token)},
+            "marker": {
+                "symbol": symbol,
+                "size": 10,
+                "color": color(token),
+                "line": {"color": color("bg"), "width": 1.5},
+            },
         }
         for name, symbol, token, texts, heights_us in kinds
         if texts
