@@ -95,15 +95,18 @@ def make_plan(priced: Iterable[Priced], facts: Facts) -> Plan:
 
 
 def best_choice(fixes: Sequence[Priced], savings: JointSavings) -> list[Priced]:
-    """The fixes, of those with the same cause only the ones with which all save most; if others save about as much, the
-    ones that surely save most.
+    """The fixes; of those with the same cause, the ones with which all save most. If others save about as much: those
+    that are known, and of these the ones that surely save most.
     """
     choices = {frozenset(map(id, choice)): choice for choice in _without_rivals(fixes)}
     largest = [choice for key, choice in choices.items() if not any(key < other for other in choices)]
     enough_ns = max(map(savings.of, largest)) - MIN_ROW_SHARE * savings.step_ns
     return max(
         (choice for choice in largest if savings.of(choice) >= enough_ns),
-        key=lambda choice: sum(one.price.low_ns for one in choice if one.price is not None),
+        key=lambda choice: (
+            -sum(one.finding.effort.is_unknown for one in choice),
+            sum(one.price.low_ns for one in choice if one.price is not None),
+        ),
     )
 
 

@@ -36,6 +36,10 @@ class TestSlowSteps:
         assert found("EF002", facts) == []
         assert "slowest of 8 steps" in plain(RULES["EF002"].passed(facts))
 
+    @pytest.mark.parametrize(("scenario", "code"), [("recompilation", "LB004"), ("module_load", "LB005")])
+    def test_a_rule_that_knows_the_fix_comes_first(self, example: GetExample, scenario: str, code: str) -> None:
+        assert [row.code for row in example(scenario).result.plan] == [code]
+
     def test_a_period_needs_three(self) -> None:
         usual, slow = 10_000.0, 20_000.0
         (three,) = found("EF002", steps_of([usual, slow, usual, usual] * 3))

@@ -174,6 +174,7 @@ MODULE_LOAD = Cause(
     limit="bound by kernel loading",
     verdict="First calls and kernel loading are the bottleneck.",
     rules=("LB005",),
+    slow_step_rules=("LB005",),
     advice="Warm up all shapes before the loop: the first call of a kernel loads its code.",
     straggler=None,
 )
@@ -225,6 +226,7 @@ COMPILE = Cause(
     limit="bound by compilation",
     verdict="Compilation is the bottleneck.",
     rules=("LB004",),
+    slow_step_rules=("LB004",),
     advice="Mark varying dimensions as dynamic, so that nothing is recompiled.",
     straggler=None,
 )
