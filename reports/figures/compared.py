@@ -15,6 +15,7 @@ from traceopt.reports.figures.figure import (
     nothing,
     scaled,
     time_unit,
+    under_pointer,
     whole_ticks,
 )
 from traceopt.reports.words.comparing.comparison_words import ROW_WORDS, calls, part_change, patterned, shown_parts
@@ -117,8 +118,10 @@ def draw_steps(comparison: Comparison) -> FigureDict:
         STEPS,
         [_run(name, token, run, unit) for name, token, run in runs],
         height=440,
+        hovermode="x unified",
         xaxis={
             "title": "step, in the order of recording",
+            "unifiedhovertitle": {"text": "Step %{x}"},
             **whole_ticks(1, max(len(run.step_us) for *_, run in runs)),
         },
         yaxis={"title": unit, "rangemode": "tozero"},
@@ -133,11 +136,7 @@ def _run(name: str, token: str, run: ComparedRun, unit: str) -> Trace:
         "legendgroup": name,
         "x": list(range(1, len(run.step_us) + 1)),
         "y": scaled(run.step_us, unit),
-        "hovertext": [
-            lines(f"{name} {run.label}", f"step {step}: {quantities.ms_of_us(us)}")
-            for step, us in enumerate(run.step_us, 1)
-        ],
-        "hoverinfo": "text",
+        "hovertemplate": under_pointer(unit),
         "line": {"color": color(token), "width": 1.5},
         "marker": {"color": color(token), "size": 5},
     }

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import sample
+from msgspec.structs import replace
 
 from traceopt.reports.html.page_scripts import plotly
+from traceopt.result.document import RunMemory, StepHistory, WholeRun
+from traceopt.result.trial import TriedChange
+from traceopt.run_comparison import compare
+
+ROOT = Path(__file__).resolve().parents[3]
 
 pytestmark = pytest.mark.skipif(plotly() is None, reason="plotly.js is not built: make, or python setup.py bundle")
 
 
 def figure(page: Any, name: str) -> Any:
     """The figure in the place of a drawing, once it is drawn."""
-    page.locator(f".drawing[data-figure={name}]").scroll_into_view_if_needed()
+    page.locator(f".chart:has([data-figure={name}])").scroll_into_view_if_needed()
     drawn = page.locator(f".figure[data-ready]:has(+ .drawing[data-figure={name}])")
     drawn.wait_for()
     drawn.scroll_into_view_if_needed()
@@ -93,6 +100,43 @@ def test_a_shape_leads_to_its_row(open_report, example) -> None:
     assert page.url.endswith(page.locator("tr.linked").get_attribute("id"))
     drawn.scroll_into_view_if_needed()
     assert zoom(page, drawn) < 0.2
+
+
+WHOLE_RUN = WholeRun(
+    us=30e6,
+    steps=300,
+    parts=[],
+    history=StepHistory(first_steps=[0, 100, 200], us=[9e4, 9e4, 12e4], change_step=200),
+    memory=[RunMemory("device", [0, 100, 200], [1 << 30, 2 << 30, 2 << 30])],
+)
+KEPT = TriedChange("DL001", "Load data in worker processes", "", "patch", "keep", gain_share=0.2)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("run", "From step 100"), ("run-memory", "From step 100"), ("way", "the script as it was")],
+)
+def test_the_whole_run_and_the_way_down_are_hovered_and_zoomed(open_report, name: str, text: str) -> None:
+    page = open_report(replace(sample.rich(), whole_run=WHOLE_RUN, tried=[KEPT]))
+    drawn = figure(page, name)
+    area = drawn.locator(".nsewdrag").first.bounding_box()
+    page.mouse.move(area["x"] + area["width"] * (0.25 if name == "way" else 0.5), area["y"] + area["height"] * 0.6)
+    wait_for_hover(page, text)
+    assert zoom(page, drawn) < 0.9
+
+
+@pytest.mark.parametrize(("name", "text"), [("parts", "Waiting for data"), ("steps", "Step 2")])
+def test_the_charts_of_a_comparison_are_hovered_and_zoomed(open_report, tmp_path: Path, name: str, text: str) -> None:
+    base, head = (str(ROOT / "fixtures" / "traces" / f"{trace}.json.gz") for trace in ("five_faults", "healthy"))
+    (tmp_path / "comparison.html").write_text(compare(base, head).to_html(), encoding="utf-8")
+    page = open_report(sample.empty())
+    page.goto(f"file://{tmp_path / 'comparison.html'}")
+    drawn = figure(page, name)
+    area = drawn.locator(".nsewdrag").first.bounding_box()
+    across, down = (0.05, 0.25) if name == "parts" else (0.5, 0.5)
+    page.mouse.move(area["x"] + area["width"] * across, area["y"] + area["height"] * down)
+    wait_for_hover(page, text)
+    assert zoom(page, drawn) < 0.9
 
 
 def test_print_and_static_keep_the_drawings(open_report) -> None:
