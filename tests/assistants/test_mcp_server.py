@@ -138,7 +138,7 @@ def test_whatif_takes_ids_and_scales(server: Server) -> None:
 
 
 def test_compare_gives_the_interval(server: Server) -> None:
-    answer = server.answer("compare", base=["healthy.json.gz"], head=[TRACE])
+    answer = server.answer("compare", base="healthy.json.gz", head=[TRACE])  # one text is a list of it
     assert answer["outcome"] == "slower"
     assert answer["low_share"] < answer["change_share"] < answer["high_share"]
     assert any("DL001" in finding for finding in answer["findings"])
