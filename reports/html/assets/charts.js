@@ -7,8 +7,10 @@
     return;
   }
   var NARROW = 500; /* pixels: names of parts stand below such a figure, as below the drawing */
+  var FEW = 3; /* names that fit above a narrow figure whose drawing has none below */
+  var ROOM_ABOVE = 90; /* for these names, below the buttons of the figure */
   var loading = null;
-  var shown = []; /* {box, figure} of what is drawn */
+  var shown = []; /* {name, box, figure, key, mark} of what is drawn */
 
   /* The bundle runs as a script element, which the policy of the page allows by its hash. */
   function load() {
@@ -42,7 +44,11 @@
   function paint(one) {
     var figure = inPage(one.figure);
     figure.layout.shapes = shapesOf(one);
-    figure.layout.showlegend = one.box.clientWidth > NARROW;
+    var isNarrow = one.box.clientWidth <= NARROW, hasNames = !one.key && figure.data.length <= FEW;
+    figure.layout.showlegend = !isNarrow || hasNames;
+    if (isNarrow && hasNames) {
+      figure.layout.margin.t = ROOM_ABOVE;
+    }
     figure.layout.dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom"; /* a finger scrolls the page */
     return window.Plotly.react(one.box, figure.data, figure.layout, {
       displaylogo: false, responsive: true, showTips: false, plotlyServerURL: "", topojsonURL: "",
@@ -72,7 +78,7 @@
       if (key && box.clientWidth <= NARROW) {
         around.appendChild(key);
       }
-      var one = { name: name, box: box, figure: figures[name], mark: null };
+      var one = { name: name, box: box, figure: figures[name], key: key, mark: null };
       shown.push(one);
       paint(one).then(function () {
         around.dataset.ready = "yes";
