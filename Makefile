@@ -14,6 +14,7 @@
 #   make audit   check the installed packages for known vulnerabilities; asks PyPI directly
 #   make fuzz    ten minutes of coverage-guided fuzzing (Linux); failing inputs are in build/fuzz-failures
 #   make bench   time and memory compared with other tools; writes docs/performance.md (half an hour)
+#   make referee what traceopt and other tools say of labelled traces; writes docs/referee.md (ten minutes)
 #   make gallery
 #                make docs, then regenerate the reports and pictures in docs/gallery: text and pictures show the same plan
 #   make docs    regenerate the generated pages in docs/, write the repository's address wherever it is named, and
@@ -40,7 +41,7 @@ PACKAGES := analyzer rules reports capture trying
 
 TORCHES := 2.1.2 2.15.0
 
-.PHONY: demo test test-quick trackers crowd test-torch lint mypy audit fuzz bench gallery docs site dist clean types
+.PHONY: demo test test-quick trackers crowd test-torch lint mypy audit fuzz bench referee gallery docs site dist clean types
 
 demo: $(STAMP)
 	rm -rf demo-logs
@@ -102,6 +103,9 @@ fuzz: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks.peers
+
+referee: $(STAMP)
+	$(BIN)/python -m benchmarks.referee
 
 gallery: docs
 	$(BIN)/python docs/gallery.py

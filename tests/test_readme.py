@@ -54,7 +54,8 @@ def check_make(arguments: list[str]) -> None:
 
 def check_python(arguments: list[str]) -> None:
     if arguments[0] == "-m":
-        arguments = [f"{arguments[1].replace('.', '/')}.py", *arguments[2:]]
+        module = arguments[1].replace(".", "/")
+        arguments = [f"{module}/__main__.py" if (ROOT / module).is_dir() else f"{module}.py", *arguments[2:]]
     script = ROOT / arguments[0]
     assert script.is_file()
     shared = script.parent / "shared.py"  # the workloads' arguments
