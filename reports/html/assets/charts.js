@@ -70,7 +70,7 @@
       var around = document.createElement("div");
       around.className = "figure";
       box.setAttribute("role", "group");
-      box.setAttribute("aria-label", "Chart of " + name.replace(/-.*/, ""));
+      box.setAttribute("aria-labelledby", drawing.closest("section").getAttribute("aria-labelledby"));
       around.appendChild(box);
       drawing.before(around);
       drawing.classList.add("only-print");
