@@ -7,10 +7,14 @@ host in the recording may be bound by the GPU in truth.
 
 A busy GPU hides the cost: the recorded steps are as long as the others, but a fix that shortens the GPU's work would
 seem to gain little, because the slow host is the limit then. There an event costs what it usually does, at least.
+
+The GPU writes the time stamps of its work as well, which takes some microseconds a kernel. Where the GPU is the limit,
+the steps say how long; elsewhere it takes what it usually does, because a fix of the host may make the GPU the limit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import numpy as np
@@ -29,7 +33,8 @@ from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 
 HIDDEN_COST_NS = 3_000  # of an event, where it cannot be measured: hosts with an H100 needed 2,300 to 7,000
 MOST_COST_NS = 8_000  # of an event, on the slowest hosts; a larger difference has another cause
-LEAST_LEFT = 0.2  # of the host's time between two launches: the work itself takes some of it
+DEVICE_COST_NS, MOST_DEVICE_COST_NS = 3_000, 5_000  # of a kernel: an H100 needed 2,600 to 4,300, 3,300 in the median
+LEAST_LEFT = 0.2  # of the host's time between two launches, or of a kernel: the work itself takes some of it
 MOST_LOADING = 0.2  # of the step: if the loop waits for data, its own time says little about the profiler
 GPU_BOUND = 0.85  # of the step: a GPU that is busy for so much of it is the limit
 TOLERANCE = 0.15  # of a step that the GPU limits: kernels take a little longer while they are recorded
@@ -49,13 +54,17 @@ def without_profiler(facts: Facts) -> Facts:
         return facts
     graph = facts.replay_graph
     events = _events(facts, graph)
-    cost_ns = _cost_ns(facts, graph, events, bare_ns)
-    if cost_ns is None:
+    costs_ns = _costs_ns(facts, graph, events, bare_ns)
+    if costs_ns is None:
         return facts
-    rows = _without(graph, events, cost_ns)
+    host_ns, device_ns = costs_ns
+    rows = _without(graph, events, host_ns, device_ns)
     trace = _retimed(facts, graph, rows, retime(graph, rows))
     return Facts(
-        replace(trace, meta=replace(trace.meta, event_cost_ns=cost_ns, recorded_step_ns=facts.step_ns)),
+        replace(
+            trace,
+            meta=replace(trace.meta, event_cost_ns=host_ns, kernel_cost_ns=device_ns, recorded_step_ns=facts.step_ns),
+        ),
         facts.device_overrides,
         facts.workload,
         facts.companions,
@@ -93,38 +102,61 @@ def _events(facts: Facts, graph: Graph) -> I8:
     return counted
 
 
-def _without(graph: Graph, events: I8, cost_ns: float) -> Rows:
-    host = graph.rows.host
-    shorter = np.maximum(host - events * cost_ns, LEAST_LEFT * host)
-    return replace(graph.rows, host=shorter.astype(np.int64))
+def _without(graph: Graph, events: I8, host_ns: float, device_ns: float) -> Rows:
+    """The rows without what recording cost: the host at each event, and the device at each piece of work."""
+    rows, device = graph.rows, int(device_ns)
+    host = np.maximum(rows.host - events * host_ns, LEAST_LEFT * rows.host).astype(np.int64)
+    lead = np.where(graph.work >= 0, np.maximum(rows.lead - device, np.minimum(rows.lead, 0)), rows.lead)
+    rest = np.where(graph.work >= 0, device - (rows.lead - lead), 0)
+    duration = np.maximum(rows.duration - rest, LEAST_LEFT * rows.duration).astype(np.int64)
+    return replace(rows, host=host, lead=lead, duration=duration)
 
 
-def _cost_ns(facts: Facts, graph: Graph, events: I8, bare_ns: float) -> float | None:
-    """What recording an event cost; None if no cost explains the recorded steps."""
+def _costs_ns(facts: Facts, graph: Graph, events: I8, bare_ns: float) -> tuple[float, float] | None:
+    """What recording cost the host at an event, and the device at each piece of work; None if no costs explain the
+    recorded steps.
+    """
     scale = facts.step_ns / facts.replayed.step_ns
     busy_ns = facts.gpu.busy.total / facts.steps.count
 
-    def step_ns(cost_ns: float) -> float:
-        per_step_ns = step_times(graph, _without(graph, events, cost_ns)).per_step_ns
+    def step_ns(host_ns: float, device_ns: float = DEVICE_COST_NS) -> float:
+        per_step_ns = step_times(graph, _without(graph, events, host_ns, device_ns)).per_step_ns
         return scale * float(per_step_ns[graph.settled].mean())
 
     def is_gpu_bound(left_ns: float) -> bool:
         """Whether the GPU limits a step that is as long as without a profiler, so a faster host changes nothing."""
         return busy_ns >= GPU_BOUND * left_ns and left_ns <= (1 + TOLERANCE) * bare_ns
 
-    if min(facts.captured.stretch or 1.0, facts.step_ns / bare_ns) < LONGER:
-        hidden = busy_ns >= GPU_BOUND * facts.step_ns and is_gpu_bound(step_ns(HIDDEN_COST_NS))
-        return HIDDEN_COST_NS if hidden else None
-    low, high = 0.0, float(MOST_COST_NS)
-    least_ns = step_ns(high)
+    def device_ns(host_ns: float) -> float:
+        if busy_ns < GPU_BOUND * bare_ns:
+            return DEVICE_COST_NS
+        return _least(lambda cost: step_ns(host_ns, cost), bare_ns, MOST_DEVICE_COST_NS)
+
+    longer = min(facts.captured.stretch or 1.0, facts.step_ns / bare_ns)
+    if longer < LONGER:
+        if busy_ns >= GPU_BOUND * facts.step_ns and is_gpu_bound(step_ns(HIDDEN_COST_NS)):
+            return HIDDEN_COST_NS, device_ns(HIDDEN_COST_NS)
+        if longer < 1 + NEAR or busy_ns >= GPU_BOUND * facts.step_ns:
+            return None
+        return _least(step_ns, bare_ns, HIDDEN_COST_NS), DEVICE_COST_NS
+    least_ns = step_ns(MOST_COST_NS)
     hidden = is_gpu_bound(least_ns)
     enough_ns = max(bare_ns, (1 + NEAR) * least_ns) if hidden else bare_ns
     if least_ns > enough_ns:
         return None
+    host_ns = _least(step_ns, enough_ns, MOST_COST_NS)
+    if hidden:
+        host_ns = max(host_ns, HIDDEN_COST_NS)
+    return host_ns, device_ns(host_ns)
+
+
+def _least(step_ns: Callable[[float], float], enough_ns: float, most_ns: float) -> float:
+    """The lowest cost without which a step is short enough; at most `most_ns`."""
+    low, high = 0.0, most_ns
     while high - low > EXACT_NS:
         middle = (low + high) / 2
         low, high = (middle, high) if step_ns(middle) > enough_ns else (low, middle)
-    return max(high, HIDDEN_COST_NS) if hidden else high
+    return high
 
 
 def _retimed(facts: Facts, graph: Graph, rows: Rows, timing: Timing) -> Trace:
@@ -133,8 +165,10 @@ def _retimed(facts: Facts, graph: Graph, rows: Rows, timing: Timing) -> Trace:
     work = np.flatnonzero(graph.work >= 0)
     gpu_rows = graph.work[work]
     start = clock(trace.gpu.start)
-    start[gpu_rows] = timing.end[work] - trace.gpu.duration[gpu_rows]
-    gpu = replace(trace.gpu, start=start)
+    duration = trace.gpu.duration.copy()
+    duration[gpu_rows] = rows.duration[work]
+    start[gpu_rows] = timing.end[work] - duration[gpu_rows]
+    gpu = replace(trace.gpu, start=start, duration=duration)
     return replace(
         trace,
         gpu=gpu.take(np.argsort(gpu.start, kind="stable")),

@@ -13,7 +13,9 @@ from traceopt.analyzer.replay.retime import StepTimes, Timing, retime, step_time
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.steps import Steps
 
-MIN_STEPS = 3  # with fewer steps they are replayed twice, and the second round counts
+# With fewer steps they are replayed twice, and the second round counts: the first begins in the state of the recording,
+# where a host that a change lets run ahead is not ahead yet.
+MIN_STEPS = 6
 
 
 class Replayed(Struct, frozen=True, dict=True):

@@ -56,6 +56,7 @@ class TraceMeta(Struct, frozen=True):
     detail: TraceMeta | None = None  # of the detail cycle that shapes, frames and memory come from
     # If the times are corrected for the profiler: what recording an event cost the host, and the step as recorded.
     event_cost_ns: float | None = None
+    kernel_cost_ns: float = 0.0
     recorded_step_ns: float | None = None
     time_faults: tuple[TimeFault, ...] = ()
     arrow_ends: int = 0  # of arrows from launches to their work

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, merge, subtract, union
+from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME, Slices
 from traceopt.analyzer.timeline.regions import Regions
@@ -22,8 +23,9 @@ from traceopt.analyzer.vocabulary.causes.host_names import (
     SQL_EXECUTE,
     SQL_FETCH,
 )
-from traceopt.analyzer.vocabulary.causes.table import HOST_ACTIVITIES
+from traceopt.analyzer.vocabulary.causes.table import HOST_ACTIVITIES, INPUT_WORK
 
+FREES_NS = 200_000  # a shorter pause after a call is the program's own
 LONG_UPDATE_NS = 1_000_000  # an Optimizer.step that updates nothing takes less
 
 
@@ -69,7 +71,8 @@ class Host(Struct, frozen=True, dict=True):
         painted = {}
         for index, cause in enumerate(HOST_ACTIVITIES):
             rows = mine.start + np.flatnonzero(activity == index)
-            area = union(self.slices.start[rows], self.slices.end[rows])
+            end = self.freed(rows) if cause is INPUT_WORK else self.slices.end[rows]
+            area = union(self.slices.start[rows], end)
             painted[cause] = subtract(area, taken)
             taken = merge(taken, area)
         return painted
@@ -86,6 +89,20 @@ class Host(Struct, frozen=True, dict=True):
         twice = np.flatnonzero((thread[1:] == thread[:-1]) & (2 * (end[:-1] - start[1:]) > shorter))
         inside = slices.enclosed(rows)
         return np.delete(rows, np.where(inside[twice] < inside[twice + 1], twice, twice + 1))
+
+    def freed(self, rows: npt.NDArray[np.integer]) -> I8:
+        """When what these calls held is freed. A function's tensors are freed after it returns, which can take
+        milliseconds: the thread shows nothing until its next event. To free them takes no longer than the call.
+        """
+        slices = self.slices
+        start, end, thread, parent = (of[rows] for of in (slices.start, slices.end, slices.thread, slices.parent))
+        out = end.copy()
+        for one in np.unique(thread).tolist():
+            mine, events = thread == one, slices.start[slices.of_thread(one)]
+            following = np.append(events, np.iinfo(np.int64).max)[np.searchsorted(events, end[mine])]
+            out[mine] = np.where(parent[mine] >= 0, np.minimum(slices.end[parent[mine]], following), end[mine])
+        pause = out - end
+        return np.where((pause >= FREES_NS) & (pause <= end - start), out, end)
 
 
 def prepared_output(regions: Regions) -> npt.NDArray[np.int64]:

@@ -16,6 +16,7 @@ from traceopt.rules import (
     RemoveHost,
     Risk,
     Rule,
+    ScaleWork,
     SiteCost,
     area_of,
     each_step,
@@ -47,6 +48,7 @@ from traceopt.rules.fixes.advice.loader_workers import (
     loading_plan,
 )
 from traceopt.rules.savings.pricing import over_all_steps
+from traceopt.rules.savings.work.pinned_copies import pageable_copies
 
 NAMED_LEFT = 0.01  # of the wait: less of it that remains is not named
 # What items are converted with, by the beginnings of names, and what to do once instead.
@@ -263,18 +265,24 @@ def _saving(facts: Facts, wait: Wait) -> Price:
     if wait.plan.starts_often:
         low = 0.0
     area = area_of(facts, loader_rows(facts))
+    pins = facts.has_gpu and wait.plan.settings.pin_memory is False and bool(wait.plan.edits)
+    copies = pageable_copies(facts) if pins else None
+    pinned_ns = copies.exposed_ns * (1 - copies.factor) if copies is not None else 0.0
+    pinned = [ScaleWork(copies.work, copies.factor)] if copies is not None else []
     remains = ""
     if wait.left_ns >= NAMED_LEFT * wait.ns:
         remains = f" {ms(wait.left_ns)} of it remains, because {wait.expected.why}."
+    if pinned_ns >= NAMED_LEFT * wait.ns:
+        remains += f" Pinned memory makes the copies of the batches {ms(pinned_ns)} shorter."
     return over_all_steps(
         facts,
         priced(
             facts,
-            (0.8 * low * wait.ns, wait.saved_ns, high * wait.ns),
-            [RemoveHost(area, wait.saved_ns / wait.ns)],
+            (0.8 * low * wait.ns, wait.saved_ns + pinned_ns, high * wait.ns + pinned_ns),
+            [RemoveHost(area, wait.saved_ns / wait.ns), *pinned],
             f"Assumes the wait goes away, or 80% of it if receiving batches costs more time.{remains}",
             low=[RemoveHost(area, 0.8 * low)],
-            high=[RemoveHost(area, high)],
+            high=[RemoveHost(area, high), *pinned],
         ),
         facts.stalls.typical_ns(DATA_LOADING),
         facts.of_every_step.stalls.typical_ns(DATA_LOADING),

@@ -12,7 +12,6 @@ from traceopt.rules import (
     RemoveHost,
     Rule,
     SiteCost,
-    area_of,
     by_calling_site,
     by_site,
     each_step,
@@ -26,10 +25,12 @@ from traceopt.rules import (
     the_step,
     threshold,
     typical_ns,
+    union,
 )
 from traceopt.rules.fixes.advice.loader_workers import EXPECTED, WORST, Left, LoaderPlan, plan_moved_work
 
 MOVED_LOW, MOVED = 0.7, 0.95  # of the wait: receiving the prepared batch takes the rest
+RECEIVED_NS = 1_000_000  # but no longer than this, as expected, however long it takes to prepare
 
 
 class InputWorkOnMainThread(Rule):
@@ -76,11 +77,11 @@ class InputWorkOnMainThread(Rule):
             return
         rows = facts.host.rows_of(INPUT_WORK)
         rows = rows[facts.slices.thread[rows] == facts.steps.thread]
-        start, end = facts.slices.start[rows], facts.slices.end[rows]
+        start, end = facts.slices.start[rows], facts.host.freed(rows)
         preparing_ns = typical_ns(facts, start, end - start)
         plan = plan_moved_work(facts, preparing_ns, facts.step_ns - stall)
         cost = facts.stalled_within(start, end)
-        rows, cost = rows[cost > 0], cost[cost > 0]
+        work, rows, cost = union(start[cost > 0], end[cost > 0]), rows[cost > 0], cost[cost > 0]
         sites = by_calling_site(facts, rows, cost)
         inside = frames_inside(facts, rows)
         who, on = ("The GPU waits", "for") if facts.has_gpu else ("The main thread spends", "on")
@@ -94,18 +95,19 @@ class InputWorkOnMainThread(Rule):
                 expected = max(expected, one, key=_left_ns)
             else:
                 alone = f" If only one input is prepared at a time, {ms(one.ns)} remains."
-        low, share = (moved * max(0.0, 1 - left.ns / stall) for moved, left in ((MOVED_LOW, worst), (MOVED, expected)))
+        received = max(MOVED, 1 - RECEIVED_NS / stall)
+        low, share = (
+            moved * max(0.0, 1 - left.ns / stall) for moved, left in ((MOVED_LOW, worst), (received, expected))
+        )
         remains = f" {ms(expected.ns)} of it remains, because {expected.why}." if expected.ns else ""
-        work = area_of(facts, rows)
         yield self.finding(
             why=f"{who} {ms(stall)} of {each_step(facts)} {on} input work outside the data loader.",
             saving=priced(
                 facts,
                 (low * stall, share * stall, stall),
                 [RemoveHost(work, share)],
-                "Assumes 70%, 95% or 100% of the wait goes away; receiving the prepared batch takes the rest."
-                + remains
-                + alone,
+                f"Assumes 70%, {percent(received)} or 100% of the wait goes away; receiving the prepared batch takes "
+                f"the rest.{remains}{alone}",
                 low=[RemoveHost(work, low)],
                 high=[RemoveHost(work)],
                 least_step_ns=least_ns,

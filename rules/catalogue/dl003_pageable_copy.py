@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from traceopt.analyzer.vocabulary.architectures import pinned_gb_per_s
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
-from traceopt.analyzer.work.copies import CopyCalls
 from traceopt.rules import (
     AsyncCopy,
     Changes,
@@ -25,7 +21,6 @@ from traceopt.rules import (
     by_site,
     calls_in,
     each_step,
-    intersect,
     megabytes,
     ms,
     named,
@@ -38,10 +33,8 @@ from traceopt.rules import (
     the_step,
     threshold,
     typical_ns,
-    union,
 )
-
-UNKNOWN_GB_PER_S = 20.0  # from pinned memory, where the device does not say: between PCIe 3 and 4
+from traceopt.rules.savings.work.pinned_copies import pageable_copies
 
 
 class PageableCopy(Rule):
@@ -86,34 +79,25 @@ class PageableCopy(Rule):
         return "Nothing is copied from the host to the device."
 
     def check(self, facts: Facts) -> Findings:
-        copy = next((c for c in facts.copies if c.kind == "HtoD pageable"), None)
-        if copy is None:
+        copies = pageable_copies(facts, self.pinned_gb_per_s)
+        if copies is None:
             return
-        work = facts.gpu.work.take(copy.rows)
-        area = intersect(union(work.start, work.end), facts.gpu.exposed_copies)
-        typical = facts.steps.mean_ns(area)
+        copy, typical, faster = copies.calls, copies.exposed_ns, copies.factor
         launch = facts.links.launch_slice[copy.rows]
         known = launch >= 0
         waiting = facts.gaps.starved.within(facts.slices.start[launch[known]], facts.slices.end[launch[known]])
         blocked = typical_ns(facts, facts.slices.start[launch[known]], waiting)
         if typical + blocked < self.min_share * facts.step_ns:
             return
-        rate = copy.gb_per_s
-        in_trace = _pinned_in_trace(facts, copy)
-        pinned = self.pinned_gb_per_s or in_trace or pinned_gb_per_s(facts.device.arch) or UNKNOWN_GB_PER_S
-        source = "pinned copies of this trace" if pinned == in_trace else "pinned memory"
-        faster = min(1.0, rate / pinned) if rate else 0.5
-        sites = by_site(facts, launch[known], work.duration[known])
-        copies = np.zeros(len(facts.gpu.work), bool)
-        copies[copy.rows] = True
+        sites = by_site(facts, launch[known], facts.gpu.work.duration[copy.rows][known])
         copying = facts.links.op_slice[copy.rows]  # each of these operators ends with a sync
         asynchronous: Changes = [
             RemoveHost(area_of(facts, launch[known])),
-            AsyncCopy(copies),
+            AsyncCopy(copies.work),
             DropSync(calls_in(facts, copying[copying >= 0])),
         ]
         size = f"{megabytes(copy.bytes / facts.steps.count)} {per_step(facts)}" if copy.bytes else "The input"
-        at = f" at {per_second(rate, 'GB')}" if rate else ""
+        at = f" at {per_second(copy.gb_per_s, 'GB')}" if copy.gb_per_s else ""
         yield self.finding(
             why=(
                 f"{size} is copied from pageable memory{at}. In {each_step(facts)}, {ms(typical)} of copy "
@@ -122,10 +106,11 @@ class PageableCopy(Rule):
             saving=priced(
                 facts,
                 (typical * (1 - faster) + 0.5 * blocked, typical + blocked, typical + blocked),
-                [*asynchronous, ScaleWork(copies, faster)],
-                f"From a copy at {per_second(pinned, 'GB')} ({source}) to a copy fully hidden by compute.",
-                low=[ScaleWork(copies, faster)],
-                high=[*asynchronous, ScaleWork(copies, faster), MoveToStream(copies)],
+                [*asynchronous, ScaleWork(copies.work, faster)],
+                f"From a copy at {per_second(copies.pinned_gb_per_s, 'GB')} ({copies.source}) to a copy fully hidden "
+                "by compute.",
+                low=[ScaleWork(copies.work, faster)],
+                high=[*asynchronous, ScaleWork(copies.work, faster), MoveToStream(copies.work)],
                 without_replay_ns=typical * (1 - 0.5 * faster) + blocked,
             ),
             evidence=site_evidence(facts, sites, named("Memcpy HtoD (Pageable -> Device)")),
@@ -139,19 +124,6 @@ class PageableCopy(Rule):
             return "No copy comes from memory known to be pageable."
         share = copy.exposed_ns / facts.steps.window_ns
         return f"Exposed copies from pageable memory take {percent(share)} of {the_step(facts)}."
-
-
-def _pinned_in_trace(facts: Facts, pageable: CopyCalls) -> float | None:
-    """GB/s of pinned copies in this trace that are as large as a pageable one; None without any. Smaller copies mostly
-    take the time to start one.
-    """
-    pinned = next((c for c in facts.copies if c.kind == "HtoD pinned"), None)
-    if pinned is None or not pageable.bytes:
-        return None
-    work = facts.gpu.work.take(pinned.rows)
-    large = work.bytes >= pageable.bytes / pageable.calls
-    took_ns = int(work.duration[large].sum())
-    return int(work.bytes[large].sum()) / took_ns if took_ns else None
 
 
 def _fix(facts: Facts) -> Fix:

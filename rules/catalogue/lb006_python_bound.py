@@ -35,7 +35,7 @@ from traceopt.rules import (
 )
 
 # Share of the stall that a fix saves, low and expected: some of the work remains in another form.
-UNPROFILED = 0.5, 0.95, "Assumes the fix removes 50%, 95% or 100% of the measured stall."
+UNPROFILED = 0.5, 1.0, "Assumes the fix removes all of the measured stall, or at worst half of it."
 PROFILED = 0.3, 0.8, "Assumes the fix removes 30%, 80% or 100% of the measured stall; the profiler slows Python."
 # In a CPU-only run, Python between two operators is a stretch of its own from this share of the step on, but not as
 # short as the code around each operator.

@@ -110,13 +110,11 @@ class ProfilerOverhead(Rule):
         )
 
     def _corrected(self, facts: Facts, stretch: float) -> Priced:
-        meta = facts.trace.meta
-        recorded, cost = ms(meta.recorded_step_ns or 0.0), microseconds(meta.event_cost_ns or 0.0)
+        recorded = ms(facts.trace.meta.recorded_step_ns or 0.0)
         return self.finding(
             why=(
                 f"All times are corrected for the profiler, which made the steps {stretch:.2f} times as long "
-                f"({recorded}). Each recorded event cost the host {cost}, which is taken out. The GPU's work takes as "
-                "long as recorded."
+                f"({recorded}). {_taken_out(facts)}"
             ),
             fix=Fix("Nothing. Viewers of the trace file, such as Perfetto, show the steps as they were recorded."),
             saving=None,
@@ -157,11 +155,17 @@ class ProfilerOverhead(Rule):
     def passed(self, facts: Facts) -> str:
         stretch = facts.captured.stretch
         if stretch is not None:
-            hidden = facts.trace.meta.event_cost_ns if facts.captured.corrected else None
             return f"Recorded steps took {stretch:.2f} times as long as unrecorded ones, excluding waits for data." + (
-                f" The busy GPU hides what recording cost the host: {microseconds(hidden)} an event." if hidden else ""
+                f" {_taken_out(facts)}" if facts.captured.corrected else ""
             )
         return f"The GPU waits for the host's ordinary work for {percent(_host_share(facts))} of {the_step(facts)}."
+
+
+def _taken_out(facts: Facts) -> str:
+    """What recording cost, which all times are corrected for."""
+    meta = facts.trace.meta
+    event, kernel = microseconds(meta.event_cost_ns or 0.0), microseconds(meta.kernel_cost_ns)
+    return f"Each recorded event cost the host {event}, and each kernel the GPU {kernel}. Both are taken out."
 
 
 def _host_share(facts: Facts) -> float:

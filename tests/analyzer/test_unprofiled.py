@@ -17,7 +17,7 @@ from traceopt.analyzer.reading.sources import find_traces
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.recordings.rank_trace import read_recording
 from traceopt.analyzer.tables.trace import Trace
-from traceopt.analyzer.unprofiled import HIDDEN_COST_NS, MOST_COST_NS, without_profiler
+from traceopt.analyzer.unprofiled import HIDDEN_COST_NS, MOST_COST_NS, MOST_DEVICE_COST_NS, without_profiler
 
 SLOWED = ("item_each_step", "explicit_synchronize", "memory_pressure", "python_mask")
 LIKE_RECORDED = ("fp32_matmul", "nchw_conv", "pageable_copies", "slow_loader")
@@ -60,7 +60,9 @@ def test_the_step_is_the_one_that_was_measured_without_a_profiler(name: str) -> 
 def test_the_gpu_does_the_same_work_and_the_host_keeps_its_order(name: str) -> None:
     before = recorded(traces(name, "plain"))
     after = without_profiler(before)
-    assert sorted(work_of(before.trace)) == sorted(work_of(after.trace))
+    for old, new in zip(work_of(before.trace), work_of(after.trace), strict=True):
+        assert old[:2] == new[:2]
+        assert old[2] - MOST_DEVICE_COST_NS <= new[2] <= old[2]
     for stream in np.unique(after.trace.gpu.stream):
         mine = after.trace.gpu.take(np.flatnonzero(after.trace.gpu.stream == stream))
         assert (mine.start[1:] >= mine.end[:-1] - 1_000).all(), "a stream runs one after the other"
@@ -79,7 +81,7 @@ def host_ns(facts: Facts) -> int:
 
 def work_of(trace: Trace) -> list[tuple[int, int, int]]:
     gpu = trace.gpu
-    return list(zip(gpu.correlation.tolist(), gpu.name.tolist(), gpu.duration.tolist(), strict=True))
+    return sorted(zip(gpu.correlation.tolist(), gpu.name.tolist(), gpu.duration.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("name", SLOWED)
@@ -108,7 +110,7 @@ def test_a_busy_gpu_hides_the_cost(name: str) -> None:
     assert before.captured.stretch < 1.1
     assert after.trace.meta.event_cost_ns == HIDDEN_COST_NS
     assert host_ns(after) < 0.9 * host_ns(before)
-    assert after.step_ns == pytest.approx(before.step_ns, rel=0.03)
+    assert after.step_ns / 1e6 == pytest.approx(measured_ms(name), rel=0.015)
 
 
 def several_ranks(document: dict[str, Any]) -> None:

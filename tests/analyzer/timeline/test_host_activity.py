@@ -200,3 +200,15 @@ def test_a_function_that_trains_prepares_no_input() -> None:
     ]
     host = Facts(read([annotation("ProfilerStep#1", 0, 1_000), *events])).host
     assert times(host)["input_work"] == 100_000
+
+
+@pytest.mark.parametrize(
+    ("pause_us", "freed_us"),
+    [(300, 300), (100, 0), (2_000, 0)],
+    ids=["frees", "too short to tell", "longer than the call"],
+)
+def test_input_work_ends_when_what_it_held_is_freed(pause_us: int, freed_us: int) -> None:
+    """A function's tensors are freed after it has returned."""
+    loop = python("train.py(1): loop", 0, 5_000)
+    host = host_of(loop, python("data.py(9): preprocess", 10, 1_000), op("aten::add", 1_010 + pause_us, 5))
+    assert times(host)["input_work"] == (1_000 + freed_us) * 1_000
