@@ -238,20 +238,19 @@ def site_evidence(
     return out
 
 
-def main_function_by_site(facts: Facts, stretches: PythonStretches, total_ns: float, limit: int = 5) -> list[Evidence]:
+def main_function_by_site(
+    facts: Facts, stretches: PythonStretches, time_ns: npt.NDArray[np.float64], limit: int = 5
+) -> list[Evidence]:
     """One row per call site, named after the function that takes most of the time there, most expensive first. If a
-    model library calls it, the detail says where.
-
-    The rows of all sites add up to `total_ns`, a time per step.
+    model library calls it, the detail says where. `time_ns`: what each stretch takes of a step.
     """
-    rows, time_ns = stretches.rows, stretches.length
-    share = total_ns / max(1, int(time_ns.sum()))
+    rows = stretches.rows
     sites = facts.call_sites.of_own_time(rows, stretches.start)
     out = []
     for site in distinct_values(sites):
         mine = sites == site
-        function = facts.slices_by_name(rows[mine], time_ns[mine])[0]
-        cost_us = round(int(time_ns[mine].sum()) * share / 1e3, 3)
+        function = facts.slices_by_name(rows[mine], stretches.length[mine])[0]
+        cost_us = round(float(time_ns[mine].sum()) / 1e3, 3)
         location = _at(facts, int(site))
         library = library_around(facts, int(function.rows[0]), location)
         detail = f"called by {named(library)}" if library else None

@@ -12,6 +12,7 @@ from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import Slices
 from traceopt.analyzer.timeline.steps import Steps
 
+F8 = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.integer]
 LARGE_BYTES = 1 << 22  # tensors that the C library may return to the system
 # Bytes per ns: a line that frees at least so much does little else. 50 MB take 3 ms, and 9 ms on a busy machine.
@@ -37,8 +38,8 @@ class PythonStretches(Struct, frozen=True):
     def area(self) -> Intervals:
         return union(self.start, self.end)
 
-    def recurring(self, steps: Steps) -> tuple[float, PythonStretches]:
-        """The stretches of functions that take time in three of four steps, and how long these take per step, ns.
+    def recurring(self, steps: Steps) -> tuple[F8, PythonStretches]:
+        """The stretches of functions that take time in three of four steps, and what each takes of a step, ns.
 
         The time of a function is its lower quartile over the steps. If a thread waits for a core, it seems to run
         Python, but a different function each time.
@@ -49,7 +50,9 @@ class PythonStretches(Struct, frozen=True):
         place = group[inside] * steps.count + step[inside]
         by_step = np.bincount(place, weights=self.length[inside], minlength=len(functions) * steps.count)
         usual = np.sort(by_step.reshape(len(functions), steps.count), axis=1)[:, steps.count // 4]
-        return float(usual.sum()), self.only(usual[group] > 0)
+        recurs = usual[group] > 0
+        total = np.bincount(group, weights=self.length, minlength=len(functions))
+        return (self.length * usual[group] / total[group])[recurs], self.only(recurs)
 
     def after_loading(self, slices: Slices, loading: Intervals) -> Mask:
         """Which stretches directly follow the call that loaded a batch. There, a loop frees the batch before, which can

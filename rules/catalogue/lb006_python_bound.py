@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.attribution.silent_work import LONG_NS
@@ -87,7 +88,7 @@ class PythonBound(Rule):
             return
         low, expected, basis = PROFILED if facts.frames_recorded_with_times else UNPROFILED
         stretches, area = held.stretches, held.stretches.area
-        rows = main_function_by_site(facts, stretches, held.typical_ns)
+        rows = main_function_by_site(facts, stretches, held.time_ns)
         evidence = [row for row in rows if (row.us_per_step or 0.0) * 1e3 >= NAMED_SHARE * held.typical_ns]
         stall, idle = held.typical_ns, "the GPU is idle" if facts.has_gpu else "no operator runs"
         why = f"Python blocks the main thread for {ms(stall)} of {each_step(facts)} while {idle}"
@@ -162,10 +163,14 @@ def _fix(facts: Facts, evidence: list[Evidence]) -> Fix:
 
 
 class _Held(Struct, frozen=True):
-    """When Python blocks the main thread: the total in the typical step, and what it runs."""
+    """When Python blocks the main thread: what it runs, and what each stretch takes of the typical step, ns."""
 
-    typical_ns: float
+    time_ns: npt.NDArray[np.float64]
     stretches: PythonStretches
+
+    @property
+    def typical_ns(self) -> float:
+        return float(self.time_ns.sum())
 
 
 def _held(facts: Facts) -> _Held:
@@ -175,7 +180,8 @@ def _held(facts: Facts) -> _Held:
         area = intersect(python, union(gaps.start[amount > 0], gaps.starved_end[amount > 0]))
         stretches = _python_work(facts, area)
         amount = np.minimum(amount, stretches.area.within(gaps.start, gaps.starved_end))
-        return _Held(float(amount.sum()) / facts.steps.count, stretches)
+        typical_ns = float(amount.sum()) / facts.steps.count
+        return _Held(stretches.length * (typical_ns / max(1, int(stretches.length.sum()))), stretches)
     python = facts.cpu_phases.areas[RUNNING_PYTHON]
     whole = merge(python, facts.cpu_phases.areas[GC])  # a collection does not end the function that it interrupts
     least_ns = min(LONG_NS, max(DISPATCH_NS, LONG_SHARE * facts.step_ns))

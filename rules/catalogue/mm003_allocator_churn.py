@@ -41,6 +41,7 @@ from traceopt.rules import (
     without_calls,
 )
 from traceopt.rules.fixes.advice.memory_snapshot_evidence import place_of
+from traceopt.rules.savings.pricing import gain_ns, is_unlike
 
 CAUSES = (ALLOCATION, PINNED_ALLOCATION)
 MOST_ROWS = 5
@@ -154,6 +155,8 @@ class AllocatorChurn(Rule):
         if not facts.has_step_marks:
             where = "the recording"
         often = times(facts, len(rows) / facts.steps.count)
+        mean_ns, changes = facts.of_every_step.idle.typical_ns(cause), without_calls(facts, rows)
+        most = max(stall, gain_ns(facts, changes)) if facts.captured.corrected else stall
         uneven = every - stall >= self.min_share * facts.step_ns
         yield self.finding(
             title=(
@@ -169,14 +172,15 @@ class AllocatorChurn(Rule):
                 f"The host allocates or frees {'pinned' if pinned else 'driver'} memory {often}, and the GPU waits "
                 f"{ms(every)} for it in {where}."
                 + (f" The saving counts the {ms(stall)} that recur." if uneven else "")
+                + (_over_all_steps(facts, mean_ns) if is_unlike(every, mean_ns) else "")
                 + _slower_calls(facts, cause)
                 + (OFF if off else "")
                 + ("" if facts.call_sites.recorded else f" {RECORD_STACKS}")
             ),
             saving=priced(
                 facts,
-                (0.8 * stall, stall, 1.25 * stall),
-                without_calls(facts, rows),
+                (0.8 * stall, most, 1.25 * most),
+                changes,
                 f"{BASIS} {RECURRING}" if uneven else BASIS,
                 low=without_calls(facts, rows, 0.8),
             ),
@@ -243,6 +247,10 @@ def _keep_cache(facts: Facts, retried: bool) -> Fix:
     if retried and facts.device.vendor.has_expandable_segments:
         text += f" If allocations still fail at first, set {EXPANDABLE.name}={EXPANDABLE.value} as well."
     return Fix(text, edits=[RemoveCall("torch.cuda.empty_cache")])
+
+
+def _over_all_steps(facts: Facts, mean_ns: float) -> str:
+    return f" The mean of all {facts.recorded_steps.count:,} steps, unusual ones included, is {ms(mean_ns)}."
 
 
 def _slower_calls(facts: Facts, cause: Cause) -> str:

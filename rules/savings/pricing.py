@@ -74,11 +74,16 @@ def over_all_steps(facts: Facts, price: Price, typical_ns: float, mean_ns: float
     typical step, and on average in all of them.
     """
     basis, scale = price.basis, mean_ns / typical_ns
-    if abs(scale - 1) > UNLIKE:
+    if is_unlike(typical_ns, mean_ns):
         count = f"{facts.recorded_steps.count:,}"
         basis += f" The range also covers the mean of all {count} steps, unusual ones included: {ms(mean_ns)}."
     mean = scale * price.est_ns
     return within(facts, price, min(price.low_ns, mean), max(price.high_ns, mean), basis)
+
+
+def is_unlike(typical_ns: float, mean_ns: float) -> bool:
+    """Whether a cost in the typical step says little about the mean of all steps."""
+    return abs(mean_ns / typical_ns - 1) > UNLIKE
 
 
 def within(facts: Facts, price: Price, low_ns: float, high_ns: float, basis: str) -> Price:

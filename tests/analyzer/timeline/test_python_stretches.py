@@ -18,8 +18,8 @@ def test_functions_that_recur() -> None:
     lengths = np.array([2_000, 2_000, 3_000, 2_000, 2_000]) * 1_000
     stretches = facts.python_stretches(Intervals(starts, starts + lengths))
     assert stretches.area.total == 11_000_000
-    per_step_ns, recurring = stretches.recurring(facts.steps)
-    assert per_step_ns == 2_000_000
+    time_ns, recurring = stretches.recurring(facts.steps)
+    assert time_ns.sum() == 2_000_000
     assert {facts.trace.names[code] for code in recurring.function} == {"train.py(3): load"}
     assert recurring.area.total == 8_000_000
 
@@ -30,8 +30,8 @@ def test_a_function_recurs_if_one_step_of_four_does_not_show_it() -> None:
     frames = [python("train.py(3): metric", 10_000 * i + 1_000, 2_000) for i in (0, 1, 3)]
     facts = Facts(read([*steps, *frames, python("train.py(9): main", 21_000, 2_000)]))
     starts = np.array([1_000, 11_000, 21_000, 31_000]) * 1_000
-    per_step_ns, recurring = facts.python_stretches(Intervals(starts, starts + 2_000_000)).recurring(facts.steps)
-    assert per_step_ns == 2_000_000
+    time_ns, recurring = facts.python_stretches(Intervals(starts, starts + 2_000_000)).recurring(facts.steps)
+    assert time_ns.sum() == 2_000_000
     assert {facts.trace.names[code] for code in recurring.function} == {"train.py(3): metric"}
 
 
@@ -51,7 +51,7 @@ def test_time_is_the_innermost_functions_and_adds_up() -> None:
 def test_an_empty_area() -> None:
     facts = Facts(read([annotation("ProfilerStep#0", 0, 100), python("train.py(3): load", 0, 50)]))
     none = np.empty(0, np.int64)
-    assert facts.python_stretches(Intervals(none, none)).recurring(facts.steps)[0] == 0.0
+    assert facts.python_stretches(Intervals(none, none)).recurring(facts.steps)[0].sum() == 0.0
 
 
 def test_what_traceopt_run_does_in_the_process_is_not_the_programs_work() -> None:
