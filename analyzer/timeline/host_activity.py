@@ -96,13 +96,15 @@ class Host(Struct, frozen=True, dict=True):
         """
         slices = self.slices
         start, end, thread, parent = (of[rows] for of in (slices.start, slices.end, slices.thread, slices.parent))
-        out = end.copy()
+        until: I8 = end.copy()
         for one in np.unique(thread).tolist():
             mine, events = thread == one, slices.start[slices.of_thread(one)]
             following = np.append(events, np.iinfo(np.int64).max)[np.searchsorted(events, end[mine])]
-            out[mine] = np.where(parent[mine] >= 0, np.minimum(slices.end[parent[mine]], following), end[mine])
-        pause = out - end
-        return np.where((pause >= FREES_NS) & (pause <= end - start), out, end)
+            until[mine] = np.where(parent[mine] >= 0, np.minimum(slices.end[parent[mine]], following), end[mine])
+        pause = until - end
+        frees = (pause >= FREES_NS) & (pause <= end - start)
+        until[~frees] = end[~frees]
+        return until
 
 
 def prepared_output(regions: Regions) -> npt.NDArray[np.int64]:

@@ -181,7 +181,8 @@ def _held(facts: Facts) -> _Held:
         stretches = _python_work(facts, area)
         amount = np.minimum(amount, stretches.area.within(gaps.start, gaps.starved_end))
         typical_ns = float(amount.sum()) / facts.steps.count
-        return _Held(stretches.length * (typical_ns / max(1, int(stretches.length.sum()))), stretches)
+        share = typical_ns / max(1, int(stretches.length.sum()))
+        return _Held(share * stretches.length.astype(np.float64), stretches)
     python = facts.cpu_phases.areas[RUNNING_PYTHON]
     whole = merge(python, facts.cpu_phases.areas[GC])  # a collection does not end the function that it interrupts
     least_ns = min(LONG_NS, max(DISPATCH_NS, LONG_SHARE * facts.step_ns))
