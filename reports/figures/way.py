@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from itertools import accumulate
 from operator import mul
 
-from traceopt.reports.figures.figure import FigureDict, Trace, color, figure, label, lines, nothing
+from traceopt.reports.figures.figure import FigureDict, Trace, color, figure, label, lines, nothing, plain
 from traceopt.reports.words.comparing import trial_words
 from traceopt.result.document import Result
 from traceopt.result.trial import TriedChange
+from traceopt.result.words import quantities
 
 TITLE = "The way down"
 ORIGINAL = "original"
@@ -34,9 +35,12 @@ def draw(document: Result) -> FigureDict:
         "x": [label(ORIGINAL), *(label(row.name) for row in kept)],
         "y": [_percent(level) for level in levels],
         "error_y": {"type": "data", "array": [_percent(half) for half in half_widths], "color": color("ink")},
-        "text": texts,
-        "textposition": "none",
-        "hovertemplate": "%{text}<extra>%{y:.3g} %</extra>",
+        "text": [plain(quantities.percent(level)) for level in levels],
+        "textposition": "inside",
+        "insidetextanchor": "middle",
+        "insidetextfont": {"color": color("bg")},
+        "hovertext": texts,
+        "hoverinfo": "text",
         "marker": {"color": color("compute")},
     }
     return figure(
