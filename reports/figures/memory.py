@@ -59,7 +59,7 @@ def draw_run(document: Result) -> FigureDict:
     if not read:
         return nothing(RUN, "Memory was read at too few steps.")
     unit = quantities.size_parts(max(max(one.bytes) for one in read))[1]
-    lines_of = [
+    curves = [
         {
             "type": "scatter",
             "mode": "lines",
@@ -73,7 +73,7 @@ def draw_run(document: Result) -> FigureDict:
     ]
     return figure(
         RUN,
-        lines_of,
+        curves,
         subtitle="At the end of steps: the highest reading of each stretch.",
         yaxis={"title": unit, "rangemode": "tozero"},
         **along_run(step for one in read for step in one.steps),
