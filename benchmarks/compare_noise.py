@@ -33,6 +33,9 @@ from traceopt.analyzer.timeline.steps import typical_of
 from traceopt.api import analyze
 from traceopt.capture.settings import Settings, plan_cycles
 from traceopt.comparison.noise import step_change
+from traceopt.try_script.two_sides import is_certain
+from traceopt.trying.measured_run import MeasuredRun
+from traceopt.trying.rounds import Rounds
 
 DATA = Path(__file__).with_suffix(".json")
 ROUNDS = 66  # each with two runs of the healthy script and one of the slower script
@@ -112,6 +115,33 @@ def cells(runs: dict[str, Runs], of_each: int, in_turn: bool) -> list[str]:
     return [f"{sum(kind[:TRIALS])} of {TRIALS}, {fmean(kind):.1%}" for kind in zip(*trials, strict=True)]
 
 
+def until_certain(runs: dict[str, Runs], slower: bool, chance: random.Random) -> tuple[str, int]:
+    """As `traceopt compare --against` ends: the verdict, and the pairs of runs. These are recorded one after the other;
+    its own train in turns, so that a machine that slows down favors neither.
+    """
+    numbers = chance.sample(range(len(runs["slower"])), len(runs["slower"]))
+    rounds = Rounds([], [])
+    for number in numbers:
+        other = runs["slower"][number] if slower else runs["healthy"][2 * number + 1]
+        before, after = MeasuredRun(runs["healthy"][2 * number]), MeasuredRun(other)
+        rounds = Rounds([*rounds.before, before], [*rounds.after, after])
+        if is_certain(rounds, []):
+            break
+    return rounds.change().verdict, len(rounds.before)
+
+
+def against(runs: dict[str, Runs]) -> list[str]:
+    """Rows of the table: what is right, how often, and after how many pairs."""
+    rows = []
+    for name, slower, right in (("the same script", False, "within_noise"), ("the slower script", True, "slower")):
+        chance = random.Random(int(slower))  # noqa: S311
+        found = [until_certain(runs, slower, chance) for _ in range(DRAWS)]
+        pairs = sorted(count for _, count in found)
+        share = fmean(verdict == right for verdict, _ in found)
+        rows.append(f"| {name} | {share:.1%} | {median(pairs):.0f} | {pairs[len(pairs) * 9 // 10]} |")
+    return rows
+
+
 def page(data: dict[str, Any]) -> str:
     runs: dict[str, Runs] = data["runs"]
     here = data["environment"]
@@ -144,6 +174,16 @@ wrong. Each cell gives the first {TRIALS} trials, and the share of {DRAWS:,} tri
 {chr(10).join(rows)}
 
 "In turn" is with `--in-turn`, which compares pairs. What this means for your runs: [comparing runs](comparing.md).
+
+## With `--against`
+
+`traceopt compare --against` goes on until the answer is certain. On these runs, in pairs drawn at random:
+
+| | right | pairs, median | pairs, 9 of 10 |
+| --- | ---: | ---: | ---: |
+{chr(10).join(against(runs))}
+
+Its own runs train in turns and without the profiler, so they differ less than these.
 
 {here["machine"]}, PyTorch {here["torch"]}, OMP_NUM_THREADS={here["threads"]}.
 """
