@@ -166,6 +166,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, list[str]], None
     """`recorded(code, traces)`: what the script of `traceopt run` ends with."""
 
     def fake(code: int, traces: list[str]) -> None:
+        Path("train.py").touch()
         recording = replace(EMPTY, traces=[Path(trace) for trace in traces])
         monkeypatch.setattr(run_script, "record", lambda *_, **__: (code, recording))
 
