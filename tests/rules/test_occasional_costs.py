@@ -33,6 +33,11 @@ class TestSlowerSteps:
         rare = [34_000.0 if step % 12 == 11 else 10_000.0 for step in range(96)]
         assert self.verdict("healthy", rare).startswith("GPU-bound: ")
 
+    def test_rollouts_before_every_fourth_step_are_said_first_also_where_chance_makes_more_of_them(self) -> None:
+        steps = [200_000.0 if step % 4 == 3 or step in (50, 60) else 5_000.0 for step in range(80)]
+        verdict = self.verdict("healthy", steps)
+        assert verdict.startswith("Other work in 22 long steps takes 92% of the run after its first step")
+
     def test_less_than_what_fixes_save_is_not(self) -> None:
         assert self.verdict("slow_loader", [10_000.0] * 200 + [20_000.0] * 200).startswith("The GPU is idle")
 
