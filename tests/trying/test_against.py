@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
 from machine import Machine, a_change, a_run
-from projects import FASTER, Project
+from projects import FASTER, Project, wait_for_the_hanging_run
 
 from traceopt.try_script.two_sides import LEAST_PAIRS, is_certain
 from traceopt.trying.rounds import MOST_ROUNDS, Rounds, measure
@@ -75,3 +76,12 @@ def test_what_cannot_be_compared_is_one_line(project: Project, options: tuple[st
         _, err = process.communicate(timeout=60)
     assert process.returncode == 2
     assert reason in err
+
+
+def test_an_interruption_before_any_pair_says_so(project: Project) -> None:
+    with project.start("--against", "HEAD", command="compare", TRACE=str(TRACE), HANG="1") as process:
+        wait_for_the_hanging_run(project)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted before both sides were timed" in err

@@ -120,7 +120,9 @@ def compare(
         inputs = [*chain(*given), *(path for side in runs for run in side for path in run.paths)]
     else:
         raise click.UsageError("expected BASE and HEAD; to compare with a commit: --against REV -- SCRIPT [ARGS]...")
-    if comparison is not None:
+    if comparison is None:
+        click.echo("traceopt: interrupted before both sides were timed twice", err=True)
+    else:
         _write(comparison, inputs, html_path, markdown_path, json_path, format_, color)
         exit_code = exit_code or (EXIT_GATE if failed(comparison.gates) and not exit_zero else 0)
     context.exit(exit_code)
