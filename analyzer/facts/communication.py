@@ -12,6 +12,7 @@ from traceopt.analyzer.communication.gradient_reductions import GradientReductio
 from traceopt.analyzer.communication.node_link import NodeLink, find_node_link
 from traceopt.analyzer.communication.overlap import Overlap, cpu_overlap, gpu_overlap
 from traceopt.analyzer.communication.overlap_slowdown import OverlappedKernel, find_overlapped_kernels
+from traceopt.analyzer.communication.pipeline import PipelineStage, find_pipeline_stage
 from traceopt.analyzer.communication.process_groups import ProcessGroup, find_process_groups
 from traceopt.analyzer.communication.serialized import SerializedKinds, find_serialized
 from traceopt.analyzer.communication.stage_waits import NO_STAGE_WAITS, StageWaits, find_stage_waits
@@ -76,6 +77,11 @@ class CommunicationFacts(AutogradFacts, frozen=True, dict=True):
         if not self.has_gpu:
             return []
         return find_process_groups(self.trace, self.gpu, self.collectives, self.gradient_reductions, self.stage_waits)
+
+    @cached_property
+    def pipeline_stage(self) -> PipelineStage | None:
+        """The stage of a pipeline that this rank is: schedule, compute, bubble. None if the trace does not show it."""
+        return find_pipeline_stage(self.regions, self.steps, self.stage_waits, self.process_groups)
 
     @cached_property
     def overlapped_kernels(self) -> list[OverlappedKernel]:

@@ -12,6 +12,7 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.ranks.missing_ranks import missing_ranks
 from traceopt.analyzer.ranks.rank_summary import RankSummary
 from traceopt.analyzer.ranks.run_phases import RunPhase, find_run_phases
+from traceopt.analyzer.ranks.run_pipelines import RunPipeline, find_run_pipelines
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY, COMPUTE
@@ -396,6 +397,16 @@ class RunFacts(Struct, frozen=True, dict=True):
         """Extra profiler cost per step on one rank, compared to the others: without it they would wait less."""
         cost = self._in_common_steps([one.profiler_ns for one in self.ranks])
         return max(0.0, float(np.median(cost[:, rank] - np.median(np.delete(cost, rank, axis=1), axis=1))))
+
+    @cached_property
+    def pipelines(self) -> list[RunPipeline]:
+        """The pipelines of the run, with the stages that are recorded."""
+        return find_run_pipelines(self.ranks)
+
+    @property
+    def whole_pipelines(self) -> list[RunPipeline]:
+        """Those of which all stages are recorded."""
+        return [one for one in self.pipelines if one.is_whole]
 
     @cached_property
     def phases(self) -> list[RunPhase]:

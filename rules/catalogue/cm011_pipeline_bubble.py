@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from traceopt.analyzer.communication.pipeline import PipelineStage
 from traceopt.rules import (
     Changes,
     Effort,
@@ -48,6 +49,10 @@ class PipelineBubble(Rule):
 
     Compare the compute time of the ranks: if one has more, move a layer to another stage.
 
+    Where torch.distributed.pipelining annotates the schedule and the process group names its ranks, the rule says how
+    much of the wait the schedule makes, and expects the saving of twice as many micro-batches of half the size. With
+    the traces of all stages, CM012 names the slowest one.
+
     When it is wrong: one rank's trace cannot tell a bubble from a late stage or a slow link. More micro-batches of the
     same size are a larger batch per step, which may change convergence. Smaller ones use the GPU less well.
 
@@ -80,17 +85,20 @@ class PipelineBubble(Rule):
         if wait < self.min_share * facts.step_ns:
             return
         sites = by_site(facts, waits.launch, waits.waits_ns)
-        low, expected, high = self.low, self.expected, self.high
+        stage = facts.pipeline_stage
+        expected = self.expected if stage is None else stage.doubling_saves_ns / wait
+        low, high = min(self.low, expected), max(self.high, expected)
         yield self.finding(
             why=(
                 f"The GPU waits {ms(wait)} of {each_step(facts)} for other pipeline stages: sends and receives take "
-                "that much longer than their transfer, and nothing computes meanwhile."
+                f"that much longer than their transfer, and nothing computes meanwhile.{_of_schedule(stage)}"
             ),
             saving=priced(
                 facts,
                 (low * wait, expected * wait, high * wait),
                 _shorter(facts, expected),
-                f"Assumes the waits shrink by {percent(low)}, {percent(expected)} or {percent(high)}.",
+                f"Assumes the waits shrink by {percent(low)}, {percent(expected)} or {percent(high)}"
+                + ("." if stage is None else ": the second is what twice as many micro-batches of half the size save."),
                 low=_shorter(facts, low),
                 high=_shorter(facts, high),
             ),
@@ -102,6 +110,17 @@ class PipelineBubble(Rule):
     def passed(self, facts: Facts) -> str:
         share = facts.stage_waits.total_ns / facts.steps.window_ns
         return f"The GPU waits for other pipeline stages for {percent(share)} of {the_step(facts)}."
+
+
+def _of_schedule(stage: PipelineStage | None) -> str:
+    if stage is None:
+        return ""
+    return (
+        f" With {stage.size} stages and {stage.micro_batches} micro-batches, {ms(stage.least_ns())} of it is due to "
+        f"the schedule ({stage.schedule})."
+        if stage.least_ns() <= stage.bubble_ns
+        else ""
+    )
 
 
 def _shorter(facts: Facts, share: float) -> Changes:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.document.merge import MergedRun, plan_first
 from traceopt.document.rank_views import rank_views
-from traceopt.document.sections import phases_of_run
+from traceopt.document.sections import phases_of_run, pipeline_row
 from traceopt.result.document import Check, Communication, Result
 from traceopt.result.finding import Finding, impact_of_share
 from traceopt.result.rows import RankRow, RankSteps
@@ -42,7 +42,7 @@ def run_document(
     compared = _with_compared(replace(result, findings=findings), outcome)
     result = replace(
         _with_steps_of_ranks(result, run),
-        communication=_with_late_ranks(result, run),
+        communication=_of_all_ranks(result, run),
         rl_phases=phases_of_run(run, result.step.typical_us) or result.rl_phases,
         ranks=_rows(result, run),
         findings=compared,
@@ -114,8 +114,10 @@ def _rows(result: Result, run: RunFacts) -> list[RankRow]:
     return [replace(row, waited_for_us=us(next(waits))) if row.engine is None else row for row in result.ranks]
 
 
-def _with_late_ranks(result: Result, run: RunFacts) -> Communication:
-    """The communication of the shown rank, with how long it waits for others in each process group."""
+def _of_all_ranks(result: Result, run: RunFacts) -> Communication:
+    """The communication of the shown rank, with how long it waits for others in each process group, and with the other
+    stages of its pipeline.
+    """
     waits = run.waits_of_groups(result.run.shown_rank)
     groups = [
         replace(group, late_us_per_step=us(wait.wait_ns), latest_rank=wait.latest_rank)
@@ -123,7 +125,11 @@ def _with_late_ranks(result: Result, run: RunFacts) -> Communication:
         else group
         for group in result.communication.groups
     ]
-    return replace(result.communication, groups=groups)
+    pipelines = (
+        [pipeline_row(run.ranks[index].rank, stage) for index, stage in one.stages.items()] for one in run.pipelines
+    )
+    own = next((rows for rows in pipelines if any(row.rank == result.run.shown_rank for row in rows)), None)
+    return replace(result.communication, groups=groups, pipeline=own or result.communication.pipeline)
 
 
 def _with_steps_of_ranks(result: Result, run: RunFacts) -> Result:

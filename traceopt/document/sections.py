@@ -6,6 +6,7 @@ from typing import Literal
 
 from traceopt.analyzer.arrays.intervals import intersect, merge, subtract
 from traceopt.analyzer.arrays.percentiles import median, percentiles
+from traceopt.analyzer.communication.pipeline import PipelineStage
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.requirements import lacks
@@ -41,6 +42,7 @@ from traceopt.result.rows import (
     IdleCause,
     MemoryPart,
     MemoryPoint,
+    PipelineRow,
     ProcessGpu,
 )
 from traceopt.result.words.rounding import rate, share, us
@@ -267,7 +269,31 @@ def communication(facts: Facts) -> Communication:
                 location=location_of(facts, int(calls.launch[calls.duration.argmax()])),
             )
         )
-    return Communication(us(total / count), us(exposed / count), share(1 - exposed / total), rows, _groups(facts))
+    return Communication(
+        us_per_step=us(total / count),
+        exposed_us_per_step=us(exposed / count),
+        overlap_share=share(1 - exposed / total),
+        collectives=rows,
+        groups=_groups(facts),
+        pipeline=[pipeline_row(facts.trace.meta.rank, stage)] if (stage := facts.pipeline_stage) is not None else [],
+    )
+
+
+def pipeline_row(rank: int | None, stage: PipelineStage) -> PipelineRow:
+    least_ns = stage.least_ns()
+    return PipelineRow(
+        rank=rank,
+        schedule=stage.schedule,
+        stages=stage.size,
+        micro_batches=stage.micro_batches,
+        chunks=stage.chunks,
+        compute_us_per_step=us(stage.compute_ns),
+        bubble_us_per_step=us(stage.bubble_ns),
+        bubble_share=share(stage.bubble_ns / max(1.0, stage.bubble_ns + stage.compute_ns)),
+        least_share=share(least_ns / max(1.0, least_ns + stage.compute_ns)),
+        doubling_saves_us=us(stage.doubling_saves_ns),
+        interleaving_saves_us=us(stage.interleaving_saves_ns),
+    )
 
 
 def _groups(facts: Facts) -> list[CommunicationGroup]:

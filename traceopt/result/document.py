@@ -39,6 +39,7 @@ from traceopt.result.rows import (
     ModuleClass,
     ModuleRow,
     Op,
+    PipelineRow,
     PlanRow,
     ProcessGpu,
     RankRow,
@@ -342,6 +343,10 @@ class Communication(Struct, frozen=True):
     groups: Annotated[
         list[CommunicationGroup],
         note("collectives by process group, most exposed first; at most 100; empty: not recorded"),
+    ] = field(default_factory=list)
+    pipeline: Annotated[
+        list[PipelineRow],
+        note("stages of the pipeline of the shown rank, as far as recorded; empty: no pipeline, or schedule unknown"),
     ] = field(default_factory=list)
 
 

@@ -31,6 +31,7 @@ from traceopt.result.rows import (
     ModuleClass,
     ModuleRow,
     Op,
+    PipelineRow,
     PlanRow,
     RankRow,
     ShapedOperator,
@@ -143,6 +144,7 @@ TABLES: Mapping[str, FrameTable] = {
         "Collectives by process group, most exposed first; empty if the trace does not name the groups.",
         {**_columns(CommunicationGroup), "ranks": (TEXT, 'its ranks: "0, 3"; empty: not recorded')},
     ),
+    "pipeline": FrameTable("The stages of the pipeline of the shown rank.", _columns(PipelineRow)),
     "copies": FrameTable("Copies by kind, longest first.", _columns(Copy)),
     "ranks": FrameTable("A row for each file that was read.", _columns(RankRow)),
     "memory": FrameTable("Device memory over the shown step, thinned to minima and maxima.", _columns(MemoryPoint)),
@@ -227,6 +229,10 @@ class Frames(Struct, frozen=True):
     def process_groups(self) -> DataFrame:
         rows = self.result.communication.groups
         return _frame("process_groups", ({**asdict(row), "ranks": ", ".join(map(str, row.ranks))} for row in rows))
+
+    @property
+    def pipeline(self) -> DataFrame:
+        return _rows("pipeline", self.result.communication.pipeline)
 
     @property
     def copies(self) -> DataFrame:

@@ -147,6 +147,28 @@ class CommunicationGroup(Struct, frozen=True):
     latest_rank: Annotated[int | None, note("rank for which this one waits longest in the group")] = None
 
 
+class PipelineRow(Struct, frozen=True):
+    """A rank as a stage of a pipeline."""
+
+    rank: Annotated[int | None, note("number of the rank; null: not recorded")]
+    schedule: Annotated[
+        str, note('"GPipe", "1F1B", "GPipe or 1F1B" (alike with so few micro-batches), "interleaved" or "zero bubble"')
+    ]
+    stages: Annotated[int, note("ranks of the pipeline")]
+    micro_batches: Annotated[int, note("micro-batches of a step")]
+    chunks: Annotated[int, note("parts of the model that the rank holds")]
+    compute_us_per_step: Annotated[float, note("compute time per step, without the optimizer's", "us")]
+    bubble_us_per_step: Annotated[float, note("time per step in which the GPU waits for other stages", "us")]
+    bubble_share: Annotated[float, note("bubble as a part of bubble and compute", "share")]
+    least_share: Annotated[float, note("the same of the schedule if all stages compute equally long", "share")]
+    doubling_saves_us: Annotated[
+        float, note("saved per step by twice as many micro-batches of half the size; 0 if the bubble is smaller", "us")
+    ]
+    interleaving_saves_us: Annotated[
+        float, note("saved per step by twice as many chunks of half the layers; 0 if the bubble is smaller", "us")
+    ]
+
+
 class Copy(Struct, frozen=True):
     """Copies of one kind."""
 

@@ -59,6 +59,50 @@ PROCESS_GROUPS = Table(
     narrow=True,
 )
 
+PIPELINE = Table(
+    "pipeline",
+    "Pipeline stages",
+    (
+        Column("rank", "Rank", "count"),
+        Column("schedule", "Schedule", "word"),
+        Column("micro_batches", "Micro-batches", "count"),
+        Column("chunks", "Chunks", "count", about="Chunks: parts of the model on the rank.", usual=1),
+        Column(
+            "compute_us_per_step",
+            "Compute ms{per_step}",
+            "ms",
+            about="Compute: without the optimizer's.",
+            bar=True,
+        ),
+        Column("bubble_us_per_step", "Bubble ms", "ms", about="Bubble: the GPU waits for other stages."),
+        Column("bubble_share", "Bubble", "share"),
+        Column(
+            "least_share",
+            "Of schedule",
+            "share",
+            about="Of schedule: the bubble if all stages compute equally long and transfers take no time.",
+        ),
+        Column(
+            "doubling_saves_us",
+            "2x micro-batches save ms",
+            "ms",
+            about="2x micro-batches: of half the size.",
+            usual=0,
+        ),
+        Column(
+            "interleaving_saves_us",
+            "2x chunks save ms",
+            "ms",
+            about="2x chunks: of half the layers, on the same ranks.",
+            usual=0,
+        ),
+    ),
+    about="The GPU of a stage waits while the pipeline fills and drains, and for stages that compute longer.",
+    noun="stages",
+    order="",
+    narrow=True,
+)
+
 COPIES = Table(
     "copies",
     "Copies",

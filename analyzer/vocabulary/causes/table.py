@@ -418,7 +418,7 @@ COMMUNICATION = Cause(
     span=spans.TRANSFER,
     limit="communication-bound",
     verdict="Exposed (non-overlapped) communication takes {share} of {unit}.",
-    rules=("CM001", "CM002", "CM003", "CM004", "CM006", "CM011"),
+    rules=("CM001", "CM002", "CM003", "CM004", "CM006", "CM011", "CM012"),
     advice="Find the rank that is late in these steps.",
     straggler=None,
 )

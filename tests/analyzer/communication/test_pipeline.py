@@ -1,0 +1,60 @@
+"""Pipelines: the bubble of each stage against its closed form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fixtures.pipelines import gpipe, interleaved, one_forward_one_backward, zero_bubble
+from tests.support.pipelines import Order, orders, result_of
+from traceopt.analyzer.vocabulary.phases.pipeline_actions import PipelineAction, pipeline_action
+
+
+def bubble_of_least(size: int, micro_batches: int, parts: int = 1) -> float:
+    return (size - 1) / (parts * micro_batches + size - 1)
+
+
+@pytest.mark.parametrize(
+    ("order", "size", "micro_batches", "name", "share"),
+    [
+        (gpipe, 4, 16, "GPipe", bubble_of_least(4, 16)),
+        (one_forward_one_backward, 2, 2, "1F1B", bubble_of_least(2, 2)),
+        (one_forward_one_backward, 4, 8, "1F1B", bubble_of_least(4, 8)),
+        (one_forward_one_backward, 8, 32, "1F1B", bubble_of_least(8, 32)),
+        (interleaved, 4, 8, "interleaved", bubble_of_least(4, 8, 2)),
+        (zero_bubble, 4, 8, "zero bubble", bubble_of_least(4, 8, 3)),
+        (zero_bubble, 4, 2, "zero bubble", 5 / (3 * 2 + 5)),
+    ],
+)
+def test_the_bubble_of_equal_stages_is_that_of_the_schedule(
+    order: Order, size: int, micro_batches: int, name: str, share: float, tmp_path: Path
+) -> None:
+    rows = result_of(orders(order, size, micro_batches), tmp_path).communication.pipeline
+    assert [row.rank for row in rows] == list(range(size))
+    for row in rows:
+        assert (row.stages, row.micro_batches) == (size, micro_batches)
+        assert row.schedule == name or (row.schedule == "GPipe or 1F1B" and micro_batches <= size)
+        assert row.bubble_share == pytest.approx(share, rel=0.02)
+        assert row.least_share == pytest.approx(share, rel=0.02)
+
+
+def test_what_more_micro_batches_and_chunks_save(tmp_path: Path) -> None:
+    rows = result_of(orders(one_forward_one_backward, 4, 4), tmp_path).communication.pipeline
+    for row in rows:
+        assert row.doubling_saves_us == pytest.approx(row.bubble_us_per_step / 2, rel=0.03)
+        assert row.interleaving_saves_us == pytest.approx(row.bubble_us_per_step / 2, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("name", "action"),
+    [
+        ("Forward 12", PipelineAction("F", 0, 12)),
+        ("PP:3W0", PipelineAction("W", 3, 0)),
+        ("Forward", None),
+        ("PP:0SEND_F1", None),
+        ("Forward 1 of 3", None),
+    ],
+)
+def test_names_of_actions(name: str, action: PipelineAction | None) -> None:
+    assert pipeline_action(name) == action
