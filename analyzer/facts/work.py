@@ -28,7 +28,7 @@ from traceopt.analyzer.work.flops import Flops
 from traceopt.analyzer.work.gemm_calls import GemmCalls
 from traceopt.analyzer.work.gemms import Gemms
 from traceopt.analyzer.work.hardware_counters import MeasuredCounters, find_measured_counters
-from traceopt.analyzer.work.linear_algebra import LinearAlgebra, find_linear_algebra
+from traceopt.analyzer.work.linear_algebra import LinearAlgebra, find_linear_algebra, linear_algebra_share
 from traceopt.analyzer.work.precision.casts import Casts, find_casts
 from traceopt.analyzer.work.precision.double_precision import DoublePrecision, find_double_precision
 from traceopt.analyzer.work.sizes.attention_calls import AttentionCalls, find_attention_calls
@@ -90,6 +90,11 @@ class WorkFacts(ReplayFacts, frozen=True, dict=True):
     def linear_algebra(self) -> LinearAlgebra:
         """Solvers and decompositions of small matrices in the window, call by call."""
         return find_linear_algebra(self.regions, self.steps)
+
+    @cached_property
+    def linear_algebra_share(self) -> float:
+        """Share of the window that solvers and decompositions of matrices of any size take."""
+        return linear_algebra_share(self.regions, self.steps)
 
     @cached_property
     def double_precision(self) -> DoublePrecision:

@@ -38,6 +38,18 @@ class LinearAlgebra(Struct, frozen=True):
         return LinearAlgebra(*(getattr(self, column)[wanted] for column in self.__struct_fields__))
 
 
+def linear_algebra_share(regions: Regions, steps: Steps) -> float:
+    """Share of the window that solvers and decompositions of any size take: of the device, or without one of the
+    training thread.
+    """
+    calls = regions.named(_is_linear_algebra, OP)
+    if len(regions.gpu.work):
+        taken_ns = int(regions.gpu.step_ns[regions.work_under(calls)].sum())
+    else:
+        taken_ns = int(steps.within(regions.area(calls, steps.thread)).sum())
+    return taken_ns / max(1, steps.window_ns)
+
+
 def find_linear_algebra(regions: Regions, steps: Steps) -> LinearAlgebra:
     slices, ops, texts = regions.slices, regions.trace.ops, regions.trace.texts
     solvers = regions.named(op_names.SOLVERS.__contains__, OP)
@@ -54,6 +66,10 @@ def find_linear_algebra(regions: Regions, steps: Steps) -> LinearAlgebra:
     outer = slices.mask(slices.outermost(slices.kind == OP))
     following = slices.next_outermost(rows, outer & ~moves)
     return LinearAlgebra(rows, matrices, launches, solvers[rows], calls[following] & (following >= 0))
+
+
+def _is_linear_algebra(name: str) -> bool:
+    return name in op_names.SOLVERS or name in op_names.DECOMPOSITIONS
 
 
 def _matrices(text: str) -> int:

@@ -25,7 +25,13 @@ from traceopt.rules import (
 from traceopt.rules.savings.work.cpu_bfloat16 import bfloat16_price, bfloat16_speedup
 from traceopt.rules.savings.work.cpu_experiments import measured_operators, measured_price, under_autocast
 from traceopt.rules.savings.work.cpu_operators import operator_evidence, operators_ns
-from traceopt.rules.savings.work.precision import fp32_saving, fp32_work, mixed_share, with_casts_of_autocast
+from traceopt.rules.savings.work.precision import (
+    fp32_saving,
+    fp32_work,
+    mixed_share,
+    needs_precision,
+    with_casts_of_autocast,
+)
 
 CPU_AUTOCAST, CPU_AUTOCAST_TO_INFER = (
     Wrap("torch.autocast", body, {"device_type": '"cpu"', "dtype": "torch.bfloat16"})
@@ -71,7 +77,8 @@ class Fp32Matmul(Rule):
     the next operator may convert the result. These conversions are subtracted, at the rate at which the CPU copies
     memory; if they may take all of the gain, there is no finding. Operators between the matmuls may become slower in
     bfloat16: the CPU's kernel of attention took 4.6 times as long (torch 2.13, Intel AMX), which left nothing of the
-    gain. Convolutions may gain as well, but are not counted.
+    gain. Convolutions may gain as well, but are not counted. Where solvers and decompositions (torch.linalg) take a
+    tenth of the step, there is no finding: rounded products can make a matrix singular.
 
     Sources: NVIDIA V100 and A100 datasheets; PyTorch documentation, "Automatic Mixed Precision" and "CPU Op-Specific
     Behavior"; Intel, "Intel 64 and IA-32 Architectures Optimization Reference Manual", chapter on AMX.
@@ -105,6 +112,8 @@ class Fp32Matmul(Rule):
     expected_on_cpu: float = threshold(0.75, "share of the CPU's measured gain that matmuls reach, expected")
 
     def applies(self, facts: Facts) -> str | None:
+        if (reason := needs_precision(facts)) is not None:
+            return reason
         if not facts.has_gpu:
             if not facts.captured.environment.cpu.native_bf16:
                 return "This CPU has no bfloat16 instructions, or they were not recorded."

@@ -23,7 +23,7 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.savings.work.precision import fp32_saving, fp32_work, peak_ratio
+from traceopt.rules.savings.work.precision import fp32_saving, fp32_work, needs_precision, peak_ratio
 
 
 class Tf32Off(Rule):
@@ -61,6 +61,8 @@ class Tf32Off(Rule):
     high_speedup: float = threshold(6.0, "speed-up of the kernels, high (at most the ratio of the peaks)")
 
     def applies(self, facts: Facts) -> str | None:
+        if (reason := needs_precision(facts)) is not None:
+            return reason
         arch = facts.device.arch
         if not facts.device.vendor.has_tf32_setting:
             return "The setting is for NVIDIA GPUs."

@@ -32,7 +32,7 @@ from traceopt.rules import (
 )
 from traceopt.rules.savings.work.cpu_experiments import in_dtype, measured_operators
 from traceopt.rules.savings.work.cpu_operators import Gains, operator_evidence, operators_ns, shortened
-from traceopt.rules.savings.work.precision import peak_ratio
+from traceopt.rules.savings.work.precision import needs_precision, peak_ratio
 
 PARTS_OF_RATIO = (0.25, 0.5, 1.0)  # of the device's FP32 rate over its FP64 rate: low, expected, high
 NEAR_PEAK = 0.7  # of the peak: matmuls that are slower are limited by something else, in FP32 as well
@@ -86,6 +86,8 @@ class Float64(Rule):
     expected: float = threshold(0.9, "share of the CPU's measured gain, expected")
 
     def applies(self, facts: Facts) -> str | None:
+        if (reason := needs_precision(facts)) is not None:
+            return reason
         if not facts.has_gpu:
             return None if facts.cpu_work.heavy else "No matmuls or convolutions in this trace."
         ratio = peak_ratio(facts, "fp64")

@@ -10,7 +10,9 @@ from support.findings import found
 from support.jobs import facts_with
 from support.planted import PlantedFault
 
+from traceopt.rules import Rule
 from traceopt.rules.catalogue.tc001_fp32_matmul import Fp32Matmul
+from traceopt.rules.catalogue.tc002_tf32_off import Tf32Off
 from traceopt.testing import A100, Machine, answer
 from traceopt.testing import events as build
 
@@ -38,19 +40,31 @@ def test_launching_the_casts_of_autocast_may_take_the_gain(idle_us: float, promi
     assert (finding.saving.low_us > 0) is promises
 
 
-def test_solvers_stay_in_fp32() -> None:
-    """No patch wraps them in autocast: they have no kernels in 16 bits."""
+def with_a_decomposition(us: float) -> Machine:
     machine = Machine(A100)
     for _ in range(5):
         with machine.step():
             for _ in range(8):
                 machine.work(50, "aten::mm")
                 machine.launch(200, name="volta_sgemm_128x64_nn")
-            machine.work(50, "aten::linalg_svd", **{"Input Dims": [[16, 16], [], []]})
-            machine.launch(200, name="svd_kernel")
-    _, [finding] = answer(Fp32Matmul, machine)
+            with machine.operator("aten::linalg_svd", **{"Input Dims": [[16, 16], [], []]}):
+                machine.launch(us, name="svd_kernel")
+    return machine
+
+
+def test_solvers_stay_in_fp32() -> None:
+    """No patch wraps them in autocast: they have no kernels in 16 bits."""
+    _, [finding] = answer(Fp32Matmul, with_a_decomposition(100))
     assert "Keep solvers and decompositions (torch.linalg) in FP32" in finding.fix.text
     assert finding.fix.edits == []
+
+
+@pytest.mark.parametrize("rule", [Fp32Matmul, Tf32Off])
+def test_where_linear_algebra_takes_much_products_keep_their_precision(rule: type[Rule]) -> None:
+    """Rounded products can make a matrix singular."""
+    check, findings = answer(rule, with_a_decomposition(400))
+    assert findings == []
+    assert "they need precision" in (check.reason or "")
 
 
 class TestOnCpu:

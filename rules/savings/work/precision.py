@@ -24,13 +24,25 @@ from traceopt.rules.savings.measured import MeasuredWork, Part, measured
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import priced, shorter, within
 from traceopt.rules.savings.roofline import at_rate_ns, peak_caveat
+from traceopt.rules.step_words import the_step
 
+MUCH_LINEAR_ALGEBRA = 0.1  # of the step
 ROOFLINE_EFFICIENCY = (0.25, 0.5, 0.9)  # of the peak: low, expected, high; devices reach 80 to 90 % at most
 
 
 def fp32_work(facts: Facts) -> Mask:
     """Matmuls, convolutions and attention in FP32, on kernels known not to use Tensor Cores. Shape (len(gpu.work),)."""
     return facts.tensor_core_work.unused & facts.tensor_core_work.dtype.among("fp32", "")
+
+
+def needs_precision(facts: Facts) -> str | None:
+    """Why products are left in the precision that they have; None: nothing speaks for it. Rounded products can make a
+    matrix singular, or not positive definite.
+    """
+    share = facts.linear_algebra_share
+    if share < MUCH_LINEAR_ALGEBRA:
+        return None
+    return f"Solvers and decompositions (torch.linalg) take {percent(share)} of {the_step(facts)}: they need precision."
 
 
 def mixed_share(facts: Facts) -> float:
