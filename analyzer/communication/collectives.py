@@ -18,7 +18,8 @@ from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.vocabulary import op_names
 
 _KIND = re.compile(
-    r"(?P<kind>all_?reduce|reduce_?scatter|all_?gather|all_?to_?all|send_?recv|broadcast|reduce|barrier|gather|scatter)",
+    r"(?P<kind>all_?reduce|reduce_?scatter|all_?gather|all_?to_?all|send_?recv|broadcast|reduce|barrier|gather|scatter"
+    r"|(?<=:)(?:send|recv))",  # gloo:send, c10d::recv_
     re.I,
 )
 
@@ -232,7 +233,7 @@ def _spelled(kind: str) -> str:
         "reducescatter": "reduce_scatter",
         "allgather": "all_gather",
         "alltoall": "all_to_all",
-        "sendrecv": "send_recv",
+        **dict.fromkeys(("sendrecv", "send", "recv"), "send_recv"),
     }.get(plain, plain)
 
 

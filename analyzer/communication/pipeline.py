@@ -8,16 +8,21 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.intervals import union
+from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.communication.parallelism import PIPELINE
 from traceopt.analyzer.communication.process_groups import ProcessGroup
 from traceopt.analyzer.communication.stage_waits import StageWaits
-from traceopt.analyzer.timeline.call_tree import ANNOTATION
+from traceopt.analyzer.tables.json_values import listed
+from traceopt.analyzer.tables.schema import I8, Mask
+from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
-from traceopt.analyzer.vocabulary.phases.pipeline_actions import PipelineAction, pipeline_action
+from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.phases.pipeline_actions import ActionKind, PipelineAction, pipeline_action
 
 Schedule = Literal["GPipe", "1F1B", "GPipe or 1F1B", "interleaved", "zero bubble"]
+_PEER = 2  # of the arguments of c10d::send and c10d::recv_
 
 
 class PipelineStage(Struct, frozen=True):
@@ -75,30 +80,71 @@ class PipelineStage(Struct, frozen=True):
 
 
 def find_pipeline_stage(
-    regions: Regions, steps: Steps, waits: StageWaits, groups: Sequence[ProcessGroup]
+    regions: Regions, steps: Steps, waits: StageWaits, groups: Sequence[ProcessGroup], compute: Intervals
 ) -> PipelineStage | None:
-    """None unless forward and backward are annotated, the rank sends or receives, and its pipeline's size is known."""
+    """None unless the size of the pipeline is known, and the order of forward and backward passes: by annotations, or
+    by the neighbors that the rank sends to and receives from. `compute`: without the optimizer's.
+    """
     group = next((one for one in groups if one.parallelism == PIPELINE and one.size > 1), None)
-    order = _order(regions, steps) if len(waits.rows) and group is not None else ()
-    if group is None or {one.kind for one in order} <= {"F"}:
+    if group is None:
         return None
-    work, updates = regions.gpu.work, regions.work_under(regions.optimizer)
-    rows = np.flatnonzero(regions.gpu.is_compute & ~updates)
+    order = _annotated(regions, steps) or _by_neighbors(regions, steps, group.ranks)
+    if {one.kind for one in order} <= {"F"}:
+        return None
     return PipelineStage(
         ranks=group.ranks,
         size=group.size,
         order=order,
-        compute_ns=steps.mean_ns(union(work.start[rows], work.end_of(rows))),
+        compute_ns=steps.mean_ns(compute),
         bubble_ns=waits.total_ns / steps.count,
     )
 
 
-def _order(regions: Regions, steps: Steps) -> tuple[PipelineAction, ...]:
-    """The actions of the first step with most of them, in order of time."""
+def _annotated(regions: Regions, steps: Steps) -> tuple[PipelineAction, ...]:
+    rows = _in_fullest_step(regions.named(lambda name: pipeline_action(name) is not None, ANNOTATION), regions, steps)
+    named = (pipeline_action(regions.trace.names[code]) for code in regions.slices.name[rows].tolist())
+    return tuple(one for one in named if one is not None)
+
+
+def _by_neighbors(regions: Regions, steps: Steps, ranks: tuple[int, ...]) -> tuple[PipelineAction, ...]:
+    """The order on a rank with one chunk, numbered as they come. A forward begins with what the stage before sends, a
+    backward with what the next one sends; those of the first and of the last stage end with what they send themselves.
+
+    Empty if the rank has other peers, or exchanges data at the same time, as the ranks of a ring do.
+    """
+    trace, rank = regions.trace, regions.trace.meta.rank
+    rows = _in_fullest_step(regions.named(op_names.is_point_to_point, OP), regions, steps)
+    peers = [_peer(trace, code) for code in trace.ops.concrete[regions.slices.row[rows]].tolist()]
+    if rank not in ranks or not peers:
+        return ()
+    own = ranks.index(rank)
+    if any(peer is None or abs(peer - own) != 1 for peer in peers):
+        return ()
+    receives = [op_names.is_receive(trace.names[code]) for code in regions.slices.name[rows].tolist()]
+    forward_from = (True, own - 1) if own else (False, 1)
+    backward_from = (True, own + 1) if own < len(ranks) - 1 else (False, own - 1)
+    kinds: dict[tuple[bool, int | None], ActionKind] = {forward_from: "F", backward_from: "B"}
+    found = [kinds[one] for one in zip(receives, peers, strict=True) if one in kinds]
+    count = {kind: found.count(kind) for kind in ("F", "B")}
+    ahead = min(count["F"], len(ranks) - own)
+    if not count["F"] or count["F"] != count["B"] or "B" in found[:ahead]:
+        return ()
+    number = {"F": iter(range(count["F"])), "B": iter(range(count["B"]))}
+    return tuple(PipelineAction(kind, 0, next(number[kind])) for kind in found)
+
+
+def _peer(trace: Trace, concrete: int) -> int | None:
+    """The other rank of `c10d::send`, counted in the group; None: not recorded."""
+    values = listed(trace.texts[concrete]) if concrete >= 0 else None
+    peer = values[_PEER] if values is not None and len(values) > _PEER else None
+    return int(peer) if isinstance(peer, str) and peer.isdecimal() else None
+
+
+def _in_fullest_step(mask: Mask, regions: Regions, steps: Steps) -> I8:
+    """The slices of the mask in the first step with most of them, in order of time."""
     slices = regions.slices
-    rows = np.flatnonzero(regions.named(lambda name: pipeline_action(name) is not None, ANNOTATION))
+    rows: I8 = np.flatnonzero(mask)
     rows = rows[np.argsort(slices.start[rows], kind="stable")]
     step = steps.host_step_of(slices.start[rows])
-    fullest = np.bincount(step[step >= 0], minlength=1).argmax()
-    named = (pipeline_action(regions.trace.names[code]) for code in slices.name[rows[step == fullest]].tolist())
-    return tuple(one for one in named if one is not None)
+    fullest: I8 = rows[step == np.bincount(step[step >= 0], minlength=1).argmax()]
+    return fullest

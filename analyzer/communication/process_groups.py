@@ -32,7 +32,8 @@ class GroupOfKind(Struct, frozen=True):
     """The collectives of one kind in a group. Arrays have shape (calls,), times in ns."""
 
     kind: str
-    rows: I8  # of the device's work
+    rows: I8  # of the device's work; on a CPU-only run, of the slices
+    duration: I8
     exposed: I8  # not overlapped by compute
     bytes: I8  # that one rank puts in, -1: not recorded
     bus_factor: float | None  # bytes over the link per byte of the buffer, None: unknown
@@ -117,6 +118,19 @@ def find_process_groups(
     return sorted(out, key=lambda group: -group.exposed_ns)
 
 
+def find_only_group(
+    trace: Trace, collectives: Sequence[CollectiveCalls], reductions: GradientReductions, stages: StageWaits
+) -> list[ProcessGroup]:
+    """The group of a CPU-only run, whose collectives do not name theirs: empty unless the file declares just one."""
+    declared = _declared_groups(trace.meta.header)
+    if len(declared) != 1 or not collectives:
+        return []
+    ((name, about),) = declared.items()
+    by_kind = [_of_kind(calls, slice(None), len(about.ranks), trace) for calls in collectives]
+    parallelism = parallelism_of(about.description) or _by_its_work(by_kind, reductions, stages)
+    return [ProcessGroup(name, about.description, about.ranks, len(about.ranks), parallelism, by_kind, beside_ns=0)]
+
+
 def _longest(codes: npt.NDArray[np.int32], duration: I8) -> list[int]:
     """The groups that take longest."""
     known, group = numbered(codes)
@@ -127,7 +141,9 @@ def _longest(codes: npt.NDArray[np.int32], duration: I8) -> list[int]:
 
 def _of_kind(calls: CollectiveCalls, mine: Any, size: int, trace: Trace) -> GroupOfKind:
     factor = bus_factor(calls.name, size, trace.meta.world_size or 0)
-    return GroupOfKind(calls.name, calls.rows[mine], calls.exposed[mine], calls.bytes[mine], factor)
+    return GroupOfKind(
+        calls.name, calls.rows[mine], calls.duration[mine], calls.exposed[mine], calls.bytes[mine], factor
+    )
 
 
 def _by_its_work(by_kind: Sequence[GroupOfKind], reductions: GradientReductions, stages: StageWaits) -> str | None:

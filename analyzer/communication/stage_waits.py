@@ -41,7 +41,7 @@ NO_STAGE_WAITS = StageWaits(*(np.empty(0, np.int64) for _ in range(3)))
 
 
 def find_stage_waits(collectives: Sequence[CollectiveCalls], regions: Regions) -> StageWaits:
-    """The waits on a GPU. The shortest call of a size shows how long its transfer takes.
+    """The waits on a GPU.
 
     An all-to-all runs the same kernels, so only calls that are known to be sends or receives count.
     """
@@ -51,7 +51,18 @@ def find_stage_waits(collectives: Sequence[CollectiveCalls], regions: Regions) -
     called = regions.named(op_names.is_point_to_point, OP, ANNOTATION)
     called |= regions.named(library_frames.is_point_to_point_frame, PYTHON)
     mine = np.flatnonzero(regions.slices.ancestor(calls.launch, called) >= 0)  # so their launches are known
-    size, duration = calls.bytes[mine], regions.gpu.work.duration[calls.rows[mine]]
+    return _waits(calls, mine, regions.gpu.work.duration[calls.rows[mine]])
+
+
+def find_cpu_stage_waits(collectives: Sequence[CollectiveCalls]) -> StageWaits:
+    """The waits of the training thread; `rows` are slices."""
+    calls = next((one for one in collectives if one.name == SEND_RECV), None)
+    return NO_STAGE_WAITS if calls is None else _waits(calls, np.arange(calls.calls), calls.duration)
+
+
+def _waits(calls: CollectiveCalls, mine: I8, duration: I8) -> StageWaits:
+    """The shortest call of a size shows how long its transfer takes."""
+    size = calls.bytes[mine]
     sizes, group = numbered(size)
     shortest = np.full(len(sizes), np.iinfo(np.int64).max)
     np.minimum.at(shortest, group, duration)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from traceopt.analyzer.arrays.intervals import union
+import numpy as np
+
+from traceopt.analyzer.arrays.intervals import merge, union
 from traceopt.analyzer.communication.collectives import CollectiveCalls, find_collectives, find_cpu_collectives
 from traceopt.analyzer.communication.data_parallel import find_data_parallel_calls
 from traceopt.analyzer.communication.device_times import DeviceTimes, DeviceWaits
@@ -13,12 +15,12 @@ from traceopt.analyzer.communication.node_link import NodeLink, find_node_link
 from traceopt.analyzer.communication.overlap import Overlap, cpu_overlap, gpu_overlap
 from traceopt.analyzer.communication.overlap_slowdown import OverlappedKernel, find_overlapped_kernels
 from traceopt.analyzer.communication.pipeline import PipelineStage, find_pipeline_stage
-from traceopt.analyzer.communication.process_groups import ProcessGroup, find_process_groups
+from traceopt.analyzer.communication.process_groups import ProcessGroup, find_only_group, find_process_groups
 from traceopt.analyzer.communication.serialized import SerializedKinds, find_serialized
-from traceopt.analyzer.communication.stage_waits import NO_STAGE_WAITS, StageWaits, find_stage_waits
+from traceopt.analyzer.communication.stage_waits import StageWaits, find_cpu_stage_waits, find_stage_waits
 from traceopt.analyzer.facts.autograd import AutogradFacts
 from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION
+from traceopt.analyzer.vocabulary.causes.table import BACKWARD, COMMUNICATION, FORWARD
 
 
 class CommunicationFacts(AutogradFacts, frozen=True, dict=True):
@@ -53,8 +55,10 @@ class CommunicationFacts(AutogradFacts, frozen=True, dict=True):
 
     @cached_property
     def stage_waits(self) -> StageWaits:
-        """Sends and receives between pipeline stages, and for how long the GPU waits in each. Empty without a GPU."""
-        return find_stage_waits(self.collectives, self.regions) if self.has_gpu else NO_STAGE_WAITS
+        """Sends and receives between pipeline stages, and the wait of the GPU, or of the training thread, in each."""
+        return (
+            find_stage_waits(self.collectives, self.regions) if self.has_gpu else find_cpu_stage_waits(self.collectives)
+        )
 
     @cached_property
     def node_link(self) -> NodeLink | None:
@@ -73,15 +77,26 @@ class CommunicationFacts(AutogradFacts, frozen=True, dict=True):
 
     @cached_property
     def process_groups(self) -> list[ProcessGroup]:
-        """Collectives by process group: members, what it is for, exposed time, bytes. A list; empty without a GPU."""
-        if not self.has_gpu:
-            return []
-        return find_process_groups(self.trace, self.gpu, self.collectives, self.gradient_reductions, self.stage_waits)
+        """Collectives by process group: members, what it is for, exposed time, bytes. A list; without a GPU, empty
+        unless there is just one.
+        """
+        found = self.collectives, self.gradient_reductions, self.stage_waits
+        return (
+            find_process_groups(self.trace, self.gpu, *found) if self.has_gpu else find_only_group(self.trace, *found)
+        )
 
     @cached_property
     def pipeline_stage(self) -> PipelineStage | None:
         """The stage of a pipeline that this rank is: schedule, compute, bubble. None if the trace does not show it."""
-        return find_pipeline_stage(self.regions, self.steps, self.stage_waits, self.process_groups)
+        if not len(self.stage_waits.rows):
+            return None
+        if self.has_gpu:
+            work, updates = self.gpu.work, self.regions.work_under(self.regions.optimizer)
+            rows = np.flatnonzero(self.gpu.is_compute & ~updates)
+            compute = union(work.start[rows], work.end_of(rows))
+        else:
+            compute = merge(self.cpu_phases.areas[FORWARD], self.cpu_phases.areas[BACKWARD])
+        return find_pipeline_stage(self.regions, self.steps, self.stage_waits, self.process_groups, compute)
 
     @cached_property
     def overlapped_kernels(self) -> list[OverlappedKernel]:

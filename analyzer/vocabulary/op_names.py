@@ -112,6 +112,11 @@ def is_point_to_point(name: str) -> bool:
     return _POINT_TO_POINT.match(name) is not None
 
 
+def is_receive(name: str) -> bool:
+    """A receive among those: ``c10d::recv_``."""
+    return name.startswith("c10d::recv")
+
+
 def is_symmetric_memory(name: str) -> bool:
     """An operator on symmetric memory, which copies between GPUs: ``symm_mem::_low_contention_all_gather``."""
     return name.startswith("symm_mem::")

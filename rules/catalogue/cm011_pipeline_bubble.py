@@ -49,8 +49,9 @@ class PipelineBubble(Rule):
 
     Compare the compute time of the ranks: if one has more, move a layer to another stage.
 
-    Where torch.distributed.pipelining annotates the schedule and the process group names its ranks, the rule says how
-    much of the wait the schedule makes, and expects the saving of twice as many micro-batches of half the size. With
+    Where the schedule and the number of stages are known, the rule says how much of the wait is due to the schedule.
+    Then it expects the saving of twice as many micro-batches of half the size. torch.distributed.pipelining annotates
+    most schedules. With one chunk per rank, the peers of sends and receives show it, too (`record_shapes=True`). With
     the traces of all stages, CM012 names the slowest one.
 
     When it is wrong: one rank's trace cannot tell a bubble from a late stage or a slow link. More micro-batches of the

@@ -37,7 +37,8 @@ class UnevenStages(RunRule):
     may be slow because its GPU is: then its kernels take longer than the same ones of another stage. The memory of the
     other stages must hold the layers.
 
-    Only annotated schedules are compared, with the traces of all stages: those of torch.distributed.pipelining.
+    The rule needs the traces of all stages, and their order of forward and backward passes: as annotated by
+    torch.distributed.pipelining, or by the peers of sends and receives, which `record_shapes=True` records.
 
     Sources: Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM" (2021);
     Qi et al., "Zero Bubble Pipeline Parallelism" (2023); PyTorch documentation, "Pipeline Parallelism".
@@ -58,7 +59,7 @@ class UnevenStages(RunRule):
     def applies_run(self, run: RunFacts) -> str | None:
         if any(one.stage is not None for one in run.ranks):
             return None if run.whole_pipelines else "Not all stages of a pipeline are recorded."
-        return "No annotated schedule of a pipeline in these traces."
+        return "No pipeline whose schedule these traces show."
 
     def check_run(self, run: RunFacts) -> Findings:
         uneven = max(run.whole_pipelines, key=lambda one: one.uneven_ns)

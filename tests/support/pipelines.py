@@ -21,8 +21,10 @@ def result_of(
     folder: Path,
     weights: Sequence[float] | None = None,
     missing: int | None = None,
+    *,
+    annotated: bool = True,
 ) -> Result:
-    for number, machine in enumerate(pipeline(schedule, weights)):
+    for number, machine in enumerate(pipeline(schedule, weights, annotated=annotated)):
         if number != missing:
             (folder / f"rank{number}.pt.trace.json").write_bytes(machine.to_bytes())
     return analyze(str(folder))

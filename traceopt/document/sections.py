@@ -301,7 +301,7 @@ def _groups(facts: Facts) -> list[CommunicationGroup]:
     rows = []
     for group in facts.process_groups:
         put_in, over_link = group.known_bytes, group.link_bytes
-        ran_ns = int(facts.gpu.in_window[group.rows].sum())
+        ran_ns = sum(int(one.duration.sum()) for one in group.by_kind)
         bus_gb_per_s = over_link / ran_ns if over_link and ran_ns else None
         rows.append(
             CommunicationGroup(
@@ -312,7 +312,7 @@ def _groups(facts: Facts) -> list[CommunicationGroup]:
                 ranks=list(group.ranks),
                 collectives=[one.kind for one in group.by_kind],
                 calls_per_step=rate(len(group.rows) / count),
-                us_per_step=us(facts.gpu.step_ns[group.rows].sum() / count),
+                us_per_step=us((facts.gpu.step_ns[group.rows].sum() if facts.has_gpu else ran_ns) / count),
                 exposed_us_per_step=us(group.exposed_ns / count),
                 beside_us_per_step=us(group.beside_ns / count),
                 bytes_per_step=None if put_in is None else round(put_in / count, 1),

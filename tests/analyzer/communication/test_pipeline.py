@@ -9,6 +9,9 @@ import pytest
 from fixtures.pipelines import gpipe, interleaved, one_forward_one_backward, zero_bubble
 from tests.support.pipelines import Order, orders, result_of
 from traceopt.analyzer.vocabulary.phases.pipeline_actions import PipelineAction, pipeline_action
+from traceopt.testing import A100, Machine
+
+PIPELINE = {"pg_name": "1", "pg_desc": "mesh_pp", "ranks": [0, 1]}
 
 
 def bubble_of_least(size: int, micro_batches: int, parts: int = 1) -> float:
@@ -30,7 +33,9 @@ def bubble_of_least(size: int, micro_batches: int, parts: int = 1) -> float:
 def test_the_bubble_of_equal_stages_is_that_of_the_schedule(
     order: Order, size: int, micro_batches: int, name: str, share: float, tmp_path: Path
 ) -> None:
-    rows = result_of(orders(order, size, micro_batches), tmp_path).communication.pipeline
+    annotated = order is not one_forward_one_backward
+    schedule = orders(order, size, micro_batches)
+    rows = result_of(schedule, tmp_path, annotated=annotated).communication.pipeline
     assert [row.rank for row in rows] == list(range(size))
     for row in rows:
         assert (row.stages, row.micro_batches) == (size, micro_batches)
@@ -44,6 +49,23 @@ def test_what_more_micro_batches_and_chunks_save(tmp_path: Path) -> None:
     for row in rows:
         assert row.doubling_saves_us == pytest.approx(row.bubble_us_per_step / 2, rel=0.03)
         assert row.interleaving_saves_us == pytest.approx(row.bubble_us_per_step / 2, rel=0.03)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_ring_of_two_is_no_pipeline(rank: int) -> None:
+    """Each rank sends and receives at the same time, as in ring attention."""
+    machine = Machine(deviceProperties=[A100] * 2, distributedInfo={"rank": rank, "pg_config": [PIPELINE]})
+    about = {"Collective name": "recv", "Process Group Name": "1"}
+    for _ in range(4):
+        with machine.step():
+            for name in ("c10d::send", "c10d::recv_") * 3:
+                with machine.operator(name, **{"Concrete Inputs": ["", "", str(1 - rank), "0"]}):
+                    machine.launch(500, stream=20, name="ncclDevKernel_SendRecv(x)", **about)
+                machine.launch(1_000)
+            machine.synchronize()
+    facts = machine.facts()
+    assert len(facts.stage_waits.rows)
+    assert facts.pipeline_stage is None
 
 
 @pytest.mark.parametrize(
