@@ -20,7 +20,7 @@ CAUSE_OF_RULE = {
     "EF008": "recomputation",
     "LB": "launching", "CV004": "compilation", "LB003": "fusion", "LB004": "compilation", "LB005": "compilation",
     "MM003": "memory allocation", "MM": "memory allocation", "MM007": "recomputation",
-    "CM": "communication", "CM003": "imbalance", "CM004": "imbalance", "CM005": "imbalance",
+    "CM": "communication", "CM003": "imbalance", "CM004": "imbalance", "CM012": "imbalance",
     "TC": "precision", "GM": "shapes", "EF018": "shapes", "CV": "layout", "CV002": "compilation", "CV003": "fusion",
     "AT": "attention", "OP": "optimizer",
 }  # fmt: skip
