@@ -28,7 +28,7 @@ from traceopt.analyzer.work.flops import Flops
 from traceopt.analyzer.work.gemm_calls import GemmCalls
 from traceopt.analyzer.work.gemms import Gemms
 from traceopt.analyzer.work.hardware_counters import MeasuredCounters, find_measured_counters
-from traceopt.analyzer.work.linear_algebra import LinearAlgebra, find_linear_algebra, linear_algebra_share
+from traceopt.analyzer.work.linear_algebra import LinearAlgebra, find_linear_algebra, linear_algebra_calls
 from traceopt.analyzer.work.precision.casts import Casts, find_casts
 from traceopt.analyzer.work.precision.double_precision import DoublePrecision, find_double_precision
 from traceopt.analyzer.work.sizes.attention_calls import AttentionCalls, find_attention_calls
@@ -92,9 +92,19 @@ class WorkFacts(ReplayFacts, frozen=True, dict=True):
         return find_linear_algebra(self.regions, self.steps)
 
     @cached_property
+    def linear_algebra_calls(self) -> I8:
+        """Calls of solvers and decompositions in the window, on matrices of any size. Slices, in order."""
+        return linear_algebra_calls(self.regions, self.steps)
+
+    @cached_property
     def linear_algebra_share(self) -> float:
-        """Share of the window that solvers and decompositions of matrices of any size take."""
-        return linear_algebra_share(self.regions, self.steps)
+        """Share of the window that these calls take: of the GPU's time, or on a CPU-only run of the thread's."""
+        calls = self.linear_algebra_calls
+        if self.has_gpu:
+            taken_ns = int(self.regions.work_ns(calls).sum())
+        else:
+            taken_ns = int((self.slices.end[calls] - self.slices.start[calls]).sum())
+        return taken_ns / self.steps.window_ns
 
     @cached_property
     def double_precision(self) -> DoublePrecision:

@@ -38,16 +38,10 @@ class LinearAlgebra(Struct, frozen=True):
         return LinearAlgebra(*(getattr(self, column)[wanted] for column in self.__struct_fields__))
 
 
-def linear_algebra_share(regions: Regions, steps: Steps) -> float:
-    """Share of the window that solvers and decompositions of any size take: of the device, or without one of the
-    training thread.
-    """
-    calls = regions.named(_is_linear_algebra, OP)
-    if len(regions.gpu.work):
-        taken_ns = int(regions.gpu.step_ns[regions.work_under(calls)].sum())
-    else:
-        taken_ns = int(steps.within(regions.area(calls, steps.thread)).sum())
-    return taken_ns / max(1, steps.window_ns)
+def linear_algebra_calls(regions: Regions, steps: Steps) -> I8:
+    """The calls of solvers and decompositions in the window, on matrices of any size. Slices, in order."""
+    rows = regions.slices.outermost(regions.named(_is_linear_algebra, OP))
+    return rows[steps.host_window.contains(regions.slices.start[rows])].astype(np.int64)
 
 
 def find_linear_algebra(regions: Regions, steps: Steps) -> LinearAlgebra:

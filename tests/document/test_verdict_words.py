@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from support.cpu_work import facts, matmul
 
 from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
 from traceopt.document.efficiency import LOW_UTILIZATION
@@ -15,6 +16,7 @@ from traceopt.result.words.message import plain
 from traceopt.rules.engine import prepare, run_rules
 from traceopt.rules.registry import load_rules
 from traceopt.testing import Machine
+from traceopt.testing.events import op
 
 if TYPE_CHECKING:
     from conftest import GetExample
@@ -26,10 +28,10 @@ def verdict_of(**shares: float) -> str:
         with machine.step():
             machine.launch(1_000)
             machine.synchronize()
-    facts = machine.facts()
+    measured = machine.facts()
     causes = {CAUSE_OF_KEY[key]: share for key, share in shares.items()}
     parts = [BreakdownPart(c.key, c.label, c.busy, share * 1_000, share, None) for c, share in causes.items()]
-    return plain(_GpuVerdict(facts, parts, [], []).text)
+    return plain(_GpuVerdict(measured, parts, [], []).text)
 
 
 @pytest.mark.parametrize(("idle", "bound"), [(0.05, "GPU-bound"), (0.18, "Mostly GPU-bound")])
@@ -58,3 +60,10 @@ def test_what_a_step_reaches_is_said_of_a_busy_gpu(example: GetExample) -> None:
     assert idle.efficiency.mfu is not None
     assert idle.efficiency.mfu < LOW_UTILIZATION
     assert "of the bf16 peak" not in idle.verdict
+
+
+def test_linear_algebra_that_fills_a_step_on_a_cpu_is_named() -> None:
+    inverse = op("aten::linalg_inv_ex", 3_000, 6_000, **{"Input Dims": [[700, 700]]})
+    step = facts(matmul(100, 2_000), inverse)
+    said = rank_document(step, run_rules([], step, debug=True)).verdict
+    assert "60% is solvers and decompositions of matrices" in said

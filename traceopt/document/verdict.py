@@ -375,6 +375,11 @@ def _kind_of_work(facts: Facts) -> str:
     found = facts.cpu_work
     heavy_share = operators_ns(facts, found.heavy) / facts.step_ns
     largest = next(iter(found.light), None)
+    if facts.linear_algebra_share >= max(NAMED_OPERATOR_SHARE, heavy_share):
+        calls = facts.linear_algebra_calls
+        most = by_site(facts, calls, facts.slices.end[calls] - facts.slices.start[calls])[0].location
+        where = f" ({most})" if most is not None else ""
+        return f": {percent(facts.linear_algebra_share)} is solvers and decompositions of matrices{where}"
     if largest is not None:
         share = largest.duration_ns / facts.steps.count / facts.step_ns  # without what it calls
         if share >= max(NAMED_OPERATOR_SHARE, heavy_share):
