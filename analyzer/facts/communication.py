@@ -6,10 +6,11 @@ from functools import cached_property
 
 import numpy as np
 
-from traceopt.analyzer.arrays.intervals import merge, union
+from traceopt.analyzer.arrays.intervals import Intervals, merge, union
 from traceopt.analyzer.communication.collectives import CollectiveCalls, find_collectives, find_cpu_collectives
 from traceopt.analyzer.communication.data_parallel import find_data_parallel_calls
 from traceopt.analyzer.communication.device_times import DeviceTimes, DeviceWaits
+from traceopt.analyzer.communication.experts import ALL_TO_ALL, ExpertLoad, find_expert_load
 from traceopt.analyzer.communication.gradient_reductions import GradientReductions, find_gradient_reductions
 from traceopt.analyzer.communication.node_link import NodeLink, find_node_link
 from traceopt.analyzer.communication.overlap import Overlap, cpu_overlap, gpu_overlap
@@ -90,13 +91,27 @@ class CommunicationFacts(AutogradFacts, frozen=True, dict=True):
         """The stage of a pipeline that this rank is: schedule, compute, bubble. None if the trace does not show it."""
         if not len(self.stage_waits.rows):
             return None
-        if self.has_gpu:
-            work, updates = self.gpu.work, self.regions.work_under(self.regions.optimizer)
-            rows = np.flatnonzero(self.gpu.is_compute & ~updates)
-            compute = union(work.start[rows], work.end_of(rows))
-        else:
-            compute = merge(self.cpu_phases.areas[FORWARD], self.cpu_phases.areas[BACKWARD])
-        return find_pipeline_stage(self.regions, self.steps, self.stage_waits, self.process_groups, compute)
+        groups, compute = self.process_groups, self.compute_of_passes
+        return find_pipeline_stage(self.regions, self.steps, self.stage_waits, groups, compute)
+
+    @cached_property
+    def expert_load(self) -> ExpertLoad | None:
+        """Tokens that this rank gets for its experts, and its compute on them. None if the trace does not show it."""
+        calls = next((one for one in self.collectives if one.name == ALL_TO_ALL), None)
+        if calls is None:
+            return None
+        work, slices, rows = self.gpu.work, self.slices, calls.rows
+        ran = (work.start[rows], work.end_of(rows)) if self.has_gpu else (slices.start[rows], slices.end[rows])
+        return find_expert_load(self.regions, self.steps, calls, *ran, self.compute_of_passes)
+
+    @cached_property
+    def compute_of_passes(self) -> Intervals:
+        """When the device computes, without the optimizer; on a CPU-only run, the training thread."""
+        if not self.has_gpu:
+            return merge(self.cpu_phases.areas[FORWARD], self.cpu_phases.areas[BACKWARD])
+        work, updates = self.gpu.work, self.regions.work_under(self.regions.optimizer)
+        rows = np.flatnonzero(self.gpu.is_compute & ~updates)
+        return union(work.start[rows], work.end_of(rows))
 
     @cached_property
     def overlapped_kernels(self) -> list[OverlappedKernel]:

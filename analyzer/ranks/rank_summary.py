@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.communication.experts import ExpertLoad
 from traceopt.analyzer.communication.pipeline import PipelineStage
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.rank_phases import RankPhases, find_rank_phases
@@ -63,12 +64,14 @@ class RankSummary(Struct, frozen=True):
     blocks: I8 | None = None
     phases: RankPhases | None = None  # of reinforcement learning
     stage: PipelineStage | None = None
+    experts: ExpertLoad | None = None
     engine: str | None = None  # name of an inference engine's process beside a training
 
 
 def summarize(facts: Facts) -> RankSummary:
     """The summary of all recorded steps of a rank, so that they can be compared step by step."""
-    typical_ns, phases, stage = facts.step_ns, find_rank_phases(facts), facts.pipeline_stage
+    typical_ns, phases = facts.step_ns, find_rank_phases(facts)
+    stage, experts = facts.pipeline_stage, facts.expert_load
     facts = facts.of_every_step
     meta, steps = facts.trace.meta, facts.steps
     compute = facts.gpu.compute if facts.has_gpu else facts.cpu_phases.model_work
@@ -92,6 +95,7 @@ def summarize(facts: Facts) -> RankSummary:
         blocks=_blocks(facts) if facts.has_gpu else None,
         phases=phases,
         stage=stage,
+        experts=experts,
         engine=meta.engine,
     )
 

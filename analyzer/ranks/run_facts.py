@@ -72,6 +72,14 @@ class Straggler(Struct, frozen=True):
         return next((cause for cause, more_ns in self.parts[:1] if more_ns >= EXPLAINS * self.wait_ns), None)
 
 
+class HotExperts(Struct, frozen=True):
+    """The rank whose experts get most tokens, if all ranks wait for it."""
+
+    rank: int  # index into RunFacts.ranks
+    tokens: float  # in the mean step
+    mean_tokens: float  # of all ranks
+
+
 class GroupWait(Struct, frozen=True):
     """How long a rank waits in the collectives of a process group for the last rank, in the median step."""
 
@@ -397,6 +405,21 @@ class RunFacts(Struct, frozen=True, dict=True):
         """Extra profiler cost per step on one rank, compared to the others: without it they would wait less."""
         cost = self._in_common_steps([one.profiler_ns for one in self.ranks])
         return max(0.0, float(np.median(cost[:, rank] - np.median(np.delete(cost, rank, axis=1), axis=1))))
+
+    @cached_property
+    def hot_experts(self) -> HotExperts | None:
+        """None unless the rank whose experts get most tokens also computes longest on them, and that explains much of
+        the uneven work.
+        """
+        loads = [rank.experts for rank in self.ranks if rank.experts is not None]
+        if len(loads) < len(self.ranks) or len({len(load.tokens) for load in loads}) != 1:
+            return None
+        tokens = np.array([load.tokens.sum() for load in loads])
+        compute = np.array([load.compute_ns.sum() for load in loads])
+        hot, above_ns = int(tokens.argmax()), float(compute.max() - compute.mean())
+        if hot != compute.argmax() or above_ns < EXPLAINS * median(self.imbalance_ns):
+            return None
+        return HotExperts(hot, float(tokens[hot]), float(tokens.mean()))
 
     @cached_property
     def pipelines(self) -> list[RunPipeline]:

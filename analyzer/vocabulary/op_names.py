@@ -117,6 +117,11 @@ def is_receive(name: str) -> bool:
     return name.startswith("c10d::recv")
 
 
+def is_split_exchange(name: str) -> bool:
+    """An all-to-all of one tensor, whose arguments have the sizes of its parts: ``c10d::alltoall_base_``."""
+    return name == "c10d::alltoall_base_"
+
+
 def is_symmetric_memory(name: str) -> bool:
     """An operator on symmetric memory, which copies between GPUs: ``symm_mem::_low_contention_all_gather``."""
     return name.startswith("symm_mem::")

@@ -101,6 +101,7 @@ def _tables(document: Result) -> Iterator[ShownTable]:
     groups = document.communication.groups
     yield of_step(tables.PROCESS_GROUPS, groups if len(groups) > 1 else [], derived=_PROCESS_GROUP)
     yield plain(tables.PIPELINE, document.communication.pipeline)
+    yield plain(tables.EXPERTS, document.communication.experts)
     yield of_step(tables.COPIES, document.copies)
     yield of_step(tables.GPUS, document.gpu.devices, derived=_GPU)
     yield of_step(

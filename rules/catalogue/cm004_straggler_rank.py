@@ -41,6 +41,10 @@ SLOW_GPU = Fix(
     "Compare clocks, temperature and power limit of this GPU with those of the others, and look for another process on "
     "it. If it stays slower, run the job without it."
 )
+HOT_EXPERTS = Fix(
+    "Place a hot expert beside cold ones, or copy it to several ranks. Or balance the router by an auxiliary loss, or "
+    "a bias per expert that follows its load: this changes the model."
+)
 DIFFERENCE = "what this rank does that the others do not"
 
 
@@ -71,6 +75,9 @@ class StragglerRank(RunRule):
 
         sampler = DistributedLengthGroupedSampler(dataset, ...)      # batches of similar length on all ranks
         batches = pack(sequences, max_tokens=8192)                   # a budget of tokens, not of samples
+
+    If the sizes of the parts of all-to-alls are recorded (`record_shapes=True`), and the rank with the most compute is
+    also the one whose experts get the most tokens, the rule says so.
 
     When it is wrong: a rank that is late by design (the last stage of a pipeline) is not a fault. Ranks that were
     recorded at different steps cannot be compared. A rank with slower kernels (clocks, another process on the GPU)
@@ -160,17 +167,21 @@ class StragglerRank(RunRule):
         who = f"{rank_name(run, most)} in every step" if always else "a different rank from step to step"
         wait = float(np.median(np.minimum(waits, compute.max(axis=1) - compute.min(axis=1))))
         free_cores = all(rank.free_cores for rank in run.ranks)
-        slow_gpu = always and run.computes_the_same
+        hot = run.hot_experts if always else None
+        slow_gpu = always and hot is None and run.computes_the_same
         surest: Confidence = "medium" if slow_gpu else "high"
         finding = self.finding(
             title=f"Find out why the GPU of {rank_name(run, most)} is slower"
             if slow_gpu
+            else "Balance the experts"
+            if hot is not None
             else "Give all ranks the same amount of work",
             effort=Effort.DEPENDS if slow_gpu else Effort.REFACTORING,
             why=(
                 f"In {step_of_ranks(run)}, the rank with the most compute ({who}) takes {ms(excess)} longer "
                 f"than the mean of all {len(run.ranks)} ranks. The others wait for it in collectives."
                 + (" Its kernels have as many blocks as theirs, so its GPU seems to be slower." if slow_gpu else "")
+                + (f" Its experts get {hot.tokens / hot.mean_tokens:.1f} times the mean tokens." if hot else "")
             ),
             saving=ranks_saving(
                 run,
@@ -186,6 +197,8 @@ class StragglerRank(RunRule):
             ],
             fix=SLOW_GPU
             if slow_gpu
+            else HOT_EXPERTS
+            if hot is not None
             else Fix(
                 "Balance by cost: the same number of tokens (not samples) on every rank, shards of similar cost."
                 + ("" if free_cores else " First make sure that the threads of all ranks fit on the CPU cores."),

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.document.merge import MergedRun, plan_first
 from traceopt.document.rank_views import rank_views
-from traceopt.document.sections import phases_of_run, pipeline_row
+from traceopt.document.sections import expert_rows, phases_of_run, pipeline_row
 from traceopt.result.document import Check, Communication, Result
 from traceopt.result.finding import Finding, impact_of_share
 from traceopt.result.rows import RankRow, RankSteps
@@ -115,8 +115,8 @@ def _rows(result: Result, run: RunFacts) -> list[RankRow]:
 
 
 def _of_all_ranks(result: Result, run: RunFacts) -> Communication:
-    """The communication of the shown rank, with how long it waits for others in each process group, and with the other
-    stages of its pipeline.
+    """The communication of the shown rank, with how long it waits for others in each process group, the other stages of
+    its pipeline, and the experts of all ranks.
     """
     waits = run.waits_of_groups(result.run.shown_rank)
     groups = [
@@ -129,7 +129,12 @@ def _of_all_ranks(result: Result, run: RunFacts) -> Communication:
         [pipeline_row(run.ranks[index].rank, stage) for index, stage in one.stages.items()] for one in run.pipelines
     )
     own = next((rows for rows in pipelines if any(row.rank == result.run.shown_rank for row in rows)), None)
-    return replace(result.communication, groups=groups, pipeline=own or result.communication.pipeline)
+    return replace(
+        result.communication,
+        groups=groups,
+        pipeline=own or result.communication.pipeline,
+        experts=expert_rows([(one.rank, one.experts) for one in run.ranks if one.experts is not None]),
+    )
 
 
 def _with_steps_of_ranks(result: Result, run: RunFacts) -> Result:

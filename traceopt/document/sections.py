@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from traceopt.analyzer.arrays.intervals import intersect, merge, subtract
 from traceopt.analyzer.arrays.percentiles import median, percentiles
+from traceopt.analyzer.communication.experts import ExpertLoad
 from traceopt.analyzer.communication.pipeline import PipelineStage
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.run_facts import RunFacts
@@ -39,6 +41,7 @@ from traceopt.result.rows import (
     Collective,
     CommunicationGroup,
     Copy,
+    ExpertRow,
     IdleCause,
     MemoryPart,
     MemoryPoint,
@@ -276,7 +279,24 @@ def communication(facts: Facts) -> Communication:
         collectives=rows,
         groups=_groups(facts),
         pipeline=[pipeline_row(facts.trace.meta.rank, stage)] if (stage := facts.pipeline_stage) is not None else [],
+        experts=expert_rows([(facts.trace.meta.rank, load)] if (load := facts.expert_load) is not None else []),
     )
+
+
+def expert_rows(loads: Sequence[tuple[int | None, ExpertLoad]]) -> list[ExpertRow]:
+    mean = sum(int(load.tokens.sum()) for _, load in loads) / max(1, len(loads))
+    return [
+        ExpertRow(
+            rank=rank,
+            passes=len(load.tokens),
+            tokens_per_step=rate(load.tokens.sum()),
+            of_mean=rate(load.tokens.sum() / max(1.0, mean)),
+            hottest_pass=int(load.tokens.argmax()),
+            compute_us_per_step=us(load.compute_ns.sum()),
+            exchange_us_per_step=us(load.exchange_ns.sum()),
+        )
+        for rank, load in loads
+    ]
 
 
 def pipeline_row(rank: int | None, stage: PipelineStage) -> PipelineRow:

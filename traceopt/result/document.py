@@ -30,6 +30,7 @@ from traceopt.result.rows import (
     Copy,
     CounterRangeRow,
     CpuOperator,
+    ExpertRow,
     FlameGraph,
     Gemm,
     IdleCause,
@@ -347,6 +348,10 @@ class Communication(Struct, frozen=True):
     pipeline: Annotated[
         list[PipelineRow],
         note("stages of the pipeline of the shown rank, as far as recorded; empty: no pipeline, or schedule unknown"),
+    ] = field(default_factory=list)
+    experts: Annotated[
+        list[ExpertRow],
+        note("experts by rank; empty: the sizes of the parts of all-to-alls are not recorded"),
     ] = field(default_factory=list)
 
 

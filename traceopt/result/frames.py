@@ -22,6 +22,7 @@ from traceopt.result.rows import (
     Collective,
     CommunicationGroup,
     Copy,
+    ExpertRow,
     FlameNode,
     Gemm,
     IdleCause,
@@ -145,6 +146,7 @@ TABLES: Mapping[str, FrameTable] = {
         {**_columns(CommunicationGroup), "ranks": (TEXT, 'its ranks: "0, 3"; empty: not recorded')},
     ),
     "pipeline": FrameTable("The stages of the pipeline of the shown rank.", _columns(PipelineRow)),
+    "experts": FrameTable("The experts of each rank.", _columns(ExpertRow)),
     "copies": FrameTable("Copies by kind, longest first.", _columns(Copy)),
     "ranks": FrameTable("A row for each file that was read.", _columns(RankRow)),
     "memory": FrameTable("Device memory over the shown step, thinned to minima and maxima.", _columns(MemoryPoint)),
@@ -233,6 +235,10 @@ class Frames(Struct, frozen=True):
     @property
     def pipeline(self) -> DataFrame:
         return _rows("pipeline", self.result.communication.pipeline)
+
+    @property
+    def experts(self) -> DataFrame:
+        return _rows("experts", self.result.communication.experts)
 
     @property
     def copies(self) -> DataFrame:

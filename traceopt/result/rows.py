@@ -169,6 +169,18 @@ class PipelineRow(Struct, frozen=True):
     ]
 
 
+class ExpertRow(Struct, frozen=True):
+    """The experts of a rank. A pass is a layer's forward or backward."""
+
+    rank: Annotated[int | None, note("number of the rank; null: not recorded")]
+    passes: Annotated[int, note("passes of layers with experts per step")]
+    tokens_per_step: Annotated[float, note("tokens that its experts get", "per step")]
+    of_mean: Annotated[float, note("the same, by the mean of the recorded ranks")]
+    hottest_pass: Annotated[int, note("the pass in which they get most tokens, counted from 0 in each step")]
+    compute_us_per_step: Annotated[float, note("compute time per step between dispatch and combine", "us")]
+    exchange_us_per_step: Annotated[float, note("exposed time per step of the all-to-alls", "us")]
+
+
 class Copy(Struct, frozen=True):
     """Copies of one kind."""
 

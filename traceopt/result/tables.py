@@ -103,6 +103,26 @@ PIPELINE = Table(
     narrow=True,
 )
 
+EXPERTS = Table(
+    "experts",
+    "Experts by rank",
+    (
+        Column("rank", "Rank", "count"),
+        Column("tokens_per_step", "Tokens", "count", bar=True),
+        Column("of_mean", "Of mean", "rate"),
+        Column("passes", "Passes", "count", about="Passes: a layer's forward or backward."),
+        Column("hottest_pass", "Hottest pass", "count"),
+        Column("compute_us_per_step", "Compute ms{per_step}", "ms"),
+        Column(
+            "exchange_us_per_step", "All-to-all ms", "ms", about="All-to-all: not overlapped, with the wait for others."
+        ),
+    ),
+    about="What the experts of each rank get in a step, and how long the rank computes on it.",
+    noun="ranks",
+    order="first",
+    narrow=True,
+)
+
 COPIES = Table(
     "copies",
     "Copies",

@@ -1,0 +1,46 @@
+"""Experts on several ranks: their tokens, and the rank whose experts get too many."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fixtures.experts import LAYERS, US_PER_TOKEN, experts, step_us
+from traceopt.api import analyze
+from traceopt.result.document import Result
+from traceopt.testing import Machine
+
+HOT = [3 * 512, 512, 512, 512]
+
+
+def result_of(ranks: list[Machine], folder: Path) -> Result:
+    for number, machine in enumerate(ranks):
+        (folder / f"rank{number}.pt.trace.json").write_bytes(machine.to_bytes())
+    return analyze(str(folder))
+
+
+def test_the_hot_expert_is_named_first_with_what_balance_saves(tmp_path: Path) -> None:
+    result = result_of(experts(HOT), tmp_path)
+    first = result.findings[0]
+    assert (first.code, first.title, first.ranks) == ("CM004", "Balance the experts", [0])
+    assert "Its experts get 2.0 times the mean tokens." in first.why
+    assert first.saving is not None
+    assert first.saving.est_us == pytest.approx(step_us(HOT) - step_us([768] * 4), rel=0.15)
+    rows = result.communication.experts
+    assert [row.tokens_per_step for row in rows] == [2 * LAYERS * tokens for tokens in HOT]
+    assert [round(row.of_mean, 2) for row in rows] == [2.0, 0.67, 0.67, 0.67]
+    assert rows[1].compute_us_per_step == pytest.approx(3 * LAYERS * 512 * US_PER_TOKEN, rel=0.02)
+
+
+def test_balanced_experts_are_no_finding(tmp_path: Path) -> None:
+    assert all(finding.code != "CM004" for finding in result_of(experts([512] * 4), tmp_path).findings)
+
+
+def test_exchanges_that_are_no_pairs_are_not_of_experts() -> None:
+    """The attention of Ulysses exchanges equal parts, and a lookup of embeddings does not send back what it brought."""
+    (rank, *_) = experts(HOT)
+    for event in rank.events:
+        if "Concrete Inputs" in event["args"]:
+            event["args"]["Concrete Inputs"][3:5] = ["[]", "[]"]
+    assert rank.facts().expert_load is None
