@@ -9,6 +9,8 @@ from fixtures.pipelines import Action, pipeline
 from traceopt.api import analyze
 from traceopt.result.document import Result
 
+RECORDED = Path(__file__).parents[2] / "fixtures" / "traces" / "gloo"  # by fixtures/record_groups.py
+
 Order = Callable[[int, int, int], list[Action]]
 
 

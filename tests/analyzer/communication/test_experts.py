@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.experts import LAYERS, US_PER_TOKEN, experts, step_us
+from tests.support.pipelines import RECORDED
 from traceopt.api import analyze
 from traceopt.result.document import Result
 from traceopt.testing import Machine
@@ -44,3 +45,8 @@ def test_exchanges_that_are_no_pairs_are_not_of_experts() -> None:
         if "Concrete Inputs" in event["args"]:
             event["args"]["Concrete Inputs"][3:5] = ["[]", "[]"]
     assert rank.facts().expert_load is None
+
+
+def test_recorded_experts_on_the_cpu() -> None:
+    rows = analyze(str(RECORDED / "experts")).communication.experts
+    assert [(row.rank, row.passes, row.tokens_per_step) for row in rows] == [(0, 2, 4 * 768), (1, 2, 4 * 256)]

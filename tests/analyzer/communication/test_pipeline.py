@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from fixtures.pipelines import gpipe, interleaved, one_forward_one_backward, zero_bubble
-from tests.support.pipelines import Order, orders, result_of
+from tests.support.pipelines import RECORDED, Order, orders, result_of
 from traceopt.analyzer.vocabulary.phases.pipeline_actions import PipelineAction, pipeline_action
+from traceopt.api import analyze
 from traceopt.testing import A100, Machine
 
 PIPELINE = {"pg_name": "1", "pg_desc": "mesh_pp", "ranks": [0, 1]}
@@ -42,6 +43,16 @@ def test_the_bubble_of_equal_stages_is_that_of_the_schedule(
         assert row.schedule == name or (row.schedule == "GPipe or 1F1B" and micro_batches <= size)
         assert row.bubble_share == pytest.approx(share, rel=0.02)
         assert row.least_share == pytest.approx(share, rel=0.02)
+
+
+def test_a_recorded_pipeline_on_the_cpu() -> None:
+    """gloo names neither group nor schedule: the file declares one group, and the neighbors show the order."""
+    rows = analyze(str(RECORDED / "pipeline")).communication.pipeline
+    assert [(row.rank, row.stages, row.micro_batches, row.schedule) for row in rows] == [
+        (0, 2, 4, "1F1B"),
+        (1, 2, 4, "1F1B"),
+    ]
+    assert all(row.bubble_us_per_step > 0 for row in rows)
 
 
 def test_what_more_micro_batches_and_chunks_save(tmp_path: Path) -> None:
