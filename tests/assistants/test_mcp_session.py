@@ -60,7 +60,7 @@ async def session(folder: Path) -> None:
         explained = await answer("explain", path="traceopt-logs/before", finding=loader["id"])
         assert any("DataLoader(SlowDisk()" in line for line in explained["source_lines"])
         patch = await answer("patch", path="traceopt-logs/before", findings=[loader["id"]])
-        tried = await answer("try_variant", script="train.py", diff=patch["diff"], minutes=2, steps=8)
+        tried = await answer("try_variant", script="train.py", diff=patch["diff"], minutes=0.5, steps=8)
         [row] = tried["tried"]
         assert row["losses"] == "identical"
         if row["verdict"] == "unclear":  # the machine was too busy for an answer within the time
