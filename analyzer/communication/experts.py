@@ -30,6 +30,10 @@ class Splits(Struct, frozen=True):
     sent: tuple[int, ...]
     received: tuple[int, ...]
 
+    @property
+    def is_uneven(self) -> bool:
+        return len({*self.sent, *self.received}) > 1
+
 
 class ExpertLoad(Struct, frozen=True):
     """The experts of one rank, by pass of a layer: first those of the forward, then those of the backward. Arrays have
@@ -44,17 +48,20 @@ class ExpertLoad(Struct, frozen=True):
 def find_expert_load(
     regions: Regions, steps: Steps, calls: CollectiveCalls, begin: I8, end: I8, compute: Intervals
 ) -> ExpertLoad | None:
-    """From the all-to-alls and when each ran. None unless the sizes of their parts are recorded, and all steps have as
-    many passes.
+    """From the all-to-alls and when each ran. None unless the sizes of their parts are recorded and differ, and all
+    steps have as many passes.
+
+    Sharded embeddings also get back gradients for what they sent, but in the backward pass: both calls of a pass are in
+    the same one.
     """
     exchanges = regions.named(op_names.is_split_exchange, OP)
     around = np.where(calls.launch >= 0, regions.slices.ancestor(calls.launch, exchanges), -1)
     splits = [_splits(regions, row) for row in around.tolist()]
-    first = _dispatches(splits)
+    first = _dispatches(splits, (regions.slices.ancestor(calls.launch, regions.backward) >= 0).tolist())
     step = steps.step_of(begin[first])
     first = first[step >= 0]
     count = np.bincount(step[step >= 0], minlength=steps.count)
-    if not len(first) or (count != count[0]).any():
+    if not len(first) or (count != count[0]).any() or not any(one.is_uneven for one in splits if one is not None):
         return None
     columns = (
         np.array([sum(one.received) for one in map(splits.__getitem__, first.tolist()) if one is not None]),
@@ -80,12 +87,13 @@ def _sizes(text: object) -> tuple[int, ...]:
     return tuple(size for size in sizes or [] if isinstance(size, int))
 
 
-def _dispatches(splits: Sequence[Splits | None]) -> I8:
+def _dispatches(splits: Sequence[Splits | None], in_backward: Sequence[bool]) -> I8:
     """The calls whose next one sends back what they brought. A loop, because each call is in one pair; they are few."""
     found, at = [], 0
     while at + 1 < len(splits):
         mine, after = splits[at], splits[at + 1]
-        pair = mine is not None and after is not None and (mine.sent, mine.received) == (after.received, after.sent)
+        returned = mine is not None and after is not None and mine == Splits(after.received, after.sent)
+        pair = returned and in_backward[at] == in_backward[at + 1]
         if pair:
             found.append(at)
         at += 2 if pair else 1

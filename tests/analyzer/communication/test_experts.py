@@ -10,8 +10,9 @@ from fixtures.experts import LAYERS, US_PER_TOKEN, experts, step_us
 from tests.support.pipelines import RECORDED
 from traceopt.api import analyze
 from traceopt.result.document import Result
-from traceopt.testing import Machine
+from traceopt.testing import A100, Machine
 
+BACKWARD = "autograd::engine::evaluate_function: ExchangeBackward0"
 HOT = [3 * 512, 512, 512, 512]
 
 
@@ -38,13 +39,28 @@ def test_balanced_experts_are_no_finding(tmp_path: Path) -> None:
     assert all(finding.code != "CM004" for finding in result_of(experts([512] * 4), tmp_path).findings)
 
 
-def test_exchanges_that_are_no_pairs_are_not_of_experts() -> None:
-    """The attention of Ulysses exchanges equal parts, and a lookup of embeddings does not send back what it brought."""
+@pytest.mark.parametrize("sizes", [[], [128] * 4])
+def test_exchanges_of_equal_parts_are_not_of_experts(sizes: list[int]) -> None:
+    """As in the attention of Ulysses."""
     (rank, *_) = experts(HOT)
     for event in rank.events:
         if "Concrete Inputs" in event["args"]:
-            event["args"]["Concrete Inputs"][3:5] = ["[]", "[]"]
+            event["args"]["Concrete Inputs"][3:5] = [str(sizes)] * 2
     assert rank.facts().expert_load is None
+
+
+def test_embeddings_and_their_gradients_are_not_of_experts() -> None:
+    """The backward pass sends back what the forward brought, after all other compute."""
+    machine = Machine(A100, distributedInfo={"rank": 0, "world_size": 2})
+    for _ in range(4):
+        with machine.step():
+            for node, sizes in (("forward", ["[9, 5]", "[7, 9]"]), (BACKWARD, ["[7, 9]", "[9, 5]"])):
+                concrete = {"Concrete Inputs": ["", "", "", *sizes, "False"]}
+                with machine.operator(node), machine.operator("c10d::alltoall_base_", **concrete):
+                    machine.launch(200, name="ncclDevKernel_SendRecv(x)", **{"Collective name": "all_to_allv"})
+                machine.launch(900)
+            machine.synchronize()
+    assert machine.facts().expert_load is None
 
 
 def test_recorded_experts_on_the_cpu() -> None:
