@@ -89,7 +89,8 @@ def find_pipeline_stage(
     if group is None:
         return None
     order = _annotated(regions, steps) or _by_neighbors(regions, steps, group.ranks)
-    if {one.kind for one in order} <= {"F"}:
+    kinds = {one.kind for one in order}
+    if "F" not in kinds or kinds == {"F"}:
         return None
     return PipelineStage(
         ranks=group.ranks,

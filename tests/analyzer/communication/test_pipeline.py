@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fixtures.pipelines import gpipe, interleaved, one_forward_one_backward, zero_bubble
+from fixtures.pipelines import Action, Kind, gpipe, interleaved, one_forward_one_backward, pipeline, zero_bubble
 from tests.support.pipelines import RECORDED, Order, orders, result_of
 from traceopt.analyzer.vocabulary.phases.pipeline_actions import PipelineAction, pipeline_action
 from traceopt.api import analyze
@@ -60,6 +60,13 @@ def test_what_more_micro_batches_and_chunks_save(tmp_path: Path) -> None:
     for row in rows:
         assert row.doubling_saves_us == pytest.approx(row.bubble_us_per_step / 2, rel=0.03)
         assert row.interleaving_saves_us == pytest.approx(row.bubble_us_per_step / 2, rel=0.03)
+
+
+@pytest.mark.parametrize("kind", ["F", "B"])
+def test_passes_of_one_kind_are_no_schedule(kind: Kind) -> None:
+    """As of inference."""
+    forward = [[Action(kind, 0, one) for one in range(4)]] * 2
+    assert all(machine.facts().pipeline_stage is None for machine in pipeline(forward))
 
 
 @pytest.mark.parametrize("rank", [0, 1])
