@@ -24,17 +24,15 @@ from msgspec.structs import replace
 from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.graph import Graph, Rows
-from traceopt.analyzer.replay.retime import Timing, retime, step_times
+from traceopt.analyzer.replay.retime import Timing, retime
 from traceopt.analyzer.run_log.run_settings import LONGER
 from traceopt.analyzer.tables.schema import I8, Spans
 from traceopt.analyzer.tables.trace import Trace
-from traceopt.analyzer.timeline.call_tree import PYTHON
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 
 HIDDEN_COST_NS = 3_000  # of an event, where it cannot be measured: hosts with an H100 needed 2,300 to 7,000
 MOST_COST_NS = 8_000  # of an event, on the slowest hosts; a larger difference has another cause
 DEVICE_COST_NS, MOST_DEVICE_COST_NS = 3_000, 5_000  # of a kernel: an H100 needed 2,600 to 4,300, 3,300 in the median
-LEAST_LEFT = 0.2  # of the host's time between two launches, or of a kernel: the work itself takes some of it
 MOST_LOADING = 0.2  # of the step: if the loop waits for data, its own time says little about the profiler
 GPU_BOUND = 0.85  # of the step: a GPU that is busy for so much of it is the limit
 TOLERANCE = 0.15  # of a step that the GPU limits: kernels take a little longer while they are recorded
@@ -53,12 +51,11 @@ def without_profiler(facts: Facts) -> Facts:
     if bare_ns is None:
         return facts
     graph = facts.replay_graph
-    events = _events(facts, graph)
-    costs_ns = _costs_ns(facts, graph, events, bare_ns)
+    costs_ns = _costs_ns(facts, bare_ns)
     if costs_ns is None:
         return facts
     host_ns, device_ns = costs_ns
-    rows = _without(graph, events, host_ns, device_ns)
+    rows = facts.without_recording(host_ns, device_ns).apply(graph, graph.rows)
     trace = _retimed(facts, graph, rows, retime(graph, rows))
     return Facts(
         replace(
@@ -88,40 +85,15 @@ def _bare_step_ns(facts: Facts) -> float | None:
     return ledger.usual_step_ns if loading_ns <= MOST_LOADING * facts.step_ns else None
 
 
-def _events(facts: Facts, graph: Graph) -> I8:
-    """How many events were recorded in the host's time before each row. Shape (rows,).
-
-    Frames do not count: they come from another cycle.
-    """
-    slices = facts.slices
-    launching = np.zeros(len(facts.trace.threads), bool)
-    launching[facts.trace.runtime.thread[graph.call[graph.call >= 0]]] = True
-    launching[facts.steps.thread] = True
-    start = np.sort(slices.start[(slices.kind != PYTHON) & launching[slices.thread]])
-    counted: I8 = np.searchsorted(start, graph.host_end) - np.searchsorted(start, graph.host_start)
-    return counted
-
-
-def _without(graph: Graph, events: I8, host_ns: float, device_ns: float) -> Rows:
-    """The rows without what recording cost: the host at each event, and the device at each piece of work."""
-    rows, device = graph.rows, int(device_ns)
-    host = np.maximum(rows.host - events * host_ns, LEAST_LEFT * rows.host).astype(np.int64)
-    lead = np.where(graph.work >= 0, np.maximum(rows.lead - device, np.minimum(rows.lead, 0)), rows.lead)
-    rest = np.where(graph.work >= 0, device - (rows.lead - lead), 0)
-    duration = np.maximum(rows.duration - rest, LEAST_LEFT * rows.duration).astype(np.int64)
-    return replace(rows, host=host, lead=lead, duration=duration)
-
-
-def _costs_ns(facts: Facts, graph: Graph, events: I8, bare_ns: float) -> tuple[float, float] | None:
+def _costs_ns(facts: Facts, bare_ns: float) -> tuple[float, float] | None:
     """What recording cost the host at an event, and the device at each piece of work; None if no costs explain the
     recorded steps.
     """
-    scale = facts.step_ns / facts.replayed.step_ns
     busy_ns = facts.gpu.busy.total / facts.steps.count
 
     def step_ns(host_ns: float, device_ns: float = DEVICE_COST_NS) -> float:
-        per_step_ns = step_times(graph, _without(graph, events, host_ns, device_ns)).per_step_ns
-        return scale * float(per_step_ns[graph.settled].mean())
+        changed = facts.replay([facts.without_recording(host_ns, device_ns)])
+        return facts.step_ns * changed.step_ns / facts.replayed.step_ns
 
     def is_gpu_bound(left_ns: float) -> bool:
         """Whether the GPU limits a step that is as long as without a profiler, so a faster host changes nothing."""

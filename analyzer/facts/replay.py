@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
+import numpy as np
+
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import Intervals, merge, union
 from traceopt.analyzer.attribution.replayed_parts import ReplayedParts
 from traceopt.analyzer.facts.attribution import AttributionFacts
-from traceopt.analyzer.replay.changes import Change
+from traceopt.analyzer.replay.changes import Change, WithoutRecording
 from traceopt.analyzer.replay.error import MAX_ERROR_SHARE, ReplayError, replay_error
 from traceopt.analyzer.replay.graph import Graph, build_graph
 from traceopt.analyzer.replay.profiler_cost import find_profiler_cost
 from traceopt.analyzer.replay.replayed import Replayed, replay
+from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.timeline.call_tree import PYTHON
 from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import GRAPH_CALLBACK, PROFILER, QUEUED
+
+# What recording took with an H100 (docs/replay.md): an event, of the host, usually and at most; a kernel, of the GPU.
+EVENT_NS, KERNEL_NS = (3_000, 7_000), 3_000
 
 
 class ReplayFacts(AttributionFacts, frozen=True, dict=True):
@@ -37,6 +44,34 @@ class ReplayFacts(AttributionFacts, frozen=True, dict=True):
         at_events = find_profiler_cost(self.slices, self.steps, self.captured.profiler_ns, frames)
         overheads = self.host.rows_of(PROFILER)
         return merge(at_events, union(self.slices.start[overheads], self.slices.end[overheads]))
+
+    @cached_property
+    def recorded_events(self) -> I8:
+        """How many events were recorded in the host's time before each row of the graph, without Python frames, which
+        come from another cycle or cost less. Shape (rows,).
+        """
+        slices, graph = self.slices, self.replay_graph
+        launching = np.zeros(len(self.trace.threads), bool)
+        launching[self.trace.runtime.thread[graph.call[graph.call >= 0]]] = True
+        launching[self.steps.thread] = True
+        start = np.sort(slices.start[(slices.kind != PYTHON) & launching[slices.thread]])
+        counted: I8 = np.searchsorted(start, graph.host_end) - np.searchsorted(start, graph.host_start)
+        return counted
+
+    def without_recording(self, host_ns: float, device_ns: float) -> WithoutRecording:
+        """Takes what recording cost out of a replay: of the host at each event, and of the device at each kernel."""
+        return WithoutRecording(self.recorded_events, host_ns, device_ns)
+
+    @cached_property
+    def replayed_without_recording(self) -> dict[int, Replayed]:
+        """The steps replayed as if recording an event had cost the host so much: each of `EVENT_NS`, in ns."""
+        return {cost_ns: self.replay([self.without_recording(cost_ns, KERNEL_NS)]) for cost_ns in EVENT_NS}
+
+    @property
+    def recording_cost_unknown(self) -> bool:
+        """Whether nobody measured steps without the profiler, which slows the host by an unknown time at each event."""
+        one_device = self.has_gpu and (self.trace.meta.world_size or 1) == 1
+        return one_device and self.captured.ledger is None and self.steps.source == "profiler_step"
 
     @property
     def frames_recorded_with_times(self) -> bool:

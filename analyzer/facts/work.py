@@ -127,7 +127,8 @@ class WorkFacts(ReplayFacts, frozen=True, dict=True):
         fusible &= ~optimizer & ~self.unfused_attention.mask & ~self.regions.compiled_work
         if self.trains and self.large_logits is not None:
             fusible &= ~self.regions.work_under(self.slices.mask(self.large_logits.rows))
-        return find_chains(self.gpu, fusible, self.recorded_steps.step_of(self.gpu.work.start))
+        step = self.recorded_steps.step_of(self.gpu.work.start)
+        return find_chains(self.gpu, fusible, step, self.regions.op_of_work)
 
     @cached_property
     def large_logits(self) -> LargeLogits | None:

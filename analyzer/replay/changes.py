@@ -20,6 +20,7 @@ from traceopt.analyzer.replay.queues import EARLY
 from traceopt.analyzer.tables.schema import I8, Mask
 
 F8 = npt.NDArray[np.float64]
+LEAST_LEFT = 0.2  # of the host's time between two launches, or of a kernel: recording them does not take all of it
 
 
 class Change(Protocol):
@@ -42,6 +43,28 @@ class RemoveHost(Struct, frozen=True, eq=False):
     def apply(self, graph: Graph, rows: Rows) -> Rows:
         removed = self.area.within(graph.host_start, graph.host_end)
         return replace(rows, host=np.maximum(rows.host - (self.share * removed).astype(np.int64), 0))
+
+
+class WithoutRecording(Struct, frozen=True, eq=False):
+    """The profiler costs nothing: the host `host_ns` less at each event, the device `device_ns` less at each piece of
+    work, first of the pause before it.
+    """
+
+    events: I8  # in the host's time before each row of the graph
+    host_ns: float
+    device_ns: float
+
+    def apply(self, graph: Graph, rows: Rows) -> Rows:
+        recorded, works, device_ns = graph.rows.host, graph.work >= 0, int(self.device_ns)
+        left = np.maximum(recorded - self.events * self.host_ns, LEAST_LEFT * recorded) / np.maximum(recorded, 1)
+        lead = np.where(works, np.maximum(rows.lead - device_ns, np.minimum(rows.lead, 0)), rows.lead)
+        rest = np.where(works, device_ns - (rows.lead - lead), 0)
+        return replace(
+            rows,
+            host=(rows.host * left).astype(np.int64),
+            lead=lead,
+            duration=np.maximum(rows.duration - rest, LEAST_LEFT * rows.duration).astype(np.int64),
+        )
 
 
 class ScaleWork(Struct, frozen=True, eq=False):

@@ -22,9 +22,12 @@ class Chains(Struct, frozen=True):
     fused_gain_ns: int  # time saved if only the longest kernel's time of each chain remains
 
 
-def find_chains(gpu: GpuWork, fusible: npt.NDArray[np.bool_], step: npt.NDArray[np.int64]) -> Chains:
-    """`fusible` marks kernels, `step` is the step of each; a chain is a run of fusible kernels in one step, on one
-    stream, without other work between them.
+def find_chains(
+    gpu: GpuWork, fusible: npt.NDArray[np.bool_], step: npt.NDArray[np.int64], op: npt.NDArray[np.integer]
+) -> Chains:
+    """`fusible` marks kernels, `step` is the step of each, and `op` its operator's name, -1: unknown. A chain is a run
+    of fusible kernels in one step, on one stream, without other work between them. One kernel of one operator again and
+    again is no chain: it may work on one tensor after the other, which cannot be merged.
     """
     work = gpu.work
     order = np.lexsort((work.start, work.queue))
@@ -34,10 +37,13 @@ def find_chains(gpu: GpuWork, fusible: npt.NDArray[np.bool_], step: npt.NDArray[
     together = np.append(False, (stream[1:] == stream[:-1]) & (step[1:] == step[:-1]))
     starts = candidate & ~(np.append(False, candidate[:-1]) & together)
     chain = np.cumsum(starts) * candidate  # 0: in no chain
-    length = np.bincount(chain)
-    in_chain = candidate & (length[chain] >= 2)
-    total = np.bincount(chain[in_chain], weights=duration[in_chain], minlength=len(length))
-    longest = np.zeros(len(length))
+    op, name = op[order], work.name[order]
+    first = np.append(0, np.flatnonzero(starts))[chain]  # row of the chain's first kernel
+    other = (op != op[first]) | (op < 0) | (name != name[first])
+    varied = np.bincount(chain, weights=other, minlength=1) > 0
+    in_chain = candidate & varied[chain] & (np.bincount(chain)[chain] >= 2)
+    total = np.bincount(chain[in_chain], weights=duration[in_chain], minlength=len(varied))
+    longest = np.zeros(len(varied))
     np.maximum.at(longest, chain[in_chain], duration[in_chain])
     gain = np.minimum(total - longest, MAX_GAIN * total)
     group = np.full(len(work), -1)

@@ -15,7 +15,7 @@ from traceopt.result.words.message import ms, percent
 from traceopt.rules.evidence import by_site, site_evidence, site_locations
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.price import Priced
-from traceopt.rules.savings.pricing import calls_in, gain_ns, priced
+from traceopt.rules.savings.pricing import calls_in, gain_ns, priced, unrecorded_gain_ns
 from traceopt.rules.savings.starvation import typical_ns
 from traceopt.rules.step_words import the_step, times
 
@@ -46,7 +46,7 @@ class SyncRule(Rule):
         syncs = facts.syncs
         # Of a read that copies and then waits, both calls: the copy waits as well once the other does not.
         sites = [rows for rows in facts.syncs_by_site(self.rows(facts)) if syncs.stall[rows].any()]
-        if len(sites) > 1 and facts.captured.corrected:
+        if len(sites) > 1 and (facts.captured.corrected or facts.recording_cost_unknown):
             rows = np.sort(np.concatenate(sites))
             alone = sum(self._gain_ns(facts, site) for site in sites)
             if self._gain_ns(facts, rows) > TOGETHER * alone:
@@ -57,8 +57,9 @@ class SyncRule(Rule):
                 yield self._at_site(facts, rows, stall)
 
     def _gain_ns(self, facts: Facts, rows: npt.NDArray[np.int64]) -> float:
-        """What a step saves if none of these syncs waits."""
-        return gain_ns(facts, [DropSync(calls_in(facts, facts.syncs.slice[rows]))])
+        """What a step saves if none of these syncs waits, and recording costs nothing."""
+        gain = unrecorded_gain_ns if facts.recording_cost_unknown else gain_ns
+        return gain(facts, [DropSync(calls_in(facts, facts.syncs.slice[rows]))])
 
     def _at_site(self, facts: Facts, rows: npt.NDArray[np.int64], stall: float) -> Priced:
         syncs = facts.syncs

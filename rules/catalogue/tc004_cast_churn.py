@@ -10,6 +10,7 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    Intervals,
     RemoveLaunches,
     Risk,
     Rule,
@@ -31,8 +32,9 @@ HOST = 0.9  # of the host time of their launches
 
 
 class CastChurn(Rule):
-    """Measures the GPU time of casts that give the same result in every step, or no new result at all: weights that
-    autocast casts to 16 bits for each forward pass (and their gradients back), and casts that the next cast undoes.
+    """Measures the GPU time of casts that give the same result in every step, or no new result at all, and the GPU's
+    wait for their launches: weights that autocast casts to 16 bits for each forward pass (and their gradients back),
+    and casts that the next cast undoes.
 
     Why it costs: a cast moves the whole tensor through memory and computes nothing. Autocast caches a cast weight only
     until its block ends, so each micro-batch casts all weights again.
@@ -62,7 +64,9 @@ class CastChurn(Rule):
     confidence = "medium"
     requires = ("gpu", "launches", "shapes")
 
-    min_share: float = threshold(0.02, "smallest time of such casts, as a share of the step, to report")
+    min_share: float = threshold(
+        0.02, "smallest time of such casts and of the wait for them, as a share of the step, to report"
+    )
 
     def applies(self, facts: Facts) -> str | None:
         return None if facts.casts.kinds else "No casts between floating-point types in this trace."
@@ -70,16 +74,17 @@ class CastChurn(Rule):
     def check(self, facts: Facts) -> Findings:
         weights, undone = _masks(facts)
         time = launched_ns(facts, weights | undone)
-        if time < self.min_share * facts.step_ns:
+        launching = host_bounds(facts, _launching(facts, weights | undone), HOST)
+        if time + launching[0] < self.min_share * facts.step_ns:
             return
         back = launched_ns(facts, undone & ~weights)
-        launching = host_bounds(facts, area_of(facts, facts.links.op_slice[weights | undone]), HOST)
         evidence = _evidence(facts, weights | undone)
         reverted = f" ({ms(back)})" if back > 0.1 * time else ""
+        waits = f" The GPU waits another {ms(launching[0])} for their launches." if launching[0] > 0.1 * time else ""
         yield self.finding(
             why=(
                 f"Casts of weights and casts that are reverted at once{reverted} take {ms(time)} of "
-                f"{each_step(facts)}. Their result is the same every time."
+                f"{each_step(facts)}. Their result is the same every time.{waits}"
             ),
             saving=priced(
                 facts,
@@ -114,6 +119,12 @@ def _fix(facts: Facts) -> Fix:
         text = "Load the weights in 16 bits instead of casting them in every step."
         return Fix(text, f"model = model.to({dtype})")
     return Fix("Cast the weights once, with one autocast block around all passes of a step, or load them in 16 bits.")
+
+
+def _launching(facts: Facts, casts: npt.NDArray[np.bool_]) -> Intervals:
+    """When the host launches these casts."""
+    operators = facts.links.op_slice[casts]
+    return area_of(facts, operators[operators >= 0])
 
 
 def _masks(facts: Facts) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from traceopt.analyzer.arrays.grouping import distinct
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, union
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.facts.replay import EVENT_NS
 from traceopt.analyzer.replay.changes import AsyncCopy, Change, DropSync, RemoveHost, ScaleWork
 from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.timeline.call_tree import RUNTIME
@@ -24,6 +25,7 @@ Changes = Sequence[Change]
 
 UNLIKE = 0.1  # of the cost in the typical step: a mean of all steps that differs more is mentioned
 ALIKE = 0.99  # of the high saving: a low one of this size is the same
+UNKNOWN_COST = " How much recording slowed the host was not measured: the range covers 0 to 7 µs an event."
 MENTIONED_SHARE = 0.05  # of the time that a fix removes: a smaller profiler cost is not mentioned
 
 
@@ -56,6 +58,12 @@ def priced(
         if low is not None and high is not None and gains[0] > ALIKE * gains[2]:
             basis += " Each of these saves the same, because another part of the step is the limit then."
         basis += _without_profiler(facts, expected)
+        if facts.recording_cost_unknown and _of_host(expected):
+            others = _unrecorded_gains_ns(facts, expected)
+            low, high = min(gains[0], *others), max(gains[2], *others)
+            if (low, high) != (gains[0], gains[2]):
+                basis += UNKNOWN_COST
+            gains = low, gains[1], high
     if facts.has_gpu and not _of_host(expected) and not facts.limit.busy:
         gains = 0.0, *gains[1:]  # the device waits: faster, it may wait as much longer
     return replace(
@@ -90,6 +98,20 @@ def within(facts: Facts, price: Price, low_ns: float, high_ns: float, basis: str
     """The price with another range."""
     other = saving(facts, low_ns, price.est_ns, high_ns, basis)
     return replace(price, low_ns=other.low_ns, high_ns=other.high_ns, basis=basis)
+
+
+def unrecorded_gain_ns(facts: Facts, changes: Changes, event_ns: int = EVENT_NS[0]) -> float:
+    """What changes save if recording an event cost the host so much: the same share of the recorded step."""
+    before = facts.replayed_without_recording[event_ns]
+    return facts.step_ns * (1 - facts.replay([*before.changes, *changes]).step_ns / before.step_ns)
+
+
+def _unrecorded_gains_ns(facts: Facts, changes: Changes) -> list[float]:
+    """The same for the costs between which it lies. Without syncs the host gets ahead, most of all where it is neither
+    so slow nor so fast that they cost little. The launches that other fixes spare matter less, the faster it is.
+    """
+    waits = any(isinstance(change, DropSync) for change in changes)
+    return [unrecorded_gain_ns(facts, changes, event_ns) for event_ns in (EVENT_NS if waits else EVENT_NS[1:])]
 
 
 def _without_profiler(facts: Facts, changes: Changes) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.recorded_facts import finding
 
 from benchmarks.savings.captures import CAPTURES, traces
 from traceopt.analyzer.facts import Facts
@@ -134,3 +135,14 @@ def test_where_the_profiler_does_not_explain_it_nothing_is_corrected(
 ) -> None:
     facts = changed("item_each_step", tmp_path, change)
     assert without_profiler(facts) is facts
+
+
+def test_without_measured_steps_a_range_covers_what_recording_may_have_cost(tmp_path: Path) -> None:
+    """By the recording alone, the host is the limit whether it waits or not."""
+    facts = changed("item_each_step", tmp_path, no_ledger)
+    saving = finding(facts, "HS001").saving
+    rows = json.loads((CAPTURES / "measured.json").read_text())["pairs"]["item_each_step"]
+    gain = 1 - rows["fixed"]["step_us"] / rows["plain"]["step_us"]
+    assert saving is not None
+    assert 5 * saving.est_us < gain * facts.step_ns / 1e3 < saving.high_us
+    assert "the range covers 0 to 7 µs an event" in saving.basis

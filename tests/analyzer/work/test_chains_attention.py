@@ -44,8 +44,13 @@ def test_a_chain_keeps_its_longest_kernel() -> None:
 
 
 def test_the_gain_of_long_chains_is_bounded() -> None:
-    chains = in_turn(*[(ADD, 10.0)] * 10).chains
+    chains = in_turn(*[(ADD, 10.0), (NORM, 10.0)] * 5).chains
     assert (chains.time_ns, chains.fused_gain_ns) == (100_000, int(MAX_GAIN * 100_000))
+
+
+def test_one_operator_again_and_again_is_no_chain() -> None:
+    """It may work on one tensor after the other."""
+    assert in_turn(*[(ADD, 10.0)] * 10).chains.count == 0
 
 
 def test_streams_are_apart() -> None:
@@ -73,7 +78,7 @@ ATTENTION = {GEMM: "aten::bmm", SOFTMAX: "aten::_softmax"}
 
 
 def test_unfused_attention() -> None:
-    facts = in_turn((NORM, 9), (GEMM, 50), (ADD, 10), (SOFTMAX, 20), (GEMM, 40), (NORM, 9), (NORM, 9), ops=ATTENTION)
+    facts = in_turn((NORM, 9), (GEMM, 50), (ADD, 10), (SOFTMAX, 20), (GEMM, 40), (NORM, 9), (ADD, 9), ops=ATTENTION)
     found = facts.unfused_attention
     assert found.mask.tolist() == [False, True, True, True, True, False, False]
     assert (found.count, found.product_ns, found.other_ns) == (1, 90_000, 30_000)
