@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.facts.replay import KERNEL_NS, MOST_LOADING
 from traceopt.analyzer.replay.graph import Graph, Rows
 from traceopt.analyzer.replay.retime import Timing, retime
 from traceopt.analyzer.run_log.run_settings import LONGER
@@ -32,8 +33,7 @@ from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 
 HIDDEN_COST_NS = 3_000  # of an event, where it cannot be measured: hosts with an H100 needed 2,300 to 7,000
 MOST_COST_NS = 8_000  # of an event, on the slowest hosts; a larger difference has another cause
-DEVICE_COST_NS, MOST_DEVICE_COST_NS = 3_000, 5_000  # of a kernel: an H100 needed 2,600 to 4,300, 3,300 in the median
-MOST_LOADING = 0.2  # of the step: if the loop waits for data, its own time says little about the profiler
+MOST_DEVICE_COST_NS = 5_000  # of a kernel: an H100 needed 2,600 to 4,300, 3,300 in the median
 GPU_BOUND = 0.85  # of the step: a GPU that is busy for so much of it is the limit
 TOLERANCE = 0.15  # of a step that the GPU limits: kernels take a little longer while they are recorded
 NEAR = 0.01  # of the step
@@ -91,7 +91,7 @@ def _costs_ns(facts: Facts, bare_ns: float) -> tuple[float, float] | None:
     """
     busy_ns = facts.gpu.busy.total / facts.steps.count
 
-    def step_ns(host_ns: float, device_ns: float = DEVICE_COST_NS) -> float:
+    def step_ns(host_ns: float, device_ns: float = KERNEL_NS) -> float:
         changed = facts.replay([facts.without_recording(host_ns, device_ns)])
         return facts.step_ns * changed.step_ns / facts.replayed.step_ns
 
@@ -101,7 +101,7 @@ def _costs_ns(facts: Facts, bare_ns: float) -> tuple[float, float] | None:
 
     def device_ns(host_ns: float) -> float:
         if busy_ns < GPU_BOUND * bare_ns:
-            return DEVICE_COST_NS
+            return KERNEL_NS
         return _least(lambda cost: step_ns(host_ns, cost), bare_ns, MOST_DEVICE_COST_NS)
 
     longer = min(facts.captured.stretch or 1.0, facts.step_ns / bare_ns)
@@ -110,7 +110,7 @@ def _costs_ns(facts: Facts, bare_ns: float) -> tuple[float, float] | None:
             return HIDDEN_COST_NS, device_ns(HIDDEN_COST_NS)
         if longer < 1 + NEAR or busy_ns >= GPU_BOUND * facts.step_ns:
             return None
-        return _least(step_ns, bare_ns, HIDDEN_COST_NS), DEVICE_COST_NS
+        return _least(step_ns, bare_ns, HIDDEN_COST_NS), KERNEL_NS
     least_ns = step_ns(MOST_COST_NS)
     hidden = is_gpu_bound(least_ns)
     enough_ns = max(bare_ns, (1 + NEAR) * least_ns) if hidden else bare_ns

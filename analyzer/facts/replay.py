@@ -19,10 +19,11 @@ from traceopt.analyzer.replay.replayed import Replayed, replay
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import PYTHON
 from traceopt.analyzer.vocabulary.causes.cause import Cause
-from traceopt.analyzer.vocabulary.causes.table import GRAPH_CALLBACK, PROFILER, QUEUED
+from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING, GRAPH_CALLBACK, PROFILER, QUEUED
 
 # What recording took with an H100 (docs/replay.md): an event, of the host, usually and at most; a kernel, of the GPU.
 EVENT_NS, KERNEL_NS = (3_000, 7_000), 3_000
+MOST_LOADING = 0.2  # of the step: if the loop waits for data, the host's own time says little about the profiler
 
 
 class ReplayFacts(AttributionFacts, frozen=True, dict=True):
@@ -69,9 +70,12 @@ class ReplayFacts(AttributionFacts, frozen=True, dict=True):
 
     @property
     def recording_cost_unknown(self) -> bool:
-        """Whether nobody measured steps without the profiler, which slows the host by an unknown time at each event."""
+        """Whether nobody measured steps without the profiler, which slows the host by an unknown time at each event.
+        Where the loop waits for data, that matters less.
+        """
         one_device = self.has_gpu and (self.trace.meta.world_size or 1) == 1
-        return one_device and self.captured.ledger is None and self.steps.source == "profiler_step"
+        unknown = one_device and self.captured.ledger is None and self.steps.source == "profiler_step"
+        return unknown and self.stalls.typical_ns(DATA_LOADING) <= MOST_LOADING * self.step_ns
 
     @property
     def frames_recorded_with_times(self) -> bool:

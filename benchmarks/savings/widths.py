@@ -17,7 +17,7 @@ from msgspec import Struct
 if __name__ == "__main__":  # run as a script: the packages are two folders above
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-KNOWN_FOR = 0.8  # of the pairs: the error that ranges allow for
+KNOWN_FOR = 0.9  # of the pairs: the error that ranges allow for
 
 
 class Predicted(Struct, frozen=True):
@@ -39,7 +39,7 @@ class Predicted(Struct, frozen=True):
 
 
 def width_of(pairs: Sequence[Predicted]) -> float:
-    """The share of the prediction from which four of five measured gains differ by no more; 0 without any."""
+    """The share of the prediction from which nine of ten measured gains differ by no more; 0 without any."""
     errors = sorted(abs(one.error) for one in pairs)
     return errors[math.ceil(KNOWN_FOR * len(errors)) - 1] if errors else 0.0
 
@@ -55,7 +55,7 @@ def held(pairs: Sequence[Predicted]) -> str:
         f"{mean(one.error for one in pairs):+.0%} on average, and by {median(one.error for one in pairs):+.0%} in the"
     )
     return f"""Measured gains differ from the predicted ones by {bias} median (bias).
-Four of five differ by {width_of(pairs):.0%} of the prediction or less, so no stated range is narrower.
+Nine of ten differ by {width_of(pairs):.0%} of the prediction or less, so no stated range is narrower.
 {inside} of {len(pairs)} measured gains lie in the stated range; {left_out}, if only the other pairs set its width.
 The median range is {width:.0%} of the predicted gain wide, from end to end."""
 

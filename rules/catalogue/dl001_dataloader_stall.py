@@ -104,7 +104,8 @@ class DataloaderStall(Rule):
     The saving assumes as many workers as the cores can run. It excludes the time to receive a batch from a worker:
     `traceopt run` measures that time on your machine for a batch of the same size. If workers would not save more than
     that, there is no finding. With pinned memory, as proposed on a GPU, a thread receives the batches while the GPU
-    works; the low end of the range counts that time all the same. If they would not help because too few cores are
+    works; the low end of the range counts that time all the same. Copies of pinned batches are faster, which the saving
+    counts as well if the run said that they are not pinned yet. If they would not help because too few cores are
     free, or because an epoch has few batches, the finding has no saving and the advice is to make batches cheaper. On a
     CPU, workers also slow the model down, because they share caches, memory bandwidth and often cores. At worst, all
     computing beside the model takes 1.5 times as long, as two threads on one core do. `traceopt run` measures how much

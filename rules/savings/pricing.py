@@ -59,11 +59,9 @@ def priced(
             basis += " Each of these saves the same, because another part of the step is the limit then."
         basis += _without_profiler(facts, expected)
         if facts.recording_cost_unknown and _of_host(expected):
-            others = _unrecorded_gains_ns(facts, expected)
-            low, high = min(gains[0], *others), max(gains[2], *others)
-            if (low, high) != (gains[0], gains[2]):
-                basis += UNKNOWN_COST
-            gains = low, gains[1], high
+            wider = _with_unknown_recording(facts, expected, gains)
+            basis += UNKNOWN_COST if wider != gains else ""
+            gains = wider
     if facts.has_gpu and not _of_host(expected) and not facts.limit.busy:
         gains = 0.0, *gains[1:]  # the device waits: faster, it may wait as much longer
     return replace(
@@ -106,12 +104,16 @@ def unrecorded_gain_ns(facts: Facts, changes: Changes, event_ns: int = EVENT_NS[
     return facts.step_ns * (1 - facts.replay([*before.changes, *changes]).step_ns / before.step_ns)
 
 
-def _unrecorded_gains_ns(facts: Facts, changes: Changes) -> list[float]:
-    """The same for the costs between which it lies. Without syncs the host gets ahead, most of all where it is neither
-    so slow nor so fast that they cost little. The launches that other fixes spare matter less, the faster it is.
+def _with_unknown_recording(
+    facts: Facts, changes: Changes, gains_ns: tuple[float, float, float]
+) -> tuple[float, float, float]:
+    """The gains with a range for any cost of recording. The faster the host, the less its work costs. But a sync that
+    seems to cost nothing may keep a faster host from getting ahead.
     """
-    waits = any(isinstance(change, DropSync) for change in changes)
-    return [unrecorded_gain_ns(facts, changes, event_ns) for event_ns in (EVENT_NS if waits else EVENT_NS[1:])]
+    low, expected, high = gains_ns
+    others = [unrecorded_gain_ns(facts, changes, event_ns) for event_ns in EVENT_NS]
+    waits = all(isinstance(change, DropSync) for change in changes)
+    return min(low, *others), expected, max(high, *others) if waits else high
 
 
 def _without_profiler(facts: Facts, changes: Changes) -> str:
