@@ -11,7 +11,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import numbered
-from traceopt.analyzer.arrays.intervals import union
+from traceopt.analyzer.arrays.intervals import intersect, union
 from traceopt.analyzer.communication.collectives import CollectiveCalls, bus_factor
 from traceopt.analyzer.communication.gradient_reductions import REDUCING, GradientReductions
 from traceopt.analyzer.communication.parallelism import DATA, PIPELINE, parallelism_of
@@ -73,6 +73,16 @@ class ProcessGroup(Struct, frozen=True):
         return sum(float(one.bytes.sum()) * (one.bus_factor or 0.0) for one in self.by_kind)
 
 
+class GroupOverlap(Struct, frozen=True):
+    """For how long something runs while a group communicates. Time in ns."""
+
+    group: ProcessGroup
+    beside: str  # kind of compute, "copy", "memset", or the name of another group
+    is_group: bool
+    ns: int
+    of_ns: int  # while the group communicates
+
+
 class _Declared(Struct, frozen=True):
     """A group as the file's header declares it."""
 
@@ -116,6 +126,23 @@ def find_process_groups(
             )
         )
     return sorted(out, key=lambda group: -group.exposed_ns)
+
+
+def find_group_overlaps(gpu: GpuWork, groups: Sequence[ProcessGroup]) -> list[GroupOverlap]:
+    """What runs while each group communicates, longest first for each group; without what never does."""
+    kinds = {kind: gpu.area(gpu.kind.among(kind)) for kind in sorted(gpu.kind.used - {"collective"})} if groups else {}
+    work = gpu.work
+    areas = [intersect(union(work.start[group.rows], work.end_of(group.rows)), gpu.window) for group in groups]
+    out = []
+    for group, area in zip(groups, areas, strict=True):
+        others = [(one.name, True, its) for one, its in zip(groups, areas, strict=True) if one is not group]
+        found = [*((kind, False, its) for kind, its in kinds.items()), *others]
+        overlaps = [
+            GroupOverlap(group, beside, is_group, intersect(area, its).total, area.total)
+            for beside, is_group, its in found
+        ]
+        out += sorted((one for one in overlaps if one.ns), key=lambda one: -one.ns)
+    return out
 
 
 def find_only_group(

@@ -16,7 +16,13 @@ from traceopt.analyzer.communication.node_link import NodeLink, find_node_link
 from traceopt.analyzer.communication.overlap import Overlap, cpu_overlap, gpu_overlap
 from traceopt.analyzer.communication.overlap_slowdown import OverlappedKernel, find_overlapped_kernels
 from traceopt.analyzer.communication.pipeline import PipelineStage, find_pipeline_stage
-from traceopt.analyzer.communication.process_groups import ProcessGroup, find_only_group, find_process_groups
+from traceopt.analyzer.communication.process_groups import (
+    GroupOverlap,
+    ProcessGroup,
+    find_group_overlaps,
+    find_only_group,
+    find_process_groups,
+)
 from traceopt.analyzer.communication.serialized import SerializedKinds, find_serialized
 from traceopt.analyzer.communication.stage_waits import StageWaits, find_cpu_stage_waits, find_stage_waits
 from traceopt.analyzer.facts.autograd import AutogradFacts
@@ -85,6 +91,13 @@ class CommunicationFacts(AutogradFacts, frozen=True, dict=True):
         return (
             find_process_groups(self.trace, self.gpu, *found) if self.has_gpu else find_only_group(self.trace, *found)
         )
+
+    @cached_property
+    def group_overlaps(self) -> list[GroupOverlap]:
+        """What runs while each process group communicates: compute by kind, copies, other groups. A list; empty without
+        a GPU.
+        """
+        return find_group_overlaps(self.gpu, self.process_groups) if self.has_gpu else []
 
     @cached_property
     def pipeline_stage(self) -> PipelineStage | None:

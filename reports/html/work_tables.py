@@ -100,6 +100,7 @@ def _tables(document: Result) -> Iterator[ShownTable]:
     yield of_step(tables.COLLECTIVES, document.communication.collectives)
     groups = document.communication.groups
     yield of_step(tables.PROCESS_GROUPS, groups if len(groups) > 1 else [], derived=_PROCESS_GROUP)
+    yield of_step(tables.GROUP_OVERLAPS, document.communication.overlaps)
     yield plain(tables.PIPELINE, document.communication.pipeline)
     yield plain(tables.EXPERTS, document.communication.experts)
     yield of_step(tables.COPIES, document.copies)

@@ -42,6 +42,7 @@ from traceopt.result.rows import (
     CommunicationGroup,
     Copy,
     ExpertRow,
+    GroupOverlapRow,
     IdleCause,
     MemoryPart,
     MemoryPoint,
@@ -54,6 +55,7 @@ from traceopt.rules.bases.rank_rule import rank_name
 from traceopt.rules.evidence import location_of, to_location
 
 LOADER_WORKERS = "DataLoader workers"  # a setting
+MOST_OVERLAPS = 200  # rows
 
 
 def device(facts: Facts) -> Device:
@@ -278,9 +280,24 @@ def communication(facts: Facts) -> Communication:
         overlap_share=share(1 - exposed / total),
         collectives=rows,
         groups=_groups(facts),
+        overlaps=_overlaps(facts),
         pipeline=[pipeline_row(facts.trace.meta.rank, stage)] if (stage := facts.pipeline_stage) is not None else [],
         experts=expert_rows([(facts.trace.meta.rank, load)] if (load := facts.expert_load) is not None else []),
     )
+
+
+def _overlaps(facts: Facts) -> list[GroupOverlapRow]:
+    called = {group.name: group.description or group.name for group in facts.process_groups}
+    return [
+        GroupOverlapRow(
+            group=called[one.group.name],
+            beside=called[one.beside] if one.is_group else one.beside,
+            is_group=one.is_group,
+            us_per_step=us(one.ns / facts.steps.count),
+            share=share(one.ns / one.of_ns),
+        )
+        for one in facts.group_overlaps[:MOST_OVERLAPS]
+    ]
 
 
 def expert_rows(loads: Sequence[tuple[int | None, ExpertLoad]]) -> list[ExpertRow]:

@@ -33,6 +33,7 @@ from traceopt.result.rows import (
     ExpertRow,
     FlameGraph,
     Gemm,
+    GroupOverlapRow,
     IdleCause,
     Kernel,
     MemoryPart,
@@ -344,6 +345,10 @@ class Communication(Struct, frozen=True):
     groups: Annotated[
         list[CommunicationGroup],
         note("collectives by process group, most exposed first; at most 100; empty: not recorded"),
+    ] = field(default_factory=list)
+    overlaps: Annotated[
+        list[GroupOverlapRow],
+        note("what runs while each process group communicates; at most 200 rows; empty: no groups recorded"),
     ] = field(default_factory=list)
     pipeline: Annotated[
         list[PipelineRow],

@@ -25,6 +25,7 @@ from traceopt.result.rows import (
     ExpertRow,
     FlameNode,
     Gemm,
+    GroupOverlapRow,
     IdleCause,
     Kernel,
     MemoryPart,
@@ -145,6 +146,7 @@ TABLES: Mapping[str, FrameTable] = {
         "Collectives by process group, most exposed first; empty if the trace does not name the groups.",
         {**_columns(CommunicationGroup), "ranks": (TEXT, 'its ranks: "0, 3"; empty: not recorded')},
     ),
+    "overlaps": FrameTable("What runs while each process group communicates.", _columns(GroupOverlapRow)),
     "pipeline": FrameTable("The stages of the pipeline of the shown rank.", _columns(PipelineRow)),
     "experts": FrameTable("The experts of each rank.", _columns(ExpertRow)),
     "copies": FrameTable("Copies by kind, longest first.", _columns(Copy)),
@@ -231,6 +233,10 @@ class Frames(Struct, frozen=True):
     def process_groups(self) -> DataFrame:
         rows = self.result.communication.groups
         return _frame("process_groups", ({**asdict(row), "ranks": ", ".join(map(str, row.ranks))} for row in rows))
+
+    @property
+    def overlaps(self) -> DataFrame:
+        return _rows("overlaps", self.result.communication.overlaps)
 
     @property
     def pipeline(self) -> DataFrame:

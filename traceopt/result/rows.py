@@ -147,6 +147,16 @@ class CommunicationGroup(Struct, frozen=True):
     latest_rank: Annotated[int | None, note("rank for which this one waits longest in the group")] = None
 
 
+class GroupOverlapRow(Struct, frozen=True):
+    """Something that runs while a process group communicates."""
+
+    group: Annotated[str, note("name of the process group, or what the framework calls it")]
+    beside: Annotated[str, note("kind of kernel, copy, or another process group")]
+    is_group: Annotated[bool, note("whether that is another process group")]
+    us_per_step: Annotated[float, note("time per step of both", "us")]
+    share: Annotated[float, note("the same as a part of the group's time", "share")]
+
+
 class PipelineRow(Struct, frozen=True):
     """A rank as a stage of a pipeline."""
 

@@ -59,6 +59,19 @@ PROCESS_GROUPS = Table(
     narrow=True,
 )
 
+GROUP_OVERLAPS = Table(
+    "overlaps",
+    "What overlaps each process group",
+    (
+        Column("group", "Group", "name"),
+        Column("beside", "Beside", "name"),
+        _MS_WITH_BAR,
+        Column("share", "Of the group's time", "share"),
+    ),
+    about="What runs while a group communicates. Several can run at once, so the shares can add up to more than 100%.",
+    closed=True,
+)
+
 PIPELINE = Table(
     "pipeline",
     "Pipeline stages",

@@ -71,6 +71,13 @@ def test_time_beside_another_group() -> None:
     assert found["1"].beside_ns == found["3"].beside_ns == pytest.approx(6 * 100_000, abs=6_000)
 
 
+def test_what_runs_while_a_group_communicates() -> None:
+    rows = {(one.group.name, one.beside): one for one in rank(0).facts().group_overlaps}
+    assert set(rows) == {("1", "3"), ("3", "1")}  # no compute meanwhile
+    assert rows["1", "3"].ns == pytest.approx(6 * 100_000, abs=6_000)
+    assert rows["1", "3"].of_ns == pytest.approx(6 * 400_000, abs=6_000)
+
+
 @pytest.mark.parametrize("groups", [[], "none", [{"pg_name": 1}, 7, {"pg_name": "1", "pg_desc": 3, "ranks": ["x"]}]])
 def test_a_header_that_declares_nothing_usable(groups: Any) -> None:
     found = of_one(groups=groups)
