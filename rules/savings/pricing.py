@@ -17,7 +17,7 @@ from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.timeline.call_tree import RUNTIME
 from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION
 from traceopt.analyzer.work.gemms import GemmShape
-from traceopt.result.words.message import ms
+from traceopt.result.words.message import microseconds, ms
 from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.starvation import launched_ns, saving
 
@@ -25,7 +25,10 @@ Changes = Sequence[Change]
 
 UNLIKE = 0.1  # of the cost in the typical step: a mean of all steps that differs more is mentioned
 ALIKE = 0.99  # of the high saving: a low one of this size is the same
-UNKNOWN_COST = " How much recording slowed the host was not measured: the range covers 0 to 7 µs an event."
+UNKNOWN_COST = (
+    " How much recording slowed the host was not measured: the range covers up to "
+    f"{microseconds(EVENT_NS[1])} an event."
+)
 MENTIONED_SHARE = 0.05  # of the time that a fix removes: a smaller profiler cost is not mentioned
 
 

@@ -145,4 +145,4 @@ def test_without_measured_steps_a_range_covers_what_recording_may_have_cost(tmp_
     gain = 1 - rows["fixed"]["step_us"] / rows["plain"]["step_us"]
     assert saving is not None
     assert 5 * saving.est_us < gain * facts.step_ns / 1e3 < saving.high_us
-    assert "the range covers 0 to 7 µs an event" in saving.basis
+    assert "the range covers up to 7.0 µs an event" in saving.basis
