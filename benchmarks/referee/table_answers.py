@@ -38,7 +38,7 @@ THUMB_RULES = (
 
 
 def rows_of(events: list[dict[str, Any]]) -> Counter[str]:
-    """Self times, as the table has them: on one thread, an event's time without that of the events in it."""
+    """Self times, as in the table: the time of an event without the events inside it, on the same thread."""
     gpu, host = Counter[str](), Counter[str]()
     for event in events:
         if event.get("ph") == "X" and event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"):
