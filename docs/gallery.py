@@ -15,7 +15,7 @@ from io import BytesIO
 from pathlib import Path
 
 from traceopt.result.document import Result
-from traceopt.result.packing import embedded_result
+from traceopt.result.encoding.packing import embedded_result
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "gallery"

@@ -18,7 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from traceopt.result import packing
+from traceopt.result.encoding import packing
 
 HERE = Path(__file__).resolve().parent
 PACKED = re.compile(r"H4sIAAAAAA[A-Za-z0-9+/]+=*")  # the first bytes of gzip in base64

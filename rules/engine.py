@@ -17,8 +17,8 @@ from traceopt.config import typed_settings
 from traceopt.errors import ConfigError, error_text, one_line
 from traceopt.result.document import Check, CheckStatus, Note
 from traceopt.result.edits import SetArguments
+from traceopt.result.encoding.serialization import fields_of
 from traceopt.result.finding import Finding, Location, value_order
-from traceopt.result.serialization import fields_of
 from traceopt.result.words.message import Message
 from traceopt.rules.bases.rank_rule import RunRule
 from traceopt.rules.evidence import to_location

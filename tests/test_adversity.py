@@ -20,8 +20,8 @@ from click.testing import CliRunner
 
 from fixtures.mangled import ODD
 from traceopt.cli import cli
-from traceopt.result import packing
-from traceopt.result.packing import RESULT_ID
+from traceopt.result.encoding import packing
+from traceopt.result.encoding.packing import RESULT_ID
 
 TRACE = Path(__file__).resolve().parents[1] / "fixtures" / "traces" / "healthy.json.gz"
 TRACEOPT = (sys.executable, "-m", "traceopt")

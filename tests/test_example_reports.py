@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from examples.make_reports import PACKED, without_host
-from traceopt.result import packing
+from traceopt.result.encoding import packing
 
 REPORTS = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*/*.html"))
 

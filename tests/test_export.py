@@ -16,7 +16,7 @@ from fixtures.hostile import hostile_trace
 from traceopt.api import analyze
 from traceopt.cli import cli
 from traceopt.reports.html.page import render_html, without_spans
-from traceopt.result import packing
+from traceopt.result.encoding import packing
 
 if TYPE_CHECKING:
     from conftest import GetExample

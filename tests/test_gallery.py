@@ -10,7 +10,7 @@ import pytest
 
 from traceopt.api import analyze
 from traceopt.result.document import Result
-from traceopt.result.packing import embedded_result
+from traceopt.result.encoding.packing import embedded_result
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "gallery"

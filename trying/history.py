@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from traceopt.errors import InputError, OutputError
-from traceopt.result.serialization import to_json
+from traceopt.result.encoding.serialization import to_json
 from traceopt.result.trial import Agreement, TriedChange
 
 FILE = "tried.jsonl"

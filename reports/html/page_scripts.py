@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 
 from traceopt.reports.figures import palette
 from traceopt.reports.figures.figure import FigureDict
-from traceopt.result import packing
+from traceopt.result.encoding import packing
 
 ASSETS = Path(__file__).parent / "assets"  # style sheets and scripts
 PLOTLY = ASSETS / "plotly.js.gz"  # made by setup.py; where it could not be made, charts stay drawings

@@ -9,7 +9,7 @@ import pytest
 
 from traceopt.analyzer.vocabulary.causes.table import IDLE_CAUSES
 from traceopt.document.timeline.spans import span_table
-from traceopt.result import packing
+from traceopt.result.encoding import packing
 from traceopt.result.rows import COLUMNS, STREAM_COLUMNS
 
 if TYPE_CHECKING:

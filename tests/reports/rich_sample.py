@@ -28,8 +28,8 @@ from traceopt.result.document import (
     Tool,
     TraceFile,
 )
+from traceopt.result.encoding.packing import pack_columns
 from traceopt.result.finding import Evidence, Finding, Fix, Location, Saving
-from traceopt.result.packing import pack_columns
 from traceopt.result.rows import (
     COLUMNS,
     STREAM_COLUMNS,

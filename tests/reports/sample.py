@@ -38,8 +38,8 @@ from traceopt.result.document import (
     TensorCores,
     TraceFile,
 )
+from traceopt.result.encoding.packing import pack_columns
 from traceopt.result.finding import Location
-from traceopt.result.packing import pack_columns
 from traceopt.result.rows import (
     STREAM_COLUMNS,
     Lane,

@@ -17,8 +17,8 @@ from traceopt.result.edits import (
     SetVariable,
     Wrap,
 )
+from traceopt.result.encoding.serialization import to_json
 from traceopt.result.finding import Fix
-from traceopt.result.serialization import to_json
 
 GRAPHS = {"mode": '"reduce-overhead"'}
 EDITS: list[tuple[Edit, str, dict[str, str]]] = [

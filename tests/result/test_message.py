@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from traceopt.result.encoding.serialization import to_json
 from traceopt.result.finding import Evidence, Finding, Fix
-from traceopt.result.serialization import to_json
 from traceopt.result.words.message import (
     CUDA_GRAPH,
     NCCL,

@@ -1,7 +1,8 @@
 """The command line: reads options, calls the analysis, prints and writes the result. It computes nothing.
 
-One file per command. Exit codes: 0 success, 1 a gate failed, 2 wrong usage, unreadable input or an internal error,
-130 interrupted. Heavy modules are imported inside the commands, so that `--help` answers immediately.
+One file per command; those that start a script are in scripts/. Exit codes: 0 success, 1 a gate failed, 2 wrong usage,
+unreadable input or an internal error, 130 interrupted. Heavy modules are imported inside the commands, so that `--help`
+answers immediately.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ import click
 
 from traceopt.cli.analyze import analyze
 from traceopt.cli.assistants import mcp, skill
-from traceopt.cli.bisect import bisect
 from traceopt.cli.compare import compare
 from traceopt.cli.export import export
 from traceopt.cli.failing import EXIT_ERROR, Cli
 from traceopt.cli.measure import measure
-from traceopt.cli.record import record
 from traceopt.cli.rules import rule, rules
-from traceopt.cli.run import run
 from traceopt.cli.schema import schema
+from traceopt.cli.scripts.bisect import bisect
+from traceopt.cli.scripts.record import record
+from traceopt.cli.scripts.run import run
+from traceopt.cli.scripts.try_ import accuracy, try_
+from traceopt.cli.scripts.tune import tune
 from traceopt.cli.tensorboard import tensorboard
-from traceopt.cli.try_ import accuracy, try_
-from traceopt.cli.tune import tune
 from traceopt.cli.viewing import cut, view
 from traceopt.cli.whatif import whatif
 from traceopt.output import open_missing_streams

@@ -21,7 +21,7 @@ MOST_BYTES = 1 << 28  # of a report; a large one has 2 MB
 def export(report: str, json_path: str) -> None:
     """Extract the result document (JSON) from an HTML report."""
     from traceopt.result.document import Result
-    from traceopt.result.packing import embedded_result
+    from traceopt.result.encoding.packing import embedded_result
 
     try:
         data = Result.from_json(embedded_result(_page(report))).to_json()

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from traceopt.analyzer.reading.sources import natural_order
 from traceopt.errors import InputError, one_line
 from traceopt.result.document import Result
-from traceopt.result.packing import LARGEST_BYTES, embedded_result
+from traceopt.result.encoding.packing import LARGEST_BYTES, embedded_result
 
 RunInput = str | os.PathLike[str] | Result
 Analyze = Callable[[str], Result]

@@ -8,8 +8,8 @@ from msgspec import Struct, field
 
 from traceopt.result.comparison import Comparison
 from traceopt.result.document import Tool
+from traceopt.result.encoding.serialization import to_indented_json
 from traceopt.result.field_notes import note
-from traceopt.result.serialization import to_indented_json
 
 
 class TestedCommit(Struct, frozen=True):

@@ -21,6 +21,7 @@ from traceopt.result.companions import (
     StartUpSection,
     TorchCompile,
 )
+from traceopt.result.encoding.serialization import to_indented_json
 from traceopt.result.field_notes import note
 from traceopt.result.finding import Finding, Location
 from traceopt.result.rows import (
@@ -50,7 +51,6 @@ from traceopt.result.rows import (
     StepSeries,
     Timeline,
 )
-from traceopt.result.serialization import to_indented_json
 from traceopt.result.trial import TriedChange
 from traceopt.result.words.message import Spoken
 

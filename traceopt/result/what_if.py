@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from traceopt.result.serialization import to_indented_json
+from traceopt.result.encoding.serialization import to_indented_json
 
 
 class WhatIfPart(Struct, frozen=True):

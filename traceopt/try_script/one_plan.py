@@ -18,7 +18,7 @@ from traceopt.capture.settings import Settings
 from traceopt.errors import ConfigError, OutputError, TraceoptError, one_line
 from traceopt.output import StderrProgress
 from traceopt.result.document import Result, Tool
-from traceopt.result.serialization import to_indented_json
+from traceopt.result.encoding.serialization import to_indented_json
 from traceopt.result.trial import TriedChange
 from traceopt.result.words.message import encoded
 from traceopt.result.words.quantities import counted

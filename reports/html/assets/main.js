@@ -553,7 +553,7 @@
   }
   all("#parts").forEach(answerParts);
 
-  /* The encoding of traceopt/result/packing.py. */
+  /* The encoding of traceopt/result/encoding/packing.py. */
   function unpackBytes(text) {
     var packed = Uint8Array.from(atob(text), function (letter) {
       return letter.charCodeAt(0);

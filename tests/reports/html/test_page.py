@@ -21,12 +21,12 @@ from traceopt.reports.html.page_scripts import plotly
 from traceopt.reports.words.fixes.fix_cards import combined_fixes
 from traceopt.reports.words.fixes.headline import Tile, tiles
 from traceopt.reports.words.table_captions import bound_words
-from traceopt.result import packing
 from traceopt.result.document import Result
+from traceopt.result.encoding import packing
+from traceopt.result.encoding.packing import embedded_result
+from traceopt.result.encoding.serialization import to_json
 from traceopt.result.finding import Evidence, Fix, Location
-from traceopt.result.packing import embedded_result
 from traceopt.result.rows import MemoryPart
-from traceopt.result.serialization import to_json
 from traceopt.result.words.message import ms, step_time
 
 SAMPLES = sample.ALL

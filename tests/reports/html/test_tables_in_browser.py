@@ -16,8 +16,8 @@ from fixtures.real_traces import TRACES
 from traceopt.api import analyze
 from traceopt.reports.html.table_rows import PRINTED_ROWS
 from traceopt.result.document import Result
+from traceopt.result.encoding.packing import embedded_result
 from traceopt.result.finding import Location
-from traceopt.result.packing import embedded_result
 from traceopt.rules.fingerprint import with_ids
 
 CLIPBOARD = ["clipboard-read", "clipboard-write"]

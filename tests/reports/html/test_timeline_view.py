@@ -14,8 +14,8 @@ from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes.card_lookup import card_of_stall
 from traceopt.reports.words.fixes.fix_cards import cards
 from traceopt.result.document import Result
+from traceopt.result.encoding.packing import pack_columns
 from traceopt.result.finding import Location
-from traceopt.result.packing import pack_columns
 from traceopt.result.rows import COLUMNS, STREAM_COLUMNS, SpanLane, SpanTable, Stall, StepWindow
 
 CANVAS = "#span-canvas"

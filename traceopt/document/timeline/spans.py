@@ -34,7 +34,7 @@ from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.library_frames import is_engine_frame
 from traceopt.analyzer.vocabulary.python_frames import shown_frame
 from traceopt.document.timeline.stalls import find_stalls
-from traceopt.result.packing import pack_columns
+from traceopt.result.encoding.packing import pack_columns
 from traceopt.result.rows import COLUMNS, STREAM_COLUMNS, LaneKind, SpanLane, SpanTable, StepWindow
 from traceopt.result.words.quantities import size
 from traceopt.result.words.rounding import us

@@ -5,7 +5,7 @@
   var resulting = null; /* the document of the page */
   var loading = {}; /* by rank */
 
-  /* The encoding of traceopt/result/packing.py: the bytes of each column, lowest first. */
+  /* The encoding of traceopt/result/encoding/packing.py: the bytes of each column, lowest first. */
   function columnReader(bytes) {
     var at = 0;
     return function (count) {

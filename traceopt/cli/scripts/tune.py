@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from traceopt.cli.scripts.try_ import keep_changes, own_changes, print_outcome
 from traceopt.cli.shared.help import GroupedCommand
 from traceopt.cli.shared.options import (
     FILE,
@@ -18,7 +19,6 @@ from traceopt.cli.shared.options import (
     workload_options,
 )
 from traceopt.cli.shared.results import analyzed, check_all_writable, configuration, write_html, write_output
-from traceopt.cli.try_ import keep_changes, own_changes, print_outcome
 from traceopt.output import emit
 
 if TYPE_CHECKING:

@@ -233,7 +233,7 @@ def accuracy(files: tuple[Path, ...], json_path: str | None) -> None:
     FILE is where traceopt try remembers them.  [default: traceopt-logs/tried.jsonl]
     """
     from traceopt.reports.text.agreement import render_agreement
-    from traceopt.result.serialization import to_indented_json
+    from traceopt.result.encoding.serialization import to_indented_json
     from traceopt.result.words.quantities import counted
     from traceopt.trying import history
 

@@ -1,0 +1,1 @@
+"""Commands that start a script: record it, try and tune changes, find a commit."""

@@ -1,0 +1,1 @@
+"""How documents become bytes and text, and are read again."""
