@@ -14,12 +14,13 @@ from msgspec.structs import replace
 from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.attribution.limits import clear_limit, limit_of
+from traceopt.analyzer.companions.companions import read_companions
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.joint_replay import Ranks
-from traceopt.analyzer.reading.sources import find_traces
+from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.recordings.rank_trace import read_recording
-from traceopt.analyzer.recordings.runs import find_runs, pick_run
+from traceopt.analyzer.recordings.runs import find_runs, pick_run, with_companions
 from traceopt.analyzer.replay.changes import Change, RemoveHost, ScaleWork
 from traceopt.analyzer.replay.error import ReplayError
 from traceopt.analyzer.replay.replayed import Replayed
@@ -67,7 +68,9 @@ def what_if(
     """
     warnings: list[str] = []
     peaks = checked_devices(devices or {})
-    chosen_run, others = pick_run(find_runs(find_recordings(find_traces([path]))), run)
+    found = find_sources([path])
+    every_run = with_companions(find_runs(find_recordings(found.traces)), found.companions)
+    chosen_run, others = pick_run(every_run, run)
     recordings = [one for one in chosen_run.recordings if one.engine is None]  # engines have ranks of their own
     warnings += [others] if others else []
     if not 1 <= len(recordings) <= MOST_RANKS:
@@ -76,7 +79,9 @@ def what_if(
     for recording in recordings:
         if progress is not None:
             progress(f"reading {recording.source.label}")
-        facts.append(without_profiler(Facts(read_recording(recording, warnings), peaks)))
+        companions = read_companions(recording.companions, warnings)
+        trace = read_recording(recording, warnings)
+        facts.append(without_profiler(Facts(trace, peaks, companions=companions)))
         if facts[-1].quality.sampled_share is not None:
             raise InputError(f"{recording.source.label} holds only a sample of the events, so nothing can be replayed")
         if facts[-1].replay_error is None:

@@ -126,6 +126,14 @@ class Found(Struct, frozen=True):
     skipped: list[str]
     companions: list[CompanionFile] = []
 
+    @property
+    def traces(self) -> list[TraceSource]:
+        """The traces. Raises InputError where there is none."""
+        if not self.sources:
+            first = self.companions[0]
+            raise InputError(f"{first.source.label} is {what_is(first.kind)}; this command needs a trace")
+        return self.sources
+
 
 def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Found:
     """Every trace file, and every companion, that `paths` stand for, each once.
@@ -147,11 +155,7 @@ def find_sources(paths: Sequence[str | os.PathLike[str]]) -> Found:
 
 def find_traces(paths: Sequence[str | os.PathLike[str]]) -> list[TraceSource]:
     """Every trace file that `paths` stand for. Raises InputError where there is none."""
-    found = find_sources(paths)
-    if not found.sources:
-        first = found.companions[0]
-        raise InputError(f"{first.source.label} is {what_is(first.kind)}; this command needs a trace")
-    return found.sources
+    return find_sources(paths).traces
 
 
 def natural_order(text: str) -> tuple[list[tuple[int, str]], str]:

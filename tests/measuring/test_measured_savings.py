@@ -12,6 +12,7 @@ from traceopt.api import analyze
 from traceopt.measuring.for_document import comparisons_of, write
 from traceopt.result.experiments import Compared, Matmul, MeasuringDevice, Rates
 from traceopt.result.finding import Saving
+from traceopt.what_if import what_if
 
 TRACES = Path(__file__).resolve().parents[2] / "fixtures" / "traces"
 CASES = [
@@ -52,6 +53,18 @@ def test_rates_of_another_device_are_not_used(tmp_path: Path) -> None:
     compared = tuple(Compared(one, 9e6, 1e6, 0.0) for one in comparisons_of(result))
     write(file, Rates(MeasuringDevice("Tesla T4", "2.13.0"), compared))
     assert analyze([trace, str(file)]).findings == result.findings
+
+
+def test_what_if_uses_them_too(tmp_path: Path) -> None:
+    name, code = CASES[0]
+    for file in (TRACES / name).iterdir():
+        shutil.copy(file, tmp_path)
+    result = analyze(str(tmp_path))
+    assert result.run.device is not None
+    device = MeasuringDevice(result.run.device.name or "", "2.13.0")
+    compared = tuple(Compared(one, 1.25e6, 1e6, 0.0) for one in comparisons_of(result))
+    write(tmp_path / "traceopt.rates.json", Rates(device, compared))
+    assert what_if(str(tmp_path), [code]).saving_us == pytest.approx(saving_of(code, str(tmp_path)).est_us, rel=0.001)
 
 
 @pytest.mark.parametrize("data", [b'{"traceopt_rates"', b'{"traceopt_rates":1,"device":{"type":"device"}}'])
