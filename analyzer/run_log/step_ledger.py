@@ -70,6 +70,8 @@ class Ledger(Struct, frozen=True, dict=True):
     `step_ns` leaves out the evaluations in the step, which take `eval_ns`. `fetch_ns` is the time in the DataLoader,
     None if no loader was observed; `samples` and `elements` are those of the batches that the step fetched, None if
     they are always the same or not known; `gc_ns` is the garbage collector's time, `save_ns` that of torch.save.
+    `until_backward_ns` is from the start of the step to its first backward pass, without evaluations and saves; None if
+    not recorded.
     `ended_early`: the run was stopped before its end, by --stop-after, an exception or a signal.
     `core_wait_share` is the share of the run in which the training thread was ready but no core was free;
     `core_wait_ns` is that time, and `core_wait_per_cpu` the same as a multiple of its CPU time. `page_faults` are the
@@ -95,6 +97,7 @@ class Ledger(Struct, frozen=True, dict=True):
     ended_early: bool
     samples: I8 | None = None
     elements: I8 | None = None
+    until_backward_ns: I8 | None = None
     page_faults: I8 | None = None
     page_fault_ns: float = 0.0
     drains: tuple[tuple[int, int], ...] = ()
@@ -224,15 +227,31 @@ class Ledger(Struct, frozen=True, dict=True):
         longer: I8 = own_ns + (spared * self.page_fault_ns * own_ns / np.maximum(1, self.step_ns)).astype(np.int64)
         return longer
 
+    @property
+    def paced_ns(self) -> I8:
+        """Each step without evaluations and saves, at the pace of the GPU where the host ran ahead of it."""
+        return self._caught_up(self.step_ns - self.save_ns)
+
+    @property
+    def host_runs_ahead(self) -> bool:
+        """Whether the host ever waited long for the GPU to catch up: then its own delays may cost nothing."""
+        return any(True for _ in self._behind)
+
     def _caught_up(self, times_ns: I8) -> I8:
         """Times of steps, in ns. Where the host ran ahead of the GPU, a step takes the mean of its stretch, with the
         wait for the GPU that ended it: there, the host's times only say how fast it gave work to the GPU's queue.
         """
         times_ns = times_ns.copy()
+        for start, end, behind_ns in self._behind:
+            times_ns[start:end] = (times_ns[start:end].sum() + behind_ns) // (end - start)
+        return times_ns
+
+    @property
+    def _behind(self) -> Iterator[tuple[int, int, int]]:
+        """The stretches of steps in which the host ran ahead of the GPU, and by how long."""
         for (start, _), (end, behind_ns) in pairwise(self.drains):
             if behind_ns > AHEAD * self.step_ns[start:end].sum() and end > start:
-                times_ns[start:end] = (times_ns[start:end].sum() + behind_ns) // (end - start)
-        return times_ns
+                yield start, end, behind_ns
 
 
 def read_ledger(value: object, start_up_ns: int = 0, page_fault_ns: float = 0.0) -> Ledger | None:
@@ -257,6 +276,7 @@ def read_ledger(value: object, start_up_ns: int = 0, page_fault_ns: float = 0.0)
         if step < len(step_ns):
             save_ns[step] += save
     save_ns = np.minimum(save_ns, step_ns)
+    until_backward_ns = times_ns(document.get("until_backward_us"))
     windows = [_window(row) for row in rows(document.get("windows"))]
     wait = table(document.get("core_wait"))
     waited, ran, wall = (amount(wait.get(name), MOST_US) for name in ("us", "cpu_us", "wall_us"))
@@ -279,6 +299,7 @@ def read_ledger(value: object, start_up_ns: int = 0, page_fault_ns: float = 0.0)
         "end" in document and (document["end"] is None or table(document["end"]).get("early") is True),
         _counts(document.get("samples"), len(step_ns)),
         _counts(document.get("elements"), len(step_ns)),
+        until_backward_ns if until_backward_ns is not None and len(until_backward_ns) == len(step_ns) else None,
         _counts(document.get("page_faults"), len(step_ns)),
         page_fault_ns,
         _drains(document.get("drains"), len(step_ns)),

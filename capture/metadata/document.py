@@ -17,7 +17,7 @@
   "failure": {"exit_code" or null, "signal" or null, "steps"},
   "checkpoint": {"saves", "us"}, "skipped_updates", "notes": [...],
   "ledger": {"step_us": [...], "fetch_us": [...], "gc_us": [...], "eval_us": [...], "saves": [[N, us], ...],
-             "page_faults": [...], "samples": [...], "elements": [...],
+             "until_backward_us": [...], "page_faults": [...], "samples": [...], "elements": [...],
              "evaluations": [{"file", "line", "function", "count", "us"}], "saved_at": [the same],
              "long_steps": [the same], "long_waits": [[N, us], ...],
              "core_wait": {"us", "cpu_us", "wall_us"}, "windows": [{"cycle", "warmup_from", "from", "until"}],
@@ -32,6 +32,8 @@ if the collector ran, `eval_us` only if the script evaluated; `step_us` includes
 what happens in evaluations. `evaluations` and `saved_at` are the lines of the script at which evaluations began and
 torch.save was called, `long_steps` those at which a step ended that took several times as long as the one before.
 `environment.available_memory_bytes` is the memory of the machine or container that programs could still get.
+`until_backward_us` is the time from the start of a step to its first backward pass, without evaluations and saves; 0 if
+the step has none. In data-parallel training the ranks do not wait for each other before it.
 `page_faults` counts the pages of memory that the system provided to the process, without traceopt's own.
 `samples` and `elements` (of the largest tensor) are those of the batches that each step fetched, only there if they
 differ from step to step.

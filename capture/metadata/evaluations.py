@@ -43,6 +43,11 @@ class EvaluationClock:
         """What the script or traceopt did meanwhile is no evaluation."""
         self._latest += seconds
 
+    @property
+    def so_far_us(self) -> float:
+        """The time that `take_us` would return."""
+        return self._seconds * 1e6
+
     def take_us(self) -> float:
         """The time since the last call, up to the latest sign."""
         us, self._seconds = self._seconds * 1e6, 0.0

@@ -44,6 +44,7 @@ class LedgerWriter:
         self.fetch_us = array("d")  # in the DataLoader: fetching batches and starting workers
         self.gc_us = array("d")
         self.eval_us = array("d")
+        self.until_backward_us = array("d")  # from the step's start to its first backward pass: waits for no other rank
         self.page_faults = array("q")  # of all threads: pages that the system had to provide
         self.samples = array("q")  # in the batches that the step fetched
         self.elements = array("q")  # of the largest tensors of these batches
@@ -67,7 +68,7 @@ class LedgerWriter:
         self._previous_us = 0.0
         self._opened = time.perf_counter()
         self._opened_faults = _page_faults()
-        self._fetch_us = self._gc_us = self._save_us = 0.0
+        self._fetch_us = self._gc_us = self._save_us = self._until_backward_us = 0.0
         self._samples = self._elements = 0
         self._fetch_in_eval_us = self._gc_in_eval_us = 0.0  # since the last sign of the evaluation
         self._gc_began = 0.0
@@ -90,6 +91,7 @@ class LedgerWriter:
             self.fetch_us.append(self._fetch_us)
             self.gc_us.append(self._gc_us)
             self.eval_us.append(eval_us)
+            self.until_backward_us.append(self._until_backward_us)
             self.page_faults.append(_page_faults() - self._opened_faults)
             self.samples.append(self._samples)
             self.elements.append(self._elements)
@@ -97,7 +99,7 @@ class LedgerWriter:
             self.later_steps += 1
             self.later_us += (now - self._opened) * 1e6
             self.later_eval_us += eval_us
-        self._fetch_us = self._gc_us = self._save_us = 0.0
+        self._fetch_us = self._gc_us = self._save_us = self._until_backward_us = 0.0
         self._samples = self._elements = 0
         self._in_step = False
         self._opened = now
@@ -140,6 +142,12 @@ class LedgerWriter:
         step = len(self.step_us) + self.later_steps
         if not self.drains or self.drains[-1][0] != step:  # else it has nothing left to do
             self.drains.append((step, round(seconds * 1e6, 1)))
+
+    def backward_begins(self) -> None:
+        """Evaluations and saves before it leave out what they take."""
+        if not self._until_backward_us:
+            so_far_us = (time.perf_counter() - self._opened) * 1e6
+            self._until_backward_us = max(0.0, so_far_us - self.evaluation.so_far_us - self._save_us)
 
     def fetched(self, seconds: float) -> None:
         if self.evaluation.running:
@@ -244,6 +252,11 @@ class LedgerWriter:
             "fetch_us": [round(us, 1) for us in self.fetch_us],
             **({"gc_us": [round(us, 1) for us in self.gc_us]} if any(self.gc_us) else {}),
             **({"eval_us": [round(us, 1) for us in self.eval_us]} if any(self.eval_us) else {}),
+            **(
+                {"until_backward_us": [round(us, 1) for us in self.until_backward_us]}
+                if any(self.until_backward_us)
+                else {}
+            ),
             **({"page_faults": list(self.page_faults)} if any(self.page_faults) else {}),
             **({"samples": list(self.samples)} if len(set(self.samples[SETTLED:])) > 1 else {}),
             **({"elements": list(self.elements)} if len(set(self.elements[SETTLED:])) > 1 else {}),

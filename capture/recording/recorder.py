@@ -264,6 +264,7 @@ class Recorder:
         self.step = self._next = self._rested_from = 0
 
     def backward_begins(self, loss: Any) -> None:
+        self.ledger.backward_begins()
         session = self._session
         if session is not None and self.step < session.from_step and session.in_own_thread:
             with self.ledger.own_work():

@@ -114,6 +114,29 @@ def test_batches_are_kept_if_their_sizes_differ(ledger: LedgerWriter) -> None:
     assert "samples" not in document
 
 
+def test_the_time_before_the_first_backward_pass_has_no_evaluation_and_no_save(
+    ledger: LedgerWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(step_ledger.time, "perf_counter", lambda: now[0])  # of evaluations, too
+    ledger.reset()
+    end_step(ledger)
+    ledger.evaluates()
+    now[0] += 3.0
+    ledger.evaluated()
+    now[0] += 4.0
+    ledger.saved(4.0)
+    with ledger.own_work():
+        now[0] += 7.0
+    now[0] += 0.5
+    ledger.backward_begins()
+    now[0] += 2.0
+    ledger.backward_begins()
+    end_step(ledger)
+    end_step(ledger)
+    assert ledger.document()["until_backward_us"] == pytest.approx([0, 0.5e6, 0])
+
+
 def test_no_collections_leave_nothing(ledger: LedgerWriter) -> None:
     end_step(ledger)
     assert "gc_us" not in ledger.document()
