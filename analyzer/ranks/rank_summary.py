@@ -13,6 +13,7 @@ from msgspec import Struct
 from traceopt.analyzer.communication.experts import ExpertLoad
 from traceopt.analyzer.communication.pipeline import PipelineStage
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.ranks.rank_history import RankHistory, rank_history
 from traceopt.analyzer.ranks.rank_phases import RankPhases, find_rank_phases
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.vocabulary.causes.table import COMPUTE, DISPATCH, HOST_ACTIVITIES
@@ -65,6 +66,7 @@ class RankSummary(Struct, frozen=True):
     phases: RankPhases | None = None  # of reinforcement learning
     stage: PipelineStage | None = None
     experts: ExpertLoad | None = None
+    history: RankHistory | None = None  # of the whole run
     engine: str | None = None  # name of an inference engine's process beside a training
 
 
@@ -96,6 +98,7 @@ def summarize(facts: Facts) -> RankSummary:
         phases=phases,
         stage=stage,
         experts=experts,
+        history=rank_history(facts.captured),
         engine=meta.engine,
     )
 

@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.arrays.percentiles import median
+from traceopt.analyzer.arrays.percentiles import median, medians_of_others
 from traceopt.analyzer.ranks.missing_ranks import missing_ranks
 from traceopt.analyzer.ranks.rank_summary import RankSummary
+from traceopt.analyzer.ranks.run_history import RunHistory, find_run_history
 from traceopt.analyzer.ranks.run_phases import RunPhase, find_run_phases
 from traceopt.analyzer.ranks.run_pipelines import RunPipeline, find_run_pipelines
 from traceopt.analyzer.tables.schema import I8
@@ -272,7 +273,7 @@ class RunFacts(Struct, frozen=True, dict=True):
         last = last[np.append(False, event[1:] == event[:-1])[last]] if len(last) else last  # at least two ranks
         latest, before = rows[last], rows[last - 1]
         gaps = _sums(found.step[latest], found.rank[latest], found.start[latest] - found.start[before], shape)
-        return np.minimum(gaps, _medians_of_others(self._exposed))
+        return np.minimum(gaps, medians_of_others(self._exposed))
 
     @property
     def waits_in_median_step(self) -> F8:
@@ -458,6 +459,14 @@ class RunFacts(Struct, frozen=True, dict=True):
         recording_ns = max(map(self.recording_ns, ranks.tolist()))
         return Straggler(ranks.tolist(), median(waits), float(saved.sum() / arrivals.wait.sum()), parts, recording_ns)
 
+    @cached_property
+    def history(self) -> RunHistory | None:
+        """The ranks over the whole run; None unless all of them have a step ledger."""
+        run = self.without_engines
+        if run.incomparable is not None:
+            return None
+        return find_run_history([rank.history for rank in run.ranks], [rank.rank for rank in run.ranks])
+
     @property
     def computes_the_same(self) -> bool:
         """Whether all GPUs run kernels of as many blocks in the median step."""
@@ -502,20 +511,6 @@ def _medians(group: I8, values: F8, count: int) -> F8:
     out = np.full(count, np.nan)
     out[there] = (ordered[begin + (size - 1) // 2] + ordered[begin + size // 2]) / 2
     return out
-
-
-def _medians_of_others(values: F8) -> F8:
-    """For each value, the median of the other values in its row; 0 if there are none."""
-    count = values.shape[1]
-    if count < 2:
-        return np.zeros_like(values)
-    order = np.argsort(values, axis=1)
-    place = np.argsort(order, axis=1)
-    ordered = np.take_along_axis(values, order, axis=1)
-    # The middle of the remaining values; those at or behind the removed one shift by one.
-    low, high = (count - 2) // 2, (count - 1) // 2
-    lower = np.take_along_axis(ordered, low + (place <= low), axis=1)
-    return np.asarray((lower + np.take_along_axis(ordered, high + (place <= high), axis=1)) / 2)
 
 
 def _sums(rows: I8, columns: I8, values: I8 | F8, shape: tuple[int, int]) -> F8:

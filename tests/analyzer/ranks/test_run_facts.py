@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from msgspec.structs import replace
 
+from traceopt.analyzer.arrays.percentiles import medians_of_others
 from traceopt.analyzer.ranks.rank_summary import Collectives, RankSummary, _places_in_step
-from traceopt.analyzer.ranks.run_facts import RunFacts, _ids, _medians, _medians_of_others
+from traceopt.analyzer.ranks.run_facts import RunFacts, _ids, _medians
 
 STEPS = 4
 CALLS = 6  # per step and group
@@ -156,6 +157,6 @@ def test_medians_of_groups(rows: list[tuple[int, int]]) -> None:
 
 @given(arrays.arrays(np.float64, st.tuples(st.integers(0, 4), st.integers(2, 9)), elements=VALUES.map(float)))
 def test_medians_of_others(values: npt.NDArray[np.float64]) -> None:
-    found = _medians_of_others(values)
+    found = medians_of_others(values)
     for column in range(values.shape[1]):
         assert found[:, column].tolist() == np.median(np.delete(values, column, axis=1), axis=1).tolist()
