@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from traceopt.cli import cli
+from traceopt.cli.shared.examples import EXAMPLES
 from traceopt.result.document import Result
 
 DOCS = Path(__file__).resolve().parent
@@ -27,6 +28,8 @@ def cli_page() -> str:
         context = click.Context(command, info_name=name, parent=click.Context(cli, info_name="traceopt"))
         lines += ["", f"## traceopt {name}", ""]
         lines += [*_paragraphs(command.help or ""), "```text", " ".join(_usage(command, context)), "```", ""]
+        examples = (f"# {about}\n{line}" for about, line in EXAMPLES[name].items())
+        lines += ["```bash", *examples, "```", ""]
         records = (option.get_help_record(context) for option in command.params)
         rows = [record for record in records if record and record[1]]  # arguments are in the usage and have no text
         if rows:
@@ -40,13 +43,9 @@ def _usage(command: click.Command, context: click.Context) -> list[str]:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """The paragraphs of a help text, each on one line. Lists and examples (`\\b`) keep their lines."""
+    """The paragraphs of a help text, each on one line."""
     for paragraph in text.strip().split("\n\n"):
-        if paragraph.lstrip().startswith("\b"):
-            body = [line for line in paragraph.splitlines() if line.strip() != "\b"]
-            yield from ("```text", *body, "```", "")
-        else:
-            yield from (_plain(" ".join(paragraph.split())), "")
+        yield from (_plain(" ".join(paragraph.split())), "")
 
 
 def _cell(text: str) -> str:

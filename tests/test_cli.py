@@ -17,8 +17,6 @@ from msgspec.structs import replace
 from support.command_line import RESULT, one_error, run
 
 from traceopt import __version__
-from traceopt.cli import cli
-from traceopt.cli.shared.help import COMMAND_GROUPS, OPTION_GROUPS
 from traceopt.errors import InputError, OutputError
 from traceopt.output import StderrProgress, write_atomically
 from traceopt.result.document import (
@@ -403,15 +401,8 @@ def test_the_catalogue_and_a_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert "did you mean 'DL001'" in one_error(run("rule", "DL002"))
 
 
-def test_version_and_help() -> None:
+def test_version() -> None:
     assert run("--version").stdout == f"traceopt {__version__}\n"
-    assert "Usage: traceopt analyze" in run("analyze", "-h").stdout
-    bare = run()
-    assert bare.exit_code == 2
-    assert "Record and analyze:\n  run " in bare.stderr
-    assert {name for names in COMMAND_GROUPS.values() for name in names} == set(cli.commands)
-    options = {opt.lstrip("-") for command in cli.commands.values() for param in command.params for opt in param.opts}
-    assert {name for names in OPTION_GROUPS.values() for name in names} <= options | {"help", "version"}
 
 
 @pytest.mark.parametrize("code", ["DL001", "EF018"])
@@ -421,14 +412,6 @@ def test_the_page_of_a_rule_is_rendered(code: str) -> None:
     assert max(map(len, text)) <= 80
     assert not re.search(r"[`|]|\*\*|^#", "\n".join(text), re.MULTILINE)
     assert re.search(r"^  min_share +0\.03  smallest", page, re.MULTILINE)
-
-
-def test_help_imports_nothing_heavy() -> None:
-    command = [sys.executable, "-X", "importtime", "-m", "traceopt", "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
-    assert "click" in imported
-    assert not imported & {"numpy", "jinja2", "pandas", "torch", "msgspec", "orjson", "isal", "plotly"}
 
 
 def test_analysis_without_a_report_imports_nothing_heavy(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from traceopt.version import __version__
 
 
 @click.group(
+    name="traceopt",
     cls=Cli,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from traceopt.cli.shared.help import GroupedCommand
+from traceopt.cli.shared.help import ExplainedCommand
 from traceopt.cli.shared.options import FILE, reading_options, run_option, select_options, workload_options
 from traceopt.cli.shared.outputs import Outputs, output_options
 from traceopt.cli.shared.results import analyzed, configuration, run_names
@@ -15,7 +15,7 @@ from traceopt.errors import visible
 from traceopt.output import emit
 
 
-@click.command(cls=GroupedCommand)
+@click.command(cls=ExplainedCommand)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @output_options
 @select_options

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from traceopt.cli.shared.help import ExplainedCommand
 from traceopt.cli.shared.options import FILE, config_option, debug_option
 from traceopt.cli.shared.results import analyzed, configuration
 from traceopt.errors import ConfigError
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from traceopt.result.document import Result
 
 
-@click.command()
+@click.command(cls=ExplainedCommand)
 @click.option(
     "--root",
     "roots",
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
 @click.pass_context
 def mcp(context: click.Context, roots: tuple[Path, ...], allow_run: bool, config_path: Path | None) -> None:
     """Serve the analysis to coding assistants over MCP, on stdin and stdout.
-
-    \b
-    traceopt mcp --root ~/project
-    traceopt mcp --root ~/project --root /data/traces --allow-run
 
     Needs the extra: pip install 'traceopt-profiler[mcp]'. Tools read files in these folders and write nothing.
     """
@@ -57,7 +54,7 @@ def mcp(context: click.Context, roots: tuple[Path, ...], allow_run: bool, config
     build_server(tools, allow_run=allow_run).run("stdio")
 
 
-@click.command()
+@click.command(cls=ExplainedCommand)
 def skill() -> None:
     """Print SKILL.md: how a coding assistant finds and proves a speed-up with traceopt."""
     from importlib.resources import files

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceopt.cli.shared.gating import EXIT_GATE, failed, gate_options, parsed_gates
-from traceopt.cli.shared.help import GroupedCommand
+from traceopt.cli.shared.help import ExplainedCommand
 from traceopt.cli.shared.options import (
     format_option,
     json_option,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from traceopt.trying.workspace import Command
 
 
-@click.command(cls=GroupedCommand)
+@click.command(cls=ExplainedCommand)
 @click.argument("sides", nargs=-1, required=True, metavar="BASE HEAD")
 @click.option("--base", "more_base", multiple=True, metavar="PATH", help="Add a run to BASE.")
 @click.option("--head", "more_head", multiple=True, metavar="PATH", help="Add a run to HEAD.")
@@ -85,11 +85,6 @@ def compare(
 ) -> None:
     """Find out if HEAD is slower than BASE, and why.
 
-    \b
-    traceopt compare logs/main logs/branch
-    traceopt compare 'logs/main-*' 'logs/branch-*'
-    traceopt compare --against main -- train.py --epochs 1
-
     Each side is a trace, a folder of one run, a result document or a report. A quoted glob is one run per match:
     only several runs per side show how much runs of the same code differ.
 
@@ -105,7 +100,6 @@ def compare(
     if against is not None:
         if more_base or more_head or in_turn:
             raise click.UsageError("--against runs both sides itself: leave out --base, --head and --in-turn")
-        from traceopt.trying.workspace import Command
 
         comparison, exit_code = _of_script(
             Command(sides, module, Path.cwd(), step_on), against, logdir, config, gates,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from traceopt.cli.shared.help import ExplainedCommand
 from traceopt.cli.shared.options import debug_option
 from traceopt.cli.shared.results import write_output
 from traceopt.errors import InputError, one_line
@@ -14,7 +15,7 @@ from traceopt.output import emit
 MOST_BYTES = 1 << 28  # of a report; a large one has 2 MB
 
 
-@click.command()
+@click.command(cls=ExplainedCommand)
 @click.argument("report", metavar="REPORT.html")
 @click.option("--json", "json_path", metavar="PATH", default="-", help="Where to write the JSON.  [default: stdout]")
 @debug_option

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from traceopt.cli.shared.help import GroupedCommand
+from traceopt.cli.shared.help import ExplainedCommand
 from traceopt.cli.shared.options import FILE, reading_options, run_option, select_options
 from traceopt.cli.shared.rates import measured
 from traceopt.cli.shared.results import analyzed, configuration
@@ -15,7 +15,7 @@ from traceopt.errors import visible
 from traceopt.output import emit
 
 
-@click.command(cls=GroupedCommand)
+@click.command(cls=ExplainedCommand)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option(
     "--budget",
@@ -48,10 +48,6 @@ def measure(
     Run it on a machine like that of the trace. It times the work of the top findings as it is and as it would be: a
     matmul in FP32 and in bfloat16, a convolution in both memory formats, an optimizer step in one kernel. The rates are
     written beside the trace, and the analysis of the folder uses them from then on.
-
-    \b
-    traceopt measure traceopt-logs/train
-    traceopt analyze traceopt-logs/train
     """
     config = configuration(config_path, **settings)
     debug = context.obj["debug"]

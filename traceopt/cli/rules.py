@@ -6,12 +6,13 @@ from pathlib import Path
 
 import click
 
+from traceopt.cli.shared.help import ExplainedCommand
 from traceopt.cli.shared.options import config_option, debug_option, rules_dir_option
 from traceopt.cli.shared.results import registry_of, terminal
 from traceopt.output import emit
 
 
-@click.command()
+@click.command(cls=ExplainedCommand)
 @click.option(
     "--format",
     "format_",
@@ -42,7 +43,7 @@ def rules(format_: str, rules_dir: str | None, config_path: Path | None) -> None
     emit(rules_list(families, Terminal(**terminal(None))))
 
 
-@click.command()
+@click.command(cls=ExplainedCommand)
 @click.argument("code")
 @rules_dir_option
 @config_option

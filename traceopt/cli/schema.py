@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from traceopt.cli.shared.help import ExplainedCommand
 from traceopt.cli.shared.options import debug_option
 from traceopt.output import emit
 
 
-@click.command()
+@click.command(cls=ExplainedCommand)
 @debug_option
 def schema() -> None:
     """Print the JSON schema of the result document.

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import click
 
+from traceopt.cli.shared.help import ExplainedCommand
 from traceopt.cli.shared.options import debug_option
 from traceopt.cli.shared.results import write_output
 from traceopt.errors import visible
 from traceopt.output import check_writable, emit
 
 
-@click.command()
+@click.command(cls=ExplainedCommand)
 @click.argument("trace", metavar="TRACE")
 @click.option("--no-browser", is_flag=True, help="Print the link and open no browser.")
 @debug_option
@@ -30,7 +31,7 @@ def view(trace: str, no_browser: bool) -> None:
     serve(one_trace(trace), lambda line: click.echo(visible(line), err=True), browser=not no_browser)
 
 
-@click.command()
+@click.command(cls=ExplainedCommand)
 @click.argument("trace", metavar="TRACE")
 @click.option("--step", required=True, metavar="N", help="The step: its name, or the number at the end of its name.")
 @click.option("-o", "--output", required=True, metavar="PATH", help="Where to write it; .gz compresses, - is stdout.")

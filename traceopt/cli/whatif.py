@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from traceopt.cli.shared.help import GroupedCommand
+from traceopt.cli.shared.help import ExplainedCommand
 from traceopt.cli.shared.options import (
     config_option,
     debug_option,
@@ -21,7 +21,7 @@ from traceopt.cli.shared.results import configuration, emit_with_json
 from traceopt.output import StderrProgress
 
 
-@click.command(cls=GroupedCommand)
+@click.command(cls=ExplainedCommand)
 @click.argument("path", metavar="TRACE")
 @click.option(
     "--fix",
@@ -57,10 +57,6 @@ def whatif(
     """Replay the step with fixes applied.
 
     Prints how long the step takes then, and what limits it.
-
-    \b
-    traceopt whatif trace.json.gz --fix DL001 --fix TC001
-    traceopt whatif trace.json.gz --scale kernel~gemm 0.5
     """
     if not fixes and not scales:
         raise click.UsageError("nothing to change: add --fix CODE or --scale WHAT FACTOR")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from traceopt.cli.shared.help import GroupedCommand
+from traceopt.cli.shared.help import ExplainedCommand
 from traceopt.cli.shared.options import (
     color_option,
     config_option,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 EXIT_NOT_FOUND = 1
 
 
-@click.command(cls=GroupedCommand, context_settings={"allow_interspersed_args": False})
+@click.command(cls=ExplainedCommand, context_settings={"allow_interspersed_args": False})
 @click.argument("good", metavar="GOOD")
 @click.argument("bad", metavar="BAD")
 @click.argument("command", nargs=-1, required=True, metavar="SCRIPT [ARGS]...")
@@ -65,10 +65,6 @@ def bisect(
     quiet: bool,
 ) -> None:
     """Find the commit that changed the step time.
-
-    \b
-    traceopt bisect v1.2 main train.py --epochs 1
-    traceopt bisect HEAD~20 HEAD -- torchrun --nproc-per-node 2 train.py
 
     GOOD is an ancestor of BAD. Commits between them are timed against GOOD, in pairs of runs that take turns, without
     a profiler and in copies of the source. Then the commit that is found and the one before it are recorded and

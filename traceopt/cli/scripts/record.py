@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from traceopt.cli.shared.help import ExplainedCommand
 from traceopt.cli.shared.options import debug_option, quiet_option
 
 
-@click.command()
+@click.command(cls=ExplainedCommand)
 @click.argument("pid", type=click.IntRange(1))
 @quiet_option
 @debug_option

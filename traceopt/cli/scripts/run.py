@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from traceopt.cli.failing import EXIT_INTERRUPTED, fault
-from traceopt.cli.shared.help import GroupedCommand
+from traceopt.cli.shared.help import ExplainedCommand
 from traceopt.cli.shared.options import (
     FILE,
     color_option,
@@ -29,7 +29,7 @@ from traceopt.output import emit
 DEFAULT_LOGDIR = "traceopt-logs"
 
 
-@click.command(cls=GroupedCommand, context_settings={"allow_interspersed_args": False})
+@click.command(cls=ExplainedCommand, context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, required=True, metavar="SCRIPT [ARGS]...")
 @click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
 @click.option("--logdir", type=FILE, metavar="DIR", help=f"Folder for the traces.  [default: {DEFAULT_LOGDIR}/NAME]")
@@ -111,11 +111,6 @@ def run(
     **schedule: Any,
 ) -> None:
     """Profile an unmodified training script and analyze the traces.
-
-    \b
-    traceopt run train.py --epochs 3
-    traceopt run -m package.train
-    traceopt run -- torchrun --nproc-per-node 8 train.py
 
     By default two cycles are recorded: one with times only, then one with shapes, memory and lines of code. The
     options from --wait to --with-stack replace them with one kind of cycle, as in torch.profiler. traceopt

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceopt.cli.shared.gating import Gating, baseline_options
-from traceopt.cli.shared.help import GroupedCommand
+from traceopt.cli.shared.help import ExplainedCommand
 from traceopt.cli.shared.options import (
     FILE,
     config_option,
@@ -46,7 +46,7 @@ TOP = 3
 HISTORY = "traceopt-logs/tried.jsonl"
 
 
-@click.command(cls=GroupedCommand, name="try", context_settings={"allow_interspersed_args": False})
+@click.command(cls=ExplainedCommand, name="try", context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, required=True, metavar="SCRIPT [ARGS]...")
 @click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
 @click.option("--fix", "fixes", multiple=True, callback=split_codes, metavar="CODE", help="Try only these fixes.")
@@ -113,11 +113,6 @@ def try_(
 ) -> None:
     """Make the fixes of the plan, run them, and measure what they gain.
 
-    \b
-    traceopt try train.py --epochs 3
-    traceopt try --patch faster.diff --env OMP_NUM_THREADS=4 train.py
-    traceopt try -- torchrun --nproc-per-node 8 train.py
-
     Your source stays as it is: every run starts in a copy of it, with links to your data. Each fix is tried on top of
     those that proved themselves. Runs with and without a change take turns, without a profiler. With changes of your
     own, fixes of the plan are only tried if you ask for them with --fix or --top.
@@ -125,7 +120,6 @@ def try_(
     from traceopt import run_script
     from traceopt.try_script import one_plan
     from traceopt.trying import outcome as trying_outcome
-    from traceopt.trying.workspace import Command
 
     tried = Command(command, module, Path.cwd(), step_on)
     own = own_changes(patches, revisions, variables, arguments)
@@ -223,7 +217,7 @@ def keep_changes(outcome: Outcome, tried: Command, apply_: bool, patch_out: str 
             click.echo(f"traceopt: without a patch, for you to make: {', '.join(map(visible, without))}", err=True)
 
 
-@click.command()
+@click.command(cls=ExplainedCommand)
 @click.argument("files", nargs=-1, type=FILE, metavar="[FILE]...")
 @lone_json_option
 @debug_option

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from traceopt.cli.scripts.try_ import keep_changes, own_changes, print_outcome
-from traceopt.cli.shared.help import GroupedCommand
+from traceopt.cli.shared.help import ExplainedCommand
 from traceopt.cli.shared.options import (
     FILE,
     config_option,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from traceopt.result.document import Result
 
 
-@click.command(cls=GroupedCommand, context_settings={"allow_interspersed_args": False})
+@click.command(cls=ExplainedCommand, context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, required=True, metavar="SCRIPT [ARGS]...")
 @click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
 @click.option(
@@ -86,11 +86,6 @@ def tune(
     **workload: Any,
 ) -> None:
     """Make a script faster, round by round, and keep only what is proven.
-
-    \b
-    traceopt tune train.py --epochs 3
-    traceopt tune --budget 60 --allow numerics --apply train.py
-    traceopt tune -- torchrun --nproc-per-node 8 train.py
 
     A round records the script, tries the fixes of the plan as traceopt try does, searches values of settings, and keeps
     what is faster and trains the same. The next round records the script with all that was kept. It ends when a round

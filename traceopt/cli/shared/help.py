@@ -1,10 +1,12 @@
-"""What `--help` prints: commands and options in groups, in the order of these tables."""
+"""What `--help` prints: examples, then commands and options in groups, in the order of these tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 import click
+
+from traceopt.cli.shared.examples import EXAMPLES
 
 COMMAND_GROUPS = {
     "Record and analyze": ("run", "record", "analyze", "compare", "bisect"),
@@ -32,13 +34,24 @@ OPTION_GROUPS = {
 _NAME_COLUMNS = 30  # a longer name has a line of its own
 
 
-class GroupedCommand(click.Command):
-    """A command whose options are printed in groups."""
+class ExplainedCommand(click.Command):
+    """A command whose help has examples, and its options in groups."""
+
+    def format_help_text(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_help_text(context, formatter)
+        write_examples(self, formatter)
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         records = {param.opts[-1].lstrip("-"): param.get_help_record(context) for param in self.get_params(context)}
         rows = {name: record for name, record in records.items() if record is not None and record[1]}
         _write(formatter, "Options", rows, OPTION_GROUPS)
+
+
+def write_examples(command: click.Command, formatter: click.HelpFormatter) -> None:
+    """What each example does, and below it the line to type, which is not broken."""
+    with formatter.section("Examples"):
+        for about, line in EXAMPLES[command.name or ""].items():
+            formatter.write(f"{'':{formatter.current_indent}}# {about}\n{'':{formatter.current_indent}}{line}\n")
 
 
 def write_commands(group: click.Group, formatter: click.HelpFormatter) -> None:
@@ -53,8 +66,11 @@ def _write(
     """Rows by group, in one pair of columns. `rest`: the heading of those in no group, which come first."""
     grouped = {name for names in groups.values() for name in names}
     columns = max(len(name) for name, _ in rows.values() if len(name) <= _NAME_COLUMNS)
-    for heading, names in {rest: [name for name in rows if name not in grouped], **groups}.items():
-        chosen = [(rows[name][0].ljust(columns), rows[name][1]) for name in names if name in rows]
-        if chosen:
-            with formatter.section(heading):
-                formatter.write_dl(chosen, col_max=columns)
+    found = {
+        heading: [(rows[name][0].ljust(columns), rows[name][1]) for name in names if name in rows]
+        for heading, names in {rest: [name for name in rows if name not in grouped], **groups}.items()
+    }
+    chosen = {heading: of_group for heading, of_group in found.items() if of_group}
+    for heading, of_group in chosen.items():
+        with formatter.section(heading if len(chosen) > 1 else rest):
+            formatter.write_dl(of_group, col_max=columns)
