@@ -22,6 +22,7 @@ from ..recording.timed_steps import TimedSteps
 from ..settings import load_settings
 from ..start_up.start_up import StartUp
 from . import endings, scripts_profiler, seeds, switches
+from .closing_optimizer import OptimizerRoles
 from .dynamo import Dynamo
 from .evaluation_mode import EvaluationMode
 from .imports import when_imported
@@ -74,6 +75,7 @@ class Hooks:
         self._torch = torch
         self._recorder = recorder
         self.tracker = tracker
+        self._roles = OptimizerRoles()
         self.dynamo = Dynamo(torch, lambda text: recorder.status.note(text))
         self._exclude = self.dynamo.exclude
         called_directly = (LedgerWriter._gc, Recorder._gc_range, MemorySnapshots.out_of_memory)
@@ -105,7 +107,7 @@ class Hooks:
         """Wraps outside of torch's own wrapper, so that the range Optimizer.step#... is closed when the step ends."""
         tracker, tell, note, is_compiling = self.tracker, self.tell, self.note, self.dynamo.is_compiling
         recorder, optimizer = self._recorder, self._torch.optim.Optimizer
-        self._note_construction(optimizer, "__init__", self._recorder.constructions.optimizer)
+        self._note_construction(optimizer, "__init__", self._constructed_optimizer)
         hook_step = optimizer.profile_hook_step
 
         def profile_hook_step(function: Function) -> Function:
@@ -123,7 +125,7 @@ class Hooks:
                     tracker.inside_update -= 1
                 if not tracker.inside_update:
                     note(recorder.updated, args[0])
-                    tell(tracker.update, id(args[0]))
+                    tell(self._updated, args[0])
                 return result
 
             # Torch 2.1's Dynamo unwraps it, and must find the same function as without traceopt.
@@ -131,6 +133,13 @@ class Hooks:
             return step
 
         optimizer.profile_hook_step = staticmethod(profile_hook_step)
+
+    def _constructed_optimizer(self, optimizer: Any) -> None:
+        self._recorder.constructions.optimizer(optimizer)
+        self._roles.made(optimizer)
+
+    def _updated(self, optimizer: Any) -> None:
+        self.tracker.update(*self._roles.of(optimizer))
 
     def patch_zero_grad(self) -> None:
         tracker, tell, is_compiling = self.tracker, self.tell, self.dynamo.is_compiling
@@ -204,7 +213,7 @@ class Hooks:
             result = original(self, optimizer, *args, **kwargs)
             if tracker.updates == before and self.is_enabled():
                 recorder.ledger.skipped_updates += 1
-                tell(tracker.update, id(optimizer))
+                tell(self._updated, optimizer)
             return result
 
         scaler.step = step

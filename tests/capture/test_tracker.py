@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 
-from traceopt.capture.script.closing_optimizer import ClosingOptimizer
+from traceopt.capture.script.closing_optimizer import ClosingOptimizer, OptimizerRoles
 from traceopt.capture.script.step_tracker import StepTracker
 
 
@@ -246,3 +247,70 @@ def test_an_optimizer_for_each_task_is_forgotten() -> None:
         for _ in range(3):
             closing.closes(task)
     assert len(closing._uses) < 10
+
+
+@pytest.mark.parametrize("inner", [1, 3, 12, 100])
+def test_an_optimizer_made_for_each_task_ends_no_step_beside_one_that_lasts(inner: int) -> None:
+    """As in meta-learning: a new optimizer for each of two tasks, then an update of the weights they started from."""
+    steps, told = tracker()
+    for iteration in range(6):
+        for task in range(2):
+            for _ in range(inner):
+                steps.update(1, renewed=iteration + task > 0)
+        ended = len(told)
+        steps.update(2)
+        assert told[ended:] == ["update"]
+    assert told[2 * inner + 1 :] == ["restarted", *["update"] * 5]
+
+
+def test_optimizers_made_anew_end_steps_if_none_lasts() -> None:
+    """The folds of a cross-validation, after a training with another optimizer."""
+    steps, told = tracker()
+    for _ in range(30):
+        steps.update(1)
+    for fold in range(4):
+        for _ in range(10):
+            steps.update(2, renewed=fold > 0)
+    assert told[-30:] == ["update"] * 30
+
+
+class Maker:
+    """Makes and uses optimizers; a letter is one of them, made at the place of that name."""
+
+    def __init__(self) -> None:
+        self.roles = OptimizerRoles()
+        self.made: dict[str, SimpleNamespace] = {}
+
+    def make(self, name: str, place: str) -> None:
+        self.made[name] = SimpleNamespace(_traceopt_built=[[place]])
+        self.roles.made(self.made[name])
+
+    def used(self, names: str) -> list[tuple[int, bool]]:
+        return [self.roles.of(self.made[name]) for name in names]
+
+
+def test_an_optimizer_takes_the_role_of_a_used_one_of_its_place() -> None:
+    script = Maker()
+    script.make("o", "outer")
+    for first in (True, False):
+        script.make("i", "inner")
+        assert script.used("iii") == [(1, not first)] * 3
+        assert script.used("o") == [(2, False)]
+
+
+def test_optimizers_made_together_at_one_place_have_their_own_roles() -> None:
+    script = Maker()
+    for name in "dg":
+        script.make(name, "list")
+    assert script.used("dgdg") == [(1, False), (2, False)] * 2
+    for name in "dg":
+        script.make(name, "list")
+    assert script.used("dgdg") == [(1, True), (2, True)] * 2
+
+
+def test_an_optimizer_that_goes_on_after_one_of_its_place_was_made_has_its_own_role() -> None:
+    script = Maker()
+    script.make("a", "helper")
+    assert script.used("a") == [(1, False)]
+    script.make("b", "helper")
+    assert script.used("bababa")[1:] == [(2, False), (1, True), (2, False), (1, True), (2, False)]

@@ -290,10 +290,34 @@ def semi_supervised() -> None:
     print(f"loss {loss.item():.6f}")
 
 
+def meta_learning() -> None:
+    """Each task trains a copy of the model with its own optimizer; an outer optimizer then follows all of them."""
+    model = nn.Sequential(nn.Linear(1, 32), nn.ReLU(), nn.Linear(32, 1))
+    outer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for _ in range(STEPS):
+        outer.zero_grad()
+        for _ in range(4):
+            learner = copy.deepcopy(model)
+            inner = torch.optim.SGD(learner.parameters(), lr=0.01)
+            x = torch.rand(20, 1) * 10 - 5
+            y = torch.sin(x + 3 * torch.rand(1))
+            for _ in range(5):
+                inner.zero_grad()
+                loss = functional.mse_loss(learner(x), y)
+                loss.backward()
+                inner.step()
+            for start, end in zip(model.parameters(), learner.parameters(), strict=True):
+                moved = start.detach() - end.detach()
+                start.grad = moved if start.grad is None else start.grad + moved
+        outer.step()
+        true_step()
+    print(f"loss {loss.item():.6f}")
+
+
 if __name__ == "__main__":
     seed_everything()
     kinds = (
         pretraining, language_model, epochs, hand_made_batches, folds, classification, contrastive, style_transfer,
-        semi_supervised,
+        semi_supervised, meta_learning,
     )  # fmt: skip
     {kind.__name__: kind for kind in kinds}[sys.argv[1]]()
