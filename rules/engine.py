@@ -28,6 +28,7 @@ from traceopt.rules.plan import Plan, in_order, make_plan
 from traceopt.rules.registry import TRACE_QUALITY, Registry, former_of, is_retired, select
 from traceopt.rules.rule import Rule
 from traceopt.rules.savings.price import Priced
+from traceopt.rules.savings.pricing import corrected
 from traceopt.rules.savings.unrecorded import without_unrecorded_saving
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ def _ask(rule: Rule, facts: Facts) -> _Answer:
         return "not_applicable", why, []
     found = [_sound(one) for one in rule.check(facts)]
     if facts.has_trace:
-        known = (without_unrecorded_saving(one, facts) for one in found)
+        known = (corrected(without_unrecorded_saving(one, facts), facts) for one in found)
         framed = (replace(one, finding=in_framework(one.finding, facts)) for one in known)
         found = [_with_user_lines(within_compiler_limits(one, facts), facts) for one in framed]
     found.sort(key=_value_order)

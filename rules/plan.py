@@ -178,7 +178,8 @@ def _row(fix: Priced, taken: Sequence[Priced], savings: JointSavings) -> Planned
         low_ns, high_ns = min(low_ns, fix.price.low_ns), max(high_ns, fix.price.high_ns)
     most_ns = max(gain_ns, savings.most_after(fix, taken))
     replayed_ns = savings.by_replay([*taken, fix]) - savings.by_replay(taken)
-    capped = replayed_ns - gain_ns > MIN_ROW_SHARE * savings.step_ns
+    uncorrected_ns = savings.uncorrected([*taken, fix]) - savings.uncorrected(taken)
+    capped = replayed_ns - uncorrected_ns > MIN_ROW_SHARE * savings.step_ns
     return Planned(fix, alone_ns, gain_ns, max(0.0, low_ns), min(high_ns, most_ns), needs, capped)
 
 

@@ -23,11 +23,12 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Prediction(Struct, frozen=True):
-    """What a fix should save per step, in microseconds."""
+    """What a fix should save per step, in microseconds. `correction`: of earlier trials on this machine, included."""
 
     us: float
     low_us: float
     high_us: float
+    correction: float = 1.0
 
 
 class Change(Struct, frozen=True):
@@ -84,8 +85,9 @@ def changes_of(
     changes, left = list[Change](), list[NotTried]()
     for finding in chosen:
         name, row, saving = name_of[finding.id], rows.get(finding.id), finding.saving
-        alone = Prediction(saving.est_us, saving.low_us, saving.high_us) if saving is not None else None
-        in_plan = Prediction(row.saving_us, row.low_us, row.high_us) if row is not None else None
+        correction = saving.correction if saving is not None else 1.0
+        alone = Prediction(saving.est_us, saving.low_us, saving.high_us, correction) if saving is not None else None
+        in_plan = Prediction(row.saving_us, row.low_us, row.high_us, correction) if row is not None else None
         needs = tuple(name_of.get(result.plan[n - 1].finding, "") for n in row.needs) if row is not None else ()
         patched = finding.fix.patch is not None
         settings = None if patched else at_run_time(finding.fix)

@@ -65,7 +65,8 @@ def expectation(
     both = f"the recorded step took {ms_of_us(recording.step_us)} and the measured one {ms_of_us(measured_us)}"
     why = _why_longer(recording, unchanged)
     if longer >= LONGER and why is not None:
-        scaled = Prediction(*(round(us / longer, 3) for us in (prediction.us, prediction.low_us, prediction.high_us)))
+        us, low_us, high_us = (round(us / longer, 3) for us in (prediction.us, prediction.low_us, prediction.high_us))
+        scaled = Prediction(us, low_us, high_us, prediction.correction)
         return Expectation(scaled, f"{why}; {both}, so the prediction is the same share of the measured step")
     if not 1 / UNLIKE < longer < UNLIKE:
         return Expectation(None, f"{both}: they are not alike, so there is no prediction")

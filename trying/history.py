@@ -7,36 +7,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 
-import msgspec
-from msgspec import Struct
-
+from traceopt.analyzer.companions.trials import attempts_in
 from traceopt.errors import InputError, OutputError
 from traceopt.result.encoding.serialization import to_json
-from traceopt.result.trial import Agreement, TriedChange
+from traceopt.result.trial import Agreement, Attempt, Machine, TriedChange
 
-FILE = "tried.jsonl"
 MOST_BYTES = 256 << 20
 
 
-class Attempt(Struct, frozen=True):
-    """One line. Times are microseconds per step; the gain is between `gain_low_us` and `gain_high_us` (99 %)."""
-
-    time: str
-    script: str
-    code: str
-    via: str
-    verdict: str
-    predicted_us: float
-    predicted_low_us: float
-    predicted_high_us: float
-    before_us: float
-    gain_us: float
-    gain_low_us: float
-    gain_high_us: float
-    device: str | None = None
-
-
-def attempts_of(tried: Iterable[TriedChange], *, time: str, script: str, device: str | None) -> list[Attempt]:
+def attempts_of(
+    tried: Iterable[TriedChange], *, time: str, script: str, device: str | None, machine: Machine | None = None
+) -> list[Attempt]:
     """The changes that have both a prediction and a measurement."""
     found = []
     for row in tried:
@@ -62,6 +43,8 @@ def attempts_of(tried: Iterable[TriedChange], *, time: str, script: str, device:
                 round(low_share * before, 3),
                 round(high_share * before, 3),
                 device,
+                machine,
+                row.correction,
             )
         )
     return found
@@ -84,18 +67,11 @@ def read(path: Path) -> tuple[list[Attempt], int]:
     try:
         if os.path.getsize(path) > MOST_BYTES:
             raise InputError(f"cannot read {path}: it is larger than {MOST_BYTES >> 20} MiB")
-        lines = path.read_bytes().splitlines()
+        return attempts_in(path.read_bytes())
     except FileNotFoundError as error:
         raise InputError(f"no such file: {path}; traceopt try writes it") from error
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    attempts, odd = [], 0
-    for line in filter(None, lines):
-        try:
-            attempts.append(msgspec.json.decode(line, type=Attempt))
-        except msgspec.DecodeError:  # cut off by a full disk
-            odd += 1
-    return attempts, odd
 
 
 def agreements(attempts: Sequence[Attempt]) -> list[Agreement]:

@@ -299,6 +299,7 @@ def _row(
         predicted_low_us=predicted.low_us if predicted else None,
         predicted_high_us=predicted.high_us if predicted else None,
         prediction_note=expected.note,
+        correction=predicted.correction if predicted else 1.0,
         rounds=rounds.rows() if rounds is not None else [],
         patch=patch,
     )

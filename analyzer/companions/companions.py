@@ -1,11 +1,11 @@
-"""What the files beside a trace say: one field for each kind, None where there is no such file."""
+"""What the files beside a trace say: one field for each kind, empty where there is no such file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from traceopt.analyzer.companions.compile_log.compile_log import read_compile_log
 from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording, read_flight_recorder
@@ -13,10 +13,12 @@ from traceopt.analyzer.companions.gpu_samples.samples import GpuSamples, read_gp
 from traceopt.analyzer.companions.graph_stacks import GraphStacks, read_graph_stacks
 from traceopt.analyzer.companions.measured_rates import MeasuredRates, read_measured_rates
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import MemorySnapshot, read_memory_snapshot
+from traceopt.analyzer.companions.trials import read_trials
 from traceopt.analyzer.reading.sources import CompanionFile, TraceSource
 from traceopt.analyzer.tables.compilation import Compilation
 from traceopt.analyzer.vocabulary.companion_kinds import KindName
 from traceopt.errors import InputError, one_line
+from traceopt.result.trial import Attempt
 
 
 class Companions(Struct, frozen=True):
@@ -28,6 +30,7 @@ class Companions(Struct, frozen=True):
     gpu_samples: GpuSamples | None = None
     measured_rates: MeasuredRates | None = None
     graph_stacks: GraphStacks | None = None
+    trials: list[Attempt] = field(default_factory=list)
 
 
 _Read = Callable[[Sequence[TraceSource], list[str]], Any]
@@ -41,6 +44,7 @@ _READERS: dict[KindName, _Read] = {
     "gpu_samples": read_gpu_samples,
     "measured_rates": read_measured_rates,
     "graph_stacks": read_graph_stacks,
+    "trials": read_trials,
 }
 
 

@@ -34,6 +34,7 @@ from traceopt.analyzer.timeline.steps import Steps, cut_by_the_profiler, find_st
 from traceopt.analyzer.vocabulary.kernels.kernel_names import is_gradient
 from traceopt.analyzer.vocabulary.op_names import is_double_backward
 from traceopt.result.experiments import Compared, Comparison
+from traceopt.result.trial import Attempt, Machine
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -131,6 +132,20 @@ class TimelineFacts(RecordingFacts, frozen=True, dict=True):
         return (
             rates.of(self.device.name, None) if self.has_gpu else rates.of(environment.cpu.model, environment.threads)
         )
+
+    @cached_property
+    def machine(self) -> Machine | None:
+        """The machine of the run; None if it was not recorded."""
+        here = self.captured.environment
+        if here.cpu.model is None or here.cpu_count is None:
+            return None
+        gpu, threads = (self.device.name, None) if self.has_gpu else (None, here.threads)
+        return Machine(gpu, here.cpu.model, here.cpu_count, threads)
+
+    @cached_property
+    def tried_here(self) -> list[Attempt]:
+        """What was predicted and measured on the machine of this run, the latest last."""
+        return [one for one in self.companions.trials if one.machine is not None and one.machine == self.machine]
 
     @cached_property
     def rates(self) -> KnownRates | None:

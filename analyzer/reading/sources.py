@@ -158,6 +158,11 @@ def find_traces(paths: Sequence[str | os.PathLike[str]]) -> list[TraceSource]:
     return find_sources(paths).traces
 
 
+def local_source(path: Path) -> TraceSource:
+    """A file on this disk. Raises OSError if it does not exist."""
+    return _source(str(path), None, False, path.stat().st_size)
+
+
 def natural_order(text: str) -> tuple[list[tuple[int, str]], str]:
     """A sort key that compares runs of digits as numbers and ignores case."""
     parts = re.split(r"([0-9]+)", text.casefold())

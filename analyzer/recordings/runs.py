@@ -8,22 +8,25 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from itertools import pairwise
+from pathlib import Path
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from traceopt.analyzer.reading.sources import CompanionFile, TraceSource, printable
+from traceopt.analyzer.reading.sources import CompanionFile, TraceSource, local_source, printable
 from traceopt.analyzer.recordings.cycle_pairs import RankRecording
 from traceopt.analyzer.recordings.heads import Head
 from traceopt.analyzer.recordings.process_tasks import ProcessTask, find_tasks
-from traceopt.analyzer.vocabulary.companion_kinds import is_of_all_ranks
+from traceopt.analyzer.vocabulary.companion_kinds import TRIALS_FILE, is_of_all_ranks
 from traceopt.errors import InputError, suggestion
 
 RANKS_APART_S = 600  # ranks of one run record the same steps; their clocks may differ
 UNKNOWN_APART_S = 10  # files of one folder that do not say their rank: ranks begin a step together
 MOST_NAMED = 5
+TRIALS_ABOVE = 2  # folders: traceopt tune records rounds in folders of their own
 _ENDING = re.compile(r"(\.pt\.trace)?\.json(\.gz)?$|\.zip$", re.IGNORECASE)
 
 
@@ -176,7 +179,18 @@ def with_companions(runs: Sequence[Run], companions: Sequence[CompanionFile]) ->
     for companion in companions:
         nearness = [_nearness(run, companion.source) for run in runs]
         files[nearness.index(max(nearness))].append(companion)
+    for run, mine in zip(runs, files, strict=True):
+        mine += _trials_near(run)
     return [_with_files(run, mine) if mine else run for run, mine in zip(runs, files, strict=True)]
+
+
+def _trials_near(run: Run) -> list[CompanionFile]:
+    """What was tried before, if the folder of the first trace or one above it has it. It serves all runs below it."""
+    path = run.recordings[0].source.local_path
+    for folder in Path(path).parents[: 1 + TRIALS_ABOVE] if path is not None else ():
+        with suppress(OSError):
+            return [CompanionFile("trials", local_source(folder / TRIALS_FILE))]
+    return []
 
 
 def _without_trace(companions: Sequence[CompanionFile]) -> Run:

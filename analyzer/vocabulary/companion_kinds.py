@@ -11,7 +11,11 @@ from msgspec import Struct
 START_BYTES = 4096
 _GZIP = b"\x1f\x8b"
 
-KindName = Literal["memory_snapshot", "compile_log", "flight_recorder", "gpu_samples", "measured_rates", "graph_stacks"]
+TRIALS_FILE = "tried.jsonl"  # of `traceopt try`, in the folder of several runs: not searched for in that of a trace
+
+KindName = Literal[
+    "memory_snapshot", "compile_log", "flight_recorder", "gpu_samples", "measured_rates", "graph_stacks", "trials"
+]
 
 
 class Kind(Struct, frozen=True):

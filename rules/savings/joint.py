@@ -29,6 +29,7 @@ class JointSavings:
         self._facts = facts
         self._also = tuple(also)
         self._replayed_ns: dict[frozenset[int], float] = {}
+        self._uncorrected_ns: dict[frozenset[int], float] = {}
         self._saved_ns: dict[frozenset[int], float] = {}
 
     @property
@@ -49,8 +50,15 @@ class JointSavings:
         """What these fixes save together."""
         key = _key(fixes)
         if key not in self._saved_ns:
-            self._saved_ns[key] = self._within_costs(fixes)
+            self._saved_ns[key] = self._corrected(fixes)
         return self._saved_ns[key]
+
+    def uncorrected(self, fixes: Sequence[Priced]) -> float:
+        """The same without what earlier trials say."""
+        key = _key(fixes)
+        if key not in self._uncorrected_ns:
+            self._uncorrected_ns[key] = self._within_costs(fixes)
+        return self._uncorrected_ns[key]
 
     def by_replay(self, fixes: Sequence[Priced]) -> float:
         """What these fixes save together in the replay, even where that is more than was measured of their costs."""
@@ -77,11 +85,26 @@ class JointSavings:
         worst_ns, best_ns = (
             self._gain_ns([*before, *changes], [*given, fix]) - before_ns for changes in (price.worst, price.best)
         )
-        return min(worst_ns, price.bounds_ns[0]), min(best_ns, price.bounds_ns[2])
+        expected_ns = self.uncorrected([*given, fix]) - self.uncorrected(given)
+        ends_ns = min(worst_ns, price.bounds_ns[0]), expected_ns, min(best_ns, price.bounds_ns[2])
+        low_ns, _, high_ns = price.correction.of(*ends_ns)
+        return low_ns, high_ns
 
     def most_after(self, fix: Priced, given: Sequence[Priced]) -> float:
         """The most that any fix could save after others, but for what this one itself takes."""
         return self._most_ns([*given, fix]) - self.of(given)
+
+    def _corrected(self, fixes: Sequence[Priced]) -> float:
+        """Trials measured what a fix saves alone. That is corrected as far as the fix saves it beside the others."""
+        saved_ns = self.uncorrected(fixes)
+        more_ns = 0.0
+        for fix in fixes:
+            factor = _price(fix).correction.factor
+            if factor != 1 and self._is_replayed(fix):
+                alone_ns = self.uncorrected([fix]) - self.uncorrected([])
+                last_ns = saved_ns - self.uncorrected([one for one in fixes if one is not fix])
+                more_ns += (factor - 1) * max(0.0, min(alone_ns, last_ns))
+        return min(saved_ns + more_ns, self._most_ns(fixes)) if more_ns else saved_ns
 
     def _within_costs(self, fixes: Sequence[Priced]) -> float:
         saved_ns = min(self.by_replay(fixes), self._most_ns(fixes))

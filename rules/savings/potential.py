@@ -42,7 +42,7 @@ def potentials_ns(findings: Sequence[Priced], facts: Facts) -> list[float]:
         if one.price is not None and one.changes and limit in left and one.price.bounds_ns[1] > saved_ns:
             after = facts.replay([*others[limit], *one.changes]).step_ns
             gain_ns = facts.step_ns * (left[limit] - after) / facts.replayed.step_ns
-            potential_ns = max(saved_ns, min(gain_ns, one.price.bounds_ns[1]))
+            potential_ns = max(saved_ns, one.price.correction.factor * min(gain_ns, one.price.bounds_ns[1]))
         out.append(potential_ns)
     return out
 

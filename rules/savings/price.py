@@ -8,7 +8,8 @@ from msgspec.structs import replace
 from traceopt.analyzer.replay.changes import Change
 from traceopt.result.experiments import Comparison
 from traceopt.result.finding import Finding, Saving
-from traceopt.result.words.rounding import us
+from traceopt.result.words.rounding import SHARE_DECIMALS, us
+from traceopt.rules.savings.correction import Correction
 
 
 class Price(Struct, frozen=True):
@@ -18,7 +19,8 @@ class Price(Struct, frozen=True):
     what it changes at worst and at best. `bounds_ns`: the measured cost, ns per step: low, expected, at most.
     `least_step_ns`: the step cannot become shorter with this fix, whatever else is fixed, because the fix itself takes
     so long in parallel. `by_replay`: a replay of the changes says what it saves. `experiments`: what to measure on the
-    device for a more exact price.
+    device for a more exact price. `correction`: what earlier trials changed of the saving, but not of what it comes
+    from.
     """
 
     low_ns: int
@@ -33,6 +35,7 @@ class Price(Struct, frozen=True):
     least_step_ns: float = 0.0
     by_replay: bool = False
     experiments: tuple[Comparison, ...] = ()
+    correction: Correction = Correction()
 
     @property
     def cost_ns(self) -> float:
@@ -42,7 +45,9 @@ class Price(Struct, frozen=True):
     @property
     def saving(self) -> Saving:
         """The saving as the document holds it."""
-        return Saving(us(self.low_ns), us(self.est_ns), us(self.high_ns), self.share, self.basis, self.experiments)
+        low_us, est_us, high_us = map(us, (self.low_ns, self.est_ns, self.high_ns))
+        correction = round(self.correction.factor, SHARE_DECIMALS)
+        return Saving(low_us, est_us, high_us, self.share, self.basis, self.experiments, correction)
 
 
 class Priced(Struct, frozen=True):

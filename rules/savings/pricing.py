@@ -17,7 +17,11 @@ from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.timeline.call_tree import RUNTIME
 from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION
 from traceopt.analyzer.work.gemms import GemmShape
+from traceopt.result.finding import impact_of_share
 from traceopt.result.words.message import microseconds, ms
+from traceopt.result.words.rounding import SHARE_DECIMALS
+from traceopt.rules.savings.correction import correction_of
+from traceopt.rules.savings.known_error import MAX_SAVED_SHARE
 from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.starvation import launched_ns, saving
 
@@ -99,6 +103,27 @@ def within(facts: Facts, price: Price, low_ns: float, high_ns: float, basis: str
     """The price with another range."""
     other = saving(facts, low_ns, price.est_ns, high_ns, basis)
     return replace(price, low_ns=other.low_ns, high_ns=other.high_ns, basis=basis)
+
+
+def corrected(one: Priced, facts: Facts) -> Priced:
+    """The finding with the saving that follows from earlier trials of its rule on this machine, if there were any."""
+    price, correction = one.price, correction_of(facts.tried_here, one.finding.code)
+    if price is None or one.finding.saving is None or not correction.trials:
+        return one
+    ends = (
+        min(end, MAX_SAVED_SHARE * facts.step_ns) for end in correction.of(price.low_ns, price.est_ns, price.high_ns)
+    )
+    low_ns, est_ns, high_ns = map(round, ends)
+    now = replace(
+        price,
+        low_ns=low_ns,
+        est_ns=est_ns,
+        high_ns=high_ns,
+        share=round(est_ns / facts.step_ns, SHARE_DECIMALS),
+        basis=price.basis + correction.words,
+        correction=correction,
+    )
+    return replace(one, finding=replace(one.finding, saving=now.saving, impact=impact_of_share(now.share)), price=now)
 
 
 def unrecorded_gain_ns(facts: Facts, changes: Changes, event_ns: int = EVENT_NS[0]) -> float:

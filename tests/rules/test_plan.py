@@ -19,6 +19,8 @@ from traceopt.result.finding import Finding, Fix
 from traceopt.result.rows import PlanRow
 from traceopt.result.words.effort_and_risk import Effort, Risk
 from traceopt.rules.plan import MIN_PLAN_SHARE, Plan, in_order, make_plan
+from traceopt.rules.savings.correction import Correction
+from traceopt.rules.savings.joint import JointSavings
 from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.pricing import area_of
 from traceopt.testing.machine import Machine
@@ -89,6 +91,19 @@ def test_independent_fixes_of_the_host_add_up(example: GetExample) -> None:
     assert combined is not None
     assert combined.saving_us == pytest.approx(9_000 + 5_000, rel=0.02)
     assert combined.replay_error_share == pytest.approx(0, abs=0.001)
+
+
+def test_trials_correct_what_a_fix_saves_beside_others(example: GetExample) -> None:
+    """Half of what the loader saves; nothing where another fix saves the same time."""
+    facts = example("five_faults").facts
+    loader = finding("DL001", 20_000, without(facts, "data_loading"))
+    assert loader.price is not None
+    tried = replace(loader, price=replace(loader.price, correction=Correction(factor=0.5)))
+    logging = finding("LG001", 20_000, without(facts, "logging"))
+    savings = JointSavings(facts)
+    assert savings.of([tried]) == pytest.approx(0.5 * savings.of([loader]))
+    assert savings.of([tried, logging]) == pytest.approx(0.5 * savings.of([loader]) + savings.of([logging]), rel=0.02)
+    assert savings.of([tried, loader]) == pytest.approx(savings.of([loader]))
 
 
 def test_what_is_not_known_of_a_fix_is_added_to_the_replay(example: GetExample) -> None:

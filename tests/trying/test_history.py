@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from traceopt.analyzer.vocabulary.companion_kinds import TRIALS_FILE
 from traceopt.cli import cli
 from traceopt.result.trial import TriedChange
 from traceopt.trying import history
@@ -24,7 +25,7 @@ def tried(name: str, predicted: float | None, gain_share: float) -> TriedChange:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """Two tries: of DL001 twice, of OP001 once; a change without a prediction is not remembered."""
-    path = tmp_path / history.FILE
+    path = tmp_path / TRIALS_FILE
     first = [tried("DL001", 100.0, 0.1), tried("OP001 (2)", 100.0, 0.02), tried("my.diff", None, 0.5)]
     for rows in (first, [tried("DL001", 100.0, 0.05)]):
         history.append(path, history.attempts_of(rows, time="2030-01-31T10:00:00Z", script="train.py", device="CPU"))

@@ -6,8 +6,7 @@ from traceopt.assistants.answers import MeasuredChange
 from traceopt.assistants.budget import milliseconds
 from traceopt.reports.words import safe_text
 from traceopt.reports.words.comparing import trial_words
-from traceopt.result.trial import TriedChange
-from traceopt.trying.history import Attempt
+from traceopt.result.trial import Attempt, TriedChange
 
 
 def of_trial(trial: TriedChange) -> MeasuredChange:

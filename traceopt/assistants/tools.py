@@ -10,6 +10,7 @@ from threading import RLock
 
 from msgspec.structs import replace
 
+from traceopt.analyzer.vocabulary.companion_kinds import TRIALS_FILE
 from traceopt.assistants import finding_answers
 from traceopt.assistants.answers import (
     UNTRUSTED,
@@ -167,10 +168,10 @@ class Tools:
 
     def _history(self) -> Path:
         for folder in self.roots.folders:
-            file = folder / LOGDIR / history.FILE
+            file = folder / LOGDIR / TRIALS_FILE
             if file.is_file():
                 return self.roots.checked(file, str(file))
-        raise InputError(f"nothing was tried yet: no {LOGDIR}/{history.FILE} under the roots")
+        raise InputError(f"nothing was tried yet: no {LOGDIR}/{TRIALS_FILE} under the roots")
 
     def _registry(self) -> Registry:
         return load_rules(self._config.rules_dir)

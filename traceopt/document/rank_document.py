@@ -44,6 +44,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome, sharing: int = 1) -> Resu
             torch_version=facts.captured.torch_version,
             gpu_runtime=sections.gpu_runtime(facts),
             script=facts.captured.script,
+            machine=facts.machine,
             recorded=Recorded(
                 nsight=facts.from_nsight,
                 gpu=facts.gpu.busy.total > 0,

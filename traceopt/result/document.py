@@ -51,7 +51,7 @@ from traceopt.result.rows import (
     StepSeries,
     Timeline,
 )
-from traceopt.result.trial import TriedChange
+from traceopt.result.trial import Machine, TriedChange
 from traceopt.result.words.message import Spoken
 
 if TYPE_CHECKING:
@@ -147,6 +147,9 @@ class Run(Struct, frozen=True):
     gpu_runtime: Annotated[str | None, note('"CUDA 12.4"')] = None
     script: Annotated[
         str | None, note("file name of the script that `traceopt run` recorded; null for other traces")
+    ] = None
+    machine: Annotated[
+        Machine | None, note("on the same one, earlier trials correct predictions; null: not recorded")
     ] = None
 
 

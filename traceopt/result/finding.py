@@ -46,6 +46,7 @@ class Saving(Spoken, frozen=True):
     experiments: Annotated[
         tuple[Comparison, ...], note("what `traceopt measure` runs on the device for a more exact saving")
     ] = ()
+    correction: Annotated[float, note("what earlier trials on this machine multiplied the saving by")] = 1.0
 
 
 class Evidence(Spoken, frozen=True):

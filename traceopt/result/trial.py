@@ -79,6 +79,7 @@ class TriedChange(Struct, frozen=True):
     prediction_note: Annotated[
         str | None, note("why the prediction differs from the plan's, or is missing; null: it is the plan's")
     ] = None
+    correction: Annotated[float, note("what earlier trials on this machine multiplied the prediction by")] = 1.0
     before_us: Annotated[float | None, note("step without the change; null: not measured", "us")] = None
     after_us: Annotated[float | None, note("step with the change; null: not measured", "us")] = None
     gain_share: Annotated[float | None, note("measured gain as a part of the step; below 0: slower", "share")] = None
@@ -103,6 +104,37 @@ class TriedChange(Struct, frozen=True):
     def gain_us(self) -> float | None:
         """Measured gain per step."""
         return None if self.before_us is None or self.after_us is None else self.before_us - self.after_us
+
+
+class Machine(Struct, frozen=True):
+    """Machines with the same values are taken for the same."""
+
+    gpu: Annotated[str | None, note("name of the GPU; null: none does the work")]
+    cpu: Annotated[str, note("model of the CPU")]
+    cpus: Annotated[int, note("logical CPUs")]
+    threads: Annotated[int | None, note("threads of each operator; null with a GPU")] = None
+
+
+class Attempt(Struct, frozen=True):
+    """A line of `tried.jsonl`. Times are microseconds per step; the gain is between `gain_low_us` and `gain_high_us`
+    (99 %). The prediction includes `correction`.
+    """
+
+    time: str
+    script: str
+    code: str
+    via: str
+    verdict: str
+    predicted_us: float
+    predicted_low_us: float
+    predicted_high_us: float
+    before_us: float
+    gain_us: float
+    gain_low_us: float
+    gain_high_us: float
+    device: str | None = None
+    machine: Machine | None = None
+    correction: float = 1.0
 
 
 class Agreement(Struct, frozen=True):

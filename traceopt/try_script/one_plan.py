@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from traceopt.analyzer.vocabulary.companion_kinds import TRIALS_FILE
 from traceopt.capture.settings import Settings
 from traceopt.errors import ConfigError, OutputError, TraceoptError, one_line
 from traceopt.output import StderrProgress
@@ -260,6 +261,7 @@ def _remember(outcome: Outcome, command: Command, folder: Path) -> None:
         time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         script=os.path.basename(next((word for word in command.words if word.endswith(".py")), command.words[0])),
         device=None if device is None else device.name or device.vendor,
+        machine=outcome.result.run.machine if outcome.result is not None else None,
     )
     try:
         history.append(history_file(folder), attempts)
@@ -268,4 +270,4 @@ def _remember(outcome: Outcome, command: Command, folder: Path) -> None:
 
 
 def history_file(folder: Path) -> Path:
-    return (folder.parent if folder.parent.name == LOGDIR else folder) / history.FILE
+    return (folder.parent if folder.parent.name == LOGDIR else folder) / TRIALS_FILE
