@@ -166,7 +166,7 @@ class _Stretches:
         late_ns, by_step_ns, until_ns = (
             median(values[cells].mean(axis=1)) for values in (self.excess_ns, self._by_step, self._until_backward)
         )
-        ratio = 1 + median(self.longer[cells].mean(axis=1)) if by_step_ns >= until_ns else None
+        ratio = 1 + median(self.longer[cells].mean(axis=1)) if by_step_ns >= HALF * until_ns else None
         parts: tuple[tuple[Cause, F8], ...] = (("data", self.fetch_ns), ("gc", self.gc_ns))
         more = {cause: median((values - _of_others(values))[cells].mean(axis=1)) for cause, values in parts}
         cause = next((cause for cause, more_ns in more.items() if more_ns >= HALF * late_ns), None)

@@ -55,6 +55,11 @@ class Figures:
         return _figure(memory.draw_run(self._document))
 
     @property
+    def run_ranks(self) -> Figure:
+        """How much longer the steps of each rank take than the others', over the whole run."""
+        return _figure(ranks.draw_run(self._document))
+
+    @property
     def ranks(self) -> Figure:
         """The step of every rank in its parts; of more than 32 ranks, how far each part is from the median rank."""
         return _figure(ranks.draw(self._document))

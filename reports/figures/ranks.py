@@ -1,11 +1,12 @@
-"""The step of every rank: bars of its parts, or a heat map of how far each part is from the median rank."""
+"""The ranks: the step of each in its parts, and all their steps over the whole run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from statistics import median
+from typing import Any
 
-from traceopt.analyzer.vocabulary.causes.table import COMPUTE, DATA_LOADING
 from traceopt.reports.figures.figure import (
     FigureDict,
     Trace,
@@ -21,12 +22,16 @@ from traceopt.reports.figures.figure import (
     whole,
 )
 from traceopt.reports.words.charts.rank_parts import RankPart, rank_names, rank_parts
+from traceopt.reports.words.charts.run_ranks import LONGER, SHORTER, HeatRow, run_heat_map
 from traceopt.reports.words.step_words import step_noun
 from traceopt.result.document import Result
 from traceopt.result.rows import RankRow
 from traceopt.result.words import quantities
 
 TITLE = "Ranks"
+RUN = "Ranks over the whole run"
+ROW_PIXELS = 14
+MOST_NAMES = 40  # of rows beside an axis
 MOST_BARS = 32  # ranks drawn as bars; more ranks are a heat map
 
 
@@ -81,29 +86,69 @@ def _heat_map(title: str, names: Sequence[str], parts: Sequence[RankPart]) -> Fi
         bargap=0,
         height=180 + 60 * len(parts),
         xaxis={"title": "rank", "type": "category", "nticks": 20},
-        yaxis={
-            "range": [0, len(parts)],
-            "tickvals": [row + 0.5 for row in range(len(parts))],
-            "ticktext": [label(part.label) for part in upwards],
-            "showgrid": False,
-        },
+        yaxis=_rows_axis([part.label for part in upwards]),
     )
+
+
+def draw_run(document: Result) -> FigureDict:
+    """A row of cells for each rank: how much longer its steps take than the others', over the whole run."""
+    heat_map = run_heat_map(document)
+    if heat_map is None:
+        return nothing(RUN, "The step times of several ranks over the whole run were not recorded.")
+    edges = [*heat_map.first_steps, heat_map.steps]
+    upwards = list(reversed(heat_map.rows))
+    return figure(
+        RUN,
+        [_run_cells(row, edges) for row in upwards],
+        subtitle=heat_map.caption,
+        barmode="stack",
+        bargap=0,
+        height=180 + max(ROW_PIXELS * len(upwards), 160),
+        xaxis={"title": "step", "range": [0, heat_map.steps]},
+        yaxis=_rows_axis([row.name for row in upwards]),
+    )
+
+
+def _run_cells(row: HeatRow, edges: Sequence[int]) -> Trace:
+    spans = list(pairwise(edges))
+    texts = (lines(row.name, f"from step {first:,}", text) for (first, _), text in zip(spans, row.texts, strict=True))
+    return {
+        **_row_of_cells(row.name, [(first + end) / 2 for first, end in spans], row.colors, row.opacities, texts),
+        "width": [end - first for first, end in spans],
+    }
 
 
 def _cells(part: RankPart, names: Sequence[str], usual_us: float, most_us: float) -> Trace:
     changes_us = [0.0 if us is None else us - usual_us for us in part.us]
+    colors = [LONGER if change > 0 else SHORTER for change in changes_us]
+    opacities = [round(abs(change) / most_us, 3) for change in changes_us]
+    texts = (_hover(name, part.label, us, usual_us) for name, us in zip(names, part.us, strict=True))
+    return _row_of_cells(part.label, [label(name) for name in names], colors, opacities, texts)
+
+
+def _row_of_cells(
+    name: str, places: Sequence[float | str], colors: Sequence[str], opacities: Sequence[float], texts: Iterable[str]
+) -> Trace:
     return {
         "type": "bar",
-        "name": label(part.label),
+        "name": label(name),
         "showlegend": False,
-        "x": [label(name) for name in names],
-        "y": [1] * len(names),
-        "hovertext": [_hover(name, part.label, us, usual_us) for name, us in zip(names, part.us, strict=True)],
+        "x": places,
+        "y": [1] * len(places),
+        "hovertext": list(texts),
         "hoverinfo": "text",
-        "marker": {
-            "color": [color(DATA_LOADING.look.color if change > 0 else COMPUTE.look.color) for change in changes_us],
-            "opacity": [round(abs(change) / most_us, 3) for change in changes_us],
-        },
+        "marker": {"color": list(map(color, colors)), "opacity": opacities, "line": {"width": 0}},
+    }
+
+
+def _rows_axis(names: Sequence[str]) -> dict[str, Any]:
+    """The axis beside rows of cells, from the bottom up. Of many rows, it names some."""
+    named = range(0, len(names), -(-len(names) // MOST_NAMES))
+    return {
+        "range": [0, len(names)],
+        "tickvals": [row + 0.5 for row in named],
+        "ticktext": [label(names[row]) for row in named],
+        "showgrid": False,
     }
 
 

@@ -25,6 +25,7 @@ from traceopt.reports.html.charts import (
     rank_chart,
     roofline,
     run_chart,
+    run_ranks_chart,
     snapshot_chart,
     step_strip,
     timeline_svg,
@@ -134,7 +135,7 @@ def _figures(document: Result, view: dict[str, Any]) -> dict[str, FigureDict]:
     """Those that take the place of a drawing of the page."""
     drawn = {f"steps-{number}" if number else "steps" for number, strip in enumerate(view["strips"]) if strip}
     names = {"ranks": "rank_drawing", "roofline": "roofline", "memory": "memory", "way": "way"}
-    names |= {"run": "run_chart", "run-memory": "run_memory"}
+    names |= {"run": "run_chart", "run-memory": "run_memory", "run-ranks": "run_ranks"}
     drawn |= {name for name, drawing in names.items() if view[drawing]}
     return page_figures(document, view["rank_documents"], drawn)
 
@@ -209,6 +210,8 @@ def _view(document: Result, *, every_step: bool) -> dict[str, Any]:
         "memory_cards": [card for card in all_cards if card.finding.code.startswith(memory_parts.RULE_FAMILY)],
         "roofline": roofline.draw_roofline(document, GEMMS.most),
         "rank_drawing": rank_chart.draw_ranks(document),
+        "run_ranks": run_ranks_chart.draw_run_ranks(document),
+        "slow_ranks": rank_words.slow_ranks(document, "The table"),
         "rank_caption": rank_chart.caption(document),
         "checks_line": run_words.checks_line(document),
         "method": method_words.method(document),

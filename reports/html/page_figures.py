@@ -34,12 +34,18 @@ def page_figures(document: Result, rank_documents: Sequence[Result], drawn: Set[
     every = {"ranks": ranks.draw(document), "roofline": roofline.draw(document), "memory": memory.draw(document)}
     every |= {"way": way.draw(document), "run": steps.draw_run(document), "run-memory": memory.draw_run(document)}
     every |= {f"steps-{number}" if number else "steps": steps.draw(one) for number, one in enumerate(rank_documents)}
-    return {name: _in_page(figure) for name, figure in every.items() if name in drawn}
+    figures = {name: _in_page(figure) for name, figure in every.items() if name in drawn}
+    if "run-ranks" in drawn:  # as high as its rows
+        heat_map = ranks.draw_run(document)
+        figures["run-ranks"] = _in_page(heat_map, height=heat_map["layout"]["height"], titled=False)
+    return figures
 
 
-def _in_page(figure: FigureDict, *, height: int = HEIGHT) -> FigureDict:
-    """A figure on the page's ground. Its title is that of its section, unless it has no legend to explain it."""
+def _in_page(figure: FigureDict, *, height: int = HEIGHT, titled: bool = True) -> FigureDict:
+    """A figure on the page's ground. Its title is that of its section, unless it has no legend to explain it. Not
+    `titled`: the section explains it.
+    """
     layout, explained = figure["layout"], any(trace.get("showlegend", True) for trace in figure["data"])
-    title = {} if explained else layout["title"] | _TITLE
+    title = {} if explained or not titled else layout["title"] | _TITLE
     fitted = {**_LAYOUT, "legend": layout.get("legend", {}) | _LEGEND, "height": height, "title": title}
     return {"data": figure["data"], "layout": layout | fitted}

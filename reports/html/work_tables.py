@@ -43,6 +43,10 @@ _GPU: Derived = {
     "number": lambda row: f"GPU {row.gpu}",
     "waits_for_words": run_words.waits_for,
 }
+_SLOW: Derived = {
+    "who": rank_words.who_is_slow,
+    "why": rank_words.why_slow,
+}
 _RANK: Derived = {
     "rank_words": lambda row: (row.engine or quantities.NOT_RECORDED) if row.rank is None else str(row.rank),
     "file": lambda row: row.path.rpartition("/")[2],
@@ -110,6 +114,8 @@ def _tables(document: Result) -> Iterator[ShownTable]:
     )
     ranks = document.ranks if len(document.ranks) > 1 else []
     yield plain(tables.RANKS, ranks, derived=_RANK, captions=[table_captions.rank_caption(document)])
+    run = document.whole_run.ranks if document.whole_run is not None else None
+    yield plain(tables.SLOW_RANKS, [] if run is None else run.slow, derived=_SLOW)
     yield plain(tables.FILES, document.run.files)
 
 

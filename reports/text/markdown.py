@@ -76,6 +76,7 @@ def render_markdown(
         *_quality(document),
         *_lead(document, against),
         *([prose(unusual)] if (unusual := step_words.unusual_steps(document)) else []),
+        *([prose(slow)] if (slow := rank_words.slow_ranks(document)) else []),
         *_gates(gates),
         *([bars] if (bars := step_bars.now_and_after(document)) else []),
         *_fixes(document, shown, len(cards)),

@@ -59,6 +59,7 @@ def _headline(result: Result, terminal: Terminal) -> list[str]:
     lines += terminal.wrap(step_words.unusual_steps(result))
     if (span := rank_words.span_of_ranks(result)) is not None:
         lines += terminal.wrap(f"The ranks take {span} a step; these numbers are of {rank_words.rank_phrase(result)}.")
+    lines += terminal.wrap(rank_words.slow_ranks(result) or "")
     rate, cost, serving = run_words.throughput(result), run_words.cost(result), run_words.serving(result)
     lines += terminal.wrap(f"Throughput: {rate}.", indent="  ") if rate else []
     lines += terminal.wrap(f"Cost: {cost}.", indent="  ") if cost else []

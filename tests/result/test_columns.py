@@ -36,6 +36,7 @@ from traceopt.result.rows import (
     ProcessGpu,
     RankRow,
     ShapedOperator,
+    SlowRanks,
 )
 from traceopt.result.trial import TriedChange
 
@@ -73,6 +74,7 @@ ROWS: dict[str, tuple[Table, type[Struct], set[str]]] = {
         (tables.OPERATORS, Op, set()),
         (tables.RANKS, RankRow, {"rank_words", "file"}),
         (tables.RL_PHASES, RlPhaseRow, {"title", "idle_share", "process_names"}),
+        (tables.SLOW_RANKS, SlowRanks, {"who", "why"}),
         (tables.SHAPED_OPERATORS, ShapedOperator, set()),
         (
             tables.TUNED,

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.document.merge import MergedRun, plan_first
 from traceopt.document.rank_views import rank_views
+from traceopt.document.run_ranks import run_ranks
 from traceopt.document.sections import expert_rows, phases_of_run, pipeline_row
 from traceopt.result.document import Check, Communication, Result
 from traceopt.result.finding import Finding, impact_of_share
@@ -45,6 +46,7 @@ def run_document(
         communication=_of_all_ranks(result, run),
         rl_phases=phases_of_run(run, result.step.typical_us) or result.rl_phases,
         ranks=_rows(result, run),
+        whole_run=result.whole_run and replace(result.whole_run, ranks=run_ranks(run)),
         findings=compared,
         verdict=_late_ranks(run, compared) + result.verdict,
         quality=replace(result.quality, notes=[*result.quality.notes, *outcome.notes]),

@@ -46,6 +46,7 @@ from traceopt.result.rows import (
     PlanRow,
     ProcessGpu,
     RankRow,
+    RunRanks,
     ShapedOperator,
     SpanTable,
     StepSeries,
@@ -214,6 +215,9 @@ class WholeRun(Struct, frozen=True):
     memory: Annotated[
         list[RunMemory], note("memory over the run, of the GPU and of the process; empty: read at too few steps")
     ] = field(default_factory=list)
+    ranks: Annotated[
+        RunRanks | None, note("the steps of all ranks over the run; null: one rank, or one without recorded step times")
+    ] = None
 
 
 class Note(Spoken, frozen=True):

@@ -36,7 +36,9 @@ from traceopt.result.rows import (
     PipelineRow,
     PlanRow,
     RankRow,
+    RunRanks,
     ShapedOperator,
+    SlowRanks,
     Span,
     Stall,
 )
@@ -151,6 +153,18 @@ TABLES: Mapping[str, FrameTable] = {
     "experts": FrameTable("The experts of each rank.", _columns(ExpertRow)),
     "copies": FrameTable("Copies by kind, longest first.", _columns(Copy)),
     "ranks": FrameTable("A row for each file that was read.", _columns(RankRow)),
+    "slow_ranks": FrameTable(
+        "Ranks that were slow in some steps of the run, most expensive first.",
+        {"ranks": (TEXT, 'the ranks: "0, 3"'), **_columns(SlowRanks)},
+    ),
+    "run_ranks": FrameTable(
+        "Each rank in each stretch of the run's steps.",
+        {
+            "ranks": (TEXT, 'the rank, or several neighboring ones: "0, 1"'),
+            "first_step": (WHOLE, "first step of the stretch"),
+            "longer": (NUMBER, "what a step takes beyond the median of the other ranks, as a part of that"),
+        },
+    ),
     "memory": FrameTable("Device memory over the shown step, thinned to minima and maxima.", _columns(MemoryPoint)),
     "memory_parts": FrameTable("What the memory holds at its peak.", _columns(MemoryPart)),
     "spans": FrameTable(
@@ -232,7 +246,7 @@ class Frames(Struct, frozen=True):
     @property
     def process_groups(self) -> DataFrame:
         rows = self.result.communication.groups
-        return _frame("process_groups", ({**asdict(row), "ranks": ", ".join(map(str, row.ranks))} for row in rows))
+        return _frame("process_groups", ({**asdict(row), "ranks": _listed(row.ranks)} for row in rows))
 
     @property
     def overlaps(self) -> DataFrame:
@@ -253,6 +267,24 @@ class Frames(Struct, frozen=True):
     @property
     def ranks(self) -> DataFrame:
         return _rows("ranks", self.result.ranks)
+
+    @property
+    def slow_ranks(self) -> DataFrame:
+        return _frame(
+            "slow_ranks", ({**asdict(row), "ranks": _listed(row.ranks)} for row in _run_ranks(self.result).slow)
+        )
+
+    @property
+    def run_ranks(self) -> DataFrame:
+        run = _run_ranks(self.result)
+        return _frame(
+            "run_ranks",
+            (
+                {"ranks": _listed(row.ranks), "first_step": step, "longer": longer}
+                for row in run.rows
+                for step, longer in zip(run.first_steps, row.longer, strict=True)
+            ),
+        )
 
     @property
     def memory(self) -> DataFrame:
@@ -276,10 +308,15 @@ class Frames(Struct, frozen=True):
         return _rows("checks", self.result.checks)
 
 
+def _run_ranks(result: Result) -> RunRanks:
+    run = result.whole_run.ranks if result.whole_run is not None else None
+    return run or RunRanks(0, [], [], [], [], [], [])
+
+
 def _finding(finding: Finding) -> dict[str, Any]:
     row = asdict(finding) | _place(finding.locations[0] if finding.locations else None)
     row |= {"effort": str(finding.effort), "risk": str(finding.risk)}
-    row |= {"fix": finding.fix.text, "patch": finding.fix.patch, "ranks": ", ".join(map(str, finding.ranks))}
+    row |= {"fix": finding.fix.text, "patch": finding.fix.patch, "ranks": _listed(finding.ranks)}
     if finding.saving is not None:
         saving = finding.saving
         row |= {"saving_low_us": saving.low_us, "saving_us": saving.est_us, "saving_high_us": saving.high_us}
@@ -303,6 +340,10 @@ def _steps(step: Step) -> DataFrame:
         if series.peak_memory_bytes:
             row["peak_memory_bytes"] = series.peak_memory_bytes[index]
     return _frame("steps", rows, {f"{part.name}_us": (NUMBER, f"{part.label}, µs") for part in series.parts})
+
+
+def _listed(ranks: Iterable[int]) -> str:
+    return ", ".join(map(str, ranks))
 
 
 def _rows(table: str, rows: Iterable[Struct]) -> DataFrame:

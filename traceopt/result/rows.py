@@ -452,6 +452,58 @@ class RankRow(Struct, frozen=True):
         return f"rank {self.rank}" if self.rank is not None else self.engine
 
 
+class SlowRanks(Struct, frozen=True):
+    """Ranks that were slow in the same steps of the run, or that alone evaluate or save checkpoints."""
+
+    ranks: Annotated[list[int], note("the ranks")]
+    is_node: Annotated[bool, note("whether they are all ranks of one of several machines")]
+    first_step: Annotated[int, note("first slow step")]
+    last_step: Annotated[int, note("last slow step")]
+    late_us_per_step: Annotated[
+        float | None,
+        note("time per step beyond the others' median, in these steps; null: they alone evaluate or save", "us"),
+    ]
+    ratio: Annotated[
+        float | None,
+        note(
+            "such a step as a multiple of the others' median; null: the ranks wait for each other, so only the time "
+            "until the backward pass shows who is late, or they alone evaluate or save"
+        ),
+    ]
+    share: Annotated[float, note("what it costs, as a part of the run", "share")]
+    cause: Annotated[
+        Literal["data", "gc", "checkpoints", "evaluation"] | None,
+        note('"data": they wait for data; "gc": garbage collection; null: not known'),
+    ]
+
+
+class RanksOfRun(Struct, frozen=True):
+    """Neighboring ranks over the run: usually one."""
+
+    ranks: Annotated[list[int], note("the ranks")]
+    longer: Annotated[
+        list[float | None],
+        note(
+            "what a step takes beyond the median of the other ranks, as a part of that, in each stretch, for the "
+            "slowest of these ranks; null: all steps had a profiler"
+        ),
+    ]
+
+
+class RunRanks(Struct, frozen=True):
+    """The steps of all ranks over the whole run, in stretches of equal length."""
+
+    steps: Annotated[int, note("steps that all ranks have", "steps")]
+    first_steps: Annotated[list[int], note("first step of each stretch")]
+    us: Annotated[
+        list[float | None], note("step of the median rank, without evaluations and saves; null: as in longer", "us")
+    ]
+    rows: Annotated[list[RanksOfRun], note("the ranks in their order")]
+    evaluation_share: Annotated[list[float], note("part of each stretch in which a rank evaluates", "share")]
+    checkpoint_share: Annotated[list[float], note("part of each stretch in which a rank saves", "share")]
+    slow: Annotated[list[SlowRanks], note("slow ranks, most expensive first")]
+
+
 class Span(Struct, frozen=True):
     """A bar on a lane of the timeline."""
 

@@ -403,6 +403,23 @@ RANKS = Table(
     narrow=True,
 )
 
+SLOW_RANKS = Table(
+    "slow-ranks",
+    "Slow ranks over the run",
+    (
+        Column("who", "Ranks", "word"),
+        Column("first_step", "From step", "count"),
+        Column("last_step", "To step", "count"),
+        Column("ratio", "Of others' median", "rate"),
+        Column("late_us_per_step", "Longer ms per step", "ms"),
+        Column("share", "Of the run", "share", bar=True),
+        Column("why", "Because of", "word"),
+    ),
+    noun="rows",
+    closed=True,
+    narrow=True,
+)
+
 RL_PHASES = Table(
     "phases",
     "Phases of the step",
