@@ -88,7 +88,7 @@ class TimedRun:
     """A run of `traceopt try`: no profiler; it ends after `steps` steps, of which `settle` are not measured.
 
     `turn_s`: how long it trains before it lets another run have the machine (recording/turns.py); None if it is alone.
-    `switches` are the settings that are changed while the script starts (script/switches.py).
+    `switches` are the settings that are changed while the script starts (script/switches/).
     """
 
     steps: int

@@ -177,6 +177,11 @@ def _described(describe: Any, torch: Any, things: Iterable[Any]) -> list[dict[st
     return rows
 
 
+def roots_of(torch: Any) -> list[Any]:
+    """All modules of the process that have parameters and are not part of another module. Walks over all objects."""
+    return list(_roots([thing for thing in gc.get_objects() if issubclass(type(thing), torch.nn.Module)]))
+
+
 def _roots(modules: list[Any]) -> Iterator[Any]:
     """Modules that have parameters and are not part of another module."""
     inner = {id(child) for module in modules for child in module.__dict__.get("_modules", {}).values()}

@@ -21,13 +21,14 @@ from ..recording.recorder import Recorder
 from ..recording.timed_steps import TimedSteps
 from ..settings import load_settings
 from ..start_up.start_up import StartUp
-from . import endings, scripts_profiler, seeds, switches
+from . import endings, scripts_profiler
 from .closing_optimizer import OptimizerRoles
 from .dynamo import Dynamo
 from .evaluation_mode import EvaluationMode
 from .imports import when_imported
 from .step_on import GivenSteps
 from .step_tracker import StepTracker
+from .switches import seeds, switches
 
 Function = Callable[..., Any]
 

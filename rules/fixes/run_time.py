@@ -18,7 +18,7 @@ _VARIABLES = (
 )
 _MOST_WORKERS = 999
 _ON = {"True": True}
-# For a setting of an edit: the switch with the same effect (capture/script/switches.py) and its value for each value of
+# For a setting of an edit: the switch with the same effect (capture/script/switches/) and its value for each value of
 # the setting; an empty mapping if the value does not matter.
 _SWITCHES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "DataLoader.num_workers": ("loader_workers", {str(count): count for count in range(_MOST_WORKERS + 1)}),

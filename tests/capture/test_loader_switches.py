@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from traceopt.capture.script.switches import _change_loaders
+from traceopt.capture.script.switches.switches import _change_loaders
 
 TABLE = TensorDataset(torch.arange(60.0).view(20, 3), torch.arange(20))
 

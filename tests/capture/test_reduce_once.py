@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from traceopt.capture.script.reduce_once import Passes
+from traceopt.capture.script.switches.reduce_once import Passes
 
 
 def reducing(updates: list[int], models: int = 1) -> tuple[list[list[bool]], list[str]]:

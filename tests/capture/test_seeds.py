@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from traceopt.capture.script import seeds
+from traceopt.capture.script.switches import seeds
 
 
 def drawn(monkeypatch: pytest.MonkeyPatch, *, by_script: bool, **switches: Any) -> list[float]:

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from .dynamo import Dynamo
-from .imports import when_imported
+from ..dynamo import Dynamo
+from ..imports import when_imported
 
 SWITCH = "reduce_once"
 

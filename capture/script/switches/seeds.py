@@ -12,8 +12,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from ..recording.timed_steps import TimedSteps
-from .imports import when_imported
+from ...recording.timed_steps import TimedSteps
+from ..imports import when_imported
 
 SHIFT = 7919  # from one N to the next: more than there are ranks, whose seeds often differ by 1
 MOST = 1 << 32  # all generators take smaller seeds

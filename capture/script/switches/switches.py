@@ -4,8 +4,9 @@
 order. `batch_fetch`: a
 DataLoader takes the batches of a TensorDataset at once.
 `fused_optimizer`, `tf32`, `cudnn_benchmark`, `flush_denormal`, `gc_freeze`: on. `rare_saves`: torch.save in a loop
-writes the first time and then every 500th time. `reduce_once`: gradient accumulation reduces once per update. Each
-reports when it takes effect. (`seed` is in seeds.py.)
+writes the first time and then every 500th time. `reduce_once`: gradient accumulation reduces once per update.
+`bucket_cap_mb` N: of each DistributedDataParallel. Each reports when it takes effect. (`compile` and `channels_last`
+are in models.py, `seed` in seeds.py.)
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ..recording.timed_steps import TimedSteps
-from . import reduce_once
-from .dynamo import Dynamo
-from .imports import when_imported
+from ...recording.timed_steps import TimedSteps
+from ..dynamo import Dynamo
+from ..imports import when_imported
+from . import models, reduce_once
 
 FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 SAVE_EVERY = 500
@@ -49,6 +50,9 @@ def turn_on(torch: Any, timed: TimedSteps, dynamo: Dynamo) -> None:
         _save_rarely(torch, timed, dynamo)
     if switches.get(reduce_once.SWITCH):
         reduce_once.turn_on(torch, timed.used, dynamo)
+    models.turn_on(torch, timed, dynamo)
+    if switches.get("bucket_cap_mb"):
+        when_imported("torch.nn.parallel.distributed", lambda loaded: _change_buckets(loaded, timed, dynamo))
     if any(name in switches for name in LOADER):
         when_imported("torch.utils.data.dataloader", lambda loaded: _change_loaders(torch, loaded, timed, dynamo))
 
@@ -90,6 +94,17 @@ def _save_rarely(torch: Any, timed: TimedSteps, dynamo: Dynamo) -> None:
         original(*args, **kwargs)
 
     torch.save = save
+
+
+def _change_buckets(distributed: Any, timed: TimedSteps, dynamo: Dynamo) -> None:
+    def change(arguments: dict[str, Any]) -> list[str]:
+        if arguments.get("bucket_cap_mb") is not None:
+            return []
+        arguments["bucket_cap_mb"] = timed.switches["bucket_cap_mb"]
+        return ["bucket_cap_mb"]
+
+    kind = distributed.DistributedDataParallel
+    kind.__init__ = _with_changed_arguments(kind.__init__, change, timed, dynamo)
 
 
 def _takes_batches(data: Any, arguments: dict[str, Any]) -> bool:

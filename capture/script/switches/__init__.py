@@ -1,0 +1,1 @@
+"""What `traceopt try` changes while a script starts, without a change of its source."""
