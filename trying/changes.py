@@ -48,6 +48,10 @@ class Change(Struct, frozen=True):
     in_plan: Prediction | None = None  # on top of the fixes above it
     needs: tuple[str, ...] = ()  # changes without which it saves little
 
+    @property
+    def compiles(self) -> bool:
+        return "compile" in self.switches
+
 
 class NotTried(Struct, frozen=True):
     """A fix that cannot be made without a person."""

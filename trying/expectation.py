@@ -54,6 +54,12 @@ def recording_of(result: Result) -> Recording | None:
     return Recording(step.typical_us, step.stretch, waited, step.profiler_us or 0.0)
 
 
+def run_steps_of(result: Result | None) -> int | None:
+    """Steps of a whole run of the script; None: it was ended before, so they are not known."""
+    run = result.whole_run if result is not None else None
+    return run.steps if run is not None and run.complete else None
+
+
 def expectation(
     prediction: Prediction | None, recording: Recording | None, unchanged: Sequence[MeasuredRun]
 ) -> Expectation:

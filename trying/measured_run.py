@@ -25,7 +25,8 @@ class MeasuredRun(Struct, frozen=True):
 
     `losses` are those of each step from step 0, as means over its backwards and all ranks. `core_wait_share` is the
     largest share of a rank's time in which its training thread was ready but had no core. `clock_share` is the clock of
-    the GPUs as a part of its maximum.
+    the GPUs as a part of its maximum. `extra_us` is the time of all steps beyond that of as many typical ones: of the
+    first steps, and of compiling.
     """
 
     steps_us: list[float]
@@ -37,10 +38,15 @@ class MeasuredRun(Struct, frozen=True):
     switches_used: tuple[str, ...] = ()
     clock_share: float | None = None
     throttled: str | None = None
+    extra_us: float | None = None
 
     @property
     def step_us(self) -> float:
         return fmean(self.steps_us)
+
+    def mean_us(self, run_steps: int | None) -> float:
+        """A step of a run with so many steps, with its part of `extra_us`; None: a typical step."""
+        return self.step_us + (self.extra_us or 0.0) / run_steps if run_steps else self.step_us
 
 
 class Failure(Struct, frozen=True):
@@ -61,18 +67,20 @@ def read_run(control: Path) -> MeasuredRun | str:
     if not ranks:
         return "no training step was seen"
     documents = list(ranks.values())
-    timed = [steps for document in documents if (steps := _steps_us(document)) is not None]
+    timed = [(steps, document) for document in documents if (steps := _steps_us(document)) is not None]
     if not timed:
         count = max(map(_step_count, documents))
         return f"it ended after {count} {'step' if count == 1 else 'steps'}, which are too few"
+    steps_us, slowest = max(timed, key=lambda one: fmean(one[0]))
     return MeasuredRun(
-        max(timed, key=fmean),
+        steps_us,
         _losses(documents),
         max((n for d in documents if (n := whole(d.get("peak_device_bytes"))) is not None), default=None),
         max((n for d in documents if (n := whole(d.get("peak_host_bytes"))) is not None), default=None),
         max((share for d in documents if (share := _wait_share(d)) is not None), default=None),
         any(d.get("seeded_by_script") is True for d in documents),
         tuple(sorted({str(name) for d in documents for name in _list(d.get("switches_used"))})),
+        extra_us=_extra_us(slowest, fmean(steps_us)),
     )
 
 
@@ -108,6 +116,11 @@ def _steps_us(document: dict[str, Any]) -> list[float] | None:
     if len(typical) < LEAST_STEPS or not (typical > 0).all():
         return None
     return [float(us) for us in typical / 1e3 + left_us / len(steps)]
+
+
+def _extra_us(document: dict[str, Any], typical_us: float) -> float | None:
+    step_ns = times_ns(document.get("step_us"))
+    return None if step_ns is None else max(0.0, float(step_ns.sum()) / 1e3 - len(step_ns) * typical_us)
 
 
 def _wait_share(document: dict[str, Any]) -> float | None:

@@ -14,6 +14,7 @@ from traceopt.result.comparison import StepChange
 from traceopt.result.trial import ComparedLosses, PeakMemory, TrialVerdict, TriedChange
 from traceopt.result.words.quantities import percent, signed_percent
 from traceopt.trying.changes import Change, NotTried, Prediction
+from traceopt.trying.compile_cost import with_compile_cost
 from traceopt.trying.expectation import Expectation, Recording, expectation
 from traceopt.trying.losses import compare_losses
 from traceopt.trying.measured_run import Failure, MeasuredRun
@@ -49,6 +50,7 @@ class Session:
         each: bool = False,
         longest_s: float = math.inf,
         recording: Recording | None = None,
+        run_steps: int | None = None,
         tell: Callable[[Progress], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -56,6 +58,7 @@ class Session:
         self._each = each
         self._longest_s = longest_s  # for one change
         self._recording = recording
+        self.run_steps = run_steps  # of a whole run of the script; None: not known
         self._recorded_with = 0  # changes that were kept when the recording was made
         self._unchanged: Sequence[MeasuredRun] = ()
         self._by_seed: dict[tuple[str, ...], MeasuredRun] = {}  # runs without the change: names of the base, and seed
@@ -154,13 +157,13 @@ class Session:
                 self.tried.append(row_of(change, base, known, self._expected(change, base), interrupted=True))
             raise
         row = row_of(change, base, rounds, self._expected(change, base))
-        if row.verdict != "trains_differently":
-            return row
-        try:
-            return self._judged_by_seeds(row, base, after)
-        except SignalError:
-            self.tried.append(row)
-            raise
+        if row.verdict == "trains_differently":
+            try:
+                row = self._judged_by_seeds(row, base, after)
+            except SignalError:
+                self.tried.append(row)
+                raise
+        return with_compile_cost(row, rounds, self.run_steps) if change.compiles else row
 
     def _judged_by_seeds(self, row: TriedChange, base: Sequence[Change], after: Sequence[Change]) -> TriedChange:
         """The row of a change whose losses drift: it is kept if it only draws other random numbers."""

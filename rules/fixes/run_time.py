@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from traceopt.result.edits import SetVariable
+from traceopt.result.edits import Compile, SetVariable
 from traceopt.result.finding import Fix
 from traceopt.rules.fixes.optimizers import FUSED_ON_CPU
 
@@ -17,6 +17,8 @@ _VARIABLES = (
     *("OMP_NUM_THREADS", "CUDA_MODULE_LOADING", "NCCL_MAX_NCHANNELS"),
 )
 _MOST_WORKERS = 999
+# Each run compiles anew, as the first run on a machine does: what that takes is counted.
+NO_COMPILE_CACHE = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
 _ON = {"True": True}
 # For a setting of an edit: the switch with the same effect (capture/script/switches/) and its value for each value of
 # the setting; an empty mapping if the value does not matter.
@@ -26,9 +28,11 @@ _SWITCHES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "DataLoader.pin_memory": ("pin_memory", _ON),
     "DataLoader.sampler": ("batch_fetch", {}),
     "gc.freeze": ("gc_freeze", {}),
+    "model.to.memory_format": ("channels_last", {"torch.channels_last": True}),
     "model.no_sync": ("reduce_once", {}),
     "torch.backends.cudnn.allow_tf32": ("tf32", _ON),
     "torch.backends.cudnn.benchmark": ("cudnn_benchmark", _ON),
+    "torch.compile": ("compile", {"model": {}}),
     "torch.set_flush_denormal": ("flush_denormal", _ON),
     "torch.save.every": ("rare_saves", {}),
     "torch.set_float32_matmul_precision": ("tf32", {'"high"': True}),
@@ -45,6 +49,8 @@ class AtRunTime(Struct, frozen=True):
 
 def at_run_time(fix: Fix) -> AtRunTime | None:
     """None if nothing has the effect of the fix."""
+    if any(isinstance(edit, Compile) and edit.arguments for edit in fix.edits):
+        return None  # such advice is for code that is compiled already
     switches: dict[str, Any] = {}
     for name, value in fix.settings.items():
         switch, values = _SWITCHES.get(name, ("", {}))
@@ -54,4 +60,6 @@ def at_run_time(fix: Fix) -> AtRunTime | None:
             switches[switch] = values.get(value, True)
     variables = [edit for edit in fix.edits if isinstance(edit, SetVariable) and edit.name in _VARIABLES]
     environment = {edit.name: edit.value for edit in variables if edit.value is not None}
+    if "compile" in switches:
+        environment |= NO_COMPILE_CACHE
     return AtRunTime(switches, environment) if switches or environment else None

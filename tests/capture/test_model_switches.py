@@ -1,4 +1,4 @@
-"""The switches of `traceopt try` for models: what they change, and that they leave alone what the script does itself."""
+"""The switches of `traceopt try` for models: what they change. What the script does itself stays as it is."""
 
 from __future__ import annotations
 

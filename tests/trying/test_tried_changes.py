@@ -86,7 +86,9 @@ def test_a_variable_in_the_fix_is_set(example: GetExample) -> None:
         ([Call("gc.freeze"), Call("gc.disable")], {"gc_freeze": True}),
         ([CallEvery("torch.save", 500)], {"rare_saves": True}),
         ([Wrap("model.no_sync", "loss.backward()")], {"reduce_once": True}),
-        ([Compile()], None),
+        ([Compile()], {"compile": {}}),
+        ([Compile(arguments={"fullgraph": "True"})], None),
+        ([SetArguments("model.to", {"memory_format": "torch.channels_last"})], {"channels_last": True}),
     ],
 )
 def test_a_switch_has_the_effect_of_an_edit(edits: list[Edit], switches: dict[str, Any] | None) -> None:

@@ -6,16 +6,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from machine import Machine, a_change
+from machine import Machine, a_change, a_run
+from msgspec.structs import replace
 from projects import FASTER, Project, copies, wait_for_the_hanging_run
 
+from traceopt.api import analyze
+from traceopt.result.trial import TriedChange
 from traceopt.trying.changes import Change
 from traceopt.trying.expectation import Recording
+from traceopt.trying.measured_run import MeasuredRun
 from traceopt.trying.session import Session
 from traceopt.trying.tuning.course import Plan, tune
 from traceopt.trying.tuning.halving import best_of
-from traceopt.trying.tuning.searched import Search, searches
+from traceopt.trying.tuning.searched import Search, StepTimes, searches, step_times
 
+TRACES = Path(__file__).parents[2] / "fixtures" / "traces"
 ORIGINAL = Change("original", "revision", "", "revision", environment={"what": "original"})
 
 
@@ -76,12 +81,87 @@ def test_a_search_that_finds_nothing_says_so() -> None:
     assert row.reason == "none was faster in a run next to the script without it: one"
 
 
+def names_of(times: StepTimes, *, gpu: bool = False, compiled: bool = False, numerics: bool = False) -> list[str]:
+    return [search.name for search in searches(times, cores=6, gpu=gpu, compiled=compiled, numerics=numerics)]
+
+
 def test_what_is_searched() -> None:
-    on_cpu = searches(cores=6, gpu=False, has_loader=True, numerics=False)
-    assert [search.name for search in on_cpu] == ["the data loader", "threads"]
-    assert [value.name for value in on_cpu[1].values] == [f"OMP_NUM_THREADS={count}" for count in (1, 2, 4, 6)]
-    names = [search.name for search in searches(cores=1, gpu=True, has_loader=False, numerics=True)]
-    assert names == ["the allocator", "cuDNN", "matmul precision"]
+    assert names_of(StepTimes(1000.0)) == ["threads", "torch.compile"]
+    convolving = StepTimes(1000.0, convolutions=500.0)
+    assert names_of(convolving, compiled=True) == ["the memory format", "threads"]
+    assert names_of(convolving, compiled=True, gpu=True, numerics=True) == [
+        "the memory format",
+        "cuDNN",
+        "the allocator",
+        "matmul precision",
+    ]
+    assert "gradient buckets" in names_of(StepTimes(1000.0, exposed_reductions=100.0))
+
+
+def test_the_setting_that_can_gain_most_for_its_runs_comes_first() -> None:
+    assert names_of(StepTimes(1000.0, loading=950.0))[0] == "the data loader"
+    assert names_of(StepTimes(1000.0, loading=50.0, convolutions=20.0))[0] == "threads"
+
+
+def test_times_that_settings_can_shorten() -> None:
+    convolving, reducing = (analyze([str(TRACES / name)]) for name in ("h100/nchw_conv", "exposed_allreduce"))
+    times = step_times(convolving)
+    assert 0.2 * times.whole < times.convolutions < 0.4 * times.whole
+    assert step_times(reducing).exposed_reductions > 0 == times.exposed_reductions
+
+
+def test_workers_are_also_tried_with_the_threads_that_they_leave() -> None:
+    [loader, *_] = searches(StepTimes(1000.0, 950.0), cores=6, gpu=False, compiled=True, numerics=False)
+    pairs = [(one.switches["loader_workers"], one.environment.get("OMP_NUM_THREADS")) for one in loader.values]
+    assert {(2, "4"), (4, "2"), (6, "1"), (6, None)} <= set(pairs)
+    [on_gpu, *_] = searches(StepTimes(1000.0, 950.0), cores=6, gpu=True, compiled=True, numerics=False)
+    assert not any(one.environment for one in on_gpu.values)
+
+
+def test_cuda_graphs_are_only_for_gpus() -> None:
+    def modes(gpu: bool) -> list[object]:
+        found = searches(StepTimes(1000.0), cores=1, gpu=gpu, compiled=False, numerics=False)
+        values = next(search.values for search in found if search.name == "torch.compile")
+        return [value.switches["compile"] for value in values]
+
+    assert modes(gpu=False) == [{}, {"mode": "max-autotune"}, {"dynamic": True}]
+    assert {"mode": "reduce-overhead"} in modes(gpu=True)
+
+
+def test_a_setting_that_can_shorten_less_than_the_noise_is_not_searched() -> None:
+    small = Search("gradient buckets", [named("a")], 5.0)
+    session, _ = tuned(Machine(a=0.5), [Plan(Recording(1000.0), searches=[small])])
+    assert session.tried == []
+
+
+def compiled_in(seconds: float, run_steps: int | None) -> TriedChange:
+    """A change that compiles for so long, and then saves 200 us in a step of 1 ms."""
+
+    def run(sides: Sequence[Sequence[Change]], /) -> list[MeasuredRun]:
+        plain, compiled = (replace(a_run(us), extra_us=0.0, switches_used=("compile",)) for us in (1000.0, 800.0))
+        return [replace(compiled, extra_us=seconds * 1e6) if side else plain for side in sides]
+
+    session = Session(run, budget_s=600.0, run_steps=run_steps)
+    session.try_all([replace(named("compiled"), switches={"compile": {}})])
+    return session.tried[0]
+
+
+def test_what_compiling_takes_is_counted_against_the_run() -> None:
+    long, short, unknown = compiled_in(30.0, 200_000), compiled_in(30.0, 100_000), compiled_in(30.0, None)
+    assert [row.verdict for row in (long, short, unknown)] == ["keep", "no_gain", "keep"]
+    assert unknown.reason == "compiling takes 30.0 s, which 150,000 steps win back"
+    assert short.reason == f"{unknown.reason}; the run has 100,000"
+
+
+def test_the_value_with_the_shortest_run_wins_not_the_one_with_the_shortest_step() -> None:
+    def run(sides: Sequence[Sequence[Change]], /) -> list[MeasuredRun]:
+        steps = {"": 1000.0, "default": 800.0, "max-autotune": 700.0}
+        names = [side[-1].name if side else "" for side in sides]
+        return [replace(a_run(steps[name]), extra_us=6e6 if name == "max-autotune" else 0.0) for name in names]
+
+    values = [named("default"), named("max-autotune")]
+    found = [best_of(run, [], values, lambda: 1.0, steps) for steps in (None, 1_000_000, 10_000)]
+    assert [one and one.name for one in found] == ["max-autotune", "max-autotune", "default"]
 
 
 def test_the_budget_ends_the_tuning() -> None:

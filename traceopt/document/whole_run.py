@@ -95,6 +95,7 @@ def whole_run(facts: Facts) -> WholeRun | None:
         None if ledger.core_wait_share is None else share(ledger.core_wait_share),
         _history(facts, ledger),
         _memory(facts.captured.step_memory),
+        complete=not facts.captured.cut_short,
     )
 
 

@@ -218,6 +218,9 @@ class WholeRun(Struct, frozen=True):
     ranks: Annotated[
         RunRanks | None, note("the steps of all ranks over the run; null: one rank, or one without recorded step times")
     ] = None
+    complete: Annotated[bool, note("whether the script ended by itself, so that it has no more steps than these")] = (
+        False
+    )
 
 
 class Note(Spoken, frozen=True):

@@ -26,7 +26,7 @@ from traceopt.result.words.quantities import counted
 from traceopt.run_script import LOGDIR, remarks, remove_if_empty
 from traceopt.trying import history
 from traceopt.trying.changes import Change, NotTried, changes_of, with_unique_names
-from traceopt.trying.expectation import recording_of
+from traceopt.trying.expectation import recording_of, run_steps_of
 from traceopt.trying.running.interruption import Interruption, SignalError
 from traceopt.trying.session import Progress, Session, not_made
 from traceopt.trying.timed_runs import Limits, TimedRuns
@@ -173,6 +173,7 @@ def _try(
         budget_s=max(1.0, wanted.budget_s - (time.monotonic() - began)),
         each=wanted.each,
         recording=recording_of(outcome.result) if outcome.result is not None else None,
+        run_steps=run_steps_of(outcome.result),
         tell=teller(progress, quiet=quiet),
     )
     try:

@@ -15,6 +15,7 @@ from traceopt.output import StderrProgress
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding
 from traceopt.result.words.effort_and_risk import Risk
+from traceopt.rules.fixes.run_time import NO_COMPILE_CACHE
 from traceopt.try_script.one_plan import (
     SETTLE_STEPS,
     Analyze,
@@ -26,11 +27,11 @@ from traceopt.try_script.one_plan import (
     teller,
 )
 from traceopt.trying.changes import Change, NotTried, changes_of
-from traceopt.trying.expectation import recording_of
+from traceopt.trying.expectation import recording_of, run_steps_of
 from traceopt.trying.session import Session, not_made
 from traceopt.trying.timed_runs import Limits, TimedRuns
 from traceopt.trying.tuning.course import Plan, tune
-from traceopt.trying.tuning.searched import searches
+from traceopt.trying.tuning.searched import searches, step_times
 from traceopt.trying.workspace import ORIGINAL, Command, Workspace
 
 MOST_OF_BUDGET = 1 / 6  # for one change
@@ -45,7 +46,7 @@ _RISKS = {  # those that a change may not have, and what allows it
 class Wanted(Struct, frozen=True):
     """What to tune. `own` are the user's changes; `allow` has "numerics", "batch-size", or both.
 
-    `steps` None: as many as fit into about five seconds.
+    `steps` None: as many as fit into about five seconds. `run_steps`: of a whole run; None: not known.
     """
 
     own: list[Change]
@@ -53,6 +54,7 @@ class Wanted(Struct, frozen=True):
     steps: int | None
     budget_s: float
     time_limit_s: float
+    run_steps: int | None = None
 
 
 def tune_script(command: Command, settings: Settings, wanted: Wanted, analyze: Analyze, *, quiet: bool) -> Outcome:
@@ -83,6 +85,7 @@ def _tune(
         run,
         budget_s=max(1.0, until - time.monotonic()),
         longest_s=MOST_OF_BUDGET * wanted.budget_s,
+        run_steps=wanted.run_steps or run_steps_of(first),
         tell=teller(progress, quiet=quiet),
     )
 
@@ -106,7 +109,7 @@ def _tune(
 
     def keep(kept: Sequence[Change]) -> list[Change]:
         workspace.bake(kept)
-        return [replace(change, finding=None, diff=None) for change in kept]
+        return [replace(change, finding=None, diff=None, environment=_warm(change)) for change in kept]
 
     left = list[NotTried]()
     original = Change(ORIGINAL, "revision", "the script as it was", "revision", revision=ORIGINAL)
@@ -116,6 +119,11 @@ def _tune(
         outcome.tried = [*session.tried, *map(not_made, left)]
         outcome.patch = "".join([workspace.baked_patch(), workspace.patch_of(session.kept)])
         outcome.kept = list(session.kept)
+
+
+def _warm(change: Change) -> dict[str, str]:
+    """Its variables, without the one that made it compile anew in each run while its cost was measured."""
+    return {name: value for name, value in change.environment.items() if name not in NO_COMPILE_CACHE}
 
 
 def plan_of(result: Result | None, allow: Collection[str]) -> Plan:
@@ -129,9 +137,10 @@ def plan_of(result: Result | None, allow: Collection[str]) -> Plan:
         changes,
         left,
         searches(
+            step_times(result),
             cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
             gpu=device is not None and device.vendor != "cpu",
-            has_loader=bool(result.dataloader.us_per_step),
+            compiled=result.torch_compile is not None,
             numerics="numerics" in allow,
         ),
     )

@@ -52,10 +52,10 @@ def tune(
         seen |= set(map(_identity, fresh))
         session.try_round(fresh)
         for search in plan.searches:
-            if search.name not in searched and session.left_s > 0:
+            if search.name not in searched and session.left_s > 0 and _may_gain(search, plan):
                 searched.add(search.name)
                 session.announce(f"values of {search.name}")
-                best = best_of(run, session.kept, search.values, lambda: session.left_s)
+                best = best_of(run, session.kept, search.values, lambda: session.left_s, session.run_steps)
                 if best is None:
                     session.tried.append(_found_nothing(search, number, session))
                 else:
@@ -82,6 +82,13 @@ def _identity(change: Change) -> str:
     """The same for a change that another recording offers again."""
     patch = change.finding.fix.patch if change.finding is not None else change.diff
     return repr((patch, sorted(change.switches.items()), sorted(change.environment.items()), change.arguments))
+
+
+def _may_gain(search: Search, plan: Plan) -> bool:
+    """Whether all that the setting can shorten is more than would be kept."""
+    if search.most_us is None or plan.recording is None:
+        return True
+    return search.most_us >= LEAST_GAIN * plan.recording.step_us
 
 
 def _matters(change: Change, plan: Plan) -> bool:

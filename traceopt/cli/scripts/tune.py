@@ -47,6 +47,12 @@ if TYPE_CHECKING:
     metavar="MINUTES",
     help="Begin no more runs after this time.",
 )
+@click.option(
+    "--run-steps",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Steps of a whole run: they must win back what compiling takes.  [default: those recorded, if it ended]",
+)
 @trial_options
 @click.option("--name", help="Name of this tuning's folder in the log folder.  [default: script and time]")
 @click.option(
@@ -70,6 +76,7 @@ def tune(
     variables: tuple[str, ...],
     arguments: tuple[str, ...],
     budget: float,
+    run_steps: int | None,
     time_limit: float,
     steps: int | None,
     apply_: bool,
@@ -98,7 +105,8 @@ def tune(
     from traceopt.trying.workspace import Command
 
     tuned = Command(command, module, Path.cwd(), step_on)
-    wanted = tuning.Wanted(own_changes(patches, (), variables, arguments), allow, steps, 60 * budget, time_limit)
+    own = own_changes(patches, (), variables, arguments)
+    wanted = tuning.Wanted(own, allow, steps, 60 * budget, time_limit, run_steps)
     config = configuration(config_path, **workload)
     check_all_writable(html, json_path if json_path != "-" else None, patch_out)
     debug = context.obj["debug"]
