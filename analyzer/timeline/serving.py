@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.intervals import Intervals, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.tables.trace import Trace
@@ -17,18 +18,20 @@ from traceopt.analyzer.vocabulary.phases.serving_steps import (
     serving_step,
 )
 
+LONG_PAUSE = 10  # median steps: in a longer pause, the engine waited for requests
 MIN_RATED = 2  # steps: a single one is cut at both ends, and may have waited for the step before the recording
 
 
 class ServingMarks(Struct, frozen=True):
     """The annotated steps on the engine's thread, in order of time: `start` and `end` in ns, shape (len(steps),).
 
-    An annotation covers the forward pass alone. A step goes on to the next one, because scheduling and sampling are
-    part of it.
+    An annotation covers the forward pass alone, until `pass_end`. A step goes on to the next one, because scheduling
+    and sampling are part of it.
     """
 
     steps: list[ServingStep]
     start: I8
+    pass_end: I8
     end: I8
     thread: int  # index into trace.threads
 
@@ -53,11 +56,35 @@ class ServingPhase(Struct, frozen=True):
     tokens_per_s: float | None
 
 
+class RequestTimes(Struct, frozen=True):
+    """What requests see of the steps, as far as the trace shows it; None where it does not.
+
+    `first_token_ns`: the median step that computes a prompt, so the time to the first token without the queue, and at
+    least: a long prompt may take several steps. Between two tokens of a request is the time from one step with decodes
+    to the next: the median, the longest, and the part of all that in which steps only compute prompts. Neither is known
+    of speculative decoding, nor across a pause in which the engine waited for requests.
+
+    `requests` is the mean number in a step, by its time without such a pause. `idle_share`: the part of all steps in
+    which the GPU is idle between two forward passes. `waits` are the pauses without requests.
+    """
+
+    first_token_ns: float | None
+    between_tokens_ns: float | None
+    longest_between_tokens_ns: float | None
+    prompts_between_share: float | None
+    requests: float
+    most_requests: int
+    idle_share: float | None
+    waits: int
+    waits_share: float
+
+
 class Serving(Struct, frozen=True):
     """What the annotations of a serving engine say about its steps; `phases` by their time, longest first."""
 
     engine: Engine
     phases: list[ServingPhase]
+    times: RequestTimes
 
     def steps(self, phase: Phase) -> int:
         return sum(one.steps for one in self.phases if one.phase == phase)
@@ -77,7 +104,8 @@ def serving_marks(trace: Trace) -> ServingMarks | None:
     rows = rows[np.append(True, table.start[rows][1:] >= ends[:-1])]  # two engines' patterns may nest: the outer one
     start = table.start[rows]
     last = max(int(table.end_of(rows[-1:])[0]), _last_launch(trace, int(start[-1])))
-    return ServingMarks([found[code] for code in table.name[rows].tolist()], start, np.append(start[1:], last), thread)
+    steps = [found[code] for code in table.name[rows].tolist()]
+    return ServingMarks(steps, start, table.end_of(rows), np.append(start[1:], last), thread)
 
 
 def find_serving(trace: Trace, start: I8, duration: I8) -> Serving | None:
@@ -92,7 +120,9 @@ def find_serving(trace: Trace, start: I8, duration: I8) -> Serving | None:
     phases = [_phase(phase, steps, duration) for phase in dict.fromkeys(step.phase for step in steps)]
     engines = [step.engine for step in steps]
     engine = find_engine(trace) or engines[0]
-    return Serving(engine, sorted(phases, key=lambda phase: -phase.total_ns))
+    busy = union(trace.gpu.start, trace.gpu.end) if len(trace.gpu) else None
+    times = _request_times(steps, start, marks.pass_end[row], duration, busy)
+    return Serving(engine, sorted(phases, key=lambda phase: -phase.total_ns), times)
 
 
 def find_engine(trace: Trace) -> Engine | None:
@@ -122,6 +152,39 @@ def _phase(phase: Phase, steps: list[ServingStep], duration: I8) -> ServingPhase
         total_ns=int(duration[mine].sum()),
         tokens_per_step=median(tokens[known]) if known.any() else None,
         tokens_per_s=median(rates) if rated else None,
+    )
+
+
+def _request_times(
+    steps: list[ServingStep], start: I8, pass_end: I8, duration: I8, busy: Intervals | None
+) -> RequestTimes:
+    phase, several = np.array([step.phase for step in steps]), len(steps) >= MIN_RATED
+    requests = np.array([step.requests for step in steps])
+    pause = (start[1:] - pass_end[:-1]).clip(0)
+    if busy is not None:  # the GPU may still work on the pass before
+        pause = pause - busy.within(pass_end[:-1], start[1:])
+    waits = (pause > LONG_PAUSE * median(duration)) | (phase[:-1] == "idle") | (phase[1:] == "idle")
+    prompts = np.isin(phase, ("prefill", "mixed")) & ~np.append(waits, False)
+    decodes = np.flatnonzero(np.isin(phase, ("decode", "mixed")))
+    speculative = any(step.phase == "decode" and step.decode_tokens != step.requests for step in steps)
+    waited = np.append(0, np.cumsum(waits))
+    connected = waited[decodes[1:]] == waited[decodes[:-1]]
+    between = np.diff(start[decodes])[connected]
+    only_prompts = np.append(0, np.cumsum(np.where(phase == "prefill", duration, 0)))
+    inside = (only_prompts[decodes[1:]] - only_prompts[decodes[:-1]])[connected]
+    timed = several and not speculative
+    total_ns = max(1, int(duration.sum()))
+    served_ns = duration - np.append(np.where(waits, pause, 0), 0)
+    return RequestTimes(
+        first_token_ns=median(duration[prompts]) if timed and prompts.any() else None,
+        between_tokens_ns=median(between) if timed and len(between) else None,
+        longest_between_tokens_ns=float(between.max()) if timed and len(between) else None,
+        prompts_between_share=float(inside.sum() / between.sum()) if timed and between.any() else None,
+        requests=float((requests * served_ns).sum() / max(1, served_ns.sum())),
+        most_requests=int(requests.max()),
+        idle_share=float(pause[~waits].sum() / total_ns) if several and busy is not None else None,
+        waits=int(waits.sum()),
+        waits_share=float(pause[waits].sum() / total_ns),
     )
 
 

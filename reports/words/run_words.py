@@ -6,7 +6,7 @@ import shlex
 from pathlib import PurePath
 
 from traceopt.reports.words.step_words import step_noun, steps_phrase
-from traceopt.result.document import NOT_JUDGED, CheckStatus, Result, ServingPhase
+from traceopt.result.document import NOT_JUDGED, CheckStatus, Result, ServedRequests, ServingPhase
 from traceopt.result.rows import ProcessGpu
 from traceopt.result.words import quantities
 from traceopt.result.words.vendors import device_name, vendor_called
@@ -109,7 +109,30 @@ def serving(result: Result) -> str | None:
     counts = ", ".join(f"{phase.count:,} {phase.phase}" for phase in found.phases)
     figures = [_phase(phase) for phase in found.phases if phase.phase != "idle"]
     shown = [f"the typical step is {found.phases[0].phase}"] if len(found.phases) > 1 else []
-    return "; ".join([f"Serving steps ({found.engine}): {counts}", *figures, *shown])
+    requests = [] if found.requests is None else _requests(found.requests)
+    seen = f". As requests see this trace: {', '.join(requests)}" if requests else ""
+    return "; ".join([f"Serving steps ({found.engine}): {counts}", *figures, *shown]) + seen
+
+
+def _requests(seen: ServedRequests) -> list[str]:
+    """ "at least 8.2 ms to the first token (without the queue)", "4.2 ms between tokens (longest 12.4 ms)", ..."""
+    most = quantities.counted(seen.most_requests, "request")
+    mean = quantities.rate_number(seen.requests_per_step)
+    items = [f"{most} a step" if seen.requests_per_step == seen.most_requests else f"{mean} of at most {most} a step"]
+    if seen.first_token_us is not None:
+        items.append(f"at least {quantities.ms_of_us(seen.first_token_us)} to the first token (without the queue)")
+    if seen.between_tokens_us is not None:
+        longest = f"longest {quantities.ms_of_us(seen.longest_between_tokens_us)}"
+        part = seen.prompts_between_share
+        prompts = f", {quantities.percent(part)} of it for prompts" if part else ""
+        items.append(f"{quantities.ms_of_us(seen.between_tokens_us)} between tokens ({longest}{prompts})")
+    if seen.idle_between_passes_share is not None:
+        share = quantities.percent(seen.idle_between_passes_share)
+        items.append(f"GPU idle between forward passes for {share} of the time")
+    if seen.queue_gaps:
+        gaps = quantities.counted(seen.queue_gaps, "pause")
+        items.append(f"{gaps} without requests ({quantities.percent(seen.queue_gap_share)} of the time)")
+    return items
 
 
 def rl_phases(result: Result) -> str | None:

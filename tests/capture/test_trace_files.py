@@ -53,6 +53,8 @@ def test_every_trace_has_the_ledger_of_the_whole_run(run: Run) -> None:
         assert len(ledger["step_us"]) == len(ledger["fetch_us"]) == 40
         assert [window["from"] for window in ledger["windows"]] == [8, 17]
         assert all(fetch <= step for step, fetch in zip(ledger["step_us"], ledger["fetch_us"], strict=True))
+        until = ledger["until_backward_us"]
+        assert all(0 < before < step for step, before in zip(ledger["step_us"], until, strict=True))
 
 
 @pytest.mark.run("equality.py", "--lr", "0.1", "two words", "-m")

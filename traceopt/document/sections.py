@@ -28,6 +28,7 @@ from traceopt.result.document import (
     Memory,
     PeakRate,
     RlPhaseRow,
+    ServedRequests,
     Serving,
     ServingPhase,
     Setting,
@@ -430,7 +431,23 @@ def serving(facts: Facts) -> Serving | None:
         )
         for phase in found.phases
     ]
-    return Serving(found.engine, phases)
+    times = found.times
+    requests = ServedRequests(
+        first_token_us=_known_us(times.first_token_ns),
+        between_tokens_us=_known_us(times.between_tokens_ns),
+        longest_between_tokens_us=_known_us(times.longest_between_tokens_ns),
+        prompts_between_share=None if times.prompts_between_share is None else share(times.prompts_between_share),
+        requests_per_step=rate(times.requests),
+        most_requests=times.most_requests,
+        idle_between_passes_share=None if times.idle_share is None else share(times.idle_share),
+        queue_gaps=times.waits,
+        queue_gap_share=share(times.waits_share),
+    )
+    return Serving(found.engine, phases, requests)
+
+
+def _known_us(ns: float | None) -> float | None:
+    return None if ns is None else us(ns)
 
 
 def rl_phases(facts: Facts) -> list[RlPhaseRow]:

@@ -425,11 +425,45 @@ class ServingPhase(Struct, frozen=True):
     ]
 
 
+class ServedRequests(Struct, frozen=True):
+    """What requests see of a serving engine's steps, as far as this trace shows it: no figures of the service."""
+
+    first_token_us: Annotated[
+        float | None,
+        note(
+            "at least so long to the first token, without the queue: the median step that computes a prompt; null: no "
+            "such step, a single step, or speculative decoding",
+            "us",
+        ),
+    ]
+    between_tokens_us: Annotated[
+        float | None,
+        note("median time from a step with decodes to the next; null: one such step, or speculative decoding", "us"),
+    ]
+    longest_between_tokens_us: Annotated[float | None, note("the longest of these", "us")]
+    prompts_between_share: Annotated[
+        float | None, note("part of the time between tokens in which steps only compute prompts", "share")
+    ]
+    requests_per_step: Annotated[float, note("mean requests of a step, by its time", "per step")]
+    most_requests: Annotated[int, note("most requests of a step")]
+    idle_between_passes_share: Annotated[
+        float | None,
+        note(
+            "part of all steps in which the GPU is idle between two forward passes, while the engine schedules and "
+            "samples; null: no GPU work, or a single step",
+            "share",
+        ),
+    ]
+    queue_gaps: Annotated[int, note("pauses in which the engine waited for requests: far longer than a step, or idle")]
+    queue_gap_share: Annotated[float, note("these pauses as a part of all steps", "share")]
+
+
 class Serving(Struct, frozen=True):
     """Steps of a serving engine, from its annotations."""
 
     engine: Annotated[str, note('"vLLM", "SGLang"')]
     phases: Annotated[list[ServingPhase], note("steps by phase, most time first")]
+    requests: Annotated[ServedRequests | None, note("what requests see of these steps; null: an older document")] = None
 
 
 class RlPhaseRow(Struct, frozen=True):

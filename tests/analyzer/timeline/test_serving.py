@@ -84,6 +84,48 @@ def test_speculative_decoding_has_no_rate_of_generated_tokens() -> None:
     assert (phase.phase, phase.steps, phase.tokens_per_step, phase.tokens_per_s) == ("decode", 4, 16.0, None)
 
 
+def test_requests_wait_for_prompts_between_their_tokens() -> None:
+    times = serving(serve(STEPS, VLLM).facts()).times
+    step_ns = 1e3 * DECODE_US
+    assert times.first_token_ns == pytest.approx(1e3 * PREFILL_US, rel=0.1)
+    assert times.between_tokens_ns == pytest.approx(step_ns, rel=0.1)
+    assert times.longest_between_tokens_ns == pytest.approx(step_ns + 1e3 * PREFILL_US, rel=0.1)
+    prompts = PREFILL_US / (PREFILL_US + 19 * DECODE_US)  # one prompt among 19 times between tokens
+    assert times.prompts_between_share == pytest.approx(prompts, rel=0.1)
+    mean = (20 * 32 * DECODE_US + 2 * 2 * PREFILL_US) / (20 * DECODE_US + 2 * PREFILL_US)
+    assert times.idle_share == pytest.approx(22 * 200 / (20 * DECODE_US + 2 * PREFILL_US), rel=0.2)
+    assert (times.requests, times.most_requests) == (pytest.approx(mean, rel=0.05), 32)
+
+
+def test_the_gpu_is_idle_while_the_engine_schedules() -> None:
+    times = serving(serve(["decode"] * 20, VLLM).facts()).times
+    assert times.idle_share == pytest.approx(200 / (DECODE_US + 200), rel=0.2)
+    assert times.waits == 0
+
+
+def test_a_pause_without_requests_is_not_between_tokens() -> None:
+    machine = serve(["decode"] * 5, VLLM)
+    machine.idle(20 * DECODE_US)
+    with machine.annotate("execute_context_0(0)_generation_0(0)"):
+        machine.idle(10)
+    for _ in range(5):
+        with machine.annotate(VLLM["decode"]):
+            machine.launch(DECODE_US)
+            machine.synchronize()
+        machine.idle(200)
+    times = serving(machine.facts()).times
+    assert times.longest_between_tokens_ns == pytest.approx(1e3 * DECODE_US, rel=0.1)
+    assert times.waits >= 1
+    assert times.waits_share > 0.5
+    assert times.requests == pytest.approx(32, rel=0.02)
+
+
+@pytest.mark.parametrize("steps", [["decode"], ["prefill"], ["step[VERIFY bs=4 toks=16]"] * 4])
+def test_what_the_trace_does_not_show_is_not_known(steps: list[str]) -> None:
+    times = serving(serve(steps, SGLANG).facts()).times
+    assert (times.first_token_ns, times.between_tokens_ns, times.prompts_between_share) == (None, None, None)
+
+
 def test_unknown_tokens_are_no_zero() -> None:
     (phase,) = serving(serve(["step[MIXED bs=9]"] * 3, {}).facts()).phases
     assert (phase.phase, phase.tokens_per_step, phase.tokens_per_s) == ("mixed", None, None)
@@ -125,6 +167,8 @@ def test_every_report_shows_the_steps(tmp_path: Path) -> None:
     page, comment = render_html(result, static=True), render_markdown(result)
     assert result.step.typical_us == pytest.approx(result.serving.phases[0].step_us, rel=0.1)
     assert "the typical step is decode" in terminal
+    assert "to the first token (without the queue)" in terminal
+    assert "between tokens (longest 12." in terminal
     for text in (terminal, page, comment):
         assert line in text.replace("\u00a0", " ")
         assert "tokens/s" in text
