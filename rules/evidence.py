@@ -43,6 +43,12 @@ def by_calling_site(facts: Facts, rows: npt.NDArray[np.integer], cost_ns: npt.ND
     return _by_site(facts, facts.call_sites.calling(rows), rows, cost_ns)
 
 
+def by_own_line(facts: Facts, stretches: PythonStretches) -> list[SiteCost]:
+    """Stretches grouped by the line that runs in them, most expensive first."""
+    sites = facts.call_sites.of_own_time(stretches.rows, stretches.start)
+    return _by_site(facts, sites, stretches.rows, stretches.length)
+
+
 def _by_site(
     facts: Facts, sites: npt.NDArray[np.integer], rows: npt.NDArray[np.integer], cost_ns: npt.NDArray[np.int64]
 ) -> list[SiteCost]:

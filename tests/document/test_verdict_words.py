@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from support.cpu_steps import Events, cpu_facts
 from support.cpu_work import facts, matmul
 
 from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
@@ -16,7 +17,7 @@ from traceopt.result.words.message import plain
 from traceopt.rules.engine import prepare, run_rules
 from traceopt.rules.registry import load_rules
 from traceopt.testing import Machine
-from traceopt.testing.events import op
+from traceopt.testing.events import op, python
 
 if TYPE_CHECKING:
     from conftest import GetExample
@@ -67,3 +68,21 @@ def test_linear_algebra_that_fills_a_step_on_a_cpu_is_named() -> None:
     step = facts(matmul(100, 2_000), inverse)
     said = rank_document(step, run_rules([], step, debug=True)).verdict
     assert "60% is solvers and decompositions of matrices" in said
+
+
+@pytest.mark.parametrize(
+    ("frames", "says"),
+    [
+        (["<built-in method stft>", "data.py(12): __getitem__"], "waiting for data (data.py:12)"),  # builds the items
+        (["threading.py(600): wait"], "waiting for data (train.py:5)"),  # workers do
+    ],
+)
+def test_a_stall_of_the_main_thread_is_named_with_its_line(frames: list[str], says: str) -> None:
+    def step(t: float, _: int) -> Events:
+        for index, name in enumerate(["torch/utils/data/dataloader.py(720): __next__", *frames[::-1]]):
+            yield python(name, t + 10 + index, 7_000 - 2 * index)
+        yield op("aten::mm", t + 8_000, 2_000)
+
+    found = cpu_facts(step)
+    said = rank_document(found, run_rules(prepare(load_rules()), found, debug=True)).verdict
+    assert f"CPU-only run: {says} takes 70% of the step; model work takes 20%." in plain(said)

@@ -20,15 +20,20 @@ STEP_US, STEPS = 10_000, 4
 Events = Iterator[build.Json]
 
 
-def cpu_answer(code: str, step: Callable[[float, int], Events], **metadata: object) -> tuple[Check, list[Finding]]:
-    """What a rule says of four steps; `step(start, index)` yields the events of one."""
+def cpu_facts(step: Callable[[float, int], Events], **metadata: object) -> Facts:
+    """Four steps; `step(start, index)` yields the events of one."""
     events = []
     for index in range(STEPS):
         start = index * STEP_US
         events.append(build.annotation(f"ProfilerStep#{index}", start, STEP_US))
         events.append(build.python("train.py(5): train", start, STEP_US))
         events += step(start, index)
-    outcome = run_rules([RULES[code]()], Facts(build.read(build.document(events, **metadata))), debug=True)
+    return Facts(build.read(build.document(events, **metadata)))
+
+
+def cpu_answer(code: str, step: Callable[[float, int], Events], **metadata: object) -> tuple[Check, list[Finding]]:
+    """What a rule says of such steps."""
+    outcome = run_rules([RULES[code]()], cpu_facts(step, **metadata), debug=True)
     return outcome.checks[0], outcome.findings
 
 

@@ -17,6 +17,7 @@ from traceopt.analyzer.vocabulary.causes.table import (
     COMPUTE,
     COPIES,
     DISPATCH,
+    HOST_ACTIVITIES,
     IDLE_CAUSES,
     LAUNCH,
     OPTIMIZER,
@@ -31,7 +32,7 @@ from traceopt.result.finding import Finding
 from traceopt.result.rows import BreakdownPart
 from traceopt.result.words.message import percent
 from traceopt.result.words.quantities import in_sentence
-from traceopt.rules.evidence import by_site, location_of
+from traceopt.rules.evidence import by_calling_site, by_own_line, by_site, functions_inside, location_of
 from traceopt.rules.savings.potential import side_of, treated_cause
 from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.work.cpu_operators import operators_ns
@@ -360,12 +361,33 @@ def _cpu_limit(facts: Facts, breakdown: Sequence[BreakdownPart]) -> str:
     work = sum(p.share for p in breakdown if p.busy and p.name != COMMUNICATION.key)
     communication = sum(p.share for p in breakdown if p.name == COMMUNICATION.key)
     if communication >= max(0.10, work):
-        return f"The main thread waits for communication for {percent(communication)} of {_unit(facts)}."
+        waits = f"waits for communication{_where(facts, COMMUNICATION)} for {percent(communication)} of {_unit(facts)}"
+        return f"The main thread {waits}."
     if stall is not None and stall.share >= HEALTHY_IDLE_SHARE and stall.share > 0.5 * work:
-        return f"{stall.label} takes {percent(stall.share)} of {_unit(facts)}; model work takes {percent(work)}."
+        label = f"{stall.label}{_where(facts, CAUSE_OF_KEY[stall.name])}"
+        return f"{label} takes {percent(stall.share)} of {_unit(facts)}; model work takes {percent(work)}."
     optimizer = sum(p.share for p in breakdown if p.name == OPTIMIZER.key)
     kind = f", most of it the optimizer ({percent(optimizer)})" if optimizer > 0.5 * work else _kind_of_work(facts)
     return f"Model work takes {percent(work)} of {_unit(facts)}{kind}."
+
+
+def _where(facts: Facts, phase: Cause) -> str:
+    """The line with most of a phase of the main thread, in brackets: the line that runs, the innermost function, or the
+    line that calls.
+    """
+    area = facts.cpu_phases.areas[phase]
+    calls = facts.host.rows_of(phase) if phase in HOST_ACTIVITIES else np.empty(0, np.int64)
+    calls = calls[facts.slices.thread[calls] == facts.steps.thread]
+    in_phase = area.within(facts.slices.start[calls], facts.slices.end[calls])
+    for sites in (
+        by_own_line(facts, facts.python_stretches(area)),
+        functions_inside(facts, calls)[::-1],
+        by_calling_site(facts, calls, in_phase),
+    ):
+        most = (site for site in sites if site.location and site.cost_ns >= NAMED_SHARE * area.total)
+        if (found := next(most, None)) is not None:
+            return f" ({found.location})"
+    return ""
 
 
 def _kind_of_work(facts: Facts) -> str:
