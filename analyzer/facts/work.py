@@ -163,7 +163,7 @@ class WorkFacts(ReplayFacts, frozen=True, dict=True):
     @cached_property
     def cpu_work(self) -> CpuWork:
         """The operators of a CPU-only run: time, FLOP/s, and share of the rate that this CPU reaches."""
-        return CpuWork(self.flops, self.regions, self.steps, self.captured.cpu_peaks)
+        return CpuWork(self.flops, self.regions, self.steps, self.cpu_phases.model_work, self.captured.cpu_peaks)
 
     @cached_property
     def sized_calls(self) -> SizedCalls:

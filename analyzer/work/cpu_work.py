@@ -58,18 +58,21 @@ class CpuOperator(Struct, frozen=True):
 
 
 class CpuWork(Struct, frozen=True, dict=True):
-    """What the operators of the training thread computed. `measured`: what the CPU reaches; None if unknown."""
+    """What the operators of the training thread computed. `model_work`: when it did the work of the model, not that of
+    a data set; `measured`: what the CPU reaches, None if unknown.
+    """
 
     flops: Flops
     regions: Regions
     steps: Steps
+    model_work: Intervals
     measured: CpuPeaks | None
 
     @cached_property
     def heavy(self) -> list[CpuOperator]:
-        """Matmuls, convolutions and attention with known FLOP, by operator and dtype. Most time first."""
+        """Matmuls, convolutions and attention of the model with known FLOP, by operator and dtype. Most time first."""
         at, executed = self.flops.counted.slices, self.flops.counted.executed
-        keep = self._mine[at]
+        keep = self._mine[at] & self.model_work.contains(self.regions.slices.start[at])
         at, executed = at[keep], executed[keep]
         if not len(at):
             return []

@@ -125,6 +125,11 @@ class TestOnCpu:
     def test_matmuls_far_from_the_peak_are_limited_by_something_else(self) -> None:
         assert silent("TC001", facts(matmul(100, 5_000, side=100)))
 
+    def test_matmuls_of_a_data_set_are_not_the_models(self) -> None:
+        """Such as a mel filter bank: autocast around the forward pass does not change them."""
+        batch = build.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 5_000)
+        assert silent("TC001", facts(batch, matmul(100, 4_800), build.op("aten::gelu", 5_100, 4_000)))
+
     def test_products_that_round_already(self) -> None:
         assert silent("TC001", facts(matmul(100, 5_000), environment={"matmul_precision": "medium"}))
 

@@ -68,8 +68,7 @@ def cpu_lever(facts: Facts) -> str:
     if lacks(facts, "shapes") is not None or lacks(facts, "settings") is not None:
         return ""
     heavy_ns, peak_share = operators_ns(facts, work.heavy), work.heavy_peak_share
-    inside = facts.steps.mean_ns(intersect(work.area(work.heavy), passes.model_work))
-    light_ns = facts.steps.mean_ns(subtract(passes.model_work, passes.areas[OPTIMIZER])) - inside
+    light_ns = facts.steps.mean_ns(subtract(passes.model_work, passes.areas[OPTIMIZER])) - heavy_ns
     below_ns = 0.0 if peak_share is None or peak_share >= NEAR_PEAK else (1 - peak_share) * heavy_ns
     if max(light_ns, below_ns) < PART * facts.step_ns:
         return ""
