@@ -136,6 +136,9 @@ def _fix(facts: Facts) -> Fix:
             ],
         )
     return Fix(
-        "Write inputs into pinned memory that you reuse, and copy them with non_blocking=True.",
-        'host = torch.empty(shape, pin_memory=True)   # once\nimages = host.to("cuda", non_blocking=True)',
+        "Write inputs into pinned memory that you reuse, and copy them with non_blocking=True. Write the next input "
+        "when the copy of the last one is done.",
+        "host, copied = torch.empty(shape, pin_memory=True), torch.cuda.Event()   # once\n"
+        "copied.synchronize()   # the copy of the last input is done\nhost.copy_(batch)\n"
+        'images = host.to("cuda", non_blocking=True)\ncopied.record()',
     )

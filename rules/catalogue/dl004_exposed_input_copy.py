@@ -122,8 +122,12 @@ class ExposedInputCopy(Rule):
             evidence=evidence,
             locations=places[:3],
             fix=Fix(
-                "Prefetch: copy the next batch on a side stream with non_blocking=True.",
-                f'with torch.cuda.stream(copy_stream):\n    batch = {source}.to("cuda", non_blocking=True)',
+                "Prefetch: copy the next batch on a side stream with non_blocking=True, while this one is computed. "
+                "The compute waits for that stream before it reads the batch.",
+                f'with torch.cuda.stream(copy_stream):\n    batch = {source}.to("cuda", non_blocking=True)\n'
+                "...                           # compute the batch before\n"
+                "torch.cuda.current_stream().wait_stream(copy_stream)\n"
+                "batch.record_stream(torch.cuda.current_stream())",
             ),
         )
 

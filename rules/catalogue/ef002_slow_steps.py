@@ -53,8 +53,8 @@ OTHERWISE = (
     "collection."
 )
 ONLY_THERE = (
-    "Call this function less often, or make it faster. For an evaluation, use larger batches and "
-    "torch.inference_mode(), and read the result once."
+    "Call this function less often, or make it faster. For an evaluation, use larger batches and torch.no_grad(), and "
+    "read the result once."
 )
 
 MORE_KERNELS = 1.5  # times those of a usual step: from here on a slow step does other work too

@@ -19,13 +19,16 @@ class EvaluationTime(Rule):
     mixed precision, loader workers that stay alive. If it is self-play or a rollout of reinforcement learning, run many
     games or environments as one batch.
 
-        @torch.inference_mode()
+        @torch.no_grad()
         def evaluate():
             model.eval()
             ...
 
         if epoch % 5 == 0:
             evaluate()
+
+    torch.inference_mode() is little faster, and not safe here: the training cannot use tensors that a module makes and
+    keeps under it, such as a cache of rotary tables.
 
     When it is wrong: a short trial of a long training may evaluate far more often than the training itself.
     Reinforcement learning may collect its data in evaluation mode. Evaluations that show none of these signs are not
@@ -74,9 +77,9 @@ class EvaluationTime(Rule):
             ],
             locations=[Location(place.file, place.line, place.function) for place in ledger.evaluations[:3]],
             fix=Fix(
-                "Evaluate less often or on fewer batches. Use torch.inference_mode(), larger batches and mixed "
-                "precision for it. Rollouts and self-play: run many games or environments as one batch.",
-                "@torch.inference_mode()\ndef evaluate(): ...\n\nif epoch % 5 == 0:\n    evaluate()",
+                "Evaluate less often or on fewer batches. Use torch.no_grad(), larger batches and mixed precision "
+                "for it. Rollouts and self-play: run many games or environments as one batch.",
+                "@torch.no_grad()\ndef evaluate(): ...\n\nif epoch % 5 == 0:\n    evaluate()",
             ),
         )
 

@@ -54,7 +54,8 @@ class MisalignedGemm(Rule):
 
     For sequence lengths in attention, pad them or use a fused attention kernel (AT001).
 
-    A padded width or vocabulary belongs to a new model: weights of the old sizes have to be padded, too.
+    A padded width or vocabulary belongs to a new model: weights of the old sizes have to be padded, too. Words that are
+    only padding get a part of the softmax until the training has pushed them down.
 
     When it is wrong: memory-bound matmuls lose little, so the roofline bounds the estimate. New cuBLAS versions hide
     part of the loss.

@@ -47,7 +47,8 @@ class ScalarRead(SyncRule):
         code="total += loss.detach()\nif step % 50 == 0:\n    log(total.item() / 50)\n    total.zero_()",
     )
     inference_fix = Fix(
-        "Keep the value on the GPU. If the host needs it, copy it into pinned memory with non_blocking=True, and read "
-        "it one step later.",
-        "done_on_host.copy_(done, non_blocking=True)   # pinned; read it after the next step is launched",
+        "Keep the value on the GPU. If the host needs it, copy it into pinned memory with non_blocking=True and an "
+        "event, and read it one step later.",
+        "done_on_host.copy_(done, non_blocking=True)   # pinned\ncopied.record()\n...                    # launch the "
+        "next step\ncopied.synchronize()   # then read done_on_host",
     )

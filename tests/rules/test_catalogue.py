@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -340,3 +342,15 @@ def test_smallest_traces(tmp_path: Path, events: Callable[[], Iterator[build.Jso
         assert check.status != "error"
         assert_sentence(check)
     assert Result.from_json(result.to_json()) == result
+
+
+def test_advice_to_copy_without_blocking_says_when_the_copy_is_done() -> None:
+    """Code that reads a result, or overwrites an input, while the copy still runs would train on wrong numbers."""
+    files = [Path(inspect.getfile(rule)) for rule in RULES]
+    calls = [one for file in files for one in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+    fixes = [one for one in calls if isinstance(one, ast.Call) and getattr(one.func, "id", "") == "Fix"]
+    codes = [ast.unparse(fix.args[1]) for fix in fixes if fix.args[1:]]
+    copying = [code for code in codes if "non_blocking=True" in code]
+    assert len(copying) >= 4
+    for code in copying:
+        assert any(wait in code for wait in ("synchronize()", "wait_stream", "record()")), code
