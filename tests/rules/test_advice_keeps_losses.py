@@ -1,67 +1,19 @@
-"""Advice that edits the script, done by hand on small trainings: the losses stay the same.
-
-Each case is a training with the fault or, if `fixed`, with the rule's advice followed to the letter. It yields its
-losses.
-"""
+"""Advice that edits the script, done by hand on small trainings: the losses stay the same."""
 
 from __future__ import annotations
 
 import copy
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-
-from traceopt.rules.registry import builtin_rules
+from support.advised_trainings import STEPS, WIDTH, Case, Cases, Losses, assert_same_losses, batches, mlp, sgd, train
 
 pytestmark = pytest.mark.torch
 
-Losses = Iterator[Any]
-Case = Callable[[bool], Losses]
-CASES: list[Any] = []
-CODES = [rule.code for rule in builtin_rules()]
-STEPS, WIDTH = 6, 16
-
-
-def advice(code: str, rel: float = 1e-4) -> Callable[[Case], Case]:
-    """Registers a case of a rule. `rel`: how much rounding may change the losses."""
-    assert code in CODES
-
-    def register(case: Case) -> Case:
-        CASES.append(pytest.param(case, rel, id=f"{code}-{case.__name__}"))
-        return case
-
-    return register
-
-
-def mlp(*widths: int) -> Any:
-    from torch import nn
-
-    pairs = itertools.pairwise(widths or (WIDTH, WIDTH, WIDTH))
-    return nn.Sequential(*(part for i, o in pairs for part in (nn.Linear(i, o), nn.Tanh())))
-
-
-def batches(*shape: int) -> list[Any]:
-    import torch
-
-    generator = torch.Generator().manual_seed(1)
-    return [torch.randn(*(shape or (8, WIDTH)), generator=generator) for _ in range(STEPS)]
-
-
-def train(loss: Any, optimizer: Any) -> Any:
-    """One step. Returns the loss."""
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    return loss.detach()
-
-
-def sgd(*models: Any, lr: float = 0.1) -> Any:
-    import torch
-
-    return torch.optim.SGD([parameter for model in models for parameter in model.parameters()], lr=lr, momentum=0.5)
+CASES = Cases()
+advice = CASES.advice
 
 
 @advice("AT001")
@@ -167,151 +119,6 @@ def order_once(fixed: bool) -> Losses:
     optimizer = sgd(model)
     for (x,) in DataLoader(TensorDataset(data), batch_sampler=sampler):
         yield train(model(x).square().mean(), optimizer)
-
-
-@advice("EF007")
-def teacher_without_gradients(fixed: bool) -> Losses:
-    import torch
-
-    teacher, student = mlp(), mlp()
-    optimizer = sgd(student)
-    for x in batches():
-        with torch.set_grad_enabled(not fixed):
-            target = teacher(x)
-        yield train((student(x) - target.detach()).square().mean(), optimizer)
-
-
-@advice("EF008")
-def loss_network(fixed: bool) -> Losses:
-    model, features = mlp(), mlp()
-    features.requires_grad_(not fixed)
-    optimizer = sgd(model)
-    for x in batches():
-        yield train(features(model(x)).square().mean(), optimizer)
-
-
-@advice("EF009")
-def one_backward(fixed: bool) -> Losses:
-    body, heads = mlp(), [mlp() for _ in range(3)]
-    optimizer = sgd(body, *heads)
-    for x in batches():
-        hidden = body(x)
-        losses = [head(hidden).square().mean() for head in heads]
-        optimizer.zero_grad()
-        if fixed:
-            sum(losses).backward()
-        else:
-            for loss in losses:
-                loss.backward(retain_graph=True)
-        optimizer.step()
-        yield sum(losses).detach()
-
-
-@advice("EF010")
-def unbind(fixed: bool) -> Losses:
-    import torch
-
-    cell, first = torch.nn.RNNCell(WIDTH, WIDTH), mlp()
-    optimizer = sgd(cell, first)
-    for x in batches(4, 9, WIDTH):
-        x, h = first(x), torch.zeros(4, WIDTH)
-        for x_t in x.unbind(1) if fixed else (x[:, t] for t in range(x.shape[1])):
-            h = cell(x_t, h)
-        yield train(h.square().mean(), optimizer)
-
-
-@advice("EF011")
-def layer_for_cell(fixed: bool) -> Losses:
-    import torch
-    from torch import nn
-
-    cell = nn.LSTMCell(WIDTH, WIDTH)
-    rnn = nn.LSTM(WIDTH, WIDTH, batch_first=True)
-    rnn.load_state_dict({f"{name}_l0": weight for name, weight in cell.state_dict().items()})
-    optimizer = sgd(rnn if fixed else cell)
-    for x in batches(4, 7, WIDTH):
-        if fixed:
-            out, _ = rnn(x)
-        else:
-            state, outputs = (torch.zeros(4, WIDTH), torch.zeros(4, WIDTH)), []
-            for t in range(x.shape[1]):
-                state = cell(x[:, t], state)
-                outputs.append(state[0])
-            out = torch.stack(outputs, 1)
-        yield train(out.square().mean(), optimizer)
-
-
-@advice("EF011")
-def packed_sequences(fixed: bool) -> Losses:
-    import torch
-    from torch.nn.utils.rnn import pack_padded_sequence, pad_sequence
-
-    rnn, lengths = torch.nn.GRU(WIDTH, WIDTH, batch_first=True), torch.tensor([3, 7, 5])
-    optimizer = sgd(rnn)
-    for x in batches(3, 7, WIDTH):
-        sequences = [one[:length] for one, length in zip(x, lengths.tolist(), strict=True)]
-        if fixed:
-            padded = pad_sequence(sequences, batch_first=True)
-            _, h = rnn(pack_padded_sequence(padded, lengths, batch_first=True, enforce_sorted=False))
-        else:
-            h = torch.cat([rnn(one[None])[1] for one in sequences], 1)
-        yield train(h.square().mean(), optimizer)
-
-
-@advice("EF012")
-def embedding_for_one_hot(fixed: bool) -> Losses:
-    import torch
-    from torch.nn import functional
-
-    linear, generator = torch.nn.Linear(100, WIDTH), torch.Generator().manual_seed(1)
-    optimizer = sgd(linear)
-    for _ in range(STEPS):
-        ids = torch.randint(100, (8,), generator=generator)
-        x = (
-            functional.embedding(ids, linear.weight.t()) + linear.bias
-            if fixed
-            else linear(functional.one_hot(ids, 100).float())
-        )
-        yield train(x.square().mean(), optimizer)
-
-
-@advice("EF013")
-def detached_generator(fixed: bool) -> Losses:
-    generator, discriminator = mlp(), mlp()
-    of_generator, of_discriminator = sgd(generator), sgd(discriminator)
-    for noise in batches():
-        images = generator(noise)
-        yield train(discriminator(images.detach() if fixed else images).square().mean(), of_discriminator)
-        discriminator.requires_grad_(not fixed)
-        loss = -discriminator(generator(noise)).square().mean()
-        yield train(loss, of_generator)
-        discriminator.requires_grad_(True)
-
-
-@advice("GM003")
-def one_projection(fixed: bool) -> Losses:
-    import torch
-    from torch import nn
-
-    parts, joined = [nn.Linear(WIDTH, WIDTH) for _ in range(3)], nn.Linear(WIDTH, 3 * WIDTH)
-    joined.load_state_dict(
-        {name: torch.cat([part.state_dict()[name] for part in parts]) for name in ("weight", "bias")}
-    )
-    optimizer = sgd(joined) if fixed else sgd(*parts)
-    for x in batches():
-        q, k, v = joined(x).chunk(3, dim=-1) if fixed else (part(x) for part in parts)
-        yield train((q * k + v).square().mean(), optimizer)
-
-
-@advice("GM004")
-def batched_matmul(fixed: bool) -> Losses:
-    import torch
-
-    weight = torch.nn.Parameter(torch.randn(5, WIDTH, WIDTH))
-    optimizer = torch.optim.SGD([weight], lr=0.01)
-    for x in batches(5, 4, WIDTH):
-        y = torch.bmm(x, weight) if fixed else torch.stack([x[g] @ weight[g] for g in range(5)])
-        yield train(y.square().mean(), optimizer)
 
 
 @advice("HS004")
@@ -468,15 +275,7 @@ def fp32(fixed: bool) -> Losses:
 
 @pytest.mark.parametrize(("case", "rel"), CASES)
 def test_the_losses_stay(case: Case, rel: float) -> None:
-    import torch
-
-    runs = []
-    for fixed in (False, True):
-        torch.manual_seed(0)
-        runs.append([float(loss) for loss in case(fixed)])
-    assert len(runs[0]) >= STEPS
-    assert runs[1] == pytest.approx(runs[0], rel=rel)
-    assert len(set(runs[0])) > 1, "it trains"
+    assert_same_losses(case, rel)
 
 
 def test_one_iterator_reads_all_batches() -> None:
