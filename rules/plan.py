@@ -95,8 +95,8 @@ def make_plan(priced: Iterable[Priced], facts: Facts) -> Plan:
 
 
 def best_choice(fixes: Sequence[Priced], savings: JointSavings) -> list[Priced]:
-    """The fixes; of those with the same cause, the ones with which all save most. If others save about as much: those
-    that are known, and of these the ones that surely save most.
+    """The fixes; of those with the same cause, the ones with which all save most. If others save about as much, those
+    that are known, and then those that are no guesses, go first.
     """
     choices = {frozenset(map(id, choice)): choice for choice in _without_rivals(fixes)}
     largest = [choice for key, choice in choices.items() if not any(key < other for other in choices)]
@@ -105,7 +105,8 @@ def best_choice(fixes: Sequence[Priced], savings: JointSavings) -> list[Priced]:
         (choice for choice in largest if savings.of(choice) >= enough_ns),
         key=lambda choice: (
             -sum(one.finding.effort.is_unknown for one in choice),
-            sum(one.price.low_ns for one in choice if one.price is not None),
+            -sum(map(_is_guess, choice)),
+            savings.of(choice),
         ),
     )
 
@@ -189,8 +190,12 @@ def _others(fixes: Sequence[Priced], fix: Priced) -> list[Priced]:
 
 def _worth(one: Priced, gain_ns: float) -> float:
     """What counts of a saving when fixes are put in order."""
-    guess = one.finding.confidence == "low" and one.price is not None and one.price.low_ns == 0
-    return (GUESS if guess else 1.0) * gain_ns
+    return (GUESS if _is_guess(one) else 1.0) * gain_ns
+
+
+def _is_guess(one: Priced) -> bool:
+    """Whether the fix may save nothing."""
+    return one.finding.confidence == "low" and one.price is not None and one.price.low_ns == 0
 
 
 def _doubts(one: Priced) -> tuple[int, bool, bool, bool]:

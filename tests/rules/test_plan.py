@@ -83,6 +83,17 @@ def test_of_one_cause_the_first_counts(example: GetExample) -> None:
     assert both == one
 
 
+def test_how_wide_ranges_are_does_not_choose_between_fixes(example: GetExample) -> None:
+    """Of two choices that save about as much, the one that saves more, not the one whose ranges are narrower."""
+    facts = example("five_faults").facts
+    loader = finding("DL001", 20_000, without(facts, "data_loading"))
+    logging = finding("LG001", 20_000, without(facts, "logging"))
+    both = finding("ACME001", 13_900, shares_cause_with=["DL001", "LG001"])
+    assert both.price is not None
+    narrow = replace(both, price=replace(both.price, low_ns=both.price.est_ns))
+    assert codes([loader, logging, narrow], facts) == ["DL001", "LG001"]
+
+
 def test_independent_fixes_of_the_host_add_up(example: GetExample) -> None:
     """In five_faults the GPU is drained at the end of each step: what the host saves, the step saves."""
     facts = example("five_faults").facts
