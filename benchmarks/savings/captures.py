@@ -91,7 +91,7 @@ def captured() -> list[Capture]:
 
 
 def predictions_of(captures: Iterable[Capture]) -> list[Predicted]:
-    return [Predicted(one.predicted, one.low, one.high, one.gain) for one in captures if one.code is not None]
+    return [Predicted(one.code, one.predicted, one.low, one.high, one.gain) for one in captures if one.code is not None]
 
 
 def section() -> str:

@@ -97,7 +97,7 @@ def predictions_of(proofs: Sequence[Proof]) -> list[Predicted]:
         if proof.predicted_ms is not None and rows:
             low, high = (median(row[end] for row in rows) for end in ("low_ms", "high_ms"))
             expected = proof.plain_ms - proof.predicted_ms
-            found.append(Predicted(expected, low, high, proof.plain_ms - proof.fixed_ms))
+            found.append(Predicted(proof.codes, expected, low, high, proof.plain_ms - proof.fixed_ms))
     return found
 
 

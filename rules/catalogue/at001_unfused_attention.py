@@ -68,13 +68,13 @@ def _price(facts: Facts, found: UnfusedAttention | MathAttention) -> Price:
     sizes = fused_attention_work(facts, softmaxes_of(facts, found.mask), (found.product_ns + found.other_ns) / count)
     basis = BASIS
     if sizes.speedup is not None:
-        low_ns = usual_ns = high_ns = max(0.0, 1 - 1 / sizes.speedup) * (found.product_ns + found.other_ns) / count
+        low_ns, usual_ns, high_ns = sizes.gains_ns((found.product_ns + found.other_ns) / count)
         basis = f"{sizes.source.words}: {sizes.speedup:.1f} times as fast."
     launches = facts.links.launch_slice[np.flatnonzero(found.mask & ~facts.gpu.kind.among("gemm"))]
     operators = slices.ancestor(launches[launches >= 0], slices.kind == OP)
     host = RemoveHost(area_of(facts, operators[operators >= 0]), OPERATORS)
     low, usual, high = (shorter(facts, found.mask, gain_ns) for gain_ns in (low_ns, usual_ns, high_ns))
-    worst, best = (low, [*high, host]) if sizes.speedup is None else (None, None)
+    worst, best = (None, None) if low_ns == high_ns else (low if sizes.speedup is None else [*low, host], [*high, host])
     price = priced(facts, (low_ns, usual_ns, high_ns), [*usual, host], basis, low=worst, high=best)
     return replace(price, experiments=sizes.experiments)
 

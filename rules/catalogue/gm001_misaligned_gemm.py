@@ -89,7 +89,7 @@ class MisalignedGemm(Rule):
         shapes = [shape for _, shape in priced]
         sizes = measured(facts, [_part(facts, shape) for shape in shapes])
         if sizes.speedup is not None:
-            low = est = high = (1 - 1 / sizes.speedup) * sum(s.duration_ns for s in shapes)
+            low, est, high = sizes.gains_ns(sum(s.duration_ns for s in shapes))
         unnamed, kernels = self._without_shapes(facts)
         unnamed_ns = int(facts.gpu.step_ns[unnamed].sum())
         gain = 1 - 1 / self.fallback_speedup

@@ -34,6 +34,12 @@ class MeasuredWork(Struct, frozen=True):
     speedup: float | None
     source: Source = Source.DATASHEET
 
+    def gains_ns(self, time_ns: float) -> tuple[float, float, float]:
+        """What the fix saves of this time: low, expected and high. Only if the speedup is known."""
+        left_ns = time_ns / (self.speedup or 1.0)
+        low, expected, high = (time_ns - (1 + error) * left_ns for error in (self.source.error, 0, -self.source.error))
+        return max(0.0, low), max(0.0, expected), max(0.0, high)
+
     @property
     def experiments(self) -> tuple[Comparison, ...]:
         """What to measure: the parts that take most of the time."""

@@ -190,7 +190,8 @@ def calls_in(facts: Facts, slices: npt.NDArray[np.integer]) -> npt.NDArray[np.in
 def priced_work(facts: Facts, work: Mask, gains_ns: tuple[float, float, float], basis: str) -> Price:
     """Masked work takes this much less time per step (low, expected, high), divided over its rows by duration."""
     low, expected, high = (shorter(facts, work, gain) for gain in gains_ns)
-    return priced(facts, gains_ns, expected, basis, low=low, high=high)
+    worst, best = (low, high) if gains_ns[0] < gains_ns[2] else (None, None)  # nothing is assumed
+    return priced(facts, gains_ns, expected, basis, low=worst, high=best)
 
 
 def work_of(facts: Facts, shapes: Sequence[GemmShape]) -> Mask:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+# Nine of ten sizes of the table differ by this share or less from what the others tell: `benchmarks/rates/make.py`.
+KIND_ERROR = 0.15
+
 
 class Source(IntEnum):
     """Larger: less sure."""
@@ -12,6 +15,13 @@ class Source(IntEnum):
     DEVICE = 1
     KIND = 2
     DATASHEET = 3
+
+    @property
+    def error(self) -> float:
+        """By which share of it the time that is left may be wrong. Work that was measured itself has no error of its
+        own; where nothing was measured, rules state how fast the work is at worst and at best.
+        """
+        return KIND_ERROR if self is Source.KIND else 0.0
 
     @property
     def words(self) -> str:

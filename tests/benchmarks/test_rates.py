@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from benchmarks.rates import make
 from traceopt.analyzer.rates.known_rates import KnownRates, known_rates
 from traceopt.result.experiments import Attention, Experiment, Matmul, Timed
+from traceopt.rules.savings.sources import Source
 
 DEVICE = "NVIDIA H100 80GB HBM3"
 PRODUCT = Matmul(1024, 1024, 1024, 1, "bf16")
@@ -51,6 +53,13 @@ def test_a_sweep_times_what_the_device_can_do(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(make, "sweep", sweep)
     table = make.measured("cpu")
     assert [(one.experiment, one.ns > 0) for one in table.timed] == [(Matmul(8, 8, 8, 1, "fp32"), True)]
+
+
+def test_ranges_allow_for_the_error_of_nine_of_ten_sizes() -> None:
+    errors = sorted(
+        error for of_kind in make.left_out_errors(make.recorded(make.recordings())).values() for error in of_kind
+    )
+    assert math.ceil(100 * errors[math.ceil(0.9 * len(errors)) - 1]) / 100 == Source.KIND.error
 
 
 def test_the_error_is_that_without_the_size() -> None:

@@ -89,15 +89,18 @@ def fp32_saving(
     if products.speedup is not None:
         shaped_ns = sum(part.time_ns for part in products.parts)
     rest = max(0.0, time - shaped_ns)
-    gains: list[float] = []
-    for speedup, efficiency in zip((low, expected, high), ROOFLINE_EFFICIENCY, strict=True):
-        if products.speedup is not None:
-            after_ns = shaped_ns / products.speedup
-        else:
-            after = sum(at_rate_ns(facts, s, narrow * efficiency, dtype) for s in shaped) if narrow else 0.0
-            after_ns = after / facts.steps.count
-        gain = 1 - 1 / max(1.0, min(speedup, ratio))
-        gains.append(rest * gain + max(0.0, shaped_ns - after_ns))
+    if products.speedup is not None:
+        of_shapes: Sequence[float] = products.gains_ns(shaped_ns)
+    else:
+        left = (
+            sum(at_rate_ns(facts, s, narrow * efficiency, dtype) for s in shaped) / facts.steps.count if narrow else 0.0
+            for efficiency in ROOFLINE_EFFICIENCY
+        )
+        of_shapes = [max(0.0, shaped_ns - left_ns) for left_ns in left]
+    gains = [
+        rest * (1 - 1 / max(1.0, min(speedup, ratio))) + gain_ns
+        for speedup, gain_ns in zip((low, expected, high), of_shapes, strict=True)
+    ]
     light = facts.gpu.is_kernel & facts.gpu.kind.among(*FUSIBLE_KINDS)
     light &= ~facts.regions.work_under(facts.regions.optimizer | facts.regions.zero_grad)  # the weights stay FP32
     light_ns = facts.gpu.spent_ns(light) / facts.steps.count * pointwise
@@ -118,7 +121,8 @@ def fp32_saving(
         basis += (
             f" Narrower tensors also save up to {ms(light_ns)} of the {whole} in memory-bound kernels, half expected."
         )
-    price = priced(facts, bounds, variants[1], basis, low=variants[0], high=variants[2])
+    worst, best = (variants[0], variants[2]) if bounds[0] < bounds[2] else (None, None)
+    price = priced(facts, bounds, variants[1], basis, low=worst, high=best)
     return replace(price, experiments=products.experiments)
 
 
