@@ -82,11 +82,16 @@ def load_rules(rules_dir: str | Path | None = None) -> Registry:
     return Registry(tuple(sorted(collected.rules, key=lambda rule: rule.code)), tuple(collected.warnings))
 
 
+def builtin_modules() -> list[str]:
+    """The names of the catalogue's modules."""
+    package = importlib.import_module(CATALOGUE)
+    return sorted(f"{CATALOGUE}.{info.name}" for info in pkgutil.iter_modules(package.__path__))
+
+
 def builtin_rules() -> Iterator[type[Rule]]:
     """Exactly one rule from each module of the catalogue. Raises TypeError if a module breaks that."""
-    package = importlib.import_module(CATALOGUE)
-    for module_info in sorted(pkgutil.iter_modules(package.__path__), key=lambda info: info.name):
-        module = importlib.import_module(f"{CATALOGUE}.{module_info.name}")
+    for name in builtin_modules():
+        module = importlib.import_module(name)
         found = rules_of(module)
         if len(found) != 1:
             raise TypeError(f"{module.__name__} defines {len(found)} rules; expected exactly one")

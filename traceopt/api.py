@@ -27,7 +27,10 @@ from traceopt.result.document import Result
 from traceopt.workers.answers import Executor
 from traceopt.workers.executors import executor_for
 from traceopt.workers.progress_line import ProgressLine, ShowProgress
+from traceopt.workers.rank_analysis import analyze_rank
 from traceopt.workers.rank_task import RankOptions, RankTask, load
+
+MANY = 16  # ranks: of so many, only the lowest one has its whole document
 
 
 def find_runs(paths: Sequence[str] | str) -> list[Run]:
@@ -104,7 +107,8 @@ def analyze(
     every_run = runs.with_companions(runs.find_runs(find_recordings(found.sources)), found.companions)
     chosen, others = runs.pick_run(every_run, run)
     sharing = min(len(chosen.recordings), MOST_WITH_SPANS)
-    tasks = [RankTask(recording, options, cached, sharing) for recording in chosen.recordings]
+    whole = cached is not None or len(chosen.recordings) < MANY
+    tasks = [RankTask(recording, options, cached, sharing, whole) for recording in chosen.recordings]
     executor = executor_for(tasks, jobs, scheduler)
     merged = _read(tasks, executor, progress)
     told = [others] if others is not None else []
@@ -152,6 +156,9 @@ def _read(tasks: Sequence[RankTask], executor: Executor, progress: ShowProgress 
             left.remove(index)
             if errors and min(errors) < min(left, default=len(tasks)):  # the first in order, not the first to fail
                 raise errors[min(errors)]
+    lowest = merged.without_whole
+    if lowest is not None:  # rank 0 is missing
+        merged.add(lowest, analyze_rank(replace(tasks[lowest], whole=True)))
     return merged
 
 

@@ -40,7 +40,9 @@ class Regions(Struct, frozen=True, dict=True):
         mask = np.zeros(len(self.slices), bool)
         if passes.any():
             rows = np.flatnonzero(passes[self.slices.name])
-            mask[rows[np.isin(self.slices.kind[rows], kinds)]] = True
+            of_kinds = np.zeros(RUNTIME + 1, bool)
+            of_kinds[list(kinds)] = True
+            mask[rows[of_kinds[self.slices.kind[rows]]]] = True
         return mask
 
     def calls(self, mask: Mask, steps: Steps) -> I8:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 from small_job import RANKS
 
+from traceopt import api
 from traceopt.analyzer.ranks.missing_ranks import missing_ranks
 from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
+from traceopt.api import analyze
 from traceopt.document.merge import MergedRun
 from traceopt.document.rank_answer import RankAnswer
+from traceopt.document.rank_document import rank_document
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding, Fix, Location
+from traceopt.workers import rank_analysis
 from traceopt.workers.rank_analysis import analyze_rank
 from traceopt.workers.rank_task import RankOptions, RankTask
 
@@ -145,3 +150,20 @@ def test_missing_ranks(world_sizes: list[int | None], known: list[int | None], g
 )
 def test_nothing_is_missing(world_sizes: list[int | None], known: list[int | None]) -> None:
     assert missing_ranks(world_sizes, known) is None
+
+
+@pytest.mark.parametrize("without_first", [False, True])
+def test_of_many_ranks_only_the_lowest_has_its_whole_document(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, without_first: bool
+) -> None:
+    folder = Path(shutil.copytree(job, tmp_path / "job"))
+    if without_first:
+        (first,) = (file.path for file in analyze(str(folder), jobs=1).run.files if file.rank == 0)
+        Path(first).unlink()
+    whole = analyze(str(folder), jobs=1)
+    monkeypatch.setattr(api, "MANY", 2)
+    asked = list[bool]()
+    monkeypatch.setattr(rank_analysis, "rank_document", lambda *args: asked.append(True) or rank_document(*args))
+    assert analyze(str(folder), jobs=1).to_json() == whole.to_json()
+    assert len(asked) == 1
+    assert whole.rank_views

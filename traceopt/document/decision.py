@@ -46,9 +46,7 @@ def decide(
     run_time: WholeRun | None,
 ) -> Decision:
     """The decision as far as the trace can be judged. `breakdown`, `run_time`: the step and the run as they are."""
-    may, rank = allowed(facts, quality), facts.trace.meta.rank
-    ranked = (replace(finding, ranks=finding.ranks or ([] if rank is None else [rank])) for finding in outcome.findings)
-    findings = with_ids([may.finding(one) for one in ranked])
+    may, findings = allowed(facts, quality), judged(facts, outcome, quality)
     plan = outcome.plan if may.savings else None
     rows = document_rows(plan, findings[: len(plan.rows)]) if plan is not None else []
     combined = combine(plan, rows, breakdown, facts) if plan is not None else None
@@ -58,6 +56,13 @@ def decide(
     ending = failure.sentence if failure is not None else companion_ending(facts)
     whole = f"{ending} {headline}" if ending else headline
     return Decision(whole, ending, findings, rows, combined, outcome.checks)
+
+
+def judged(facts: Facts, outcome: RulesOutcome, quality: Quality) -> list[Finding]:
+    """The findings, with their rank and without what the trace cannot tell."""
+    may, rank = allowed(facts, quality), facts.trace.meta.rank
+    ranked = (replace(finding, ranks=finding.ranks or ([] if rank is None else [rank])) for finding in outcome.findings)
+    return with_ids([may.finding(one) for one in ranked])
 
 
 def decided_again(document: Result, facts: Facts, outcome: RulesOutcome) -> Decision:

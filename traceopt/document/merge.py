@@ -136,6 +136,12 @@ class MergedRun:
         return [summary for _, summary in sorted(self._summaries.items())]
 
     @property
+    def without_whole(self) -> int | None:
+        """The index of the lowest rank if its document is not whole."""
+        shown = self._shown
+        return shown.order[3] if shown is not None and not shown.answer.is_whole else None
+
+    @property
     def shown(self) -> Result | None:
         """The document of the lowest rank, as it decides alone; None if nothing could be read."""
         return None if self._shown is None else self._shown.answer.whole()

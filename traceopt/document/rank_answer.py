@@ -39,6 +39,18 @@ class DocumentPart(Struct, frozen=True):
     start_up: StartUpSection | None = None
 
 
+class OtherRank(Struct, frozen=True):
+    """The document of a rank that is not the lowest one: only what a merge and a view of this rank need."""
+
+    run: RunOfRank
+    ranks: list[RankRow]
+    findings: list[Finding]
+    checks: list[Check]
+    step: Step
+    timeline: Timeline | None
+    start_up: StartUpSection | None = None
+
+
 class ViewPart(Struct, frozen=True):
     """The part of `Result` that a view of a rank needs, still packed."""
 
@@ -58,7 +70,8 @@ class Refuted(Struct, frozen=True):
 
 class RankAnswer(Struct, frozen=True):
     """The answer with its document still packed. `problem` says why nothing could be read; there is then no document
-    and no summary. `refuted`: for each set of fixes that other ranks can refute.
+    and no summary. `refuted`: for each set of fixes that other ranks can refute. Not `is_whole`: the document is that
+    of an `OtherRank`.
     """
 
     document: msgspec.Raw
@@ -66,17 +79,19 @@ class RankAnswer(Struct, frozen=True):
     warnings: list[str]
     problem: str | None
     refuted: list[Refuted]
+    is_whole: bool = True
 
     @staticmethod
     def packed(
-        document: Result | None,
+        document: Result | OtherRank | None,
         summary: RankSummary | None,
         warnings: list[str],
         *,
         problem: str | None = None,
         refuted: Sequence[Refuted] = (),
     ) -> bytes:
-        answer = RankAnswer(msgspec.Raw(_encoder.encode(document)), summary, warnings, problem, list(refuted))
+        packed, is_whole = msgspec.Raw(_encoder.encode(document)), not isinstance(document, OtherRank)
+        answer = RankAnswer(packed, summary, warnings, problem, list(refuted), is_whole)
         return _encoder.encode(answer)
 
     @staticmethod

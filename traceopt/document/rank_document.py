@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.requirements import lacks
+from traceopt.analyzer.tables.trace import TraceMeta
 from traceopt.document import sections
 from traceopt.document.companions.sections import companion_sections
-from traceopt.document.decision import decide
+from traceopt.document.decision import decide, judged
 from traceopt.document.quality import quality_of
+from traceopt.document.rank_answer import OtherRank, RunOfRank
 from traceopt.document.tables import tables
 from traceopt.document.tables.module_times import module_times
 from traceopt.document.tables.shaped_operators import shaped_operators
 from traceopt.document.timeline.flame_graph import flame_graph
 from traceopt.document.timeline.timeline import timeline
 from traceopt.document.whole_run import whole_run
-from traceopt.result.document import Recorded, Result, Run, Tool, TraceFile
+from traceopt.result.document import (
+    Communication,
+    DataLoader,
+    Gpu,
+    Quality,
+    Recorded,
+    Result,
+    Run,
+    Step,
+    Tool,
+    TraceFile,
+)
 from traceopt.result.rows import RankRow
 from traceopt.rules.engine import RulesOutcome
 from traceopt.version import __version__
@@ -25,12 +38,11 @@ _COVERED = "The report covers the steps that were recorded before."
 def rank_document(facts: Facts, outcome: RulesOutcome, sharing: int = 1) -> Result:
     """`sharing`: how many ranks share the room of the report for spans."""
     meta = facts.trace.meta
-    files = [one for one in (meta, meta.detail) if one is not None]
     rank, breakdown, run_time = meta.rank, sections.breakdown(facts), whole_run(facts)
     quality = quality_of(facts, outcome.notes, breakdown)
     decision = decide(facts, outcome, quality, breakdown, run_time)
     step, gpu, loader = sections.step(facts), sections.gpu(facts), sections.dataloader(facts)
-    communication, modules = sections.communication(facts), module_times(facts)
+    communication, modules, files = sections.communication(facts), module_times(facts), _files(meta)
     failure = facts.captured.failure
     return Result(
         tool=Tool("traceopt", __version__),
@@ -52,18 +64,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome, sharing: int = 1) -> Resu
                 stacks=lacks(facts, "stacks") is None,
                 memory=facts.memory is not None,
             ),
-            files=[
-                TraceFile(
-                    path=file.path,
-                    rank=rank,
-                    bytes=file.byte_count,
-                    events=file.event_count,
-                    lost_events=file.lost_events,
-                    repaired_events=file.repaired_events,
-                    sha256=file.sha256,
-                )
-                for file in files
-            ],
+            files=files,
         ),
         quality=quality,
         step=step,
@@ -81,18 +82,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome, sharing: int = 1) -> Resu
         gemms=tables.gemms(facts),
         gemm_known_share=tables.gemm_known_share(facts),
         counter_ranges=tables.counter_ranges(facts),
-        ranks=[
-            RankRow(
-                rank=rank,
-                path=meta.path,
-                step_us=step.typical_us,
-                gpu_busy_share=gpu.busy_share,
-                dataloader_stall_us=loader.stall_us_per_step,
-                exposed_communication_us=communication.exposed_us_per_step,
-                verdict=quality.verdict,
-                engine=meta.engine,
-            )
-        ],
+        ranks=[_row(meta, step, gpu, loader, communication, quality)],
         timeline=timeline(facts, sharing),
         shaped_ops=shaped_operators(facts),
         modules=modules.tree() if modules is not None else [],
@@ -106,4 +96,51 @@ def rank_document(facts: Facts, outcome: RulesOutcome, sharing: int = 1) -> Resu
         warnings=[] if failure is None else [f"{failure.sentence} {_COVERED}"],
         **decision.fields,
         **companion_sections(facts),
+    )
+
+
+def other_rank(facts: Facts, outcome: RulesOutcome, sharing: int = 1) -> OtherRank:
+    """What the document of another rank needs of this one; `sharing` as in `rank_document`."""
+    meta, quality = facts.trace.meta, quality_of(facts, outcome.notes, sections.breakdown(facts))
+    step, files = sections.step(facts), _files(meta)
+    gpu, loader, communication = sections.gpu(facts), sections.dataloader(facts), sections.communication(facts)
+    return OtherRank(
+        run=RunOfRank([file.path for file in files], meta.rank, files),
+        ranks=[_row(meta, step, gpu, loader, communication, quality)],
+        findings=judged(facts, outcome, quality),
+        checks=outcome.checks,
+        step=step,
+        timeline=timeline(facts, sharing),
+        start_up=companion_sections(facts)["start_up"],
+    )
+
+
+def _files(meta: TraceMeta) -> list[TraceFile]:
+    return [
+        TraceFile(
+            path=file.path,
+            rank=meta.rank,
+            bytes=file.byte_count,
+            events=file.event_count,
+            lost_events=file.lost_events,
+            repaired_events=file.repaired_events,
+            sha256=file.sha256,
+        )
+        for file in (meta, meta.detail)
+        if file is not None
+    ]
+
+
+def _row(
+    meta: TraceMeta, step: Step, gpu: Gpu, loader: DataLoader, communication: Communication, quality: Quality
+) -> RankRow:
+    return RankRow(
+        rank=meta.rank,
+        path=meta.path,
+        step_us=step.typical_us,
+        gpu_busy_share=gpu.busy_share,
+        dataloader_stall_us=loader.stall_us_per_step,
+        exposed_communication_us=communication.exposed_us_per_step,
+        verdict=quality.verdict,
+        engine=meta.engine,
     )

@@ -21,6 +21,7 @@ from typing import Any
 from msgspec import Struct
 
 from traceopt.errors import InputError
+from traceopt.rules.registry import builtin_modules
 from traceopt.workers.answers import WORKER_DIED, Answer, Answers
 from traceopt.workers.progress_line import ProgressLine
 from traceopt.workers.rank_analysis import analyze_rank
@@ -97,7 +98,7 @@ def _context() -> Any:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([analyze_rank.__module__])  # imported once for all workers
+    context.set_forkserver_preload([analyze_rank.__module__, *builtin_modules()])  # imported once for all workers
     return context
 
 

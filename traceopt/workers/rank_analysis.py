@@ -13,7 +13,7 @@ from traceopt.analyzer.recordings.rank_trace import read_recording
 from traceopt.analyzer.unprofiled import without_profiler
 from traceopt.document.decision import decided_again
 from traceopt.document.rank_answer import RankAnswer, Refuted
-from traceopt.document.rank_document import rank_document
+from traceopt.document.rank_document import other_rank, rank_document
 from traceopt.document.without_trace import document_without_trace
 from traceopt.errors import InputError, one_line
 from traceopt.rules.engine import check_rules, planned, refuted
@@ -40,14 +40,21 @@ def _analyze(task: RankTask, count_bytes: Callable[[int], None] | None) -> bytes
     except InputError as error:
         return RankAnswer.packed(None, None, warnings, problem=one_line(str(error)))
     facts = without_profiler(Facts(trace, task.options.devices, task.options.workload, companions))
-    return answer(facts, loaded(task.options).chosen, warnings, task.sharing, debug=task.options.debug)
+    rules = loaded(task.options).chosen
+    return answer(facts, rules, warnings, task.sharing, whole=task.whole, debug=task.options.debug)
 
 
-def answer(facts: Facts, rules: Sequence[Rule], warnings: list[str], sharing: int = 1, *, debug: bool) -> bytes:
-    """A packed RankAnswer, from what was measured. `sharing` as in `rank_document`."""
+def answer(
+    facts: Facts, rules: Sequence[Rule], warnings: list[str], sharing: int = 1, *, whole: bool = True, debug: bool
+) -> bytes:
+    """A packed RankAnswer, from what was measured. `sharing` as in `rank_document`. Unless `whole`, ranks that are
+    hardly the lowest one have only the parts that the document of the lowest one needs.
+    """
     meta, outcome = facts.trace.meta, check_rules(rules, facts, debug=debug)
     if not facts.has_trace:
         return RankAnswer.packed(document_without_trace(facts, outcome), no_steps(meta.path), warnings)
+    if not whole and meta.rank not in _SHOWN:
+        return RankAnswer.packed(other_rank(facts, planned(outcome, facts), sharing), summarize(facts), warnings)
     document = rank_document(facts, planned(outcome, facts), sharing)
     others = refuted(outcome, rules) if meta.rank in _SHOWN else ()
     decisions = [Refuted(codes, decided_again(document, facts, planned(other, facts))) for codes, other in others]

@@ -33,6 +33,7 @@ class RankTask(Struct, frozen=True):
     options: RankOptions
     cache: str | None = None  # folder of earlier answers
     sharing: int = 1  # ranks whose spans share the room of the report
+    whole: bool = True  # the whole document, even if this is not the lowest rank
 
     @property
     def label(self) -> str:
