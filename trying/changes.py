@@ -31,6 +31,13 @@ class Prediction(Struct, frozen=True):
     correction: float = 1.0
 
 
+class Seen(Struct, frozen=True):
+    """What the few runs of a search showed: the gain as a part of the step, and what its first steps took more."""
+
+    gain_share: float
+    extra_us: float
+
+
 class Change(Struct, frozen=True):
     """One thing to try. What it changes is in the fields that are set; a `finding` has a patch of its own."""
 
@@ -47,6 +54,7 @@ class Change(Struct, frozen=True):
     alone: Prediction | None = None
     in_plan: Prediction | None = None  # on top of the fixes above it
     needs: tuple[str, ...] = ()  # changes without which it saves little
+    seen: Seen | None = None
 
     @property
     def compiles(self) -> bool:

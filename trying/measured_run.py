@@ -38,7 +38,7 @@ class MeasuredRun(Struct, frozen=True):
     switches_used: tuple[str, ...] = ()
     clock_share: float | None = None
     throttled: str | None = None
-    extra_us: float | None = None
+    extra_us: float = 0.0
 
     @property
     def step_us(self) -> float:
@@ -46,7 +46,7 @@ class MeasuredRun(Struct, frozen=True):
 
     def mean_us(self, run_steps: int | None) -> float:
         """A step of a run with so many steps, with its part of `extra_us`; None: a typical step."""
-        return self.step_us + (self.extra_us or 0.0) / run_steps if run_steps else self.step_us
+        return self.step_us + self.extra_us / run_steps if run_steps else self.step_us
 
 
 class Failure(Struct, frozen=True):
@@ -118,9 +118,9 @@ def _steps_us(document: dict[str, Any]) -> list[float] | None:
     return [float(us) for us in typical / 1e3 + left_us / len(steps)]
 
 
-def _extra_us(document: dict[str, Any], typical_us: float) -> float | None:
+def _extra_us(document: dict[str, Any], typical_us: float) -> float:
     step_ns = times_ns(document.get("step_us"))
-    return None if step_ns is None else max(0.0, float(step_ns.sum()) / 1e3 - len(step_ns) * typical_us)
+    return 0.0 if step_ns is None else max(0.0, float(step_ns.sum()) / 1e3 - len(step_ns) * typical_us)
 
 
 def _wait_share(document: dict[str, Any]) -> float | None:

@@ -93,6 +93,17 @@ class Rounds(Struct, frozen=True):
         clear = change.verdict in ("faster", "slower")
         return width <= (max(wanted, ENOUGH_SHARE * abs(change.change_share or 0.0)) if clear else wanted)
 
+    @property
+    def decided(self) -> bool:
+        """Whether more rounds would not change whether it is kept: surely a gain worth keeping, or surely none that
+        matters.
+        """
+        if len(self.counted) < self.least or self.busy:
+            return False
+        change = self.change()
+        surely_worth = change.high_share is not None and -change.high_share >= LEAST_GAIN
+        return surely_worth or self.excludes_gain(change)
+
     def excludes_gain(self, change: StepChange) -> bool:
         """Whether the interval leaves no room for a gain that matters: one that would be kept, or that is at least a
         third of the predicted one.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from statistics import fmean
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -51,6 +52,7 @@ class Session:
         longest_s: float = math.inf,
         recording: Recording | None = None,
         run_steps: int | None = None,
+        enough: Callable[[Rounds], bool] = lambda rounds: rounds.settled,
         tell: Callable[[Progress], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -58,6 +60,7 @@ class Session:
         self._each = each
         self._longest_s = longest_s  # for one change
         self._recording = recording
+        self._enough = enough  # rounds of a change; what is kept together is measured until it is settled
         self.run_steps = run_steps  # of a whole run of the script; None: not known
         self._recorded_with = 0  # changes that were kept when the recording was made
         self._unchanged: Sequence[MeasuredRun] = ()
@@ -116,7 +119,8 @@ class Session:
         names = [change.name for change in self.kept]
         title = f"{' + '.join(names)} together"
         together = Change("all kept", "all", title, "patch")
-        row = self._measured(together, original, 1, 1, self._until, self.kept)
+        until = min(self._until, self._clock() + self._longest_s)
+        row = self._measured(together, original, 1, 1, until, self.kept)
         self.tried.append(replace(row, on_top_of=[]))
 
     def _base(self, change: Change) -> list[Change]:
@@ -148,9 +152,10 @@ class Session:
                 run,
                 base,
                 after,
-                wanted_us=lambda before: self._expected(change, base, before).us,
+                wanted_us=lambda before: self._wanted_us(change, base, before),
                 time_left=lambda: min(until, self._until - reserved_s) - self._clock(),
                 finished_round=note,
+                enough=self._enough if change.kind != "all" else lambda rounds: rounds.settled,
             )
         except SignalError:
             if known.before:
@@ -163,7 +168,7 @@ class Session:
             except SignalError:
                 self.tried.append(row)
                 raise
-        return with_compile_cost(row, rounds, self.run_steps) if change.compiles else row
+        return with_compile_cost(row, rounds, change.seen, self.run_steps) if change.compiles else row
 
     def _judged_by_seeds(self, row: TriedChange, base: Sequence[Change], after: Sequence[Change]) -> TriedChange:
         """The row of a change whose losses drift: it is kept if it only draws other random numbers."""
@@ -196,6 +201,12 @@ class Session:
         """`before`: the runs of the base so far, if they are newer than what is known of the unchanged script."""
         unchanged = before if self._is_recorded(base) and before is not None else self._unchanged
         return expectation(prediction_of(change, base), self._recording, unchanged)
+
+    def _wanted_us(self, change: Change, base: Sequence[Change], before: Sequence[MeasuredRun]) -> float | None:
+        """The gain per step that the measurement should confirm or refute."""
+        if change.seen is not None and before:
+            return change.seen.gain_share * fmean(run.step_us for run in before)
+        return self._expected(change, base, before).us
 
     def _is_recorded(self, base: Sequence[Change]) -> bool:
         """Whether the recording is of this base."""

@@ -47,6 +47,11 @@ class AtRunTime(Struct, frozen=True):
     environment: dict[str, str]
 
 
+def without_compile_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables without those that make each run compile anew."""
+    return {name: value for name, value in environment.items() if name not in NO_COMPILE_CACHE}
+
+
 def at_run_time(fix: Fix) -> AtRunTime | None:
     """None if nothing has the effect of the fix."""
     if any(isinstance(edit, Compile) and edit.arguments for edit in fix.edits):

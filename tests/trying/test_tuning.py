@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,11 +12,13 @@ from projects import FASTER, Project, copies, wait_for_the_hanging_run
 
 from traceopt.api import analyze
 from traceopt.result.trial import TriedChange
+from traceopt.try_script.tuning import is_known
 from traceopt.trying.changes import Change
 from traceopt.trying.expectation import Recording
 from traceopt.trying.measured_run import MeasuredRun
+from traceopt.trying.rounds import Rounds
 from traceopt.trying.session import Session
-from traceopt.trying.tuning.course import Plan, tune
+from traceopt.trying.tuning.course import Plan, _in_order, tune
 from traceopt.trying.tuning.halving import best_of
 from traceopt.trying.tuning.searched import Search, StepTimes, searches, step_times
 
@@ -58,6 +60,29 @@ def test_a_prediction_below_the_noise_is_not_tried() -> None:
     plan = Plan(Recording(1000.0), [a_change("small", 5.0)])
     session, recorded = tuned(Machine(small=0.9), [plan])
     assert (session.tried, recorded) == ([], 1)
+
+
+def test_the_highest_expected_gain_for_its_runs_comes_first_but_after_what_it_needs() -> None:
+    small, large, needy = (a_change(name, us) for name, us in (("small", 50.0), ("large", 200.0), ("needy", 300.0)))
+    compiled = replace(a_change("compiled", 240.0), switches={"compile": {}})
+    changes = [compiled, replace(needy, needs=("small",)), small, large]
+    assert [change.name for change in _in_order(changes)] == ["large", "compiled", "small", "needy"]
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(1.3, "slower"), (0.7, "keep"), (1.0, "no_gain")])
+def test_a_tuning_measures_no_longer_than_until_it_is_known_whether_a_change_is_kept(
+    factor: float, verdict: str
+) -> None:
+    """Nothing was predicted: `traceopt try` measures until the gain itself is known."""
+
+    def rounds(enough: Callable[[Rounds], bool]) -> int:
+        machine = Machine(0.02, a=factor)
+        session = Session(machine.run, budget_s=600.0, enough=enough, clock=lambda: machine.now_s)
+        session.try_all([named("a")])
+        assert session.tried[0].verdict == verdict
+        return len(session.tried[0].rounds)
+
+    assert rounds(is_known) < rounds(lambda known: known.settled)
 
 
 def test_the_best_value_is_found_measured_and_kept() -> None:

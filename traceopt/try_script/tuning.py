@@ -15,7 +15,7 @@ from traceopt.output import StderrProgress
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding
 from traceopt.result.words.effort_and_risk import Risk
-from traceopt.rules.fixes.run_time import NO_COMPILE_CACHE
+from traceopt.rules.fixes.run_time import without_compile_settings
 from traceopt.try_script.one_plan import (
     SETTLE_STEPS,
     Analyze,
@@ -28,6 +28,7 @@ from traceopt.try_script.one_plan import (
 )
 from traceopt.trying.changes import Change, NotTried, changes_of
 from traceopt.trying.expectation import recording_of, run_steps_of
+from traceopt.trying.rounds import Rounds
 from traceopt.trying.session import Session, not_made
 from traceopt.trying.timed_runs import Limits, TimedRuns
 from traceopt.trying.tuning.course import Plan, tune
@@ -86,6 +87,7 @@ def _tune(
         budget_s=max(1.0, until - time.monotonic()),
         longest_s=MOST_OF_BUDGET * wanted.budget_s,
         run_steps=wanted.run_steps or run_steps_of(first),
+        enough=is_known,
         tell=teller(progress, quiet=quiet),
     )
 
@@ -109,7 +111,10 @@ def _tune(
 
     def keep(kept: Sequence[Change]) -> list[Change]:
         workspace.bake(kept)
-        return [replace(change, finding=None, diff=None, environment=_warm(change)) for change in kept]
+        return [
+            replace(change, finding=None, diff=None, environment=without_compile_settings(change.environment))
+            for change in kept
+        ]
 
     left = list[NotTried]()
     original = Change(ORIGINAL, "revision", "the script as it was", "revision", revision=ORIGINAL)
@@ -121,9 +126,9 @@ def _tune(
         outcome.kept = list(session.kept)
 
 
-def _warm(change: Change) -> dict[str, str]:
-    """Its variables, without the one that made it compile anew in each run while its cost was measured."""
-    return {name: value for name, value in change.environment.items() if name not in NO_COMPILE_CACHE}
+def is_known(rounds: Rounds) -> bool:
+    """Whether it is known if a change is kept. How much it gains is measured at the end, with all that was kept."""
+    return rounds.settled or rounds.decided
 
 
 def plan_of(result: Result | None, allow: Collection[str]) -> Plan:
@@ -141,6 +146,7 @@ def plan_of(result: Result | None, allow: Collection[str]) -> Plan:
             cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
             gpu=device is not None and device.vendor != "cpu",
             compiled=result.torch_compile is not None,
+            threads=result.cpu.threads if result.cpu is not None else None,
             numerics="numerics" in allow,
         ),
     )

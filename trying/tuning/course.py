@@ -12,7 +12,7 @@ from traceopt.trying.expectation import Recording
 from traceopt.trying.rounds import LEAST_GAIN, Runner
 from traceopt.trying.session import BUDGET_SPENT, Session
 from traceopt.trying.tuning.halving import best_of
-from traceopt.trying.tuning.searched import Search
+from traceopt.trying.tuning.searched import COMPILED_RUN, Search
 
 
 class Plan(Struct, frozen=True):
@@ -48,7 +48,7 @@ def tune(
         session.begin_round(number, plan.recording)
         kept = len(session.kept)
         fresh = [change for change in plan.changes if _identity(change) not in seen and _matters(change, plan)]
-        fresh += own if number == 1 else []
+        fresh = [*_in_order(fresh), *(own if number == 1 else [])]
         seen |= set(map(_identity, fresh))
         session.try_round(fresh)
         for search in plan.searches:
@@ -66,6 +66,22 @@ def tune(
     if session.kept and session.left_s > 0:
         session.try_together([original])
     return left
+
+
+def _in_order(changes: Sequence[Change]) -> list[Change]:
+    """The highest predicted gain for its runs first, but none before the changes that it needs."""
+
+    def worth(change: Change) -> float:
+        predicted = change.in_plan or change.alone
+        return (predicted.us if predicted is not None else 0.0) / (COMPILED_RUN if change.compiles else 1)
+
+    left, ordered = list(changes), list[Change]()
+    while left:
+        names = {change.name for change in left}
+        free = [change for change in left if not names.intersection(change.needs)] or left
+        ordered.append(max(free, key=worth))
+        left.remove(ordered[-1])
+    return ordered
 
 
 def _found_nothing(search: Search, number: int, session: Session) -> TriedChange:

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from statistics import fmean
 
-from traceopt.trying.changes import Change
+from msgspec import Struct
+from msgspec.structs import replace
+
+from traceopt.rules.fixes.run_time import without_compile_settings
+from traceopt.trying.changes import Change, Seen
 from traceopt.trying.measured_run import MeasuredRun
-from traceopt.trying.rounds import Runner
+from traceopt.trying.rounds import LEAST_GAIN, Runner
 
 
 def best_of(
@@ -21,32 +26,53 @@ def best_of(
     time_left: Callable[[], float],
     run_steps: int | None = None,
 ) -> Change | None:
-    """The value with the shortest steps; None if none is shorter than the base, or the time is over.
+    """The value with the shortest steps, and what its runs showed; None if none has a gain that would be kept, or the
+    time is over.
 
     Each value runs next to the base, in turns where that is possible. Its steps are compared with those of that run, so
     that what slows the machine for a while slows both. A value that fails, or that nothing in the script takes, is out.
     With `run_steps`, the steps of a whole run, each step bears its part of what the first ones take, such as compiling.
     Raises SignalError.
     """
-    logarithms: dict[str, list[float]] = {value.name: [] for value in values}
-    left = list(values)
-    while left:
-        for value in left:
+    contenders = [_Contender(value, [], []) for value in values]
+    while contenders:
+        for one in contenders:
             if time_left() <= 0:
                 return None
-            logarithms[value.name].append(_compared(run, base, value, run_steps))
-        means = {value.name: math.fsum(seen := logarithms[value.name]) / len(seen) for value in left}
-        left = sorted((value for value in left if means[value.name] < 0), key=lambda value: means[value.name])
-        if len(left) <= 1:
+            one.compare(run, base, run_steps)
+        contenders = sorted((one for one in contenders if one.gain_share > 0), key=lambda one: -one.gain_share)
+        if len(contenders) <= 1:
             break
-        left = left[: math.ceil(len(left) / 2)]
-    return left[0] if left else None
+        contenders = contenders[: math.ceil(len(contenders) / 2)]
+    if not contenders or contenders[0].gain_share < LEAST_GAIN:
+        return None
+    best = contenders[0]
+    seen = Seen(best.gain_share, fmean(best.extra_us))
+    return replace(best.value, seen=seen, environment=without_compile_settings(best.value.environment))
 
 
-def _compared(run: Runner[Sequence[Change]], base: Sequence[Change], value: Change, run_steps: int | None) -> float:
-    """The logarithm of its step as a part of the base's; infinite if it was not measured."""
-    before, after = run([base, [*base, value]])
-    if not (isinstance(before, MeasuredRun) and isinstance(after, MeasuredRun)):
-        return math.inf
-    used = not value.switches or any(name in after.switches_used for name in value.switches)
-    return math.log(after.mean_us(run_steps) / before.mean_us(run_steps)) if used else math.inf
+class _Contender(Struct):
+    """`logarithms`: of its steps as parts of those of the base, infinite if it was not measured. `extra_us`: how much
+    longer its first steps took.
+    """
+
+    value: Change
+    logarithms: list[float]
+    extra_us: list[float]
+
+    @property
+    def gain_share(self) -> float:
+        return -math.expm1(fmean(self.logarithms)) if math.inf not in self.logarithms else -math.inf
+
+    def compare(self, run: Runner[Sequence[Change]], base: Sequence[Change], run_steps: int | None) -> None:
+        before, after = run([base, [*base, self.value]])
+        if not (isinstance(before, MeasuredRun) and isinstance(after, MeasuredRun)) or not _took(after, self.value):
+            self.logarithms.append(math.inf)
+            return
+        self.logarithms.append(math.log(after.mean_us(run_steps) / before.mean_us(run_steps)))
+        self.extra_us.append(after.extra_us - before.extra_us)
+
+
+def _took(run: MeasuredRun, value: Change) -> bool:
+    """Whether something in the script took the value."""
+    return not value.switches or any(name in run.switches_used for name in value.switches)

@@ -55,9 +55,12 @@ def step_times(result: Result) -> StepTimes:
     )
 
 
-def searches(times: StepTimes, *, cores: int, gpu: bool, compiled: bool, numerics: bool) -> list[Search]:
+def searches(
+    times: StepTimes, *, cores: int, gpu: bool, compiled: bool, numerics: bool, threads: int | None = None
+) -> list[Search]:
     """Those with the highest gain for their cost first. `cores` that the script may use; `compiled`: whether the script
-    compiles by itself; `numerics`: whether values that change rounding in each matmul are allowed.
+    compiles by itself; `numerics`: whether values that change rounding in each matmul are allowed; `threads` of each
+    operator today.
     """
     found = []
     computing = times.whole - times.loading
@@ -66,7 +69,7 @@ def searches(times: StepTimes, *, cores: int, gpu: bool, compiled: bool, numeric
     if gpu:
         found.append(Search("the allocator", [_variable("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")]))
     else:
-        found.append(Search("threads", [_threads(count) for count in _powers(cores)], computing))
+        found.append(Search("threads", [_threads(one) for one in _powers(cores) if one != threads], computing))
     if times.convolutions:
         switch = _switch("model.to(memory_format=torch.channels_last)", channels_last=True)
         found.append(Search("the memory format", [switch], times.convolutions))
@@ -80,7 +83,7 @@ def searches(times: StepTimes, *, cores: int, gpu: bool, compiled: bool, numeric
         found.append(Search("gradient buckets", buckets, times.exposed_reductions))
     if not compiled:
         found.append(Search("torch.compile", _compile_values(gpu), computing, COMPILED_RUN))
-    return sorted(found, key=lambda search: -search.worth)
+    return sorted((one for one in found if one.values), key=lambda search: -search.worth)
 
 
 def _loader_values(cores: int, gpu: bool) -> list[Change]:
