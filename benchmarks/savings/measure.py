@@ -22,6 +22,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from traceopt.result.comparison import StepChange
 from traceopt.result.document import Result
 from traceopt.trying.changes import Change, Prediction
 from traceopt.trying.expectation import expectation, recording_of
-from traceopt.trying.rounds import measure
+from traceopt.trying.rounds import Rounds, measure
 from traceopt.trying.running.interruption import Interruption
 from traceopt.trying.timed_runs import Limits, TimedRuns
 from traceopt.trying.workspace import Command, Workspace
@@ -51,9 +52,10 @@ MOST_NOISE = 0.05  # of the step: half the interval of the change
 Row = dict[str, Any]
 
 
-def measured_pair(pair: Pair, minutes: float) -> Row:
-    """`rounds` that count, each with both steps in ms and the predicted saving; how many were `discarded`; and `noise`,
-    half the interval of the change as a share of the plain step, null if the rounds cannot give one.
+def tried_pair(
+    pair: Pair, minutes: float, analyses: Callable[[list[str]], list[Result]], least_rounds: int = ROUNDS
+) -> tuple[list[Result], Rounds]:
+    """The analyses of the recording of the plain script, and the rounds of both variants.
 
     Raises RuntimeError if the script fails or nothing is recorded.
     """
@@ -66,24 +68,40 @@ def measured_pair(pair: Pair, minutes: float) -> Row:
         recorded, failed = workspace.record(Settings(Path(logs), capture.CYCLES, stop_after=True), TIME_LIMIT_S)
         if failed is not None or not recorded.traces:
             raise RuntimeError(failed.reason if failed is not None else recorded.reason)
-        result = analyze(list(map(str, recorded.traces)), select=[*pair.codes, *pair.second] if pair.second else ())
-        found, recording = found_of(result, pair), recording_of(result)
-        predicted = found[1] if found else None
+        results = analyses(list(map(str, recorded.traces)))
+        found, recording = found_of(results[0], pair), recording_of(results[0])
         fixed = Change("fixed", "arguments", pair.planted, "arguments", arguments=("--fixed",))
         until = time.monotonic() + 60 * minutes
         rounds = measure(
             TimedRuns(workspace, LIMITS),
             [],
             [fixed],
-            wanted_us=lambda before: expectation(predicted, recording, before).us,
+            wanted_us=lambda before: expectation(found[1] if found else None, recording, before).us,
             time_left=lambda: until - time.monotonic(),
-            least_rounds=ROUNDS,
+            least_rounds=least_rounds,
             widest_share=2 * MOST_NOISE,
         )
     if rounds.failed is not None:
         raise RuntimeError(rounds.failed[1].reason)
-    expected = expectation(predicted, recording, rounds.counted_before).prediction
-    shown = saving_row(found[0], expected) if found and expected else {}
+    return results, rounds
+
+
+def predicted(result: Result, pair: Pair, rounds: Rounds) -> Row:
+    """The prediction for the step that the rounds measured, as a row; empty without one."""
+    found = found_of(result, pair)
+    if found is None:
+        return {}
+    expected = expectation(found[1], recording_of(result), rounds.counted_before).prediction
+    return saving_row(found[0], expected) if expected else {}
+
+
+def measured_pair(pair: Pair, minutes: float) -> Row:
+    """`rounds` that count, each with both steps in ms and the predicted saving; how many were `discarded`; and `noise`,
+    half the interval of the change as a share of the plain step, null if the rounds cannot give one.
+    """
+    select = [*pair.codes, *pair.second] if pair.second else []
+    [result], rounds = tried_pair(pair, minutes, lambda paths: [analyze(paths, select=select)])
+    shown = predicted(result, pair, rounds)
     rows = [{"plain_ms": row.before_us / 1e3, "fixed_ms": row.after_us / 1e3, **shown} for row in rounds.rows()]
     counted = [] if rounds.busy else [rows[index] for index in rounds.counted]
     return {"rounds": counted, "discarded": len(rows) - len(counted), "noise": noise(rounds.change())}
@@ -123,6 +141,12 @@ def saving_row(code: str, predicted: Prediction) -> Row:
     }
 
 
+def use_one_thread() -> None:
+    """Unless the user chose: otherwise a run measures threads that wait for cores."""
+    for library in ("OMP", "MKL"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
+
 def able(gpus: int) -> list[Pair]:
     """The pairs that a machine with this number of GPUs can run."""
     return [pair for pair in PAIRS if gpus >= pair.ranks or (pair.on_cpu and not gpus)]
@@ -134,8 +158,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("cpu.json"), metavar="FILE")
     parser.add_argument("--minutes", type=float, default=60.0, help="for all pairs together (default: 60)")
     options = parser.parse_args()
-    for library in ("OMP", "MKL"):  # otherwise the run measures threads that wait for cores
-        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    use_one_thread()
     until = time.monotonic() + 60 * options.minutes
     here = {**environment(), "cores": len(os.sched_getaffinity(0)), "threads": os.environ["OMP_NUM_THREADS"]}
     pairs = [pair for pair in able(len(here["gpus"])) if not options.names or pair.name in options.names]
