@@ -51,6 +51,7 @@ class Change(Struct, frozen=True):
     switches: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
+    python: str | None = None  # the interpreter that runs the script; None: that of traceopt
     alone: Prediction | None = None
     in_plan: Prediction | None = None  # on top of the fixes above it
     needs: tuple[str, ...] = ()  # changes without which it saves little

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -226,7 +227,10 @@ class Workspace:
                 environment |= change.environment
             words = [self._moved(word, copy) for word in self.command.words]
             words += [word for change in changes for word in change.arguments]
-            command = _command_line(words, self.command.module, start)
+            python = next((change.python for change in changes if change.python is not None), None)
+            if python is not None:
+                environment["PATH"] = os.pathsep.join([os.path.dirname(python), environment.get("PATH", os.defpath)])
+            command = _command_line(words, self.command.module, start, python or sys.executable)
             self._clocks.reset()
             with (control / OUTPUT).open("wb") as output:
                 script = Script(command, environment, start, output, time_limit_s)
@@ -362,14 +366,14 @@ def project_of(command: Command, start: Path) -> tuple[Path, bool]:
     return root, repository is not None
 
 
-def _command_line(words: Sequence[str], module: bool, folder: Path) -> list[str]:
+def _command_line(words: Sequence[str], module: bool, folder: Path, python: str) -> list[str]:
     """As the launcher makes it; a script is looked for in the folder of the run."""
     first = words[0]
     if not module and first.endswith((".py", ".pyc", ".pyz")) and not os.path.isabs(first):
         if not (folder / first).exists():
             raise launcher.CommandError(f"no such script: {first}")
-        return [launcher.command_line([str(folder / first)], False)[0], first, *words[1:]]
-    return launcher.command_line(words, module)
+        return [python, first, *words[1:]]
+    return launcher.command_line(words, module, python)
 
 
 def _check_patch(fixes: Sequence[Change], folders: Sequence[Path]) -> None:

@@ -26,21 +26,22 @@ class CommandError(Exception):
     """The command could not be started; the message says why."""
 
 
-def command_line(arguments: Sequence[str], module: bool) -> list[str]:
+def command_line(arguments: Sequence[str], module: bool, python: str = sys.executable) -> list[str]:
     """The command line to start: scripts and `-m module` are prefixed with this Python, anything else runs as it is.
+    With another `python`, its environment has the program.
 
     Raises CommandError for a script or program that does not exist.
     """
     first = arguments[0]
     if module:
-        return [sys.executable, "-m", *arguments]
+        return [python, "-m", *arguments]
     path = Path(first)
     if first.endswith((".py", ".pyc", ".pyz")) or (path.is_dir() and (path / "__main__.py").exists()):
         if not path.exists():
             raise CommandError(f"no such script: {first}")
-        return [sys.executable, *arguments]
-    python_folder = str(Path(sys.executable).parent)  # has torchrun even if the virtual environment is not activated
-    found = shutil.which(first) or shutil.which(first, path=python_folder)
+        return [python, *arguments]
+    own = shutil.which(first, path=str(Path(python).parent))  # torchrun, though the environment is not activated
+    found = own if own is not None and python != sys.executable else shutil.which(first) or own
     if found is None:
         if path.is_file():
             raise CommandError(f"cannot start {first}: it is not executable; for a Python script, use python {first}")

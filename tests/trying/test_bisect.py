@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import venv
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,14 @@ from projects import Project
 
 from traceopt.result.comparison import Comparison
 from traceopt.result.document import Result
-from traceopt.try_script.bisection import Commit, Search
-from traceopt.try_script.two_sides import State
+from traceopt.try_script.bisection import Candidate, Search, Span
+from traceopt.try_script.two_sides import State, of_commit
 from traceopt.trying.measured_run import Failure
 from traceopt.trying.rounds import Rounds, measure
 
 TRACE = Path(__file__).parents[2] / "fixtures" / "traces" / "slow_loader.json.gz"
-COMMITS = [Commit(f"{number:040x}", f"change {number}") for number in range(1, 17)]
+HASHES = {f"{number:040x}": f"change {number}" for number in range(1, 17)}
+SPAN = Span(of_commit("good"), [Candidate(name, what, of_commit(name, what)) for name, what in HASHES.items()])
 
 
 class SimulatedSides:
@@ -60,7 +62,7 @@ def never(*_: object) -> Result:
 
 
 def searched(sides: SimulatedSides) -> Search:
-    search = Search(sides, "good", "bad", COMMITS, None)
+    search = Search(sides, "good", "bad", SPAN, None)
     search.run(never)
     return search
 
@@ -114,6 +116,53 @@ def test_the_command_finds_a_commit_and_says_what_it_changed(project: Project) -
     assert found["comparison"]["step"]["change_share"] == pytest.approx(0.2, abs=0.02)
     project.git("reset", "--quiet", "--hard", "HEAD~4")
     assert project.state == before
+
+
+def environment_with(folder: Path, version: str) -> str:
+    """The interpreter of an environment that has the package "pace" in this version, and nothing else."""
+    venv.create(folder / version, with_pip=False, symlinks=True)
+    [packages] = (folder / version).glob("lib/python*/site-packages")
+    (packages / f"pace-{version}.dist-info").mkdir()
+    (packages / f"pace-{version}.dist-info" / "METADATA").write_text(f"Name: pace\nVersion: {version}\n")
+    return str(folder / version / "bin" / "python")
+
+
+def versions_searched(project: Project, pythons: Sequence[str], *words: str) -> tuple[int, str, str]:
+    """The exit code, the output and the errors. A step takes as long as the version of the package says."""
+    text = project.script.read_text().replace("STEP_US = 1000.0", 'STEP_US = float(importlib.metadata.version("pace"))')
+    project.script.write_text(text.replace("import json\n", "import importlib.metadata\nimport json\n"))
+    options = ["--package", "pace", *(word for python in pythons for word in ("--python", python))]
+    with project.start(*options, *words, command="bisect", TRACE=str(TRACE)) as process:
+        out, err = process.communicate(timeout=120)
+    return process.returncode, out, err
+
+
+def test_the_version_of_a_package_that_changed_the_step_is_found(plain_project: Project, tmp_path: Path) -> None:
+    pythons = [environment_with(tmp_path, version) for version in ("1000.0", "1001.0", "1200.0", "1201.0")]
+    code, out, err = versions_searched(plain_project, pythons, "--json", "-", "1000.0", "1201.0")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["verdict"].startswith(f"pace 1200.0 ({pythons[2]}) changed the step: +20%"), found["verdict"]
+    assert found["commits"] == 3
+    labels = [found["comparison"][side]["runs"][0]["label"] for side in ("base", "head")]
+    assert labels == ["pace 1001.0", "pace 1200.0"]
+
+
+@pytest.mark.parametrize(
+    ("versions", "between", "reason"),
+    [
+        (["1.0", "2.0"], ("1.0", "3.0"), "no --python has pace 3.0; found: 1.0, 2.0"),
+        (["2.0", "1.0"], ("1.0", "2.0"), "name the environment of pace 1.0 before that of 2.0"),
+        ([], ("1.0", "2.0"), "belong together"),
+    ],
+)
+def test_versions_that_cannot_be_searched_are_one_line(
+    plain_project: Project, tmp_path: Path, versions: list[str], between: tuple[str, str], reason: str
+) -> None:
+    pythons = [environment_with(tmp_path, version) for version in versions]
+    code, _, err = versions_searched(plain_project, pythons, *between)
+    assert code == 2
+    assert reason in err
 
 
 @pytest.mark.parametrize(

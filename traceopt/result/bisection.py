@@ -1,4 +1,6 @@
-"""The document of `traceopt bisect`: the commits that were tested, and the first one with the other step time."""
+"""The document of `traceopt bisect`: the commits, or versions of a package, that were tested, and the first one with
+the other step time.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,20 @@ from traceopt.result.field_notes import note
 
 
 class TestedCommit(Struct, frozen=True):
-    """A commit, and its step against that of GOOD."""
+    """A commit, or a version of the package, and its step against that of GOOD."""
 
     __test__ = False  # its name looks like a test of pytest
 
-    commit: Annotated[str, note("hash")]
-    subject: Annotated[str, note("first line of its message")]
+    commit: Annotated[str, note("hash; or the version")]
+    subject: Annotated[str, note("first line of its message; or the interpreter of the environment")]
     like: Annotated[Literal["good", "bad", "unknown"], note("the side that its step is like")]
     change_share: Annotated[float | None, note("change of the step since GOOD; null: not measured", "share")] = None
     low_share: Annotated[float | None, note("at least: the end of the 99 % interval; null: too wide", "share")] = None
     high_share: Annotated[float | None, note("at most: the end of the 99 % interval; null: too wide", "share")] = None
     reason: Annotated[str | None, note("why it is not known")] = None
+
+
+SHORT = 10  # characters of a hash
 
 
 class Bisection(Struct, frozen=True):
@@ -40,6 +45,15 @@ class Bisection(Struct, frozen=True):
         default_factory=list
     )
     comparison: Annotated[Comparison | None, note("of the first one with the commit before it; null: not made")] = None
+    package: Annotated[str | None, note("the package whose versions were tested; null: commits were")] = None
+
+    @property
+    def noun(self) -> str:
+        return "commit" if self.package is None else "version"
+
+    def short(self, commit: str) -> str:
+        """A hash in few characters, or a version."""
+        return commit[:SHORT] if self.package is None else commit
 
     def to_json(self) -> bytes:
         return to_indented_json(self)

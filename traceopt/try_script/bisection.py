@@ -1,4 +1,4 @@
-"""Runs `traceopt bisect`: a binary search for the commit that changed the step."""
+"""Runs `traceopt bisect`: a binary search for the commit, or the version of a package, that changed the step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from traceopt.capture.settings import Settings
 from traceopt.errors import InputError, one_line
 from traceopt.output import StderrProgress
-from traceopt.result.bisection import Bisection, TestedCommit
+from traceopt.result.bisection import SHORT, Bisection, TestedCommit
 from traceopt.result.comparison import Comparison
 from traceopt.result.document import Tool
 from traceopt.result.words.quantities import counted, signed_percent
@@ -24,16 +24,21 @@ from traceopt.trying.source_copy import git
 from traceopt.trying.workspace import Command, Workspace
 from traceopt.version import __version__
 
-SHORT = 10  # characters of a hash
+
+class Candidate(Struct, frozen=True):
+    """A commit with its subject, or a version with its interpreter; and how its script is run."""
+
+    name: str
+    title: str
+    state: State
 
 
-class Commit(Struct, frozen=True):
-    hash: str
-    subject: str
+class Span(Struct, frozen=True):
+    """What is searched, oldest first; the last one is BAD. `package`: whose versions they are; None: commits."""
 
-    @property
-    def state(self) -> State:
-        return of_commit(self.hash, f"{self.hash[:SHORT]} ({one_line(self.subject, 50)})")
+    good: State
+    candidates: Sequence[Candidate]
+    package: str | None = None
 
 
 class Sides(Protocol):
@@ -52,18 +57,27 @@ class Sides(Protocol):
 
 
 def bisect(
-    command: Command, good: str, bad: str, settings: Settings, timing: Timing, analyze: Analyze, *, quiet: bool
+    command: Command,
+    good: str,
+    bad: str,
+    versions: Span | None,
+    settings: Settings,
+    timing: Timing,
+    analyze: Analyze,
+    *,
+    quiet: bool,
 ) -> tuple[Bisection | None, int]:
-    """The first commit after GOOD whose step is like BAD's; and the exit code of a signal that ended it, or 0.
+    """The first commit after GOOD, or the first of `versions`, whose step is like BAD's; and the exit code of a signal
+    that ended it, or 0.
 
     A signal leaves the commits that were tested so far. Raises TraceoptError, also if GOOD is not an ancestor of BAD.
     """
     started = list[Search]()
 
     def work(_: Outcome, workspace: Workspace, progress: StderrProgress) -> None:
-        commits = _commits(workspace.root, good, bad)
+        span = versions or Span(of_commit(good), _commits(workspace.root, good, bad))
         sides = TwoSides(workspace, settings, timing, progress, quiet=quiet)
-        started.append(Search(sides, good, bad, commits, timing.steps))
+        started.append(Search(sides, good, bad, span, timing.steps))
         started[0].run(analyze)
 
     outcome = run_in_copies(command, settings.folder, work, quiet=quiet)
@@ -71,16 +85,16 @@ def bisect(
 
 
 class Search:
-    """Among the commits after GOOD, oldest first; the last one is BAD. `tested` grows while it runs."""
+    """`tested` grows while it runs. `good`, `bad`: as they were given."""
 
-    def __init__(self, sides: Sides, good: str, bad: str, commits: Sequence[Commit], steps: int | None) -> None:
+    def __init__(self, sides: Sides, good: str, bad: str, span: Span, steps: int | None) -> None:
         self._sides = sides
         self._names = good, bad
-        self._good = of_commit(good)
-        self._commits = commits
+        self._span = span
+        self._candidates = span.candidates
         self._wanted_steps = steps
         self._steps = steps_for(steps, None)  # of a run
-        self._last_good, self._first_bad = -1, len(commits) - 1  # places that are known
+        self._last_good, self._first_bad = -1, len(span.candidates) - 1  # places that are known
         self._unknown: set[int] = set()
         self.tested: list[TestedCommit] = []
 
@@ -100,25 +114,27 @@ class Search:
             else:
                 self._unknown.add(place)
         if not self._between:
-            before = self._commits[self._last_good].state if self._last_good >= 0 else self._good
-            self._sides.compare(before, self._commits[self._first_bad].state, analyze)
+            before = self._candidates[self._last_good].state if self._last_good >= 0 else self._span.good
+            self._sides.compare(before, self._candidates[self._first_bad].state, analyze)
 
     def document(self) -> Bisection:
         good, bad = self._names
-        candidates = self._commits[self._last_good + 1 : self._first_bad + 1]
+        left = self._candidates[self._last_good + 1 : self._first_bad + 1]
         is_bad = any(row.like == "bad" for row in self.tested)
-        found = self._row_of(candidates[0]) if is_bad and len(candidates) == 1 else None
-        return Bisection(
+        found = self._row_of(left[0]) if is_bad and len(left) == 1 else None
+        whole = Bisection(
             Tool("traceopt", __version__),
-            self._verdict(found, len(candidates) if is_bad else 0),
+            "",
             good,
             bad,
-            len(self._commits),
+            len(self._candidates),
             self.tested,
             found,
-            [commit.hash for commit in candidates] if is_bad and found is None else [],
+            [one.name for one in left] if is_bad and found is None else [],
             self._sides.compared,
+            self._span.package,
         )
+        return replace(whole, verdict=_verdict(whole))
 
     @property
     def _between(self) -> range:
@@ -133,8 +149,8 @@ class Search:
 
     def _enough_steps(self) -> int:
         """Steps of a run, by those of a first pair."""
-        bad = self._commits[-1].state
-        pair = self._sides.rounds(self._good, bad, lambda pair: bool(pair.before), self._steps, self._sides.left_s)
+        good, bad = self._span.good, self._candidates[-1].state
+        pair = self._sides.rounds(good, bad, lambda pair: bool(pair.before), self._steps, self._sides.left_s)
         return steps_for(self._wanted_steps, pair.before[0].step_us if pair.before else None)
 
     def _test(self, place: int, half_way: float | None) -> TestedCommit:
@@ -142,13 +158,13 @@ class Search:
         limits = [] if half_way is None else [half_way]
         more = math.ceil(math.log2(len(self._between) + 1)) + 1  # tests, and the comparison at the end
         rounds = self._sides.rounds(
-            self._good,
-            self._commits[place].state,
+            self._span.good,
+            self._candidates[place].state,
             lambda rounds: is_certain(rounds, limits),
             self._steps,
             self._sides.left_s / (more + 1),
         )
-        row = TestedCommit(self._commits[place].hash, self._commits[place].subject, "unknown")
+        row = TestedCommit(self._candidates[place].name, self._candidates[place].title, "unknown")
         if rounds.failed is not None:
             row = replace(row, reason=rounds.failed[1].reason)
         else:
@@ -156,17 +172,19 @@ class Search:
         self.tested.append(row)
         return row
 
-    def _row_of(self, commit: Commit) -> TestedCommit:
-        return next(row for row in self.tested if row.commit == commit.hash)
+    def _row_of(self, candidate: Candidate) -> TestedCommit:
+        return next(row for row in self.tested if row.commit == candidate.name)
 
-    def _verdict(self, found: TestedCommit | None, candidates: int) -> str:
-        good, bad = self._names
-        if found is not None:
-            return f"{found.commit[:SHORT]} ({found.subject}) changed the step: {signed_percent(found.change_share)}."
-        if candidates:
-            return f"One of {counted(candidates, 'commit')} changed the step. No test told which."
-        reason = self.tested[0].reason if self.tested else "nothing was measured"
-        return f"No change of the step between {good} and {bad} is certain: {reason}."
+
+def _verdict(whole: Bisection) -> str:
+    found = whole.first
+    if found is not None:
+        what = " ".join(filter(None, [whole.package, whole.short(found.commit)]))
+        return f"{what} ({found.subject}) changed the step: {signed_percent(found.change_share)}."
+    if whole.left:
+        return f"One of {counted(len(whole.left), whole.noun)} changed the step. No test told which."
+    reason = whole.tested[0].reason if whole.tested else "nothing was measured"
+    return f"No change of the step between {whole.good} and {whole.bad} is certain: {reason}."
 
 
 def _judged(row: TestedCommit, rounds: Rounds, half_way: float | None) -> TestedCommit:
@@ -181,7 +199,7 @@ def _judged(row: TestedCommit, rounds: Rounds, half_way: float | None) -> Tested
     return replace(row, like="bad" if (share - half_way) * half_way > 0 else "good")
 
 
-def _commits(repository: Path, good: str, bad: str) -> list[Commit]:
+def _commits(repository: Path, good: str, bad: str) -> list[Candidate]:
     """The commits after GOOD, up to BAD, oldest first, without those of merged branches. Raises InputError."""
     for revision in (good, bad):
         of_commit(revision)  # refuses options of git
@@ -193,4 +211,7 @@ def _commits(repository: Path, good: str, bad: str) -> list[Commit]:
     lines = [line.partition(" ") for line in listed.stdout.decode(errors="replace").splitlines()]
     if not lines:
         raise InputError(f"there is no commit between {good} and {bad}")
-    return [Commit(commit, one_line(subject)) for commit, _, subject in lines]
+    return [
+        Candidate(commit, one_line(subject), of_commit(commit, f"{commit[:SHORT]} ({one_line(subject, 50)})"))
+        for commit, _, subject in lines
+    ]

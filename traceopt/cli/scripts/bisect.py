@@ -1,4 +1,4 @@
-"""`traceopt bisect`: finds the commit that changed the step time."""
+"""`traceopt bisect`: finds the commit, or the version of a package, that changed the step time."""
 
 from __future__ import annotations
 
@@ -32,6 +32,14 @@ EXIT_NOT_FOUND = 1
 @click.argument("bad", metavar="BAD")
 @click.argument("command", nargs=-1, required=True, metavar="SCRIPT [ARGS]...")
 @click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
+@click.option("--package", metavar="NAME", help="Search versions of this package: GOOD and BAD are two of them.")
+@click.option(
+    "--python",
+    "pythons",
+    multiple=True,
+    metavar="PATH",
+    help="With --package: the Python of an environment with a version, the oldest first. Repeat for each.",
+)
 @click.option(
     "--budget",
     type=click.FloatRange(0, min_open=True),
@@ -54,6 +62,8 @@ def bisect(
     bad: str,
     command: tuple[str, ...],
     module: bool,
+    package: str | None,
+    pythons: tuple[str, ...],
     budget: float,
     time_limit: float,
     steps: int | None,
@@ -64,18 +74,24 @@ def bisect(
     color: bool | None,
     quiet: bool,
 ) -> None:
-    """Find the commit that changed the step time.
+    """Find the commit, or the version of a package, that changed the step time.
 
     GOOD is an ancestor of BAD. Commits between them are timed against GOOD, in pairs of runs that take turns, without
     a profiler and in copies of the source. Then the commit that is found and the one before it are recorded and
     compared. Exit code 1: no commit was found.
+
+    With --package, the source stays as it is, and the script runs in environments that have versions of the package.
     """
     from traceopt import run_script
     from traceopt.reports.text.bisection_terminal import render_bisection
     from traceopt.try_script import bisection as searching
     from traceopt.try_script.two_sides import Timing
+    from traceopt.try_script.versions import versions_between
     from traceopt.trying.workspace import Command
 
+    if (package is None) != (not pythons):
+        raise click.UsageError("--package and --python belong together")
+    versions = versions_between(package, pythons, good, bad) if package is not None else None
     config = configuration(config_path)
     check_all_writable(json_path if json_path != "-" else None)
     debug = context.obj["debug"]
@@ -88,6 +104,7 @@ def bisect(
         Command(command, module, Path.cwd(), step_on),
         good,
         bad,
+        versions,
         settings,
         Timing(steps, 60 * budget, time_limit),
         analyze,
