@@ -10,7 +10,7 @@ from msgspec import Struct
 from traceopt.reports.agent import words
 from traceopt.reports.agent.tokens import estimated_tokens
 from traceopt.reports.text.markdown_escaping import code, code_block, prose, prose_with_names
-from traceopt.reports.words import run_words, safe_text, step_words
+from traceopt.reports.words import rank_words, run_words, safe_text, step_words
 from traceopt.reports.words.companions.sections import companion_lines
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes import fix_cards, headline, plan_numbers
@@ -53,12 +53,12 @@ def render_agent(result: Result, max_tokens: int = MAX_TOKENS) -> str:
 
 
 def _summary(result: Result) -> list[str]:
-    lead = prose("".join(headline.lead(result)))
+    lead, slow = prose("".join(headline.lead(result))), prose(rank_words.slow_ranks(result) or "")
     heading = run_words.quality_heading(result)
     return [
         f"# traceopt: {prose(run_words.verdict(result))}",
         f"traceopt analyzed {words.analyzed_files(result)}. {words.UNTRUSTED}",
-        _section("Job", [line for line in (_job(result), lead) if line]),
+        _section("Job", [line for line in (_job(result), lead, slow) if line]),
         _section(
             heading or "", [f"- {prose(_first(note.text))} ({note.code})" for note in result.quality.notes[:NOTES]]
         ),

@@ -9,6 +9,7 @@ import pytest
 import traceopt
 from fixtures.run_ledgers import Run, Slow, documents
 from traceopt.analysis import Analysis
+from traceopt.reports.agent.report import render_agent
 from traceopt.reports.html.charts.run_ranks_chart import draw_run_ranks
 from traceopt.reports.text.markdown import render_markdown
 from traceopt.reports.text.terminal import render_terminal
@@ -46,6 +47,7 @@ def test_the_first_sentence_says_who_when_how_much_and_what_it_costs(slow_for_a_
     terminal = " ".join(render_terminal(slow_for_a_while, width=80, color=False, unicode=True).split())
     assert told.replace("\N{NO-BREAK SPACE}", " ") in terminal
     assert "Rank 2 was slow" in render_markdown(slow_for_a_while)
+    assert "Rank 2 was slow" in render_agent(slow_for_a_while)
 
 
 def test_ranks_that_wait_for_each_other(tmp_path: Path) -> None:
