@@ -23,6 +23,7 @@ from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.api import analyze
 from traceopt.document.sections import graph_shares
 from traceopt.document.tables import tables
+from traceopt.document.tables.module_times import module_times
 from traceopt.document.timeline.flame_graph import flame_graph
 from traceopt.document.timeline.spans import span_table
 from traceopt.errors import InputError
@@ -85,6 +86,22 @@ def test_operators_and_lines_come_from_the_capture() -> None:
         "relu_kernel": ("aten::relu", "train.py:20", "capture"),
     }
     assert graph_shares(facts) == (1.0, 1.0)
+
+
+def test_replayed_kernels_count_for_the_modules_of_their_capture() -> None:
+    """No step calls a module: a replay only launches their kernels."""
+    modules = [
+        event("python_function", "nn.Module: Net_0", 1_002, 35, **{"Python id": 2, "Python parent id": 1}),
+        event("python_function", "nn.Module: Linear_0", 1_003, 9, **{"Python id": 3, "Python parent id": 2}),
+        event("python_function", "nn.Module: ReLU_0", 1_014, 9, **{"Python id": 4, "Python parent id": 2}),
+    ]
+    facts = facts_without_steps(capture(1_000), modules, *(replay(step) for step in range(3)))
+    times = module_times(facts)
+    assert times is not None
+    rows = [(row.name, row.parent, row.calls_per_step, row.forward_us_per_step) for row in times.tree()]
+    assert rows == [("Net_0", -1, 0, 100), ("Linear_0", 0, 0, 50), ("ReLU_0", 0, 0, 50)]
+    unknown = module_times(facts_without_steps(modules, *(replay(step) for step in range(3))))
+    assert unknown is None or not unknown.tree()
 
 
 def test_without_the_capture_only_the_replay_is_known() -> None:

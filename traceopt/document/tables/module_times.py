@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import group_rows
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.schema import I4, I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON
 from traceopt.analyzer.vocabulary.python_frames import MODULE_FRAME
 from traceopt.result.rows import ModuleClass, ModuleRow
@@ -80,14 +80,22 @@ def module_times(facts: Facts) -> ModuleTimes | None:
     named = facts.regions.named(lambda name: name.startswith(MODULE_FRAME), PYTHON)
     if not named.any():
         return None
-    rows = np.flatnonzero(named & steps.host_window.contains(slices.start))
+    called, sources = steps.host_window.contains(slices.start), facts.links.launch_slice
+    shown = called
+    if facts.has_gpu and facts.graph_origins.replayed.any():
+        sources = _sources(facts)
+        shown = called | slices.encloses(_launching(facts, sources))
+    rows = np.flatnonzero(named & shown)
     around = np.where(slices.parent[rows] >= 0, slices.nearest(named)[slices.parent[rows]], _NONE)
     node_of, parent, name = _nodes(slices.name, rows, around, len(slices))
     count = len(parent)
     here = node_of[rows]
-    known = here >= 0
+    known = (here >= 0) & called[rows]
     host = np.bincount(here[known], weights=(slices.end[rows] - slices.start[rows])[known], minlength=count)
-    forward, backward = (_gpu_time if facts.has_gpu else _cpu_time)(facts, named, node_of, count)
+    if facts.has_gpu:
+        forward, backward = _by_pass(facts, named, node_of, count, sources, facts.gpu.work.duration)
+    else:
+        forward, backward = _cpu_time(facts, named, node_of, count)
     return ModuleTimes(
         [facts.trace.names[code].removeprefix(MODULE_FRAME) for code in name],
         parent,
@@ -126,12 +134,18 @@ def _nodes(
     return node_of, np.concatenate(parents), np.concatenate(called)
 
 
-def _gpu_time(facts: Facts, named: npt.NDArray[np.bool_], node_of: I8, count: int) -> tuple[I8, I8]:
-    """GPU time of each node without its callees, in the forward and in the backward pass, ns. Work counts for the step
-    that launched it.
-    """
-    gpu = facts.gpu
-    return _by_pass(facts, named, node_of, count, facts.links.launch_slice, gpu.work.duration)
+def _sources(facts: Facts) -> I4:
+    """The slice behind each piece of GPU work: if a step replays it, the call that captured it into the CUDA graph."""
+    launch, captured = facts.links.launch_slice, facts.graph_origins.launch_slice
+    in_steps = (launch >= 0) & facts.steps.host_window.contains(facts.slices.start[launch])
+    return np.where(in_steps & (captured >= 0), captured, launch)
+
+
+def _launching(facts: Facts, sources: npt.NDArray[np.integer]) -> Mask:
+    """The calls of a capture behind work that the steps replay, with the forward operators of its backward pass."""
+    captured = np.unique(sources[sources != facts.links.launch_slice])
+    forward = facts.call_sites.forward_of(captured)
+    return facts.slices.mask(np.concatenate((captured, forward[forward >= 0])))
 
 
 def _cpu_time(facts: Facts, named: npt.NDArray[np.bool_], node_of: I8, count: int) -> tuple[I8, I8]:
@@ -150,7 +164,9 @@ def _by_pass(
     calls: npt.NDArray[np.integer],
     duration: npt.NDArray[np.integer],
 ) -> tuple[I8, I8]:
-    """`calls`: the slice of each piece of work, -1 for none. `duration`: its time, ns."""
+    """Time of each node without its callees, in the forward and in the backward pass, ns. `calls`: the slice of each
+    piece of work, -1 for none; work of the device counts for the step that launched it. `duration`: its time, ns.
+    """
     slices = facts.slices
     forward = slices.ancestor(calls, named)
     backward = np.full(len(calls), _NONE)
