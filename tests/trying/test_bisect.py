@@ -119,12 +119,12 @@ def test_the_command_finds_a_commit_and_says_what_it_changed(project: Project) -
 
 
 def environment_with(folder: Path, version: str) -> str:
-    """The interpreter of an environment that has the package "pace" in this version, and nothing else."""
+    """The folder of an environment that has the package "pace" in this version, and nothing else."""
     venv.create(folder / version, with_pip=False, symlinks=True)
     [packages] = (folder / version).glob("lib/python*/site-packages")
     (packages / f"pace-{version}.dist-info").mkdir()
     (packages / f"pace-{version}.dist-info" / "METADATA").write_text(f"Name: pace\nVersion: {version}\n")
-    return str(folder / version / "bin" / "python")
+    return str(folder / version)
 
 
 def versions_searched(project: Project, pythons: Sequence[str], *words: str) -> tuple[int, str, str]:
@@ -142,7 +142,9 @@ def test_the_version_of_a_package_that_changed_the_step_is_found(plain_project: 
     code, out, err = versions_searched(plain_project, pythons, "--json", "-", "1000.0", "1201.0")
     assert code == 0, err
     found = json.loads(out)
-    assert found["verdict"].startswith(f"pace 1200.0 ({pythons[2]}) changed the step: +20%"), found["verdict"]
+    assert found["verdict"].startswith(f"pace 1200.0 ({pythons[2]}/bin/python) changed the step: +20%"), found[
+        "verdict"
+    ]
     assert found["commits"] == 3
     labels = [found["comparison"][side]["runs"][0]["label"] for side in ("base", "head")]
     assert labels == ["pace 1001.0", "pace 1200.0"]

@@ -17,7 +17,7 @@ _ASK = "import importlib.metadata, sys; print(importlib.metadata.version(sys.arg
 
 
 def versions_between(package: str, pythons: Sequence[str], good: str, bad: str) -> Span:
-    """`pythons`: an interpreter of each environment, oldest version first. Raises ConfigError."""
+    """`pythons`: the folder of each environment, or its interpreter, oldest version first. Raises ConfigError."""
     found = [_candidate(package, python) for python in pythons]
     names = [one.name for one in found]
     for name in names:
@@ -33,7 +33,8 @@ def versions_between(package: str, pythons: Sequence[str], good: str, bad: str) 
 
 
 def _candidate(package: str, python: str) -> Candidate:
-    program = shutil.which(os.path.expanduser(python))
+    path = os.path.expanduser(python)
+    program = shutil.which(os.path.join(path, "bin", "python") if os.path.isdir(path) else path)
     if program is None:
         raise ConfigError(f"--python {python}: no such program")
     program = os.path.abspath(program)  # a link leads out of its environment

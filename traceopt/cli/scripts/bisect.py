@@ -38,7 +38,7 @@ EXIT_NOT_FOUND = 1
     "pythons",
     multiple=True,
     metavar="PATH",
-    help="With --package: the Python of an environment with a version, the oldest first. Repeat for each.",
+    help="With --package: an environment with a version, or its Python, the oldest first. Repeat for each.",
 )
 @click.option(
     "--budget",

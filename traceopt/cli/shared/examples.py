@@ -31,9 +31,8 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
     "bisect": {
         "Search between a tag and a branch": "traceopt bisect v1.2 main train.py --epochs 1",
         "Search the last 20 commits": "traceopt bisect HEAD~20 HEAD -- torchrun --nproc-per-node 2 train.py",
-        "Search three versions of PyTorch": (
-            "traceopt bisect --package torch --python v24/bin/python --python v25/bin/python "
-            "--python v26/bin/python 2.4.1 2.6.0 train.py"
+        "Search the versions of PyTorch in these environments": (
+            "traceopt bisect --package torch --python v25 --python v26 2.5.1 2.6.0 train.py"
         ),
     },
     "whatif": {
