@@ -50,6 +50,12 @@ class TestLever:
         said = plain(cpu_lever(facts(matmul(0, 4_500), *calls)))
         assert said.startswith(" 200 small operators take 4.0 ms of it")
 
+    def test_where_cores_are_lacking_only_small_operators_are_said(self) -> None:
+        small = [build.op("aten::add", 4_600 + 25 * call, 20) for call in range(200)]
+        assert "200 small operators" in plain(cpu_lever(facts(matmul(0, 4_500), *small), crowded=True))
+        assert cpu_lever(facts(matmul(0, 4_500), build.op("aten::gelu", 4_600, 5_000)), crowded=True) == ""
+        assert cpu_lever(facts(matmul(0, 9_900)), crowded=True) == ""
+
     def test_operators_of_the_data_loading_are_not_the_models(self) -> None:
         batch = build.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 3_000)
         said = cpu_lever(

@@ -59,8 +59,10 @@ def against_reference(facts: Facts) -> str:
     )
 
 
-def cpu_lever(facts: Facts) -> str:
-    """The largest part of the model's work on the CPU that can become shorter, and how; empty if none is large."""
+def cpu_lever(facts: Facts, crowded: bool = False) -> str:
+    """The largest part of the model's work on the CPU that can become shorter, and how; empty if none is large.
+    `crowded`: the thread waits for cores, so that only the number of small operators says something.
+    """
     work, passes = facts.cpu_work, facts.cpu_phases
     model_ns = facts.steps.mean_ns(passes.model_work)
     if not work.heavy or not facts.has_step_marks or model_ns < MODEL_WORK * facts.step_ns:
@@ -69,7 +71,7 @@ def cpu_lever(facts: Facts) -> str:
         return ""
     heavy_ns, peak_share = operators_ns(facts, work.heavy), work.heavy_peak_share
     light_ns = facts.steps.mean_ns(subtract(passes.model_work, passes.areas[OPTIMIZER])) - heavy_ns
-    below_ns = 0.0 if peak_share is None or peak_share >= NEAR_PEAK else (1 - peak_share) * heavy_ns
+    below_ns = 0.0 if crowded or peak_share is None or peak_share >= NEAR_PEAK else (1 - peak_share) * heavy_ns
     if max(light_ns, below_ns) < PART * facts.step_ns:
         return ""
     if below_ns > light_ns:
@@ -77,7 +79,10 @@ def cpu_lever(facts: Facts) -> str:
             faster = "channels_last may make them faster."
             return f" Convolutions below the measured peak take {ms(below_ns)} of it: {faster}"
         return f" Matmuls below the measured peak take {ms(below_ns)} of it: {_larger(facts)}"
-    return _small(facts, light_ns) or f" Other operators and calls take {ms(light_ns)} of it{_fused(facts)}"
+    small = _small(facts, light_ns)
+    if small or crowded:
+        return small
+    return f" Other operators and calls take {ms(light_ns)} of it{_fused(facts)}"
 
 
 def _convolves_images(facts: Facts, heavy_ns: float) -> bool:

@@ -353,7 +353,7 @@ def _cpu_verdict(
     limit += _without_gradients(facts, priced, first)
     if first is not None:
         return limit + _start_with(facts, first.finding)
-    return limit if lacks_cores(facts) or _evaluation(priced) is not None else limit + cpu_lever(facts)
+    return limit if _evaluation(priced) is not None else limit + cpu_lever(facts, lacks_cores(facts))
 
 
 def _cpu_limit(facts: Facts, breakdown: Sequence[BreakdownPart]) -> str:
