@@ -10,22 +10,25 @@ from traceopt.analyzer.timeline.call_sites import CallSites
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
+from traceopt.analyzer.vocabulary.op_names import CONDITION
 
-READS = frozenset(("aten::item", "aten::_local_scalar_dense", "aten::is_nonzero", "aten::equal"))
+READS = frozenset(("aten::item", "aten::_local_scalar_dense"))
+DECISIONS = frozenset((CONDITION, "aten::equal"))
 COPIES = frozenset(("aten::to", "aten::_to_copy", "aten::copy_"))
 
 
 def operators_for_host_reads(regions: Regions, steps: Steps, sites: CallSites, operators: ForwardOperators) -> I8:
     """The outermost operators of the training thread on lines that read a value, if nothing on the line runs a layer,
-    needs a gradient or changes a tensor. Slices in order of time, without the reads and copies, and without those of
-    DataLoaders and data sets. Lines are known where calls were recorded: a function that reads a value does other work.
+    needs a gradient, changes a tensor or decides what runs next. Slices in order of time, without the reads and copies,
+    and without those of DataLoaders and data sets. Lines are known where calls were recorded: a function that reads a
+    value does other work.
     """
     slices, outer = regions.slices, operators.rows
     runs_layer = slices.encloses(regions.named(is_heavy, OP))[outer]
     reads = regions.named(READS.__contains__, OP)[outer]
-    changes = regions.named(_has_effects, OP)[outer]
+    acts = regions.named(_has_effects, OP)[outer] | regions.named(DECISIONS.__contains__, OP)[outer]
     site = np.where(sites.at_known_lines(outer), sites.of(outer), -1)
-    other = np.unique(site[runs_layer | changes | (operators.has_node & ~reads)])
+    other = np.unique(site[runs_layer | acts | (operators.has_node & ~reads)])
     only_read = (site >= 0) & np.isin(site, site[reads]) & ~np.isin(site, other)
     elsewhere = regions.optimizer | regions.data_code
     inside = steps.host_window.contains(slices.start[outer]) & (slices.ancestor(outer, elsewhere) < 0)

@@ -365,6 +365,7 @@ def casts_to_double(values: list[Any] | None) -> bool:
 
 
 SCALAR_READ = "aten::item"
+CONDITION = "aten::is_nonzero"  # an `if` or `while` asks for the value of a tensor
 VECTOR_NORM = "aten::linalg_vector_norm"  # what Tensor.norm and torch.linalg.norm call
 # On other devices, autograd differentiates the matmul inside aten::linear.
 _MPS_ONLY = re.compile(

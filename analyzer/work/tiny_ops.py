@@ -60,11 +60,11 @@ class CalledOps(Struct, frozen=True):
         inputs = {row: listed(texts[ops.dims[row]]) for row in at[first].tolist()}
         return len({ops.concrete[row] for row, dims in inputs.items() if dims and len(dims[0]) > 1})
 
-    def reads_between(self, regions: Regions, steps: Steps) -> float:
+    def reads_between(self, regions: Regions, steps: Steps, read: str = "aten::_local_scalar_dense") -> float:
         """How often the host reads a value of a tensor from the first to the last of these operators in a step. What
         comes before their backward pass is not between them.
         """
-        step, reads = steps.host_step_of(self.start), regions.named("aten::_local_scalar_dense".__eq__, OP)
+        step, reads = steps.host_step_of(self.start), regions.named(read.__eq__, OP)
         forward = ~regions.named(op_names.is_backward, OP)[self.rows]
         at, counts = regions.slices.start[reads], []
         for number in np.unique(step[forward]).tolist():

@@ -311,9 +311,11 @@ class OperatorLoopRule(Rule):
 
     def _update_area(self, facts: Facts, ops: CalledOps) -> Intervals | None:
         """When the function ran that calls these operators, if it mostly does that: it updates averages or computes
-        metrics, tensor by tensor. None if their results are trained, or the function does much else.
+        metrics, tensor by tensor. None if their results are trained or decide what the next round does, or the function
+        does much else.
         """
-        if not facts.trains or _has_backward(facts, ops.rows):
+        decides = ops.reads_between(facts.regions, facts.steps, op_names.CONDITION) >= FEW_READS
+        if not facts.trains or decides or _has_backward(facts, ops.rows):
             return None
         slices = facts.slices
         calls = facts.called_ops.functions_of(ops, slices, facts.call_sites.code_frames, self.update_share)

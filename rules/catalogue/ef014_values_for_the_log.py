@@ -25,7 +25,8 @@ MOST_NAMED = 3
 
 class ValuesForTheLog(Rule):
     """Measures operators on lines that read a value, such as `x.std().item()`, if no operator of the line needs a
-    gradient or runs a matmul, a convolution or attention. On a GPU it is the time of their kernels.
+    gradient or runs a matmul, a convolution or attention, and no `if` of the line asks for the value of a tensor. On a
+    GPU it is the time of their kernels.
 
     Why it costs: the mean, standard deviation, norm or quantile of an activation or gradient reads all of its elements,
     and a quantile sorts them. Watching every layer can take longer than training it.

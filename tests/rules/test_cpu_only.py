@@ -277,6 +277,28 @@ class TestTinyOperators:
         assert "can be one call on stacked inputs" in finding.fix.text
         assert the("LB002", lambda t, index: step(t, index, reads=1))[0].saving is not None  # the loss
 
+    @pytest.mark.parametrize("decides", [False, True])
+    def test_rounds_that_decide_may_need_each_other(self, decides: bool) -> None:
+        """As those that mine triplets or suppress boxes, without gradients; not those of a metric for each class."""
+
+        def step(t: float, _: int) -> Events:
+            yield build.python("mine.py(8): mine", t, 6_000)
+            for index in range(50):
+                place = {"Input Dims": [[64, 32], [], []], "Concrete Inputs": ["", "0", str(index)]}
+                yield build.op("aten::select", t + 100 * index, 20, **place)
+                yield build.op("aten::sub", t + 100 * index + 30, 20)
+                yield build.op("aten::norm", t + 100 * index + 60, 20)
+                if decides:
+                    yield build.op("aten::is_nonzero", t + 100 * index + 85, 10)
+                yield build.op("aten::_local_scalar_dense", t + 100 * index + 87, 5)
+            yield build.op("autograd::engine::evaluate_function: AddmmBackward0", t + 7_000, 2_000)
+            yield build.annotation("Optimizer.step#SGD.step", t + 9_100, 500)
+
+        finding, _, _ = the("LB002", step)
+        assert finding.saving is not None
+        assert (finding.confidence == "low", "into a mask" in finding.fix.text) == (decides, decides)
+        assert (finding.saving.low_us == 0) is decides
+
     @pytest.mark.parametrize("policy", [False, True])
     def test_rounds_that_read_values_of_ever_other_items_may_be_independent(self, policy: bool) -> None:
         """As a loss over pairs with an `if`; not as a policy that fills a buffer."""

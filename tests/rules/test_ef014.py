@@ -73,6 +73,12 @@ def test_fires_on_statistics_of_a_line(gpu: bool) -> None:
     assert found.confidence == "low"
 
 
+def test_silent_on_a_line_that_decides_what_runs_next() -> None:
+    """As of the mining of triplets: `if d_ap < (x - y).square().sum() < d_ap + margin`."""
+    mined = line(5, 1_000, op("sum", 1_010, 4_000, 7), op("item", 5_020, 10, 7), op("is_nonzero", 5_100, 10, 7))
+    assert silent(mined, FORWARD) == "Operators whose values are only read take 0 ms of the step."
+
+
 def test_silent_on_a_line_with_a_gradient_or_a_layer() -> None:
     """A loss that is also printed, and a model that is evaluated."""
     loss = line(5, 1_000, op("mul", 1_010, 4_000, 7), op("mean", 5_020, 1_000, 8), op("item", 6_100, 10, 9))
