@@ -46,6 +46,22 @@ def find_module_passes(regions: Regions, steps: Steps, classes: Collection[str])
     return ModulePasses(modules, nodes, end_here=len(first) > 0 and not entries)
 
 
+def find_ends(regions: Regions, steps: Steps) -> float:
+    """How many layers per step have no gradient of their input, because it is data; 0 if that was not recorded."""
+    slices = regions.slices
+    products = weight_products(regions, steps)
+    convolves = regions.named(op_names.is_convolution, OP)[products]
+    _, of = np.unique(slices.ancestor(products, regions.backward), return_inverse=True)
+    alone = np.bincount(of)[of] == 1
+    masks = ["".join(one[_WANTED : _WANTED + 1]) for one in arguments_of(regions, products[convolves])]
+    if not all(masks):
+        return 0.0
+    without = sum(mask.startswith("[False") for mask in masks)
+    rows = np.flatnonzero(regions.named(op_names.EMBEDDING_BACKWARD.__eq__, OP))
+    embeddings = steps.window.contains(slices.start[rows]).sum()
+    return float(np.count_nonzero(alone & ~convolves) + without + embeddings) / steps.count
+
+
 def _with_gradients_of_inputs(regions: Regions, steps: Steps, nodes: I8, operators: I8) -> list[int]:
     """Those of the nodes that do not only compute the gradients of weights, as far as is known. `operators`: theirs."""
     slices, names = regions.slices, regions.trace.names

@@ -16,7 +16,7 @@ from traceopt.analyzer.autograd.forward.one_hot_products import OneHotProducts, 
 from traceopt.analyzer.autograd.forward.repeated_constants import RepeatedConstants, find_repeated_constants
 from traceopt.analyzer.autograd.gradient_loops import GradientLoop, find_gradient_loops
 from traceopt.analyzer.autograd.host_reads import operators_for_host_reads
-from traceopt.analyzer.autograd.module_passes import ModulePasses, find_module_passes
+from traceopt.analyzer.autograd.module_passes import ModulePasses, find_ends, find_module_passes
 from traceopt.analyzer.autograd.nodes import (
     ForwardOperators,
     accumulations_per_step,
@@ -74,6 +74,11 @@ class AutogradFacts(WorkFacts, frozen=True, dict=True):
     def passes_of(self, classes: Collection[str]) -> ModulePasses:
         """The backward passes of modules of these classes; without frames of their calls, none."""
         return find_module_passes(self.regions, self.steps, classes)
+
+    @cached_property
+    def backward_ends(self) -> float:
+        """How many layers per step have no gradient of their input, because it is data; 0 if that was not recorded."""
+        return find_ends(self.regions, self.steps)
 
     @cached_property
     def backward_nodes(self) -> I8:

@@ -122,7 +122,8 @@ The median error of the predicted step is {median(errors):.0%}, the largest {err
 The median error of the predicted gain is {100 * median(points):.0f} points, the largest {100 * points[-1]:.0f} points.
 {held(predictions_of(captures))}
 This is no independent test: the correction for the profiler and the prices of AT001, GM001, CV001, DL001, DL002,
-LB006, MM003 and HS001 to HS003 were made when these traces had been seen, and `ERROR_ON_GPU` is chosen from this table.
+EF008, LB006, MM003 and HS001 to HS003 were made when these traces had been seen, and `ERROR_ON_GPU` is chosen from this
+table.
 The public pairs of `../shared/check/public.py` set no number, but they were known when all GPU pairs were given one
 width.
 Five pairs have no trace, because theirs exceeded 1 MB and were not kept: log_each_step, checkpoint_each_step,

@@ -25,9 +25,15 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.savings.work.backward_nodes import gradient_additions, products_ns, without_nodes, without_part_of
+from traceopt.rules.savings.work.backward_nodes import (
+    HALF,
+    gradient_additions,
+    products_ns,
+    weight_share,
+    without_nodes,
+    without_part_of,
+)
 
-WEIGHT_SHARE = 0.5  # of a backward pass: as many FLOP for the gradients of weights as for those of activations
 TURN_OFF = Fix(
     "Turn gradients off for these parameters. If nothing before them is trained either, run them under "
     "torch.no_grad().",
@@ -48,7 +54,8 @@ class UnusedGradients(Rule):
     Why it costs: half of a backward pass computes gradients of weights, and each is added to those of earlier passes
     unless they were cleared. For weights that stay as they are, nobody reads them. If nothing before such layers is
     trained either, their whole backward pass is for nothing. Of a model that is not trained at all, frames and shapes
-    show whether it gives a gradient of what it gets.
+    show whether it gives a gradient of what it gets. On a GPU, kernels of convolutions show by their names how much of
+    the time is for weights.
 
     How to fix: say that these weights are not trained. Gradients still pass through them to what comes before.
 
@@ -165,17 +172,27 @@ def _whole_passes(facts: Facts) -> ModulePasses | None:
     return passes if passes.end_here and passes.modules == len(untrained) else None
 
 
+def _passed_on(facts: Facts) -> bool:
+    """Whether the models that are not trained pass gradients on: no more backward passes end at data than there are
+    trained models.
+    """
+    known = [one for one in _by_model(facts) if one.weights]
+    return 0 < facts.backward_ends <= len(known) - sum(map(_is_untrained, known))
+
+
 def _is_untrained(gradients: Gradients | None) -> bool:
     return gradients is not None and 0 < gradients.weights == gradients.unused_weights
 
 
 def _price(facts: Facts, known: Gradients, apart: int) -> Price:
     """`apart`: weights of models that are not trained at all."""
-    share = known.unused_weights / known.weights
-    parts = (share * WEIGHT_SHARE / 2 if share == 1 else 0.0, share * WEIGHT_SHARE, share)
+    share, of_weights = known.unused_weights / known.weights, weight_share(facts, facts.backward_products)
+    passed_on = apart > 0 and _passed_on(facts)
+    parts = (share * of_weights / 2 if share == 1 else 0.0, share * of_weights, of_weights if passed_on else share)
     basis = (
         f"Assumes {percent(parts[0])}, {percent(parts[1])} or {percent(parts[2])} of these operators' time is saved: "
-        f"{percent(share)} of the weights are not trained, and their gradients are half of a backward pass. "
+        f"{percent(share)} of the weights are not trained, and their gradients are {percent(of_weights)} of a backward "
+        "pass. "
     )
     if not apart:
         additions = gradient_additions(facts)
@@ -192,11 +209,14 @@ def _price(facts: Facts, known: Gradients, apart: int) -> Price:
         return without_nodes(
             facts,
             whole.nodes,
-            WEIGHT_SHARE,
+            HALF,
             1.0,
             "Assumes that the whole backward pass of this model goes, for no gradient leaves it: what it gets is data. "
             "At least, the gradients of its weights go, which are half of it.",
         )
+    if passed_on:
+        text = f"{basis}No backward pass ends in these models, so they pass gradients on to what is trained."
+        return without_part_of(facts, facts.backward_products, parts, text)
     nodes, passes = facts.slices.outermost(facts.regions.backward), apart / known.weights
     return without_part_of(
         facts,

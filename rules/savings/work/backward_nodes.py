@@ -6,16 +6,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import Change, RemoveHost, RemoveLaunches
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP
-from traceopt.analyzer.vocabulary.op_names import is_gradient_accumulation
+from traceopt.analyzer.vocabulary.kernels.kernel_names import is_gradient
+from traceopt.analyzer.vocabulary.op_names import is_convolution, is_gradient_accumulation
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import area_of, priced, scaled, shorter
 from traceopt.rules.savings.starvation import host_bounds, launched_ns
 
 Shares = tuple[float, float, float]  # low, expected, high
+HALF = 0.5  # of a backward pass: as many FLOP for the gradients of weights as for those of activations
 
 
 def node_ns(facts: Facts, nodes: I8) -> I8:
@@ -88,6 +91,24 @@ def products_ns(facts: Facts, products: I8) -> float:
     if facts.has_gpu:
         return launched_ns(facts, _work_of(facts, products))
     return facts.steps.mean_ns(area_of(facts, products))
+
+
+def weight_share(facts: Facts, products: I8) -> float:
+    """Which part of such products' time the gradients of weights take: where convolutions run kernels with names that
+    say so, these kernels and the sums over biases; else half, because they have as many FLOP as those of activations.
+    """
+    if not facts.has_gpu:
+        return HALF
+    gpu, names = facts.gpu, facts.trace.names
+    convolutions = products[facts.regions.named(is_convolution, OP)[products]]
+    work = _work_of(facts, convolutions)
+    codes = [code for code in distinct_values(gpu.work.name[work]).tolist() if is_gradient(names[code])]
+    of_weights = work & np.isin(gpu.work.name, codes)
+    total_ns, convolving_ns = products_ns(facts, products), products_ns(facts, convolutions)
+    if not of_weights.any() or not total_ns:
+        return HALF
+    known_ns = launched_ns(facts, of_weights | (work & gpu.kind.among("reduction")))
+    return (known_ns + HALF * (total_ns - convolving_ns)) / total_ns
 
 
 def without_part_of(
