@@ -13,6 +13,7 @@ from traceopt.rules import (
     Fix,
     Former,
     Price,
+    RemoveCall,
     Risk,
     Rule,
     area_of,
@@ -140,17 +141,19 @@ def _storing(needed: float) -> str:
 
 
 def _evidence(facts: Facts, time_ns: float) -> list[Evidence]:
-    """The kernels; in a CPU-only run, the lines that call `checkpoint`."""
-    if facts.has_gpu:
-        return kernel_evidence(facts, facts.gpu.is_kernel & facts.regions.work_under(facts.regions.recompute))
+    """The lines that call `checkpoint`, and the kernels or the time."""
+    if not facts.has_gpu:
+        return [Evidence("Recomputation in the backward pass", us(time_ns)), *_calls(facts)]
+    recomputed = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.recompute)
+    return [*_calls(facts), *kernel_evidence(facts, recomputed)]
+
+
+def _calls(facts: Facts) -> list[Evidence]:
     calls = np.flatnonzero(facts.regions.checkpoint)
     sites = by_calling_site(facts, calls, facts.slices.end[calls] - facts.slices.start[calls])
     return [
-        Evidence("Recomputation in the backward pass", us(time_ns)),
-        *(
-            Evidence("checkpoint()", calls_per_step=rate(site.calls / facts.steps.count), location=site.location)
-            for site in sites
-        ),
+        Evidence("checkpoint()", calls_per_step=rate(site.calls / facts.steps.count), location=site.location)
+        for site in sites
     ]
 
 
@@ -175,4 +178,8 @@ def _fix(facts: Facts, part: float) -> Fix:
         return Fix(f"Checkpoint only {percent(1 - part)} of the layers.", "if index % 2: x = checkpoint(block, x)")
     if facts.has_gpu:
         return Fix("Turn off checkpointing.", edits=[Call("model.gradient_checkpointing_disable")])
-    return Fix("Call the layers without checkpoint().", "x = layer(x)  # instead of checkpoint(layer, x)")
+    return Fix(
+        "Call the layers without checkpoint().",
+        "x = layer(x)  # instead of checkpoint(layer, x)",
+        edits=[RemoveCall("torch.utils.checkpoint.checkpoint")],
+    )

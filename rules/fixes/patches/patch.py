@@ -12,7 +12,7 @@ from traceopt.analyzer.vocabulary.python_frames import is_library_file
 from traceopt.result.finding import Finding, Fix, Location
 from traceopt.result.words.message import named, placed
 from traceopt.rules.fixes.optimizers import FOREACH, FUSED
-from traceopt.rules.fixes.patches import arguments, attention, frameworks, loaders, loops, precision
+from traceopt.rules.fixes.patches import arguments, attention, checkpoints, frameworks, loaders, loops, precision
 from traceopt.rules.fixes.patches.files import find_source
 from traceopt.rules.fixes.patches.places import statements_at
 from traceopt.rules.fixes.patches.source import GivenElsewhereError, PythonSource, UnclearError
@@ -34,6 +34,7 @@ RECIPES: dict[str, Recipe] = {
     "gc.collect.every": loops.collect_at_interval,
     "images.to.non_blocking": loaders.pinned_copies,
     "log.every": loops.log_at_interval,
+    "model.gradient_checkpointing_disable": checkpoints.without_checkpoint,
     "model.to.memory_format": precision.channels_last,
     "nn.Embedding.sparse": arguments.sparse_embedding,
     "optimizer.zero_grad.set_to_none": arguments.zero_grad,
@@ -42,6 +43,7 @@ RECIPES: dict[str, Recipe] = {
     "torch.backends.cudnn.benchmark": precision.cudnn_benchmark,
     "torch.cuda.synchronize.removed": loops.no_synchronize,
     "torch.set_float32_matmul_precision": precision.tf32,
+    f"{checkpoints.CHECKPOINT}.removed": checkpoints.without_checkpoint,
     "torch.set_flush_denormal": precision.flush_denormal,
     **{f"torch.optim.{kind}.fused": arguments.fused_optimizer for kind in FUSED},
     **{f"torch.optim.{kind}.foreach": arguments.fused_optimizer for kind in FOREACH},

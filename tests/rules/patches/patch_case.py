@@ -29,6 +29,7 @@ USUAL: Mapping[str, list[Edit]] = {
     "HS003": [RemoveCall("torch.cuda.synchronize")],
     "LG001": [CallEvery("log", 50)],
     "LG002": [CallEvery("log", 50)],
+    "MM007": [RemoveCall("torch.utils.checkpoint.checkpoint"), CallOnce("model.gradient_checkpointing_disable")],
     "OP001": fused([*FUSED, *FOREACH]),
     "OP003": [SetArguments("optimizer.zero_grad", {"set_to_none": "True"})],
     "PY001": [CallEvery("gc.collect", 500, "")],

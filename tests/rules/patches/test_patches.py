@@ -13,6 +13,7 @@ from textwrap import dedent, indent
 import pytest
 from argument_cases import ARGUMENTS, FRAMEWORKS
 from attention_cases import ATTENTION
+from checkpoint_cases import CHECKPOINTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loader_cases import LOADERS, WORKERS_4
@@ -25,7 +26,7 @@ from traceopt.result.words.effort_and_risk import Effort, Risk
 from traceopt.rules.fixes.patches.patch import RECIPES, combined_patch, with_patches
 from traceopt.rules.fixes.patches.unified import apply_diff, unified_diff
 
-CASES = [*FRAMEWORKS, *LOADERS, *ARGUMENTS, *PRECISION, *ATTENTION, *LOOPS]
+CASES = [*FRAMEWORKS, *LOADERS, *ARGUMENTS, *PRECISION, *ATTENTION, *LOOPS, *CHECKPOINTS]
 _MARK = re.compile(r"  #@(\w*)")
 
 

@@ -1,0 +1,64 @@
+"""What patches change in calls of activation checkpointing."""
+
+from __future__ import annotations
+
+from patch_case import case
+
+CHECKPOINTS = [
+    case(
+        "layers in a loop",
+        "MM007",
+        """
+        from torch.utils.checkpoint import checkpoint
+        def forward(self, x, mask):
+            for layer in self.layers:
+                x = checkpoint(layer, x, mask=mask, use_reentrant=False)  #@
+            return x
+        """,
+        """
+        -        x = checkpoint(layer, x, mask=mask, use_reentrant=False)
+        +        x = layer(x, mask=mask)
+        """,
+    ),
+    case(
+        "a function without a name, over two lines",
+        "MM007",
+        """
+        import torch.utils.checkpoint as cp
+        y = cp.checkpoint(lambda a: block(a) + a, x, use_reentrant=False,  #@
+                          preserve_rng_state=True)
+        """,
+        """
+        -y = cp.checkpoint(lambda a: block(a) + a, x, use_reentrant=False,
+        -                  preserve_rng_state=True)
+        +y = (lambda a: block(a) + a)(x)
+        """,
+    ),
+    case(
+        "a reentrant checkpoint, which may keep a layer from training",
+        "MM007",
+        """
+        from torch.utils.checkpoint import checkpoint
+        x = checkpoint(layer, x)  #@
+        """,
+        "",
+    ),
+    case(
+        "a model of a library, which calls checkpoint itself",
+        "MM007",
+        """
+        model.gradient_checkpointing_enable()
+        loss = model(**batch).loss  #@
+        """,
+        "",
+    ),
+    case(
+        "what is recomputed is chosen",
+        "MM007",
+        """
+        from torch.utils.checkpoint import checkpoint
+        x = checkpoint(layer, x, use_reentrant=False, context_fn=policy)  #@
+        """,
+        "",
+    ),
+]
