@@ -94,23 +94,16 @@ class CpuWork(Struct, frozen=True, dict=True):
         return sorted(found, key=lambda one: -one.duration_ns)
 
     @cached_property
-    def light(self) -> list[CpuOperator]:
-        """The other operators by name, without the operators that they call. Most time first."""
+    def light(self) -> tuple[I8, I8]:
+        """The other operators of the model: slices, and the time of each without the operators that it calls, ns."""
         slices = self.regions.slices
         heavy = slices.mask(self.flops.counted.slices)
         own_ns = slices.end - slices.start
         child = np.flatnonzero(slices.parent >= 0)
         np.subtract.at(own_ns, slices.parent[child].astype(np.intp), (slices.end - slices.start)[child])
-        rows = np.flatnonzero(self._mine & (slices.kind == OP) & (slices.nearest(heavy) < 0) & (own_ns > 0))
-        if not len(rows):
-            return []
-        first, group = group_rows(slices.name[rows])
-        found = []
-        for mine in split(rows, group, len(first)):
-            longest = mine[np.argsort(-own_ns[mine], kind="stable")]
-            name = self.regions.trace.names[int(slices.name[mine[0]])]
-            found.append(CpuOperator(name, None, int(own_ns[mine].sum()), None, longest))
-        return sorted(found, key=lambda one: -one.duration_ns)
+        mine = self._mine & self.model_work.contains(slices.start)
+        rows = np.flatnonzero(mine & (slices.kind == OP) & (slices.nearest(heavy) < 0) & (own_ns > 0))
+        return rows, own_ns[rows]
 
     @cached_property
     def casts_to_double(self) -> I8:

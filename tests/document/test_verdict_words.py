@@ -86,3 +86,17 @@ def test_a_stall_of_the_main_thread_is_named_with_its_line(frames: list[str], sa
     found = cpu_facts(step)
     said = rank_document(found, run_rules(prepare(load_rules()), found, debug=True)).verdict
     assert f"CPU-only run: {says} takes 70% of the step; model work takes 20%." in plain(said)
+
+
+def test_a_line_whose_operators_fill_a_step_on_a_cpu_is_named() -> None:
+    """As of a divergence over a vocabulary, none of whose operators takes a quarter of the step by itself."""
+
+    def step(t: float, _: int) -> Events:
+        yield python("train.py(30): loss", t + 100, 6_400)
+        for index, name in enumerate(("xlogy", "mul", "sub", "sum")):
+            yield op(f"aten::{name}", t + 200 + 1_500 * index, 1_500 - 100 * index)
+        yield op("aten::gelu", t + 7_000, 2_000)
+
+    found = cpu_facts(step)
+    said = rank_document(found, run_rules(prepare(load_rules()), found, debug=True)).verdict
+    assert "model work takes 74% of the step: 54% is xlogy, mul, sub and others (train.py:30)." in plain(said)

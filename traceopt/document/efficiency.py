@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from traceopt.analyzer.arrays.intervals import intersect, subtract, union
 from traceopt.analyzer.autograd.operator_inputs import shapes_of
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.requirements import lacks
+from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.vocabulary.causes.table import OPTIMIZER
 from traceopt.analyzer.vocabulary.formulas.byte_formulas import is_pointwise
+from traceopt.document.whole_run import lacks_cores
 from traceopt.result.words.message import TENSOR_CORE, ms, percent
 from traceopt.rules.evidence import by_site
 from traceopt.rules.fixes.advice.batch_size import takes_batches
@@ -25,6 +29,10 @@ MOST_SMALL = 0.7  # of the time of other operators: if so much of it is in opera
 IMAGES = 4  # dimensions: batch, channels, height, width
 RECURRENT = ("rnn", "lstm", "gru")
 MOST_NAMED = 3
+NAMED_SHARE = 0.25  # of the step: an operator or a line that takes more is named
+HEAVY_SHARE = 0.10  # of the step: matmuls and the like that take more are named
+SMALL_PART = 0.1  # of the time of matmuls and the like: kinds with less are not named
+SORTS_ALL = ". If only the first values are used, torch.topk is faster"
 
 
 def utilization(facts: Facts, *, computes: bool) -> str:
@@ -108,8 +116,7 @@ def _small(facts: Facts, light_ns: float) -> str:
 
 def _fused(facts: Facts) -> str:
     """Which operators mostly read and write memory, and what to do about them, after "take 12 ms of it"."""
-    passes, start = facts.cpu_phases.model_work, facts.slices.start
-    light = [one for one in facts.cpu_work.light if passes.contains(start[one.rows]).mean() > MOST]
+    light = facts.slices_by_name(*facts.cpu_work.light)
     if not light:
         return "."
     names = ", ".join(operator.name.removeprefix("aten::") for operator in light[:MOST_NAMED])
@@ -118,7 +125,7 @@ def _fused(facts: Facts) -> str:
     if any(model.compiled for model in facts.captured.models):
         return f": mostly {names}. Keep them inside the compiled code."
     fusible = [operator for operator in light if is_pointwise(operator.name)]
-    if facts.differentiates_twice or operators_ns(facts, fusible) < MOST * operators_ns(facts, light):
+    if facts.differentiates_twice or sum(one.total for one in fusible) < MOST * sum(one.total for one in light):
         return f": mostly {names}."
     return f": mostly {names}. torch.compile fuses such operators."
 
@@ -131,3 +138,65 @@ def _larger(facts: Facts) -> str:
     if thin is not None and operators_ns(facts, [thin]) > THIN * operators_ns(facts, facts.cpu_work.heavy):
         return "a larger batch helps, because most have so few rows that reading the weights limits them."
     return "a larger batch makes each of them larger."
+
+
+def kind_of_work(facts: Facts) -> str:
+    """The operators that take most of a step on the CPU: matmuls and the like, with how near they come to the CPU's
+    peak if that was measured, or else an operator or a line that takes a large part of it.
+    """
+    heavy_share = operators_ns(facts, facts.cpu_work.heavy) / facts.step_ns
+    least = max(NAMED_SHARE, heavy_share)
+    if facts.linear_algebra_share >= least:
+        calls = facts.linear_algebra_calls
+        where = _most_at(facts, calls, facts.slices.end[calls] - facts.slices.start[calls])
+        return f": {percent(facts.linear_algebra_share)} is solvers and decompositions of matrices{where}"
+    if light := _light_work(facts, least * facts.step_ns * facts.steps.count):
+        return light
+    if heavy_share < HEAVY_SHARE:
+        return ""
+    peak_share = None if lacks_cores(facts) else facts.cpu_work.heavy_peak_share
+    peak = f" at {percent(peak_share)} of the measured peak" if peak_share is not None else ""
+    return f": {percent(heavy_share)} is {_heavy_work(facts)}{peak}"
+
+
+def _light_work(facts: Facts, least_ns: float) -> str:
+    """An operator without FLOP that takes at least so long in all steps, or the line whose operators do."""
+    rows, own_ns = facts.cpu_work.light
+    whole_ns = facts.step_ns * facts.steps.count
+    for one in facts.slices_by_name(rows, own_ns)[:1]:
+        if one.total >= least_ns:
+            where = _most_at(facts, one.rows, own_ns[np.searchsorted(rows, one.rows)])
+            faster = SORTS_ALL if one.name == "aten::sort" and not len(facts.full_sorts) else ""
+            return f": {percent(one.total / whole_ns)} is {one.name.removeprefix('aten::')}{where}{faster}"
+    passes = ~facts.cpu_phases.areas[OPTIMIZER].contains(facts.slices.start[rows])
+    for line in by_site(facts, rows[passes], own_ns[passes])[:1]:
+        if line.location is not None and line.cost_ns >= least_ns:
+            operators = facts.slices_by_name(line.rows, own_ns[np.searchsorted(rows, line.rows)])
+            names = ", ".join(one.name.removeprefix("aten::") for one in operators[:MOST_NAMED])
+            others = " and others" if operators[MOST_NAMED:] else ""
+            return f": {percent(line.cost_ns / whole_ns)} is {names}{others} ({line.location})"
+    return ""
+
+
+def _most_at(facts: Facts, rows: I8, cost_ns: I8) -> str:
+    """The line with most of the cost, in brackets."""
+    most = by_site(facts, rows, cost_ns)[0].location
+    return f" ({most})" if most is not None else ""
+
+
+def _heavy_work(facts: Facts) -> str:
+    """ "convolutions (model.py:12)": the kinds of heavy work, and the line of most of it."""
+    heavy = facts.cpu_work.heavy
+    kinds = {
+        "matmuls": [one for one in heavy if one.is_matmul and not one.is_attention],
+        "convolutions": [one for one in heavy if one.is_convolution],
+        "attention": [one for one in heavy if one.is_attention],
+    }
+    least_ns = SMALL_PART * operators_ns(facts, heavy)
+    named = [name for name, mine in kinds.items() if operators_ns(facts, mine) >= least_ns]
+    rows = np.concatenate([one.rows for one in heavy])
+    took_ns = facts.slices.end[rows] - facts.slices.start[rows]
+    largest = by_site(facts, rows, took_ns)[0]
+    most = largest.location is not None and largest.cost_ns >= MOST * int(took_ns.sum())
+    where = f" ({largest.location})" if most else ""
+    return f"{', '.join(named[:-1])} and {named[-1]}{where}" if named[1:] else f"{named[0]}{where}"

@@ -23,7 +23,7 @@ from traceopt.analyzer.vocabulary.causes.table import (
     OPTIMIZER,
     QUEUED,
 )
-from traceopt.document.efficiency import against_reference, cpu_lever, utilization
+from traceopt.document.efficiency import against_reference, cpu_lever, kind_of_work, utilization
 from traceopt.document.filling_work import filling_work
 from traceopt.document.quality import caveat_of_file, stated
 from traceopt.document.whole_run import fewer_threads_first, lacks_cores
@@ -32,16 +32,14 @@ from traceopt.result.finding import Finding
 from traceopt.result.rows import BreakdownPart
 from traceopt.result.words.message import percent
 from traceopt.result.words.quantities import in_sentence
-from traceopt.rules.evidence import by_calling_site, by_own_line, by_site, functions_inside, location_of
+from traceopt.rules.evidence import by_calling_site, by_own_line, functions_inside
 from traceopt.rules.savings.potential import side_of, treated_cause
 from traceopt.rules.savings.price import Priced
-from traceopt.rules.savings.work.cpu_operators import operators_ns
 
 HEALTHY_IDLE_SHARE = 0.10
 # From here on idle time is the headline, however much faster the GPU's own work could be. A cause that takes less is
 # named as the largest, not as the bottleneck.
 MOSTLY_IDLE_SHARE = 0.20
-NAMED_OPERATOR_SHARE = 0.25  # of the step: an operator that takes more is named
 LARGER = 1.2  # times the limit that the first fix treats: a limit that much larger is named as well
 NAMED_SHARE = 0.5  # of the largest limit: the limit that the first fix treats is named if it is not far smaller
 SMALL_PART = 0.1  # of a limit: its smaller parts are not named
@@ -50,7 +48,6 @@ RECURS_SHARE = 0.5  # of the time of a cause: with less of it all through the re
 _NO_LAUNCHES = "The file holds no launch of its GPU work, so it does not show why."
 _MORE_THAN_COMPUTE = {COMMUNICATION: " It is the bottleneck.", COPIES: " They are the bottleneck."}
 _PASSING = "in a part of the recording. Without step marks, it is unknown whether it recurs."
-SORTS_ALL = ". If only the first values are used, torch.topk is faster"
 NAMED_LIMIT_SHARE = 0.10  # of the step: a larger limit is named without a price, and a larger saving is much
 
 
@@ -367,7 +364,7 @@ def _cpu_limit(facts: Facts, breakdown: Sequence[BreakdownPart]) -> str:
         label = f"{stall.label}{_where(facts, CAUSE_OF_KEY[stall.name])}"
         return f"{label} takes {percent(stall.share)} of {_unit(facts)}; model work takes {percent(work)}."
     optimizer = sum(p.share for p in breakdown if p.name == OPTIMIZER.key)
-    kind = f", most of it the optimizer ({percent(optimizer)})" if optimizer > 0.5 * work else _kind_of_work(facts)
+    kind = f", most of it the optimizer ({percent(optimizer)})" if optimizer > 0.5 * work else kind_of_work(facts)
     return f"Model work takes {percent(work)} of {_unit(facts)}{kind}."
 
 
@@ -388,47 +385,3 @@ def _where(facts: Facts, phase: Cause) -> str:
         if (found := next(most, None)) is not None:
             return f" ({found.location})"
     return ""
-
-
-def _kind_of_work(facts: Facts) -> str:
-    """The operators that take most of the step: matmuls and the like, with how near they come to the CPU's peak if that
-    was measured, or else one that takes a large part of it.
-    """
-    found = facts.cpu_work
-    heavy_share = operators_ns(facts, found.heavy) / facts.step_ns
-    largest = next(iter(found.light), None)
-    if facts.linear_algebra_share >= max(NAMED_OPERATOR_SHARE, heavy_share):
-        calls = facts.linear_algebra_calls
-        most = by_site(facts, calls, facts.slices.end[calls] - facts.slices.start[calls])[0].location
-        where = f" ({most})" if most is not None else ""
-        return f": {percent(facts.linear_algebra_share)} is solvers and decompositions of matrices{where}"
-    if largest is not None:
-        share = largest.duration_ns / facts.steps.count / facts.step_ns  # without what it calls
-        if share >= max(NAMED_OPERATOR_SHARE, heavy_share):
-            place = location_of(facts, int(largest.rows[0]))
-            where = f" ({place})" if place is not None else ""
-            faster = SORTS_ALL if largest.name == "aten::sort" and not len(facts.full_sorts) else ""
-            return f": {percent(share)} is {largest.name.removeprefix('aten::')}{where}{faster}"
-    if heavy_share < HEALTHY_IDLE_SHARE:
-        return ""
-    known = found.heavy_peak_share is not None and not lacks_cores(facts)
-    peak = f" at {percent(found.heavy_peak_share)} of the measured peak" if known else ""
-    return f": {percent(heavy_share)} is {_heavy_work(facts)}{peak}"
-
-
-def _heavy_work(facts: Facts) -> str:
-    """ "convolutions (model.py:12)": the kinds of heavy work, and the line of most of it."""
-    heavy = facts.cpu_work.heavy
-    kinds = {
-        "matmuls": [one for one in heavy if one.is_matmul and not one.is_attention],
-        "convolutions": [one for one in heavy if one.is_convolution],
-        "attention": [one for one in heavy if one.is_attention],
-    }
-    least_ns = SMALL_PART * operators_ns(facts, heavy)
-    named = [name for name, mine in kinds.items() if operators_ns(facts, mine) >= least_ns]
-    rows = np.concatenate([one.rows for one in heavy])
-    took_ns = facts.slices.end[rows] - facts.slices.start[rows]
-    largest = by_site(facts, rows, took_ns)[0]
-    most = largest.location is not None and largest.cost_ns >= NAMED_SHARE * int(took_ns.sum())
-    where = f" ({largest.location})" if most else ""
-    return f"{', '.join(named[:-1])} and {named[-1]}{where}" if named[1:] else f"{named[0]}{where}"
