@@ -100,6 +100,7 @@ def compare(
     if against is not None:
         if more_base or more_head or in_turn:
             raise click.UsageError("--against runs both sides itself: leave out --base, --head and --in-turn")
+        from traceopt.trying.workspace import Command
 
         comparison, exit_code = _of_script(
             Command(sides, module, Path.cwd(), step_on), against, logdir, config, gates,

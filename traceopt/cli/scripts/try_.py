@@ -120,6 +120,7 @@ def try_(
     from traceopt import run_script
     from traceopt.try_script import one_plan
     from traceopt.trying import outcome as trying_outcome
+    from traceopt.trying.workspace import Command
 
     tried = Command(command, module, Path.cwd(), step_on)
     own = own_changes(patches, revisions, variables, arguments)
