@@ -29,9 +29,7 @@ MAX_ROWS = 6
 MOST_CANDIDATES = 8  # the largest, whose sets are replayed
 MIN_PLAN_SHARE = 0.03  # of the step: if fixes do not save as much, there is no plan
 MIN_ROW_SHARE = 0.01  # of the step: the fixes left out would add no more to the plan than this
-# Of the larger saving: predictions are not more exact than this (docs/accuracy.md), so of two fixes this close, the
-# surer, clearer, safer and simpler one goes first.
-CLOSE_SHARE = 0.25
+CLOSE_SHARE = 0.02  # of the larger saving: two this close look the same in a report, and the surer one goes first
 GUESS = 0.5  # of its saving: what a fix is worth that saves this or nothing
 SAME_RANGE = 0.01  # of a saving: a fix that saves as much in the plan as alone has the range that it has alone
 NEEDS_SHARE = 0.5  # of its saving in the plan: a fix that saves less on its own needs the fixes above it
@@ -146,19 +144,13 @@ def _ordered(fixes: Sequence[Priced], savings: JointSavings) -> list[Priced]:
 
 
 def next_fix(fixes: Sequence[Priced], taken: Sequence[Priced], savings: JointSavings) -> Priced:
-    """The fix that saves most after those taken; of those close to it, the surest, clearest, safest and simplest, but
-    first one without which the others save far less.
+    """The fix that saves most after those taken; of those that save as much, the surest, clearest, safest and simplest.
 
     A guess, which may save nothing, counts half: so it comes first only if it saves twice as much as a sure fix.
     """
     worth = {id(one): _worth(one, savings.after(one, taken)) for one in fixes}
     best = max(worth.values())
     close = [one for one in fixes if worth[id(one)] >= (1 - CLOSE_SHARE) * best]
-    if len(close) > 1:
-        every = [*taken, *fixes]
-        lost = {id(one): _worth(one, savings.of(every) - savings.of(_others(every, one))) for one in close}
-        if (most := max(lost.values())) > 0:
-            close = [one for one in close if lost[id(one)] >= (1 - CLOSE_SHARE) * most]
     return min(close, key=lambda one: (*_doubts(one), -worth[id(one)], one.finding.code))
 
 
@@ -227,12 +219,18 @@ def in_order(priced: Sequence[Priced], plan: Plan, facts: Facts) -> list[Priced]
 
 
 def _left_out(one: Priced, plan: Plan) -> Priced:
-    """The finding with what it saves after the plan, if the replay tells."""
+    """The finding with what it saves after the plan, if the replay tells. If the plan treats its cause in another way:
+    with how much less the plan saves if this fix takes the place of those.
+    """
     if not plan.rows or not one.changes or not plan.savings.replays or one.price is None:
         return one
-    if any(one.shares_cause_with(planned) for planned in plan.fixes):
-        return one  # the plan treats its cause in another way
-    return replace(one, finding=replace(one.finding, after_plan_us=us(plan.savings.after(one, plan.fixes))))
+    others = [planned for planned in plan.fixes if not one.shares_cause_with(planned)]
+    if len(others) < len(plan.fixes):
+        lost_ns = plan.savings.of(plan.fixes) - plan.savings.of([*others, one])
+        finding = replace(one.finding, instead_lost_us=us(max(0.0, lost_ns)))
+    else:
+        finding = replace(one.finding, after_plan_us=us(plan.savings.after(one, others)))
+    return replace(one, finding=finding)
 
 
 def _is_useless(one: Priced, most_ns: float, plan: Plan) -> bool:

@@ -32,6 +32,7 @@ PAGES = sorted(
     for folder in ("", *DOCS, "benchmarks", "fixtures", ".github", "traceopt/assistants")
     for page in (ROOT / folder).glob("*.md")
 )
+MOST_README_LINES = 120
 EXAMPLE = "traceopt analyze fixtures/traces/five_faults.json.gz --no-html"
 
 _LINK = re.compile(r"\]\((?!https?:)([^)#]+)[^)]*\)")
@@ -96,10 +97,15 @@ def _installs_this(arguments: list[str]) -> bool:
 
 
 def test_the_first_two_commands_are_the_promised_ones() -> None:
+    """Of the blocks, which work in a fresh checkout. Sentences before them say how to use it on a script of one's own."""
     assert [shlex.split(line, comments=True) for line in block_commands(README)[:2]] == [
         ["make", "demo"],
         ["make", "test"],
     ]
+    assert inline_commands(README)[:2] == ["pip install .", "traceopt run train.py"]
+    text = README.read_text()
+    assert text.index("`pip install .`") < text.index("`traceopt run train.py`") < text.index("make demo")
+    assert text.count("\n") <= MOST_README_LINES
 
 
 def test_a_command_that_does_not_exist_would_be_noticed() -> None:

@@ -109,6 +109,7 @@ def _fixes(result: Result) -> list[str]:
         (f"{fix_cards.ACROSS_RANKS}", groups.above),
         ("Plan, in this order", groups.plan),
         (fix_cards.unplanned(result) if groups.plan else "Fixes", groups.rest),
+        (fix_cards.MINOR, groups.minor),
         ("Without an estimate", groups.later),
     ]
     left, blocks = FIXES, []

@@ -58,6 +58,7 @@ def render_notebook(result: Result) -> str:
             fixes=numbered[:FIXES_SHOWN],
             fixes_total=len(numbered),
             notes_total=len(document.findings) - len(numbered),
+            plan_order=fix_cards.plan_order(document),
             checks_line=run_words.checks_line(document),
         )
     )

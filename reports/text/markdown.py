@@ -65,10 +65,10 @@ def render_markdown(
     against = None if comparison is None else safe_text.cleaned(comparison)
     cards = fix_cards.cards(document)
     first, rest = safe_text.first_sentence(run_words.verdict(document))
-    shown = _shown(document)
+    shown, minor = _shown(document), fix_cards.groups(document).minor
     patched = next((card for card in shown if _is_short(card.finding.fix.patch)), None)
-    advised = [card for card in cards if card.number is not None][: max(FIXES, len(shown))]
-    reasoned = [] if advised or len(cards) > REASONED else cards
+    advised = [card for card in cards if card.number is not None and card not in minor][: max(FIXES, len(shown))]
+    reasoned = [] if advised or len(cards) > REASONED else [card for card in cards if card not in minor]
     head = [
         "\n".join([tag(label), *([UNCHANGED] if _unchanged(against, gates) else [])]),
         f"### traceopt: {prose(first)}",
@@ -187,7 +187,7 @@ def _fixes(result: Result, cards: list[fix_cards.Card], findings: int) -> list[s
         rows.append(["", more, *([""] if placed else []), "", step_after, ""])
     below = []
     if sum(card.row is not None for card in cards) > 1:
-        below.append(f"{fix_cards.PLAN_ORDER} Each saving assumes the fixes above it, so they add up.")
+        below.append(f"{fix_cards.plan_order(result)} Each saving assumes the fixes above it, so they add up.")
     if findings > len(cards):
         below.append(f"{quantities.counted(findings - len(cards), 'more finding')} below.")
     after = [f"{step_words.step_noun(result).capitalize()} after"] if planned else []

@@ -24,7 +24,7 @@ TITLE_COLUMNS = 30  # the least for titles; beside longer numbers, titles have l
 TITLE_LINES = 4
 NAME_COLUMNS = 16  # the least that the header leaves for the trace's name
 CODE_COLUMNS = 8
-ORDER_NOTE = f"{fix_cards.PLAN_ORDER} Saves: in this order, so the savings add up. Alone: without the other fixes."
+COLUMNS_NOTE = "Saves: in this order, so the savings add up. Alone: without the other fixes."
 REASONED = 2  # findings without an estimate: so many have their reasons and fixes, if there are no others
 NOTES = 5  # quality notes shown, and warnings
 WIDE = 96  # from this width on, the confidence column has its full heading
@@ -168,12 +168,24 @@ def _fixes(result: Result, terminal: Terminal) -> list[str]:
     if groups.urgent:
         first = [terminal.style("Before all others:", dim=True), *_noted(result, groups.urgent, terminal, reasons=True)]
         blocks.insert(0, [*first, ""] if priced else first)
+    if groups.minor:
+        blocks.append([*([""] if priced or groups.urgent else []), terminal.style(f"{fix_cards.MINOR}:", dim=True)])
+        blocks.append(_minor(result, groups.minor, terminal))
+        priced += groups.minor
     if others:
         heading = "Also noted, without an estimate:" if priced or groups.urgent else "Findings without an estimate:"
         reasons = not priced and len(groups.noted) <= REASONED
         blocks.append([*([""] if priced or groups.urgent else []), terminal.style(heading, dim=True)])
         blocks.append(_noted(result, others, terminal, reasons=reasons))
     return [line for block in blocks for line in block]
+
+
+def _minor(result: Result, cards: list[fix_cards.Card], terminal: Terminal) -> list[str]:
+    """Fixes that save next to nothing, with what they save alone."""
+    saves = [terminal.plain(_savings(card, result)[0]) for card in cards]
+    columns = max(map(width_of, saves))
+    starts = [f"{card.number:>2} {saved:>{columns}}  " for card, saved in zip(cards, saves, strict=True)]
+    return [line for card, start in zip(cards, starts, strict=True) for line in _titled(card, start, result, terminal)]
 
 
 def _noted(result: Result, cards: list[fix_cards.Card], terminal: Terminal, *, reasons: bool) -> list[str]:
@@ -213,7 +225,8 @@ def _table(result: Result, cards: list[fix_cards.Card], terminal: Terminal) -> l
             start = "   "
         lines += _titled(card, start, result, terminal)
     if planned and len(cards) > 1:
-        lines += [terminal.style(line, dim=True) for line in terminal.wrap(ORDER_NOTE, first="   ", indent="   ")]
+        note = f"{fix_cards.plan_order(result)} {COLUMNS_NOTE}"
+        lines += [terminal.style(line, dim=True) for line in terminal.wrap(note, first="   ", indent="   ")]
     return lines
 
 

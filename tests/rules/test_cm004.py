@@ -44,7 +44,7 @@ class TestStraggler:
         assert rest.startswith(" for rank 1. It is late because of this: waiting for data.")
         assert late.why.startswith(waits)
         (card,) = [card for card in cards(result) if card.finding == loader]
-        assert (card.number, card.instead_of) == (2, 1)
+        assert (card.number, card.instead_of) == (2, [1])
 
         _, result = all_ranks("straggler", world_size=4)
         assert result.plan[0].finding == of_code(result, "CM001")[0].id

@@ -126,6 +126,10 @@ class Finding(Spoken, frozen=True):
     after_plan_us: Annotated[
         float | None, note("saving per step after the fixes of the plan; null if it is one of them or unknown", "us")
     ] = None
+    instead_lost_us: Annotated[
+        float | None,
+        note("how much less the plan saves with this fix instead of its own of the same cause; null without any", "us"),
+    ] = None
     id: Annotated[
         str,
         note('names it in this document, and in other recordings of the code: rule, file, function; "DL001-3f9a1c"'),

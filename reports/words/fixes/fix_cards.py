@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from traceopt.result.words import quantities
 from traceopt.result.words.message import Message
 from traceopt.result.words.rank_lists import ranks_text
 
-MORE = 1.2  # times what the planned fix saves: a smaller difference is within the error of predictions
+MINOR_SHARE = 0.01  # of the step: fixes outside the plan that save less are listed in one line each
 CAPPED = "limited by measured costs"  # of a saving: the replay gives more
 IMPACT_WORDS = {"high": "High impact", "medium": "Medium impact", "low": "Low impact", "info": "Info"}
 
@@ -24,9 +25,8 @@ class Card(Struct, frozen=True):
     """A finding and its number in the list; None if its saving is not estimated.
 
     `row`: its row of the plan, None if it is not in the plan. `needs`: the numbers of the fixes without which it saves
-    little. `instead_of`: the number of the fix above that treats the same cause. `saves_more`: this one is
-    expected to save more than that fix does. `same_edit`: the number of the fix above whose edit
-    also makes this fix.
+    little. `instead_of`: the numbers of the fixes above that treat the same cause. `same_edit`: the number of the fix
+    above whose edit also makes this fix.
     """
 
     finding: Finding
@@ -34,8 +34,7 @@ class Card(Struct, frozen=True):
     anchor: str
     row: PlanRow | None = None
     needs: list[int] = []
-    instead_of: int | None = None
-    saves_more: bool = False
+    instead_of: list[int] = []
     same_edit: int | None = None
 
 
@@ -57,24 +56,22 @@ def cards(result: Result) -> list[Card]:
         needs = [number_of[other] for other in row.needs if other in number_of] if row is not None else []
         call = None if row is None or row.same_edit is None else number_of.get(row.same_edit)
         card = Card(finding, None if finding.saving is None else number, anchor, row, needs, same_edit=call)
-        alternative = row is None and finding.saving is not None
-        other = _same_cause(finding, numbered, result.run.shown_rank) if alternative else None
-        if other is not None and other.finding.saving is not None and finding.saving is not None:
-            saved_us = other.finding.saving.est_us if other.row is None else other.row.saving_us
-            card = replace(card, instead_of=other.number, saves_more=finding.saving.est_us > MORE * saved_us)
+        if row is None and finding.saving is not None:
+            card = replace(card, instead_of=_same_cause(finding, numbered, result.run.shown_rank))
         numbered.append(card)
     return numbered
 
 
-def _same_cause(finding: Finding, before: list[Card], shown_rank: int | None) -> Card | None:
-    """The fix that treats the same cause: a planned one, or one of the same ranks, if the plan is of another rank."""
+def _same_cause(finding: Finding, before: list[Card], shown_rank: int | None) -> list[int]:
+    """The fixes that treat the same cause: planned ones, or those of the same ranks, if the plan is of another rank."""
+    found = []
     for card in before:
         other = card.finding
         shared = finding.code in other.shares_cause_with or other.code in finding.shares_cause_with
         elsewhere = bool(other.ranks) and shown_rank not in other.ranks and set(finding.ranks) <= set(other.ranks)
-        if shared and (card.row is not None or (elsewhere and card.number is not None)):
-            return card
-    return None
+        if shared and card.number is not None and (card.row is not None or elsewhere):
+            found.append(card.number)
+    return found
 
 
 class Groups(Struct, frozen=True):
@@ -83,6 +80,7 @@ class Groups(Struct, frozen=True):
     above: list[Card]  # of the comparison of ranks, each saves more than the first fix of the plan
     plan: list[Card]
     rest: list[Card]  # with a saving, not in the plan
+    minor: list[Card]  # the same, but saving too little to say more of them
     noted: list[Card]  # without a saving, the urgent ones first
 
     @property
@@ -100,33 +98,50 @@ def groups(result: Result) -> Groups:
     plan = [card for card in every if card.row is not None]
     first = min((card.number for card in plan if card.number is not None), default=0)
     others = [card for card in every if card.row is None]
+    below = [card for card in others if card.number is not None and card.number >= first]
     return Groups(
         above=[card for card in others if card.number is not None and card.number < first],
         plan=plan,
-        rest=[card for card in others if card.number is not None and card.number >= first],
+        rest=[card for card in below if not _is_minor(card)],
+        minor=[card for card in below if _is_minor(card)],
         noted=sorted((card for card in others if card.number is None), key=lambda card: card.finding.impact != "high"),
     )
 
 
+def _is_minor(card: Card) -> bool:
+    """Whether a fix saves next to nothing, alone and after the plan."""
+    saving = card.finding.saving
+    if saving is None or saving.share >= MINOR_SHARE:
+        return False
+    step_us = saving.est_us / saving.share if saving.share > 0 else 0.0
+    return (card.finding.after_plan_us or 0.0) <= MINOR_SHARE * step_us
+
+
+def name(finding: Finding, result: Result) -> str:
+    """The finding's title; with its function, if there is another of this title."""
+    same = [one for one in result.findings if one.title == finding.title]
+    function = next((place.function for place in finding.locations), None)
+    return f"{finding.title}, in {function}" if len(same) > 1 and function else finding.title
+
+
 def title(card: Card, result: Result) -> str:
-    """The finding's title, with the ranks that have it unless all do."""
+    """The finding's name, with the ranks that have it unless all do."""
     only = only_on(card.finding, result)
-    return f"{card.finding.title} ({only})" if only else card.finding.title
+    return f"{name(card.finding, result)} ({only})" if only else name(card.finding, result)
 
 
 def needs(card: Card) -> str:
     """How the fix depends on the plan, and what limits its saving; empty if nothing does.
 
     "needs fixes 1 and 2": without them this one saves little. "same edit as fix 2": one edit makes both.
-    "limited by measured costs": the replay saves more. "same cause as fix 2": both treat the
-    same cause. "saves 0.5 ms after the plan": why it is not in the plan.
+    "limited by measured costs": the replay saves more. "same cause as fix 2; with it instead, the plan saves 9 ms
+    less", "saves 0.5 ms after the plan": why it is not in the plan.
     """
     if card.row is None:
         return _why_not_planned(card)
     words = []
     if card.needs:
-        noun = "fix" if len(card.needs) == 1 else "fixes"
-        words.append(f"needs {noun} {joined([str(number) for number in card.needs])}")
+        words.append(f"needs {_fixes(card.needs)}")
     if card.same_edit is not None:
         words.append(f"same edit as fix {card.same_edit}")
     if card.row.capped:
@@ -135,19 +150,35 @@ def needs(card: Card) -> str:
 
 
 def _why_not_planned(card: Card) -> str:
-    if card.instead_of is not None:
-        return f"same cause as fix {card.instead_of}" + (", may save more" if card.saves_more else "")
+    if _is_minor(card):
+        return ""
+    if card.instead_of:
+        return f"same cause as {_fixes(card.instead_of)}{_instead(card.finding.instead_lost_us)}"
     after_us = card.finding.after_plan_us
     if after_us is None:
         return ""
     return f"saves {quantities.estimated(after_us) if after_us > 0 else 'nothing'} after the plan"
 
 
-# What orders the plan (CLOSE_SHARE in rules/plan.py).
-PLAN_ORDER = (
-    "Each row is the fix that saves most after those above it; within 25%, what the others need, then the surest and "
-    "simplest."
-)
+def _instead(lost_us: float | None) -> str:
+    if lost_us is None:
+        return ""
+    return f"; with it instead, the plan saves {f'{quantities.estimated(lost_us)} less' if lost_us > 0 else 'as much'}"
+
+
+def _fixes(numbers: list[int]) -> str:
+    """ "fix 2", "fixes 1 and 2"."""
+    return ("fix " if len(numbers) == 1 else "fixes ") + joined([str(number) for number in numbers])
+
+
+def plan_order(result: Result) -> str:
+    """What orders the plan (rules/plan.py). What is not by size has a reason, which is only said where it shows."""
+    order = "Each row is the fix that saves most after those above it."
+    by_size = all(above.saving_us >= below.saving_us or below.needs for above, below in pairwise(result.plan))
+    return order if by_size else f"{order} Guesses count half; rare costs and unknown causes come last."
+
+
+MINOR = "Each saves less than 1% of the step"
 ACROSS_RANKS = "From comparing the ranks"
 
 
@@ -160,7 +191,7 @@ def plan_heading(result: Result) -> str:
 def fixes_heading(result: Result) -> str:
     """How many fixes there are, and whether they are a plan."""
     found = groups(result)
-    numbered = len(found.above) + len(found.plan) + len(found.rest)
+    numbered = len(found.above) + len(found.plan) + len(found.rest) + len(found.minor)
     if len(found.plan) > 1 and not found.above:
         return f"The plan: {len(found.plan)} fixes in this order"
     if numbered:
@@ -214,4 +245,4 @@ def combined_fixes(result: Result) -> str | None:
         return "the fixes"
     if numbers == list(range(1, len(numbers) + 1)):
         return "the top fix" if len(numbers) == 1 else f"the top {len(numbers)} fixes"
-    return ("fix " if len(numbers) == 1 else "fixes ") + joined([str(number) for number in numbers])
+    return _fixes(numbers)

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from traceopt.reports.html.page import render_html
 from traceopt.reports.text.markdown import render_markdown
 from traceopt.reports.text.terminal import render_terminal
-from traceopt.reports.words.fixes.fix_cards import cards, needs
 from traceopt.reports.words.fixes.headline import lead
 from traceopt.reports.words.run_words import identity
 from traceopt.reports.words.table_captions import gemm_caption
@@ -68,32 +67,6 @@ def test_the_gemm_caption_says_how_much_the_table_lacks() -> None:
     assert gemm_caption(replace(sample.rich(), gemm_known_share=0.11)).startswith("The table holds 11% of the time")
     for share in (None, 0.95):
         assert "The table holds" not in gemm_caption(replace(sample.rich(), gemm_known_share=share))
-
-
-def test_a_fix_outside_the_plan_says_why() -> None:
-    result = sample.rich()
-    planned = [row.code for row in result.plan]
-
-    def reasons(after_plan_us: float, *same_cause: str) -> set[str]:
-        findings = [
-            replace(one, after_plan_us=after_plan_us, shares_cause_with=[] if one.code in planned else [*same_cause])
-            for one in result.findings
-        ]
-        others = cards(replace(result, findings=findings))
-        return {needs(card) for card in others if card.number is not None and card.row is None}
-
-    assert reasons(500.0) == {f"saves 0.50{NB}ms after the plan"}
-    assert reasons(0.0) == {"saves nothing after the plan"}
-    assert reasons(0.0, planned[0]) == {"same cause as fix 1"}
-    result = replace(result, plan=[replace(row, saving_us=1.0) for row in result.plan])
-    assert reasons(0.0, planned[0]) == {"same cause as fix 1, may save more"}
-
-
-def test_one_call_that_makes_two_fixes_is_named() -> None:
-    result = sample.rich()
-    plan = [replace(row, needs=[], same_edit=1 if place else None) for place, row in enumerate(result.plan)]
-    shown = [needs(card) for card in cards(replace(result, plan=plan)) if card.row is not None]
-    assert shown[:2] == ["", "same edit as fix 1"]
 
 
 @pytest.mark.parametrize(("share", "says"), [(0.39, "off by up to 39%."), (0.01, ""), (None, "")])
