@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ _OUTPUT = re.compile(rf"(?<=    {re.escape(EXAMPLE)}\n\n```text\n).*?(?=^```$)",
 def check_traceopt_options(arguments: list[str]) -> None:
     command, _, rest = traceopt_command(arguments)
     known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}
-    assert {argument.partition("=")[0] for argument in rest if argument.startswith("-")} <= known
+    own = takewhile(lambda argument: argument != "--", rest)  # what follows is a launcher's
+    assert {argument.partition("=")[0] for argument in own if argument.startswith("-")} <= known
 
 
 def check_make(arguments: list[str]) -> None:
@@ -97,7 +99,7 @@ def _installs_this(arguments: list[str]) -> bool:
 
 
 def test_the_first_two_commands_are_the_promised_ones() -> None:
-    """Of the blocks, which work in a fresh checkout. Sentences before them say how to use it on a script of one's own."""
+    """Of the blocks, which work in a fresh checkout. The text before them says how to use it on a script."""
     assert [shlex.split(line, comments=True) for line in block_commands(README)[:2]] == [
         ["make", "demo"],
         ["make", "test"],
