@@ -90,7 +90,7 @@ def render_html(result: Result, *, static: bool = False) -> str:
     document = for_display(result)
     every_step = not static and plotly() is not None  # its figures have room for them
     view = _view(document, every_step=every_step)
-    spans = span_view.span_view(document, view["all_cards"], view["idle_word"])
+    spans = [span_view.span_view(one, view["all_cards"], view["idle_word"]) for one in view["rank_documents"]]
     flame = flame_view.flame_view(document)
     scripts: list[str] = ["main.js"]
     data: dict[str, Any] = {}
@@ -104,13 +104,15 @@ def render_html(result: Result, *, static: bool = False) -> str:
     )
     if under_pointer:
         data["readouts"] = under_pointer
-    if spans is not None or flame is not None:
+    if spans[0] is not None or flame is not None:
         scripts.append("units.js")
-    if spans is not None:
+    if spans[0] is not None:
         scripts += TIMELINE_SCRIPTS
-        data["spans"] = spans
-    for number, of_rank in enumerate(view["rank_documents"][1:], 1):
-        data[f"spans-{number}"] = span_view.span_view(of_rank, view["all_cards"], view["idle_word"])
+    tables = [None if result.timeline is None else result.timeline.table, *(one.table for one in result.rank_views)]
+    for number, (of_rank, table) in enumerate(zip(spans, tables, strict=True)):
+        if of_rank is not None and table is not None:
+            name = f"spans-{number}" if number else "spans"
+            data[name] = span_view.beside_the_document(of_rank, table)
     if flame is not None:
         scripts.append("flame.js")
         data["flame"] = flame
@@ -120,10 +122,10 @@ def render_html(result: Result, *, static: bool = False) -> str:
         .render(
             css=style(),
             scripts=page_scripts(scripts, data, _figures(document, view) if every_step else {}),
-            interactive=spans is not None,
+            interactive=spans[0] is not None,
             prompts=not static,
-            span_key=[] if spans is None else spans["key"],
-            has_python=spans is not None and ("python", "Python") in spans["categories"],
+            span_key=[] if spans[0] is None else spans[0]["key"],
+            has_python=spans[0] is not None and ("python", "Python") in spans[0]["categories"],
             result_id=RESULT_ID,
             result_script=_embedded(to_json(result)),
             **view,

@@ -15,7 +15,7 @@ from traceopt.reports.words.rank_words import rank_phrase
 from traceopt.reports.words.step_words import step_noun
 from traceopt.reports.words.viewer_command import viewer_command
 from traceopt.result.document import RankView, Result
-from traceopt.result.rows import COLUMNS, STREAM_COLUMNS
+from traceopt.result.rows import COLUMNS, STREAM_COLUMNS, SpanTable
 
 US_PER_MS = 1_000
 
@@ -71,6 +71,21 @@ def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dic
         "causeFixes": [card_lookup.card_of_cause(cards, category) for category in table.categories],
         "placeFixes": [card_lookup.cards_of_place(cards, place) for place in table.places],
         "nameFixes": [card_lookup.cards_of_name(cards, *pair) for pair in zip(table.names, labels, strict=True)],
+    }
+
+
+def beside_the_document(view: dict[str, Any], recorded: SpanTable) -> dict[str, Any]:
+    """The view as a page holds it: of the texts that the page's document has, only those that are shown in another way,
+    by place. `recorded`: the table in that document.
+    """
+    texts = {
+        "names": recorded.names,
+        "labels": [label or name for label, name in zip(recorded.labels, recorded.names, strict=True)],
+        "details": recorded.details,
+    }
+    return view | {
+        key: {str(at): shown for at, (shown, text) in enumerate(zip(view[key], known, strict=True)) if shown != text}
+        for key, known in texts.items()
     }
 
 

@@ -11,6 +11,7 @@ from traceopt.analyzer.vocabulary.causes.table import IDLE_CAUSES
 from traceopt.document.timeline.spans import span_table
 from traceopt.result.encoding import packing
 from traceopt.result.rows import COLUMNS, STREAM_COLUMNS
+from traceopt.testing.machine import Machine
 
 if TYPE_CHECKING:
     from conftest import GetExample
@@ -31,6 +32,9 @@ def columns(table: SpanTable) -> dict[str, I8]:
         out[name] = (planes << (8 * np.arange(width))[:, None]).sum(axis=0)
         at += 1 + rows * width
     assert at == len(data)
+    out["start"] *= table.tick_ns
+    out["duration"] *= table.tick_ns
+    out["launch_delay"] = np.where(out["launch_delay"] > 0, (out["launch_delay"] - 1) * table.tick_ns + 1, 0)
     low = 0
     for lane in table.lanes:
         out["start"][low : low + lane.count] = np.cumsum(out["start"][low : low + lane.count])
@@ -53,6 +57,24 @@ def test_every_event_of_the_steps_is_in_the_table(example: GetExample, scenario:
     names = {table.names[code] for code in found["name"]}
     assert {facts.trace.names[code] for code in facts.slices.name[inside]} <= names
     assert table.steps[0].duration_us == pytest.approx(steps.duration[0] / 1e3)
+
+
+def test_times_of_a_trace_in_microseconds_are_packed_as_such() -> None:
+    """Nanoseconds would take two bytes more for each time, and say nothing more."""
+    machine = Machine()
+    for _ in range(3):
+        with machine.step():
+            machine.work(103, "load")
+            machine.launch(57)
+    facts = machine.facts()
+    table = span_table(facts)
+    assert table.tick_ns % 1000 == 0
+    found = columns(table)
+    load = found["name"] == table.names.index("load")
+    assert set(found["duration"][load]) == {103_000}
+    first = sum(lane.count for lane in table.lanes[:-1])
+    assert table.lanes[-1].kind == "stream"
+    assert set(found["duration"][first:]) == {57_000}
 
 
 def test_a_kernel_knows_its_launch(example: GetExample) -> None:

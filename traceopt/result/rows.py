@@ -10,8 +10,8 @@ from traceopt.result.field_notes import note
 from traceopt.result.finding import Location
 
 COLUMNS = (
-    "start",  # ns since the span before on the same lane started; of the first, since the table's zero
-    "duration",  # ns
+    "start",  # ticks since the span before on the same lane started; of the first, since the table's zero
+    "duration",  # ticks
     "name",  # code
     "category",  # code
     "place",  # code + 1; 0: not known
@@ -21,7 +21,7 @@ STREAM_COLUMNS = (
     "operator",  # code of its name + 1; 0: not known
     "operator_detail",  # code + 1; 0: none
     "launch_thread",  # index of the lane + 1; 0: not known, or not shown
-    "launch_delay",  # ns from the start of the launch call to the start of the work, + 1; 0: not known
+    "launch_delay",  # ticks from the start of the launch call to the start of the work, + 1; 0: not known
 )
 
 
@@ -593,6 +593,7 @@ class SpanTable(Struct, frozen=True):
     details: Annotated[list[str], note("shapes and types of operators, sizes of copies, launch dimensions of kernels")]
     stalls: Annotated[list[Stall], note("stretches of these steps without GPU work, since the table's zero")]
     columns: Annotated[str, note("the spans, packed: traceopt/result/rows.py describes the format")]
+    tick_ns: Annotated[int, note("unit of the times in `columns`", "ns")] = 1
 
 
 class Timeline(Struct, frozen=True):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from rich_sample import span_table
 
 from traceopt.reports.html.page import render_html
-from traceopt.reports.html.span_view import left_out, span_view
+from traceopt.reports.html.span_view import beside_the_document, left_out, span_view
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes.card_lookup import card_of_stall
 from traceopt.reports.words.fixes.fix_cards import cards
@@ -385,6 +385,23 @@ def test_a_kernel_is_concerned_by_the_fix_whose_evidence_it_is() -> None:
     view = span_view(changed, cards(changed), "GPU idle")
     assert view is not None
     assert [view["fixes"][fix]["anchor"] for fix in view["nameFixes"][kernel]] == ["TC002"]
+
+
+def test_a_page_has_only_those_texts_of_spans_that_are_not_in_its_document() -> None:
+    recorded = sample.rich()
+    table = recorded.timeline.table if recorded.timeline is not None else None
+    assert table is not None
+    long = "kernel<" + 400 * "x" + ">"
+    table = replace(table, names=[long, *table.names[1:]])
+    document = for_display(replace(recorded, timeline=replace(recorded.timeline, table=table)))
+    view = span_view(document, [], "GPU idle")
+    assert view is not None
+    shown = view["names"][0]
+    assert shown != long
+    beside = beside_the_document(view, table)
+    assert beside["names"] == {"0": shown}
+    assert set(beside["details"]) == set()
+    assert beside["lanes"] == view["lanes"]
 
 
 def test_a_sync_stall_only_names_the_fix_of_its_line() -> None:

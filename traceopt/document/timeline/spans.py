@@ -99,7 +99,7 @@ def _table(facts: Facts, most_spans: int) -> SpanTable:
     lanes = [lane for lane in (*maker.host_lanes(), maker.idle_lane(chosen), *maker.stream_lanes()) if len(lane)]
     kept = _longest(lanes, most_spans)
     zero = min((int(lane.columns["start"][0]) for lane in kept if len(lane)), default=begin)
-    lists, columns = maker.coded(kept, zero)
+    fields, columns = maker.coded(kept, zero)
     return SpanTable(
         steps=[
             StepWindow(
@@ -111,7 +111,7 @@ def _table(facts: Facts, most_spans: int) -> SpanTable:
             SpanLane(lane.kind, lane.name, lane.detail, len(lane), len(whole) - len(lane))
             for whole, lane in zip(lanes, kept, strict=True)
         ],
-        **lists,
+        **fields,
         stalls=find_stalls(facts, chosen, zero),
         columns=pack_columns(columns),
     )
@@ -295,8 +295,8 @@ class _LaneMaker:
         grid, block = ("×".join(map(str, part[row].tolist())) for part in (work.grid, work.block))
         return self.details.code(f"grid {grid}, block {block}") if work.grid[row, 0] > 0 else -1
 
-    def coded(self, lanes: list[_Lane], zero: int) -> tuple[dict[str, list[Any]], list[I8]]:
-        """The lists of texts and the columns of all lanes as SpanTable has them."""
+    def coded(self, lanes: list[_Lane], zero: int) -> tuple[dict[str, Any], list[I8]]:
+        """The lists of texts, the unit of times, and the columns of all lanes as SpanTable has them."""
         trace, sites = self.facts.trace, self.facts.call_sites.sites
         events = {name: np.concatenate([lane.columns[name] for lane in lanes] or [_NONE]) for name in COLUMNS}
         streams = [lane for lane in lanes if lane.kind == "stream"]
@@ -316,8 +316,12 @@ class _LaneMaker:
                 thread_lanes[lane.thread] = index + 1
         before = np.concatenate([np.append(zero, lane.columns["start"])[:-1] for lane in lanes] or [_NONE])
         count = len(events["name"])
+        start, delay = events["start"] - before, work["launch_delay"]
+        # A trace in microseconds has multiples of 1,000, which would fill two bytes more.
+        tick = max(1, int(np.gcd.reduce(np.concatenate((start, events["duration"], delay[delay > 0])))))
         events |= {
-            "start": events["start"] - before,
+            "start": start // tick,
+            "duration": events["duration"] // tick,
             "name": name[:count] - unknown,
             "place": place[:-1],
             "detail": events["detail"] + 1,
@@ -326,19 +330,20 @@ class _LaneMaker:
             "operator": name[count:] - unknown + 1,
             "operator_detail": work["operator_detail"] + 1,
             "launch_thread": thread_lanes[work["launch_thread"]],
-            "launch_delay": work["launch_delay"] + 1,
+            "launch_delay": np.where(delay < 0, -1, delay // tick) + 1,
         }
         of_kernels = np.zeros(len(used), bool)
         of_kernels[events["name"][count - len(work["operator"]) :]] = True
         labels = [short_name(text) if kernel else text for text, kernel in zip(used, of_kernels, strict=True)]
-        lists = {
+        fields = {
             "names": used,
             "labels": ["" if label == text else label for label, text in zip(labels, used, strict=True)],
             "categories": [CATEGORIES[code] for code in categories],
             "places": [to_location(sites[site]) for site in places[1:]],
             "details": self.details.texts,
+            "tick_ns": tick,
         }
-        return lists, [*(events[name] for name in COLUMNS), *(work[name] for name in STREAM_COLUMNS)]
+        return fields, [*(events[name] for name in COLUMNS), *(work[name] for name in STREAM_COLUMNS)]
 
 
 class _Codes:

@@ -26,8 +26,8 @@
   /* `view` is what span_view.py wrote. Of every span there is: start, end, duration (ms), name, category, place, detail
      (codes; -1: none), laneOf. Spans of streams, from streamFirst to firstStall, also have operator, operatorDetail,
      launchLane and launchDelay. Stalls come last. */
-  function decode(view, bytes) {
-    var count = 0, streamCount = 0;
+  function decode(view, table, bytes) {
+    var count = 0, streamCount = 0, tick = table.tick_ns || 1;
     view.lanes.forEach(function (lane) {
       count += lane.count;
       streamCount += lane.kind === "stream" ? lane.count : 0;
@@ -46,16 +46,17 @@
       start: new Float64Array(total), end: new Float64Array(total), duration: new Float64Array(total),
       name: new Int32Array(total), category: new Int32Array(total), place: new Int32Array(total),
       detail: new Int32Array(total), laneOf: new Int32Array(total),
-      operator: all.operator, operatorDetail: all.operator_detail, launchLane: all.launch_thread, launchDelay: all.launch_delay,
+      operator: all.operator, operatorDetail: all.operator_detail, launchLane: all.launch_thread,
+      launchDelay: all.launch_delay.map(function (delay) { return delay && (delay - 1) * tick + 1; }),
     };
     var index = 0;
     view.lanes.forEach(function (lane, number) {
       var now = 0;
       spans.lanes.push({ kind: lane.kind, name: lane.name, detail: lane.detail, first: index, count: lane.count });
       for (var last = index + lane.count; index < last; index++) {
-        now += all.start[index];
+        now += all.start[index] * tick;
         spans.start[index] = now / 1e6;
-        spans.duration[index] = all.duration[index] / 1e6;
+        spans.duration[index] = all.duration[index] * tick / 1e6;
         spans.end[index] = spans.start[index] + spans.duration[index];
         spans.name[index] = all.name[index];
         spans.category[index] = all.category[index];
@@ -137,6 +138,14 @@
     };
   }
 
+  /* A view has only those texts that are not shown as in the document. */
+  function withTexts(view, table) {
+    view.names = Object.assign(table.names.slice(), view.names);
+    view.details = Object.assign(table.details.slice(), view.details);
+    view.labels = Object.assign(table.labels.map(function (label, place) { return label || table.names[place]; }), view.labels);
+    return view;
+  }
+
   /* The spans of the chosen rank. */
   tools.loadSpans = function () {
     var rank = tools.rank;
@@ -144,10 +153,12 @@
     loading[rank] = loading[rank] || Promise.all([
       tools.unpackById(rank ? "spans-" + rank + "-gz" : "spans-gz"),
       resulting.then(function (result) {
-        return tools.unpackBytes((rank ? result.rank_views[rank - 1] : result.timeline).table.columns);
+        var table = (rank ? result.rank_views[rank - 1] : result.timeline).table;
+        return Promise.all([table, tools.unpackBytes(table.columns)]);
       }),
     ]).then(function (parts) {
-      return decode(JSON.parse(parts[0]), parts[1]);
+      var table = parts[1][0];
+      return decode(withTexts(JSON.parse(parts[0]), table), table, parts[1][1]);
     });
     return loading[rank];
   };
