@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from fixtures.hostile import hostile_trace
 from traceopt.api import analyze
@@ -91,6 +92,16 @@ def test_it_says_what_the_report_says(example: GetExample) -> None:
         assert finding.title in text
     assert "Fix, the first 5 of 6" in text
     assert run_words.checks_line(result) in text
+
+
+def test_the_bars_have_their_times_and_places_a_column_if_there_are_any(example: GetExample) -> None:
+    result = example("five_faults").result
+    text = Parts(result._repr_html_()).text.replace("\u00a0", " ")
+    assert "Now, 43.0 ms" in text
+    assert "After the plan, ≈ 18.8 ms" in text
+    assert "Where" in text
+    findings = [replace(one, locations=[], evidence=[]) for one in result.findings]
+    assert "Where" not in Parts(replace(result, findings=findings)._repr_html_()).text
 
 
 def test_the_same_each_time(result: Result) -> None:

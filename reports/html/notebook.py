@@ -30,7 +30,8 @@ _DARK_PAGES = ("[data-jp-theme-light=false]", ".vscode-dark", "[theme=dark]")
 def render_notebook(result: Result) -> str:
     """The HTML of `Result._repr_html_`."""
     document = for_display(result)
-    numbered = [card for card in fix_cards.cards(document) if card.number is not None]
+    groups = fix_cards.groups(document)
+    fixes = [*groups.above, *groups.plan, *groups.rest]
     largest = sorted(document.breakdown, key=lambda part: -part.us_per_step)[:PARTS_SHOWN]
     named = [part for part in document.breakdown if part in largest and part.us_per_step > 0]
     facts = [
@@ -55,9 +56,10 @@ def render_notebook(result: Result) -> str:
             step_us=sum(part.us_per_step for part in document.breakdown),
             after=document.combined.breakdown_after if document.combined is not None else [],
             smaller=[part for part in document.breakdown if part not in named and part.us_per_step > 0],
-            fixes=numbered[:FIXES_SHOWN],
-            fixes_total=len(numbered),
-            notes_total=len(document.findings) - len(numbered),
+            fixes=fixes[:FIXES_SHOWN],
+            fixes_total=len(fixes),
+            placed=any(fix_cards.place(card.finding) for card in fixes[:FIXES_SHOWN]),
+            notes_total=len(groups.noted),
             plan_order=fix_cards.plan_order(document),
             checks_line=run_words.checks_line(document),
         )

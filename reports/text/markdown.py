@@ -247,7 +247,7 @@ def _advice(card: fix_cards.Card, result: Result, with_patch: bool = True) -> st
     """Why a fix pays off, and how to make it."""
     finding, saving = card.finding, card.finding.saving
     number = "" if card.number is None else f"{card.number}. "
-    blocks = [f"#### {number}{prose(finding.title)} ({prose(finding.code)})", prose(finding.why)]
+    blocks = [f"#### {number}{prose(fix_cards.name(finding, result))} ({prose(finding.code)})", prose(finding.why)]
     if saving is not None:
         blocks.append(f"{_ranges(card, saving, result)} {prose(saving.basis)}")
     blocks.append(f"{prose(finding.fix.text)} Effort: {prose(finding.effort)}. Risk: {prose(finding.risk_words)}.")
@@ -302,7 +302,8 @@ def _noted(cards: Iterable[fix_cards.Card], result: Result) -> list[str]:
         alone = "in the plan" if card.row is not None else "alone"
         saved = "" if saving is None else f", saves {_savings(card, result)[0]} {alone}"
         where = f", {code(names.short_path(place))}" if place else ""
-        lines.append(f"- {prose(finding.title)} ({prose(finding.code)}){saved}{where}")
+        why = f" ({prose(needs)})" if (needs := fix_cards.needs(card)) else ""
+        lines.append(f"- {prose(fix_cards.title(card, result))} ({prose(finding.code)}){saved}{why}{where}")
     return ["\n".join(lines)] if lines else []
 
 

@@ -158,9 +158,10 @@ def measured_facts(result: Result) -> list[str]:
         calls, waits = quantities.count(sync.calls_per_step), quantities.ms_of_us(sync.us_per_step)
         idle, own = quantities.ms_of_us(sync.stall_us_per_step), _own_time(result, HOST_SYNC.key)
         only = "" if own == idle else f" Of this idle time, {own} has no other cause."
+        starved = f" The GPU is idle for {idle} during them and until the host has refilled its queue.{only}"
         facts.append(
-            f"Host syncs: {calls}{per_step(result)}. The host waits in them for {waits}. The GPU is idle for {idle} "
-            f"during them and until the host has refilled its queue.{only}"
+            f"Host syncs: {calls}{per_step(result)}. The host waits in them for {waits}."
+            + (starved if sync.stall_us_per_step > 0 else "")
         )
     if communication.us_per_step and communication.exposed_us_per_step is not None:
         hidden = communication.overlap_share

@@ -20,6 +20,7 @@ from traceopt.rules.savings.starvation import typical_ns
 from traceopt.rules.step_words import the_step, times
 
 SURE_SHARE = 0.7  # of the stall, saved at least: some reads remain
+LEAST_SHARE = 0.01  # of the stall: the finding leaves out what the GPU is idle during the calls if it is less
 TOGETHER = 1.5  # times the sum of what each line saves alone
 
 
@@ -74,11 +75,12 @@ class SyncRule(Rule):
             basis, most = "Assumes the wait is gone, so the host gets ahead of the GPU.", gain
             never_ahead = " So the host never gets ahead, and the GPU also waits for launches that would be hidden."
         shared = self._shared(facts, rows)
+        during = f"{ms(idle)} during the call and for " if idle >= LEAST_SHARE * stall else ""
         meanwhile = f"; the refill also includes work reported by {' and '.join(shared)}" if shared else ""
         return self.finding(
             why=(
-                f"{self.does} {times(facts, count)}. The GPU is idle for {ms(idle)} during the call and for "
-                f"{ms(stall - idle)} until the host has refilled its queue{meanwhile}.{never_ahead}"
+                f"{self.does} {times(facts, count)}. The GPU is idle for {during}{ms(stall - idle)} until the host "
+                f"has refilled its queue{meanwhile}.{never_ahead}"
             ),
             shares_cause_with=shared,
             saving=priced(

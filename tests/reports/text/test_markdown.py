@@ -106,6 +106,29 @@ def test_a_fix_that_saves_more_in_the_plan_says_why() -> None:
     assert "in the plan, where the fixes above save a part of it, and " in text
 
 
+def test_a_fix_below_one_percent_has_no_block_of_its_own() -> None:
+    """Here all are: their titles are enough."""
+    result = sample.rich()
+    small = [
+        replace(one, saving=replace(one.saving, est_us=800.0, share=0.002)) for one in result.findings if one.saving
+    ]
+    document = replace(result, findings=small[:1], plan=[], combined=None)
+    comment = render_markdown(document)
+    assert small[0].fix.text not in comment
+    assert f"- {small[0].title} ({small[0].code}), saves 0.80" in comment
+    terminal = render_terminal(document, **WIDE)
+    assert f"Each saves less than 1% of the step:\n 1 0.80 ms  {small[0].code} {small[0].title}\n" in terminal
+    assert small[0].fix.text not in terminal
+
+
+def test_an_alternative_says_why_it_is_not_in_the_plan() -> None:
+    result = sample.rich()
+    first, *rest = result.findings
+    other = replace(rest[-1], saving=first.saving, shares_cause_with=[first.code], instead_lost_us=3300.0)
+    comment = render_markdown(replace(result, findings=[first, *rest[:-1], other])).replace("\u00a0", " ")
+    assert "(same cause as fix 1; with it instead, the plan saves 3.3 ms less)" in comment
+
+
 @pytest.mark.parametrize("render", [render_markdown, lambda result: render_terminal(result, **WIDE)])
 def test_the_only_finding_has_its_reason_and_fix(render: Callable[[Result], str]) -> None:
     noted = next(finding for finding in sample.rich().findings if finding.saving is None)
