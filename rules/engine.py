@@ -106,13 +106,13 @@ def run_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> Ru
     return planned(outcome, facts) if facts.has_trace else outcome
 
 
-def check_rules(rules: Sequence[Rule], facts: Facts, *, debug: bool = False) -> RulesOutcome:
+def check_rules(rules: Sequence[Rule], facts: Facts, *, only_found: bool = False, debug: bool = False) -> RulesOutcome:
     """Runs every rule on one trace, trace-quality rules first. A rule that raises becomes a check of status `error`.
 
-    With `debug`, the rule's exception is raised instead.
+    With `only_found`, rules that found nothing have no checks. With `debug`, the rule's exception is raised instead.
     """
     of_traces = [rule for rule in rules if not isinstance(rule, RunRule)]
-    outcome = _outcome(of_traces, lambda rule: _ask(rule, facts), debug)
+    outcome = _outcome(of_traces, lambda rule: _ask(rule, facts, only_found), debug, only_found)
     return _in_words_of(facts.device.vendor.key, outcome) if facts.has_trace else outcome
 
 
@@ -178,7 +178,9 @@ def _in_view_of_ranks(rule: Rule, finding: Finding, run: RunFacts) -> Finding:
 _Answer = tuple[CheckStatus, str, list[Priced]]
 
 
-def _outcome(rules: Sequence[_AnyRule], ask: Callable[[_AnyRule], _Answer], debug: bool) -> RulesOutcome:
+def _outcome(
+    rules: Sequence[_AnyRule], ask: Callable[[_AnyRule], _Answer], debug: bool, only_found: bool = False
+) -> RulesOutcome:
     priced: list[Priced] = []
     notes: list[Note] = []
     checks: list[Check] = []
@@ -186,6 +188,8 @@ def _outcome(rules: Sequence[_AnyRule], ask: Callable[[_AnyRule], _Answer], debu
         found: list[Priced] = []
         try:
             status, reason, found = ask(rule)
+            if only_found and status != "found":
+                continue
             check = Check(rule.code, rule.name, rule.title, status, reason)
             check = _plain(check)
         except (Exception, SystemExit) as error:
@@ -200,7 +204,7 @@ def _outcome(rules: Sequence[_AnyRule], ask: Callable[[_AnyRule], _Answer], debu
     return RulesOutcome(sorted(priced, key=_value_order), notes, checks)
 
 
-def _ask(rule: Rule, facts: Facts) -> _Answer:
+def _ask(rule: Rule, facts: Facts, only_found: bool) -> _Answer:
     if rule.needs_trace and not facts.has_trace:
         return "not_applicable", "There is no trace.", []
     if (why := rule.ruled_out(facts)) is not None:
@@ -219,7 +223,7 @@ def _ask(rule: Rule, facts: Facts) -> _Answer:
     found.sort(key=_value_order)
     if found:
         return "found", found[0].finding.why, found
-    return "passed", rule.passed(facts), []
+    return "passed", "" if only_found else rule.passed(facts), []
 
 
 def _ask_run(rule: RunRule, run: RunFacts) -> _Answer:

@@ -50,10 +50,12 @@ def answer(
     """A packed RankAnswer, from what was measured. `sharing` as in `rank_document`. Unless `whole`, ranks that are
     hardly the lowest one have only the parts that the document of the lowest one needs.
     """
-    meta, outcome = facts.trace.meta, check_rules(rules, facts, debug=debug)
+    meta = facts.trace.meta
+    whole = whole or meta.rank in _SHOWN or not facts.has_trace
+    outcome = check_rules(rules, facts, only_found=not whole, debug=debug)
     if not facts.has_trace:
         return RankAnswer.packed(document_without_trace(facts, outcome), no_steps(meta.path), warnings)
-    if not whole and meta.rank not in _SHOWN:
+    if not whole:
         return RankAnswer.packed(other_rank(facts, planned(outcome, facts), sharing), summarize(facts), warnings)
     document = rank_document(facts, planned(outcome, facts), sharing)
     others = refuted(outcome, rules) if meta.rank in _SHOWN else ()
