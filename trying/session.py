@@ -15,8 +15,8 @@ from traceopt.result.comparison import StepChange
 from traceopt.result.trial import ComparedLosses, PeakMemory, TrialVerdict, TriedChange
 from traceopt.result.words.quantities import percent, signed_percent
 from traceopt.trying.changes import Change, NotTried, Prediction
-from traceopt.trying.compile_cost import with_compile_cost
 from traceopt.trying.expectation import Expectation, Recording, expectation
+from traceopt.trying.first_steps import with_first_steps
 from traceopt.trying.losses import compare_losses
 from traceopt.trying.measured_run import Failure, MeasuredRun
 from traceopt.trying.rounds import ALSO_BUSY, LEAST_GAIN, LEAST_ROUNDS, Rounds, Runner, measure
@@ -168,7 +168,7 @@ class Session:
             except SignalError:
                 self.tried.append(row)
                 raise
-        return with_compile_cost(row, rounds, change.seen, self.run_steps) if change.compiles else row
+        return with_first_steps(row, rounds, change.seen if change.compiles else None, self.run_steps)
 
     def _judged_by_seeds(self, row: TriedChange, base: Sequence[Change], after: Sequence[Change]) -> TriedChange:
         """The row of a change whose losses drift: it is kept if it only draws other random numbers."""

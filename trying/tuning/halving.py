@@ -31,7 +31,7 @@ def best_of(
 
     Each value runs next to the base, in turns where that is possible. Its steps are compared with those of that run, so
     that what slows the machine for a while slows both. A value that fails, or that nothing in the script takes, is out.
-    With `run_steps`, the steps of a whole run, each step bears its part of what the first ones take, such as compiling.
+    With `run_steps`, the steps of a whole run, each step bears its part of what compiling takes.
     Raises SignalError.
     """
     contenders = [_Contender(value, [], []) for value in values]
@@ -69,7 +69,8 @@ class _Contender(Struct):
         if not (isinstance(before, MeasuredRun) and isinstance(after, MeasuredRun)) or not _took(after, self.value):
             self.logarithms.append(math.inf)
             return
-        self.logarithms.append(math.log(after.mean_us(run_steps) / before.mean_us(run_steps)))
+        steps = run_steps if self.value.compiles else None  # the first steps of other runs differ by noise
+        self.logarithms.append(math.log(after.mean_us(steps) / before.mean_us(steps)))
         self.extra_us.append(after.extra_us - before.extra_us)
 
 
