@@ -31,6 +31,7 @@ class FakeFacts:
     step_ns = 1e6
     replay_trusted = False  # savings are as the rules state them
     replay_error = None
+    tried_here = ()
     quality = SimpleNamespace(sampled_share=None)
     call_sites = SimpleNamespace(user_caller_of=lambda *_: None, recorded=False)
     device = SimpleNamespace(vendor=NVIDIA, compiles=True, unsupported=None)
