@@ -2,6 +2,7 @@
 """Predictions of captured traces against the steps that the same runs measured without a profiler.
 
 python benchmarks/savings/captures.py    # writes captured/h100.json: what is predicted of fixtures/traces/h100
+python benchmarks/savings/captures.py --without-table    # prints the errors as on a GPU that nobody measured
 
 On a GPU that is only at hand for minutes, `fixtures/workloads/capture.py` runs every variant once: 40 steps without a
 profiler, then the recording. The traces are kept, so the predictions are made anew with today's rules, on any machine.
@@ -62,16 +63,16 @@ def captured_pairs() -> list[Pair]:
     return [pair for pair in PAIRS if traces(pair.name, "plain")]
 
 
-def predicted(pair: Pair) -> Result:
-    """The plain recording analyzed with the rates of the device from all other workloads, in other sizes."""
-    with patch.object(known_rates, "tables", lambda: [without(pair.name)]):
+def predicted(pair: Pair, *, by_table: bool) -> Result:
+    """The plain recording analyzed. `by_table`: with rates of the device from all other workloads, in other sizes."""
+    with patch.object(known_rates, "tables", lambda: [without(pair.name)] if by_table else []):
         return analyze(traces(pair.name, "plain"))
 
 
-def capture_of(pair: Pair) -> Capture:
+def capture_of(pair: Pair, *, by_table: bool = True) -> Capture:
     rows = json.decode((CAPTURES / "measured.json").read_bytes())["pairs"][pair.name]
     plain_ms, fixed_ms = (rows[variant]["step_us"] / 1e3 for variant in ("plain", "fixed"))
-    result = predicted(pair)
+    result = predicted(pair, by_table=by_table)
     found = found_of(result, pair)
     if found is None:
         return Capture(pair.name, plain_ms, fixed_ms)
@@ -132,5 +133,9 @@ single_tensor_optimizer, two_bottlenecks, tiny_kernels.
 
 
 if __name__ == "__main__":
-    rows = json.encode([capture_of(pair) for pair in captured_pairs()])
-    PREDICTED.write_bytes(json.format(rows, indent=1) + b"\n")
+    by_table = "--without-table" not in sys.argv
+    made = [capture_of(pair, by_table=by_table) for pair in captured_pairs()]
+    if by_table:
+        PREDICTED.write_bytes(json.format(json.encode(made), indent=1) + b"\n")
+    for one in made:
+        print(f"{one.name}: predicted step {one.predicted_ms / one.fixed_ms - 1:+.0%}")

@@ -40,6 +40,24 @@ def test_launching_the_casts_of_autocast_may_take_the_gain(idle_us: float, promi
     assert (finding.saving.low_us > 0) is promises
 
 
+def test_the_casts_of_autocast_take_time_on_the_gpu() -> None:
+    """Both factors have 4 million elements. They and their gradients are cast, 6 bytes each, at 80 % of 1,555 GB/s."""
+    machine = Machine(A100)
+    sizes = {"Input Dims": [[4096, 1024], [1024, 4096]], "Input type": ["float", "float"]}
+    for _ in range(5):
+        with machine.step():
+            with machine.operator("aten::mm", **sizes):
+                machine.launch(2_500, name="volta_sgemm_128x64_nn")
+            with machine.annotate("Optimizer.step#SGD.step"):
+                machine.synchronize()
+    _, [finding] = answer(Fp32Matmul, machine)
+    assert finding.saving is not None
+    us = 2 * (2 * 4096 * 1024) * 6 / (0.8 * 1_555e3)
+    assert f"Casts of autocast take {us / 1e3:.3f} ms" in str(finding.saving.basis)
+    at_half_of_the_peak_us = 2 * 4096 * 4096 * 1024 / (0.5 * 312e6)
+    assert finding.saving.est_us == pytest.approx(2_500 - at_half_of_the_peak_us - us, rel=0.01)
+
+
 def with_a_decomposition(us: float) -> Machine:
     machine = Machine(A100)
     for _ in range(5):

@@ -11,6 +11,7 @@ from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import Mask
+from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary.architectures import fp64_ratio, geforce_ratio
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.kernels.kernel_names import FUSIBLE_KINDS
@@ -23,10 +24,11 @@ from traceopt.rules.evidence import library_around, operator_of_work, place_of_w
 from traceopt.rules.savings.measured import MeasuredWork, Part, measured
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import priced, shorter, within
-from traceopt.rules.savings.roofline import at_rate_ns, peak_caveat
+from traceopt.rules.savings.roofline import HBM_SHARE, at_rate_ns, peak_caveat
 from traceopt.rules.step_words import the_step
 
 MUCH_LINEAR_ALGEBRA = 0.1  # of the step
+CAST_BYTES = 6  # of an element: autocast reads 4 and writes 2, or the other way round for its gradient
 ROOFLINE_EFFICIENCY = (0.25, 0.5, 0.9)  # of the peak: low, expected, high; devices reach 80 to 90 % at most
 
 
@@ -97,8 +99,9 @@ def fp32_saving(
             for efficiency in ROOFLINE_EFFICIENCY
         )
         of_shapes = [max(0.0, shaped_ns - left_ns) for left_ns in left]
+    casts_ns = 0.0 if facts.infers or dtype == "tf32" else _casts_ns(facts, shaped)
     gains = [
-        rest * (1 - 1 / max(1.0, min(speedup, ratio))) + gain_ns
+        max(0.0, rest * (1 - 1 / max(1.0, min(speedup, ratio))) + gain_ns - casts_ns)
         for speedup, gain_ns in zip((low, expected, high), of_shapes, strict=True)
     ]
     light = facts.gpu.is_kernel & facts.gpu.kind.among(*FUSIBLE_KINDS)
@@ -116,6 +119,8 @@ def fp32_saving(
     bounds = gains[0], gains[1] + light_gains[1], gains[2] + light_gains[2]
     caveat = peak_caveat(facts, "fp32", dtype, "hbm_gb_per_s") if narrow else ""
     basis = f"{products.source.words}. Assumes that these kernels run at {speed}; {dtype} has {peak}{caveat}."
+    if casts_ns:
+        basis += f" Casts of autocast take {ms(casts_ns)}."
     if light_ns:
         whole = ms(light_ns / pointwise)
         basis += (
@@ -129,6 +134,25 @@ def fp32_saving(
 def _fp32_attention(facts: Facts) -> Mask:
     """Fused attention of FP32 tensors, which other kernels do in 16 bits, whatever units they use now."""
     return facts.gpu.kind.among("attention") & facts.tensor_core_work.dtype.among("fp32")
+
+
+def _casts_ns(facts: Facts, shapes: Sequence[GemmShape]) -> float:
+    """What the kernels take per step that cast both factors of each product of the forward pass, and their gradients,
+    at the memory bandwidth; 0 if that is unknown. What runs between batched products is narrow already.
+    """
+    accelerator, steps = facts.device.accelerator, facts.steps
+    bandwidth = accelerator.hbm_gb_per_s if accelerator else None
+    if not bandwidth:
+        return 0.0
+    of_rows = facts.slices.of(OP, len(facts.trace.ops))
+    elements = 0
+    for one in shapes:
+        if one.batch == 1:
+            calls = of_rows[one.rows]
+            forward = np.count_nonzero(facts.slices.ancestor(calls, facts.regions.backward) < 0)
+            elements += forward * one.k * (one.m + one.n)
+    passes = 2 if facts.trains else 1
+    return float(passes * elements * CAST_BYTES / (bandwidth * HBM_SHARE) / steps.count)
 
 
 def _measured_products(facts: Facts, shapes: Sequence[GemmShape], dtype: str) -> MeasuredWork:
