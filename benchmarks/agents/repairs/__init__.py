@@ -1,0 +1,1 @@
+"""Repair tasks for assistants: trainings on a CPU with one planted fault, graded by `traceopt try`."""
