@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from projects import FASTER, Project, copies, wait_for_the_hanging_run
 
 from traceopt.api import analyze
+from traceopt.reports.words.comparing.trial_words import notes
 from traceopt.result.trial import TriedChange
 from traceopt.try_script.tuning import is_known
 from traceopt.trying.changes import Change
@@ -90,6 +91,7 @@ def test_the_best_value_is_found_measured_and_kept() -> None:
     plan = Plan(None, searches=[Search("threads", values)])
     session, _ = tuned(Machine(noise=0.002, original=1.0, one=0.9, two=0.6, four=0.62, eight=1.2), [plan])
     assert [(row.name, row.verdict) for row in session.tried][:1] == [("two", "keep")]
+    assert "Kept without a patch, for you to make: two." in notes(session.tried), "the table may cut the name"
 
 
 def test_no_value_is_tried_further_if_none_is_faster() -> None:

@@ -19,6 +19,7 @@ VERDICTS: dict[TrialVerdict, str] = {
     "fails": "fails",
     "not_tried": "not tried",
 }
+_WITHOUT_PATCH = ("runtime", "environment", "arguments")
 SAME_MEMORY = 0.01  # a smaller difference of the peaks is not shown
 
 
@@ -104,6 +105,10 @@ def notes(tried: Sequence[TriedChange]) -> list[str]:
         for row in tried
         if row.kind == "all" and row.verdict == "keep" and row.before_us and row.after_us
     ]
+    settings = [row for row in tried if row.verdict == "keep" and row.via in _WITHOUT_PATCH and row.kind != "all"]
+    if settings:
+        named = (f"{row.name} ({row.title})" if row.kind == "fix" else row.name for row in settings)
+        lines.append(f"Kept without a patch, for you to make: {'; '.join(named)}.")
     at_run_time = [row.name for row in tried if row.via == "runtime" and row.kind != "searched"]
     if at_run_time:
         names = ", ".join(at_run_time)
