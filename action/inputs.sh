@@ -3,7 +3,9 @@
 set -euo pipefail
 
 fail() {
-    echo "::error title=traceopt::$1"
+    local message=${1//'%'/%25}
+    message=${message//$'\r'/%0D}
+    echo "::error title=traceopt::${message//$'\n'/%0A}"
     exit 2
 }
 

@@ -34,7 +34,7 @@ from traceopt.capture.settings import (
     plan_cycles,
     recorded_steps,
 )
-from traceopt.errors import OutputError, suggestion, visible
+from traceopt.errors import OutputError, one_line, suggestion, visible
 from traceopt.result.words.quantities import counted
 
 if TYPE_CHECKING:
@@ -257,8 +257,15 @@ def _folder(logdir: Path | None, name: str | None, script: str) -> Path:
     if name is not None and (Path(name).name != name or name.startswith(".")):
         raise click.UsageError(f"--name {name}: expected a folder name")
     if logdir is not None:
-        return (logdir / name if name else logdir).absolute()
-    return (Path(LOGDIR) / (name or f"{script}-{time.strftime('%Y%m%d-%H%M%S')}")).absolute()
+        folder = (logdir / name if name else logdir).absolute()
+    else:
+        folder = (Path(LOGDIR) / (name or f"{script}-{time.strftime('%Y%m%d-%H%M%S')}")).absolute()
+    if any(ord(letter) < 32 for letter in str(folder)):
+        raise click.UsageError(
+            f"--logdir {one_line(str(folder))}: the profiler writes no files there, as the path has a "
+            "line break or another control character"
+        )
+    return folder
 
 
 def _names_function(text: str) -> bool:

@@ -16,7 +16,7 @@ from traceopt.result.columns import CODE_TYPES, Column
 _REFERENCE = re.compile(
     r"[@#$~&]|[!%]\w|:[\w+-]+:"  # @who #1 $math$ ~label &epic !1 %milestone :emoji:
     r"|://|www\.|\bGH-\d"  # links
-    r"|\b(?=[a-f]*\d)[0-9a-f]{7,}\b",  # a commit
+    r"|\b(?=[a-f]*\d)[0-9a-f]{7,}\b|\b[a-f]{40}\b",  # a commit
     re.IGNORECASE,
 )
 _MARKUP = re.compile(r"[\\`*{}\[\]<>]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")  # "_" inside a name marks nothing

@@ -319,6 +319,7 @@ class TestInputs:
             ({"RUN": "train.py", "LABEL": "a/b"}, "label: use at most 80 letters"),
             ({"RUN": "train.py", "COMMENT": "yes"}, "comment: use changed, always or never"),
             ({"RUN": "train.py 'a"}, "unclosed quote: train.py 'a"),
+            ({"RUN": "train.py 'a\n::warning::100%"}, "unclosed quote: train.py 'a%0A::warning::100%25"),
         ],
     )
     def test_mistakes_are_told_at_once(self, job: Job, inputs: dict[str, str], told: str) -> None:

@@ -129,6 +129,16 @@ def test_what_is_wrong_is_said_in_one_line(server: Server, tool: str, arguments:
     assert server.error(tool, **arguments).removeprefix(f"Error executing tool {tool}: ") == message
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [("rules", {"code": "a" * 10**6}), ("analyze", {"path": "a/" * 10**5}), ("explain", {"findings": ["HS" * 10**5]})],
+)
+def test_an_error_does_not_repeat_a_long_argument(server: Server, tool: str, arguments: dict[str, Any]) -> None:
+    assert (
+        len(server.error(tool, **{"path": "healthy.json.gz", **arguments} if tool == "explain" else arguments)) < 2_100
+    )
+
+
 def test_whatif_takes_ids_and_scales(server: Server) -> None:
     plan = server.answer("analyze", path=TRACE)["plan"]
     answer = server.answer("whatif", path=TRACE, fixes=[plan[0]["id"]])

@@ -45,6 +45,7 @@ def test_the_summary_follows_and_names_report_and_traces(run: Run) -> None:
         (("--preset", "quick", "--active", "3", "x.py"), "use either a preset, or wait, warmup, active, repeat"),
         (("--step-on", "batches", "x.py"), "did you mean 'batch'?"),
         (("--name", "a/b", "x.py"), "--name a/b: expected a folder name"),
+        (("--logdir", "a\nb", "x.py"), "the profiler writes no files there"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(

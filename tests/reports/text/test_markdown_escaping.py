@@ -13,6 +13,7 @@ from traceopt.result.words.message import named
 
 REFERENCES = [
     "@octocat", "(@team/all)", "#1", "acme/model#12", "acme/model@0123abc", "GH-7", "a1b2c3d", "x@example.org",
+    10 * "abcd",
     "https://example.org/x", "ftp://example.org", "www.example.org", "WWW.EXAMPLE.ORG", ":tada:", "a:+1:b", "$x^2$",
     "!3", "~bug", "&4", "&amp;", "&#64;octocat", "%17",
 ]  # fmt: skip
