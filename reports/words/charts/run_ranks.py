@@ -73,5 +73,5 @@ def _caption(run: RunRanks, top: float) -> str:
     rows = f"A row is {several} ranks, and shows the slowest of them. " if several > 1 else ""
     return (
         f"Steps 0 to {run.steps - 1:,}. {rows}Orange: longer than the median of the other ranks; full color: "
-        f"{quantities.percent(top)} longer. Blue: shorter."
+        f"{quantities.percent(top)} longer. Blue: shorter. The first row compares the median rank with its usual step."
     )
