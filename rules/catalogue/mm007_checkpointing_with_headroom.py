@@ -36,6 +36,7 @@ from traceopt.rules.savings.work.backward_nodes import Shares, held_ns, without_
 REMOVED: Shares = (0.7, 0.9, 1.0)
 REMOVED_UNMEASURED: Shares = (0.3, 0.7, 1.0)  # if the memory to store activations was not recorded
 REMOVED_ON_CPU: Shares = (0.6, 0.95, 1.0)
+HALF = 0.5  # of the layers, every second one: simple to do, and simple to see
 
 
 class CheckpointingWithHeadroom(Rule):
@@ -89,6 +90,7 @@ class CheckpointingWithHeadroom(Rule):
         time_ns = float(held_ns(facts, rows).sum()) / facts.steps.count
         needed, free = recomputed_bytes(facts), self._free_bytes(facts)
         part = min(1.0, max(0.0, free) / needed) if needed and free is not None else 1.0
+        part = HALF if HALF <= part < 1 else part
         full = facts.has_gpu and free is not None and free <= 0
         if full or part * time_ns < self.min_share * facts.step_ns:
             return
@@ -174,8 +176,14 @@ def _price(facts: Facts, rows: I8, part: float, needed: float) -> Price:
 
 
 def _fix(facts: Facts, part: float) -> Fix:
+    if part < HALF:
+        return Fix(f"Checkpoint only {percent(1 - part)} of the layers.", "if index % 4: x = checkpoint(block, x)")
     if part < 1:
-        return Fix(f"Checkpoint only {percent(1 - part)} of the layers.", "if index % 2: x = checkpoint(block, x)")
+        return Fix(
+            "Checkpoint only every second layer.",
+            "if index % 2 == 0: x = checkpoint(block, x)",
+            edits=[RemoveCall("torch.utils.checkpoint.checkpoint", 2)],
+        )
     if facts.has_gpu:
         return Fix("Turn off checkpointing.", edits=[Call("model.gradient_checkpointing_disable")])
     return Fix(

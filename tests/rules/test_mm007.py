@@ -88,10 +88,12 @@ def test_no_saving_if_the_memory_is_not_known() -> None:
 
 def test_a_part_of_the_layers_if_they_do_not_all_fit() -> None:
     """Half of 300 MB, less what the steps use already, is half of what storing takes."""
-    found = the(facts(available=300 * MB))
-    assert found.fix.text == "Checkpoint only 50% of the layers."
-    assert found.saving is not None
-    assert found.saving.est_us == pytest.approx(1_900, rel=0.01)
+    for available in (300 * MB, 380 * MB):
+        found = the(facts(available=available))
+        assert found.fix.text == "Checkpoint only every second layer."
+        assert found.saving is not None
+        assert found.saving.est_us == pytest.approx(1_900, rel=0.01)
+    assert the(facts(available=260 * MB)).fix.text == "Checkpoint only 70% of the layers."
 
 
 @pytest.mark.parametrize("found", [facts(available=210 * MB), facts(ranks=5), facts(again=False)])

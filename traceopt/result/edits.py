@@ -124,10 +124,11 @@ class RemoveCall(Struct, frozen=True, tag="remove_call"):
     """Removes a call."""
 
     callee: Annotated[str, note("what is no longer called")]
+    of: Annotated[int, note("1: each call is removed; 2: every second one")] = 1
 
     @property
     def settings(self) -> dict[str, str]:
-        return {f"{self.callee}.removed": ""}
+        return {f"{self.callee}.removed": "" if self.of == 1 else f"every {self.of}"}
 
     @property
     def code(self) -> str:

@@ -43,7 +43,7 @@ RECIPES: dict[str, Recipe] = {
     "torch.backends.cudnn.benchmark": precision.cudnn_benchmark,
     "torch.cuda.synchronize.removed": loops.no_synchronize,
     "torch.set_float32_matmul_precision": precision.tf32,
-    f"{checkpoints.CHECKPOINT}.removed": checkpoints.without_checkpoint,
+    checkpoints.REMOVED: checkpoints.without_checkpoint,
     "torch.set_flush_denormal": precision.flush_denormal,
     **{f"torch.optim.{kind}.fused": arguments.fused_optimizer for kind in FUSED},
     **{f"torch.optim.{kind}.foreach": arguments.fused_optimizer for kind in FOREACH},

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from patch_case import case
 
+from traceopt.result.edits import Edit, RemoveCall
+
+EVERY_SECOND: list[Edit] = [RemoveCall("torch.utils.checkpoint.checkpoint", 2)]
 CHECKPOINTS = [
     case(
         "layers in a loop",
@@ -42,6 +45,45 @@ CHECKPOINTS = [
         x = checkpoint(layer, x)  #@
         """,
         "",
+    ),
+    case(
+        "every second layer of a loop",
+        "MM007",
+        """
+        from torch.utils.checkpoint import checkpoint
+        def forward(self, x):
+            for layer in self.layers:
+                x = x + checkpoint(layer, x, use_reentrant=False)  #@
+            return x
+        """,
+        """
+        -    for layer in self.layers:
+        -        x = x + checkpoint(layer, x, use_reentrant=False)
+        +    for index, layer in enumerate(self.layers):
+        +        x = x + (layer(x) if index % 2 else checkpoint(layer, x, use_reentrant=False))
+        """,
+        EVERY_SECOND,
+    ),
+    case(
+        "every second layer, whose index has a name already",
+        "MM007",
+        """
+        from torch.utils.checkpoint import checkpoint
+        for index, layer in enumerate(layers):
+            x = checkpoint(layer, x, use_reentrant=False)  #@
+        """,
+        "",
+        EVERY_SECOND,
+    ),
+    case(
+        "every second layer, without a loop",
+        "MM007",
+        """
+        from torch.utils.checkpoint import checkpoint
+        x = checkpoint(layer, x, use_reentrant=False)  #@
+        """,
+        "",
+        EVERY_SECOND,
     ),
     case(
         "a model of a library, which calls checkpoint itself",
