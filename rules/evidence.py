@@ -10,6 +10,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.communication.device_times import DeviceTimes
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.compilation import KernelSource
@@ -43,10 +44,16 @@ def by_calling_site(facts: Facts, rows: npt.NDArray[np.integer], cost_ns: npt.ND
     return _by_site(facts, facts.call_sites.calling(rows), rows, cost_ns)
 
 
-def by_own_line(facts: Facts, stretches: PythonStretches) -> list[SiteCost]:
-    """Stretches grouped by the line that runs in them, most expensive first."""
-    sites = facts.call_sites.of_own_time(stretches.rows, stretches.start)
-    return _by_site(facts, sites, stretches.rows, stretches.length)
+def running_in(facts: Facts, area: Intervals) -> tuple[list[SiteCost], list[SiteCost]]:
+    """What the main thread runs in an area in most steps, by line and by the innermost function of the user's or a
+    model's code. Most expensive first.
+    """
+    time_ns, stretches = facts.python_stretches(area).recurring(facts.steps)
+    rows, cost_ns = stretches.rows, (time_ns * facts.steps.count).astype(np.int64)
+    functions = facts.slices.ancestor(rows, facts.call_sites.code_frames)
+    known = functions >= 0
+    lines = _by_site(facts, facts.call_sites.of_own_time(rows, stretches.start), rows, cost_ns)
+    return lines, by_site(facts, functions[known], cost_ns[known])
 
 
 def _by_site(

@@ -19,13 +19,24 @@ from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.work.tiny_ops import CalledOps
-from traceopt.result.edits import Compile
 from traceopt.result.finding import Evidence, Fix, Location
 from traceopt.result.words.effort_and_risk import Risk
 from traceopt.result.words.message import ms, percent
 from traceopt.rules.evidence import SiteCost, by_site, location_of
 from traceopt.rules.fixes.advice.batch_size import larger_batch_risk
 from traceopt.rules.fixes.advice.graph_capture import FEW_READS
+from traceopt.rules.fixes.advice.operator_loops import (
+    ELEMENTS,
+    EMBEDDINGS,
+    IN_TURN,
+    IN_TURN_OVER_ITEMS,
+    ITEMS,
+    LOOP,
+    NORMS,
+    PENALTY,
+    SMALL_LAYERS,
+    UPDATES,
+)
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.pricing import area_of, priced
@@ -36,61 +47,11 @@ IF_INDEPENDENT = "Batch the rounds of a loop, if they are independent"
 ALL_WEIGHTS = "Treat all weights in one call instead of a loop"
 AT_ONCE = "Build the tensor of {function}() at once, or only once"
 SEVERAL_LINES = "Reduce the overhead of many small operations"
-EMBEDDINGS = Fix(
-    "Join the tables and look up all features at once, let torch.compile fuse the operators, or raise the batch size.",
-    "table = nn.Embedding(sum(sizes), width)             # instead of one for each feature\n"
-    "vectors = table(values + first_row).flatten(1)      # first_row: where each feature begins",
-)
-UPDATES = Fix(
-    "If the loop runs over tensors, such as parameters, update all of them with one call of torch._foreach_mul_, "
-    "torch._foreach_add_ or torch._foreach_lerp_. If it runs over the elements of a tensor, use one operator on the "
-    "whole tensor.",
-    "with torch.no_grad():  # instead of a loop over the tensors\n"
-    "    torch._foreach_lerp_(averages, parameters, 1 - decay)",
-)
-ELEMENTS = Fix(
-    "Python sets a tensor element by element. Collect the numbers in a list or a NumPy array and make one tensor of "
-    "them, or compute them with operators on whole tensors. If it is the same in each step, as a mask or a filterbank "
-    "may be, build it once before the loop. A module keeps it with register_buffer.",
-    "table = torch.tensor(numbers)  # numbers: a list of rows. Before the loop, if it is the same in each step",
-)
-NORMS = Fix(
-    "torch.nn.utils.clip_grad_norm_ computes the norms of all gradients together and scales them. torch._foreach_norm "
-    "returns the norm of each weight.",
-    "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)  # instead of a loop over the weights",
-)
-PENALTY = Fix(
-    "weight_decay of SGD and Adam adds the gradient of a squared penalty without computing the penalty. For another, "
-    "torch._foreach_norm takes all weights, and has a backward pass.",
-    "optimizer = torch.optim.SGD(model.parameters(), lr=lr, weight_decay=2 * factor)  # penalty: factor * |w|²",
-)
-SMALL_LAYERS = Fix(
-    "One call runs many small layers. Use a larger batch, so that each operator computes more, or compile the model.",
-    edits=[Compile()],
-)
-LOOP = Fix(
-    "If rounds of the loop do not need each other's results, stack their tensors and run one operator on all of them. "
-    "If they all get the same input, as for Monte Carlo dropout, repeat it along the batch: x.repeat(rounds, 1). "
-    "Otherwise use a larger batch, so that each operator computes more. Compiling the function that runs the loop may "
-    "help as well, or make it slower: measure it.",
-    "y = torch.stack(inputs) @ weight  # instead of a loop over the inputs",
-)
-IN_TURN = Fix(
-    "Calls that do not need each other's results, such as those for the environments of one time step, can be one call "
-    "on stacked inputs, with one read. Rounds that do need them can only run for more samples at a time: torch.compile "
-    "is likely to make such a loop slower.",
-    "actions = policy(torch.stack(states)).tolist()  # one call and one read for all states",
-)
-IN_TURN_OVER_ITEMS = Fix(
-    "If rounds do not need each other's results, run each operator once on all items, and turn a condition that the "
-    "host reads into a mask. Rounds that do need them can only run for more samples at a time: torch.compile is likely "
-    "to make such a loop slower.",
-    "y = torch.where(x > 0, f(x), g(x))  # instead of a loop over i with `if x[i] > 0`",
-)
 
 # Of a loop that writes numbers of Python into elements of a tensor: the element, the number as a tensor, and the write.
 ELEMENT = frozenset({"aten::select", "aten::slice"})
 NUMBER = frozenset({"aten::lift_fresh", "aten::fill_"})
+ITEM = frozenset({"aten::select", "aten::lift_fresh", "aten::detach_"})  # of a tensor, or of a number of Python
 WRITE = frozenset({"aten::copy_", "aten::view", "aten::detach_", "aten::to"})
 
 FEW_CALLS = 2  # of a line per step: so many are no loop, whatever they call
@@ -271,7 +232,7 @@ class OperatorLoopRule(Rule):
                 for kind in kinds[:5]
             ],
             locations=loop.places[:3],
-            fix=_fix_of_weights(facts, loop, kinds) if of_weights else FIXES[loop.kind],
+            fix=_fix_of_weights(facts, loop, kinds) if of_weights else _fix(loop, kinds),
         )
 
     def _visits_items(self, facts: Facts, ops: CalledOps) -> bool:
@@ -397,6 +358,11 @@ def _visits_weights(facts: Facts, kinds: list[NameTotal]) -> bool:
     if layers or not weights:
         return False
     return all(min(abs(len(kind.rows) - n * weights) for n in (1, 2)) <= SAME * weights for kind in kinds[:2])
+
+
+def _fix(loop: Loop, kinds: list[NameTotal]) -> Fix:
+    by_item = loop.kind == "updates" and any(kind.name in ITEM for kind in kinds[:5])
+    return ITEMS if by_item else FIXES[loop.kind]
 
 
 def _fix_of_weights(facts: Facts, loop: Loop, kinds: list[NameTotal]) -> Fix:

@@ -100,3 +100,15 @@ def test_a_line_whose_operators_fill_a_step_on_a_cpu_is_named() -> None:
     found = cpu_facts(step)
     said = rank_document(found, run_rules(prepare(load_rules()), found, debug=True)).verdict
     assert "model work takes 74% of the step: 54% is xlogy, mul, sub and others (train.py:30)." in plain(said)
+
+
+def test_a_line_that_runs_in_few_of_the_steps_is_not_named() -> None:
+    """A thread that waits for a core seems to run Python, at another line each time."""
+
+    def step(t: float, index: int) -> Events:
+        yield python(f"train.py({20 + index}): part_{index}", t + 10, 6_000)
+        yield op("aten::mm", t + 7_000, 3_000)
+
+    found = cpu_facts(step)
+    said = rank_document(found, run_rules(prepare(load_rules()), found, debug=True)).verdict
+    assert "CPU-only run: other Python takes " in plain(said)

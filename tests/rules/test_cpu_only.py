@@ -156,7 +156,7 @@ class TestTinyOperators:
         assert places == ["mel.py:4"]
         assert "filterbank takes 3.9 ms" in finding.why or "filterbank takes 4.0 ms" in finding.why
         assert ("register_buffer" in finding.fix.text) == (not other)
-        assert ("foreach" in finding.fix.text) == bool(other)
+        assert ("item by item" in finding.fix.text) == bool(other)
         assert "batch" not in finding.risk_words
 
     def test_the_engines_own_nodes_are_no_lines(self) -> None:
@@ -276,6 +276,21 @@ class TestTinyOperators:
         assert "The host reads values between the rounds" in finding.why
         assert "can be one call on stacked inputs" in finding.fix.text
         assert the("LB002", lambda t, index: step(t, index, reads=1))[0].saving is not None  # the loss
+
+    def test_a_loop_over_the_items_of_a_tensor_is_told_of_operators_on_all_of_it(self) -> None:
+        """As of a matrix of confusions that is counted pixel by pixel."""
+
+        def step(t: float, _: int) -> Events:
+            yield build.python("metric.py(8): confusion", t, 6_000)
+            for index in range(100):
+                yield build.op("aten::select", t + 60 * index, 10)
+                yield build.op("aten::add_", t + 60 * index + 20, 10)
+            yield build.op("autograd::engine::evaluate_function: AddmmBackward0", t + 7_000, 2_000)
+            yield build.annotation("Optimizer.step#SGD.step", t + 9_100, 500)
+
+        finding, _, _ = the("LB002", step)
+        assert "bincount" in (finding.fix.code or "")
+        assert "foreach" not in finding.fix.text
 
     @pytest.mark.parametrize("decides", [False, True])
     def test_rounds_that_decide_may_need_each_other(self, decides: bool) -> None:

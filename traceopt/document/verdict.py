@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.attribution.limits import grouped
@@ -21,6 +20,7 @@ from traceopt.analyzer.vocabulary.causes.table import (
     IDLE_CAUSES,
     LAUNCH,
     OPTIMIZER,
+    PYTHON,
     QUEUED,
 )
 from traceopt.document.efficiency import against_reference, cpu_lever, kind_of_work, utilization
@@ -32,7 +32,7 @@ from traceopt.result.finding import Finding
 from traceopt.result.rows import BreakdownPart
 from traceopt.result.words.message import percent
 from traceopt.result.words.quantities import in_sentence
-from traceopt.rules.evidence import by_calling_site, by_own_line, functions_inside
+from traceopt.rules.evidence import by_calling_site, functions_inside, running_in
 from traceopt.rules.savings.potential import side_of, treated_cause
 from traceopt.rules.savings.price import Priced
 
@@ -370,18 +370,15 @@ def _cpu_limit(facts: Facts, breakdown: Sequence[BreakdownPart]) -> str:
 
 def _where(facts: Facts, phase: Cause) -> str:
     """The line with most of a phase of the main thread, in brackets: the line that runs, the innermost function, or the
-    line that calls.
+    line that calls. None of what runs in few of the steps: a thread that waits for a core seems to run Python.
     """
     area = facts.cpu_phases.areas[phase]
-    calls = facts.host.rows_of(phase) if phase in HOST_ACTIVITIES else np.empty(0, np.int64)
-    calls = calls[facts.slices.thread[calls] == facts.steps.thread]
-    in_phase = area.within(facts.slices.start[calls], facts.slices.end[calls])
-    for sites in (
-        by_own_line(facts, facts.python_stretches(area)),
-        functions_inside(facts, calls)[::-1],
-        by_calling_site(facts, calls, in_phase),
-    ):
-        most = (site for site in sites if site.location and site.cost_ns >= NAMED_SHARE * area.total)
-        if (found := next(most, None)) is not None:
-            return f" ({found.location})"
-    return ""
+    found = [*running_in(facts, area)]
+    if phase in HOST_ACTIVITIES and phase is not PYTHON:
+        calls = facts.host.rows_of(phase)
+        calls = calls[facts.slices.thread[calls] == facts.steps.thread]
+        in_phase = area.within(facts.slices.start[calls], facts.slices.end[calls])
+        found += [functions_inside(facts, calls)[::-1], by_calling_site(facts, calls, in_phase)]
+    most = (site for sites in found for site in sites if site.location and site.cost_ns >= NAMED_SHARE * area.total)
+    largest = next(most, None)
+    return f" ({largest.location})" if largest is not None else ""
