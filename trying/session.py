@@ -214,6 +214,11 @@ class Session:
 
     @property
     def left_s(self) -> float:
+        """For changes; besides it, what is kept can be measured together if a change has a longest time."""
+        return self.all_left_s - (self._longest_s if math.isfinite(self._longest_s) else 0.0)
+
+    @property
+    def all_left_s(self) -> float:
         return self._until - self._clock()
 
 

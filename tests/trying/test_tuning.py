@@ -158,7 +158,9 @@ def test_cuda_graphs_are_only_for_gpus() -> None:
 def test_a_setting_that_can_shorten_less_than_the_noise_is_not_searched() -> None:
     small = Search("gradient buckets", [named("a")], 5.0)
     session, _ = tuned(Machine(a=0.5), [Plan(Recording(1000.0), searches=[small])])
-    assert session.tried == []
+    [row] = session.tried
+    assert (row.name, row.verdict) == ("values of gradient buckets", "not_tried")
+    assert row.reason == "it can shorten 0.5% of the step at most"
 
 
 def compiled_in(seconds: float, run_steps: int | None) -> TriedChange:
@@ -197,6 +199,19 @@ def test_the_budget_ends_the_tuning() -> None:
     session, recorded = tuned(Machine(a=0.7, b=0.7), [Plan(None, [named("a")]), Plan(None, [named("b")])], budget_s=3)
     assert [(row.name, row.verdict) for row in session.tried] == [("a", "keep")]
     assert recorded == 1
+
+
+def test_the_whole_gain_is_measured_although_the_budget_is_spent() -> None:
+    """Time for one change is left for it. What was not reached is named."""
+    machine = Machine(original=1.0, a=0.7, b=0.7)
+    session = Session(machine.run, budget_s=8.0, longest_s=4.0, clock=lambda: machine.now_s)
+    plan = Plan(None, [named("a")], searches=[Search("threads", [named("b")])])
+    tune(session, machine.run, lambda _: plan, list, [], ORIGINAL)
+    assert [(row.name, row.verdict) for row in session.tried] == [
+        ("a", "keep"),
+        ("values of threads", "not_tried"),
+        ("all kept", "keep"),
+    ]
 
 
 def test_the_command(project: Project, tmp_path: Path) -> None:

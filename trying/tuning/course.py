@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct, field
 
 from traceopt.result.trial import TrialVerdict, TriedChange
+from traceopt.result.words.quantities import percent
 from traceopt.trying.changes import Change, NotTried
 from traceopt.trying.expectation import Recording
 from traceopt.trying.rounds import LEAST_GAIN, Runner
@@ -40,11 +41,10 @@ def tune(
     """
     seen: set[str] = set()
     searched: set[str] = set()
-    number, left = 0, list[NotTried]()
+    number, plan = 0, Plan(None)
     while session.left_s > 0:
         number += 1
         plan = make_plan(number)
-        left = plan.left
         session.begin_round(number, plan.recording)
         kept = len(session.kept)
         fresh = [change for change in plan.changes if _identity(change) not in seen and _matters(change, plan)]
@@ -56,16 +56,18 @@ def tune(
                 searched.add(search.name)
                 session.announce(f"values of {search.name}")
                 best = best_of(run, session.kept, search.values, lambda: session.left_s, session.run_steps)
-                if best is None:
-                    session.tried.append(_found_nothing(search, number, session))
-                else:
+                if best is not None:
                     session.try_round([best])
+                else:
+                    session.tried.append(_found_nothing(search, number, session))
         if len(session.kept) == kept:
             break
         session.kept[:] = keep(session.kept)
-    if session.kept and session.left_s > 0:
+    left = [search for search in plan.searches if search.name not in searched]
+    session.tried += [_not_searched(search, number, session, plan) for search in left]
+    if session.kept and session.all_left_s > 0:
         session.try_together([original])
-    return left
+    return plan.left
 
 
 def _in_order(changes: Sequence[Change]) -> list[Change]:
@@ -85,13 +87,23 @@ def _in_order(changes: Sequence[Change]) -> list[Change]:
 
 
 def _found_nothing(search: Search, number: int, session: Session) -> TriedChange:
+    if session.left_s <= 0:
+        return _row(search, number, session, "not_tried", BUDGET_SPENT)
     names = ", ".join(value.name for value in search.values)
-    verdict: TrialVerdict = "no_gain" if session.left_s > 0 else "not_tried"
-    reason = f"none was faster in a run next to the script without it: {names}" if session.left_s > 0 else BUDGET_SPENT
-    title = f"values of {search.name}"
-    return TriedChange(
-        title, "searched", title, "runtime", verdict, [one.name for one in session.kept], reason, tuning_round=number
-    )
+    reason = f"none was faster in a run next to the script without it: {names}"
+    return _row(search, number, session, "no_gain", reason)
+
+
+def _not_searched(search: Search, number: int, session: Session, plan: Plan) -> TriedChange:
+    reason = BUDGET_SPENT
+    if plan.recording is not None and search.most_us is not None and not _may_gain(search, plan):
+        reason = f"it can shorten {percent(search.most_us / plan.recording.step_us)} of the step at most"
+    return _row(search, number, session, "not_tried", reason)
+
+
+def _row(search: Search, number: int, session: Session, verdict: TrialVerdict, reason: str) -> TriedChange:
+    title, kept = f"values of {search.name}", [one.name for one in session.kept]
+    return TriedChange(title, "searched", title, "runtime", verdict, kept, reason, tuning_round=number)
 
 
 def _identity(change: Change) -> str:
