@@ -52,7 +52,8 @@ SQL_COMMIT = pattern(r"^<built-in method commit of sqlite3\.")
 SQL_FETCH = pattern(r"^<built-in method fetch(?:one|many|all) of sqlite3\.")
 LOGGING_FRAME = pattern(
     *_IMAGE_WRITERS,
-    LIBRARY + r"(?:logging|loguru|tensorboardX|tensorboard|wandb|mlflow|comet_ml|neptune|aim|clearml|rich)/",
+    LIBRARY + r"logging/.*: (?!getEffectiveLevel$|isEnabledFor$|getLogger$)",  # torch asks for the level in each step
+    LIBRARY + r"(?:loguru|tensorboardX|tensorboard|wandb|mlflow|comet_ml|neptune|aim|clearml|rich)/",
     LIBRARY + r"tqdm/(?!_monitor).*: (?!__iter__|__next__)",  # the iterator's frame contains the loop's own input
     LIBRARY + r"torch/utils/tensorboard/",
     LIBRARY + r"csv\.py\(",

@@ -85,6 +85,11 @@ def times(host: Host, tid: int = MAIN) -> dict[str, int]:
         ("python_function", "train.py(3): train_step", "python"),
         ("python_function", "catalogue.py(3): show", "python"),  # "log" inside a word
         ("python_function", "logging_tools.py(3): f", "python"),
+        (
+            "python_function",
+            "logging/__init__.py(1720): getEffectiveLevel",
+            "python",
+        ),  # by torch, in each backward pass
     ],
 )
 def test_activity_by_name(category: str, name: str, activity: str) -> None:
