@@ -63,6 +63,7 @@ def each_measured(
     values: Sequence[Change],
     time_left: Callable[[], float],
     run_steps: int | None = None,
+    failed: Callable[[str], None] = lambda _: None,  # noqa: ARG001
 ) -> Change | None:
     """Instead of successive halving: every value is measured like any other change."""
     best, best_share = None, 0.0

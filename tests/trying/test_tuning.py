@@ -16,7 +16,7 @@ from traceopt.result.trial import TriedChange
 from traceopt.try_script.tuning import is_known
 from traceopt.trying.changes import Change
 from traceopt.trying.expectation import Recording
-from traceopt.trying.measured_run import MeasuredRun
+from traceopt.trying.measured_run import Failure, MeasuredRun
 from traceopt.trying.rounds import Rounds
 from traceopt.trying.session import Session
 from traceopt.trying.tuning.course import Plan, _in_order, tune
@@ -106,6 +106,16 @@ def test_a_search_that_finds_nothing_says_so() -> None:
     [row] = session.tried
     assert (row.name, row.verdict) == ("values of threads", "no_gain")
     assert row.reason == "none was faster in a run next to the script without it: one"
+
+
+def test_a_search_whose_values_all_fail_says_why() -> None:
+    def run(sides: Sequence[Sequence[Change]], /) -> list[MeasuredRun | Failure | None]:
+        return [Failure("it ended with exit code 1") if side else a_run(1000.0) for side in sides]
+
+    session = Session(run, budget_s=600.0)
+    tune(session, run, lambda _: Plan(None, searches=[Search("modes", [named("a"), named("b")])]), list, [], ORIGINAL)
+    [row] = session.tried
+    assert (row.verdict, row.reason) == ("fails", "a, b: it ended with exit code 1")
 
 
 def names_of(times: StepTimes, *, gpu: bool = False, compiled: bool = False, numerics: bool = False) -> list[str]:

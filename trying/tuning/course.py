@@ -55,11 +55,14 @@ def tune(
             if search.name not in searched and session.left_s > 0 and _may_gain(search, plan):
                 searched.add(search.name)
                 session.announce(f"values of {search.name}")
-                best = best_of(run, session.kept, search.values, lambda: session.left_s, session.run_steps)
+                failures = list[str]()
+                best = best_of(
+                    run, session.kept, search.values, lambda: session.left_s, session.run_steps, failures.append
+                )
                 if best is not None:
                     session.try_round([best])
                 else:
-                    session.tried.append(_found_nothing(search, number, session))
+                    session.tried.append(_found_nothing(search, number, session, failures))
         if len(session.kept) == kept:
             break
         session.kept[:] = keep(session.kept)
@@ -86,10 +89,12 @@ def _in_order(changes: Sequence[Change]) -> list[Change]:
     return ordered
 
 
-def _found_nothing(search: Search, number: int, session: Session) -> TriedChange:
+def _found_nothing(search: Search, number: int, session: Session, failures: Sequence[str]) -> TriedChange:
     if session.left_s <= 0:
         return _row(search, number, session, "not_tried", BUDGET_SPENT)
     names = ", ".join(value.name for value in search.values)
+    if len(failures) == len(search.values):
+        return _row(search, number, session, "fails", f"{names}: {'; '.join(dict.fromkeys(failures))}")
     reason = f"none was faster in a run next to the script without it: {names}"
     return _row(search, number, session, "no_gain", reason)
 
