@@ -195,7 +195,7 @@ class SlowCollective(Rule):
                 "the link is not the reason.",
                 fix=Fix(
                     "Find out why ranks enter the same collective at different times: one late rank (CM004), unequal "
-                    "work (CM005), or their data, hosts and clocks."
+                    "work, or their data, hosts and clocks."
                 ),
             )
         saving = finding.saving

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,16 @@ def test_builtin_rules_are_sound_and_documented() -> None:
 
 
 @pytest.mark.usefixtures("only_mine")
+def test_rules_name_only_rules_that_exist() -> None:
+    """In sentences and shared causes; `former` names those that are gone."""
+    codes = {rule.code for rule in builtin_rules()}
+    families = "|".join(sorted({code[:2] for code in codes}))
+    for path in (ROOT / "rules").rglob("*.py"):
+        text = re.sub(r"(?:Former\(|former=\()[^)]*\)", "", path.read_text(encoding="utf-8"))
+        found = set(re.findall(rf"\b(?:{families})\d{{3}}\b", text))
+        assert path.name == "registry.py" or found <= codes, (path.name, found - codes)
+
+
 def test_rules_dir_adds_rules_and_broken_files_are_warnings(tmp_path: Path) -> None:
     (tmp_path / "good.py").write_text(GOOD_RULE.format(code="MY001", name="my-rule"))
     (tmp_path / "clash.py").write_text(GOOD_RULE.format(code="DL001", name="other"))
