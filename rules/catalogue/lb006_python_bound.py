@@ -150,7 +150,8 @@ def _fix(facts: Facts, evidence: list[Evidence]) -> Fix:
     if _builds_tensors(evidence):
         return Fix(
             "torch.tensor reads a list item by item. Keep the items as tensors from the start, as in a replay buffer, "
-            "and stack those. np.stack is as fast for NumPy arrays, but reads lists of numbers item by item as well.",
+            "and stack those. np.stack is as fast for NumPy arrays, but reads lists of numbers item by item as well. "
+            "Many tensors of one number each are faster as one tensor of all of them.",
             "buffer.append(torch.tensor(state))  # once for each state, not in each batch\n"
             "states = torch.stack(batch)         # of NumPy arrays: torch.from_numpy(np.stack(batch))",
         )
