@@ -41,6 +41,13 @@ UNKNOWN_CALLS = 4.0  # that remain if nothing shows what bytes cost
 LIKELY = 0.8  # share of the calls' time that goes then
 UNLIKELY = 0.4  # the same at worst: calls that depend on each other stay
 
+IN_ONE_CALL = (
+    "flat = torch.cat([t.flatten() for t in tensors])\n"
+    "dist.all_reduce(flat)  # and divide it, if each call was followed by a division\n"
+    "for t, part in zip(tensors, flat.split([t.numel() for t in tensors])):\n"
+    "    t.copy_(part.view_as(t))"
+)
+
 
 class SmallCollectives(Rule):
     """Measures kinds of collectives that run many times per step, each on a small buffer.
@@ -52,11 +59,11 @@ class SmallCollectives(Rule):
     How to fix: flatten the tensors into one buffer, or let DDP's buckets do it.
 
         flat = torch.cat([p.grad.flatten() for p in params])
-        dist.all_reduce(flat)                                  # one call, one fixed cost
+        dist.all_reduce(flat)                                  # one call, one fixed cost; divide as before
         for p, part in zip(params, flat.split([p.numel() for p in params])):
             p.grad.copy_(part.view_as(p))
 
-        model = DistributedDataParallel(model, bucket_cap_mb=25)   # does it during the backward pass
+        model = DistributedDataParallel(model, bucket_cap_mb=25)   # averages them during the backward pass
 
     When it is wrong: calls that depend on each other cannot be coalesced, such as those of tensor parallelism, one per
     layer; the rule does not apply to serving engines. Compute may already hide the calls: only exposed time counts, and
@@ -137,12 +144,7 @@ class SmallCollectives(Rule):
                 "Flatten the tensors into one buffer, or let DDP's buckets do the reduction."
                 if facts.trains
                 else "Flatten the tensors that are ready at the same time into one buffer.",
-                "flat = torch.cat([p.grad.flatten() for p in params])\n"
-                "dist.all_reduce(flat)\n"
-                "for p, part in zip(params, flat.split([p.numel() for p in params])):\n"
-                "    p.grad.copy_(part.view_as(p))"
-                if facts.trains
-                else "dist.all_reduce(torch.cat([t.flatten() for t in tensors]))",
+                "tensors = [p.grad for p in params]\n" + IN_ONE_CALL if facts.trains else IN_ONE_CALL,
             ),
             shares_cause_with=["CM001"],
         )

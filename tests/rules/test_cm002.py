@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from support.collectives import RULES, collective, machine
 from support.cpu_steps import Events, silent, the
 from support.planted import PlantedFault
 
+from traceopt.rules.catalogue.cm002_small_collectives import IN_ONE_CALL
 from traceopt.testing import Machine, answer, assert_finds
 from traceopt.testing import events as build
 
@@ -161,3 +163,15 @@ class TestCallsOfTheHost:
                 rank.synchronize()
         _, findings = answer(RULES["CM002"], rank)
         assert findings == []
+
+
+@pytest.mark.torch
+def test_the_code_reduces_every_tensor_in_place() -> None:
+    """Calls without a training have no gradients, but their tensors need the result all the same."""
+    import torch
+
+    tensors, before = [torch.ones(2, 3), torch.arange(4.0)], [torch.ones(2, 3), torch.arange(4.0)]
+    group = SimpleNamespace(all_reduce=lambda tensor: tensor.mul_(2))  # of two equal ranks
+    exec(IN_ONE_CALL, {"torch": torch, "dist": group, "tensors": tensors})  # noqa: S102
+    for now, then in zip(tensors, before, strict=True):
+        assert torch.equal(now, 2 * then)
