@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from traceopt.result.trial import TriedChange
 from traceopt.trying.changes import Seen
+from traceopt.trying.measured_run import MeasuredRun
 from traceopt.trying.rounds import Rounds
 
 NOTICEABLE_US = 1e6
@@ -22,7 +23,7 @@ def with_first_steps(row: TriedChange, rounds: Rounds, seen: Seen | None, run_st
     """
     if row.verdict != "keep" or not row.gain_us:
         return row
-    costs_us = [after.extra_us - before.extra_us for before, after in zip(rounds.before, rounds.after, strict=True)]
+    costs_us = [_once_us(after) - _once_us(before) for before, after in zip(rounds.before, rounds.after, strict=True)]
     cost_us = max(min(costs_us), seen.extra_us if seen is not None else 0.0)
     if cost_us < NOTICEABLE_US:
         return row
@@ -31,3 +32,7 @@ def with_first_steps(row: TriedChange, rounds: Rounds, seen: Seen | None, run_st
     if run_steps is not None and run_steps < steps:
         return replace(row, verdict="no_gain", reason=f"{text}; the run has {run_steps:,}")
     return replace(row, reason="; ".join(filter(None, [text, row.reason])))
+
+
+def _once_us(run: MeasuredRun) -> float:
+    return run.start_us + run.extra_us

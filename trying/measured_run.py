@@ -25,8 +25,8 @@ class MeasuredRun(Struct, frozen=True):
 
     `losses` are those of each step from step 0, as means over its backwards and all ranks. `core_wait_share` is the
     largest share of a rank's time in which its training thread was ready but had no core. `clock_share` is the clock of
-    the GPUs as a part of its maximum. `extra_us` is the time of all steps beyond that of as many typical ones: of the
-    first steps, and of compiling.
+    the GPUs as a part of its maximum. `start_us` is the time from the start of the process to the end of its first
+    step, `extra_us` that of all further steps beyond as many typical ones, such as compiling.
     """
 
     steps_us: list[float]
@@ -38,6 +38,7 @@ class MeasuredRun(Struct, frozen=True):
     switches_used: tuple[str, ...] = ()
     clock_share: float | None = None
     throttled: str | None = None
+    start_us: float = 0.0
     extra_us: float = 0.0
 
     @property
@@ -80,6 +81,7 @@ def read_run(control: Path) -> MeasuredRun | str:
         max((share for d in documents if (share := _wait_share(d)) is not None), default=None),
         any(d.get("seeded_by_script") is True for d in documents),
         tuple(sorted({str(name) for d in documents for name in _list(d.get("switches_used"))})),
+        start_us=_start_us(slowest),
         extra_us=_extra_us(slowest, fmean(steps_us)),
     )
 
@@ -118,9 +120,14 @@ def _steps_us(document: dict[str, Any]) -> list[float] | None:
     return [float(us) for us in typical / 1e3 + left_us / len(steps)]
 
 
+def _start_us(document: dict[str, Any]) -> float:
+    step_ns = times_ns(document.get("step_us"))
+    return 0.0 if step_ns is None or not len(step_ns) else float(step_ns[0]) / 1e3
+
+
 def _extra_us(document: dict[str, Any], typical_us: float) -> float:
     step_ns = times_ns(document.get("step_us"))
-    return 0.0 if step_ns is None else max(0.0, float(step_ns.sum()) / 1e3 - len(step_ns) * typical_us)
+    return 0.0 if step_ns is None else max(0.0, float(step_ns[1:].sum()) / 1e3 - len(step_ns[1:]) * typical_us)
 
 
 def _wait_share(document: dict[str, Any]) -> float | None:

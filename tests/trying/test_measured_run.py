@@ -33,3 +33,10 @@ def test_a_step_takes_as_long_as_the_gpu(tmp_path: Path, step_us: list[float], l
 
 def test_unusual_steps_are_left_out(tmp_path: Path) -> None:
     assert run_of(tmp_path, [1_000.0] * 10 + [8_000.0] + [1_000.0] * 9, 0.0).step_us == pytest.approx(1_000.0)
+
+
+def test_the_start_and_what_later_steps_take_once(tmp_path: Path) -> None:
+    run = run_of(tmp_path, [1_000.0] * 10 + [8_000.0] + [1_000.0] * 9, 0.0)
+    assert run.start_us == 9_000.0
+    assert run.extra_us == pytest.approx(8_000.0 + 7_000.0)
+    assert run.mean_us(1_000) == pytest.approx(1_015.0)
