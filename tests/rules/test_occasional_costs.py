@@ -57,6 +57,20 @@ class TestSlowerSteps:
         assert self.verdict("healthy", [10_000.0] * 200 + [30_000.0] * 200, **larger).startswith("GPU-bound: ")
 
 
+class TestStepsUnlikeTheOthers:
+    """As while a queue lasts that was filled before the first step: the others wait, and the trace does not show it."""
+
+    @pytest.mark.parametrize(("stretch", "waited_us", "says"), [(0.3, 0, True), (0.3, 3e5, False), (0.7, 0, False)])
+    def test_recorded_steps_that_are_far_shorter(self, stretch: float, waited_us: float, says: bool) -> None:
+        change = {
+            "ledger.step_us": [10_000 / stretch] * 16 + [10_000.0] * 6,
+            "ledger.fetch_us": None,
+            "ledger.core_wait": {"us": waited_us, "cpu_us": 8e5, "wall_us": 1e6},
+        }
+        said = document_of(generated("healthy", warmup=16, change=change)).verdict
+        assert said.startswith("The recorded steps took 30% of the time of other steps") is says
+
+
 class TestTooFewCores:
     """Threads of the job that wait for each other make all steps longer, so no step shows it."""
 

@@ -27,6 +27,7 @@ MIN_LONG_STEPS = 3  # fewer may be one-off pauses: the sentence then leaves open
 MIN_OCCURRENCES = 2  # of an evaluation or a save: a single one says nothing about the run
 LARGE_SHARE = 0.25  # of the run after its first step: what takes less is left to the table of the run's parts
 CROWDED_SHARE = 0.1  # of the run: with a longer wait for cores, other programs may explain slower steps
+FAR_SHORTER = 0.5  # times the other steps: recorded steps that are so short are not those of the run
 LONG_RUN_NS = 60e9  # in a shorter one, start-up and the end say nothing about the training
 MOST_LINES = 3
 MOST_STRETCHES = 240  # of the charts of all steps
@@ -141,8 +142,18 @@ def of_the_run(facts: Facts, run: WholeRun | None, saved_share: float) -> tuple[
     """
     before, after = _beside_the_steps(facts, run, saved_share)
     steps = (tell(facts, saved_share) for tell in (_slower_steps, _long_steps, _regular_steps, _too_few_cores))
-    said = (before, *steps)
-    return " ".join(filter(None, said)), after
+    said = " ".join(filter(None, (before, *steps))) or _unlike_others(facts)
+    return said, after
+
+
+def _unlike_others(facts: Facts) -> str:
+    """Says that the recorded steps are far shorter than the others, as while a queue of batches lasts that was filled
+    before the first step. Not if other programs may explain it.
+    """
+    stretch, ledger = facts.captured.stretch, facts.captured.ledger
+    if stretch is None or ledger is None or (ledger.core_wait_share or 0.0) >= CROWDED_SHARE or stretch > FAR_SHORTER:
+        return ""
+    return f"The recorded steps took {percent(stretch)} of the time of other steps, which do more: record later ones."
 
 
 def _long_steps(facts: Facts, saved_share: float) -> str:
