@@ -23,7 +23,7 @@ from msgspec import Struct
 if __name__ == "__main__":  # run as a script: the packages are two folders above
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.savings.measure import able, predicted, tried_pair, use_one_thread
+from benchmarks.savings.measure import able, found_of, predicted, tried_pair, use_one_thread
 from fixtures.workloads.capture import environment
 from fixtures.workloads.pairs import Pair
 from traceopt.api import analyze
@@ -36,7 +36,9 @@ DISTURBED = "Disturbed rounds are those in which other programs held the cores: 
 
 
 class Compared(Struct, frozen=True):
-    """One pair: times in ms per step, gains without and with experiments; None without a prediction."""
+    """One pair: times in ms per step, gains without and with experiments; None without a prediction, as where the
+    recorded step is not like the measured one.
+    """
 
     name: str
     code: str
@@ -82,7 +84,7 @@ def compared(pair: Pair, minutes: float, least_rounds: int) -> Compared:
     )
     return Compared(
         pair.name,
-        now.get("code", "none"),
+        (found_of(results[-1], pair) or ("none",))[0],
         len(comparisons_of(results[0])),
         plain_ms,
         fixed_ms,
