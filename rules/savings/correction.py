@@ -40,7 +40,7 @@ class Correction(Struct, frozen=True):
         """For the basis of a saving."""
         tried = counted(self.trials, "trial")
         return (
-            f" {tried} of this rule on this machine gained {self.usual:.2f} times what was predicted, so it is "
+            f" {tried} of this rule on this machine gained {self.usual:.2f} times what was predicted, so the saving is "
             f"multiplied by {self.factor:.2f}."
         )
 
