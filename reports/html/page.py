@@ -113,6 +113,8 @@ def render_html(result: Result, *, static: bool = False) -> str:
         if of_rank is not None and table is not None:
             name = f"spans-{number}" if number else "spans"
             data[name] = span_view.beside_the_document(of_rank, table)
+    if view["all_cards"] and not static:
+        data["prompts"] = {card.anchor: prompt.prompt(card.finding, document) for card in view["all_cards"]}
     if flame is not None:
         scripts.append("flame.js")
         data["flame"] = flame
@@ -311,7 +313,6 @@ def environment() -> jinja2.Environment:
         evidence_table=evidence_table,
         step_before=plan_numbers.step_before,
         plan_time=plan_numbers.plan_time,
-        prompt=prompt.prompt,
         row_numbers=plan_numbers.row_numbers,
         row_range=plan_numbers.row_range,
         step_after=plan_numbers.step_after,

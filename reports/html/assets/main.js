@@ -97,6 +97,19 @@
     };
   });
 
+  /* Prompts are packed, for few readers copy one. They are unpacked before a click, which some browsers want to see. */
+  var prompts = {};
+  if (document.getElementById("prompts-gz")) {
+    unpackById("prompts-gz").then(function (text) {
+      prompts = JSON.parse(text);
+    });
+  }
+  all("[data-prompt]").forEach(function (button) {
+    button.onclick = function () {
+      copy(prompts[button.dataset.prompt] + "\n", button);
+    };
+  });
+
   /* What the reader chose stays in the address, after the anchor: #kernels?kernels-table.sort=2d&kernels-filter=gemm */
   var chosen = new URLSearchParams(location.hash.split("?")[1] || "");
   function anchor() {

@@ -88,7 +88,7 @@ def test_hostile_strings_stay_text(open_report) -> None:
             page.mouse.move(box["x"] + box["width"] * across, box["y"] + box["height"] * down)
     assert page.evaluate(ANY_ATTACK) == 0
     assert page.evaluate("document.images.length") == 0
-    assert page.evaluate("document.scripts.length") == 6 + len(TIMELINE_SCRIPTS) + 4 * (plotly() is not None)
+    assert page.evaluate("document.scripts.length") == 7 + len(TIMELINE_SCRIPTS) + 4 * (plotly() is not None)
     assert any("<img src=x onerror=window.__xss=1>" in text for text in told)
     assert page.evaluate("document.styleSheets.length >= 1 && getComputedStyle(document.body).display") == "block"
     foreign = "[...document.querySelectorAll('a')].filter(a => (a.getAttribute('href') || '')[0] !== '#').length"
@@ -324,8 +324,8 @@ def test_copy_buttons_copy_the_code(open_report) -> None:
 def test_a_fix_is_copied_as_a_prompt(open_report) -> None:
     page = open_report(sample.rich(), permissions=["clipboard-read", "clipboard-write"])
     page.evaluate("document.querySelectorAll('details.fix').forEach(d => d.open = true)")
-    page.locator("[data-copy=DL001-prompt]").click()
-    page.wait_for_selector("[data-copy=DL001-prompt]:text-is('Copied')")
+    page.locator("[data-prompt=DL001]").click()
+    page.wait_for_selector("[data-prompt=DL001]:text-is('Copied')")
     document = for_display(sample.rich())
     assert page.evaluate("navigator.clipboard.readText()") == prompt(document.findings[0], document) + "\n"
 
