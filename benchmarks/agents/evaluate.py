@@ -3,6 +3,7 @@
 
 python -m benchmarks.agents.evaluate           # writes benchmarks/agents/results.json and docs/agents-evaluation.md
 python -m benchmarks.agents.evaluate --print   # only prints
+python -m benchmarks.agents.evaluate --page    # measures nothing: the page from results.json and repairs/repairs.json
 
 Deterministic, without any model: readers.py takes the answers out of each text with regular expressions.
 """
@@ -23,11 +24,13 @@ if __name__ == "__main__":  # run as a script: the packages are two folders abov
 from benchmarks.agents.cases import REAL, SCENARIOS, STEPS, Truth, generated, real
 from benchmarks.agents.outputs import BUDGET, OUTPUTS
 from benchmarks.agents.readers import GAIN_TOLERANCE, LINES, READERS
+from benchmarks.agents.repairs.tasks import TASKS
 from fixtures.real_traces import EXPECTED
 from traceopt.reports.agent.tokens import estimated_tokens
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE / "results.json"
+REPAIRS = HERE / "repairs" / "repairs.json"
 PAGE = HERE.parents[1] / "docs" / "agents-evaluation.md"
 QUESTIONS = {
     "limit": "what limits the step",
@@ -120,13 +123,67 @@ def page(rows: list[Row]) -> str:
         "",
         *(wrong or ["Nothing."]),
         "",
+        *repairs_section(json.loads(REPAIRS.read_text(encoding="utf-8"))),
+        "",
     ])  # fmt: skip
+
+
+def repairs_section(named: dict[str, dict[str, bool]]) -> list[str]:
+    """What the reader finds in the outputs about the repair tasks, and how to give the tasks to a model."""
+    lines = [f"| {output} | {sum(row[output] for row in named.values())} of {len(named)} |" for output in OUTPUTS]
+    nowhere = [name for name, row in named.items() if not row[next(iter(OUTPUTS))]]
+    recorded = "" if len(named) == len(TASKS) else f" So far {len(named)} of the tasks were recorded."
+    return [
+        "## Repair tasks",
+        "",
+        f"`benchmarks/agents/repairs` has {len(TASKS)} short trainings for a CPU, each with one planted fault. An "
+        "answer is a repaired script. `traceopt try` grades it: the step must be shorter, and the losses must be the "
+        "same. So an answer that trains something else is wrong, however fast it is.",
+        "",
+        "Without a model, `python -m benchmarks.agents.repairs read` records each script and reads from each output "
+        f"whether one of the first {LINES} lines that it names for its fix is one that the repair changes, or the one "
+        f"where the cost of a wrong setting shows.{recorded}",
+        "",
+        "| output | names the line |",
+        "| --- | --: |",
+        *lines,
+        "",
+        f"traceopt names another line, or none, for {', '.join(f'`{name}`' for name in nowhere)}."
+        if nowhere
+        else "traceopt names the line for each task.",
+        "",
+        "On a busy machine, the two recordings of a script may differ too much to know its lines, and traceopt names "
+        "none. The operator table has no lines, so only a model can guess them from the script. The tasks were written "
+        "after most of the rules, by the same people, and the repairs were checked to have the same losses "
+        "(`tests/benchmarks/test_repairs.py`).",
+        "",
+        "### With a model",
+        "",
+        "1. For each task of `python -m benchmarks.agents.repairs list`, and for each output, start a new session "
+        "without memory and without tools. Use the same model and the same settings for all, and at least three "
+        "sessions for each pair.",
+        '2. Prompt: "This training is slower than it must be. Change the script so that a step takes less time and the '
+        'losses stay the same. Answer with the whole script only." Then comes what '
+        "`python -m benchmarks.agents.repairs show TASK OUTPUT` prints. With the output `script only`, it prints "
+        "the script alone: the difference from that is what an output is worth.",
+        "3. Save the answer as a file, and grade it on a quiet machine: "
+        "`python -m benchmarks.agents.repairs grade TASK FILE`. The verdict `keep` is a repair. Repeat a verdict "
+        "`unclear` with more time.",
+        "4. Report the model and its version, the date, the commit, the repairs of each output, the tokens that the "
+        "model read, and the median gain. Report the tasks where an output led to a slower script or to other losses.",
+        "",
+        "Nobody has run this protocol yet. `grade TASK reference` grades the repair that belongs to the task.",
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--print", action="store_true", dest="only_print", help="write no file")
+    parser.add_argument("--page", action="store_true", help="measure nothing; write the page")
     options = parser.parse_args()
+    if options.page:
+        PAGE.write_text(page([Row(**row) for row in json.loads(DATA.read_text())]))
+        return
     rows = evaluate()
     print("\n".join(table(rows)))
     if options.only_print:
