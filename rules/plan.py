@@ -20,6 +20,7 @@ from traceopt.result.finding import Confidence, impact_of_share, value_order
 from traceopt.result.words.effort_and_risk import Risk
 from traceopt.result.words.message import ms
 from traceopt.result.words.rounding import us
+from traceopt.rules.fixes.same_edit import same_edit
 from traceopt.rules.savings.joint import JointSavings
 from traceopt.rules.savings.known_error import known_range
 from traceopt.rules.savings.potential import potentials_ns
@@ -30,6 +31,7 @@ MOST_CANDIDATES = 8  # the largest, whose sets are replayed
 MIN_PLAN_SHARE = 0.03  # of the step: if fixes do not save as much, there is no plan
 MIN_ROW_SHARE = 0.01  # of the step: the fixes left out would add no more to the plan than this
 CLOSE_SHARE = 0.02  # of the larger saving: two this close look the same in a report, and the surer one goes first
+ONE_EDIT_SHARE = 0.5  # of the larger saving: of fixes that one edit makes, the surest goes first if it saves as much
 GUESS = 0.5  # of its saving: what a fix is worth that saves this or nothing
 SAME_RANGE = 0.01  # of a saving: a fix that saves as much in the plan as alone has the range that it has alone
 NEEDS_SHARE = 0.5  # of its saving in the plan: a fix that saves less on its own needs the fixes above it
@@ -145,12 +147,18 @@ def _ordered(fixes: Sequence[Priced], savings: JointSavings) -> list[Priced]:
 
 def next_fix(fixes: Sequence[Priced], taken: Sequence[Priced], savings: JointSavings) -> Priced:
     """The fix that saves most after those taken; of those that save as much, the surest, clearest, safest and simplest.
+    The same of those that the same edit makes, for the edit is made once.
 
     A guess, which may save nothing, counts half: so it comes first only if it saves twice as much as a sure fix.
     """
     worth = {id(one): _worth(one, savings.after(one, taken)) for one in fixes}
     best = max(worth.values())
-    close = [one for one in fixes if worth[id(one)] >= (1 - CLOSE_SHARE) * best]
+    largest = max(fixes, key=lambda one: worth[id(one)])
+    close = [
+        one
+        for one in fixes
+        if worth[id(one)] >= (ONE_EDIT_SHARE if same_edit(largest.finding, one.finding) else 1 - CLOSE_SHARE) * best
+    ]
     return min(close, key=lambda one: (*_doubts(one), -worth[id(one)], one.finding.code))
 
 

@@ -248,6 +248,12 @@ class TestOrder:
     def test_a_larger_one_goes_before_a_surer_one(self, facts: Facts) -> None:
         assert codes([finding("A", 250), finding("B", 260, confidence="low")], facts) == ["B", "A"]
 
+    def test_of_fixes_that_one_edit_makes_the_surer_one_goes_first(self, facts: Facts) -> None:
+        compiled = Fix("", edits=[Compile()])
+        for fix, first in ((compiled, "A"), (Fix(""), "B")):
+            surer = finding("A", 220, fix=fix)
+            assert codes([surer, finding("B", 260, confidence="medium", fix=fix)], facts)[0] == first
+
     @pytest.mark.parametrize(("guess_us", "first"), [(300, "A"), (700, "B")])
     def test_one_that_may_save_nothing_counts_half(self, facts: Facts, guess_us: float, first: str) -> None:
         guess = finding("B", guess_us, confidence="low")
