@@ -52,6 +52,8 @@ def _every_second(source: PythonSource, call: ast.Call) -> list[TextEdit]:
 
 
 def _direct(source: PythonSource, call: ast.Call) -> str:
+    if "#" in source.slice(call):
+        raise UnclearError("a comment inside of the call would be lost")
     names = [keyword.arg for keyword in call.keywords]
     if not call.args or isinstance(call.args[0], ast.Starred) or None in names or "context_fn" in names:
         raise UnclearError("checkpoint is called in an unusual way")

@@ -24,16 +24,14 @@ CHECKPOINTS = [
         """,
     ),
     case(
-        "a function without a name, over two lines",
+        "a function without a name",
         "MM007",
         """
         import torch.utils.checkpoint as cp
-        y = cp.checkpoint(lambda a: block(a) + a, x, use_reentrant=False,  #@
-                          preserve_rng_state=True)
+        y = cp.checkpoint(lambda a: block(a) + a, x, use_reentrant=False, preserve_rng_state=True)  #@
         """,
         """
-        -y = cp.checkpoint(lambda a: block(a) + a, x, use_reentrant=False,
-        -                  preserve_rng_state=True)
+        -y = cp.checkpoint(lambda a: block(a) + a, x, use_reentrant=False, preserve_rng_state=True)
         +y = (lambda a: block(a) + a)(x)
         """,
     ),
@@ -91,6 +89,16 @@ CHECKPOINTS = [
         """
         model.gradient_checkpointing_enable()
         loss = model(**batch).loss  #@
+        """,
+        "",
+    ),
+    case(
+        "a comment inside of the call, which would be lost",
+        "MM007",
+        """
+        from torch.utils.checkpoint import checkpoint
+        x = checkpoint(layer, x,  # saves 2 GB
+                       use_reentrant=False)  #@
         """,
         "",
     ),
