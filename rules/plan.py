@@ -147,7 +147,7 @@ def _ordered(fixes: Sequence[Priced], savings: JointSavings) -> list[Priced]:
 
 def next_fix(fixes: Sequence[Priced], taken: Sequence[Priced], savings: JointSavings) -> Priced:
     """The fix that saves most after those taken; of those that save as much, the surest, clearest, safest and simplest.
-    The same of those that the same edit makes, for the edit is made once.
+    A surer one that the same edit makes goes first as well, for the edit is made once.
 
     A guess, which may save nothing, counts half: so it comes first only if it saves twice as much as a sure fix.
     """
@@ -157,9 +157,15 @@ def next_fix(fixes: Sequence[Priced], taken: Sequence[Priced], savings: JointSav
     close = [
         one
         for one in fixes
-        if worth[id(one)] >= (ONE_EDIT_SHARE if same_edit(largest.finding, one.finding) else 1 - CLOSE_SHARE) * best
+        if worth[id(one)] >= (ONE_EDIT_SHARE if _is_surer_half(one, largest) else 1 - CLOSE_SHARE) * best
     ]
     return min(close, key=lambda one: (*_doubts(one), -worth[id(one)], one.finding.code))
+
+
+def _is_surer_half(one: Priced, largest: Priced) -> bool:
+    """Whether the edit of the largest fix makes this one too, which is surer."""
+    surer = _CONFIDENCE[one.finding.confidence] < _CONFIDENCE[largest.finding.confidence]
+    return surer and same_edit(largest.finding, one.finding)
 
 
 def rows_of(fixes: Sequence[Priced], savings: JointSavings) -> list[Planned]:

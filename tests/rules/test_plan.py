@@ -253,6 +253,8 @@ class TestOrder:
         for fix, first in ((compiled, "A"), (Fix(""), "B")):
             surer = finding("A", 220, fix=fix)
             assert codes([surer, finding("B", 260, confidence="medium", fix=fix)], facts)[0] == first
+        safer = finding("A", 220, fix=compiled)
+        assert codes([safer, finding("B", 260, risk=Risk.NUMERICS, fix=compiled)], facts)[0] == "B"
 
     @pytest.mark.parametrize(("guess_us", "first"), [(300, "A"), (700, "B")])
     def test_one_that_may_save_nothing_counts_half(self, facts: Facts, guess_us: float, first: str) -> None:
