@@ -49,12 +49,20 @@ class OptimizerRoles:
 
     def of(self, optimizer: Any) -> tuple[int, bool]:
         """At an update."""
-        role, holder = getattr(optimizer, "_traceopt_role", (None, 0))
-        if role is None or holder != role.holders:  # its first update, or another one took its role although it is used
-            role = (self._free(optimizer) if role is None else None) or self._new(optimizer)
-            optimizer._traceopt_role = role, role.holders
-            self._begun += 1
+        try:
+            role, holder = optimizer._traceopt_role
+        except AttributeError:
+            role = self._begins(optimizer, self._free(optimizer))
+        else:
+            if holder != role.holders:  # another optimizer took its role, but it is still used
+                role = self._begins(optimizer, None)
         return role.number, role.holders > 1
+
+    def _begins(self, optimizer: Any, role: _Role | None) -> _Role:
+        role = role or self._new(optimizer)
+        optimizer._traceopt_role = role, role.holders
+        self._begun += 1
+        return role
 
     def _free(self, optimizer: Any) -> _Role | None:
         """The first role whose optimizer had begun to update before this one was made at the same place."""
