@@ -29,7 +29,7 @@ from traceopt.trying.rounds import Rounds, Runner, measure
 from traceopt.trying.session import Session
 from traceopt.trying.tuning import course
 
-BUDGET_S = 8 * 3600.0  # enough for both: what they need is compared
+BUDGET_S, EXHAUSTIVE_S = 1800.0, 8 * 3600.0  # the default, and enough for every value
 LONGEST_S = 300.0  # for one change, as with the default budget
 TRIALS = 20
 MOST_PAIRS = 15  # of runs of a value: noise may never let it be settled
@@ -43,11 +43,13 @@ class Tuned(Struct, frozen=True):
     runs: int
 
 
-def tuned(training: Training, noise: Noise, seed: int, enough: Callable[[Rounds], bool]) -> Tuned:
+def tuned(
+    training: Training, noise: Noise, seed: int, enough: Callable[[Rounds], bool], budget_s: float = BUDGET_S
+) -> Tuned:
     machine = SimulatedMachine(training, noise, random.Random(seed))  # noqa: S311
     session = Session(
         machine,
-        budget_s=BUDGET_S,
+        budget_s=budget_s,
         longest_s=LONGEST_S,
         run_steps=training.run_steps,
         enough=enough,
@@ -106,7 +108,7 @@ def simulated(trials: int) -> None:
         best = training.mean_us([]) / min(map(training.mean_us, every))
         found = [tuned(training, noise, seed, is_known) for seed in range(trials)]
         with patch.object(course, "best_of", each_measured):
-            each = [tuned(training, noise, seed, lambda rounds: rounds.settled) for seed in range(trials)]
+            each = [tuned(training, noise, seed, lambda rounds: rounds.settled, EXHAUSTIVE_S) for seed in range(trials)]
         reached, runs = [one.speedup / best for one in found], fmean(one.runs for one in found)
         exhaustive = fmean(one.speedup / best for one in each), fmean(one.runs for one in each)
         print(

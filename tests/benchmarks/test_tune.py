@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
-from benchmarks.tune.exhaustive import combinations, each_measured, tuned
+from benchmarks.tune.exhaustive import EXHAUSTIVE_S, combinations, each_measured, tuned
 from benchmarks.tune.planted import TRAININGS, Training, recorded_noise
 from traceopt.try_script.tuning import is_known
 from traceopt.trying.tuning import course
@@ -22,6 +22,6 @@ def test_95_percent_of_the_best_speedup_in_half_of_the_runs(training: Training) 
     best = training.mean_us([]) / min(map(training.mean_us, combinations(training)))
     found = [tuned(training, NOISE, seed, is_known) for seed in SEEDS]
     with patch.object(course, "best_of", each_measured):
-        exhaustive = [tuned(training, NOISE, seed, lambda rounds: rounds.settled) for seed in SEEDS]
+        exhaustive = [tuned(training, NOISE, seed, lambda rounds: rounds.settled, EXHAUSTIVE_S) for seed in SEEDS]
     assert fmean(one.speedup for one in found) >= 0.95 * best
     assert fmean(one.runs for one in found) <= 0.5 * fmean(one.runs for one in exhaustive)
