@@ -13,6 +13,9 @@ from traceopt.analyzer.tables.schema import I4, I8, U1, Mask, ThreadSpans
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.marks.marks import PROFILER_STEP
 
+# A program that moves the times of a trace rounds them: microseconds since 1970 have steps of 1 ns as floating-point
+# numbers, and an end is the sum of two.
+_ROUNDED_NS = 2
 _LEVELS = 64  # nesting levels that are climbed one by one; traces have about as many, attacks may have any number
 # Order of slices that begin at the same time, outermost first.
 PYTHON, ANNOTATION, OP, RUNTIME = 0, 1, 2, 3
@@ -243,7 +246,7 @@ def build_slices(trace: Trace) -> Slices:
     steps = np.flatnonzero(is_step[name])  # a step may begin and end within frames: it encloses nothing
     reach = end.copy()
     reach[steps] = start[steps]
-    parent = enclosing(thread, start, reach, _resolution_ns(start, end))
+    parent = enclosing(thread, start, reach, max(_resolution_ns(start, end), _ROUNDED_NS))
     parent[steps] = -1
     return Slices(thread, start, end, kind, name, row[order], parent)
 
@@ -268,17 +271,16 @@ def _resolution_ns(start: I8, end: I8) -> int:
     return 1000 if whole and len(start) else 1
 
 
-def enclosing(thread: I4, start: I8, end: I8, resolution_ns: int = 1) -> I4:
+def enclosing(thread: I4, start: I8, end: I8, slack_ns: int = 0) -> I4:
     """The parent of each slice: the closest earlier slice of its thread that is open at its start and reaches its end.
 
     The input is sorted by (thread, start, -duration). A slice that crosses its neighbor's end is not its child. With
-    truncated times, a child may seem to end later than its parent by up to the resolution. The search starts at the
-    previous slice and jumps along the other slices' candidates: what a candidate has skipped cannot enclose a later
+    truncated or rounded times, a child may seem to end later than its parent by up to `slack_ns`. The search starts at
+    the previous slice and jumps along the other slices' candidates: what a candidate has skipped cannot enclose a later
     slice, so each round doubles the reach. Where deeply nested slices end together, it climbs one level per round.
     """
     n = len(start)
-    slack = resolution_ns if resolution_ns > 1 else 0
-    needed = np.maximum(start + 1, end - slack)  # the earliest end of a slice that encloses it
+    needed = np.maximum(start + 1, end - slack_ns)  # the earliest end of a slice that encloses it
     candidate = np.arange(-1, n - 1, dtype=np.int32)
     same = thread[1:] == thread[:-1]
     candidate[1:][~same] = -1

@@ -56,8 +56,14 @@ def test_parent_is_the_nearest_slice_that_encloses(slices: Rows) -> None:
 
 @given(rows)
 def test_times_cut_to_microseconds_may_overhang_by_one(slices: Rows) -> None:
-    found = enclosing(*columns(slices, unit=1000), resolution_ns=1000)
+    found = enclosing(*columns(slices, unit=1000), slack_ns=1000)
     assert found.tolist() == naive_parents(slices, slack=1)
+
+
+def test_times_that_a_program_moved_are_rounded() -> None:
+    """Microseconds since 1970 as floating-point numbers: a frame may seem to end 2 ns after the one around it."""
+    slices = build_slices(read([python("outer", 100.0, 50.001), python("inner", 110.0, 40.003)]))
+    assert slices.parent.tolist() == [-1, 0]
 
 
 @given(rows, st.randoms(use_true_random=False), st.sampled_from([1, 1000]))
