@@ -20,7 +20,6 @@ from traceopt.result.finding import Confidence, impact_of_share, value_order
 from traceopt.result.words.effort_and_risk import Risk
 from traceopt.result.words.message import ms
 from traceopt.result.words.rounding import us
-from traceopt.rules.fixes.same_edit import same_edit
 from traceopt.rules.savings.joint import JointSavings
 from traceopt.rules.savings.known_error import known_range
 from traceopt.rules.savings.potential import potentials_ns
@@ -30,8 +29,9 @@ MAX_ROWS = 6
 MOST_CANDIDATES = 8  # the largest, whose sets are replayed
 MIN_PLAN_SHARE = 0.03  # of the step: if fixes do not save as much, there is no plan
 MIN_ROW_SHARE = 0.01  # of the step: the fixes left out would add no more to the plan than this
-CLOSE_SHARE = 0.02  # of the larger saving: two this close look the same in a report, and the surer one goes first
-ONE_EDIT_SHARE = 0.5  # of the larger saving: of fixes that one edit makes, the surest goes first if it saves as much
+# Of the larger saving: of two fixes this close, the surer, clearer, safer and simpler one goes first. The first row is
+# what people begin with, and predictions are not more exact (docs/accuracy.md); others this close only look the same.
+CLOSE_TO_FIRST, CLOSE_SHARE = 0.25, 0.02
 GUESS = 0.5  # of its saving: what a fix is worth that saves this or nothing
 SAME_RANGE = 0.01  # of a saving: a fix that saves as much in the plan as alone has the range that it has alone
 NEEDS_SHARE = 0.5  # of its saving in the plan: a fix that saves less on its own needs the fixes above it
@@ -146,26 +146,15 @@ def _ordered(fixes: Sequence[Priced], savings: JointSavings) -> list[Priced]:
 
 
 def next_fix(fixes: Sequence[Priced], taken: Sequence[Priced], savings: JointSavings) -> Priced:
-    """The fix that saves most after those taken; of those that save as much, the surest, clearest, safest and simplest.
-    A surer one that the same edit makes goes first as well, for the edit is made once.
+    """The fix that saves most after those taken; of those that save about as much, the surest, clearest, safest and
+    simplest.
 
     A guess, which may save nothing, counts half: so it comes first only if it saves twice as much as a sure fix.
     """
     worth = {id(one): _worth(one, savings.after(one, taken)) for one in fixes}
-    best = max(worth.values())
-    largest = max(fixes, key=lambda one: worth[id(one)])
-    close = [
-        one
-        for one in fixes
-        if worth[id(one)] >= (ONE_EDIT_SHARE if _is_surer_half(one, largest) else 1 - CLOSE_SHARE) * best
-    ]
+    enough = (1 - (CLOSE_SHARE if taken else CLOSE_TO_FIRST)) * max(worth.values())
+    close = [one for one in fixes if worth[id(one)] >= enough]
     return min(close, key=lambda one: (*_doubts(one), -worth[id(one)], one.finding.code))
-
-
-def _is_surer_half(one: Priced, largest: Priced) -> bool:
-    """Whether the edit of the largest fix makes this one too, which is surer."""
-    surer = _CONFIDENCE[one.finding.confidence] < _CONFIDENCE[largest.finding.confidence]
-    return surer and same_edit(largest.finding, one.finding)
 
 
 def rows_of(fixes: Sequence[Priced], savings: JointSavings) -> list[Planned]:

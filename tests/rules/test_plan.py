@@ -245,8 +245,12 @@ class TestOrder:
         assert (planned.after_plan_us, planned.instead_lost_us) == (None, None)
         assert (left_out.after_plan_us, left_out.instead_lost_us) == (None, pytest.approx(100, rel=0.01))
 
-    def test_a_larger_one_goes_before_a_surer_one(self, facts: Facts) -> None:
-        assert codes([finding("A", 250), finding("B", 260, confidence="low")], facts) == ["B", "A"]
+    @pytest.mark.parametrize(("unsure_us", "order"), [(260, "ABC"), (400, "BAC")])
+    def test_the_surest_of_about_as_much_is_first_and_others_go_by_size(
+        self, facts: Facts, unsure_us: float, order: str
+    ) -> None:
+        fixes = [finding("A", 250), finding("B", unsure_us, confidence="low"), finding("C", 230)]
+        assert "".join(codes(fixes, facts)) == order
 
     def test_of_fixes_that_one_edit_makes_the_surer_one_goes_first(self, facts: Facts) -> None:
         compiled = Fix("", edits=[Compile()])

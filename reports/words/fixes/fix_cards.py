@@ -174,11 +174,11 @@ def _fixes(numbers: list[int]) -> str:
 def plan_order(result: Result) -> str:
     """What orders the plan (rules/plan.py). What is not by size has a reason, which is only said where it shows."""
     order = "Each row is the fix that saves most after those above it."
-    by_size = all(
-        above.saving_us >= below.saving_us or below.needs or below.same_edit is not None
-        for above, below in pairwise(result.plan)
+    by_size = all(above.saving_us >= below.saving_us or below.needs for above, below in pairwise(result.plan))
+    reasons = (
+        "The first is the surest of those within 25%; guesses count half; rare costs and unknown causes come last."
     )
-    return order if by_size else f"{order} Guesses count half; rare costs and unknown causes come last."
+    return order if by_size else f"{order} {reasons}"
 
 
 MINOR = "Each saves less than 1% of the step"

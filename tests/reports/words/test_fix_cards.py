@@ -63,8 +63,8 @@ def test_the_order_of_the_plan_is_explained_where_it_is_not_by_size() -> None:
     assert plan_order(result) == "Each row is the fix that saves most after those above it."
     first, second, *rest = result.plan
     guess = replace(second, saving_us=1.5 * first.saving_us, needs=[])
-    assert "Guesses count half" in plan_order(replace(result, plan=[first, guess, *rest]))
-    assert "Guesses" not in plan_order(replace(result, plan=[first, replace(guess, needs=[1]), *rest]))
+    assert "guesses count half" in plan_order(replace(result, plan=[first, guess, *rest]))
+    assert "guesses" not in plan_order(replace(result, plan=[first, replace(guess, needs=[1]), *rest]))
 
 
 def test_one_call_that_makes_two_fixes_is_named() -> None:
