@@ -147,13 +147,17 @@ def _ordered(fixes: Sequence[Priced], savings: JointSavings) -> list[Priced]:
 
 def next_fix(fixes: Sequence[Priced], taken: Sequence[Priced], savings: JointSavings) -> Priced:
     """The fix that saves most after those taken; of those that save about as much, the surest, clearest, safest and
-    simplest.
+    simplest, but first the one without which the others save far less.
 
     A guess, which may save nothing, counts half: so it comes first only if it saves twice as much as a sure fix.
     """
     worth = {id(one): _worth(one, savings.after(one, taken)) for one in fixes}
     enough = (1 - (CLOSE_SHARE if taken else CLOSE_TO_FIRST)) * max(worth.values())
     close = [one for one in fixes if worth[id(one)] >= enough]
+    if len(close) > 1 and not taken:
+        lost = {id(one): _worth(one, savings.of(fixes) - savings.of(_others(fixes, one))) for one in close}
+        if (most := max(lost.values())) > 0:
+            close = [one for one in close if lost[id(one)] >= (1 - CLOSE_TO_FIRST) * most]
     return min(close, key=lambda one: (*_doubts(one), -worth[id(one)], one.finding.code))
 
 

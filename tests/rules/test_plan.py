@@ -218,6 +218,22 @@ class TestOrder:
         larger = finding("B", 260, **{"effort": Effort.ONE_LINE} | attributes)
         assert codes([smaller, larger], facts)[0] == first
 
+    def test_the_first_is_one_that_another_needs(self) -> None:
+        """The host takes 1 ms and the GPU 1.1 ms, side by side: only faster kernels make a faster host worth it."""
+        machine = Machine()
+        for _ in range(5):
+            with machine.step():
+                for _ in range(10):
+                    machine.work(100, "dispatch")
+                    machine.launch(110)
+                machine.synchronize()
+                machine.work(150, "log")
+        facts = machine.facts()
+        kernels = finding("kernels", 900, ScaleWork(facts.gpu.is_kernel, 0.2), confidence="medium")
+        log, dispatch = (finding(name, 900, self.removal(facts, name)) for name in ("log", "dispatch"))
+        assert codes([log, kernels], facts) == ["log", "kernels"]
+        assert codes([log, kernels, dispatch], facts) == ["kernels", "dispatch", "log"]
+
     def test_a_fix_that_itself_takes_time_beside_the_step_bounds_it(self, facts: Facts) -> None:
         """A thread that prepares inputs is not faster because the GPU is."""
         load, log = (finding(name, us, self.removal(facts, name)) for name, us in (("load", 300), ("log", 200)))

@@ -7,6 +7,7 @@ from support.autograd_steps import Event, is_silent, operator, steps, the
 
 from traceopt.result.words.effort_and_risk import Risk
 from traceopt.rules.catalogue.py007_slow_function import SlowFunctionRule
+from traceopt.rules.savings.known_error import ERROR_ON_CPU
 from traceopt.testing import events as build
 
 ROW = "pandas/core/indexing.py(1327): __getitem__"
@@ -54,7 +55,7 @@ def test_fires_on_the_function_with_its_line_and_time(events: list[Event], title
     found = the(SlowFunctionRule, steps(events))
     assert found.title == title
     assert found.saving is not None
-    assert found.saving.low_us < 0.9 * ms * 1e3 < found.saving.high_us == pytest.approx(ms * 1e3, rel=0.06)
+    assert found.saving.low_us < 0.9 * ms * 1e3 < found.saving.high_us < (1 + ERROR_ON_CPU) * ms * 1e3
     assert [(one.file, one.line) for one in found.locations] == [("train.py", 9)]
     assert found.shares_cause_with == ["LB006"]
 

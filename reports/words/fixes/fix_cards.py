@@ -176,7 +176,7 @@ def plan_order(result: Result) -> str:
     order = "Each row is the fix that saves most after those above it."
     by_size = all(above.saving_us >= below.saving_us or below.needs for above, below in pairwise(result.plan))
     reasons = (
-        "The first is the surest of those within 25%; guesses count half; rare costs and unknown causes come last."
+        "Of those within 25%, the first is what others need, then the surest; guesses count half; rare costs come last."
     )
     return order if by_size else f"{order} {reasons}"
 
