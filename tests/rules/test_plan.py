@@ -268,14 +268,6 @@ class TestOrder:
         fixes = [finding("A", 250), finding("B", unsure_us, confidence="low"), finding("C", 230)]
         assert "".join(codes(fixes, facts)) == order
 
-    def test_of_fixes_that_one_edit_makes_the_surer_one_goes_first(self, facts: Facts) -> None:
-        compiled = Fix("", edits=[Compile()])
-        for fix, first in ((compiled, "A"), (Fix(""), "B")):
-            surer = finding("A", 220, fix=fix)
-            assert codes([surer, finding("B", 260, confidence="medium", fix=fix)], facts)[0] == first
-        safer = finding("A", 220, fix=compiled)
-        assert codes([safer, finding("B", 260, risk=Risk.NUMERICS, fix=compiled)], facts)[0] == "B"
-
     @pytest.mark.parametrize(("guess_us", "first"), [(300, "A"), (700, "B")])
     def test_one_that_may_save_nothing_counts_half(self, facts: Facts, guess_us: float, first: str) -> None:
         guess = finding("B", guess_us, confidence="low")
