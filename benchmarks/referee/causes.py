@@ -20,7 +20,8 @@ SIDE_OF_CAUSE = {
     "fusion": "gpu",
     "attention": "gpu",
     "layout": "gpu",
-    "recomputation": "gpu",
+    "needless work": "gpu",  # computed twice, or read by nobody
+    "arithmetic": "gpu",  # slow numbers, slow operators
 }
 
 # What is planted by each scenario of fixtures/scenarios.py. Those that are left out plant nothing that takes time, or
@@ -79,11 +80,11 @@ PLANTED = {
     "recompilation": "compilation",
     "module_load": "compilation",
     "cudnn_search": "compilation",
-    "checkpointing": "recomputation",
+    "checkpointing": "needless work",
 }
 HEALTHY = ("healthy", "cuda_graph", "loss_item", "hidden_host_work")
 
-# The pairs that were recorded on an H100 and on a CPU: fixtures/traces.
+# The pairs that were recorded on an H100: fixtures/traces/h100.
 RECORDED = {
     "explicit_synchronize": "host sync",
     "fp32_matmul": "precision",
@@ -97,5 +98,33 @@ RECORDED = {
     "python_mask": "python",
     "slow_loader": "input",
     "unfused_attention": "attention",
-    "unused_gradients": "recomputation",
+    "unused_gradients": "needless work",
+}
+
+# The traces of TraceLens with one defect, by the first word of their names: kernels far below the rate of the GPU.
+ONE_DEFECT = {"conv": "shapes", "gemm": "shapes", "moe": "shapes", "sdpa": "attention"}
+
+# The pairs of fixtures/workloads that are recorded on the CPU whenever the page is made.
+RECORDED_HERE = {
+    "slow_loader": "input",
+    "main_thread_decode": "input",
+    "items_one_by_one": "input",
+    "workers_for_tiny_items": "input",
+    "padded_texts": "needless work",
+    "python_mask": "python",
+    "log_each_step": "python",
+    "checkpoint_each_step": "python",
+    "gc_each_step": "python",
+    "rows_of_a_frame": "python",
+    "single_tensor_optimizer": "optimizer",
+    "unfused_attention": "attention",
+    "tiny_kernels": "launching",
+    "unused_gradients": "needless work",
+    "dense_embedding": "needless work",
+    "broadcast_distances": "needless work",
+    "jacobian_rows": "needless work",
+    "large_logits": "needless work",
+    "subnormal_weights": "arithmetic",
+    "norm_of_pairs": "arithmetic",
+    "double_precision": "precision",
 }

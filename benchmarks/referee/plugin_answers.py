@@ -1,9 +1,9 @@
 """What the TensorBoard plugin recommends: `python plugin_answers.py FOLDER...`, in its own environment."""
 
 import json
+import os
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from torch_tb_profiler.profiler.data import RunProfileData  # pyright: ignore[reportMissingImports]
@@ -26,10 +26,10 @@ def causes_of(texts):  # type: (list[str]) -> list[str]
 
 if __name__ == "__main__":
     for folder in sys.argv[1:]:
-        began = time.perf_counter()
+        began = sum(os.times()[:4])
         trace = sorted(Path(folder).glob("*.json.gz"))[0]
         profile = RunProfileData.parse("worker0", None, str(trace), tempfile.gettempdir())
         texts = [str(text) for text in profile.recommendations]
         print(
-            json.dumps({"causes": causes_of(texts), "texts": texts, "seconds": time.perf_counter() - began}), flush=True
+            json.dumps({"causes": causes_of(texts), "texts": texts, "seconds": sum(os.times()[:4]) - began}), flush=True
         )

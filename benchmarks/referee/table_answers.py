@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,14 @@ THUMB_RULES = (
     ("Optimizer.step", "optimizer"),
     ("softmax", "attention"),
     ("attention", "attention"),
-    ("index_backward", "shapes"),
+    ("indexing_backward", "shapes"),
+    ("align1", "shapes"),
+    ("sgemm", "precision"),
+    ("dgemm", "precision"),
+    ("nchwToNhwc", "layout"),
+    ("nhwcToNchw", "layout"),
+    ("compile_inner", "compilation"),
+    ("embedding_dense_backward", "needless work"),
     ("vectorized_elementwise", "fusion"),
     ("elementwise_kernel", "fusion"),
 )
@@ -72,8 +79,8 @@ def causes_of(rows: Counter[str]) -> list[str]:
 
 if __name__ == "__main__":
     for folder in sys.argv[1:]:
-        began = time.perf_counter()
+        began = sum(os.times()[:4])
         trace = sorted(Path(folder).glob("*.json.gz"))[0]
         events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
         causes = causes_of(rows_of(events))
-        print(json.dumps({"causes": causes, "seconds": time.perf_counter() - began}), flush=True)
+        print(json.dumps({"causes": causes, "seconds": sum(os.times()[:4]) - began}), flush=True)
