@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from benchmarks.referee import hta_answers
+from benchmarks.referee import cases, hta_answers
 from benchmarks.referee.__main__ import Answer, Score
 from benchmarks.referee.cases import Case, Fault, recorded, simulated
 from benchmarks.referee.causes import HEALTHY, PLANTED, RECORDED, RECORDED_HERE, SIDE_OF_CAUSE
@@ -17,7 +17,7 @@ from benchmarks.referee.plugin_answers import causes_of as causes_of_texts
 from benchmarks.referee.table_answers import causes_of, rows_of
 from benchmarks.referee.traceopt_answers import CAUSE_OF_RULE, cause_of
 from fixtures.scenarios import SCENARIOS
-from fixtures.workloads.pairs import PAIRS
+from fixtures.workloads.pairs import PAIRS, Pair
 
 PATHS = (Path("rank0.json.gz"),)
 CASE = Case("slow_loader", "simulated", PATHS, (Fault("input", 1_000.0, ("data.py:41",)),))
@@ -136,3 +136,24 @@ def test_the_recorded_cases_have_the_gain_that_was_measured() -> None:
     gains = {case.name: case.faults[0].cost_us for case in recorded()}
     assert set(gains) == set(RECORDED)
     assert all(gain is not None and gain > 0 for gain in gains.values())
+
+
+def test_a_pair_that_cannot_be_recorded_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def record(pair: Pair, variant: str, folder: Path, **_: object) -> dict[str, float]:
+        if pair.name == "gc_each_step":
+            raise RuntimeError("exit code 1")
+        folder.mkdir(parents=True)
+        (folder / "trace.json.gz").touch()
+        return {"step_us": 100.0 if variant == "plain" else 70.0}
+
+    monkeypatch.setattr(cases, "record", record)
+    made = {case.name: case for case in cases.recorded_here(tmp_path)}
+    assert "gc_each_step is left out: exit code 1" in capsys.readouterr().err
+    assert not any(name.startswith("gc_each_step") for name in made)
+    slow, fast = made["double_precision, plain"], made["double_precision, fixed"]
+    assert [(fault.cause, fault.cost_us) for fault in slow.faults] == [("precision", 30.0)]
+    assert fast.is_alarm("precision")
+    assert not fast.is_alarm("input")
+    assert "--fixed" in (fast.paths[0].parent / "script.json").read_text()
