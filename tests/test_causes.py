@@ -84,6 +84,11 @@ def test_words_and_advice_follow_from_its_row(cause: Cause) -> None:
     assert _advice([grown], [grown, compute]) == (cause.advice or OTHERWISE)
 
 
+@pytest.mark.parametrize("cause", IDLE_CAUSES, ids=lambda cause: cause.key)
+def test_each_idle_part_has_its_explanation(cause: Cause) -> None:
+    assert cause.look.detail
+
+
 def test_the_page_of_causes_has_each() -> None:
     page = (ROOT / "docs" / "causes.md").read_text(encoding="utf-8")
     assert all(f"| `{cause.key}` | {cause.meaning} |" in page for cause in CAUSES)
