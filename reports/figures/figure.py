@@ -118,7 +118,7 @@ def figure(title: str, traces: Iterable[Trace], *, subtitle: str = "", **layout:
 
 
 def _axis(title: str = "", **axis: Any) -> dict[str, Any]:
-    heading = {"title": {"text": plain(title), "font": {"size": 13}}} if title else {}
+    heading = {"title": {"text": plain(title), "font": {"size": 13}, "standoff": 10}} if title else {}
     return {"gridcolor": color("grid"), "zerolinecolor": color("line2"), "automargin": True, **heading, **axis}
 
 

@@ -15,6 +15,8 @@ from traceopt.result.words import quantities
 TITLE = "Roofline"
 LARGEST = 26  # pixels, the diameter of the longest shape
 _LOGARITHMIC = {"type": "log", "tickformat": ",~r"}  # each tick has its whole number
+# So few that plotly.js labels 1, 2 and 5 of a decade, or powers of ten: with more, 900 and 1,000 overlap.
+_TICKS_ACROSS, _TICKS_UP = 4, 3
 _DASHES = ("solid", "dash", "dot", "longdash")  # of the roofs
 _KINDS = (  # looks as in the drawing of the report
     ("Matmul", Gemm, "compute", "circle"),
@@ -42,8 +44,8 @@ def draw(document: Result) -> FigureDict:
         subtitle="The area of a point is its time per step. Below the slope, memory bandwidth is the limit.",
         height=500,
         legend={"itemsizing": "constant"},
-        xaxis={"title": "arithmetic intensity, FLOP/byte", "nticks": 5, **_LOGARITHMIC},
-        yaxis={"title": "TFLOP/s", "nticks": 6, **_LOGARITHMIC},
+        xaxis={"title": "arithmetic intensity, FLOP/byte", "nticks": _TICKS_ACROSS, **_LOGARITHMIC},
+        yaxis={"title": "TFLOP/s", "nticks": _TICKS_UP, **_LOGARITHMIC},
     )
 
 

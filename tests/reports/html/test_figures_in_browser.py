@@ -102,6 +102,15 @@ def test_a_shape_leads_to_its_row(open_report, example) -> None:
     assert zoom(page, drawn) < 0.2
 
 
+def test_labels_of_the_roofline_have_room(open_report) -> None:
+    drawn = figure(open_report(sample.with_points()), "roofline")
+    labels = drawn.locator(".ytick text").all_text_contents()
+    assert len(labels) > 1
+    assert {label.replace(",", "").strip("0.") for label in labels} <= {"1", "2", "5"}
+    title = drawn.locator(".ytitle").bounding_box()
+    assert title["x"] + title["width"] < min(tick.bounding_box()["x"] for tick in drawn.locator(".ytick text").all())
+
+
 WHOLE_RUN = WholeRun(
     us=30e6,
     steps=300,
