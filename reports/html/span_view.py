@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
 from traceopt.analyzer.vocabulary.python_frames import is_library, is_python
 from traceopt.reports.words.fixes import card_lookup
 from traceopt.reports.words.fixes.fix_cards import Card
@@ -16,8 +17,10 @@ from traceopt.reports.words.step_words import step_noun
 from traceopt.reports.words.viewer_command import viewer_command
 from traceopt.result.document import RankView, Result
 from traceopt.result.rows import COLUMNS, STREAM_COLUMNS, SpanTable
+from traceopt.result.words import quantities
 
 US_PER_MS = 1_000
+STALL = "Stall"
 
 
 def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dict[str, Any] | None:
@@ -40,7 +43,7 @@ def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dic
         "places": [str(place) + (f" in {place.function}" if place.function else "") for place in table.places],
         "details": table.details,
         "categories": [span_look(category) for category in table.categories],
-        "key": list(dict.fromkeys(span_look(category) for category in table.categories if not is_idle(category))),
+        "key": list(dict.fromkeys(_in_key(category, idle_word) for category in table.categories)),
         "lanes": [
             {"kind": lane.kind, "name": lane.name, "detail": lane.detail, "count": lane.count} for lane in table.lanes
         ],
@@ -66,12 +69,20 @@ def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dic
             }
             for stall in table.stalls
         ],
-        "idle": idle_word or "Stall",
+        "idle": idle_word or STALL,
         "fixes": [{"text": _fix(card), "anchor": card.anchor} for card in cards],
         "causeFixes": [card_lookup.card_of_cause(cards, category) for category in table.categories],
         "placeFixes": [card_lookup.cards_of_place(cards, place) for place in table.places],
         "nameFixes": [card_lookup.cards_of_name(cards, *pair) for pair in zip(table.names, labels, strict=True)],
     }
+
+
+def _in_key(category: str, idle_word: str | None) -> tuple[str, str]:
+    """Color and words. Idle gaps have the colors of their causes."""
+    if not is_idle(category):
+        return span_look(category)
+    cause = CAUSE_OF_KEY[category]
+    return cause.look.color, f"{idle_word or STALL}: {quantities.in_sentence(cause.label)}"
 
 
 def beside_the_document(view: dict[str, Any], recorded: SpanTable) -> dict[str, Any]:

@@ -65,6 +65,19 @@ def test_the_arrow_keys_reach_every_span(timeline) -> None:
     assert len(reached) == 9 + 2  # spans and stalls
 
 
+def test_the_key_has_the_colors_of_idle_gaps() -> None:
+    rich = sample.rich()
+    assert rich.timeline is not None
+    assert rich.timeline.table is not None
+    table = replace(rich.timeline.table, categories=[*rich.timeline.table.categories, "host_sync", "queued"])
+    view = span_view(replace(rich, timeline=replace(rich.timeline, table=table)), cards(rich), "GPU idle")
+    assert view is not None
+    assert view["key"][-2:] == [
+        ("sync", "GPU idle: host sync (waiting for the GPU)"),
+        ("queue", "GPU idle: idle with work queued"),
+    ]
+
+
 def test_a_gap_names_its_cause_and_its_fix(timeline) -> None:
     timeline.fill("#span-search", "Waiting for the host")
     press(timeline, "Enter", "Enter")
