@@ -78,8 +78,9 @@ def _step(result: Result, on_gpu: bool) -> str:
 
 def _savings(result: Result) -> str:
     bound = (
-        "The time that a fix can remove from the step, at most the measured idle time or the modeled excess. The plan "
-        "takes, again and again, the fix that shortens the step most after those above it."
+        "The time that a fix can remove from the step: expected is at most the measured idle time or the modeled "
+        "excess. The likely range goes beyond it by the error of earlier predictions, for recording itself moves some "
+        "time. The plan takes, again and again, the fix that shortens the step most after those above it."
     )
     if result.combined is None:
         return bound
