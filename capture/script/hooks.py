@@ -204,7 +204,7 @@ class Hooks:
                 self._patch_grad_scaler(scaler)
 
     def _patch_grad_scaler(self, scaler: Any) -> None:
-        recorder, tracker, tell = self._recorder, self.tracker, self.tell
+        recorder, tracker, tell, updated = self._recorder, self.tracker, self.tell, self._updated
         original = scaler.step
 
         @functools.wraps(original)
@@ -214,7 +214,7 @@ class Hooks:
             result = original(self, optimizer, *args, **kwargs)
             if tracker.updates == before and self.is_enabled():
                 recorder.ledger.skipped_updates += 1
-                tell(self._updated, optimizer)
+                tell(updated, optimizer)
             return result
 
         scaler.step = step
