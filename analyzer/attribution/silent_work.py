@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import Intervals, union
 from traceopt.analyzer.attribution.first_calls import first_of_name
 from traceopt.analyzer.tables.schema import I8, Mask
@@ -32,6 +33,7 @@ from traceopt.analyzer.vocabulary.causes.table import (
 LONG_NS = 1_000_000
 # An operator takes the host 2 to 20 us to dispatch. One that is silent for ten times as long computes.
 COMPUTES_NS = 200_000
+_SEVERAL = 3  # calls that tell what is usual
 
 
 class Silence(Struct, frozen=True):
@@ -67,32 +69,56 @@ class SilentWork(Struct, frozen=True, dict=True):
         row = slices.at(thread, edges[at]).astype(np.int64)
         at, row = at[row >= 0], row[row >= 0]
         start, end = edges[at], edges[at + 1]
-        cause, launching = self._cause(mine, row, end)
-        computes = (cause == CAUSES.index(CPU_OP)) & ~launching
+        cause = self._cause(mine, row, end)
+        computes = (cause == CAUSES.index(CPU_OP)) & ~self._launching[row]
         return Silence(start, end, row, cause).only((end - start >= LONG_NS) | computes)
 
-    def _cause(self, mine: slice, row: npt.NDArray[np.int64], end: I8) -> tuple[I8, Mask]:
-        """What the thread does in each stretch, and whether its slice launches anything."""
+    def _cause(self, mine: slice, row: npt.NDArray[np.int64], end: I8) -> I8:
+        """What the thread does in each stretch."""
         slices = self.regions.slices
         is_op = slices.kind[row] == OP
         following = np.minimum(mine.start + np.searchsorted(slices.start[mine], end), mine.stop - 1)
-        launching = self._launching[row]
         causes = [LONG_PYTHON, HOST_COPY, COMPILE, STARTUP, STARTUP, MODULE_LOAD, CPU_OP, UNRECORDED]
-        cause = np.select(
+        return np.select(
             [
                 slices.kind[row] == PYTHON,
                 self._copies[row],
                 is_op & (self._jit[row] | self._jit[following]),
                 is_op & self._first[row] & self._collective[row],
                 is_op & self._allocating[row] & (end <= self._first_work_ns),
-                is_op & self._first[row] & launching,
-                is_op & self._namespaced[row],
+                is_op & self._first[row] & self._launching[row],
+                is_op & self._namespaced[row] & ~self._stalls(row),
                 slices.kind[row] != RUNTIME,
             ],
             [CAUSES.index(one) for one in causes],
             CAUSES.index(LAUNCH),
         )
-        return cause, launching
+
+    def _stalls(self, row: npt.NDArray[np.int64]) -> Mask:
+        """Whether silent operators rather lost their core: those of a call that computes on the GPU, and the only
+        silent one of several calls of the same name. Copies convert on the CPU what they copy to the GPU.
+        """
+        slices = self.regions.slices
+        call = slices.ancestor(row, slices.mask(self._calls)).astype(np.int64)
+        silent = np.bincount(slices.name[distinct_values(call[call >= 0])], minlength=len(self.regions.trace.names))
+        calls = np.bincount(slices.name[self._calls], minlength=len(silent))
+        name = slices.name[call]
+        return (call >= 0) & (self._on_gpu[call] | ((silent[name] == 1) & (calls[name] >= _SEVERAL)))
+
+    @cached_property
+    def _calls(self) -> npt.NDArray[np.intp]:
+        """The calls of PyTorch's operators, without those that an operator calls itself."""
+        slices = self.regions.slices
+        return slices.outermost(self.regions.named(lambda name: name.startswith("aten::"), OP))
+
+    @cached_property
+    def _on_gpu(self) -> Mask:
+        """Slices that launch a kernel, a graph or a fill."""
+
+        def computes(name: str) -> bool:
+            return runtime_calls.is_launch(name) and not runtime_calls.is_copy(name)
+
+        return self.regions.slices.encloses(self.regions.named(computes, RUNTIME))
 
     @cached_property
     def _first_work_ns(self) -> int:

@@ -54,6 +54,19 @@ def test_an_operator_that_computes_on_the_cpu() -> None:
     assert between(*randn, us=5_100) == {"cpu_op": 4_980, "unrecorded": 90}
 
 
+def test_an_operator_that_launches_lost_its_core() -> None:
+    """Its launch is in a child, and the kernel of this call is lost."""
+    events = [op("aten::ones_like", 1_010, 4_990), op("aten::empty_like", 1_020, 4_500)]
+    events += [op("aten::fill_", 5_900, 90), runtime("cudaLaunchKernel", 5_950, 5, 7)]
+    assert "cpu_op" not in between(*events, us=7_000)
+
+
+def test_a_single_slow_call_of_several_lost_its_core() -> None:
+    calls = [op("aten::ones", 1_010, 50), op("aten::ones", 1_100, 2_000), op("aten::ones", 3_200, 50)]
+    assert "cpu_op" not in between(*calls, us=5_000)
+    assert between(calls[0], calls[1], op("aten::ones", 3_200, 1_500), us=6_000)["cpu_op"] == 3_500
+
+
 def test_operators_of_a_short_gap_are_dispatch() -> None:
     assert between(op("aten::randn", 1_010, 900), us=950) == {"launch": 905, "untraced": 45}
 
