@@ -100,10 +100,11 @@ class SilentWork(Struct, frozen=True, dict=True):
         """
         slices = self.regions.slices
         call = slices.ancestor(row, slices.mask(self._calls)).astype(np.int64)
-        silent = np.bincount(slices.name[distinct_values(call[call >= 0])], minlength=len(self.regions.trace.names))
+        call = np.where(call >= 0, call, row)  # nodes of autograd, operators of other libraries
+        silent = np.bincount(slices.name[distinct_values(call)], minlength=len(self.regions.trace.names))
         calls = np.bincount(slices.name[self._calls], minlength=len(silent))
         name = slices.name[call]
-        return (call >= 0) & (self._on_gpu[call] | ((silent[name] == 1) & (calls[name] >= _SEVERAL)))
+        return np.asarray(self._on_gpu[call] | ((silent[name] == 1) & (calls[name] >= _SEVERAL)))
 
     @cached_property
     def _calls(self) -> npt.NDArray[np.intp]:

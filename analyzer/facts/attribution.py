@@ -122,7 +122,8 @@ class AttributionFacts(TimelineFacts, frozen=True, dict=True):
         known, count = np.unique(threads, return_counts=True)
         busiest = known[np.argsort(-count, kind="stable")].tolist()
         untraced = union(self.untraced_python.start, self.untraced_python.end)
-        return HostFlow(self.host, self.regions, self.gaps, (self.steps.thread, *busiest), untraced)
+        ordered = tuple(dict.fromkeys((self.steps.thread, *busiest)))
+        return HostFlow(self.host, self.regions, self.gaps, ordered, untraced)
 
     @property
     def cpu_operators(self) -> CpuOperators:

@@ -54,6 +54,17 @@ def test_an_operator_that_computes_on_the_cpu() -> None:
     assert between(*randn, us=5_100) == {"cpu_op": 4_980, "unrecorded": 90}
 
 
+def test_a_cpu_operator_costs_its_time_once() -> None:
+    facts = Facts(read([STEP, *launched(890, 1), op("aten::randn", 1_010, 5_000), *launched(6_090, 2)]))
+    assert facts.cpu_operators.cost_ns.tolist() == [5_000_000]
+
+
+def test_a_node_of_autograd_that_launches_lost_its_core() -> None:
+    node = "autograd::engine::evaluate_function: ReluBackward0"
+    calls = [op(node, 800, 20), op(node, 1_010, 4_990), runtime("cudaLaunchKernel", 5_950, 5, 7)]
+    assert "cpu_op" not in between(*calls, us=7_000)
+
+
 def test_an_operator_that_launches_lost_its_core() -> None:
     """Its launch is in a child, and the kernel of this call is lost."""
     events = [op("aten::ones_like", 1_010, 4_990), op("aten::empty_like", 1_020, 4_500)]
