@@ -32,6 +32,16 @@ class Architecture(Struct, frozen=True):
     fp32_on_matrix_cores: bool = False
     """Plain FP32 products run on the matrix unit without losing precision (AMD Instinct)."""
 
+    def has_matrix_unit(self, dtype: str) -> bool:
+        """Whether Tensor Cores or matrix cores can multiply the type; FP32 also as TF32."""
+        also = {
+            "tf32": self.has_tf32,
+            "fp32": self.has_tf32 or self.fp32_on_matrix_cores,
+            "bf16": self.has_bf16,
+            "fp8": self.has_fp8,
+        }
+        return self.has_tensor_cores and also.get(dtype, True)
+
 
 def _nvidia(name: str, tensor: bool, tf32_bf16: bool, fp8: bool) -> Architecture:
     return Architecture(NVIDIA, name, tensor, tf32_bf16, tf32_bf16, fp8)

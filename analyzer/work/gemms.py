@@ -207,10 +207,15 @@ class Gemms(Struct, frozen=True, dict=True):
         return set(first[inside].tolist())
 
     def aligned(self, shape: GemmShape) -> bool | None:
-        """Whether N and K are multiples of what Tensor Cores need (16 bytes); M does not matter. None: unknown."""
+        """Whether N and K are multiples of what Tensor Cores need (16 bytes); M does not matter. None: unknown, or the
+        device has none for the type.
+        """
+        arch = self.device.arch
         if shape.dtype not in ("tf32", "fp16", "bf16", "fp8", "fp4", "int8", "fp32"):
             return None
-        multiple, _ = needed_multiple(shape.dtype, self.device.arch)
+        if arch is not None and not arch.has_matrix_unit(shape.dtype):
+            return None
+        multiple, _ = needed_multiple(shape.dtype, arch)
         return shape.n % multiple == 0 and shape.k % multiple == 0
 
     def peak_share(self, shape: GemmShape) -> float | None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from conftest import GetExample
 
 MI300X = {"name": "AMD Instinct MI300X", "computeMajor": 9, "computeMinor": 4, "totalGlobalMem": 206_141_652_992}
+V100 = {"name": "Tesla V100-SXM2-16GB", "computeMajor": 7, "computeMinor": 0, "totalGlobalMem": 16_945_512_448}
 B200 = {"name": "NVIDIA B200", "computeMajor": 10, "computeMinor": 0, "totalGlobalMem": 191_510_298_624}
 BF16 = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_tn"
 KERNEL_US = 100
@@ -108,6 +109,12 @@ def test_tensor_core_use_may_be_unknown() -> None:
 )
 def test_alignment(m: int, n: int, k: int, dtype: str, aligned: bool | None) -> None:
     facts = products(call("aten::mm", [[m, k], [k, n]], dtype, "ampere_sgemm_128x64_tn", 100, 1))
+    assert facts.gemms.aligned(only(facts)) is aligned
+
+
+@pytest.mark.parametrize(("dtype", "aligned"), [("float", None), ("c10::BFloat16", None), ("c10::Half", False)])
+def test_no_alignment_for_units_that_the_device_lacks(dtype: str, aligned: bool | None) -> None:
+    facts = products(call("aten::mm", [[128, 1026], [1026, 1]], dtype, "volta_sgemm_128x64_tn", 100, 1), **V100)
     assert facts.gemms.aligned(only(facts)) is aligned
 
 
