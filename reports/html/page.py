@@ -244,25 +244,25 @@ def _view(document: Result, *, every_step: bool) -> dict[str, Any]:
 
 
 def _links(document: Result, view: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Anchor and name of the sections that the page has, in their order."""
-    names = {"gemms": "GEMMs", "shaped": "Convolutions, attention"}
+    """Anchor and name of the sections that the page has, in their order. Names are the headings, or words of them."""
     tables = view["tables"]
+    by_shape = [(name, tables[name]) for name in view["by_shape"]]
     sections = [
-        ("time", "Step time", view["has_trace"]),
+        ("time", "Where the time goes", view["has_trace"]),
         ("fixes", "Fixes", True),
         ("timeline", "Timeline", view["has_trace"]),
         *((section.anchor, section.title, True) for section in view["companions"]),
         ("tried", "Tried", document.tried),
         ("ranks", "Ranks", tables["ranks"]),
         ("roofline", "Roofline", view["roofline"]),
-        *((name, names[name], tables[name]) for name in view["by_shape"]),
+        *((name, shown.table.title, shown) for name, shown in by_shape if shown),
         ("kernels", "Kernels", tables["kernels"]),
         ("counters", "Counters", tables["counters"]),
         ("modules", "Modules", tables["modules"]),
         ("ops", "Operators", tables["ops"]),
         ("memory", "Memory", view["memory"]),
         ("checks", "Checks", view["has_trace"]),
-        ("how", "Method", view["has_trace"]),
+        ("how", "How this was measured", view["has_trace"]),
     ]
     return ((anchor, name) for anchor, name, is_shown in sections if is_shown)
 

@@ -364,6 +364,16 @@ def test_unusable_trace_has_no_estimates() -> None:
     assert "Step time not reliable in the trace: 412.0 ms" in text
 
 
+@pytest.mark.parametrize("build", SAMPLES)
+def test_the_navigation_has_the_words_of_the_headings(build) -> None:
+    page = render_html(build())
+    headings = dict(re.findall(r'<h2 id="([\w-]+)">(.*?)</h2>', page))
+    links = re.findall(r'<a href="#([\w-]+)">([^<]+)</a>', page[: page.index("<main")])
+    assert links
+    named = {anchor: name for anchor, name in links if anchor != "fixes"}  # whose heading counts them
+    assert [name for anchor, name in named.items() if name.lower() not in headings[anchor].lower()] == []
+
+
 def test_savings_that_are_not_estimated_are_said_once() -> None:
     """The heading says so, and nothing below it."""
     rich = sample.rich()
