@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
 from traceopt.reports.words import safe_text, step_words
@@ -11,6 +12,8 @@ from traceopt.result.words import quantities
 if TYPE_CHECKING:
     from traceopt.result.what_if import WhatIf, WhatIfFix, WhatIfPart
 
+_COLUMNS = 80  # longer words, such as paths, have lines of their own
+_LABEL, _SAVINGS = 9, 24  # columns before the texts
 _SMALLEST_SHARE = 0.001  # of the step; smaller parts are left out
 _NOTABLE_SHARE = 0.01
 
@@ -18,17 +21,23 @@ _NOTABLE_SHARE = 0.01
 def render_whatif(document: WhatIf) -> str:
     """A few lines of plain text."""
     lines = [
-        f"What if: {', '.join(safe_text.clean(change) for change in document.changes)}",
-        f"Trace:   {safe_text.clean(document.path)}, {_extent(document)}",
+        *_wrapped(f"What if: {', '.join(safe_text.clean(change) for change in document.changes)}", _LABEL),
+        *_wrapped(f"Trace:   {safe_text.clean(document.path)}, {_extent(document)}", _LABEL),
         "",
-        _step(document),
+        *_wrapped(_step(document), _LABEL),
         *_limits(document),
         "",
         *_parts(document),
     ]
     if len(document.fixes) > 1 or any(fix.capped for fix in document.fixes):
         lines += ["", *_fixes(document)]
-    return safe_text.without_commands("\n".join([*lines, "", *_trust(document)]) + "\n")
+    trust = [line for sentence in _trust(document) for line in _wrapped(sentence, 0)]
+    return safe_text.without_commands("\n".join([*lines, "", *trust]) + "\n")
+
+
+def _wrapped(text: str, indent: int) -> list[str]:
+    """`text` in lines, all but the first indented."""
+    return textwrap.wrap(text, _COLUMNS, subsequent_indent=" " * indent, break_on_hyphens=False, break_long_words=False)
 
 
 def _extent(document: WhatIf) -> str:
@@ -69,14 +78,13 @@ def _after(part: WhatIfPart) -> str:
 
 
 def _fixes(document: WhatIf) -> list[str]:
-    """One line per fix."""
-    return [
-        f"{'saves':>10}  {'alone':>10}  fix (saves: after those above)",
-        *(
-            f"{_saved(fix.saving_us):>10}  {_saved(fix.alone_us):>10}  {fix.code} {safe_text.prose(_title(fix))}"
-            for fix in document.fixes
-        ),
-    ]
+    """What each fix saves, and its title."""
+    rows = (
+        f"{_saved(fix.saving_us):>10}  {_saved(fix.alone_us):>10}  {fix.code} {safe_text.prose(_title(fix))}"
+        for fix in document.fixes
+    )
+    heading = f"{'saves':>10}  {'alone':>10}  fix (saves: after those above)"
+    return [heading, *(line for row in rows for line in _wrapped(row, _SAVINGS))]
 
 
 def _saved(us: float) -> str:

@@ -26,6 +26,7 @@ from traceopt.output import StderrProgress
 @click.option(
     "--fix",
     "fixes",
+    metavar="FIXES",
     multiple=True,
     callback=split_codes,
     help="Fixes to apply: codes or names of rules, or ids of findings.",
