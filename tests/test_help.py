@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -12,7 +13,9 @@ from support.documentation import parse_traceopt
 
 from traceopt.cli import cli
 from traceopt.cli.shared.examples import EXAMPLES
+from traceopt.cli.shared.gating import GATE_METRICS
 from traceopt.cli.shared.help import COMMAND_GROUPS, OPTION_GROUPS
+from traceopt.comparison.metrics import METRICS
 
 COLUMNS = 80
 COMMANDS = [[], *([name] for name in cli.commands)]
@@ -31,6 +34,18 @@ def test_it_has_examples_and_fits_a_terminal(command: list[str]) -> None:
     for about, line in EXAMPLES[command[0] if command else "traceopt"].items():
         assert f"\n  # {about}\n  {line}\n" in text
     assert max(map(len, text.splitlines())) <= COLUMNS
+
+
+@of_each_command
+def test_it_breaks_no_token_and_shows_no_types_of_click(command: list[str]) -> None:
+    text = help_of(command)
+    assert not [line for line in text.splitlines() if re.search(r"\w-$", line)]
+    assert not [word for word in ("RANGE", "TEXT", "x>") if word in text]
+
+
+def test_gates_are_listed() -> None:
+    assert tuple(METRICS) == GATE_METRICS
+    assert all(name in help_of(["analyze"]) for name in METRICS)
 
 
 @pytest.mark.parametrize("line", [line for examples in EXAMPLES.values() for line in examples.values()])

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from traceopt.cli.shared.help import write_commands, write_examples
+from traceopt.cli.shared.help import HelpContext, write_commands, write_examples
 from traceopt.errors import TraceoptError, error_text, one_line
 
 EXIT_ERROR = 2
@@ -19,6 +19,8 @@ EXIT_INTERRUPTED = 130
 
 class Cli(click.Group):
     """A command group that turns every error into one line and an exit code."""
+
+    context_class = HelpContext
 
     def format_help_text(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_help_text(context, formatter)

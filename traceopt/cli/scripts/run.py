@@ -33,17 +33,17 @@ DEFAULT_LOGDIR = "traceopt-logs"
 @click.argument("command", nargs=-1, required=True, metavar="SCRIPT [ARGS]...")
 @click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
 @click.option("--logdir", type=FILE, metavar="DIR", help=f"Folder for the traces.  [default: {DEFAULT_LOGDIR}/NAME]")
-@click.option("--name", help="Name of this run's folder in the log folder.  [default: script and time]")
+@click.option("--name", metavar="NAME", help="Name of this run's folder in the log folder.  [default: script and time]")
 @click.option(
     "--preset",
     type=click.Choice(["standard", "quick", "long", "timing"]),
     help="Record steps 8-12 and 17-18 (standard), 2-4 and 6-7 (quick), 25-44 and 53-57 (long), or 8-12 (timing)."
     "  [default: standard]",
 )
-@click.option("--wait", type=click.IntRange(0), help="Steps before the profiler starts.  [default: 5]")
-@click.option("--warmup", type=click.IntRange(0), help="Steps whose events are dropped.  [default: 3]")
-@click.option("--active", type=click.IntRange(1), help="Steps to record.  [default: 5]")
-@click.option("--repeat", type=click.IntRange(1), help="Number of times to do this.  [default: 1]")
+@click.option("--wait", type=click.IntRange(0), metavar="N", help="Steps before the profiler starts.  [default: 5]")
+@click.option("--warmup", type=click.IntRange(0), metavar="N", help="Steps whose events are dropped.  [default: 3]")
+@click.option("--active", type=click.IntRange(1), metavar="N", help="Steps to record.  [default: 5]")
+@click.option("--repeat", type=click.IntRange(1), metavar="N", help="Number of times to do this.  [default: 1]")
 @click.option("--record-shapes", is_flag=True, help="Record the shapes and dtypes of every operator.")
 @click.option("--profile-memory", is_flag=True, help="Record every allocation.")
 @click.option("--with-stack", is_flag=True, help="Record the lines of code.")

@@ -67,7 +67,7 @@ HISTORY = "traceopt-logs/tried.jsonl"
     help="Begin no more rounds after this time.",
 )
 @trial_options
-@click.option("--name", help="Name of this try's folder in the log folder.  [default: script and time]")
+@click.option("--name", metavar="NAME", help="Name of this try's folder in the log folder.  [default: script and time]")
 @click.option(
     "--preset",
     type=click.Choice(["standard", "quick", "long", "timing"]),

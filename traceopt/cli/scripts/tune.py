@@ -54,7 +54,9 @@ if TYPE_CHECKING:
     help="Steps of a whole run: they must win back what compiling takes.  [default: those recorded, if it ended]",
 )
 @trial_options
-@click.option("--name", help="Name of this tuning's folder in the log folder.  [default: script and time]")
+@click.option(
+    "--name", metavar="NAME", help="Name of this tuning's folder in the log folder.  [default: script and time]"
+)
 @click.option(
     "--preset",
     type=click.Choice(["standard", "quick", "long", "timing"]),

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from traceopt.result.document import Result
 
 EXIT_GATE = 1
+# The keys of comparison/metrics.py, which --help need not load.
+GATE_METRICS = (
+    "step_time", "gpu_idle", "data_stall", "sync_stall", "exposed_communication", "exposed_copies", "peak_memory",
+    "mfu", "tokens_per_s", "samples_per_s", "measured_gain",
+)  # fmt: skip
 
 gate_options = options(
     click.option(
@@ -27,7 +32,8 @@ gate_options = options(
         multiple=True,
         callback=split_codes,
         metavar="GATE",
-        help="Exit 1 if a limit is exceeded: high, finding=new-high, gpu_idle=40%, step_time=+5%.",
+        help="Exit 1 if a limit is exceeded: high, finding=new-high, gpu_idle=40%, step_time=+5%. "
+        f"Metrics: {', '.join(GATE_METRICS)}.",
     ),
     click.option(
         "--warn-on",

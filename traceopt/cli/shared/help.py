@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 import click
 
@@ -32,10 +33,32 @@ OPTION_GROUPS = {
     "General": ("config", "color", "quiet", "debug", "help", "version"),
 }  # fmt: skip
 _NAME_COLUMNS = 30  # a longer name has a line of its own
+_RANGE = re.compile(r"  \[x>=?\d+\]$|; x>=?\d+(?=\]$)")  # what click adds to the help of a number
+_WHOLE_HYPHEN = "\N{NON-BREAKING HYPHEN}"
+
+
+class _Formatter(click.HelpFormatter):
+    """Breaks no line at a hyphen, so that what one may type stays whole."""
+
+    def write_text(self, text: str) -> None:
+        super().write_text(text.replace("-", _WHOLE_HYPHEN))
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        whole = [(name, text.replace("-", _WHOLE_HYPHEN)) for name, text in rows]
+        super().write_dl(whole, col_max, col_spacing)
+
+    def getvalue(self) -> str:
+        return super().getvalue().replace(_WHOLE_HYPHEN, "-")
+
+
+class HelpContext(click.Context):
+    formatter_class = _Formatter
 
 
 class ExplainedCommand(click.Command):
     """A command whose help has examples, and its options in groups."""
+
+    context_class = HelpContext
 
     def format_help_text(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_help_text(context, formatter)
@@ -43,7 +66,11 @@ class ExplainedCommand(click.Command):
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         records = {param.opts[-1].lstrip("-"): param.get_help_record(context) for param in self.get_params(context)}
-        rows = {name: record for name, record in records.items() if record is not None and record[1]}
+        rows = {
+            name: (record[0], _RANGE.sub("", record[1]))
+            for name, record in records.items()
+            if record is not None and record[1]
+        }
         _write(formatter, "Options", rows, OPTION_GROUPS)
 
 

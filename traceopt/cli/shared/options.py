@@ -95,11 +95,18 @@ report_options = options(
 select_options = options(
     click.option(
         "--select",
+        metavar="RULES",
         multiple=True,
         callback=split_codes,
         help="Rules to run: codes, prefixes or names, separated by commas.",
     ),
-    click.option("--ignore", multiple=True, callback=split_codes, help="Rules to skip; the more specific entry wins."),
+    click.option(
+        "--ignore",
+        metavar="RULES",
+        multiple=True,
+        callback=split_codes,
+        help="Rules to skip; the more specific entry wins.",
+    ),
 )
 color_option = click.option(
     "--color/--no-color", default=None, help="Use color.  [default: on a terminal, unless NO_COLOR is set]"
