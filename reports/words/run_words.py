@@ -102,36 +102,37 @@ def cost(result: Result) -> str | None:
 
 
 def serving(result: Result) -> str | None:
-    """ "Serving steps (vLLM): 40 decode, 3 prefill; decode 32 tokens a step, 20.9 ms, ..."; None for other steps."""
+    """ "Serving (vLLM): 40 decode steps (32 tokens per step, 20.9 ms), 3 prefill steps (...). The typical step is a
+    decode step. Requests per step: 32. ..."; None for other steps.
+    """
     found = result.serving
     if found is None:
         return None
-    counts = ", ".join(f"{phase.count:,} {phase.phase}" for phase in found.phases)
-    figures = [_phase(phase) for phase in found.phases if phase.phase != "idle"]
-    shown = [f"the typical step is {found.phases[0].phase}"] if len(found.phases) > 1 else []
+    steps = ", ".join(map(_phase, found.phases))
+    shown = [f"The typical step is a {found.phases[0].phase} step"] if len(found.phases) > 1 else []
     requests = [] if found.requests is None else _requests(found.requests)
-    seen = f". As requests see this trace: {', '.join(requests)}" if requests else ""
-    return "; ".join([f"Serving steps ({found.engine}): {counts}", *figures, *shown]) + seen
+    return ". ".join([f"Serving ({found.engine}): {steps}", *shown, *requests])
 
 
 def _requests(seen: ServedRequests) -> list[str]:
-    """ "at least 8.2 ms to the first token (without the queue)", "4.2 ms between tokens (longest 12.4 ms)", ..."""
-    most = quantities.counted(seen.most_requests, "request")
-    mean = quantities.rate_number(seen.requests_per_step)
-    items = [f"{most} a step" if seen.requests_per_step == seen.most_requests else f"{mean} of at most {most} a step"]
+    """ "Requests per step: 32", "Time between tokens: 4.2 ms (longest 12.4 ms)", ..."""
+    most, mean = quantities.count(seen.most_requests), quantities.rate_number(seen.requests_per_step)
+    requests = most if seen.requests_per_step == seen.most_requests else f"{mean} on average, at most {most}"
+    items = [f"Requests per step: {requests}"]
     if seen.first_token_us is not None:
-        items.append(f"at least {quantities.ms_of_us(seen.first_token_us)} to the first token (without the queue)")
+        at_least = quantities.ms_of_us(seen.first_token_us)
+        items.append(f"Time to the first token: at least {at_least}, without the queue")
     if seen.between_tokens_us is not None:
         longest = f"longest {quantities.ms_of_us(seen.longest_between_tokens_us)}"
         part = seen.prompts_between_share
         prompts = f", {quantities.percent(part)} of it for prompts" if part else ""
-        items.append(f"{quantities.ms_of_us(seen.between_tokens_us)} between tokens ({longest}{prompts})")
+        items.append(f"Time between tokens: {quantities.ms_of_us(seen.between_tokens_us)} ({longest}{prompts})")
     if seen.idle_between_passes_share is not None:
         share = quantities.percent(seen.idle_between_passes_share)
-        items.append(f"GPU idle between forward passes for {share} of the time")
+        items.append(f"The GPU is idle between forward passes for {share} of the time")
     if seen.queue_gaps:
         gaps = quantities.counted(seen.queue_gaps, "pause")
-        items.append(f"{gaps} without requests ({quantities.percent(seen.queue_gap_share)} of the time)")
+        items.append(f"{gaps} without requests: {quantities.percent(seen.queue_gap_share)} of the time")
     return items
 
 
@@ -152,14 +153,18 @@ def rl_phases(result: Result) -> str | None:
 
 
 def _phase(phase: ServingPhase) -> str:
-    """ "decode 32 tokens a step, 20.9 ms, 1,530 tokens/s"."""
+    """ "40 decode steps (32 tokens per step, 20.9 ms, 1,530 tokens/s)", "1 decode step (16 tokens, 7.1 ms)"."""
+    steps = quantities.counted(phase.count, f"{phase.phase} step")
+    if phase.phase == "idle":
+        return steps
     tokens, rate = phase.tokens_per_step, phase.tokens_per_s
+    each = " per step" if phase.count > 1 else ""
     items = [
-        None if tokens is None else f"{quantities.count(tokens)} {'token' if tokens == 1 else 'tokens'} a step",
+        None if tokens is None else f"{quantities.count(tokens)} {'token' if tokens == 1 else 'tokens'}{each}",
         quantities.ms_of_us(phase.step_us),
         None if rate is None else quantities.per_second(rate, "tokens"),
     ]
-    return f"{phase.phase} {', '.join(item for item in items if item)}"
+    return f"{steps} ({', '.join(item for item in items if item)})"
 
 
 def environment(result: Result) -> list[str]:

@@ -162,13 +162,13 @@ def test_every_report_shows_the_steps(tmp_path: Path) -> None:
     result = analyze(str(path), debug=True)
     assert result.serving is not None
     assert sum(phase.time_share for phase in result.serving.phases) == pytest.approx(1)
-    line = "Serving steps (vLLM): 20 decode, 2 prefill; decode 32 tokens a step, 4."
+    line = "Serving (vLLM): 20 decode steps (32 tokens per step, 4."
     terminal = " ".join(render_terminal(result, width=100, color=False, unicode=True).split())
     page, comment = render_html(result, static=True), render_markdown(result)
     assert result.step.typical_us == pytest.approx(result.serving.phases[0].step_us, rel=0.1)
-    assert "the typical step is decode" in terminal
-    assert "to the first token (without the queue)" in terminal
-    assert "between tokens (longest 12." in terminal
+    assert "The typical step is a decode step. Requests per step: " in terminal
+    assert "Time to the first token: at least " in terminal
+    assert "(longest 12." in terminal
     for text in (terminal, page, comment):
         assert line in text.replace("\u00a0", " ")
         assert "tokens/s" in text
