@@ -28,6 +28,7 @@ from traceopt.analyzer.communication.stage_waits import StageWaits, find_cpu_sta
 from traceopt.analyzer.facts.autograd import AutogradFacts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.vocabulary.causes.table import BACKWARD, COMMUNICATION, FORWARD
+from traceopt.analyzer.vocabulary.training_frameworks import SPARSE_PIPELINE_MARK
 
 
 class CommunicationFacts(AutogradFacts, frozen=True, dict=True):
@@ -81,6 +82,11 @@ class CommunicationFacts(AutogradFacts, frozen=True, dict=True):
     def gradient_reductions(self) -> GradientReductions:
         """The collectives that reduce gradients in backward passes, and which of them a later pass repeats."""
         return find_gradient_reductions(self.collectives, self.regions)
+
+    @cached_property
+    def exchanges_next_inputs(self) -> bool:
+        """Whether TorchRec's pipeline exchanges the embedding inputs of the next batch during this one."""
+        return any(name.startswith(SPARSE_PIPELINE_MARK) for name in self.trace.names)
 
     @cached_property
     def process_groups(self) -> list[ProcessGroup]:

@@ -26,6 +26,9 @@ _STEP_FRAMES: dict[TrainingFramework, re.Pattern[str]] = {
 
 FRAMEWORKS = tuple(_STEP_FRAMES)
 
+# TorchRec's TrainPipelineSparseDist waits here for the exchange of the next batch's inputs; some versions add a number.
+SPARSE_PIPELINE_MARK = "## wait_sparse_data_dist"
+
 
 def framework_of_package(package: str) -> TrainingFramework | None:
     """The framework of a package; None for any other package."""

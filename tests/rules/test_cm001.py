@@ -81,6 +81,14 @@ class TestAdvice:
         assert "all_to_all_single" in fix
         assert "no_sync" not in fix
 
+    def test_torchrec_exchanges_the_next_inputs_already(self) -> None:
+        rank = trained(("alltoall", 6_000), ("allreduce", 2_000))
+        with rank.annotate("## wait_sparse_data_dist 2 ##"):
+            rank.idle(10)
+        fix = self.fix(rank)
+        assert "TrainPipelineSparseDist" not in fix
+        assert "all_to_all_single" in fix
+
     def test_gradients_go_into_larger_buckets(self) -> None:
         fix = self.fix(trained(("alltoall", 2_000), ("allreduce", 6_000)))
         assert "bucket_cap_mb" in fix

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from msgspec.structs import replace
 
 from traceopt.analyzer.communication.collectives import CollectiveCalls
 from traceopt.analyzer.facts import Facts
@@ -29,13 +30,16 @@ _OTHERS = Fix(
     "compute that does not need it in between.",
     "work = dist.all_reduce(tensor, async_op=True)\nindependent = compute(other)\nwork.wait()",
 )
+_NEXT_INPUTS = (
+    " For embeddings, exchange the inputs of the next batch while this one computes, as TorchRec's "
+    "TrainPipelineSparseDist does."
+)
 _FIXES: Mapping[str, Fix] = {
     "all_gather": _PREFETCH,
     "reduce_scatter": _PREFETCH,
     "all_to_all": Fix(
-        "Start each all-to-all as soon as its input is ready, and wait for it only where its result is needed. For "
-        "embeddings, exchange the inputs of the next batch while this one computes, as TorchRec's "
-        "TrainPipelineSparseDist does. For experts, let two halves of the batch take turns.",
+        "Start each all-to-all as soon as its input is ready, and wait for it only where its result is needed."
+        f"{_NEXT_INPUTS} For experts, let two halves of the batch take turns.",
         "work = dist.all_to_all_single(output, rows, async_op=True)\n"
         "dense = bottom_mlp(features)   # does not need the exchange\n"
         "work.wait()",
@@ -52,7 +56,8 @@ def overlap_fix(facts: Facts) -> Fix:
     """The edit that can hide the kind of collective with the most exposed time in a training."""
     calls = facts.collectives[0]
     if calls.name != "all_reduce" or not _reduces_gradients(facts, calls):
-        return _FIXES.get(calls.name, _OTHERS)
+        fix = _FIXES.get(calls.name, _OTHERS)
+        return replace(fix, text=fix.text.replace(_NEXT_INPUTS, "")) if facts.exchanges_next_inputs else fix
     if facts.regions.optimizer.any() and facts.gradient_reductions.before_last_pass:
         return Fix(f"{_GRADIENTS} Skip them in all micro-steps but the last.", edits=[NO_SYNC])
     return Fix(_GRADIENTS, _LARGER_BUCKETS)
