@@ -304,9 +304,9 @@ class LaunchBound(OperatorLoopRule):
         if in_turn := rounds_in_turn(facts):
             title, fix = IN_TURN
         elif blocks:
-            fix = Fix(
-                fix.text + f" One {CUDA_GRAPH} cannot hold all of it: the step {' and '.join(blocks)}.", edits=fix.edits
-            )
+            one = f" One {CUDA_GRAPH} cannot hold all of it: the step {' and '.join(blocks)}."
+            parts = f" torch.compile splits the model where it has to, and makes a {CUDA_GRAPH} of each part."
+            fix = replace(fix, text=fix.text + one + parts)
         return Remedy(
             fix,
             f"{count:,.0f} kernels run {per_step(facts)}, with a median of {microseconds(usual)}.",

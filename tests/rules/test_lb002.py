@@ -46,6 +46,9 @@ class TestGraph:
         free, blocked = the(facts_with("launch_bound")), the(facts_with(**SMALL, item="forward"))
         assert blocked.title == LaunchBound.title
         assert "One CUDA graph cannot hold all of it: the step reads single values from the GPU" in blocked.fix.text
+        assert (
+            "torch.compile splits the model where it has to, and makes a CUDA graph of each part." in blocked.fix.text
+        )
         assert blocked.confidence == "medium"
         assert saving_of(blocked).share < saving_of(free).share
         assert "train.py:88" in [str(row.location) for row in blocked.evidence]
