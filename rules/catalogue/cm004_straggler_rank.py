@@ -36,6 +36,7 @@ from traceopt.rules import (
     threshold,
 )
 
+LONGER = 1.01  # times the steps of the late ranks: a step that much longer is explained
 BETWEEN, BETWEEN_GROUPS = "between the last two ranks", "from the last other rank to the last of these"
 SLOW_GPU = Fix(
     "Compare clocks, temperature and power limit of this GPU with those of the others, and look for another process on "
@@ -128,6 +129,7 @@ class StragglerRank(RunRule):
                 f"The other ranks wait {ms(wait)} of {step_of_ranks(run)} for {names}. "
                 f"{'It is' if one else 'They are'} the last to enter the collectives that cause {percent(late.share)} "
                 f"of all waiting. The first one is left out: recordings do not start together.{does}"
+                f"{_longer_step(run, late)}"
             ),
             saving=ranks_saving(
                 run,
@@ -283,6 +285,20 @@ def _place(run: RunFacts, late: Straggler, part: Cause) -> Location | None:
     """The line behind a part of the straggler's step; None if it is unknown, or not the same on all late ranks."""
     first, *others = (place_on(run, rank, part) for rank in late.ranks)
     return first if all(other == first for other in others) else None
+
+
+def _longer_step(run: RunFacts, late: Straggler) -> str:
+    """Why the rank with the longest step is not late, where its waits in collectives explain the difference."""
+    steps, waits = np.array([rank.step_ns for rank in run.ranks]), np.median(run.late_starts, axis=0)
+    longest, own = int(steps.argmax()), late.ranks
+    waits_longer, takes_longer = (float(times[longest] - times[own].mean()) for times in (waits, steps))
+    if steps[longest] < LONGER * steps[own].max() or waits_longer < takes_longer:
+        return ""
+    who = "this rank" if len(own) == 1 else "these ranks"
+    return (
+        f" The step of {rank_name(run, longest)} is longer because it waits longer in collectives: "
+        f"{ms(float(waits[longest]))}, and {who} {ms(float(waits[own].mean()))}."
+    )
 
 
 def _label(part: Cause) -> str:

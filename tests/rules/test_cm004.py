@@ -63,6 +63,21 @@ class TestStraggler:
         assert of_code(result, "CM004") == []
         assert check_of(result, "CM004").status == "passed"
 
+    def test_says_why_another_rank_has_the_longest_step(self, all_ranks: GetRun, tmp_path: Path) -> None:
+        """The table of ranks shows it, and a late rank waits less."""
+        traces, _ = all_ranks("straggler")
+        early, late = (summarize(facts_of_rank(trace, tmp_path)) for trace in traces)
+        longer = replace(early, step_ns=late.step_ns + 1e6)
+        found = [
+            one.finding.why
+            for run in ((early, late), (longer, late))
+            for one in StragglerRank().check_run(RunFacts([*run]))
+        ]
+        assert ["The step of rank 0 is longer because it waits longer in collectives" in why for why in found] == [
+            False,
+            True,
+        ]
+
 
 class TestWithoutAGpu:
     """Ranks on CPUs, with gloo: rank 0 logs for 3 ms before each all-reduce."""
