@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 from support.cpu_steps import Events, cpu_facts
 from support.cpu_work import facts, matmul
 
@@ -16,11 +18,17 @@ from traceopt.result.rows import BreakdownPart
 from traceopt.result.words.message import plain
 from traceopt.rules.engine import prepare, run_rules
 from traceopt.rules.registry import load_rules
+from traceopt.rules.savings.price import Priced
 from traceopt.testing import Machine
 from traceopt.testing.events import op, python
 
 if TYPE_CHECKING:
     from conftest import GetExample
+
+
+def parts_of(shares: Mapping[str, float]) -> list[BreakdownPart]:
+    causes = {CAUSE_OF_KEY[key]: share for key, share in shares.items()}
+    return [BreakdownPart(c.key, c.label, c.busy, share * 1_000, share, None) for c, share in causes.items()]
 
 
 def verdict_of(**shares: float) -> str:
@@ -30,9 +38,7 @@ def verdict_of(**shares: float) -> str:
             machine.launch(1_000)
             machine.synchronize()
     measured = machine.facts()
-    causes = {CAUSE_OF_KEY[key]: share for key, share in shares.items()}
-    parts = [BreakdownPart(c.key, c.label, c.busy, share * 1_000, share, None) for c, share in causes.items()]
-    return plain(_GpuVerdict(measured, parts, [], []).text)
+    return plain(_GpuVerdict(measured, parts_of(shares), [], []).text)
 
 
 @pytest.mark.parametrize(("idle", "bound"), [(0.05, "GPU-bound"), (0.18, "Mostly GPU-bound")])
@@ -47,6 +53,25 @@ def test_a_cause_of_less_than_a_fifth_of_the_step_is_no_bottleneck(launch: float
     """Idle time with several causes."""
     text = verdict_of(compute=0.67, launch=launch, queued=0.33 - launch)
     assert text.startswith(f"The GPU is idle for 33% of the step. {says}")
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        ((), "No fix was found for the largest limit, exposed communication (38%)."),
+        (("CM001",), "Largest limit: exposed communication (38%)."),  # a finding without a saving
+    ],
+)
+def test_a_limit_larger_than_the_one_that_the_first_fix_treats_is_named(
+    example: GetExample, found: Sequence[str], says: str
+) -> None:
+    facts = example("launch_bound").facts
+    plan = run_rules(prepare(load_rules()), facts, debug=True).priced[:1]
+    others = [Priced(replace(plan[0].finding, code=code)) for code in found]
+    parts = parts_of({"communication": 0.38, "launch": 0.35, "compute": 0.27})
+    said = plain(_GpuVerdict(facts, parts, [*plan, *others], plan).text)
+    assert "Launch-bound: " in said
+    assert said.endswith(f". {says}")
 
 
 def test_busy_matmuls_without_a_fix_say_how_close_they_come_to_the_peak(example: GetExample) -> None:

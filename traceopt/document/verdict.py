@@ -40,7 +40,6 @@ HEALTHY_IDLE_SHARE = 0.10
 # From here on idle time is the headline, however much faster the GPU's own work could be. A cause that takes less is
 # named as the largest, not as the bottleneck.
 MOSTLY_IDLE_SHARE = 0.20
-LARGER = 1.2  # times the limit that the first fix treats: a limit that much larger is named as well
 NAMED_SHARE = 0.5  # of the largest limit: the limit that the first fix treats is named if it is not far smaller
 SMALL_PART = 0.1  # of a limit: its smaller parts are not named
 RECURS_SHARE = 0.5  # of the time of a cause: with less of it all through the recording, the cause may pass
@@ -121,8 +120,8 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         waits = exceeds or max(self.idle, limits[COMMUNICATION]) >= MOSTLY_IDLE_SHARE
         treated = self.treated if self.treated is not None or first is None or not waits else largest
         if treated in limits and limits[treated] >= NAMED_SHARE * limits[largest]:
-            larger = limits[largest] >= LARGER * limits[treated]
-            return self._bottleneck(treated), f" {self._why_later(largest)}" if larger else self._of_the_optimizer
+            later = self._of_the_optimizer if treated is largest else f" {self._why_later(largest)}"
+            return self._bottleneck(treated), later
         if first is None:
             if self.idle < MOSTLY_IDLE_SHARE and limits[largest] < MOSTLY_IDLE_SHARE:
                 return self._busy + self._unpriced(largest), ""
@@ -261,7 +260,7 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         if later is not None:
             return f"A later fix is for {parts}: {in_sentence(later.finding.title)}."
         if any(self._is_for(limit, one) for one in self.priced):
-            return f"Largest cause: {parts}."
+            return f"Largest {'limit' if limit.busy else 'cause'}: {parts}."
         return f"No fix was found for the largest limit, {parts}."
 
     def _parts(self, limit: Cause) -> str:
