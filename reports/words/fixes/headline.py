@@ -222,7 +222,7 @@ def _after_tile(result: Result) -> Tile:
 def _no_estimate_tile(result: Result) -> Tile:
     label = "After the top fixes"
     if result.quality.verdict == "unusable":
-        return Tile(label, "not estimated", None, "record the trace again")
+        return Tile(label, "not estimated", None, "see the notes above")
     if not result.findings:
         return Tile(label, "no fix found", None, "see the checks below")
     priced = sum(finding.saving is not None for finding in result.findings)

@@ -412,6 +412,15 @@ def test_unusable_trace_without_findings_is_not_called_healthy() -> None:
     text = visible(page_of(sample.empty()))
     assert "Fixes: not assessed" in text
     assert "No fix found" not in text
+    assert "Nothing was found" not in text
+    assert "record the trace again" not in text  # another recording does not help on a device that is not supported
+
+
+def test_checks_without_a_finding_ask_for_no_change() -> None:
+    result = sample.healthy()
+    checks = page_of(result).split('id="checks"')[1]
+    assert [check.title for check in result.checks if check.title in checks] == []
+    assert all(f"{check.code} {check.name}" in checks for check in result.checks)
 
 
 def test_nothing_found_is_not_repeated() -> None:
