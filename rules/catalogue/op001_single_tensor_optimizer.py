@@ -16,6 +16,7 @@ from traceopt.rules import (
     RemoveLaunches,
     Rule,
     by_site,
+    counted,
     each_step,
     host_bounds,
     kernel_evidence,
@@ -158,11 +159,11 @@ class SingleTensorOptimizer(Rule):
     def passed(self, facts: Facts) -> str:
         if not facts.has_gpu:
             return "The optimizer is fused, takes little of the step, or has no fused version on a CPU."
-        count = _kernels(facts).sum() / facts.steps.count
-        calls = _in_calls(facts, _calls(facts))
-        return (
-            f"Optimizer.step launches {count:,.0f} kernels that are not fused {calls}. They do not lengthen the step."
-        )
+        count = round(_kernels(facts).sum() / facts.steps.count)
+        if not count:
+            return "Optimizer.step launches no unfused kernels."
+        kernels, calls = counted(count, "unfused kernel"), _in_calls(facts, _calls(facts))
+        return f"Optimizer.step launches {kernels} {calls} without lengthening the step."
 
 
 def _kernels(facts: Facts) -> Mask:

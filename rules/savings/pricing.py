@@ -63,7 +63,7 @@ def priced(
         most = est if high is None else gain_ns(facts, high)
         gains = min(least, bounds_ns[0]), min(est, bounds_ns[1]), min(max(est, most), bounds_ns[2])
         if low is not None and high is not None and gains[0] > ALIKE * gains[2]:
-            basis += " Each of these saves the same, because another part of the step is the limit then."
+            basis += " The low and high estimates are alike, because another part of the step becomes the limit."
         basis += _without_profiler(facts, expected)
         if facts.recording_cost_unknown and _of_host(expected):
             wider = _with_unknown_recording(facts, expected, gains)
