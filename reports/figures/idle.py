@@ -1,4 +1,4 @@
-"""When the GPU was idle in the step shown, and why."""
+"""When the GPU was idle for long in the step shown, and why."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ def draw(document: Result) -> FigureDict:
     unit = time_unit(timeline.duration_us)
     rows = sorted(by_cause.values(), key=lambda stalls: -_total(stalls))
     idle = quantities.ms_of_us(sum(map(_total, rows)))
+    duration = quantities.ms_of_us(timeline.duration_us)
     return figure(
         TITLE,
         [_trace(stalls, unit) for stalls in rows],
-        subtitle=f"{timeline.step}: {idle} of {quantities.ms_of_us(timeline.duration_us)} without GPU work.",
+        subtitle=f"{timeline.step}, {duration}. Only the longest times without GPU work: {idle} together.",
         height=180 + 40 * len(rows),
         showlegend=False,
         barmode="overlay",
