@@ -9,14 +9,18 @@ from typing import Any
 
 import jsonschema
 import pytest
+import sample
 from mcp_clients import Server, text_of
+from msgspec.structs import replace
 
 from fixtures.generate import generate
 from fixtures.hostile import hostile_trace
 from fixtures.real_traces import TRACES
 from traceopt.assistants.answers import UNTRUSTED
+from traceopt.assistants.finding_answers import analyzed
 from traceopt.reports.agent.tokens import estimated_tokens
 from traceopt.reports.words.safe_text import clean
+from traceopt.result.finding import Location
 from traceopt.rules.registry import load_rules
 from traceopt.trying.history import Attempt, append
 
@@ -57,6 +61,26 @@ def test_structured_content_follows_the_schema_and_the_text_is_the_same(server: 
         assert json.loads(text_of(result)) == result.structured_content
         assert schemas[name] is not None
         jsonschema.validate(result.structured_content, schemas[name])
+
+
+def test_a_finding_is_named_as_in_the_report() -> None:
+    """Two of one title have their functions, and what is not in the plan names the fixes of the same cause."""
+    rich = sample.rich()
+    planned = rich.plan[0].finding
+    first = next(one for one in rich.findings if one.id == planned)
+    again = replace(
+        first,
+        id=f"{first.code}-012345",
+        locations=[Location("train.py", 33, "read_loss")],
+        shares_cause_with=[first.code],
+    )
+    others = [one for one in rich.findings if one.saving is None]
+    rows = [one for one in rich.findings if one.saving is not None]
+    answer = analyzed(replace(rich, findings=[*rows, again, *others]))
+    other = next(row for row in answer.other_findings if row.id == again.id)
+    assert other.title == f"{first.title}, in read_loss"
+    assert planned in other.same_cause_as
+    assert not any(row.same_cause_as for row in answer.plan)
 
 
 def test_clients_of_the_older_protocol_get_the_same(server: Server) -> None:

@@ -11,6 +11,7 @@ from sample import cpu_only, rich
 
 import traceopt
 from traceopt.comparison.compare import compare_runs
+from traceopt.comparison.findings import finding_changes
 from traceopt.comparison.runs import slim
 from traceopt.errors import ConfigError, InputError
 from traceopt.reports.html.page import render_html
@@ -353,3 +354,12 @@ def test_what_a_finding_saves_in_the_plan_is_compared_too() -> None:
     assert change.base_plan_us == change.head_plan_us == planned.saving_us
     unplanned = replace(result, plan=[])
     assert {one.head_plan_us for one in compared(result, unplanned).findings} == {None}
+
+
+def test_findings_of_one_title_have_their_functions() -> None:
+    one = rich()
+    first, *rest = one.findings
+    again = replace(first, id=f"{first.code}-012345", locations=[Location("train.py", 33, "read_loss")])
+    changes = finding_changes([replace(one, findings=rest)], [replace(one, findings=[first, again, *rest])])
+    titles = {change.id: change.title for change in changes}
+    assert (titles[first.id], titles[again.id]) == (first.title, f"{first.title}, in read_loss")

@@ -43,7 +43,7 @@ class FoundProblem(Struct, omit_defaults=True, kw_only=True):
     """A finding in one row; `explain` has its evidence."""
 
     id: Annotated[str, note("stable name of the finding, for explain, whatif and patch")]
-    title: Annotated[str, note("what to change")]
+    title: Annotated[str, note("untrusted: what to change")]
     confidence: Annotated[str, note("high, medium or low")]
     where: Annotated[list[str], note("untrusted: file:line of the user's code, at most two")] = field(
         default_factory=list
@@ -52,6 +52,9 @@ class FoundProblem(Struct, omit_defaults=True, kw_only=True):
     saves_alone_ms: Annotated[float | None, note("what it saves alone", "ms")] = None
     step_after_ms: Annotated[float | None, note("step after this fix and those before it in the plan", "ms")] = None
     needs: Annotated[list[str], note("ids of fixes without which it saves little")] = field(default_factory=list)
+    same_cause_as: Annotated[list[str], note("ids of fixes above it that treat the same cause")] = field(
+        default_factory=list
+    )
     has_patch: Annotated[bool, note("whether the patch tool has a diff; only known with source")] = False
 
 
@@ -89,7 +92,7 @@ class ExplainAnswer(Answer, kw_only=True):
     narrow: ClassVar[str] = "patch has the diff, rules the rule's page"
 
     id: Annotated[str, note("stable name of the finding")]
-    title: Annotated[str, note("what to change")]
+    title: Annotated[str, note("untrusted: what to change")]
     also_found: Annotated[list[FoundProblem], note("other findings of the same rule: ask for them by id")] = field(
         default_factory=list
     )

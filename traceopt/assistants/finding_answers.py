@@ -29,6 +29,9 @@ _WRONG = "When it is wrong"
 def analyzed(result: Result) -> AnalyzeAnswer:
     document = for_display(result)
     rows = {row.finding: row for row in document.plan}
+    cards = fix_cards.cards(document)
+    id_of = {card.number: card.finding.id for card in cards if card.number is not None}
+    same_cause = {card.finding.id: [id_of[number] for number in card.instead_of] for card in cards}
     others = [finding for finding in document.findings if finding.id not in rows]
     combined = document.combined
     return AnalyzeAnswer(
@@ -48,7 +51,9 @@ def analyzed(result: Result) -> AnalyzeAnswer:
             if part.share >= LEAST_SHARE
         ],
         plan=[_problem(document, finding, row) for row, finding in document.planned],
-        other_findings=[_problem(document, finding, None) for finding in others[:OTHER_FINDINGS]],
+        other_findings=[
+            _problem(document, finding, None, same_cause[finding.id]) for finding in others[:OTHER_FINDINGS]
+        ],
     )
 
 
@@ -62,7 +67,7 @@ def explained(
     return ExplainAnswer(
         untrusted_text=UNTRUSTED,
         id=finding.id,
-        title=finding.title,
+        title=fix_cards.name(finding, document),
         also_found=[_problem(document, other, None) for other in others],
         why=finding.why,
         evidence=[words.evidence_row(row, document) for row in finding.evidence],
@@ -80,10 +85,10 @@ def explained(
     )
 
 
-def _problem(result: Result, finding: Finding, row: PlanRow | None) -> FoundProblem:
+def _problem(result: Result, finding: Finding, row: PlanRow | None, same_cause_as: Sequence[str] = ()) -> FoundProblem:
     return FoundProblem(
         id=finding.id,
-        title=finding.title,
+        title=fix_cards.name(finding, result),
         confidence=finding.confidence,
         where=[str(place) for place in finding.locations[:PLACES]]
         or [one for one in [fix_cards.place(finding)] if one],
@@ -91,6 +96,7 @@ def _problem(result: Result, finding: Finding, row: PlanRow | None) -> FoundProb
         saves_alone_ms=None if finding.saving is None else milliseconds(finding.saving.est_us),
         step_after_ms=None if row is None else milliseconds(row.step_us_after),
         needs=[] if row is None else [result.plan[number - 1].finding for number in row.needs],
+        same_cause_as=list(same_cause_as),
         has_patch=finding.fix.patch is not None,
     )
 

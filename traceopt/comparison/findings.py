@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from traceopt.result.comparison import FindingChange, FindingStatus
 from traceopt.result.document import Result
-from traceopt.result.finding import Finding, value_order
+from traceopt.result.finding import Finding, name_among, value_order
 from traceopt.rules.fingerprint import Place, places
 
 _ORDER: tuple[FindingStatus, ...] = ("new", "unknown", "fixed", "kept")
@@ -120,14 +120,15 @@ def _change(
     """The change and its sort key."""
     before, before_plan_us = _first(group.base, base)
     after, after_plan_us = _first(group.head, head)
-    finding = next(iter((*group.head.values(), *group.base.values())))
+    found, results = (group.head, head) if group.head else (group.base, base)
+    run, finding = next(iter(found.items()))
     located = [*finding.locations, *(row.location for row in finding.evidence)]
     place = next((str(location) for location in located if location is not None), None)
     change = FindingChange(
         status,
         group.id,
         finding.code,
-        finding.title,
+        name_among(finding, results[run].findings),
         place,
         before.impact if before else None,
         after.impact if after else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Struct, field
@@ -155,6 +156,13 @@ def impact_of_share(share: float) -> Impact:
 
 
 _ONCE = "EF006"  # what happens before the steps
+
+
+def name_among(finding: Finding, findings: Iterable[Finding]) -> str:
+    """The finding's title; with its function, if another of the findings has this title."""
+    same = [one for one in findings if one.title == finding.title]
+    function = next((place.function for place in finding.locations), None)
+    return f"{finding.title}, in {function}" if len(same) > 1 and function else finding.title
 
 
 def value_order(finding: Finding) -> tuple[int, float, int, str, str]:

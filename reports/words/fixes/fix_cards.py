@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from traceopt.reports.words.safe_text import joined
 from traceopt.result.document import Result
-from traceopt.result.finding import Finding
+from traceopt.result.finding import Finding, name_among
 from traceopt.result.rows import PlanRow
 from traceopt.result.words import quantities
 from traceopt.result.words.message import Message
@@ -119,9 +119,7 @@ def _is_minor(card: Card) -> bool:
 
 def name(finding: Finding, result: Result) -> str:
     """The finding's title; with its function, if there is another of this title."""
-    same = [one for one in result.findings if one.title == finding.title]
-    function = next((place.function for place in finding.locations), None)
-    return f"{finding.title}, in {function}" if len(same) > 1 and function else finding.title
+    return name_among(finding, result.findings)
 
 
 def title(card: Card, result: Result) -> str:
