@@ -362,4 +362,6 @@ def test_findings_of_one_title_have_their_functions() -> None:
     again = replace(first, id=f"{first.code}-012345", locations=[Location("train.py", 33, "read_loss")])
     changes = finding_changes([replace(one, findings=rest)], [replace(one, findings=[first, again, *rest])])
     titles = {change.id: change.title for change in changes}
-    assert (titles[first.id], titles[again.id]) == (first.title, f"{first.title}, in read_loss")
+    assert [titles[each.id] for each in (first, again)] == [
+        f"{first.title}, in {function}" for function in ("build_loader", "read_loss")
+    ]
