@@ -104,6 +104,13 @@ def test_the_bars_have_their_times_and_places_a_column_if_there_are_any(example:
     assert "Where" not in Parts(replace(result, findings=findings)._repr_html_()).text
 
 
+def test_parts_of_the_bar_have_names_and_the_patterns_of_the_report(example: GetExample) -> None:
+    page = example("five_faults").result._repr_html_()
+    assert {"Waiting for data", "Logging", "Compute kernels"} <= set(re.findall(r"<b>([^<]+)</b></i>", page))
+    assert {"p-diagonal", "p-dots", "p-horizontal"} <= set(re.findall(r'<i class="swatch (p-\w+)"', page))
+    assert ".traceopt-summary i.p-dots {" in page
+
+
 def test_the_same_each_time(result: Result) -> None:
     assert result._repr_html_() == result._repr_html_()
 

@@ -23,7 +23,8 @@ FIXES_SHOWN = 5
 KERNELS_SHOWN = 5  # of a comparison
 PARTS_SHOWN = 6  # by name; the smaller ones share one row
 
-# How dark pages are marked: JupyterLab, VS Code, Colab.
+# How pages are marked: JupyterLab, VS Code, Colab. Without a mark, the browser's setting counts.
+_LIGHT_PAGES = ("[data-jp-theme-light=true]", ".vscode-light", "[theme=light]")
 _DARK_PAGES = ("[data-jp-theme-light=false]", ".vscode-dark", "[theme=dark]")
 
 
@@ -86,7 +87,15 @@ def render_comparison_notebook(comparison: Comparison) -> str:
 
 
 def _style() -> str:
-    """notebook.css with the report's colors."""
+    """notebook.css with the report's colors and patterns."""
     light, dark = palette.declarations(dark=False), palette.declarations(dark=True)
-    on_dark = ", ".join(f"{page} {SCOPE}" for page in _DARK_PAGES)
-    return f"{SCOPE} {{{light}}}\n{on_dark} {{{dark}}}\n{asset_text('notebook.css')}"
+    on_light, on_dark = (", ".join(f"{page} {SCOPE}" for page in pages) for pages in (_LIGHT_PAGES, _DARK_PAGES))
+    return "\n".join(
+        [
+            f"{SCOPE}, {on_light} {{{light}}}",
+            f"@media (prefers-color-scheme: dark) {{ {SCOPE} {{{dark}}} }}",
+            f"{on_dark} {{{dark}}}",
+            asset_text("notebook.css"),
+            asset_text("patterns.css").replace(".p-", f"{SCOPE} i.p-"),
+        ]
+    )

@@ -50,7 +50,7 @@ def asset_text(name: str) -> str:
 
 def style() -> Markup:
     """The style sheet of a page."""
-    return Markup(palette.style_sheet() + asset_text("report.css"))  # noqa: S704 (our own files)
+    return Markup("".join([palette.style_sheet(), asset_text("report.css"), "\n", asset_text("patterns.css")]))  # noqa: S704 (our own files)
 
 
 class Scripts(Struct, frozen=True):

@@ -96,9 +96,9 @@ def _causes(document: Result, part: BreakdownPart, cards: Sequence[Card]) -> lis
     return sorted(rows, key=lambda row: -row.us)[:MOST_CAUSES]
 
 
-def has_room(label: str, pixels: float) -> bool:
-    """Whether the name and the time of a part fit into its place in a bar."""
-    return pixels > len(label) * LETTER_PIXELS + TIME_PIXELS
+def has_room(label: str, pixels: float, beside: float = TIME_PIXELS) -> bool:
+    """Whether the name of a part, and what is beside it, fit into its place in a bar."""
+    return pixels > len(label) * LETTER_PIXELS + beside
 
 
 def _names_below(parts: Sequence[BreakdownPart]) -> list[NameBelow | None]:
