@@ -35,7 +35,8 @@ def require_this_checkout() -> None:
 require_this_checkout()
 # What `traceopt run` measures of this machine: once for all tests, and not where the user's own runs find it.
 os.environ["XDG_CACHE_HOME"] = os.path.join(tempfile.gettempdir(), f"traceopt-tests-{getpass.getuser()}")
-sys.path[:0] = [str(ROOT), str(HERE / "analyzer")]  # for fixtures/, which is not installed, and for same_traces.py
+# For fixtures/, which is not installed, and for same_traces.py and sample.py, which tests of several folders use.
+sys.path[:0] = [str(ROOT), str(HERE / "analyzer"), str(HERE / "reports")]
 
 pytest.register_assert_rewrite("support")
 
