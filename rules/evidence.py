@@ -18,7 +18,7 @@ from traceopt.analyzer.timeline.call_tree import PYTHON
 from traceopt.analyzer.timeline.python_stretches import PythonStretches
 from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.result.finding import Evidence, Location
-from traceopt.result.rows import ViaGraph
+from traceopt.result.sections.work_rows import ViaGraph
 from traceopt.result.words.message import ms, named, percent
 from traceopt.result.words.rounding import us
 

@@ -25,7 +25,7 @@ from traceopt.reports.figures import palette
 from traceopt.reports.words.fixes.card_lookup import rules_of_cause
 from traceopt.reports.words.part_styles import part_style, span_look
 from traceopt.reports.words.step_words import limit
-from traceopt.result.rows import BreakdownPart
+from traceopt.result.sections.work_rows import BreakdownPart
 from traceopt.result.words.message import plain
 from traceopt.rules.catalogue.ef002_slow_steps import OTHERWISE, _advice, _Growth
 from traceopt.rules.registry import builtin_rules

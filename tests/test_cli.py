@@ -19,13 +19,11 @@ from support.command_line import RESULT, one_error, run
 from traceopt import __version__
 from traceopt.errors import InputError, OutputError
 from traceopt.output import StderrProgress, write_atomically
-from traceopt.result.document import (
-    Result,
-    TraceFile,
-)
+from traceopt.result.document import Result
 from traceopt.result.edits import SetArguments
 from traceopt.result.finding import Finding, Fix, Location
-from traceopt.result.rows import BreakdownPart
+from traceopt.result.sections.run import TraceFile
+from traceopt.result.sections.work_rows import BreakdownPart
 from traceopt.result.words.effort_and_risk import Effort, Risk
 from traceopt.rules import registry
 from traceopt.rules.rule import Rule

@@ -13,8 +13,8 @@ from support.command_line import RESULT, one_error, run
 
 import traceopt.api
 from traceopt.cli.shared.pull_request import SUMMARY_LIMIT
-from traceopt.result.document import TraceFile
 from traceopt.result.finding import Finding, Fix, Location
+from traceopt.result.sections.run import TraceFile
 
 PLACED = Finding(
     "DL001", "stall", "Use workers", "low", "high", "", "", None, "", [], [Location("train.py", 3)], Fix("")

@@ -37,7 +37,7 @@ from traceopt.document import verdict
 from traceopt.document.rank_document import rank_document
 from traceopt.errors import InputError
 from traceopt.result.document import Result
-from traceopt.result.rows import PlanRow
+from traceopt.result.sections.work_rows import PlanRow
 from traceopt.result.words.quantities import percent
 from traceopt.rules.engine import RulesOutcome, run_rules
 from traceopt.rules.plan import MAX_ROWS, MIN_PLAN_SHARE, MIN_ROW_SHARE, Plan

@@ -30,7 +30,7 @@ from traceopt.config import checked_devices
 from traceopt.document import sections
 from traceopt.document.plan_rows import parts_after, parts_left, parts_of
 from traceopt.errors import InputError
-from traceopt.result.rows import BreakdownPart
+from traceopt.result.sections.work_rows import BreakdownPart
 from traceopt.result.what_if import ReplayCheck, WhatIf, WhatIfFix, WhatIfPart
 from traceopt.result.words.rounding import share, us
 from traceopt.rules.bases.rank_rule import RunRule

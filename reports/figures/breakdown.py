@@ -25,7 +25,7 @@ from traceopt.reports.words.not_recorded import no_breakdown
 from traceopt.reports.words.part_styles import part_style
 from traceopt.reports.words.step_words import per_step, scope, sides, typical_step
 from traceopt.result.document import Result
-from traceopt.result.rows import BreakdownPart
+from traceopt.result.sections.work_rows import BreakdownPart
 from traceopt.result.words import quantities
 
 TITLE = "Where the time goes"

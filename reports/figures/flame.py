@@ -6,7 +6,7 @@ from traceopt.analyzer.vocabulary.python_frames import is_python
 from traceopt.reports.figures.figure import FigureDict, color, figure, label, lines, nothing
 from traceopt.reports.words.charts.flame_looks import node_look
 from traceopt.result.document import Result
-from traceopt.result.rows import FlameGraph, FlameNode
+from traceopt.result.sections.timeline_rows import FlameGraph, FlameNode
 from traceopt.result.words import quantities
 
 TITLE = "Flame graph"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from traceopt.reports.figures.figure import FigureDict, Trace, figure, label, lines, marker, nothing, scaled, time_unit
 from traceopt.reports.words.part_styles import part_style
 from traceopt.result.document import Result
-from traceopt.result.rows import Stall
+from traceopt.result.sections.timeline_rows import Stall
 from traceopt.result.words import quantities
 
 TITLE = "Idle time of the GPU"

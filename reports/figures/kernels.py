@@ -10,7 +10,7 @@ from traceopt.reports.words.not_recorded import missing_kernels
 from traceopt.reports.words.safe_text import clean
 from traceopt.reports.words.step_words import per_step, scope
 from traceopt.result.document import Result
-from traceopt.result.rows import Kernel
+from traceopt.result.sections.work_rows import Kernel
 from traceopt.result.words import quantities
 
 TITLE = "GPU kernels"

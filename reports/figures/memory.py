@@ -19,7 +19,7 @@ from traceopt.reports.figures.figure import (
 )
 from traceopt.reports.words.not_recorded import missing_memory
 from traceopt.result.document import Result
-from traceopt.result.rows import MemoryPoint
+from traceopt.result.sections.work_rows import MemoryPoint
 from traceopt.result.words import quantities
 
 TITLE = "Device memory"

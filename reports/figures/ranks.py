@@ -25,7 +25,7 @@ from traceopt.reports.words.charts.rank_parts import RankPart, rank_names, rank_
 from traceopt.reports.words.charts.run_ranks import LONGER, SHORTER, HeatRow, run_heat_map
 from traceopt.reports.words.step_words import step_noun
 from traceopt.result.document import Result
-from traceopt.result.rows import RankRow
+from traceopt.result.sections.rank_rows import RankRow
 from traceopt.result.words import quantities
 
 TITLE = "Ranks"

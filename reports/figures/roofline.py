@@ -8,8 +8,8 @@ from itertools import cycle
 from traceopt.reports.figures.figure import FigureDict, Trace, color, figure, label, lines, nothing
 from traceopt.reports.words.charts.roofline_shapes import roofline_shapes, shape_text
 from traceopt.result.document import Result
-from traceopt.result.rows import Gemm, ShapedOperator
-from traceopt.result.tables import GEMMS
+from traceopt.result.sections.work_rows import Gemm, ShapedOperator
+from traceopt.result.tables.step_tables import GEMMS
 from traceopt.result.words import quantities
 
 TITLE = "Roofline"

@@ -27,7 +27,7 @@ from traceopt.reports.words.part_styles import part_style
 from traceopt.reports.words.rank_words import rank_phrase
 from traceopt.reports.words.step_words import unusual_steps
 from traceopt.result.document import Result
-from traceopt.result.rows import StepPart, StepSeries
+from traceopt.result.sections.work_rows import StepPart, StepSeries
 from traceopt.result.words.quantities import counted, ms_of_us
 
 TITLE = "Recorded steps"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from traceopt.reports.figures.figure import FigureDict, Trace, color, figure, label, lines, nothing, scaled, time_unit
 from traceopt.reports.words.part_styles import span_look
 from traceopt.result.document import Result
-from traceopt.result.rows import Lane, Span
+from traceopt.result.sections.timeline_rows import Lane, Span
 from traceopt.result.words import quantities
 
 TITLE = "Timeline"

@@ -9,8 +9,9 @@ from traceopt.reports.words.fixes.card_lookup import rules_of_cause
 from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.result.document import Result
 from traceopt.result.finding import Evidence
-from traceopt.result.rows import BreakdownPart
-from traceopt.result.tables import COLLECTIVES, COPIES, GEMMS, KERNELS, OPERATORS
+from traceopt.result.sections.work_rows import BreakdownPart
+from traceopt.result.tables.rank_tables import COLLECTIVES
+from traceopt.result.tables.step_tables import COPIES, GEMMS, KERNELS, OPERATORS
 from traceopt.result.words.kernel_names import gemm_name
 from traceopt.result.words.message import Message, Slot
 from traceopt.result.words.rounding import us

@@ -52,12 +52,12 @@ from traceopt.reports.words.comparing import trial_words
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes import card_lookup, fix_cards, headline, plan_numbers
 from traceopt.reports.words.viewer_command import in_trace_folder, viewer_command
-from traceopt.result.columns import CODE_TYPES
 from traceopt.result.document import Result
 from traceopt.result.encoding import packing
 from traceopt.result.encoding.packing import RESULT_ID
 from traceopt.result.encoding.serialization import to_json
-from traceopt.result.tables import EVIDENCE, GEMMS
+from traceopt.result.tables.columns import CODE_TYPES
+from traceopt.result.tables.step_tables import EVIDENCE, GEMMS
 from traceopt.result.words import quantities
 
 TEMPLATES = Path(__file__).parent / "templates"

@@ -13,7 +13,7 @@ from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.reports.words.part_styles import part_style
 from traceopt.result.document import Result
 from traceopt.result.finding import Location
-from traceopt.result.rows import BreakdownPart
+from traceopt.result.sections.work_rows import BreakdownPart
 
 LEAST_PART_US = 1  # shorter parts of the step have no row, so the bar does not draw them
 MOST_CAUSES = 3

@@ -13,7 +13,7 @@ from traceopt.reports.html.charts.step_strip import StepStrip, drawn_series
 from traceopt.reports.html.charts.timeline_svg import MemoryDrawing, memory_end_us, thinned
 from traceopt.reports.words.charts.step_texts import step_marks, step_text, step_totals
 from traceopt.result.document import Result
-from traceopt.result.rows import StepSeries
+from traceopt.result.sections.work_rows import StepSeries
 from traceopt.result.words import quantities
 
 

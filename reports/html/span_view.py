@@ -16,7 +16,7 @@ from traceopt.reports.words.rank_words import rank_phrase
 from traceopt.reports.words.step_words import step_noun
 from traceopt.reports.words.viewer_command import viewer_command
 from traceopt.result.document import RankView, Result
-from traceopt.result.rows import COLUMNS, STREAM_COLUMNS, SpanTable
+from traceopt.result.sections.timeline_rows import COLUMNS, STREAM_COLUMNS, SpanTable
 from traceopt.result.words import quantities
 
 US_PER_MS = 1_000

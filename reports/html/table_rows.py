@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from markupsafe import Markup, escape
 
 from traceopt.reports.words.fixes.fix_cards import Card
-from traceopt.result.columns import Column
 from traceopt.result.document import Result
+from traceopt.result.tables.columns import Column
 
 FEWEST_CARDS, FEWEST_ROWS = 5, 5  # with fewer, a filter only takes room
 MOST_CHOICES = 0.5  # of the number of cards: with more, a choice is hardly more than one card

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from traceopt.reports.words import names, not_recorded, rank_words, run_words, step_words, table_captions
 from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.reports.words.tables import Derived, ShownTable, shown_table
-from traceopt.result import tables
 from traceopt.result.document import Result
-from traceopt.result.rows import Kernel, ModuleRow
+from traceopt.result.sections.work_rows import Kernel, ModuleRow
+from traceopt.result.tables import rank_tables, step_tables
 from traceopt.result.words import quantities
 
 _NOT_LAUNCHED = ("copy", "memset")  # kinds of work that are no kernels
@@ -60,7 +60,7 @@ def work_tables(document: Result) -> dict[str, ShownTable | None]:
 
 def evidence_table(card: Card, document: Result) -> ShownTable:
     """The evidence of a finding. Sentences lead to its rows."""
-    table = replace(tables.EVIDENCE, name=card.anchor, title=f"Evidence for {card.finding.title}")
+    table = replace(step_tables.EVIDENCE, name=card.anchor, title=f"Evidence for {card.finding.title}")
     rows = card.finding.evidence
     counted = any(row.us_per_step is not None or row.calls_per_step is not None for row in rows)
     what = "Operation or kernel" if counted else "What"
@@ -84,39 +84,39 @@ def _tables(document: Result) -> Iterator[ShownTable]:
     of_step = partial(plain, scope=step_words.scope(document))
     if document.cpu is not None:
         captions = [table_captions.cpu_caption(document)]
-        yield of_step(tables.CPU_OPERATORS, document.cpu.operators, captions=captions)
+        yield of_step(step_tables.CPU_OPERATORS, document.cpu.operators, captions=captions)
     else:
         captions = [table_captions.gemm_caption(document), table_captions.misaligned_caption(document)]
-        yield of_step(tables.GEMMS, document.gemms, derived=_GEMM, captions=captions)
-    yield of_step(tables.SHAPED_OPERATORS, document.shaped_ops, captions=[table_captions.shaped_caption(document)])
+        yield of_step(step_tables.GEMMS, document.gemms, derived=_GEMM, captions=captions)
+    yield of_step(step_tables.SHAPED_OPERATORS, document.shaped_ops, captions=[table_captions.shaped_caption(document)])
     captions = [table_captions.kernel_caption(document), not_recorded.graph_operators(document) or ""]
     short = names.short_kernels(kernel.name for kernel in document.kernels)
     named: Derived = {**_KERNEL, "short_name": lambda kernel: short[kernel.name]}
-    yield of_step(tables.KERNELS, document.kernels, derived=named, captions=captions)
-    yield of_step(tables.LAUNCHES, list(filter(_is_launched, document.kernels)), derived=named)
-    yield plain(tables.MODULES, document.modules, depths=_depths(document.modules))
+    yield of_step(step_tables.KERNELS, document.kernels, derived=named, captions=captions)
+    yield of_step(step_tables.LAUNCHES, list(filter(_is_launched, document.kernels)), derived=named)
+    yield plain(step_tables.MODULES, document.modules, depths=_depths(document.modules))
     classes = [row for row in document.module_classes if row.share > 0]
-    yield plain(tables.MODULE_CLASSES, classes if any(row.modules > 1 for row in classes) else [])
+    yield plain(step_tables.MODULE_CLASSES, classes if any(row.modules > 1 for row in classes) else [])
     counted = names.short_kernels(row.kernel for row in document.counter_ranges)
-    yield plain(tables.COUNTERS, document.counter_ranges, derived={"short_name": lambda row: counted[row.kernel]})
+    yield plain(step_tables.COUNTERS, document.counter_ranges, derived={"short_name": lambda row: counted[row.kernel]})
     worked = [op for op in document.ops if op.gpu_us_per_step or op.cpu_self_us_per_step]
-    yield of_step(tables.OPERATORS, worked, total=len(document.ops))
-    yield of_step(tables.COLLECTIVES, document.communication.collectives)
+    yield of_step(step_tables.OPERATORS, worked, total=len(document.ops))
+    yield of_step(rank_tables.COLLECTIVES, document.communication.collectives)
     groups = document.communication.groups
-    yield of_step(tables.PROCESS_GROUPS, groups if len(groups) > 1 else [], derived=_PROCESS_GROUP)
-    yield of_step(tables.GROUP_OVERLAPS, document.communication.overlaps)
-    yield plain(tables.PIPELINE, document.communication.pipeline)
-    yield plain(tables.EXPERTS, document.communication.experts)
-    yield of_step(tables.COPIES, document.copies)
-    yield of_step(tables.GPUS, document.gpu.devices, derived=_GPU)
+    yield of_step(rank_tables.PROCESS_GROUPS, groups if len(groups) > 1 else [], derived=_PROCESS_GROUP)
+    yield of_step(rank_tables.GROUP_OVERLAPS, document.communication.overlaps)
+    yield plain(rank_tables.PIPELINE, document.communication.pipeline)
+    yield plain(rank_tables.EXPERTS, document.communication.experts)
+    yield of_step(step_tables.COPIES, document.copies)
+    yield of_step(rank_tables.GPUS, document.gpu.devices, derived=_GPU)
     yield of_step(
-        tables.RL_PHASES, document.rl_phases, derived=_PHASE, captions=[table_captions.phase_caption(document)]
+        step_tables.RL_PHASES, document.rl_phases, derived=_PHASE, captions=[table_captions.phase_caption(document)]
     )
     ranks = document.ranks if len(document.ranks) > 1 else []
-    yield plain(tables.RANKS, ranks, derived=_RANK, captions=[table_captions.rank_caption(document)])
+    yield plain(rank_tables.RANKS, ranks, derived=_RANK, captions=[table_captions.rank_caption(document)])
     run = document.whole_run.ranks if document.whole_run is not None else None
-    yield plain(tables.SLOW_RANKS, [] if run is None else run.slow, derived=_SLOW)
-    yield plain(tables.FILES, document.run.files)
+    yield plain(rank_tables.SLOW_RANKS, [] if run is None else run.slow, derived=_SLOW)
+    yield plain(step_tables.FILES, document.run.files)
 
 
 def _is_launched(kernel: Kernel) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from traceopt.reports.words import names, safe_text
 from traceopt.reports.words.tables import Cell, ShownTable
-from traceopt.result.columns import CODE_TYPES, Column
+from traceopt.result.tables.columns import CODE_TYPES, Column
 
 _REFERENCE = re.compile(
     r"[@#$~&]|[!%]\w|:[\w+-]+:"  # @who #1 $math$ ~label &epic !1 %milestone :emoji:

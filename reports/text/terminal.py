@@ -12,7 +12,7 @@ from traceopt.reports.words.fixes import fix_cards, headline, plan_numbers
 from traceopt.reports.words.part_styles import small_parts_together
 from traceopt.reports.words.step_words import step_noun
 from traceopt.result.document import Result
-from traceopt.result.rows import BreakdownPart
+from traceopt.result.sections.work_rows import BreakdownPart
 from traceopt.result.words import quantities
 
 STEP_COLUMNS = 40  # columns of a bar for the whole step

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from traceopt.reports.words import safe_text
 from traceopt.reports.words.shown_paths import with_shown_paths
 from traceopt.result.document import Result
-from traceopt.result.rows import BreakdownPart
+from traceopt.result.sections.work_rows import BreakdownPart
 
 
 def for_display(result: Result) -> Result:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from traceopt.analyzer.vocabulary.causes.cause import Look
 from traceopt.analyzer.vocabulary.causes.span_categories import SPAN_CATEGORIES
 from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
-from traceopt.result.rows import BreakdownPart
+from traceopt.result.sections.work_rows import BreakdownPart
 
 PLAIN = ""
 _UNKNOWN = Look("other", "dots")

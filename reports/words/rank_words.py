@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from traceopt.result.document import Result
-from traceopt.result.rows import CommunicationGroup, RunRanks, SlowRanks
+from traceopt.result.sections.rank_rows import CommunicationGroup, RunRanks, SlowRanks
 from traceopt.result.words import quantities
 
 _CAUSES = {"data": "waiting for data", "gc": "collecting garbage"}

@@ -6,8 +6,9 @@ import shlex
 from pathlib import PurePath
 
 from traceopt.reports.words.step_words import step_noun, steps_phrase
-from traceopt.result.document import NOT_JUDGED, CheckStatus, Result, ServedRequests, ServingPhase
-from traceopt.result.rows import ProcessGpu
+from traceopt.result.document import NOT_JUDGED, CheckStatus, Result
+from traceopt.result.sections.rank_rows import ProcessGpu
+from traceopt.result.sections.step import ServedRequests, ServingPhase
 from traceopt.result.words import quantities
 from traceopt.result.words.vendors import device_name, vendor_called
 

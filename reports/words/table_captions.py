@@ -6,9 +6,10 @@ from traceopt.analyzer.vocabulary.op_names import is_convolution
 from traceopt.reports.words import safe_text
 from traceopt.reports.words.rank_words import rank_phrase
 from traceopt.reports.words.step_words import on_cpu, scope, step_noun
-from traceopt.result.document import Efficiency, Result, TensorCores
-from traceopt.result.rows import Gemm, Kernel
-from traceopt.result.tables import MODULES
+from traceopt.result.document import Result
+from traceopt.result.sections.step import Efficiency, TensorCores
+from traceopt.result.sections.work_rows import Gemm, Kernel
+from traceopt.result.tables.step_tables import MODULES
 from traceopt.result.words import quantities
 from traceopt.result.words.vendors import Term, vendor_called
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from traceopt.reports.words import names
 from traceopt.reports.words.safe_text import yes_no
-from traceopt.result.columns import Column, Table, ValueType
+from traceopt.result.tables.columns import Column, Table, ValueType
 from traceopt.result.words import quantities
 
 FULL_NAMES = 30  # kernels whose full name can be opened; the rest have the short one

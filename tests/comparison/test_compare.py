@@ -16,9 +16,10 @@ from traceopt.comparison.runs import slim
 from traceopt.errors import ConfigError, InputError
 from traceopt.reports.html.page import render_html
 from traceopt.result.comparison import AllSteps, Comparison, FindingChange
-from traceopt.result.document import Check, Device, Note, Quality, Result, Setting
+from traceopt.result.document import Check, Note, Quality, Result
 from traceopt.result.finding import Location
-from traceopt.result.rows import Kernel, Op
+from traceopt.result.sections.run import Device, Setting
+from traceopt.result.sections.work_rows import Kernel, Op
 from traceopt.rules.fingerprint import with_ids
 from traceopt.run_comparison import runs_of
 

@@ -13,7 +13,7 @@ from traceopt.reports.text.comparison_markdown import render_comparison_markdown
 from traceopt.reports.text.comparison_terminal import render_comparison
 from traceopt.result.comparison import CountChange
 from traceopt.result.document import Result
-from traceopt.result.rows import Op
+from traceopt.result.sections.work_rows import Op
 from traceopt.run_comparison import runs_of
 
 EQUAL = Op("aten::equal", 1.0, None, 0.5, 0.0, None)

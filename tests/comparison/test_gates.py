@@ -10,7 +10,8 @@ from traceopt.comparison.compare import compare_runs
 from traceopt.comparison.gates import Gate, judge
 from traceopt.errors import ConfigError
 from traceopt.result.comparison import GateOutcome
-from traceopt.result.document import Memory, Quality, Result, Step, Throughput
+from traceopt.result.document import Quality, Result
+from traceopt.result.sections.step import Memory, Step, Throughput
 from traceopt.run_comparison import runs_of
 
 GIB = 1 << 30

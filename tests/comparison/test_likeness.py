@@ -19,8 +19,10 @@ from traceopt.reports.text.comparison_markdown import render_comparison_markdown
 from traceopt.reports.text.comparison_terminal import render_comparison
 from traceopt.reports.words.comparing import comparison_words
 from traceopt.result.comparison import Comparison, StepChange
-from traceopt.result.document import Device, Quality, Result, Serving, ServingPhase, Setting, Throughput
-from traceopt.result.rows import Copy, Gemm, Kernel, Op, StepPart, StepSeries
+from traceopt.result.document import Quality, Result
+from traceopt.result.sections.run import Device, Setting
+from traceopt.result.sections.step import Serving, ServingPhase, Throughput
+from traceopt.result.sections.work_rows import Copy, Gemm, Kernel, Op, StepPart, StepSeries
 from traceopt.run_comparison import runs_of
 
 

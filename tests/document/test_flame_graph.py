@@ -9,7 +9,7 @@ import pytest
 from traceopt.document.timeline import flame_graph as module
 from traceopt.document.timeline.flame_graph import flame_graph
 from traceopt.document.timeline.spans import span_table
-from traceopt.result.rows import FlameGraph, FlameNode
+from traceopt.result.sections.timeline_rows import FlameGraph, FlameNode
 from traceopt.testing import A100, Machine, facts_of
 
 LOAD, TORCH = "train.py(12): load", "torch/nn/modules/module.py(1520): _call_impl"

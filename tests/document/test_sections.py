@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from traceopt.document import sections
-from traceopt.result.rows import BreakdownPart
+from traceopt.result.sections.work_rows import BreakdownPart
 from traceopt.testing import Machine
 from traceopt.testing.machine import A100
 

@@ -10,14 +10,14 @@ import pytest
 from traceopt.analyzer.vocabulary.causes.table import IDLE_CAUSES
 from traceopt.document.timeline.spans import span_table
 from traceopt.result.encoding import packing
-from traceopt.result.rows import COLUMNS, STREAM_COLUMNS
+from traceopt.result.sections.timeline_rows import COLUMNS, STREAM_COLUMNS
 from traceopt.testing.machine import Machine
 
 if TYPE_CHECKING:
     from conftest import GetExample
 
     from traceopt.analyzer.tables.schema import I8
-    from traceopt.result.rows import SpanTable
+    from traceopt.result.sections.timeline_rows import SpanTable
 
 
 def columns(table: SpanTable) -> dict[str, I8]:

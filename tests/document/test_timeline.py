@@ -9,7 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from conftest import GetExample
 
-    from traceopt.result.rows import Lane
+    from traceopt.result.sections.timeline_rows import Lane
 
 
 def lanes_of(example: GetExample, scenario: str) -> list[Lane]:

@@ -14,7 +14,7 @@ from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
 from traceopt.document.efficiency import LOW_UTILIZATION
 from traceopt.document.rank_document import rank_document
 from traceopt.document.verdict import _GpuVerdict
-from traceopt.result.rows import BreakdownPart
+from traceopt.result.sections.work_rows import BreakdownPart
 from traceopt.result.words.message import plain
 from traceopt.rules.engine import prepare, run_rules
 from traceopt.rules.registry import load_rules

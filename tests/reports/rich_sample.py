@@ -8,56 +8,39 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from traceopt.result.document import (
-    Check,
-    Combined,
-    Communication,
-    DataLoader,
-    Device,
-    Efficiency,
-    Gpu,
-    Memory,
-    Quality,
-    Recorded,
-    Result,
-    Run,
-    Setting,
-    Step,
-    Sync,
-    TensorCores,
-    Tool,
-    TraceFile,
-)
+from traceopt.result.document import Check, Combined, Quality, Result
 from traceopt.result.encoding.packing import pack_columns
 from traceopt.result.finding import Evidence, Finding, Fix, Location, Saving
-from traceopt.result.rows import (
+from traceopt.result.sections.rank_rows import Collective, RankRow, RankSteps
+from traceopt.result.sections.run import Device, Recorded, Run, Setting, Tool, TraceFile
+from traceopt.result.sections.step import Communication, DataLoader, Efficiency, Gpu, Memory, Step, Sync, TensorCores
+from traceopt.result.sections.timeline_rows import (
     COLUMNS,
     STREAM_COLUMNS,
-    BreakdownPart,
-    Collective,
-    Copy,
-    Gemm,
-    IdleCause,
-    Kernel,
     Lane,
-    MemoryPart,
-    MemoryPoint,
-    ModuleClass,
-    ModuleRow,
     Occupancy,
-    Op,
-    PlanRow,
-    RankRow,
-    RankSteps,
-    ShapedOperator,
     Span,
     SpanLane,
     SpanTable,
     Stall,
-    StepPart,
-    StepSeries,
     StepWindow,
     Timeline,
+)
+from traceopt.result.sections.work_rows import (
+    BreakdownPart,
+    Copy,
+    Gemm,
+    IdleCause,
+    Kernel,
+    MemoryPart,
+    MemoryPoint,
+    ModuleClass,
+    ModuleRow,
+    Op,
+    PlanRow,
+    ShapedOperator,
+    StepPart,
+    StepSeries,
 )
 from traceopt.result.words.effort_and_risk import Effort, Risk
 from traceopt.result.words.message import named

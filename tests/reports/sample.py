@@ -19,37 +19,13 @@ from rich_sample import (
     step_series,
 )
 
-from traceopt.result.document import (
-    Combined,
-    Communication,
-    DataLoader,
-    Device,
-    Efficiency,
-    Gpu,
-    Memory,
-    Note,
-    PeakRate,
-    Quality,
-    Recorded,
-    Result,
-    Run,
-    Step,
-    Sync,
-    TensorCores,
-    TraceFile,
-)
+from traceopt.result.document import Combined, Note, Quality, Result
 from traceopt.result.encoding.packing import pack_columns
 from traceopt.result.finding import Location
-from traceopt.result.rows import (
-    STREAM_COLUMNS,
-    Lane,
-    MemoryPoint,
-    Op,
-    Span,
-    SpanTable,
-    Stall,
-    Timeline,
-)
+from traceopt.result.sections.run import Device, PeakRate, Recorded, Run, TraceFile
+from traceopt.result.sections.step import Communication, DataLoader, Efficiency, Gpu, Memory, Step, Sync, TensorCores
+from traceopt.result.sections.timeline_rows import STREAM_COLUMNS, Lane, Span, SpanTable, Stall, Timeline
+from traceopt.result.sections.work_rows import MemoryPoint, Op
 
 # Strings of an attacker; hostile() puts one into every string of a document.
 HOSTILE = [

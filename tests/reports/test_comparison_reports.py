@@ -26,7 +26,7 @@ from traceopt.reports.text.markdown import render_markdown
 from traceopt.reports.words.comparing import comparison_words
 from traceopt.result.comparison import AllSteps, Comparison, SettingChange
 from traceopt.result.document import Result
-from traceopt.result.rows import Kernel
+from traceopt.result.sections.work_rows import Kernel
 from traceopt.run_comparison import runs_of
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")

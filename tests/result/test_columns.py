@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from msgspec import Struct
 
-from traceopt.result import tables
-from traceopt.result.columns import Table
 from traceopt.result.comparison import (
     ComparedRun,
     CountChange,
@@ -16,68 +14,73 @@ from traceopt.result.comparison import (
     RowChange,
     SettingChange,
 )
-from traceopt.result.document import RlPhaseRow, TraceFile
 from traceopt.result.field_notes import field_notes
 from traceopt.result.finding import Evidence
-from traceopt.result.rows import (
+from traceopt.result.sections.rank_rows import (
     Collective,
     CommunicationGroup,
+    ExpertRow,
+    GroupOverlapRow,
+    PipelineRow,
+    ProcessGpu,
+    RankRow,
+    SlowRanks,
+)
+from traceopt.result.sections.run import TraceFile
+from traceopt.result.sections.step import RlPhaseRow
+from traceopt.result.sections.work_rows import (
     Copy,
     CounterRangeRow,
     CpuOperator,
-    ExpertRow,
     Gemm,
-    GroupOverlapRow,
     Kernel,
     ModuleClass,
     ModuleRow,
     Op,
-    PipelineRow,
-    ProcessGpu,
-    RankRow,
     ShapedOperator,
-    SlowRanks,
 )
+from traceopt.result.tables import change_tables, rank_tables, step_tables
+from traceopt.result.tables.columns import Table
 from traceopt.result.trial import TriedChange
 
 ROWS: dict[str, tuple[Table, type[Struct], set[str]]] = {
     table.title: (table, row, derived)
     for table, row, derived in [
-        (tables.CHANGED_COUNTS, CountChange, {"base_count", "head_count", "count_change"}),
-        (tables.CHANGED_KERNELS, RowChange, {"short_name", "counted_calls", "status_word"}),
-        (tables.CHANGED_METRICS, MetricChange, {"base_value", "head_value", "change"}),
-        (tables.CHANGED_OPERATORS, RowChange, {"counted_calls", "status_word"}),
-        (tables.CHANGED_PARTS, PartChange, {"base", "head", "change"}),
-        (tables.CHANGED_SETTINGS, SettingChange, {"base_value", "head_value"}),
-        (tables.COLLECTIVES, Collective, set()),
+        (change_tables.CHANGED_COUNTS, CountChange, {"base_count", "head_count", "count_change"}),
+        (change_tables.CHANGED_KERNELS, RowChange, {"short_name", "counted_calls", "status_word"}),
+        (change_tables.CHANGED_METRICS, MetricChange, {"base_value", "head_value", "change"}),
+        (change_tables.CHANGED_OPERATORS, RowChange, {"counted_calls", "status_word"}),
+        (change_tables.CHANGED_PARTS, PartChange, {"base", "head", "change"}),
+        (change_tables.CHANGED_SETTINGS, SettingChange, {"base_value", "head_value"}),
+        (rank_tables.COLLECTIVES, Collective, set()),
         (
-            tables.COMPARED_FINDINGS,
+            change_tables.COMPARED_FINDINGS,
             FindingChange,
             {"group_word", "titled", "impact_word", "saved", "short_place"},
         ),
-        (tables.COMPARED_RUNS, ComparedRun, {"side", "steps_words", "typical", "quality_words"}),
-        (tables.COPIES, Copy, set()),
-        (tables.PROCESS_GROUPS, CommunicationGroup, {"group", "ranks_words", "collectives_words", "latest_words"}),
-        (tables.GROUP_OVERLAPS, GroupOverlapRow, set()),
-        (tables.EXPERTS, ExpertRow, set()),
-        (tables.PIPELINE, PipelineRow, set()),
-        (tables.COUNTERS, CounterRangeRow, {"short_name"}),
-        (tables.CPU_OPERATORS, CpuOperator, set()),
-        (tables.EVIDENCE, Evidence, set()),
-        (tables.FILES, TraceFile, set()),
-        (tables.GEMMS, Gemm, set()),
-        (tables.GPUS, ProcessGpu, {"number"}),
-        (tables.KERNELS, Kernel, {"short_name", "bound_words"}),
-        (tables.LAUNCHES, Kernel, {"short_name"}),
-        (tables.MODULES, ModuleRow, set()),
-        (tables.MODULE_CLASSES, ModuleClass, set()),
-        (tables.OPERATORS, Op, set()),
-        (tables.RANKS, RankRow, {"rank_words", "file"}),
-        (tables.RL_PHASES, RlPhaseRow, {"title", "idle_share", "process_names"}),
-        (tables.SLOW_RANKS, SlowRanks, {"who", "why"}),
-        (tables.SHAPED_OPERATORS, ShapedOperator, set()),
+        (change_tables.COMPARED_RUNS, ComparedRun, {"side", "steps_words", "typical", "quality_words"}),
+        (step_tables.COPIES, Copy, set()),
+        (rank_tables.PROCESS_GROUPS, CommunicationGroup, {"group", "ranks_words", "collectives_words", "latest_words"}),
+        (rank_tables.GROUP_OVERLAPS, GroupOverlapRow, set()),
+        (rank_tables.EXPERTS, ExpertRow, set()),
+        (rank_tables.PIPELINE, PipelineRow, set()),
+        (step_tables.COUNTERS, CounterRangeRow, {"short_name"}),
+        (step_tables.CPU_OPERATORS, CpuOperator, set()),
+        (step_tables.EVIDENCE, Evidence, set()),
+        (step_tables.FILES, TraceFile, set()),
+        (step_tables.GEMMS, Gemm, set()),
+        (rank_tables.GPUS, ProcessGpu, {"number"}),
+        (step_tables.KERNELS, Kernel, {"short_name", "bound_words"}),
+        (step_tables.LAUNCHES, Kernel, {"short_name"}),
+        (step_tables.MODULES, ModuleRow, set()),
+        (step_tables.MODULE_CLASSES, ModuleClass, set()),
+        (step_tables.OPERATORS, Op, set()),
+        (rank_tables.RANKS, RankRow, {"rank_words", "file"}),
+        (step_tables.RL_PHASES, RlPhaseRow, {"title", "idle_share", "process_names"}),
+        (rank_tables.SLOW_RANKS, SlowRanks, {"who", "why"}),
+        (step_tables.SHAPED_OPERATORS, ShapedOperator, set()),
         (
-            tables.TUNED,
+            change_tables.TUNED,
             TriedChange,
             {"change", "verdict_word", "predicted", "measured", "loss_words", "peak_memory", "round_word"},
         ),
@@ -87,7 +90,12 @@ TYPES = {"us": {"ms", "us"}, "share": {"share"}, "bytes": {"MB", "MiB", "KiB"}, 
 
 
 def test_every_table_is_checked_here() -> None:
-    declared = {value.title for value in vars(tables).values() if isinstance(value, Table)}
+    declared = {
+        value.title
+        for module in (change_tables, rank_tables, step_tables)
+        for value in vars(module).values()
+        if isinstance(value, Table)
+    }
     assert declared == set(ROWS)
 
 

@@ -7,29 +7,29 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from traceopt.result import rows
 from traceopt.result.document import Check, Result
 from traceopt.result.frames import TABLES, Frames
+from traceopt.result.sections import rank_rows, timeline_rows, work_rows
 
 if TYPE_CHECKING:
     from conftest import GetExample
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = {  # the rows of the document that become a frame as they are
-    "breakdown": rows.BreakdownPart,
-    "idle": rows.IdleCause,
-    "kernels": rows.Kernel,
-    "ops": rows.Op,
-    "gemms": rows.Gemm,
-    "shaped_ops": rows.ShapedOperator,
-    "modules": rows.ModuleRow,
-    "module_classes": rows.ModuleClass,
-    "collectives": rows.Collective,
-    "copies": rows.Copy,
-    "ranks": rows.RankRow,
-    "memory": rows.MemoryPoint,
-    "memory_parts": rows.MemoryPart,
-    "stalls": rows.Stall,
+    "breakdown": work_rows.BreakdownPart,
+    "idle": work_rows.IdleCause,
+    "kernels": work_rows.Kernel,
+    "ops": work_rows.Op,
+    "gemms": work_rows.Gemm,
+    "shaped_ops": work_rows.ShapedOperator,
+    "modules": work_rows.ModuleRow,
+    "module_classes": work_rows.ModuleClass,
+    "collectives": rank_rows.Collective,
+    "copies": work_rows.Copy,
+    "ranks": rank_rows.RankRow,
+    "memory": work_rows.MemoryPoint,
+    "memory_parts": work_rows.MemoryPart,
+    "stalls": timeline_rows.Stall,
     "checks": Check,
 }
 PLACE = ["file", "line", "last_line", "function"]

@@ -11,9 +11,10 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from traceopt.result import document, finding, rows
+from traceopt.result import document, finding
 from traceopt.result.document import Result
 from traceopt.result.field_notes import field_notes
+from traceopt.result.sections import rank_rows, run, step, timeline_rows, work_rows
 
 if TYPE_CHECKING:
     from conftest import GetExample
@@ -30,7 +31,7 @@ UNITS = {
 
 
 def parts() -> Iterator[type[msgspec.Struct]]:
-    for module in (document, finding, rows):
+    for module in (document, finding, rank_rows, run, step, timeline_rows, work_rows):
         for name, part in vars(module).items():
             if isinstance(part, type) and issubclass(part, msgspec.Struct) and not name.startswith("_"):
                 yield part

@@ -16,7 +16,7 @@ from traceopt.document.plan_rows import combine, document_rows
 from traceopt.result.document import Combined
 from traceopt.result.edits import Compile
 from traceopt.result.finding import Finding, Fix
-from traceopt.result.rows import PlanRow
+from traceopt.result.sections.work_rows import PlanRow
 from traceopt.result.words.effort_and_risk import Effort, Risk
 from traceopt.rules.plan import MIN_PLAN_SHARE, Plan, in_order, make_plan
 from traceopt.rules.savings.correction import Correction

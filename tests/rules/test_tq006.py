@@ -15,7 +15,7 @@ from typing import Any
 
 from support.recorded_facts import RULES, document_of, generated, reason
 
-from traceopt.result.rows import BreakdownPart
+from traceopt.result.sections.work_rows import BreakdownPart
 
 
 def busy_us(breakdown: list[BreakdownPart]) -> float:

@@ -9,21 +9,9 @@ from click.testing import Result as Outcome
 
 from traceopt import __version__
 from traceopt.cli import cli
-from traceopt.result.document import (
-    Communication,
-    DataLoader,
-    Efficiency,
-    Gpu,
-    Memory,
-    Quality,
-    Recorded,
-    Result,
-    Run,
-    Step,
-    Sync,
-    TensorCores,
-    Tool,
-)
+from traceopt.result.document import Quality, Result
+from traceopt.result.sections.run import Recorded, Run, Tool
+from traceopt.result.sections.step import Communication, DataLoader, Efficiency, Gpu, Memory, Step, Sync, TensorCores
 
 RESULT = Result(
     tool=Tool("traceopt", __version__),

@@ -16,7 +16,7 @@ from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes import fix_cards
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding, Location
-from traceopt.result.rows import PlanRow
+from traceopt.result.sections.work_rows import PlanRow
 from traceopt.rules.fixes.patches.files import find_source
 
 OTHER_FINDINGS = 5

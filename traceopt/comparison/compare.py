@@ -34,7 +34,8 @@ from traceopt.result.comparison import (
     StepChange,
     WorkChange,
 )
-from traceopt.result.document import Result, Tool
+from traceopt.result.document import Result
+from traceopt.result.sections.run import Tool
 from traceopt.result.words.quantities import in_sentence, ms, percent
 from traceopt.result.words.vendors import device_name
 from traceopt.rules.catalogue.tq006_profiler_overhead import STACKS

@@ -10,7 +10,7 @@ from traceopt.analyzer.vocabulary.op_names import is_backward
 from traceopt.document.tables.tables import MAX_ROWS
 from traceopt.result.comparison import CountChange, CountUnit
 from traceopt.result.document import Result
-from traceopt.result.rows import Kernel, Op
+from traceopt.result.sections.work_rows import Kernel, Op
 
 LEAST = 0.5  # per step: fewer more or less are steps of another kind among those that were recorded
 LEAST_SHARE = 0.002  # the same of a total

@@ -10,7 +10,7 @@ from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.document.sections import LOADER_WORKERS
 from traceopt.result.comparison import RowChange
 from traceopt.result.document import Result
-from traceopt.result.rows import Gemm
+from traceopt.result.sections.work_rows import Gemm
 from traceopt.result.words.quantities import count, ms, percent
 from traceopt.result.words.vendors import device_name
 

@@ -15,7 +15,7 @@ from traceopt.comparison.work import SAME_CALLS
 from traceopt.document.tables.tables import MAX_ROWS
 from traceopt.result.comparison import MetricChange, PartChange, RowChange, RowStatus, StepChange, StepVerdict
 from traceopt.result.document import Result
-from traceopt.result.rows import BreakdownPart, Kernel, Op
+from traceopt.result.sections.work_rows import BreakdownPart, Kernel, Op
 
 NOTABLE_SHARE = 0.005  # of the step: smaller changes of a kernel or operator are left out
 NEW_SHARE = 0.001  # of the step: so are smaller ones that appear or vanish

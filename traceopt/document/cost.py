@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from traceopt.result.document import Cost, Result
+from traceopt.result.document import Result
+from traceopt.result.sections.run import Cost
 
 US_PER_HOUR = 3.6e9
 

@@ -13,9 +13,10 @@ from traceopt.document.plan_rows import combine, document_rows
 from traceopt.document.quality import allowed
 from traceopt.document.verdict import verdict
 from traceopt.document.whole_run import of_the_run
-from traceopt.result.document import Check, Combined, Quality, Result, WholeRun
+from traceopt.result.document import Check, Combined, Quality, Result
 from traceopt.result.finding import Finding
-from traceopt.result.rows import BreakdownPart, PlanRow
+from traceopt.result.sections.run import WholeRun
+from traceopt.result.sections.work_rows import BreakdownPart, PlanRow
 from traceopt.result.words.message import Spoken
 from traceopt.rules.engine import RulesOutcome
 from traceopt.rules.fingerprint import with_ids

@@ -17,10 +17,12 @@ from traceopt.analyzer.ranks.rank_summary import RankSummary
 from traceopt.document.decision import Decision
 from traceopt.document.rank_answer import DocumentPart, RankAnswer, ViewPart
 from traceopt.errors import one_line
-from traceopt.result.companions import StartUpSection
-from traceopt.result.document import Check, CheckStatus, Result, TraceFile
+from traceopt.result.document import Check, CheckStatus, Result
 from traceopt.result.finding import Finding, value_order
-from traceopt.result.rows import PlanRow, RankRow
+from traceopt.result.sections.companions import StartUpSection
+from traceopt.result.sections.rank_rows import RankRow
+from traceopt.result.sections.run import TraceFile
+from traceopt.result.sections.work_rows import PlanRow
 from traceopt.rules.fingerprint import with_ids
 
 MOST_KEPT = 32  # ranks whose steps and spans stay in memory

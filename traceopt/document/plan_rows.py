@@ -12,7 +12,7 @@ from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
 from traceopt.result.document import BeforeAndAfter, Combined
 from traceopt.result.finding import Finding
-from traceopt.result.rows import BreakdownPart, PlanRow
+from traceopt.result.sections.work_rows import BreakdownPart, PlanRow
 from traceopt.result.words.rounding import us
 from traceopt.rules.fixes.same_edit import same_edit
 from traceopt.rules.plan import Plan

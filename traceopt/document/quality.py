@@ -14,7 +14,7 @@ from traceopt.analyzer.run_log.run_settings import UNLIKE
 from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION, COPIES
 from traceopt.result.document import NOT_JUDGED, Note, Quality
 from traceopt.result.finding import IMPACTS, Confidence, Finding, Impact
-from traceopt.result.rows import BreakdownPart
+from traceopt.result.sections.work_rows import BreakdownPart
 from traceopt.result.words.message import percent
 
 UNUSABLE = ("TQ001", "TQ007", "TQ013")  # notes that make the trace unusable

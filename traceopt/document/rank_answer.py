@@ -14,10 +14,13 @@ from msgspec import Struct
 
 from traceopt.analyzer.ranks.rank_summary import RankSummary
 from traceopt.document.decision import Decision
-from traceopt.result.companions import StartUpSection
-from traceopt.result.document import Check, Result, Step, TraceFile
+from traceopt.result.document import Check, Result
 from traceopt.result.finding import Finding
-from traceopt.result.rows import RankRow, Timeline
+from traceopt.result.sections.companions import StartUpSection
+from traceopt.result.sections.rank_rows import RankRow
+from traceopt.result.sections.run import TraceFile
+from traceopt.result.sections.step import Step
+from traceopt.result.sections.timeline_rows import Timeline
 from traceopt.result.words.message import encoded
 
 

@@ -16,19 +16,10 @@ from traceopt.document.tables.shaped_operators import shaped_operators
 from traceopt.document.timeline.flame_graph import flame_graph
 from traceopt.document.timeline.timeline import timeline
 from traceopt.document.whole_run import whole_run
-from traceopt.result.document import (
-    Communication,
-    DataLoader,
-    Gpu,
-    Quality,
-    Recorded,
-    Result,
-    Run,
-    Step,
-    Tool,
-    TraceFile,
-)
-from traceopt.result.rows import RankRow
+from traceopt.result.document import Quality, Result
+from traceopt.result.sections.rank_rows import RankRow
+from traceopt.result.sections.run import Recorded, Run, Tool, TraceFile
+from traceopt.result.sections.step import Communication, DataLoader, Gpu, Step
 from traceopt.rules.engine import RulesOutcome
 from traceopt.version import __version__
 

@@ -11,9 +11,10 @@ from traceopt.document.merge import MergedRun, plan_first
 from traceopt.document.rank_views import rank_views
 from traceopt.document.run_ranks import run_ranks
 from traceopt.document.sections import expert_rows, phases_of_run, pipeline_row
-from traceopt.result.document import Check, Communication, Result
+from traceopt.result.document import Check, Result
 from traceopt.result.finding import Finding, impact_of_share
-from traceopt.result.rows import RankRow, RankSteps
+from traceopt.result.sections.rank_rows import RankRow, RankSteps
+from traceopt.result.sections.step import Communication
 from traceopt.result.words.message import ms
 from traceopt.result.words.quantities import in_sentence
 from traceopt.result.words.rounding import us

@@ -6,7 +6,7 @@ import numpy as np
 
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.tables.schema import F8
-from traceopt.result.rows import RanksOfRun, RunRanks, SlowRanks
+from traceopt.result.sections.rank_rows import RanksOfRun, RunRanks, SlowRanks
 from traceopt.result.words.rounding import share, us
 
 MOST_STRETCHES, MOST_ROWS = 128, 64  # of the picture

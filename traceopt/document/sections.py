@@ -19,37 +19,31 @@ from traceopt.analyzer.vocabulary.accelerator import Accelerator
 from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION, COMPUTE, COPIES, DATA_LOADING, IDLE_CAUSES
 from traceopt.document.timeline.step_series import step_series
-from traceopt.result.document import (
+from traceopt.result.sections.rank_rows import (
+    Collective,
+    CommunicationGroup,
+    ExpertRow,
+    GroupOverlapRow,
+    PipelineRow,
+    ProcessGpu,
+)
+from traceopt.result.sections.run import Device, PeakRate, Setting
+from traceopt.result.sections.step import (
     Communication,
     DataLoader,
-    Device,
     Efficiency,
     Gpu,
     Memory,
-    PeakRate,
     RlPhaseRow,
     ServedRequests,
     Serving,
     ServingPhase,
-    Setting,
     Step,
     Sync,
     TensorCores,
     Throughput,
 )
-from traceopt.result.rows import (
-    BreakdownPart,
-    Collective,
-    CommunicationGroup,
-    Copy,
-    ExpertRow,
-    GroupOverlapRow,
-    IdleCause,
-    MemoryPart,
-    MemoryPoint,
-    PipelineRow,
-    ProcessGpu,
-)
+from traceopt.result.sections.work_rows import BreakdownPart, Copy, IdleCause, MemoryPart, MemoryPoint
 from traceopt.result.words.rounding import rate, share, us
 from traceopt.result.words.vendors import VENDORS
 from traceopt.rules.bases.rank_rule import rank_name

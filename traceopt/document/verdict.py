@@ -29,7 +29,7 @@ from traceopt.document.quality import caveat_of_file, stated
 from traceopt.document.whole_run import fewer_threads_first, lacks_cores
 from traceopt.result.document import Quality
 from traceopt.result.finding import Finding
-from traceopt.result.rows import BreakdownPart
+from traceopt.result.sections.work_rows import BreakdownPart
 from traceopt.result.words.message import percent
 from traceopt.result.words.quantities import in_sentence
 from traceopt.rules.evidence import by_calling_site, functions_inside, running_in

@@ -16,8 +16,8 @@ from traceopt.analyzer.run_log.step_memory import UNKNOWN, StepMemory
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.steps import unusual
 from traceopt.analyzer.vocabulary.python_frames import CallSite
-from traceopt.result.document import RunMemory, RunPart, RunPartName, StepHistory, WholeRun
 from traceopt.result.finding import Location
+from traceopt.result.sections.run import RunMemory, RunPart, RunPartName, StepHistory, WholeRun
 from traceopt.result.words.message import ms, percent
 from traceopt.result.words.quantities import counted, in_sentence
 from traceopt.result.words.rounding import share, us

@@ -4,22 +4,10 @@ from __future__ import annotations
 
 from traceopt.analyzer.facts import Facts
 from traceopt.document.companions.sections import companion_headline, companion_sections
-from traceopt.result.document import (
-    Communication,
-    DataLoader,
-    Efficiency,
-    Gpu,
-    Memory,
-    Quality,
-    Recorded,
-    Result,
-    Run,
-    Step,
-    Sync,
-    TensorCores,
-    Tool,
-)
-from traceopt.result.rows import RankRow
+from traceopt.result.document import Quality, Result
+from traceopt.result.sections.rank_rows import RankRow
+from traceopt.result.sections.run import Recorded, Run, Tool
+from traceopt.result.sections.step import Communication, DataLoader, Efficiency, Gpu, Memory, Step, Sync, TensorCores
 from traceopt.rules.engine import RulesOutcome
 from traceopt.rules.fingerprint import with_ids
 from traceopt.version import __version__

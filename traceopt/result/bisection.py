@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 from msgspec import Struct, field
 
 from traceopt.result.comparison import Comparison
-from traceopt.result.document import Tool
 from traceopt.result.encoding.serialization import to_indented_json
 from traceopt.result.field_notes import note
+from traceopt.result.sections.run import Tool
 
 
 class TestedCommit(Struct, frozen=True):

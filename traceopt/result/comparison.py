@@ -13,9 +13,9 @@ import orjson
 from msgspec import Struct, field
 from msgspec.structs import astuple
 
-from traceopt.result.document import Tool
 from traceopt.result.encoding.serialization import to_indented_json
 from traceopt.result.finding import Impact
+from traceopt.result.sections.run import Tool
 
 StepVerdict = Literal["within_noise", "slower", "faster", "unclear", "not_measured"]
 RowStatus = Literal["appeared", "vanished", "slower", "faster", "more_calls", "fewer_calls", "outlier"]

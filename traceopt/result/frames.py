@@ -14,18 +14,25 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from traceopt.result.document import Check, ServingPhase, Step
+from traceopt.result.document import Check
 from traceopt.result.field_notes import field_notes
 from traceopt.result.finding import Finding, Fix, Location, Saving
-from traceopt.result.rows import (
-    BreakdownPart,
+from traceopt.result.sections.rank_rows import (
     Collective,
     CommunicationGroup,
-    Copy,
     ExpertRow,
-    FlameNode,
-    Gemm,
     GroupOverlapRow,
+    PipelineRow,
+    RankRow,
+    RunRanks,
+    SlowRanks,
+)
+from traceopt.result.sections.step import ServingPhase, Step
+from traceopt.result.sections.timeline_rows import FlameNode, Span, Stall
+from traceopt.result.sections.work_rows import (
+    BreakdownPart,
+    Copy,
+    Gemm,
     IdleCause,
     Kernel,
     MemoryPart,
@@ -33,16 +40,10 @@ from traceopt.result.rows import (
     ModuleClass,
     ModuleRow,
     Op,
-    PipelineRow,
     PlanRow,
-    RankRow,
-    RunRanks,
     ShapedOperator,
-    SlowRanks,
-    Span,
-    Stall,
 )
-from traceopt.result.tables import LAUNCHES
+from traceopt.result.tables.step_tables import LAUNCHES
 from traceopt.result.words.effort_and_risk import Effort, Risk
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from traceopt.errors import InputError, one_line
 from traceopt.output import StderrProgress
 from traceopt.result.bisection import SHORT, Bisection, TestedCommit
 from traceopt.result.comparison import Comparison
-from traceopt.result.document import Tool
+from traceopt.result.sections.run import Tool
 from traceopt.result.words.quantities import counted, signed_percent
 from traceopt.try_script.one_plan import Analyze, Outcome, run_in_copies, steps_for
 from traceopt.try_script.two_sides import State, Timing, TwoSides, is_certain, of_commit

@@ -18,8 +18,9 @@ from traceopt.analyzer.vocabulary.companion_kinds import TRIALS_FILE
 from traceopt.capture.settings import Settings
 from traceopt.errors import ConfigError, OutputError, TraceoptError, one_line
 from traceopt.output import StderrProgress
-from traceopt.result.document import Result, Tool
+from traceopt.result.document import Result
 from traceopt.result.encoding.serialization import to_indented_json
+from traceopt.result.sections.run import Tool
 from traceopt.result.trial import TriedChange
 from traceopt.result.words.message import encoded
 from traceopt.result.words.quantities import counted

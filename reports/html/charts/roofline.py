@@ -9,7 +9,7 @@ from msgspec import Struct
 from traceopt.reports.html.charts.axes import Tick
 from traceopt.reports.words.charts.roofline_shapes import roofline_shapes, shape_text
 from traceopt.result.document import Result
-from traceopt.result.rows import Gemm
+from traceopt.result.sections.work_rows import Gemm
 from traceopt.result.words import quantities
 
 WIDTH, HEIGHT = 600, 220  # of the viewBox

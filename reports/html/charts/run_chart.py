@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from traceopt.result.document import Result, RunMemory
+from traceopt.result.document import Result
+from traceopt.result.sections.run import RunMemory
 
 WIDTH, HEIGHT = 600, 100  # of the viewBox
 ROOM_ABOVE = 1.1

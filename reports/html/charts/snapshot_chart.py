@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from traceopt.reports.html.charts.axes import Tick
 from traceopt.reports.html.charts.timeline_svg import ticks
-from traceopt.result.companions import MemorySnapshotSection, SnapshotCurve
+from traceopt.result.sections.companions import MemorySnapshotSection, SnapshotCurve
 from traceopt.result.words.quantities import size_text
 
 WIDTH, HEIGHT = 1000, 100  # of the viewBox

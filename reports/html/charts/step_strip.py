@@ -18,7 +18,7 @@ from traceopt.reports.words.charts.step_texts import (
 from traceopt.reports.words.part_styles import part_style
 from traceopt.reports.words.rank_words import rank_phrase
 from traceopt.result.document import Result
-from traceopt.result.rows import StepSeries
+from traceopt.result.sections.work_rows import StepSeries
 from traceopt.result.words import quantities
 
 MOST_COLUMNS = 400

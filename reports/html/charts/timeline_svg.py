@@ -9,8 +9,9 @@ from msgspec import Struct
 from traceopt.analyzer.vocabulary.causes.span_categories import GPU_COMPUTE
 from traceopt.reports.html.charts.axes import Tick, round_values
 from traceopt.reports.words.part_styles import part_style, span_color, span_words
-from traceopt.result.document import Memory
-from traceopt.result.rows import Lane, MemoryPoint, Span, Stall, Timeline
+from traceopt.result.sections.step import Memory
+from traceopt.result.sections.timeline_rows import Lane, Span, Stall, Timeline
+from traceopt.result.sections.work_rows import MemoryPoint
 from traceopt.result.words import quantities
 
 LEVELS = 5  # steps of opacity

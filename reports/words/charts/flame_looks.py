@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceopt.analyzer.vocabulary.causes.span_categories import ANNOTATED, CALL, CPU, GPU_COMPUTE, PYTHON_CODE
 from traceopt.reports.words.part_styles import span_look
-from traceopt.result.rows import FlameNode
+from traceopt.result.sections.timeline_rows import FlameNode
 
 KIND_LOOKS = {  # color and name
     "user": (PYTHON_CODE.color, "Your code"),

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.vocabulary.causes.cause import Look
 from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION, COMPUTE, DATA_LOADING, UNTRACED
-from traceopt.result.rows import RankRow
+from traceopt.result.sections.rank_rows import RankRow
 
 # Look and name of the parts from the bottom up, for ranks with and without a GPU.
 _GPU_PARTS = (

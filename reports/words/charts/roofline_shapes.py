@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from traceopt.result.document import Result
-from traceopt.result.rows import Gemm, ShapedOperator
+from traceopt.result.sections.work_rows import Gemm, ShapedOperator
 from traceopt.result.words import quantities
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from traceopt.analyzer.vocabulary.causes.table import COMPUTE, DATA_LOADING
 from traceopt.reports.words.rank_words import named_ranks
 from traceopt.result.document import Result
-from traceopt.result.rows import RunRanks
+from traceopt.result.sections.rank_rows import RunRanks
 from traceopt.result.words import quantities
 
 LEAST_FULL = 0.1  # a step that is so much longer has the full color, unless others are longer still

@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 
 from traceopt.result.document import Result
-from traceopt.result.rows import RankSteps, StepPart, StepSeries
+from traceopt.result.sections.rank_rows import RankSteps
+from traceopt.result.sections.work_rows import StepPart, StepSeries
 from traceopt.result.words import quantities
 
 HIGHEST = 3.0  # times the typical step: higher columns are cut

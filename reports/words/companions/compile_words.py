@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from traceopt.reports.words.companions.section import CompanionSection
 from traceopt.reports.words.tables import Derived, shown_table
-from traceopt.result.columns import Column, Table
-from traceopt.result.companions import TorchCompile
 from traceopt.result.document import Result
+from traceopt.result.sections.companions import TorchCompile
+from traceopt.result.tables.columns import Column, Table
 from traceopt.result.words.quantities import counted
 
 PHASE_LABELS = {

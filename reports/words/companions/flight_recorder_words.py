@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from traceopt.reports.words.companions.section import CompanionSection
 from traceopt.reports.words.tables import Derived, shown_table
-from traceopt.result.columns import Column, Table
-from traceopt.result.companions import FlightRecorder, StuckCallRow
 from traceopt.result.document import Result
+from traceopt.result.sections.companions import FlightRecorder, StuckCallRow
+from traceopt.result.tables.columns import Column, Table
 from traceopt.result.words.quantities import counted
 from traceopt.result.words.rank_lists import are, ranks_text
 

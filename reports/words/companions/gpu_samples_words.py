@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from traceopt.reports.words.companions.section import CompanionSection
-from traceopt.result.companions import SampledGpu
 from traceopt.result.document import Result
+from traceopt.result.sections.companions import SampledGpu
 from traceopt.result.words import quantities
 
 MAX_LINES = 4

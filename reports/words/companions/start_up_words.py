@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from traceopt.reports.words.companions.section import CompanionSection
 from traceopt.reports.words.tables import shown_table
-from traceopt.result.columns import Column, Table
-from traceopt.result.companions import StartUpPartRow, StartUpSection
 from traceopt.result.document import Result
+from traceopt.result.sections.companions import StartUpPartRow, StartUpSection
+from traceopt.result.tables.columns import Column, Table
 from traceopt.result.words.quantities import in_sentence, percent, seconds_of_us
 
 MAX_PARTS = 3

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from traceopt.reports.words import names
 from traceopt.reports.words.comparing import comparison_words
 from traceopt.reports.words.tables import Derived, ShownTable, shown_table
-from traceopt.result import tables
 from traceopt.result.comparison import Comparison, FindingChange, MetricChange, PartChange, RowChange
+from traceopt.result.tables import change_tables
 from traceopt.result.words import quantities
 
 ROWS = 100  # kernels and operators of the page
@@ -46,7 +46,7 @@ def changed_parts(comparison: Comparison, parts: Sequence[PartChange]) -> ShownT
         "head": lambda part: quantities.ms_of_us(part.head_us) if comparison.comparable else sides(part)[1],
         "change": lambda part: comparison_words.part_change(part) if comparison.comparable else None,
     }
-    return shown_table(tables.CHANGED_PARTS, parts, derived=derived)
+    return shown_table(change_tables.CHANGED_PARTS, parts, derived=derived)
 
 
 def changed_metrics(comparison: Comparison) -> ShownTable:
@@ -56,29 +56,29 @@ def changed_metrics(comparison: Comparison) -> ShownTable:
         "head_value": lambda metric: comparison_words.metric_value(metric, metric.head),
         "change": lambda metric: comparison_words.metric_change(metric) if comparison.comparable else None,
     }
-    return shown_table(tables.CHANGED_METRICS, comparison.metrics, derived=derived)
+    return shown_table(change_tables.CHANGED_METRICS, comparison.metrics, derived=derived)
 
 
 def changed_kernels(rows: Sequence[RowChange], *, most: int = ROWS, units: bool = False) -> ShownTable:
     short = names.short_kernels(row.name for row in rows)
     derived: Derived = {**_ROW, "short_name": lambda row: short[row.name]}
-    return shown_table(replace(tables.CHANGED_KERNELS, most=most), rows, derived=derived, units=units)
+    return shown_table(replace(change_tables.CHANGED_KERNELS, most=most), rows, derived=derived, units=units)
 
 
 def changed_operators(rows: Sequence[RowChange], *, most: int = ROWS, units: bool = False) -> ShownTable:
-    return shown_table(replace(tables.CHANGED_OPERATORS, most=most), rows, derived=_ROW, units=units)
+    return shown_table(replace(change_tables.CHANGED_OPERATORS, most=most), rows, derived=_ROW, units=units)
 
 
 def compared_findings(comparison: Comparison, findings: Sequence[FindingChange]) -> ShownTable:
     words = {"saves": comparison_words.saves_heading(comparison)}
-    return shown_table(tables.COMPARED_FINDINGS, findings, words, derived=_FINDING)
+    return shown_table(change_tables.COMPARED_FINDINGS, findings, words, derived=_FINDING)
 
 
 def findings_of_group(comparison: Comparison, group: comparison_words.Group) -> ShownTable:
     """The findings of a group, below a heading that says which it is."""
     title = f"Findings: {comparison_words.GROUP_WORDS[group].lower()}"
-    _, *columns = tables.COMPARED_FINDINGS.columns
-    table = replace(tables.COMPARED_FINDINGS, name=f"findings-{group}", title=title, columns=tuple(columns))
+    _, *columns = change_tables.COMPARED_FINDINGS.columns
+    table = replace(change_tables.COMPARED_FINDINGS, name=f"findings-{group}", title=title, columns=tuple(columns))
     words = {"saves": comparison_words.saves_heading(comparison)}
     return shown_table(table, comparison_words.of_group(comparison, group), words, derived=_FINDING)
 
@@ -89,7 +89,7 @@ def changed_counts(comparison: Comparison, *, most: int = ROWS) -> ShownTable:
         "head_count": lambda one: comparison_words.count_of(one, one.head),
         "count_change": comparison_words.count_change,
     }
-    return shown_table(replace(tables.CHANGED_COUNTS, most=most), comparison.counts, derived=derived)
+    return shown_table(replace(change_tables.CHANGED_COUNTS, most=most), comparison.counts, derived=derived)
 
 
 def changed_settings(comparison: Comparison) -> ShownTable:
@@ -97,14 +97,14 @@ def changed_settings(comparison: Comparison) -> ShownTable:
         "base_value": lambda setting: setting.base or quantities.NOT_RECORDED,
         "head_value": lambda setting: setting.head or quantities.NOT_RECORDED,
     }
-    return shown_table(tables.CHANGED_SETTINGS, comparison.settings, derived=derived)
+    return shown_table(change_tables.CHANGED_SETTINGS, comparison.settings, derived=derived)
 
 
 def compared_runs(comparison: Comparison, most: int) -> ShownTable:
     """The first runs of each side."""
     sides = {"base": comparison.base, "head": comparison.head}
     runs = [(name, run) for name, side in sides.items() for run in side.runs[:most]]
-    return shown_table(replace(tables.COMPARED_RUNS, most=2 * most), runs, derived=_RUN)
+    return shown_table(replace(change_tables.COMPARED_RUNS, most=2 * most), runs, derived=_RUN)
 
 
 def _noise(change: PartChange | MetricChange) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from traceopt.reports.words.tables import Derived, ShownTable, shown_table
-from traceopt.result.tables import TRIED, TUNED
+from traceopt.result.tables.change_tables import TRIED, TUNED
 from traceopt.result.trial import TrialVerdict, TriedChange
 from traceopt.result.words.quantities import from_to, ms_of_us, percent, size
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY, HOST_SYNC
 from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.result.finding import Finding, Location
-from traceopt.result.rows import BreakdownPart, Stall
+from traceopt.result.sections.timeline_rows import Stall
+from traceopt.result.sections.work_rows import BreakdownPart
 
 _AT_ITS_LINE = (HOST_SYNC.key,)  # causes with a finding per line
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from traceopt.reports.words.safe_text import joined
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding, name_among
-from traceopt.result.rows import PlanRow
+from traceopt.result.sections.work_rows import PlanRow
 from traceopt.result.words import quantities
 from traceopt.result.words.message import Message
 from traceopt.result.words.rank_lists import ranks_text

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from traceopt.reports.words.step_words import of_each_step, share_range
 from traceopt.result.document import Result
-from traceopt.result.rows import PlanRow
+from traceopt.result.sections.work_rows import PlanRow
 from traceopt.result.words import quantities
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.support.collectives import COMMUNICATION, NODE, collective
 from traceopt.analyzer.communication.process_groups import ProcessGroup
 from traceopt.api import analyze
-from traceopt.result.rows import CommunicationGroup
+from traceopt.result.sections.rank_rows import CommunicationGroup
 from traceopt.testing import Machine
 
 GROUPS = {"1": ("mesh_dp", (0, 2)), "2": ("mesh_tp", (0, 1)), "3": ("undefined", (0, 1, 2, 3))}

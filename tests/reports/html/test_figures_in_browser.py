@@ -10,7 +10,7 @@ import sample
 from msgspec.structs import replace
 
 from traceopt.reports.html.page_scripts import plotly
-from traceopt.result.document import RunMemory, StepHistory, WholeRun
+from traceopt.result.sections.run import RunMemory, StepHistory, WholeRun
 from traceopt.result.trial import TriedChange
 from traceopt.run_comparison import compare
 

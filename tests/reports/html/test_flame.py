@@ -10,7 +10,7 @@ from fixtures.hostile import HOSTILE
 from traceopt.reports.html.flame_view import caption
 from traceopt.reports.html.page import render_html
 from traceopt.result.document import Result
-from traceopt.result.rows import FlameGraph, FlameNode
+from traceopt.result.sections.timeline_rows import FlameGraph, FlameNode
 
 USER, LIBRARY = "/home/me/train.py(12): forward", "torch/nn/modules/module.py(1520): _call_impl"
 FRAMES = ["/home/me/train.py(1): main", LIBRARY, USER, "aten::mm", "gemm_kernel", *HOSTILE[:12]]

@@ -26,7 +26,7 @@ from traceopt.result.encoding import packing
 from traceopt.result.encoding.packing import embedded_result
 from traceopt.result.encoding.serialization import to_json
 from traceopt.result.finding import Evidence, Fix, Location
-from traceopt.result.rows import MemoryPart
+from traceopt.result.sections.work_rows import MemoryPart
 from traceopt.result.words.message import ms, step_time
 
 SAMPLES = sample.ALL

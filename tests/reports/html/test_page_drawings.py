@@ -16,8 +16,8 @@ from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes.headline import Tile, tiles
 from traceopt.reports.words.memory_parts import MEMORY_PARTS
 from traceopt.reports.words.part_styles import part_style
-from traceopt.result.document import RunMemory, WholeRun
-from traceopt.result.rows import MemoryPoint
+from traceopt.result.sections.run import RunMemory, WholeRun
+from traceopt.result.sections.work_rows import MemoryPoint
 
 
 def test_waiting_for_data_and_input_work_have_their_own_color() -> None:

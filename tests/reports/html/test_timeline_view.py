@@ -16,7 +16,7 @@ from traceopt.reports.words.fixes.fix_cards import cards
 from traceopt.result.document import Result
 from traceopt.result.encoding.packing import pack_columns
 from traceopt.result.finding import Location
-from traceopt.result.rows import COLUMNS, STREAM_COLUMNS, SpanLane, SpanTable, Stall, StepWindow
+from traceopt.result.sections.timeline_rows import COLUMNS, STREAM_COLUMNS, SpanLane, SpanTable, Stall, StepWindow
 
 CANVAS = "#span-canvas"
 GUTTER = 158  # px: the names of the lanes

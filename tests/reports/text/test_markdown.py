@@ -16,8 +16,9 @@ from traceopt.reports.text.markdown import FIXES, LIMIT, PLANNED, UNCHANGED, ren
 from traceopt.reports.text.terminal import render_terminal
 from traceopt.reports.words.fixes import headline
 from traceopt.result.comparison import Comparison, GateOutcome, StepChange
-from traceopt.result.document import Check, Result, Serving, ServingPhase
+from traceopt.result.document import Check, Result
 from traceopt.result.finding import Fix, Location
+from traceopt.result.sections.step import Serving, ServingPhase
 from traceopt.rules.fingerprint import with_ids
 from traceopt.run_comparison import runs_of
 

@@ -14,7 +14,8 @@ from traceopt.reports.text.terminal import render_terminal
 from traceopt.reports.words.fixes.headline import lead
 from traceopt.reports.words.run_words import identity
 from traceopt.reports.words.table_captions import gemm_caption
-from traceopt.result.document import BeforeAndAfter, PeakRate, Result
+from traceopt.result.document import BeforeAndAfter, Result
+from traceopt.result.sections.run import PeakRate
 
 NB = "\u00a0"
 REACHED = f"The step reaches 30.8{NB}TFLOP/s. MFU: 3.1% of the bf16 peak of 989{NB}TFLOP/s"

@@ -10,8 +10,8 @@ from msgspec import Struct
 from traceopt.reports.html.table_rows import look
 from traceopt.reports.text.markdown_escaping import columns_table
 from traceopt.reports.words.tables import shown_table
-from traceopt.result.columns import NUMBER_TYPES, Column, Table
 from traceopt.result.finding import Location
+from traceopt.result.tables.columns import NUMBER_TYPES, Column, Table
 
 
 class Row(Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.compilation import PHASES, Compilation
-from traceopt.result.companions import (
+from traceopt.result.sections.companions import (
     CompileAgain,
     CompileBreak,
     CompileFallback,

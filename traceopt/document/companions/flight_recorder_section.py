@@ -8,7 +8,7 @@ from traceopt.analyzer.companions.flight_recorder.calls import Calls
 from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording
 from traceopt.analyzer.companions.flight_recorder.stuck_calls import StuckCall
 from traceopt.analyzer.facts import Facts
-from traceopt.result.companions import FlightRecorder, GroupRow, LateRankRow, StuckCallRow
+from traceopt.result.sections.companions import FlightRecorder, GroupRow, LateRankRow, StuckCallRow
 from traceopt.result.words.quantities import counted
 from traceopt.result.words.rank_lists import are, ranks_text
 from traceopt.result.words.rounding import us

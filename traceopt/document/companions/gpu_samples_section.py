@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.companions.gpu_samples.samples import Gpu
 from traceopt.analyzer.facts import Facts
-from traceopt.result.companions import GpuSamplesSection, SampledGpu
+from traceopt.result.sections.companions import GpuSamplesSection, SampledGpu
 from traceopt.result.words.quantities import counted
 from traceopt.result.words.rounding import rate
 

@@ -8,7 +8,8 @@ from traceopt.analyzer.companions.memory_snapshot.failures import Failure
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import Holder, MemorySnapshot
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
-from traceopt.result.companions import (
+from traceopt.result.finding import Location
+from traceopt.result.sections.companions import (
     FailedAllocation,
     MemoryHolder,
     MemorySnapshotSection,
@@ -16,7 +17,6 @@ from traceopt.result.companions import (
     SnapshotFragmentation,
     SnapshotGrowth,
 )
-from traceopt.result.finding import Location
 from traceopt.result.words.quantities import counted, size
 from traceopt.result.words.rounding import rate
 

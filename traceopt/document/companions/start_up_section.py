@@ -5,8 +5,8 @@ from __future__ import annotations
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.sampled_start_up import StartUpLine
 from traceopt.analyzer.vocabulary.phases.start_up_parts import START_UP_LABELS
-from traceopt.result.companions import StartUpLineRow, StartUpPartRow, StartUpSection
 from traceopt.result.finding import Location
+from traceopt.result.sections.companions import StartUpLineRow, StartUpPartRow, StartUpSection
 from traceopt.result.words.rounding import share, us
 
 NOTABLE_SHARE = 0.1  # of the run

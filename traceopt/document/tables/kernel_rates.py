@@ -20,7 +20,7 @@ from traceopt.analyzer.tables.schema import KERNEL, MEMCPY
 from traceopt.analyzer.vocabulary.accelerator import Accelerator
 from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES
 from traceopt.analyzer.vocabulary.formulas.byte_formulas import least_bytes
-from traceopt.result.rows import KernelBound
+from traceopt.result.sections.work_rows import KernelBound
 
 ENOUGH = 0.9  # of a kernel's time must have known FLOP or bytes
 # Of the peak, as in the section "GPU Speed Of Light Throughput" of Nsight Compute: below it on both sides, neither peak

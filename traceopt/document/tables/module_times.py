@@ -13,7 +13,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I4, I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON
 from traceopt.analyzer.vocabulary.python_frames import MODULE_FRAME
-from traceopt.result.rows import ModuleClass, ModuleRow
+from traceopt.result.sections.work_rows import ModuleClass, ModuleRow
 from traceopt.result.words.rounding import rate, share, us
 
 MAX_ROWS = 300

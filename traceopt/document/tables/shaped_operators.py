@@ -10,7 +10,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.vocabulary.formulas.flop_formulas import argument_sizes
 from traceopt.analyzer.vocabulary.gemm_ops import is_gemm
 from traceopt.document.tables.kernel_rates import roof_point
-from traceopt.result.rows import ShapedOperator
+from traceopt.result.sections.work_rows import ShapedOperator
 from traceopt.result.words.rounding import rate, rounded, us
 from traceopt.rules.evidence import locations_of
 

@@ -19,8 +19,8 @@ from traceopt.analyzer.timeline.steps import MIN_COMPARED, Steps
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.kernels.kernel_names import KernelClass, classify
 from traceopt.document.tables.kernel_rates import KernelRates, roof_point
-from traceopt.result.document import Cpu, CpuRate
-from traceopt.result.rows import CounterRangeRow, CpuOperator, Gemm, Kernel, Op
+from traceopt.result.sections.step import Cpu, CpuRate
+from traceopt.result.sections.work_rows import CounterRangeRow, CpuOperator, Gemm, Kernel, Op
 from traceopt.result.words.rounding import rate, rounded, share, us
 from traceopt.rules.evidence import locations_of, operator_of_work, places_of_work
 

@@ -14,7 +14,7 @@ from traceopt.analyzer.vocabulary.causes.span_categories import COPY, GPU_COMPUT
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.python_frames import is_library, shown_frame
 from traceopt.document.timeline.spans import CATEGORY_CODE, specific_categories
-from traceopt.result.rows import FlameGraph, FlameKind, FlameNode
+from traceopt.result.sections.timeline_rows import FlameGraph, FlameKind, FlameNode
 from traceopt.result.words.rounding import us
 
 MOST_NODES = 1_500

@@ -1,4 +1,4 @@
-"""Every span of the steps around the shown one, as columns: see traceopt/result/rows.py."""
+"""Every span of the steps around the shown one, as columns: see traceopt/result/sections/timeline_rows.py."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from traceopt.analyzer.vocabulary.library_frames import is_engine_frame
 from traceopt.analyzer.vocabulary.python_frames import shown_frame
 from traceopt.document.timeline.stalls import find_stalls
 from traceopt.result.encoding.packing import pack_columns
-from traceopt.result.rows import COLUMNS, STREAM_COLUMNS, LaneKind, SpanLane, SpanTable, StepWindow
+from traceopt.result.sections.timeline_rows import COLUMNS, STREAM_COLUMNS, LaneKind, SpanLane, SpanTable, StepWindow
 from traceopt.result.words.quantities import size
 from traceopt.result.words.rounding import us
 from traceopt.rules.evidence import to_location

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from traceopt.analyzer.attribution.stalls import long_gaps, long_stretches
 from traceopt.analyzer.facts import Facts
-from traceopt.result.rows import Stall
+from traceopt.result.sections.timeline_rows import Stall
 from traceopt.result.words.rounding import us
 from traceopt.rules.evidence import locations_of
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
-from traceopt.result.rows import StepPart, StepSeries
+from traceopt.result.sections.work_rows import StepPart, StepSeries
 
 MOST_STEPS = 10_000
 DIGITS = 5  # of the time of a part: more would only make a long document longer

@@ -23,7 +23,7 @@ from traceopt.document.timeline.spans import (
     thread_title,
 )
 from traceopt.document.timeline.stalls import find_stalls
-from traceopt.result.rows import Lane, Occupancy, Span, Timeline
+from traceopt.result.sections.timeline_rows import Lane, Occupancy, Span, Timeline
 from traceopt.result.words.rounding import us
 
 MAX_SPANS = 400  # per lane

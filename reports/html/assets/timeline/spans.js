@@ -1,4 +1,4 @@
-/* The spans of traceopt/result/rows.py as columns, which the timeline and the flame graph read. */
+/* The spans of traceopt/result/sections/timeline_rows.py as columns, which the timeline and the flame graph read. */
 (function () {
   "use strict";
   var tools = window.traceopt; /* of main.js */

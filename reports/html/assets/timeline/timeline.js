@@ -1,4 +1,4 @@
-/* The timeline that zooms: every span of traceopt/result/rows.py on a canvas. It loads the spans, and joins the modules
+/* The timeline that zooms: every span of traceopt/result/sections/timeline_rows.py on a canvas. It loads the spans, and joins the modules
    beside it to the pointer, the keys and the other parts of the page. */
 (function () {
   "use strict";

@@ -1,0 +1,1 @@
+"""The tables of the reports: the columns of each, declared once."""
