@@ -262,7 +262,7 @@ def _links(document: Result, view: dict[str, Any]) -> Iterator[tuple[str, str]]:
         ("ops", "Operators", tables["ops"]),
         ("memory", "Memory", view["memory"]),
         ("checks", "Checks", view["has_trace"]),
-        ("how", "How this was measured", view["has_trace"]),
+        ("how", "Method", view["has_trace"]),
     ]
     return ((anchor, name) for anchor, name, is_shown in sections if is_shown)
 

@@ -96,7 +96,7 @@ def missing_memory(result: Result) -> str:
 def left_out_sections(result: Result) -> list[tuple[str, str]]:
     """Sections that the report does not have because something was not recorded, and how to record it."""
     reasons = [
-        ("Matrix multiplications", None if result.gemms or result.cpu else missing_gemms(result)),
+        ("Matmuls", None if result.gemms or result.cpu else missing_gemms(result)),
         ("GPU kernels", None if result.kernels else missing_kernels(result)),
         ("Operators", None if result.ops else NO_OPS),
         ("Memory", None if result.memory.curve else missing_memory(result)),

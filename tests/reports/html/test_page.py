@@ -216,7 +216,7 @@ def test_cpu_report_claims_nothing_about_a_gpu() -> None:
     assert "Outside the model, 3.5 ms (42%)" in text
     assert "Patterned parts: no model work on the main thread." in text
     assert "Not applicable: this step ran on the CPU." not in text
-    assert "Matrix multiplications: not recorded: set record_shapes=True" in text
+    assert "Matmuls: not recorded: set record_shapes=True" in text
     assert "Memory: not recorded: set profile_memory=True" in text
     assert "3.1 ms: waiting for data" in text
 

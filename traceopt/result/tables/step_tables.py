@@ -155,7 +155,7 @@ _TENSOR_CORE = Column("tensor_core", "{matrix_units}", "yes_no")
 
 GEMMS = Table(
     "gemms",
-    "Matrix multiplications",
+    "Matmuls",
     (
         Column("op", "Operator", "name"),
         MS_WITH_BAR,
