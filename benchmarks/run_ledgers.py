@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The step ledgers of many ranks over a long run: time to compare them, and the sizes of what is kept.
+"""Compares the step ledgers of many ranks over a long run, and prints the time and the memory that it takes.
 
 python benchmarks/run_ledgers.py --ranks 1024 --steps 10000
 

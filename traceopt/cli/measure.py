@@ -45,9 +45,9 @@ def measure(
 ) -> None:
     """Measure on this machine what the savings of a trace ask for.
 
-    Run it on a machine like that of the trace. It times the work of the top findings as it is and as it would be: a
-    matmul in FP32 and in bfloat16, a convolution in both memory formats, an optimizer step in one kernel. The rates are
-    written beside the trace, and the analysis of the folder uses them from then on.
+    Run it on a machine like that of the trace. It times the work of the top fixes twice, before and after the fix: a
+    matmul in FP32 and in bfloat16, a convolution in both memory formats, an optimizer step in one kernel. It writes the
+    times beside the trace. From then on, the analysis of the folder uses them.
     """
     config = configuration(config_path, **settings)
     debug = context.obj["debug"]
