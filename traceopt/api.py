@@ -18,9 +18,9 @@ from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.recordings.runs import Run
 from traceopt.analyzer.work.throughput import Workload
 from traceopt.config import checked_devices
-from traceopt.document.cost import with_cost
 from traceopt.document.merge import MergedRun
 from traceopt.document.rank_views import MOST_WITH_SPANS
+from traceopt.document.run.cost import with_cost
 from traceopt.document.run_document import run_document
 from traceopt.errors import ConfigError, InputError, TraceoptError, one_line
 from traceopt.result.document import Result

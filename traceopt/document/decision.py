@@ -11,8 +11,8 @@ from traceopt.analyzer.facts import Facts
 from traceopt.document.companions.sections import companion_ending
 from traceopt.document.plan_rows import combine, document_rows
 from traceopt.document.quality import allowed
+from traceopt.document.run.whole_run import of_the_run
 from traceopt.document.verdict import verdict
-from traceopt.document.whole_run import of_the_run
 from traceopt.result.document import Check, Combined, Quality, Result
 from traceopt.result.finding import Finding
 from traceopt.result.sections.run import WholeRun

@@ -11,7 +11,7 @@ from traceopt.analyzer.requirements import lacks
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.vocabulary.causes.table import OPTIMIZER
 from traceopt.analyzer.vocabulary.formulas.byte_formulas import is_pointwise
-from traceopt.document.whole_run import lacks_cores
+from traceopt.document.run.whole_run import lacks_cores
 from traceopt.result.words.message import TENSOR_CORE, ms, percent
 from traceopt.rules.evidence import by_site
 from traceopt.rules.fixes.advice.batch_size import takes_batches

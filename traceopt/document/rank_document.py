@@ -10,12 +10,12 @@ from traceopt.document.companions.sections import companion_sections
 from traceopt.document.decision import decide, judged
 from traceopt.document.quality import quality_of
 from traceopt.document.rank_answer import OtherRank, RunOfRank
+from traceopt.document.run.whole_run import whole_run
 from traceopt.document.tables import tables
 from traceopt.document.tables.module_times import module_times
 from traceopt.document.tables.shaped_operators import shaped_operators
 from traceopt.document.timeline.flame_graph import flame_graph
 from traceopt.document.timeline.timeline import timeline
-from traceopt.document.whole_run import whole_run
 from traceopt.result.document import Quality, Result
 from traceopt.result.sections.rank_rows import RankRow
 from traceopt.result.sections.run import Recorded, Run, Tool, TraceFile

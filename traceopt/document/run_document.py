@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.document.merge import MergedRun, plan_first
 from traceopt.document.rank_views import rank_views
-from traceopt.document.run_ranks import run_ranks
+from traceopt.document.run.run_ranks import run_ranks
 from traceopt.document.sections import expert_rows, phases_of_run, pipeline_row
 from traceopt.result.document import Check, Result
 from traceopt.result.finding import Finding, impact_of_share

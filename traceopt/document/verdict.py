@@ -26,7 +26,7 @@ from traceopt.analyzer.vocabulary.causes.table import (
 from traceopt.document.efficiency import against_reference, cpu_lever, kind_of_work, utilization
 from traceopt.document.filling_work import filling_work
 from traceopt.document.quality import caveat_of_file, stated
-from traceopt.document.whole_run import fewer_threads_first, lacks_cores
+from traceopt.document.run.whole_run import fewer_threads_first, lacks_cores
 from traceopt.result.document import Quality
 from traceopt.result.finding import Finding
 from traceopt.result.sections.work_rows import BreakdownPart

@@ -1,0 +1,1 @@
+"""The sections about the whole run: its parts, its ranks, its cost."""
