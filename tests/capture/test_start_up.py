@@ -270,5 +270,6 @@ def test_a_trace_has_the_start_up(run: Run) -> None:
         assert sum(part["us"] for part in parts.values()) + (start_up["python_us"] or 0) <= start_up["us"] + 1
         assert start_up["us"] > trace.metadata["ledger"]["step_us"][0]
         assert "torch" in {line["what"] for line in parts["imports"]["lines"]}
-        assert {line["file"] for line in parts["imports"]["lines"]} == {"equality.py"}
+        files = {line["file"] for line in parts["imports"]["lines"]}
+        assert files - {"sitecustomize.py"} == {"equality.py"}  # the first is of light_torch: slow on a busy machine
         assert trace.metadata["ledger"]["end"]["early"] is False

@@ -156,7 +156,7 @@ def test_the_parts_of_the_bar_answer(open_report, width: int) -> None:
     page.wait_for_timeout(300)
     assert page.locator(".answer:visible").count() == 1
     answer.locator("a").click()
-    assert page.url.endswith("#DL001")
+    page.wait_for_url(lambda url: url.endswith("#DL001"))
     assert not answer.is_visible()
     page.mouse.move(0, 0)
     syncs.focus()
