@@ -33,7 +33,9 @@ class RowGradients(Struct, frozen=True):
     dim: I8  # the dimension from which one tensor of indices picks; UNKNOWN_DIM: several, or it is unknown which
     wide: Mask  # the gradients have 32 or 64 bits
     embedding: Mask  # an embedding picked the rows
-    repeats: Mask  # at least as many rows are picked as there are, so that filling the gradient with zeros is no cost
+    table_rows: I8  # from so many rows it was picked; 0: unknown, as are the two that follow
+    row_size: I8  # elements of a row
+    picked_rows: I8  # so many were picked, some of them several times
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -42,6 +44,11 @@ class RowGradients(Struct, frozen=True):
     def picks(self) -> I8:
         """The known operators that picked the rows, each once: slices."""
         return distinct_values(self.forward[self.forward >= 0])
+
+    @property
+    def repeats(self) -> Mask:
+        """At least as many rows are picked as there are, so that filling the gradient with zeros is no cost."""
+        return (self.table_rows > 0) & (self.picked_rows >= self.table_rows)
 
     @property
     def usual_dim(self) -> int:
@@ -73,7 +80,7 @@ def find_row_gradients(regions: Regions, steps: Steps, sites: CallSites) -> RowG
     types = [_text(texts, code) for code in ops.types[of_op].tolist()]
     values = [_text(texts, code) for code in ops.concrete[of_op].tolist()]
     plain = np.array([_is_plain_embedding(text) for text in values], bool)
-    repeats = [_repeats(*texts) for texts in zip(dims, values, strict=True)]
+    sizes = [_sizes(*texts) for texts in zip(dims, values, strict=True)]
     dim = np.array([_indexed_dim(text) for text in dims], np.int64)
     return RowGradients(
         rows,
@@ -81,7 +88,7 @@ def find_row_gradients(regions: Regions, steps: Steps, sites: CallSites) -> RowG
         np.where(embedding[rows], np.where(plain, 0, UNKNOWN_DIM), dim),
         np.array([(listed(text) or [""])[0] in _WIDE for text in types], bool),
         embedding[rows],
-        np.array(repeats, bool),
+        *np.array(sizes, np.int64).reshape(-1, 3).T,
     )
 
 
@@ -125,14 +132,17 @@ def _is_plain_embedding(text: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _repeats(dims: str, values: str) -> bool:
-    """Whether at least as many rows are picked as the tensor has."""
+def _sizes(dims: str, values: str) -> tuple[int, int, int]:
+    """Rows of the table, elements of each, and how many rows are picked; zeros if unknown."""
     sizes, arguments = listed(dims) or [], listed(values) or []
     if len(sizes) > 1 and not any(sizes[2:]) and len(arguments) == 5:  # an embedding: its gradient, the number of rows
         picked, rows = _shape(sizes[0]), str(arguments[2])
-        return picked is not None and rows.isdecimal() and prod(picked[:-1]) >= int(rows)
-    whole, picked = _whole_and_picked(dims)
-    return whole is not None and picked is not None and prod(picked) >= prod(whole)
+        return (int(rows), picked[-1], prod(picked[:-1])) if picked and rows.isdecimal() else (0, 0, 0)
+    (whole, picked), dim = _whole_and_picked(dims), _indexed_dim(dims)
+    if not whole or picked is None or dim == UNKNOWN_DIM or not all(whole):
+        return 0, 0, 0
+    size = prod(whole) // whole[dim]
+    return whole[dim], size, prod(picked) // size
 
 
 def _whole_and_picked(dims: str) -> tuple[list[int] | None, list[int] | None]:

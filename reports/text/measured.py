@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from traceopt.reports.words import safe_text
 from traceopt.result.document import Result
-from traceopt.result.experiments import Attention, Convolution, Experiment, Matmul, OptimizerStep, Rates
+from traceopt.result.experiments import Attention, Convolution, Experiment, Matmul, OptimizerStep, Rates, RowGradient
 from traceopt.result.finding import Saving
 from traceopt.result.words import quantities
 
@@ -36,6 +36,9 @@ def words(experiment: Experiment) -> str:
     if isinstance(experiment, Attention):
         size = (experiment.batch, experiment.heads, experiment.queries, experiment.head_size)
         return f"attention {_times(size)} {experiment.dtype}"
+    if isinstance(experiment, RowGradient):
+        table = f"{experiment.table_rows}x{experiment.row_size}"
+        return f"backward pass of {experiment.picked_rows} rows of {table} {experiment.dtype}"
     count = sum(number for _, number in experiment.parameters)
     return f"{experiment.optimizer}.step of {count:,} parameters"
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from traceopt.measuring import session
 from traceopt.measuring.cache import Cache
 from traceopt.measuring.session import MeasuringError, measure
-from traceopt.result.experiments import Compared, Comparison, Matmul, OptimizerStep
+from traceopt.measuring.work import prepare
+from traceopt.result.experiments import Compared, Comparison, Matmul, OptimizerStep, RowGradient
 
 PRODUCTS = [Comparison(Matmul(m, m, m, 1, "fp64"), Matmul(m, m, m, 1, "fp32")) for m in (2, 3, 4)]
 # Stands for the process that measures: 3 x 3 ends it, 4 x 4 never answers.
@@ -89,3 +91,13 @@ def test_torch_measures_what_it_can() -> None:
     rates = measure([unknown, steps], "cpu", describe_machine()["model"] or "CPU", threads=1, budget_s=60)
     assert "Nothing" in rates.failures[0].why
     assert [type(one) for one in rates.compared] in ([Compared], [])  # []: other programs held the cores
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("picked_by", ["embedding", "indexing", "index_select"])
+def test_gradients_of_picked_rows_are_added_up(picked_by: Literal["embedding", "indexing", "index_select"]) -> None:
+    import torch
+
+    [gradient] = prepare(torch, "cpu", RowGradient(5, 2, 40, "fp32", picked_by))()
+    assert gradient.shape == (5, 2)
+    assert gradient.sum().item() == 80

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from support.findings import found, saving_of
 from support.gpu_steps import steps
 from support.planted import PlantedFault
 
 from traceopt.analyzer.autograd.row_gradients import UNKNOWN_DIM, _indexed_dim
 from traceopt.analyzer.facts import Facts
+from traceopt.result.experiments import Compared, Comparison, RowGradient
 from traceopt.rules.savings.known_error import ERROR_ON_CPU
 from traceopt.testing import Machine
 from traceopt.testing.events import Json, kernel, op, python, runtime
@@ -60,6 +62,16 @@ class TestOnTheCpu:
         assert (saving.low_us, saving.est_us) == pytest.approx(((1 - ERROR_ON_CPU) * 5_100, 5_100), rel=0.02)
         assert [str(place) for place in finding.locations] == ["model.py:9"]
         assert "table.weight.index_select" in (finding.fix.code or "")
+
+    def test_both_ways_measured_tell_the_saving(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        now = RowGradient(2_000, 32, 400_000, "fp32", "embedding")
+        comparison = Comparison(now, replace(now, picked_by="index_select"))
+        asked = saving_of(found("EF018", embedding())[0]).experiments
+        assert asked == (comparison,)
+        monkeypatch.setattr(Facts, "compared", {comparison: Compared(comparison, 4e6, 1e6, 0.0)})
+        saving = saving_of(found("EF018", embedding())[0])
+        assert saving.est_us == pytest.approx(0.75 * 6_000, rel=0.001)
+        assert "easured on this device" in saving.basis
 
     def test_the_additions_use_one_of_the_threads(self) -> None:
         (finding,) = found("EF018", embedding(threads=4))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from traceopt.result.experiments import Attention, Convolution, Experiment, Matmul, OptimizerStep
+from traceopt.result.experiments import Attention, Convolution, Experiment, Matmul, OptimizerStep, RowGradient
 
 # So many bytes of operands take turns that none is in a cache: a training step touches others in between.
 COLD_BYTES = 64 << 20
@@ -42,6 +42,8 @@ def _bytes(experiment: Experiment) -> int:
     if isinstance(experiment, Attention):
         tokens = experiment.queries + 2 * experiment.keys
         return _BYTES[experiment.dtype] * experiment.batch * experiment.heads * tokens * experiment.head_size
+    if isinstance(experiment, RowGradient):
+        return _BYTES[experiment.dtype] * experiment.row_size * (experiment.table_rows + experiment.picked_rows)
     return COLD_BYTES  # an optimizer goes over all parameters each time
 
 
@@ -100,11 +102,23 @@ def _optimizer_step(torch: Any, device: str, one: OptimizerStep) -> Work:
     return work
 
 
+def _row_gradient(torch: Any, device: str, one: RowGradient) -> Work:
+    table = _random(torch, device, (one.table_rows, one.row_size), one.dtype).requires_grad_()
+    index = torch.randint(one.table_rows, (one.picked_rows,), device=device)
+    if one.picked_by == "embedding":
+        rows = torch.nn.functional.embedding(index, table)
+    else:
+        rows = table[index] if one.picked_by == "indexing" else table.index_select(0, index)
+    gradient = torch.ones_like(rows)
+    return lambda: torch.autograd.grad(rows, table, gradient, retain_graph=True)
+
+
 _MAKERS: dict[type, Callable[[Any, str, Any], Work]] = {
     Matmul: _matmul,
     Convolution: _convolution,
     Attention: _attention,
     OptimizerStep: _optimizer_step,
+    RowGradient: _row_gradient,
 }
 
 

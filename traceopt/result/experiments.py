@@ -71,7 +71,17 @@ class OptimizerStep(Struct, frozen=True, tag="optimizer_step"):
     implementation: Literal["single", "foreach", "fused"]
 
 
-Experiment = Matmul | Convolution | Attention | OptimizerStep
+class RowGradient(Struct, frozen=True, tag="row_gradient"):
+    """Adds up the gradients of rows that were picked at random from a table: the backward pass of picking them."""
+
+    table_rows: Count
+    row_size: Annotated[Count, note("elements of a row")]
+    picked_rows: Count
+    dtype: Dtype
+    picked_by: Literal["embedding", "indexing", "index_select"]
+
+
+Experiment = Matmul | Convolution | Attention | OptimizerStep | RowGradient
 
 
 class Comparison(Struct, frozen=True):
