@@ -65,19 +65,20 @@ class Compared(Struct, frozen=True):
         )
 
 
-def with_experiments(paths: list[str]) -> list[Result]:
-    """The recording analyzed without and with what this machine answers."""
-    before = analyze(paths)
+def with_experiments(paths: list[str], select: list[str]) -> list[Result]:
+    """The recording analyzed without and with what this machine answers. `select`: only these rules, if any."""
+    before = analyze(paths, select=select)
     if not comparisons_of(before):
         return [before, before]
     rates = place_beside(before)
     write(rates, measured(before, BUDGET_S, again=True))
-    return [before, analyze([*paths, str(rates)])]
+    return [before, analyze([*paths, str(rates)], select=select)]
 
 
 def compared(pair: Pair, minutes: float, least_rounds: int) -> Compared:
     """Raises RuntimeError or TraceoptError if the pair cannot be recorded or run."""
-    results, rounds = tried_pair(pair, minutes, with_experiments, least_rounds)
+    select = [*pair.codes, *pair.second] if pair.second else []  # of two faults together, no third fix counts
+    results, rounds = tried_pair(pair, minutes, lambda paths: with_experiments(paths, select), least_rounds)
     without, now = (predicted(result, pair, rounds) for result in results)
     plain_ms, fixed_ms = (
         median(run.step_us for run in side) / 1e3 for side in (rounds.counted_before, rounds.counted_after)
