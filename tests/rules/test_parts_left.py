@@ -38,13 +38,13 @@ def planned(trace: AnalyzedTrace) -> tuple[list[Change], float]:
 def assert_as_replayed(
     now_us: Mapping[Cause, float], left: Mapping[Cause, float], facts: Facts, changes: list[Change]
 ) -> None:
-    """Idle time as a whole: the replay may give it other causes than the breakdown."""
+    """Idle time as a whole too: the replay may give it other causes than the breakdown."""
     if not left:
         return
     before, after = facts.parts_of(facts.replayed), facts.parts_of(facts.replay(changes))
     step_us, replayed_us = sum(now_us.values()), facts.replayed.step_ns / 1e3
     apart = {cause for cause in after if cause.busy or not facts.has_gpu}
-    for group in [*({part} for part in apart), set(after) - apart]:
+    for group in [*({part} for part in {*now_us, *after}), {*now_us, *after} - apart]:
         now, was, becomes, remains = (
             sum(parts.get(part, 0.0) for part in group) for parts in (now_us, before, after, left)
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 
 from traceopt.analyzer.attribution.limits import clear_limit
 from traceopt.analyzer.facts import Facts
@@ -90,34 +90,25 @@ def parts_left(
 
     Each part changes as in the replay. So a part that the changes do not touch stays as it is in the breakdown, which
     may be of other steps than the replayed ones. If the replay saves more than is stated, a share of each change is
-    undone. Idle time is one part here, because the replay may give it other causes than the breakdown. What is left of
-    it has the causes of the replayed step after the changes.
+    undone. The replay may give the idle time other causes than the breakdown, so the sum of them changes as in the
+    replay, and then each of them within it.
     """
     before, after = facts.parts_of(replayed), facts.parts_of(changed)
     apart = {cause for cause in after if cause.busy or not facts.has_gpu}
-    now, was, becomes = (_with_idle_as_one(parts, apart) for parts in (now_us, before, after))
-    step_us, to_measured = sum(now.values()), sum(now.values()) / replayed.step_ns  # us per ns of the replay
-    left = {part: max(0.0, now.get(part, 0.0) + (becomes[part] - was.get(part, 0.0)) * to_measured) for part in becomes}
+    step_us, to_measured = sum(now_us.values()), sum(now_us.values()) / replayed.step_ns  # us per ns of the replay
+    changes = {cause: (after.get(cause, 0.0) - before.get(cause, 0.0)) * to_measured for cause in {**after, **now_us}}
+    left = {cause: max(0.0, now_us.get(cause, 0.0) + change) for cause, change in changes.items()}
+    idle = [cause for cause in left if cause not in apart]
+    idle_us = max(0.0, sum(now_us.get(cause, 0.0) + changes[cause] for cause in idle))
+    causes_us = sum(left[cause] for cause in idle)  # at least idle_us: none is below 0
+    left |= {cause: left[cause] * idle_us / causes_us for cause in idle if causes_us}
     total, explained_us = sum(left.values()), changed.step_ns * to_measured
     if abs(total - explained_us) > UNEXPLAINED_SHARE * explained_us or total - left_us > UNEXPLAINED_SHARE * left_us:
         return {}
     if total > left_us or step_us <= left_us:
-        left = {part: us * left_us / total for part, us in left.items()}
-    else:
-        undone = (left_us - total) / (step_us - total)  # of each change
-        left = {part: us + undone * (now.get(part, 0.0) - us) for part, us in left.items()}
-    causes = after if becomes[None] > 0 else now_us
-    idle = {cause: amount for cause, amount in causes.items() if cause not in apart}
-    all_causes = sum(idle.values())
-    shares = {cause: amount / all_causes for cause, amount in idle.items() if all_causes}
-    busy = {part: us for part, us in left.items() if part is not None}
-    return busy | {cause: left[None] * share for cause, share in shares.items()}
-
-
-def _with_idle_as_one(parts: Mapping[Cause, float], apart: Set[Cause]) -> dict[Cause | None, float]:
-    """The parts to keep apart, and the sum of the others at None."""
-    kept: dict[Cause | None, float] = {part: amount for part, amount in parts.items() if part in apart}
-    return kept | {None: sum(amount for part, amount in parts.items() if part not in apart)}
+        return {cause: us * left_us / total for cause, us in left.items()}
+    undone = (left_us - total) / (step_us - total)  # of each change
+    return {cause: us + undone * (now_us.get(cause, 0.0) - us) for cause, us in left.items()}
 
 
 def _unrecorded(
