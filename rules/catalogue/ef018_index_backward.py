@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 from msgspec.structs import replace
 
@@ -147,13 +149,14 @@ def _price(facts: Facts, found: RowGradients) -> Price | None:
 
 def _both_ways(facts: Facts, found: RowGradients) -> MeasuredWork:
     """The backward passes by size, in FP32 because nearly all are; picks from other dimensions are not measured."""
-    picked_by = "indexing" if facts.has_gpu else "embedding"
+    picked_by: Literal["indexing", "embedding"] = "indexing" if facts.has_gpu else "embedding"
     sizes = np.stack([found.table_rows, found.row_size, found.picked_rows], axis=1)
     parts = list[Part]()
     for size in np.unique(sizes, axis=0):
         mine = (sizes == size).all(axis=1)
-        now = RowGradient(*size.tolist(), "fp32", picked_by)
-        fits = bool((found.dim[mine] == 0).all()) and min(size) > 0
+        table_rows, row_size, picked_rows = map(int, size)
+        now = RowGradient(table_rows, row_size, picked_rows, "fp32", picked_by)
+        fits = bool((found.dim[mine] == 0).all()) and min(table_rows, row_size, picked_rows) > 0
         comparison = Comparison(now, replace(now, picked_by="index_select")) if fits else None
         parts.append(Part(products_ns(facts, found.rows[mine]), comparison))
     return measured(facts, parts)
