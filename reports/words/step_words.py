@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY, COMMUNICATION, HOST_SYNC
+from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY, COMMUNICATION, DATA_LOADING, HOST_SYNC
 from traceopt.reports.words.rank_words import rank_phrase
 from traceopt.result.document import Result
 from traceopt.result.finding import Saving
@@ -152,8 +152,9 @@ def measured_facts(result: Result) -> list[str]:
     facts = []
     sync, loader, communication = result.sync, result.dataloader, result.communication
     if loader.us_per_step is not None and loader.stall_us_per_step is not None:
-        stall = quantities.ms_of_us(loader.stall_us_per_step)
-        facts.append(f"Data loader: {quantities.ms_of_us(loader.us_per_step)}; {stall} of it stalls the step.")
+        waits, idle = map(quantities.ms_of_us, (loader.us_per_step, loader.stall_us_per_step))
+        lost = f"the GPU is idle for {idle} of it" if has_gpu_sides(result) else f"{idle} of it stalls the step"
+        facts.append(f"{DATA_LOADING.label}: {waits}; {lost}.")
     if sync.us_per_step is not None and sync.calls_per_step and sync.stall_us_per_step is not None:
         calls, waits = quantities.count(sync.calls_per_step), quantities.ms_of_us(sync.us_per_step)
         idle, own = quantities.ms_of_us(sync.stall_us_per_step), _own_time(result, HOST_SYNC.key)
