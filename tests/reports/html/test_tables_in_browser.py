@@ -190,6 +190,17 @@ def test_paper_says_how_many_rows_it_has(open_report) -> None:
         assert box.locator("> .print-only").inner_text().startswith(f"The first {rows} of ")
 
 
+def test_no_fix_is_split_over_pages_and_pages_are_numbered(open_report) -> None:
+    page = open_report(sample.rich(), static=True)
+    page.emulate_media(media="print")
+    broken = "boxes => boxes.map(box => getComputedStyle(box).breakInside)"
+    assert set(page.locator(".fixes > li").evaluate_all(broken)) == {"avoid"}
+    corner = """() => [...document.styleSheets].flatMap(sheet => [...sheet.cssRules])
+        .filter(rule => rule.media?.mediaText === "print")
+        .flatMap(rule => [...rule.cssRules]).filter(rule => rule instanceof CSSPageRule).map(rule => rule.cssText)"""
+    assert "counter(page)" in "".join(page.evaluate(corner))
+
+
 def test_charts_stand_two_in_a_row_on_paper(open_report) -> None:
     page = open_report(sample.rich(), static=True)
     page.emulate_media(media="print")
