@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.facts import Facts
-from traceopt.result.finding import Confidence, impact_of_share, value_order
+from traceopt.result.finding import Confidence, impact_of_share, sure_of, value_order
 from traceopt.result.words.effort_and_risk import Risk
 from traceopt.result.words.message import ms
 from traceopt.result.words.rounding import us
@@ -222,7 +222,13 @@ def in_order(priced: Sequence[Priced], plan: Plan, facts: Facts) -> list[Priced]
     others = [one for one in priced if id(one) not in planned and not _is_useless(one, most[id(one)], plan)]
     rated = [_rated(_left_out(one, plan), most[id(one)], plan) for one in others]
     rated.sort(key=lambda one: value_order(one.finding))
-    return [*(_rated(row.fix, most[id(row.fix)], plan) for row in plan.rows), *rated]
+    return [*(_rated(_as_sure(row), most[id(row.fix)], plan) for row in plan.rows), *rated]
+
+
+def _as_sure(row: Planned) -> Priced:
+    """The fix of a row, as sure as it is to save time after the fixes above."""
+    finding = row.fix.finding
+    return replace(row.fix, finding=replace(finding, confidence=sure_of(finding.confidence, row.low_ns)))
 
 
 def _left_out(one: Priced, plan: Plan) -> Priced:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 from msgspec import Struct
 
 from traceopt.analyzer.requirements import lacks, rules_out
-from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Impact, Location, impact_of_share
+from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Impact, Location, impact_of_share, sure_of
 from traceopt.result.words.effort_and_risk import Effort, Risk, risk_and_note
 from traceopt.result.words.message import Message
 from traceopt.rules.savings.price import Price, Priced
@@ -201,12 +201,15 @@ class Rule:
         if risk is None:
             risk, risk_note = self.risk, risk_note or self.risk_note
         risk, risk_note = risk_and_note(risk, risk_note)
+        sure = confidence or self.confidence
+        if saving is not None and saving.est_ns:
+            sure = sure_of(sure, saving.low_ns)
         finding = Finding(
             code=self.code,
             name=self.name,
             title=title or self.title,
             impact=impact if saving is None else impact_of_share(saving.share),
-            confidence=confidence or self.confidence,
+            confidence=sure,
             effort=Effort(effort or self.effort),
             risk=risk,
             risk_note=risk_note,

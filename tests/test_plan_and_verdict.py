@@ -73,6 +73,7 @@ def faults_of(analysis: Analysis | AnalyzedTrace) -> list[str]:
     found = [
         *sums(analysis.result),
         *rows(analysis.result),
+        *too_sure(analysis.result),
         *first_fix(analysis),
         *better_plans(analysis),
         *idle_share(analysis.result),
@@ -143,6 +144,15 @@ def rows(document: Result) -> Iterator[str]:
     for one, other in combinations([finding for _, finding in document.planned], 2):
         if one.code in other.shares_cause_with or other.code in one.shares_cause_with:
             yield f"{one.code} and {other.code} share a cause"
+
+
+def too_sure(document: Result) -> Iterator[str]:
+    """Findings with high confidence that may save nothing, alone or after the fixes above."""
+    least_us = {finding.id: finding.saving.low_us for finding in document.findings if finding.saving is not None}
+    least_us |= {row.finding: row.low_us for row in document.plan}
+    for finding in document.findings:
+        if finding.confidence == "high" and least_us.get(finding.id, 1.0) <= 0:
+            yield f"{finding.code} is sure, and saves {least_us[finding.id]} at least"
 
 
 def first_fix(analysis: Analysis | AnalyzedTrace) -> Iterator[str]:

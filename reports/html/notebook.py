@@ -61,7 +61,6 @@ def render_notebook(result: Result) -> str:
             fixes_total=len(fixes),
             placed=any(fix_cards.place(card.finding) for card in fixes[:FIXES_SHOWN]),
             notes_total=len(groups.noted),
-            plan_order=fix_cards.plan_order(document),
             checks_line=run_words.checks_line(document),
         )
     )

@@ -197,7 +197,6 @@ def _view(document: Result, *, every_step: bool) -> dict[str, Any]:
         "plan_cards": groups.plan,
         "alone_cards": groups.rest,
         "minor_cards": groups.minor,
-        "plan_order": fix_cards.plan_order(document),
         "info_cards": groups.noted,
         "across_ranks": fix_cards.ACROSS_RANKS,
         "fixes_heading": fix_cards.fixes_heading(document),
@@ -298,7 +297,10 @@ def environment() -> jinja2.Environment:
         with_whole_line_number=table_rows.with_whole_line_number,
     )
     environment.globals.update(
+        CONFIDENCE_WORDS=fix_cards.CONFIDENCE_WORDS,
+        HOW_SURE=fix_cards.HOW_SURE,
         IMPACT_WORDS=fix_cards.IMPACT_WORDS,
+        PLAN_ORDER=fix_cards.PLAN_ORDER,
         FOLDED_ROWS=FOLDED_ROWS,
         PRINTED_ROWS=table_rows.PRINTED_ROWS,
         FEWEST_ROWS=table_rows.FEWEST_ROWS,
@@ -309,6 +311,7 @@ def environment() -> jinja2.Environment:
         MOST_COLUMN_PIXELS=step_strip.MOST_COLUMN_PIXELS,
         LEAST_PART_US=part_answers.LEAST_PART_US,
         BAR_PIXELS=part_answers.BAR_PIXELS,
+        beyond_measured=plan_numbers.beyond_measured,
         cards_of_part=card_lookup.cards_of_part,
         evidence_table=evidence_table,
         step_before=plan_numbers.step_before,

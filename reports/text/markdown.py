@@ -183,18 +183,16 @@ def _fixes(result: Result, cards: list[fix_cards.Card], findings: int) -> list[s
     has_row = {card.anchor for card in cards}
     left_out = [card for card in fix_cards.groups(result).plan if card.anchor not in has_row]
     if left_out and planned:
-        more, step_after = f"{len(left_out)} more of the plan", _savings(left_out[-1], result)[1]
-        rows.append(["", more, *([""] if placed else []), "", step_after, ""])
-    below = []
-    if sum(card.row is not None for card in cards) > 1:
-        below.append(f"{fix_cards.plan_order(result)} Each saving assumes the fixes above it, so they add up.")
-    if findings > len(cards):
-        below.append(f"{quantities.counted(findings - len(cards), 'more finding')} below.")
+        more_planned, step_after = f"{len(left_out)} more of the plan", _savings(left_out[-1], result)[1]
+        rows.append(["", more_planned, *([""] if placed else []), "", step_after, ""])
+    several = sum(card.row is not None for card in cards) > 1
+    above = f"{fix_cards.PLAN_ORDER} {fix_cards.HOW_SURE}" if several else fix_cards.HOW_SURE
+    more = findings - len(cards)
+    below = [f"{quantities.counted(more, 'more finding')} below."] if more > 0 else []
     after = [f"{step_words.step_noun(result).capitalize()} after"] if planned else []
     where = ["Where"] if placed else []
     head = ["", "Fix", *where, "Saves" if planned else "Saves alone", *after, "Confidence"]
-    fixes = table(head, f"rl{'l' * len(where)}r{'r' * len(after)}l", rows)
-    return [fixes, " ".join(below)] if below else [fixes]
+    return [above, table(head, f"rl{'l' * len(where)}r{'r' * len(after)}l", rows), *below]
 
 
 def _is_short(patch: str | None) -> bool:
@@ -249,7 +247,8 @@ def _advice(card: fix_cards.Card, result: Result, with_patch: bool = True) -> st
     number = "" if card.number is None else f"{card.number}. "
     blocks = [f"#### {number}{prose(fix_cards.name(finding, result))} ({prose(finding.code)})", prose(finding.why)]
     if saving is not None:
-        blocks.append(f"{_ranges(card, saving, result)} {prose(saving.basis)}")
+        ranges = f"{_ranges(card, saving, result)} {plan_numbers.beyond_measured(saving)}".rstrip()
+        blocks.append(f"{ranges} {prose(saving.basis)}")
     blocks.append(f"{prose(finding.fix.text)} Effort: {prose(finding.effort)}. Risk: {prose(finding.risk_words)}.")
     if finding.fix.patch:
         blocks.append(code_block(finding.fix.patch, "diff") if with_patch else "The patch is above.")

@@ -24,7 +24,7 @@ TITLE_COLUMNS = 30  # the least for titles; beside longer numbers, titles have l
 TITLE_LINES = 4
 NAME_COLUMNS = 16  # the least that the header leaves for the trace's name
 CODE_COLUMNS = 8
-COLUMNS_NOTE = "Saves: in this order, so the savings add up. Alone: without the other fixes."
+COLUMNS_NOTE = "Saves: in this order. Alone: without the other fixes."
 REASONED = 2  # findings without an estimate: so many have their reasons and fixes, if there are no others
 NOTES = 5  # quality notes shown, and warnings
 WIDE = 96  # from this width on, the confidence column has its full heading
@@ -225,9 +225,13 @@ def _table(result: Result, cards: list[fix_cards.Card], terminal: Terminal) -> l
             start = "   "
         lines += _titled(card, start, result, terminal)
     if planned and len(cards) > 1:
-        note = f"{fix_cards.plan_order(result)} {COLUMNS_NOTE}"
-        lines += [terminal.style(line, dim=True) for line in terminal.wrap(note, first="   ", indent="   ")]
+        lines = [*_note(fix_cards.PLAN_ORDER, terminal), *lines]
+        lines += _note(f"{COLUMNS_NOTE} {fix_cards.HOW_SURE}", terminal)
     return lines
+
+
+def _note(text: str, terminal: Terminal) -> list[str]:
+    return [terminal.style(line, dim=True) for line in terminal.wrap(text, first="   ", indent="   ")]
 
 
 def _savings(card: fix_cards.Card, result: Result) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from traceopt.reports.words import not_recorded, step_words
+from traceopt.reports.words.fixes import fix_cards
 from traceopt.result.document import Result
 from traceopt.result.words import quantities
 
@@ -43,10 +44,8 @@ def method(result: Result) -> Iterator[tuple[str, str]]:
             "cause: what the thread did then.",
         )
     yield "Savings", _savings(result)
-    yield (
-        "Confidence",
-        "High: measured idle time with a known cause. Medium: involves a hardware model. Low: the cause is inferred.",
-    )
+    meanings = " ".join(f"{level.capitalize()}: {words}." for level, words in fix_cards.CONFIDENCE_WORDS.items())
+    yield "Confidence", f"How sure it is that the fix saves time; the likely range says how much. {meanings}"
     yield (
         "Impact",
         "The most that the fix can save: in the plan, or once the other limits of the step are gone. High: 10% of the "
@@ -79,8 +78,8 @@ def _step(result: Result, on_gpu: bool) -> str:
 def _savings(result: Result) -> str:
     bound = (
         "The time that a fix can remove from the step: expected is at most the measured idle time or the modeled "
-        "excess. The likely range goes beyond it by the error of earlier predictions, for recording itself moves some "
-        "time. The plan takes, again and again, the fix that shortens the step most after those above it."
+        "excess. The likely range may go beyond it, by as much as earlier predictions were off. "
+        f"{fix_cards.PLAN_ORDER}"
     )
     if result.combined is None:
         return bound

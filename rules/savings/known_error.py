@@ -26,6 +26,6 @@ def saving_of_step(step_ns: float, low_ns: float, est_ns: float, high_ns: float,
     most = MAX_SAVED_SHARE * step_ns
     est = min(max(0.0, est_ns), most)
     low, high = known_range(max(0.0, low_ns), est, high_ns, error)
-    high = min(high, most)
     share = round(est / step_ns, 6) if step_ns else 0.0
-    return Price(round(low), round(est), round(high), share, basis, (low, est, high))
+    bounds_ns = low, est, max(est, high_ns)
+    return Price(round(low), round(est), round(min(high, most)), share, basis, bounds_ns, error=error)

@@ -20,7 +20,7 @@ class Price(Struct, frozen=True):
     `least_step_ns`: the step cannot become shorter with this fix, whatever else is fixed, because the fix itself takes
     so long in parallel. `by_replay`: a replay of the changes says what it saves. `experiments`: what to measure on the
     device for a more exact price. `correction`: what earlier trials changed of the saving, but not of what it comes
-    from.
+    from. `error`: no end of the range is closer to the expected saving than this part of it.
     """
 
     low_ns: int
@@ -36,6 +36,7 @@ class Price(Struct, frozen=True):
     by_replay: bool = False
     experiments: tuple[Comparison, ...] = ()
     correction: Correction = Correction()
+    error: float = 0.0
 
     @property
     def cost_ns(self) -> float:
@@ -47,7 +48,9 @@ class Price(Struct, frozen=True):
         """The saving as the document holds it."""
         low_us, est_us, high_us = map(us, (self.low_ns, self.est_ns, self.high_ns))
         correction = round(self.correction.factor, SHARE_DECIMALS)
-        return Saving(low_us, est_us, high_us, self.share, self.basis, self.experiments, correction)
+        beyond = self.bounds_ns[2] < self.high_ns <= round((1 + self.error) * self.est_ns)
+        error = self.error if beyond else None
+        return Saving(low_us, est_us, high_us, self.share, self.basis, self.experiments, correction, error)
 
 
 class Priced(Struct, frozen=True):

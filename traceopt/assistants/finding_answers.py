@@ -77,7 +77,7 @@ def explained(
         fix=finding.fix.text,
         example=finding.fix.code,
         has_patch=finding.fix.patch is not None,
-        how_sure=f"{finding.confidence}: {words.CONFIDENCE_WORDS[finding.confidence]}",
+        how_sure=f"{finding.confidence}: {fix_cards.CONFIDENCE_WORDS[finding.confidence]}",
         when_wrong=next((" ".join(part.split()) for part in page.split("\n\n") if part.startswith(_WRONG)), None),
         effort=finding.effort,
         risk=finding.risk_words,

@@ -48,6 +48,14 @@ class Saving(Spoken, frozen=True):
         tuple[Comparison, ...], note("what `traceopt measure` runs on the device for a more exact saving")
     ] = ()
     correction: Annotated[float, note("what earlier trials on this machine multiplied the saving by")] = 1.0
+    error_share: Annotated[
+        float | None,
+        note(
+            "earlier predictions were off by up to this part of the expected saving, so the range goes beyond the "
+            "measured cost; null: it does not",
+            "share",
+        ),
+    ] = None
 
 
 class Evidence(Spoken, frozen=True):
@@ -106,7 +114,11 @@ class Finding(Spoken, frozen=True):
         ),
     ]
     confidence: Annotated[
-        Confidence, note("high: measured idle time with a known cause; medium: modeled; low: inferred")
+        Confidence,
+        note(
+            "how sure it is that the fix saves time; high: measured idle time with a known cause; medium: modeled, or "
+            "the range begins at 0; low: inferred"
+        ),
     ]
     effort: Annotated[Effort, note("what the change takes")]
     risk: Annotated[Risk, note("what can go wrong")]
@@ -141,6 +153,11 @@ class Finding(Spoken, frozen=True):
     def risk_words(self) -> str:
         """What can go wrong, for people."""
         return self.risk_note or str(self.risk)
+
+
+def sure_of(confidence: Confidence, low: float) -> Confidence:
+    """The confidence in a fix that saves at least `low`: nothing is sure to save time if it may save none."""
+    return "medium" if confidence == "high" and low <= 0 else confidence
 
 
 HIGH_IMPACT_PERCENT = 10

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.reports.words.safe_text import joined
 from traceopt.result.document import Result
-from traceopt.result.finding import Finding, name_among
+from traceopt.result.finding import Confidence, Finding, name_among
 from traceopt.result.sections.work_rows import PlanRow
 from traceopt.result.words import quantities
 from traceopt.result.words.message import Message
@@ -19,6 +18,17 @@ from traceopt.result.words.rank_lists import ranks_text
 MINOR_SHARE = 0.01  # of the step: fixes outside the plan that save less are listed in one line each
 CAPPED = "limited by measured costs"  # of a saving: the replay gives more
 IMPACT_WORDS = {"high": "High impact", "medium": "Medium impact", "low": "Low impact", "info": "Info"}
+CONFIDENCE_WORDS: dict[Confidence, str] = {
+    "high": "measured idle time with a known cause",
+    "medium": "modeled, or the range begins at 0",
+    "low": "the cause is inferred; check it before you rely on it",
+}
+HOW_SURE = "Confidence: how sure it is that a fix saves time. Likely range: how much."
+# What orders the plan (rules/plan.py).
+PLAN_ORDER = (
+    "Each row is the fix that saves most after those above it, so the savings add up. If two save about as much, the "
+    "surer comes first. Rare costs come last."
+)
 
 
 class Card(Struct, frozen=True):
@@ -167,16 +177,6 @@ def _instead(lost_us: float | None) -> str:
 def _fixes(numbers: list[int]) -> str:
     """ "fix 2", "fixes 1 and 2"."""
     return ("fix " if len(numbers) == 1 else "fixes ") + joined([str(number) for number in numbers])
-
-
-def plan_order(result: Result) -> str:
-    """What orders the plan (rules/plan.py). What is not by size has a reason, which is only said where it shows."""
-    order = "Each row is the fix that saves most after those above it."
-    by_size = all(above.saving_us >= below.saving_us or below.needs for above, below in pairwise(result.plan))
-    reasons = (
-        "Of those within 25%, the first is what others need, then the surest; guesses count half; rare costs come last."
-    )
-    return order if by_size else f"{order} {reasons}"
 
 
 MINOR = "Each saves less than 1% of the step"

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from traceopt.reports.words.step_words import of_each_step, share_range
 from traceopt.result.document import Result
+from traceopt.result.finding import Saving
 from traceopt.result.sections.work_rows import PlanRow
 from traceopt.result.words import quantities
 
@@ -30,6 +31,14 @@ def row_range(row: PlanRow, result: Result) -> str:
     """What the row saves at least and at most: "47–58 ms"; "24 ms" if both look the same."""
     low, high = plan_time(row.low_us, result), plan_time(row.high_us, result)
     return high if low == high else quantities.from_to(low, high, "–")
+
+
+def beyond_measured(saving: Saving) -> str:
+    """Why the range of a saving goes beyond what was measured; empty if it does not."""
+    if saving.error_share is None:
+        return ""
+    off = quantities.percent(saving.error_share)
+    return f"Beyond the measured time: earlier predictions were off by up to {off}."
 
 
 def other_alone(row: PlanRow, result: Result) -> str:

@@ -1,11 +1,11 @@
-"""What is said of each fix: its name, what it needs, why it is not in the plan, and what orders the plan."""
+"""What is said of each fix: its name, what it needs, and why it is not in the plan."""
 
 from __future__ import annotations
 
 import sample
 from msgspec.structs import replace
 
-from traceopt.reports.words.fixes.fix_cards import cards, groups, name, needs, plan_order
+from traceopt.reports.words.fixes.fix_cards import cards, groups, name, needs
 from traceopt.result.document import Result
 from traceopt.result.finding import Location
 from traceopt.result.words.quantities import NO_BREAK_SPACE as NB
@@ -56,15 +56,6 @@ def test_a_fix_below_one_percent_is_minor() -> None:
     assert [card.finding for card in minor.rest] == [card.finding for card in rest]
     assert groups(small(0.02)).minor == []
     assert groups(small(0.002, after_plan_us=9000.0)).minor == []
-
-
-def test_the_order_of_the_plan_is_explained_where_it_is_not_by_size() -> None:
-    result = sample.rich()
-    assert plan_order(result) == "Each row is the fix that saves most after those above it."
-    first, second, *rest = result.plan
-    guess = replace(second, saving_us=1.5 * first.saving_us, needs=[])
-    assert "guesses count half" in plan_order(replace(result, plan=[first, guess, *rest]))
-    assert "guesses" not in plan_order(replace(result, plan=[first, replace(guess, needs=[1]), *rest]))
 
 
 def test_one_call_that_makes_two_fixes_is_named() -> None:

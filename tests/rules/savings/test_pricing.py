@@ -12,7 +12,8 @@ from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost, ScaleWork
 from traceopt.api import analyze
-from traceopt.result.finding import Finding, Fix, Saving
+from traceopt.result.finding import Confidence, Finding, Fix, Saving
+from traceopt.rules.rule import Rule
 from traceopt.rules.savings.known_error import ERROR_ON_GPU, saving_of_step
 from traceopt.rules.savings.potential import potentials_ns
 from traceopt.rules.savings.price import Price, Priced
@@ -71,6 +72,27 @@ def test_a_price_is_in_whole_ns_and_its_saving_in_us() -> None:
     price = saving_of_step(1_000_000, 1_000.4, 2_000.6, 3_000.2, "Measured.", 0.1)
     assert (price.low_ns, price.est_ns, price.high_ns, price.share) == (1_000, 2_001, 3_000, 0.002001)
     assert price.saving == Saving(1.0, 2.001, 3.0, 0.002001, "Measured.")
+
+
+def test_a_saving_says_what_takes_its_range_beyond_the_measured_cost() -> None:
+    def error_share(est_ns: float, high_ns: float) -> float | None:
+        return saving_of_step(1_000_000, est_ns, est_ns, high_ns, "Measured.", 0.2).saving.error_share
+
+    assert error_share(100_000, 110_000) == 0.2
+    assert error_share(100_000, 130_000) is None, "what was measured is wider"
+    assert error_share(950_000, 950_000) is None, "something of the step remains"
+
+
+def test_a_fix_that_may_save_nothing_is_not_sure() -> None:
+    class Sure(Rule):
+        code, name, title, family = "ACME1", "acme", "Change it", "acme"
+
+    def confidence(low_ns: float, given: Confidence | None = None) -> str:
+        saving = saving_of_step(1_000_000, low_ns, 100_000, 110_000, "Measured.", 0.2)
+        return Sure().finding(why="", fix=Fix(""), saving=saving, evidence=[], confidence=given).finding.confidence
+
+    assert (confidence(1_000), confidence(0)) == ("high", "medium")
+    assert confidence(0, "low") == "low"
 
 
 def test_something_of_the_step_always_remains() -> None:
