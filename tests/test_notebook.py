@@ -111,6 +111,12 @@ def test_parts_of_the_bar_have_names_and_the_patterns_of_the_report(example: Get
     assert ".traceopt-summary i.p-dots {" in page
 
 
+def test_a_comparison_has_the_patterns_of_the_report_and_names_as_code(example: GetExample) -> None:
+    page = compare(example("healthy").result, example("five_faults").result)._repr_html_()
+    assert {"p-diagonal", "p-dots", "p-horizontal"} <= set(re.findall(r'<i class="swatch (p-\w+)"', page))
+    assert re.search(r"<td><code>\w+", page)
+
+
 def test_the_same_each_time(result: Result) -> None:
     assert result._repr_html_() == result._repr_html_()
 
