@@ -8,6 +8,7 @@ docs/frames.md is made from the same tables.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
@@ -57,11 +58,21 @@ _DTYPES = {str: TEXT, Effort: TEXT, Risk: TEXT, float: NUMBER, int: WHOLE, bool:
 Columns = Mapping[str, tuple[str, str]]  # name: (dtype, meaning with unit)
 
 
-class FrameTable(Struct, frozen=True):
-    """`about` says what a row is, and their order."""
+class FrameTable(Struct, frozen=True, dict=True):
+    """`about` says what a row is, and their order. Columns are the fields of `row`, or `only` some of them, and others
+    before and after these.
+    """
 
     about: str
-    columns: Columns
+    row: type[Struct] | None = None
+    only: tuple[str, ...] = ()
+    before: Columns = {}
+    after: Columns = {}
+
+    @cached_property
+    def columns(self) -> Columns:
+        fields = _columns(self.row) if self.row is not None else {}
+        return {**self.before, **({name: fields[name] for name in self.only} or fields), **self.after}
 
 
 def _columns(row: type[Struct], **renamed: str) -> Columns:
@@ -82,12 +93,11 @@ def _is_literal(type_: Any) -> bool:
     return get_origin(type_) is Literal
 
 
-_KERNEL = _columns(Kernel)
 TABLES: Mapping[str, FrameTable] = {
     "findings": FrameTable(
         "What the rules found: first the plan in its order, then the rest by what each saves alone.",
-        {
-            **_columns(Finding),
+        Finding,
+        after={
             **_columns(
                 Saving, low_us="saving_low_us", est_us="saving_us", high_us="saving_high_us", share="saving_share"
             ),
@@ -96,13 +106,13 @@ TABLES: Mapping[str, FrameTable] = {
             **_columns(Location),
         },
     ),
-    "plan": FrameTable("The fixes worth making, in order. Each saving assumes those above.", _columns(PlanRow)),
-    "breakdown": FrameTable("Exclusive parts of the typical step, which add up to it.", _columns(BreakdownPart)),
-    "idle": FrameTable("Idle time of the GPU by its cause.", _columns(IdleCause)),
+    "plan": FrameTable("The fixes worth making, in order. Each saving assumes those above.", PlanRow),
+    "breakdown": FrameTable("Exclusive parts of the typical step, which add up to it.", BreakdownPart),
+    "idle": FrameTable("Idle time of the GPU by its cause.", IdleCause),
     "steps": FrameTable(
         "The measured steps, in order. Each part of the step has one more column, named as in the breakdown: "
         "`compute_us`, `data_loading_us`.",
-        {
+        before={
             "step": (WHOLE, "number of the step, from 0"),
             "name": (TEXT, "name of the step"),
             "us": (NUMBER, "duration, µs"),
@@ -112,68 +122,67 @@ TABLES: Mapping[str, FrameTable] = {
             "peak_memory_bytes": (WHOLE, "peak of the device memory in tensors, bytes"),
         },
     ),
-    "serving": FrameTable(
-        "Steps of a serving engine (vLLM, SGLang) by phase, most time first.", _columns(ServingPhase)
-    ),
-    "kernels": FrameTable("GPU work by kernel name, longest first; at most 200 names.", _KERNEL),
+    "serving": FrameTable("Steps of a serving engine (vLLM, SGLang) by phase, most time first.", ServingPhase),
+    "kernels": FrameTable("GPU work by kernel name, longest first; at most 200 names.", Kernel),
     "launches": FrameTable(
         "How the kernels were launched, longest first: fewer columns of the same kernels.",
-        {key: _KERNEL[key] for key in ("name", *(column.key for column in LAUNCHES.columns)) if key in _KERNEL},
+        Kernel,
+        only=("name", *(column.key for column in LAUNCHES.columns if column.key in Kernel.__struct_fields__)),
     ),
     "ops": FrameTable(
         "CPU operators by name, by the GPU time they launched (without a GPU by their own); at most 200 names.",
-        _columns(Op),
+        Op,
     ),
     "gemms": FrameTable(
         "Matmuls by shape, D[M,N] = A[M,K] B[K,N], longest first; at most 200 shapes.",
-        _columns(Gemm),
+        Gemm,
     ),
-    "shaped_ops": FrameTable(
-        "Convolutions and attention by shape, longest first; at most 200 shapes.", _columns(ShapedOperator)
-    ),
+    "shaped_ops": FrameTable("Convolutions and attention by shape, longest first; at most 200 shapes.", ShapedOperator),
     "modules": FrameTable(
         "The model as a tree of nn.Modules, callers first; `parent` is the number of the row that calls it.",
-        _columns(ModuleRow),
+        ModuleRow,
     ),
-    "module_classes": FrameTable("The same modules by class, longest first.", _columns(ModuleClass)),
+    "module_classes": FrameTable("The same modules by class, longest first.", ModuleClass),
     "flame": FrameTable(
         "The call tree of the main thread in the shown step, callers first; `parent` is the number of the row that "
         "calls it.",
-        {
-            "name": (TEXT, "name of the frame, operator, call or kernel"),
-            **{name: column for name, column in _columns(FlameNode).items() if name != "frame"},
-        },
+        FlameNode,
+        only=tuple(name for name in FlameNode.__struct_fields__ if name != "frame"),
+        before={"name": (TEXT, "name of the frame, operator, call or kernel")},
     ),
-    "collectives": FrameTable("Collectives by name, longest first.", _columns(Collective)),
+    "collectives": FrameTable("Collectives by name, longest first.", Collective),
     "process_groups": FrameTable(
         "Collectives by process group, most exposed first; empty if the trace does not name the groups.",
-        {**_columns(CommunicationGroup), "ranks": (TEXT, 'its ranks: "0, 3"; empty: not recorded')},
+        CommunicationGroup,
+        after={"ranks": (TEXT, 'its ranks: "0, 3"; empty: not recorded')},
     ),
-    "overlaps": FrameTable("What runs while each process group communicates.", _columns(GroupOverlapRow)),
-    "pipeline": FrameTable("The stages of the pipeline of the shown rank.", _columns(PipelineRow)),
-    "experts": FrameTable("The experts of each rank.", _columns(ExpertRow)),
-    "copies": FrameTable("Copies by kind, longest first.", _columns(Copy)),
-    "ranks": FrameTable("A row for each file that was read.", _columns(RankRow)),
+    "overlaps": FrameTable("What runs while each process group communicates.", GroupOverlapRow),
+    "pipeline": FrameTable("The stages of the pipeline of the shown rank.", PipelineRow),
+    "experts": FrameTable("The experts of each rank.", ExpertRow),
+    "copies": FrameTable("Copies by kind, longest first.", Copy),
+    "ranks": FrameTable("A row for each file that was read.", RankRow),
     "slow_ranks": FrameTable(
         "Ranks that were slow in some steps of the run, most expensive first.",
-        {"ranks": (TEXT, 'the ranks: "0, 3"'), **_columns(SlowRanks)},
+        SlowRanks,
+        before={"ranks": (TEXT, 'the ranks: "0, 3"')},
     ),
     "run_ranks": FrameTable(
         "Each rank in each stretch of the run's steps.",
-        {
+        before={
             "ranks": (TEXT, 'the rank, or several neighboring ones: "0, 1"'),
             "first_step": (WHOLE, "first step of the stretch"),
             "longer": (NUMBER, "what a step takes beyond the median of the other ranks, as a part of that"),
         },
     ),
-    "memory": FrameTable("Device memory over the shown step, thinned to minima and maxima.", _columns(MemoryPoint)),
-    "memory_parts": FrameTable("What the memory holds at its peak.", _columns(MemoryPart)),
+    "memory": FrameTable("Device memory over the shown step, thinned to minima and maxima.", MemoryPoint),
+    "memory_parts": FrameTable("What the memory holds at its peak.", MemoryPart),
     "spans": FrameTable(
         "The timeline of the shown step: the longest spans of each lane, in order of time.",
-        {"lane": (TEXT, "thread or stream"), **_columns(Span)},
+        Span,
+        before={"lane": (TEXT, "thread or stream")},
     ),
-    "stalls": FrameTable("Stretches of the shown step without GPU work.", _columns(Stall)),
-    "checks": FrameTable("What each rule answered.", _columns(Check)),
+    "stalls": FrameTable("Stretches of the shown step without GPU work.", Stall),
+    "checks": FrameTable("What each rule answered.", Check),
 }
 
 
