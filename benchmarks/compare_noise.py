@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Measures how often `traceopt compare` is right: for runs of the same script, and of one whose steps take 5 % longer.
 
-python benchmarks/compare_noise.py --record                           # adds runs to compare_noise.json
-python benchmarks/compare_noise.py --write docs/compare-accuracy.md   # evaluates them
+python benchmarks/compare_noise.py --record                    # adds runs to compare_noise.json
+python benchmarks/compare_noise.py --write docs/comparing.md   # evaluates them
 
 A round records the healthy workload on the CPU twice, and once with each step 5 % slower. If the main thread waited
 for a core for a tenth of the run (PY002), the run is recorded again. Trials are drawn from these rounds.
@@ -26,6 +26,7 @@ import numpy as np
 if __name__ == "__main__":  # run as a script: the packages are a folder above
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.marked import with_part
 from fixtures.workloads.capture import environment
 from fixtures.workloads.pairs import HEALTHY
 from traceopt import run_script
@@ -45,8 +46,7 @@ ROUND = {"healthy": (0.0, 0.0), "slower": (SLOWER_SHARE,)}
 CROWDED_SHARE = 0.1  # of a run during which the main thread waited for a core
 MOST_DISCARDED = 3  # per run
 
-TRIALS = 20
-DRAWS = 1000  # for the rates
+DRAWS = 1000
 SIDES = (1, 2, 3, 5, 7, 10, 15, 20)  # runs per side
 
 Runs = list[list[float]]
@@ -109,10 +109,10 @@ def right(runs: dict[str, Runs], of_each: int, in_turn: bool, chance: random.Ran
 
 
 def cells(runs: dict[str, Runs], of_each: int, in_turn: bool) -> list[str]:
-    """How many trials, and what share of all draws, are right: "20 of 20, 99.1%"."""
+    """What share of all draws is right."""
     chance = random.Random(of_each)  # noqa: S311
     trials = [right(runs, of_each, in_turn, chance) for _ in range(DRAWS)]
-    return [f"{sum(kind[:TRIALS])} of {TRIALS}, {fmean(kind):.1%}" for kind in zip(*trials, strict=True)]
+    return [f"{fmean(kind):.1%}" for kind in zip(*trials, strict=True)]
 
 
 def until_certain(runs: dict[str, Runs], slower: bool, chance: random.Random) -> tuple[str, int]:
@@ -142,7 +142,8 @@ def against(runs: dict[str, Runs]) -> list[str]:
     return rows
 
 
-def page(data: dict[str, Any]) -> str:
+def section(data: dict[str, Any]) -> str:
+    """Part of docs/comparing.md."""
     runs: dict[str, Runs] = data["runs"]
     here = data["environment"]
     logs = {kind: [math.log(median(steps)) for steps in of_kind] for kind, of_kind in runs.items()}
@@ -154,45 +155,34 @@ def page(data: dict[str, Any]) -> str:
         for number in SIDES
         if number <= len(runs["slower"])
     ]
-    return f"""# Accuracy of comparisons
+    rounds = len(runs["slower"])
+    return f"""`fixtures/workloads/healthy.py` was recorded on the CPU in {rounds} rounds: twice as it is, and once with
+each step {SLOWER_SHARE:.0%} slower. A run has {STEPS} steps of {step_ms:.0f} ms. The machine has {here["cores"]} cores,
+which other programs used at times: two runs of the same script differ by {spread:.1%} (standard deviation of their
+median steps).
+{data["discarded"]} runs were discarded, whose main thread waited for a core for at least a tenth of the time. Over all
+runs, the slower script is {planted:.1%} slower. Each cell is the share of {DRAWS:,} trials, drawn from the rounds, with
+the right answer: "within noise" or "slower". "Unclear" counts as wrong. {here["machine"]}, PyTorch {here["torch"]},
+OMP_NUM_THREADS={here["threads"]}.
 
-Written by `python benchmarks/compare_noise.py --write docs/compare-accuracy.md`; do not edit.
-
-`fixtures/workloads/healthy.py`, a small GPT, was recorded in {len(runs["slower"])} rounds: twice as it is, and once
-with each step {SLOWER_SHARE:.0%} slower (`--slower {SLOWER_SHARE}`). Each run has {STEPS} steps of {step_ms:.0f} ms.
-{data["discarded"]} runs were discarded: their main thread waited for a core for at least a tenth of the time.
-
-Runs of the same script differ by {spread:.1%} (standard deviation of their median steps), because the machine has only
-{here["cores"]} cores and other programs used them at times. Over all runs, the slower script is {planted:.1%} slower.
-
-A trial picks some of the rounds at random, so trials share runs. A trial with the same script is right if the
-comparison reports "within noise". A trial with the slower script is right if it reports "slower". "Unclear" counts as
-wrong. Each cell gives the first {TRIALS} trials, and the share of {DRAWS:,} trials:
-
-| runs per side | same, in turn | slower, in turn | same | slower |
+| runs per side | same, `--in-turn` | slower, `--in-turn` | same | slower |
 | ---: | ---: | ---: | ---: | ---: |
 {chr(10).join(rows)}
 
-"In turn" is with `--in-turn`, which compares pairs. What this means for your runs: [comparing runs](comparing.md).
-
-## With `--against`
-
-`traceopt compare --against` goes on until the answer is certain. On these runs, in pairs drawn at random:
+`--against` goes on until the answer is certain. On these runs, in pairs drawn at random:
 
 | | right | pairs, median | pairs, 9 of 10 |
 | --- | ---: | ---: | ---: |
 {chr(10).join(against(runs))}
 
 Its own runs train in turns and without the profiler, so they differ less than these.
-
-{here["machine"]}, PyTorch {here["torch"]}, OMP_NUM_THREADS={here["threads"]}.
 """
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--record", action="store_true", help=f"record until there are {ROUNDS} rounds of three runs")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="the page to write (default: stdout)")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="the page with the marks (default: stdout)")
     options = parser.parse_args()
     for library in ("OMP", "MKL"):  # otherwise the run measures threads that wait for cores
         os.environ.setdefault(f"{library}_NUM_THREADS", "1")
@@ -201,9 +191,10 @@ def main() -> None:
         return
     data = json.loads(DATA.read_text(encoding="utf-8"))
     data["runs"] = {kind: [typical(steps) for steps in runs] for kind, runs in data["runs"].items()}
-    text = page(data)
+    text = section(data)
     if options.write:
-        options.write.write_text(text, encoding="utf-8")
+        page = options.write.read_text(encoding="utf-8")
+        options.write.write_text(with_part(page, "compare_noise.py", text), encoding="utf-8")
     else:
         print(text)
 

@@ -30,6 +30,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.marked import with_part
 from traceopt.analyzer.reading.sources import find_sources
 from traceopt.analyzer.recordings.cycle_pairs import RankRecording, find_recordings
 from traceopt.analyzer.recordings.rank_trace import read_recording
@@ -37,7 +38,6 @@ from traceopt.api import analyze
 
 SIMULATED = 8
 USUAL = [(64, 3), (256, 3), (1024, 3), (64, 30), (32, 120)]
-MARKS = ("<!-- written by benchmarks/many_ranks.py -->", "<!-- end -->")
 
 
 @dataclass(frozen=True)
@@ -167,8 +167,7 @@ def main() -> None:
     text = table(options.rows, options.jobs)
     print(text)
     if options.write is not None:
-        before, rest = options.write.read_text().split(MARKS[0])
-        options.write.write_text(f"{before}{MARKS[0]}\n{text}\n{MARKS[1]}{rest.split(MARKS[1])[1]}")
+        options.write.write_text(with_part(options.write.read_text(), "many_ranks.py", text))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ import msgspec
 if __name__ == "__main__":  # run as a script: the packages are a folder above
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.marked import with_part
 from fixtures.workloads.capture import environment
 from fixtures.workloads.pairs import HEALTHY, PAIRS, Pair
 from traceopt.result.document import Result
@@ -36,7 +37,6 @@ from traceopt.trying.rounds import ALSO_BUSY
 
 DATA = Path(__file__).with_suffix(".json")
 PAGE = Path(__file__).parents[1] / "docs" / "trying-fixes.md"
-MARKS = ("<!-- written by benchmarks/twins.py -->\n", "<!-- end -->\n")
 WORKLOADS = {pair.name: pair for pair in (*PAIRS, HEALTHY) if pair.on_cpu}
 STEPS = 400  # of the script: more than are recorded or measured
 NOTHING = "TRACEOPT_UNUSED=1"
@@ -138,9 +138,7 @@ def table(workloads: dict[str, Row]) -> list[str]:
 
 def page(text: str, workloads: dict[str, Row]) -> str:
     """The page with a new table."""
-    before, _, rest = text.partition(MARKS[0])
-    _, _, after = rest.partition(MARKS[1])
-    return "".join([before, MARKS[0], "\n".join([*table(workloads), ""]), MARKS[1], after])
+    return with_part(text, "twins.py", "\n".join(table(workloads)))
 
 
 def _predicted(row: Row) -> str:

@@ -144,7 +144,7 @@ def record(path: Path, trials: int) -> None:
 
 
 def section(data: dict[str, Any]) -> list[str]:
-    """Part of docs/replay-accuracy.md."""
+    """Part of docs/accuracy.md."""
     rows = []
     for name, trials in data["trials"].items():
         usual = [median(one[key] for one in trials) / 1e3 for key in ("before", "predicted", "measured")]

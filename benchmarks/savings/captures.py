@@ -106,28 +106,27 @@ def section() -> str:
         f"| {one.predicted:.0%} | {one.gain:.0%} |"
         for one in captures
     )
-    return f"""## {", ".join(environment["gpus"])}
+    return f"""### {", ".join(environment["gpus"])}
 
 {environment["machine"]}, PyTorch {environment["torch"]}, {environment["cores"]} cores,
-OMP_NUM_THREADS={environment["threads"]}. Written by `python benchmarks/savings/captures.py` from the traces in
+OMP_NUM_THREADS={environment["threads"]}. Predicted by `python benchmarks/savings/captures.py` from the traces in
 `fixtures/traces/h100`. Each variant ran once, so the noise is not known: the steps are medians of 40 steps without a
-profiler, before the recording. Other scripts started meanwhile on other cores; the GPU was never shared. The prediction
-is the share that the finding saves, of the plain step. The [table of rates](prices.md) is made without the recordings
-and the sizes of the workload. Pairs whose traces are larger than 1 MB are left out.
-
-| workload | rule | plain | predicted | fixed | predicted gain | gain |
-| --- | --- | ---: | ---: | ---: | ---: | ---: |
-{rows}
+profiler, before the recording. The [table of rates](prices.md) is made without the recordings and the sizes of the
+workload.
 
 The median error of the predicted step is {median(errors):.0%}, the largest {errors[-1]:.0%}.
 The median error of the predicted gain is {100 * median(points):.0f} points, the largest {100 * points[-1]:.0f} points.
 {held(predictions_of(captures))}
 This is no independent test: the correction for the profiler and the prices of AT001, GM001, CV001, DL001, DL002,
 EF008, LB006, MM003 and HS001 to HS003 were made when these traces had been seen, and `ERROR_ON_GPU` is chosen from this
-table.
-The public pairs of `../shared/check/public.py` set no number, but they were known when all GPU pairs were given one
-width.
-Five pairs have no trace, because theirs exceeded 1 MB and were not kept: log_each_step, checkpoint_each_step,
+table. The public pairs of `../shared/check/public.py` set no number, but they were known when all GPU pairs were given
+one width.
+
+| workload | rule | plain | predicted | fixed | predicted gain | gain |
+| --- | --- | ---: | ---: | ---: | ---: | ---: |
+{rows}
+
+Five pairs have no trace here, because theirs exceeded 1 MB: log_each_step, checkpoint_each_step,
 single_tensor_optimizer, two_bottlenecks, tiny_kernels.
 """
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes docs/accuracy.md: predicted and measured savings, of the JSON files of measure.py and of captures.py, and
-the score on the real traces.
+"""Writes a part of docs/accuracy.md: predicted and measured savings, of the JSON files of measure.py and of
+captures.py, and the score on the real traces.
 
 python benchmarks/savings/page.py
 """
@@ -21,6 +21,7 @@ from typing import Any
 if __name__ == "__main__":  # run as a script: the packages are two folders above
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from benchmarks.marked import with_part
 from benchmarks.savings.captures import captured_pairs, section
 from benchmarks.savings.measure import MOST_NOISE, ROUNDS
 from benchmarks.savings.widths import Predicted, held
@@ -29,6 +30,7 @@ from fixtures.workloads.pairs import PAIRS
 
 FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parents[1]
+PAGE = ROOT / "docs" / "accuracy.md"
 SCORE_COMMAND = [os.path.relpath(SCORE, ROOT), "--traceopt", ".venv/bin/traceopt"]
 
 
@@ -129,51 +131,44 @@ def machine(measured: dict[str, Any]) -> str:
         if steps
         else ""
     )
-    not_shown = f"Measured too imprecisely to publish: {', '.join(rest)}.\n" if rest else ""
-    head = f"""## {device}
+    not_shown = f"Measured too imprecisely to publish: {', '.join(rest)}." if rest else ""
+    head = f"""### {device}
 
-{here["machine"]}, PyTorch {here["torch"]}; {ROUNDS} or more rounds of each pair count; not counted: {discarded}.
+{here["machine"]}, PyTorch {here["torch"]}. Medians over {ROUNDS} or more rounds of `traceopt try`;
+not counted: {discarded}. Noise is half the 99% interval of the change, as a share of the plain step.
+A pair whose noise exceeds {MOST_NOISE:.0%}, or its gain, is not shown.
 """
     if not shown:
         return f"{head}\n{not_shown}"
     return f"""{head}
+{summary}{not_shown}
+
 | workload | rule | plain | predicted | fixed | noise | error of the step | error of the gain |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |
 {chr(10).join(map(row, shown))}
+"""
 
-{summary}{not_shown}"""
 
-
-def page(machines: list[dict[str, Any]], captures: str, score: str) -> str:
+def part(machines: list[dict[str, Any]], captures: str, score: str) -> str:
     done = {proof.name for measured in machines for proof in proofs_of(measured) if proof.rounds}
     on_gpu = {name for measured in machines if measured["environment"]["gpus"] for name in measured["pairs"]}
     on_gpu |= {pair.name for pair in captured_pairs()}
     missing = [pair.name for pair in PAIRS if pair.name not in (done if pair.on_cpu else on_gpu)]
     left_out = f"Not measured yet, on a GPU if they need one: {', '.join(missing)}.\n\n" if missing else ""
-    return f"""# Accuracy of savings
+    return f"""## Savings
 
-Written by `python benchmarks/savings/page.py`; do not edit. `python benchmarks/savings/measure.py` repeats the
-measurement.
+Written by `python benchmarks/savings/page.py`. `python benchmarks/savings/measure.py` repeats the measurement.
 
-Each script in `fixtures/workloads` has one planted bottleneck (one script has two), and none with `--fixed`. The
-prediction comes from the recording of the plain script alone: its step without a profiler, minus the saving of the
-finding (or of `combined`, for two). If the recorded step took longer because of the profiler, or because threads waited
-for cores, the prediction is the same share of the measured step. It is compared with the script run with `--fixed`,
-without a profiler. Times are milliseconds per step, medians over the rounds. Rounds are made and judged by
-`traceopt try`: a round runs both variants, one after the other, and does not count if other programs held the cores
-meanwhile. Noise is half the 99% interval of the change that `traceopt try` states, as a share of the plain step. A pair
-whose noise exceeds {MOST_NOISE:.0%}, or its gain, is not shown.
+Each script in `fixtures/workloads` has a planted bottleneck (one has two), and none with `--fixed`. The prediction
+comes from the recording of the plain script alone: its step without a profiler, minus the saving of the finding. It is
+compared with the step of the script with `--fixed`, without a profiler. Times are milliseconds per step.
 
 {chr(10).join(map(machine, machines))}
-
 {captures}
-{left_out}[Replay accuracy](replay-accuracy.md) has the same for generated traces with planted faults.
-It also shows how well a replay without a change reproduces real traces.
+{left_out}## Findings of an expert
 
-## Precision and recall on real traces
-
-`python3 {" ".join(SCORE_COMMAND)}`, on the [real traces](real-traces.md), from V100 to H100, MI300
-and CPU:
+`python3 {" ".join(SCORE_COMMAND)}` compares with what an expert saw in the
+[real traces](real-traces.md), from V100 to H100, MI300 and CPU:
 
 ```
 {score}
@@ -191,7 +186,8 @@ def score() -> str:
 def main() -> None:
     rated = score()  # first, as it says if the real traces are missing
     machines = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(FOLDER.glob("*.json"))]
-    (ROOT / "docs" / "accuracy.md").write_text(page(machines, section(), rated), encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(with_part(text, "savings/page.py", part(machines, section(), rated)), encoding="utf-8")
 
 
 if __name__ == "__main__":

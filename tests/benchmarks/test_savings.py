@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from benchmarks.savings.captures import captured, predictions_of
 from benchmarks.savings.measure import ROUNDS, able, found_of, noise, saving_row
-from benchmarks.savings.page import Proof, measured_on_cpu, page, row
+from benchmarks.savings.page import Proof, measured_on_cpu, part, row
 from benchmarks.savings.widths import Predicted, held, width_of
 from fixtures.workloads.pairs import PAIRS
 from traceopt.comparison.noise import step_change
@@ -93,7 +93,7 @@ def test_the_page_has_the_errors_and_what_is_not_measured() -> None:
     pairs["noisy"] = {"rounds": rounds(*[40.0] * ROUNDS), "discarded": 0, "noise": 0.08}
     pairs["few"] = {"rounds": rounds(40.0), "discarded": 3, "noise": 0.02}
     pairs["no_gain"] = {"rounds": rounds(*[1.0] * ROUNDS, fixed_ms=99.0), "discarded": 0, "noise": 0.02}
-    text = page([{"environment": environment, "pairs": pairs}], "## captured", "precision 100 %")
+    text = part([{"environment": environment, "pairs": pairs}], "## captured", "precision 100 %")
     assert "predicted step is 7%, the largest 33%." in text
     assert "predicted gain is 10%, the largest 50%.\n" in text
     assert "3 of 4 pairs have a prediction" in text
