@@ -8,8 +8,9 @@ import pytest
 
 from benchmarks.agents import readers
 from benchmarks.agents.cases import REAL, SCENARIOS, Truth
-from benchmarks.agents.evaluate import PAGE, Row, evaluate, page, table
+from benchmarks.agents.evaluate import PAGE, Row, evaluate, section, table
 from benchmarks.agents.readers import Answers
+from benchmarks.marked import with_part
 
 TRUTH = Truth("input", ("DL001",), "data.py:41", 8.0)
 QUICK = ("healthy", "slow_loader", "misaligned_vocab", "launch_bound")
@@ -57,7 +58,7 @@ def test_the_reader_of_the_table_looks_for_the_usual_signs() -> None:
 
 def test_the_page_says_which_answers_are_wrong(rows: list[Row]) -> None:
     rows = [replace(row, right=[one for one in row.right if one != "gain"]) for row in rows]
-    text = page(rows)
+    text = section(rows)
     assert "\n".join(table(rows)) in text
     assert "`launch_bound`: gain" in text
-    assert PAGE.read_text().startswith("\n".join(text.splitlines()[:1]))
+    assert text in with_part(PAGE.read_text(), "agents/evaluate.py", text), "it has its place there"

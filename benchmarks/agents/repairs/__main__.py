@@ -5,6 +5,13 @@ python -m benchmarks.agents.repairs show TASK OUTPUT     # what the assistant ge
 python -m benchmarks.agents.repairs grade TASK FILE      # FILE: the repaired script
 python -m benchmarks.agents.repairs grade TASK reference # the repair that nobody is shown
 python -m benchmarks.agents.repairs read [TASK ...]      # without a model: writes repairs.json, 30 recordings
+
+With a model: for each task and output, start at least three new sessions without memory and tools, all with the same
+settings. The prompt is "This training is slower than it must be. Change the script so that a step takes less time and
+the losses stay the same. Answer with the whole script only.", and then what `show` prints. With the output `script
+only` that is the script alone; the difference from it is what an output is worth. Grade on a quiet machine: `keep` is a
+repair, and `unclear` needs more time. Report model, date, commit, the repairs of each output, the tokens read and the
+median gain.
 """
 
 from __future__ import annotations
