@@ -16,7 +16,7 @@ from typing import Any
 if __name__ == "__main__":  # run as a script: fixtures/ is not installed
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from fixtures.real_traces import TRACES, expected, public, require
+from fixtures.real_traces import TRACES, expected, require
 from traceopt.api import analyze
 from traceopt.errors import InputError
 from traceopt.reports.words.names import short_path
@@ -31,15 +31,14 @@ HEAD = """\
 
 Written by `python benchmarks/real_traces.py`; do not edit.
 
-For each trace: what an expert saw, with its share of the time if known, and what traceopt says. The plan gives what its
-fixes save in this order; the saving of a fix without the others follows in brackets where it differs. Notes are about
-the quality of the trace.
+What an expert saw in each trace, with its share of the time if known, and what traceopt says. In brackets: what a fix
+of the plan saves without the others, if that differs. Notes are about the quality of the trace.
 
 """
 
 COLUMNS = """\
-| trace | device | step | {expert}verdict | plan | first place | notes |
-| --- | --- | ---: | {rule}--- | --- | --- | --- |
+| trace | device | step | expert | verdict | plan | first place | notes |
+| --- | --- | ---: | --- | --- | --- | --- | --- |
 """
 
 DIFFERENCES = """\
@@ -55,17 +54,12 @@ gains little while the host is the limit. This was checked against the raw event
   takes 65 ms, so LB002 comes first, and aligned matmuls or overlapped communication gain more after it.
 """
 
-PUBLIC = """
-## Traces of other repositories
-
-"""
-
 SOURCES = """\
 
 ## Where the traces come from
 
-Other people recorded these traces and published them in their repositories, under licenses that allow copies. They are
-not part of this repository.
+Other people published these traces in their repositories, under licenses that allow copies. They are not part of this
+repository.
 
 | folder | repository | path in it | license |
 | --- | --- | --- | --- |
@@ -77,25 +71,24 @@ Tests and benchmarks look for these folders in `../shared/traces`, next to the c
 `expected.json`, which says what an expert saw in each trace. That file is not published. Without it, the tests marked
 `real_traces` are skipped, and a benchmark that needs the traces says so and ends with exit code 2.
 
-The traces in `../shared/traces/public` are all under Apache-2.0, BSD-3-Clause or MIT. They come from
-AMD-AGI/TraceLens, Aphelack/efficient-dl-systems, CodingPlatelets/SwitchTransformers, facebookresearch/param,
+Other traces that tests read, in `../shared/traces/public`, are all under Apache-2.0, BSD-3-Clause or MIT. They come
+from AMD-AGI/TraceLens, Aphelack/efficient-dl-systems, CodingPlatelets/SwitchTransformers, facebookresearch/param,
 harryjmoss/particle_transformer, leimao/PyTorch-CUDA-Graph-Capture-Examples, Lightning-AI/pytorch-lightning,
 luatil/torch-profile, pytorch/benchmark, sidnb13/torch-profiling-tutorial and Yeok-c/sustainbench.
 """
 
 
-def row(folder: Path, file: str, seen: str | None) -> str:
+def row(file: str, seen: str) -> str:
     name = file.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
-    cells = [] if seen is None else [seen]
     try:
-        result = analyze(str(folder / file))
+        result = analyze(str(TRACES / file))
     except InputError as error:
-        reason = str(error).replace(str(folder / file), "the file")
-        return _joined([name, "–", "–", *cells, f"refused: {reason}", "–", "–", "–"])
+        reason = str(error).replace(str(TRACES / file), "the file")
+        return _joined([name, "–", "–", seen, f"refused: {reason}", "–", "–", "–"])
     step = "–" if result.step.typical_us is None else f"{result.step.typical_us / 1e3:,.1f} ms"
     notes = ", ".join(dict.fromkeys(note.code for note in result.quality.notes)) or "–"
     plan = ", ".join(_planned(result)) or "none"
-    return _joined([name, device_phrase(result), step, *cells, result.verdict, plan, _place(result), notes])
+    return _joined([name, device_phrase(result), step, seen, result.verdict, plan, _place(result), notes])
 
 
 def _joined(cells: list[str]) -> str:
@@ -122,10 +115,8 @@ def _place(result: Result) -> str:
 
 def page() -> str:
     seen = {file: ", ".join(map(_seen, truth["present"])) or "nothing" for file, truth in expected().items()}
-    rows = [row(TRACES, file, what) for file, what in seen.items()]
-    others = [row(TRACES, f"public/{name}", None) for name in public()]
-    text = HEAD + COLUMNS.format(expert="expert | ", rule="--- | ") + "\n".join(rows) + "\n" + DIFFERENCES
-    return text + PUBLIC + COLUMNS.format(expert="", rule="") + "\n".join(others) + "\n" + SOURCES
+    rows = "\n".join(row(file, what) for file, what in seen.items())
+    return f"{HEAD}{COLUMNS}{rows}\n{DIFFERENCES}{SOURCES}"
 
 
 def main() -> None:

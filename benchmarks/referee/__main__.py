@@ -250,41 +250,33 @@ def page(cases: Sequence[Case], answers: dict[str, Answers], seed: int) -> str:
 
 Written by `python -m benchmarks.referee --seed {seed}{only}`; do not edit. `make referee` draws a new seed.{without}
 
-Every tool reads the same traces and is asked the same questions: on which side is the lost time, what is the cause, at
-which line, what does the fix gain, and what does it claim where nothing is wrong? A label is one of the causes in
-`benchmarks/referee/causes.py`, planted by the simulator or by the script that was recorded. The first answer counts.
-What a tool does not claim to say is "not claimed", not wrong. The adapters are written as favorably as the output of
-each tool allows: they are short, and beside this text in `benchmarks/referee/`.
+Every tool reads the same traces. On which side is the lost time, what is the cause, at which line, what does the fix
+gain, and what does the tool claim where nothing is wrong? The first answer counts. What a tool does not claim to say is
+"not claimed", not wrong. The labels (`causes.py`) and the adapters, which are as favorable as the output of each tool
+allows, are in `benchmarks/referee/`.
 
 {tools}
 
-`torch.profiler._pattern_matcher` reads no traces but a running profiler, so it gets the scripts of the CPU cases. Its
-own labelled cases need a GPU, and cost nothing that could be measured. HolisticTraceAnalysis reads kernels of GPUs, so
-it has nothing to say of the CPU cases. AMD's TraceLens is not on PyPI (the package of that name is another project), so
-it is not here.
+`torch.profiler._pattern_matcher` reads no traces but a running profiler, so it gets the scripts of the CPU cases.
+HolisticTraceAnalysis reads kernels of GPUs, so it has nothing to say of these. AMD's TraceLens is not on PyPI.
 
 - Side: host, GPU, copies or communication. A tool that shows shares of the step names the largest that is no compute,
   from a tenth of the time on, or else the GPU.
-- Cause: the first cause that it names. It is right if no other known fault of the case costs more: each known fault
-  of a simulated job is priced by simulating the job without it. A cause that the tool has no words for is not claimed.
+- Cause: the first one that it names. It is right if no other known fault of the case costs more: each known fault of a
+  simulated job is priced by simulating the job without it.
 - Place: its file and line, if the cause is right.
 - Gain error: median of |predicted - true| / true, of the cases with the right cause. In its range: how many true gains
   are in the range that the tool states.
-- False alarms: any cause named for a job without a fault, or the cause of a fault that its twin does not have. It is
-  no alarm if a known fault of that cause costs {WORTH_SHARE:.0%} of the step. Jobs that communicate are left out of the
-  twins, because their communication is exposed with and without the fault.
+- False alarms: a cause named for a job without a fault, or that of a fault for its twin without it. It is no alarm if a
+  known fault of that cause costs {WORTH_SHARE:.0%} of the step. Jobs that communicate have no twin here, because their
+  communication is exposed with and without the fault.
 - CPU time: median of a trace, of all processes, without the start of Python.
 
-The faults were known while traceopt was built, and its rules were written for them. So the first table says that it
-does what it was made for, and less about faults that nobody has thought of. The held-out jobs have other sizes, not
-other faults. The H100 recordings are real, and were used to correct prices.
-
-The prices of faults that are not planted were added after traceopt's first answers, because some of these named other
-faults of the jobs. Before, it counted as wrong in `grad_scaler`, `zero_grad_kernels`, `float64_fixed` and
-`conv_bias_fixed`. By the simulator, what it names there costs more than what is planted, or at least the share above.
-The price of batch norm and ReLU in separate kernels was added for the last of them. So these tables say little of
-orders that nobody looked at. The script of `unused_gradients` has its convolutions in channels first, too, and nobody
-measured what another layout gains there.
+The faults were known while traceopt was built, so the first table says less about faults that nobody has thought of.
+The held-out jobs have other sizes, not other faults. The H100 recordings are real, and were used to correct prices.
+Faults that are not planted were priced after traceopt's first answers, some of which named them (`grad_scaler`,
+`zero_grad_kernels`, `float64_fixed`, `conv_bias_fixed`); before, these answers counted as wrong. The script of
+`unused_gradients` has its convolutions in channels first, too, and nobody measured what another layout gains there.
 
 {tables}
 
