@@ -87,7 +87,7 @@ def plan_cycles(
 class TimedRun:
     """A run of `traceopt try`: no profiler; it ends after `steps` steps, of which `settle` are not measured.
 
-    `turn_s`: how long it trains before it lets another run have the machine (recording/turns.py); None if it is alone.
+    `turn_s`: how long it trains before it lets another run have the machine (timed_steps.py); None if it is alone.
     `switches` are the settings that are changed while the script starts (script/switches/).
     """
 

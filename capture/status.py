@@ -11,6 +11,7 @@ import socket
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 WAITING, WARMING_UP, RECORDING, SAVING, DONE = "waiting", "warming up", "recording", "saving", "done"
 SUFFIX = ".status.json"
@@ -68,14 +69,18 @@ class Status:
             self.troubles.append(text)
 
     def write(self, control: str) -> None:
-        """Replaces this process's file. A missing folder, a full disk or an open() that the script has replaced must
-        not disturb the script.
-        """
-        path = os.path.join(control, f"{self.host}.{self.pid}{SUFFIX}")
-        with suppress(Exception):
-            with open(path + ".tmp", "w", encoding="utf-8") as file:
-                json.dump(asdict(self), file)
-            os.replace(path + ".tmp", path)
+        """Replaces this process's file."""
+        write_json(os.path.join(control, f"{self.host}.{self.pid}{SUFFIX}"), asdict(self))
+
+
+def write_json(path: str, document: Any) -> None:
+    """Replaces a file. A missing folder, a full disk or an open() that the script has replaced must not disturb the
+    script.
+    """
+    with suppress(Exception):
+        with open(path + ".tmp", "w", encoding="utf-8") as file:
+            json.dump(document, file)
+        os.replace(path + ".tmp", path)
 
 
 def read_statuses(control: Path) -> list[Status]:

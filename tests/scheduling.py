@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from traceopt.workers.pool_size import usable_cores
+from traceopt.capture.machine import usable_cores
 
 TESTS = Path(__file__).resolve().parent
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ from fixtures.real_traces import SHARED
 from fixtures.scenarios import SCENARIOS, Fields, call_site, cure
 from fixtures.workloads.capture import record
 from fixtures.workloads.pairs import PAIRS
+from traceopt.capture.machine import usable_cores
 
 ROOT = Path(__file__).resolve().parents[2]
 H100 = ROOT / "fixtures" / "traces" / "h100"
@@ -99,11 +99,11 @@ def simulated(folder: Path, seed: int | None = None, names: Sequence[str] = (*PL
                 continue
             twin = f"{name}_fixed" if cause and fixed else name
             place = folder / group.replace(" ", "_") / twin
-            paths = tuple(one.write(place / f"rank{one.rank}.json.gz") for one in ranks)
+            paths = tuple(rank.write(place / f"rank{rank.rank}.json.gz") for rank in ranks)
             faults = (
                 alone if fixed or cause is None else [*beside, Fault(cause, planted.cost_us, _places(planted.site))]
             )
-            by_cost = tuple(sorted(faults, key=lambda one: -(one.cost_us or 0.0)))
+            by_cost = tuple(sorted(faults, key=lambda fault: -(fault.cost_us or 0.0)))
             yield Case(twin, group, paths, by_cost, cause if fixed else None, is_healthy=fixed)
 
 
@@ -164,7 +164,7 @@ def recorded_here(folder: Path) -> Iterator[Case]:
 
     The folder of a case gets `script.json`, the words that run the script, for tools that read no traces.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = usable_cores()
     for pair in PAIRS:
         if pair.name not in RECORDED_HERE or pair.cores > cores:
             continue

@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 from typing import Any
 
-from traceopt.capture.launch.asking import asked
+from traceopt.capture.or_none import or_none
 
 MOST_PROCESSES = 32  # of one GPU
 # Violations that lower the clocks, as bits of NVML's clocks event reasons: power limit and hardware temperature.
@@ -53,7 +53,7 @@ class AmdsmiGpus:
         limit = _number(self._answer("amdsmi_get_power_cap_info", device).get("power_cap"))
         return {
             "name": _word(self._answer("amdsmi_get_gpu_asic_info", device).get("market_name")),
-            "uuid": _word(asked(lambda: self._smi.amdsmi_get_gpu_device_uuid(device))),
+            "uuid": _word(or_none(lambda: self._smi.amdsmi_get_gpu_device_uuid(device))),
             "max_sm_mhz": _number(self._clock(device, "GFX").get("max_clk")),
             "power_limit_w": limit / 1e6 if limit is not None and limit > _MOST_WATTS else limit,
         }
@@ -70,25 +70,25 @@ class AmdsmiGpus:
             "celsius": self._celsius(device),
             "use_percent": _number(self._answer("amdsmi_get_gpu_activity", device).get("gfx_activity")),
             "used_bytes": _number(
-                asked(lambda: self._smi.amdsmi_get_gpu_memory_usage(device, self._smi.AmdSmiMemoryType.VRAM))
+                or_none(lambda: self._smi.amdsmi_get_gpu_memory_usage(device, self._smi.AmdSmiMemoryType.VRAM))
             ),
             "processes": self._processes(device, own),
         }
 
     def _answer(self, function: str, *arguments: Any) -> dict[str, Any]:
         """The dict that a function returns; empty if it is not there or fails."""
-        found = asked(lambda: getattr(self._smi, function)(*arguments))
+        found = or_none(lambda: getattr(self._smi, function)(*arguments))
         return found if isinstance(found, dict) else {}
 
     def _clock(self, device: Any, kind: str) -> dict[str, Any]:
-        found = asked(lambda: self._smi.amdsmi_get_clock_info(device, getattr(self._smi.AmdSmiClkType, kind)))
+        found = or_none(lambda: self._smi.amdsmi_get_clock_info(device, getattr(self._smi.AmdSmiClkType, kind)))
         return found if isinstance(found, dict) else {}
 
     def _celsius(self, device: Any) -> int | None:
         smi = self._smi
         for sensor in ("HOTSPOT", "JUNCTION", "EDGE"):
             value: float | None = _number(
-                asked(
+                or_none(
                     lambda sensor=sensor: smi.amdsmi_get_temp_metric(
                         device, getattr(smi.AmdSmiTemperatureType, sensor), smi.AmdSmiTemperatureMetric.CURRENT
                     )
@@ -109,7 +109,7 @@ class AmdsmiGpus:
 
     def _processes(self, device: Any, own: set[int]) -> list[list[Any]] | None:
         """Processes with memory on this GPU: the list also names those that use another one."""
-        found = asked(lambda: self._smi.amdsmi_get_gpu_process_list(device))
+        found = or_none(lambda: self._smi.amdsmi_get_gpu_process_list(device))
         if not isinstance(found, list):
             return None
         rows = []

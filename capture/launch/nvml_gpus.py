@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 from typing import Any
 
-from traceopt.capture.launch.asking import asked
+from traceopt.capture.or_none import or_none
 
 MOST_PROCESSES = 32  # of one GPU
 
@@ -33,33 +33,33 @@ class NvmlGpus:
         return [self._nvml.nvmlDeviceGetHandleByIndex(index) for index in range(int(self._nvml.nvmlDeviceGetCount()))]
 
     def driver(self, _: Any) -> str | None:
-        return _text(asked(self._nvml.nvmlSystemGetDriverVersion))
+        return _text(or_none(self._nvml.nvmlSystemGetDriverVersion))
 
     def description(self, device: Any) -> dict[str, Any]:
         nvml = self._nvml
         return {
-            "name": _text(asked(nvml.nvmlDeviceGetName, device)),
-            "uuid": _text(asked(nvml.nvmlDeviceGetUUID, device)),
-            "max_sm_mhz": asked(nvml.nvmlDeviceGetMaxClockInfo, device, nvml.NVML_CLOCK_SM),
-            "power_limit_w": _watts(asked(nvml.nvmlDeviceGetEnforcedPowerLimit, device)),
+            "name": _text(or_none(nvml.nvmlDeviceGetName, device)),
+            "uuid": _text(or_none(nvml.nvmlDeviceGetUUID, device)),
+            "max_sm_mhz": or_none(nvml.nvmlDeviceGetMaxClockInfo, device, nvml.NVML_CLOCK_SM),
+            "power_limit_w": _watts(or_none(nvml.nvmlDeviceGetEnforcedPowerLimit, device)),
         }
 
     def sample(self, device: Any, own: set[int]) -> dict[str, Any]:
         nvml = self._nvml
         # The name since driver 535, and before.
         newer = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
-        reasons = None if newer is None else asked(newer, device)
+        reasons = None if newer is None else or_none(newer, device)
         if reasons is None:
-            reasons = asked(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, device)
-        memory = asked(nvml.nvmlDeviceGetMemoryInfo, device)
-        processes = asked(nvml.nvmlDeviceGetComputeRunningProcesses, device)
+            reasons = or_none(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, device)
+        memory = or_none(nvml.nvmlDeviceGetMemoryInfo, device)
+        processes = or_none(nvml.nvmlDeviceGetComputeRunningProcesses, device)
         return {
-            "sm_mhz": asked(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_SM),
-            "memory_mhz": asked(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_MEM),
+            "sm_mhz": or_none(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_SM),
+            "memory_mhz": or_none(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_MEM),
             "reasons": reasons,
-            "power_w": _watts(asked(nvml.nvmlDeviceGetPowerUsage, device)),
-            "celsius": asked(nvml.nvmlDeviceGetTemperature, device, nvml.NVML_TEMPERATURE_GPU),
-            "use_percent": getattr(asked(nvml.nvmlDeviceGetUtilizationRates, device), "gpu", None),
+            "power_w": _watts(or_none(nvml.nvmlDeviceGetPowerUsage, device)),
+            "celsius": or_none(nvml.nvmlDeviceGetTemperature, device, nvml.NVML_TEMPERATURE_GPU),
+            "use_percent": getattr(or_none(nvml.nvmlDeviceGetUtilizationRates, device), "gpu", None),
             "used_bytes": getattr(memory, "used", None),
             "processes": None
             if processes is None

@@ -26,7 +26,7 @@ def describe_batch(torch: Any, batch: Any) -> dict[str, int] | None:
 
 def samples_and_elements(torch: Any, batch: Any) -> tuple[int, int]:
     """First dimension and number of elements of the largest tensor of a batch; zeros if it has none that is seen."""
-    found = [(int(one.numel()), int(one.shape[0])) for one in tensors_of(torch, batch) if one.dim()]
+    found = [(int(tensor.numel()), int(tensor.shape[0])) for tensor in tensors_of(torch, batch) if tensor.dim()]
     elements, samples = max(found, key=lambda one: one[0], default=(0, 0))
     return (samples, elements) if elements else (0, 0)
 

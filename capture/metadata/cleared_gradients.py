@@ -127,7 +127,9 @@ class _Followed:
 
 def _with_gradient(optimizer: Any) -> Iterator[Any]:
     """The parameters that have one."""
-    return (one for group in optimizer.param_groups for one in group["params"] if one.grad is not None)
+    return (
+        parameter for group in optimizer.param_groups for parameter in group["params"] if parameter.grad is not None
+    )
 
 
 def _shapes(optimizer: Any) -> list[list[int]]:

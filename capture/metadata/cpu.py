@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from ..or_none import or_none
 
 CPUINFO = Path("/proc/cpuinfo")
 # That decide how fast matmuls are, as Linux spells them: x86, then Arm.
@@ -20,10 +21,10 @@ def describe_cpu(torch: Any) -> dict[str, Any]:
     """The CPU as torch sees it. Values that cannot be read are None."""
     backends = torch.backends
     return describe_machine() | {
-        "capability": _read(lambda: str(backends.cpu.get_cpu_capability())),
-        "mkldnn": _read(lambda: bool(backends.mkldnn.is_available())),
-        "mkldnn_enabled": _read(lambda: bool(torch._C._get_mkldnn_enabled())),
-        "mkl": _read(lambda: bool(backends.mkl.is_available())),
+        "capability": or_none(lambda: str(backends.cpu.get_cpu_capability())),
+        "mkldnn": or_none(lambda: bool(backends.mkldnn.is_available())),
+        "mkldnn_enabled": or_none(lambda: bool(torch._C._get_mkldnn_enabled())),
+        "mkl": or_none(lambda: bool(backends.mkl.is_available())),
     }
 
 
@@ -46,12 +47,5 @@ def describe_machine() -> dict[str, Any]:
     return {
         "model": model or None,
         "flags": [flag for flag in FLAGS if flag in words] if words else None,
-        "threads_per_core": _read(lambda: int(fields["siblings"]) // int(fields["cpu cores"]) or None),
+        "threads_per_core": or_none(lambda: int(fields["siblings"]) // int(fields["cpu cores"]) or None),
     }
-
-
-def _read(getter: Callable[[], Any]) -> Any:
-    try:
-        return getter()
-    except Exception:
-        return None

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ..machine import available_memory_bytes, cpu_quota
+from ..or_none import or_none
 from .cpu import describe_cpu
 
 VARIABLES = (
@@ -27,12 +27,6 @@ VARIABLES = (
 
 LOCAL_RANKS = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE")
 NODES = Path("/sys/devices/system/node")
-CGROUP = Path("/sys/fs/cgroup")
-CGROUP_MEMORY = (
-    ("memory.max", "memory.current", "."),
-    ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory"),
-)
-MEMINFO = Path("/proc/meminfo")
 
 MEMORY_FIELDS = {
     "allocated_bytes": "allocated_bytes.all.current",
@@ -70,25 +64,25 @@ def describe_environment(torch: Any) -> dict[str, Any]:
         "gpus": _gpus(torch),
         "cpu": describe_cpu(torch),
         "cpu_count": os.cpu_count(),
-        "cpu_affinity": _read(lambda: len(os.sched_getaffinity(0))),
-        "cpu_affinity_of_parent": _read(lambda: len(os.sched_getaffinity(os.getppid()))),
-        "cpu_quota": _cpu_quota(),
+        "cpu_affinity": or_none(lambda: len(os.sched_getaffinity(0))),
+        "cpu_affinity_of_parent": or_none(lambda: len(os.sched_getaffinity(os.getppid()))),
+        "cpu_quota": cpu_quota(),
         "numa_nodes": _numa_nodes(),
-        "available_memory_bytes": _available_memory_bytes(),
+        "available_memory_bytes": available_memory_bytes(),
         "local_world_size": _local_world_size(),
         "threads": torch.get_num_threads(),
         "interop_threads": torch.get_num_interop_threads(),
         "world_size": world_size(torch),
         "default_dtype": str(torch.get_default_dtype()),
-        "matmul_precision": _read(torch.get_float32_matmul_precision),
+        "matmul_precision": or_none(torch.get_float32_matmul_precision),
         "matmul_tf32": _tf32(cuda.matmul),
         "conv_tf32": _tf32(getattr(cudnn, "conv", cudnn)),
-        "cudnn_benchmark": _read(lambda: bool(cudnn.benchmark)),
-        "deterministic": _read(torch.are_deterministic_algorithms_enabled),
-        "sdp_flash": _read(cuda.flash_sdp_enabled),
-        "sdp_memory_efficient": _read(cuda.mem_efficient_sdp_enabled),
-        "sdp_math": _read(cuda.math_sdp_enabled),
-        "anomaly_mode": _read(torch.is_anomaly_enabled),
+        "cudnn_benchmark": or_none(lambda: bool(cudnn.benchmark)),
+        "deterministic": or_none(torch.are_deterministic_algorithms_enabled),
+        "sdp_flash": or_none(cuda.flash_sdp_enabled),
+        "sdp_memory_efficient": or_none(cuda.mem_efficient_sdp_enabled),
+        "sdp_math": or_none(cuda.math_sdp_enabled),
+        "anomaly_mode": or_none(torch.is_anomaly_enabled),
         "python_debug": bool(sys.flags.dev_mode),
         "libc": platform.libc_ver()[0] or None,
         "preloaded_allocator": _preloaded_allocator(),
@@ -98,53 +92,23 @@ def describe_environment(torch: Any) -> dict[str, Any]:
 
 def describe_memory(torch: Any) -> dict[str, int] | None:
     """Counters of the current GPU's caching allocator, None if the process uses no GPU."""
-    if not _read(torch.cuda.is_initialized):
+    if not or_none(torch.cuda.is_initialized):
         return None
-    counters = _read(torch.cuda.memory_stats) or {}
+    counters = or_none(torch.cuda.memory_stats) or {}
     return {name: counters[key] for name, key in MEMORY_FIELDS.items() if key in counters}
 
 
 def _gpus(torch: Any) -> list[dict[str, Any]]:
     """The GPUs of a process that already uses CUDA: reading their properties would initialize it."""
-    if not _read(torch.cuda.is_initialized):
+    if not or_none(torch.cuda.is_initialized):
         return []
     properties = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
     return [{"name": p.name, "memory_bytes": p.total_memory, "capability": [p.major, p.minor]} for p in properties]
 
 
-def _cpu_quota() -> float | None:
-    """CPU limit of the container in cores, None without a limit (cgroup 2, then 1)."""
-    with suppress(OSError, ValueError, ZeroDivisionError):
-        quota, period = (CGROUP / "cpu.max").read_text().split()
-        return round(int(quota) / int(period), 3)
-    with suppress(OSError, ValueError, ZeroDivisionError):
-        quota, period = ((CGROUP / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
-        return round(int(quota) / int(period), 3) if int(quota) > 0 else None
-    return None
-
-
-def _available_memory_bytes() -> int | None:
-    """Memory that programs can still get, of the machine or of the container (cgroup 2, then 1). Not on macOS."""
-    available = []
-    with suppress(OSError, ValueError, StopIteration), MEMINFO.open() as lines:
-        available.append(1024 * int(next(line for line in lines if line.startswith("MemAvailable:")).split()[1]))
-    for limit, usage, folder in CGROUP_MEMORY:
-        with suppress(OSError, ValueError):  # ValueError: the limit is "max"
-            bytes_limit, bytes_used = (int((CGROUP / folder / name).read_text()) for name in (limit, usage))
-            cached = _inactive_file_bytes(CGROUP / folder / "memory.stat")
-            available.append(max(0, bytes_limit - bytes_used + cached))
-    return min(available, default=None)
-
-
-def _inactive_file_bytes(path: Path) -> int:
-    """Cached files that the container gives up when it needs memory."""
-    rows = (line.split() for line in path.read_text().splitlines())
-    return next((int(row[1]) for row in rows if row[0] in ("inactive_file", "total_inactive_file")), 0)
-
-
 def _numa_nodes() -> dict[str, int] | None:
     """Number of NUMA nodes, and number of nodes with cores that this process may use."""
-    cores = _read(lambda: os.sched_getaffinity(0)) or set()
+    cores = or_none(lambda: os.sched_getaffinity(0)) or set()
     nodes = [{int(path.name[3:]) for path in node.glob("cpu[0-9]*")} for node in NODES.glob("node[0-9]*")]
     used = sum(not cores.isdisjoint(node) for node in nodes)
     return {"all": len(nodes), "used": used} if used else None
@@ -163,23 +127,16 @@ def _local_world_size() -> int | None:
 
 def _tf32(backend: Any) -> bool | None:
     """Whether TF32 is allowed. torch 2.9 has fp32_precision, and complains if the older switch is used as well."""
-    precision = _read(lambda: backend.fp32_precision)
+    precision = or_none(lambda: backend.fp32_precision)
     if precision is not None:
         return bool(precision == "tf32")
-    allowed = _read(lambda: backend.allow_tf32)
+    allowed = or_none(lambda: backend.allow_tf32)
     return None if allowed is None else bool(allowed)
 
 
 def _is_distributed(torch: Any) -> bool:
-    return bool(_read(lambda: torch.distributed.is_available() and torch.distributed.is_initialized()))
+    return bool(or_none(lambda: torch.distributed.is_available() and torch.distributed.is_initialized()))
 
 
 def _integer(value: Any) -> int | None:
     return value if isinstance(value, int) else None
-
-
-def _read(getter: Callable[[], Any]) -> Any:
-    try:
-        return getter()
-    except Exception:
-        return None

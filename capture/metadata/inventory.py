@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from ..or_none import or_none
 from .constructions import built
 from .values.subnormals import Subnormals
 
@@ -233,9 +234,4 @@ def class_name(thing: Any) -> str:
 
 def _length(dataset: Any) -> int | None:
     """Length of datasets that come with torch; __len__ of other datasets is the user's code."""
-    if not type(dataset).__module__.startswith("torch."):
-        return None
-    try:
-        return len(dataset)
-    except Exception:
-        return None
+    return or_none(len, dataset) if type(dataset).__module__.startswith("torch.") else None

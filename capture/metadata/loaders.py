@@ -11,10 +11,11 @@ import threading
 import time
 import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from multiprocessing.process import parent_process
 from typing import Any
 
+from ..or_none import or_none
+from ..status import write_json
 from .batch_size import describe_batch
 from .cores import CoreWait
 from .hand_over import measure_hand_over
@@ -63,7 +64,8 @@ class LoaderNotes:
         Returns a key for the loader, which stays the same if it is created again for the next epoch.
         """
         dataset, sampler, batch_size = (getattr(loader, name, None) for name in ("dataset", "sampler", "batch_size"))
-        key = hash((type(dataset), _length(loader), type(sampler), batch_size))
+        length = or_none(len, sampler)  # the sampler has already asked a map-style dataset; others have none
+        key = hash((type(dataset), length, type(sampler), batch_size))
         row = self._rows.get(key)
         if row is None:
             if len(self._rows) >= MOST:
@@ -80,10 +82,10 @@ class LoaderNotes:
         return key
 
     def look_into(self, key: int, loader: Any) -> None:
-        """Takes batches from the data set of a loader, once for each key."""
+        """Takes batches from the data set of a loader, once for each key. One that fails is None."""
         row = self._rows.get(key)
         if row is not None and "in_memory" not in row:
-            row["in_memory"] = _in_memory(loader)
+            row["in_memory"] = or_none(describe_columns, sys.modules["torch"], loader)
 
     def collate(self, key: int) -> Any:
         """The function of the latest such loader that joins items to a batch; None if it no longer exists."""
@@ -222,12 +224,7 @@ class WorkerClock:
         }
         parent = parent_process()  # os.getppid() may be the fork server
         path = os.path.join(self._control, f"worker.{parent.pid if parent else 0}.{self._pid}.json")
-        try:
-            with open(path + ".tmp", "w", encoding="utf-8") as file:
-                json.dump(row, file)
-            os.replace(path + ".tmp", path)
-        except OSError:
-            return
+        write_json(path, row)
 
 
 def _together(read: list[list[int]]) -> int:
@@ -236,24 +233,9 @@ def _together(read: list[list[int]]) -> int:
     return max(itertools.accumulate(change for _, change in changes), default=1)
 
 
-def _in_memory(loader: Any) -> dict[str, Any] | None:
-    """None also for a library's own loader, and for a data set with unusual behavior."""
-    with suppress(Exception):
-        return describe_columns(sys.modules["torch"], loader)
-    return None
-
-
 def _worker_info() -> Any:
     """None outside of a DataLoader worker."""
     return getattr(sys.modules.get("torch.utils.data._utils.worker"), "_worker_info", None)
-
-
-def _length(loader: Any) -> int | None:
-    """Length of the sampler, which has already asked a map-style dataset; None for endless and iterable datasets."""
-    try:
-        return len(loader.sampler)
-    except Exception:
-        return None
 
 
 def _worker_times(control: str) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import time
-from contextlib import suppress
+
+from ..machine import available_memory_bytes
 
 EVENT_BYTES = 230
 MOST_EVENTS = 500_000
@@ -19,14 +20,13 @@ STOP_FACTOR = 16  # what must be free to stop and save, as a multiple of the mem
 # time a thread records less than a fifth of the most events.
 READ_EVERY_S = 0.1
 _FIELDS = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
-_CGROUP = "/sys/fs/cgroup/memory."
 
 
 class EventMemory:
     """Measures one recording. `limit_bytes` holds half a million events, or less if little memory is free."""
 
     def __init__(self) -> None:
-        free = _free_bytes()
+        free = available_memory_bytes()
         self.limit_bytes = LIMIT_BYTES if free is None else min(LIMIT_BYTES, free // STOP_FACTOR)
         self._first: dict[str, int] = {}
         self._read_s = float("-inf")
@@ -40,6 +40,13 @@ class EventMemory:
         now = _in_use_bytes()
         self._read_s = time.perf_counter()
         return now - self._first.setdefault(point, now)
+
+    def excess(self, point: str, times: float = 1) -> str | None:
+        """About how many events there are at this point, if their memory has grown beyond so many times the limit."""
+        grown_bytes = self.grown_bytes(point)
+        return (
+            f"{grown_bytes / EVENT_BYTES / 1e6:.1f} million events" if grown_bytes > times * self.limit_bytes else None
+        )
 
 
 class _Mallinfo(ctypes.Structure):
@@ -55,20 +62,3 @@ def _in_use_bytes() -> int:
     mallinfo.restype = _Mallinfo
     info = mallinfo()
     return int(info.uordblks + info.hblkhd)
-
-
-def _free_bytes() -> int | None:
-    """What this process may still allocate, according to the machine and to its container."""
-    free = []
-    with suppress(OSError, ValueError, StopIteration), open("/proc/meminfo", encoding="ascii") as file:
-        free.append(int(next(line for line in file if line.startswith("MemAvailable:")).split()[1]) * 1024)
-    with suppress(OSError, ValueError):
-        limit, used = (_read_number(_CGROUP + name) for name in ("max", "current"))
-        free.append(max(0, limit - used))
-    return min(free, default=None)
-
-
-def _read_number(path: str) -> int:
-    """Raises ValueError for "max", which is no limit."""
-    with open(path, encoding="ascii") as file:
-        return int(file.read())

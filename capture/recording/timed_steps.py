@@ -5,24 +5,32 @@
 
 Times are microseconds. The host waits for the device at the end of step `settled` and at the end of the last step, so
 that the steps in between contain all of their work: `drained_us` is what was left to do at the end.
+
+Two such runs share the machine in turns: one trains while the other is stopped. What changes the speed of a machine for
+seconds or minutes (other users of its cores, heat, clocks) then reaches both. A run stops itself, between two steps,
+and all of its processes with it, so that no worker loads batches meanwhile. The program that started it lets it go on.
+No step contains the time in which it was stopped.
 """
 
 from __future__ import annotations
 
-import json
 import os
+import signal
 import sys
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
+from ..metadata.environment import world_size
 from ..metadata.losses import Losses
 from ..metadata.step_ledger import LedgerWriter
 from ..settings import TimedRun
-from ..status import Status
+from ..status import Status, write_json
 from .device_queue import drain
-from .turns import Turns
 
 SUFFIX = ".timed.json"
+_PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
 class TimedSteps:
@@ -61,7 +69,7 @@ class TimedSteps:
         return True
 
     def write(self, control: str, status: Status, ledger: LedgerWriter) -> None:
-        """Writes this process's file, once. A missing folder or a full disk must not disturb the script."""
+        """Writes this process's file, once."""
         if self._written:
             return
         self._written = True
@@ -81,13 +89,7 @@ class TimedSteps:
             "peak_host_bytes": _peak_host_bytes(),
             "notes": status.notes,
         }
-        path = os.path.join(control, f"{status.host}.{status.pid}{SUFFIX}")
-        try:
-            with open(path + ".tmp", "w", encoding="utf-8") as file:
-                json.dump(document, file)
-            os.replace(path + ".tmp", path)
-        except OSError:
-            return
+        write_json(os.path.join(control, f"{status.host}.{status.pid}{SUFFIX}"), document)
 
     def _without_stops(self, core_wait: dict[str, float] | None) -> dict[str, float] | None:
         """The wall time without the time in which this run was stopped."""
@@ -113,3 +115,48 @@ def _peak_host_bytes() -> int | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(peak) if sys.platform == "darwin" else int(peak) * 1024
+
+
+class Turns:
+    """The turns of this process, of `turn_s` seconds each. The first one ends with the first call of `step_ended`."""
+
+    def __init__(self, torch: Any, turn_s: float) -> None:
+        self._torch = torch
+        self._turn_s = turn_s
+        self._began: float | None = None
+        self._waits_for = os.getppid()  # the program that lets it go on
+        self._possible: bool | None = None
+        self.stopped_s = 0.0
+
+    def step_ended(self) -> None:
+        """Stops this run until its next turn, if its turn is over."""
+        now = time.perf_counter()
+        if self._began is not None and now - self._began < self._turn_s:
+            return
+        if self._possible is None:
+            self._possible = self._alone_on_the_host() and _continued_if_parent_ends()
+        if self._possible and os.getppid() == self._waits_for:
+            os.killpg(0, signal.SIGSTOP)
+            if os.getppid() != self._waits_for:  # that program was killed: nobody lets the workers go on
+                os.killpg(0, signal.SIGCONT)
+        self._began = time.perf_counter()
+        self.stopped_s += self._began - now
+
+    def _alone_on_the_host(self) -> bool:
+        """Whether one process trains, on the CPU, and leads the group of all its processes.
+
+        Ranks wait for each other; a device goes on with the work that it was given, and its memory is scarce.
+        """
+        if not hasattr(signal, "SIGSTOP") or os.getpgrp() != os.getpid() or (world_size(self._torch) or 1) > 1:
+            return False
+        devices = [getattr(self._torch, name, None) for name in ("cuda", "xpu")]
+        return not any(device is not None and device.is_initialized() for device in devices)
+
+
+def _continued_if_parent_ends() -> bool:
+    """Asks the system to continue this process if its parent is killed. Only Linux can."""
+    with suppress(Exception):
+        import ctypes
+
+        return bool(ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGCONT)) == 0)
+    return False

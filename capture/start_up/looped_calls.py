@@ -69,5 +69,9 @@ def _code_of(module: ModuleType, path: str) -> CodeType | None:
 @functools.cache
 def _is_in_loop(code: CodeType, at: int) -> bool:
     """Whether a later instruction jumps back to this one, or to one before it."""
-    jumps = (one for one in dis.get_instructions(code) if one.opcode in dis.hasjrel or one.opcode in dis.hasjabs)
+    jumps = (
+        instruction
+        for instruction in dis.get_instructions(code)
+        if instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs
+    )
     return any(jump.argval <= at < jump.offset for jump in jumps)

@@ -12,10 +12,12 @@ are sampled: what happened while nothing was sampled belongs to none.
 from __future__ import annotations
 
 import _thread
+import os
 import time
 
-from .process_age import process_age_s
 from .stack_sampler import INTERVAL_S, StackSampler
+
+MOST_PYTHON_S = 60.0  # to start Python; an older process did something else before, such as a shell script
 
 
 class StartUp:
@@ -74,3 +76,14 @@ class StartUp:
             "cost_us": round(self.sampler.cost_s * 1e6, 1),
             "parts": parts_of(self.sampler.stacks),
         }
+
+
+def process_age_s() -> float | None:
+    """Seconds since the process was created; None where the system does not say so, or it was no Python before."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            started = int(file.read().rpartition(b")")[2].split()[19])  # clock ticks since the machine started
+        age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None
+    return age_s if 0.0 <= age_s <= MOST_PYTHON_S else None

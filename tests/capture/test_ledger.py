@@ -255,53 +255,6 @@ def test_without_workers_nothing_starts() -> None:
     assert (row["batches"], row["starts"]) == (1, [])
 
 
-@pytest.mark.parametrize(
-    ("files", "cores_worth"),
-    [
-        ({"cpu.max": "250000 100000\n"}, 2.5),
-        ({"cpu.max": "max 100000\n"}, None),
-        ({"cpu/cpu.cfs_quota_us": "150000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 1.5),
-        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
-        ({}, None),
-    ],
-)
-def test_a_container_s_share_of_the_cores(
-    files: dict[str, str], cores_worth: float | None, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, content in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(content)
-    monkeypatch.setattr(environment, "CGROUP", tmp_path)
-    assert environment._cpu_quota() == cores_worth
-
-
-@pytest.mark.parametrize(
-    ("files", "available"),
-    [
-        ({}, 2_048_000),
-        ({"memory.max": "max\n", "memory.current": "5\n", "memory.stat": ""}, 2_048_000),
-        ({"memory.max": "9000\n", "memory.current": "5000\n", "memory.stat": "inactive_file 1000\n"}, 5_000),
-        (
-            {
-                "memory/memory.limit_in_bytes": "9000",
-                "memory/memory.usage_in_bytes": "5000",
-                "memory/memory.stat": "inactive_file 1\ntotal_inactive_file 2000\n",
-            },
-            4_001,
-        ),
-    ],
-)
-def test_the_memory_that_is_available(
-    files: dict[str, str], available: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, content in ({"meminfo": "MemTotal: 9000 kB\nMemAvailable: 2000 kB\n"} | files).items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(content)
-    monkeypatch.setattr(environment, "CGROUP", tmp_path)
-    monkeypatch.setattr(environment, "MEMINFO", tmp_path / "meminfo")
-    assert environment._available_memory_bytes() == available
-
-
 def test_numa_nodes_of_the_process(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for node, numbers in ((0, (0, 1)), (1, (2, 3))):
         for number in numbers:

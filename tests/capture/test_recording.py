@@ -190,7 +190,7 @@ def growing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look at the memory finds 0.6 of the limit more, as of many events."""
     memory = itertools.count(0, int(0.6 * event_memory.LIMIT_BYTES))
     monkeypatch.setattr(event_memory, "_in_use_bytes", lambda: next(memory))
-    monkeypatch.setattr(event_memory, "_free_bytes", lambda: None)
+    monkeypatch.setattr(event_memory, "available_memory_bytes", lambda: None)
     monkeypatch.setattr(event_memory, "READ_EVERY_S", 0.0)
 
 
@@ -226,7 +226,7 @@ def test_a_step_with_too_many_events_ends_a_cycle_at_once(tmp_path: Path, comple
 
 
 def test_little_free_memory_bounds_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_memory, "_free_bytes", lambda: 1600)
+    monkeypatch.setattr(event_memory, "available_memory_bytes", lambda: 1600)
     assert event_memory.EventMemory().limit_bytes == 100
 
 

@@ -15,7 +15,7 @@ from types import CodeType, ModuleType
 import pytest
 from runs import Run
 
-from traceopt.capture.start_up import process_age, stack_sampler
+from traceopt.capture.start_up import stack_sampler, start_up
 from traceopt.capture.start_up.breakdown import parts_of
 from traceopt.capture.start_up.parts import Frame, Part, base_finder, classify
 from traceopt.capture.start_up.stack_sampler import Stack, StackSampler, stack_of
@@ -258,8 +258,8 @@ def test_another_thread_trains() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"1 (python) S 1", b"1 (a) b) S" + b" x" * 40])
 def test_a_system_without_the_age_of_the_process(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_age, "open", lambda *_: io.BytesIO(content), raising=False)
-    assert process_age.process_age_s() is None
+    monkeypatch.setattr(start_up, "open", lambda *_: io.BytesIO(content), raising=False)
+    assert start_up.process_age_s() is None
 
 
 @pytest.mark.run("equality.py", "--lr", "0.1", "two words", "-m")

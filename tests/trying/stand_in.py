@@ -17,7 +17,7 @@ LOSS_FACTOR = 1.0
 
 
 def take_turns() -> None:
-    """As capture/recording/turns.py; with LOCK, it cannot run beside itself."""
+    """As capture/recording/timed_steps.py; with LOCK, it cannot run beside itself."""
     if "LOCK" not in os.environ:
         os.killpg(0, signal.SIGSTOP)
         return

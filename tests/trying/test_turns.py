@@ -18,7 +18,7 @@ from projects import Project
 from traceopt.trying import timed_runs
 from traceopt.trying.changes import Change
 from traceopt.trying.measured_run import Failure, MeasuredRun
-from traceopt.trying.running import memory
+from traceopt.trying.running import processes
 from traceopt.trying.running.interruption import Interruption
 from traceopt.trying.running.processes import EndedError, Script
 from traceopt.trying.timed_runs import Limits, TimedRuns
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow  # each starts processes
 TRAINING = """
 import json, os, subprocess, sys, time, types
 from traceopt.capture.metadata.step_ledger import LedgerWriter
-from traceopt.capture.recording.turns import Turns
+from traceopt.capture.recording.timed_steps import Turns
 
 worker = subprocess.Popen([sys.executable, "-c", "while True: print('x', flush=True)"], stdout=open("worker", "w"))
 device = types.SimpleNamespace(is_initialized=lambda: False)
@@ -90,7 +90,7 @@ def test_a_run_stops_with_its_workers_and_no_step_contains_the_stop(training: Pa
 def test_a_stopped_run_is_ended(training: Path) -> None:
     with started(training) as script:
         assert script.advance(nothing) is None
-        assert memory.resident_bytes(script._child.pid) is not None
+        assert processes._resident_bytes(script._child.pid) is not None
     assert script._child.returncode is not None, "a process is left"
 
 
@@ -152,7 +152,7 @@ def test_runs_that_cannot_be_side_by_side_have_the_machine_for_themselves(projec
 def test_without_room_the_second_starts_when_the_first_has_ended(
     project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "free_bytes", lambda: 1)
+    monkeypatch.setattr(processes, "available_memory_bytes", lambda: 1)
     lock = tmp_path / "lock"
     runs = runs_of(project, tmp_path / "logs", LOCK=str(lock))
     assert [type(run) for run in runs] == [MeasuredRun, MeasuredRun]

@@ -1,8 +1,6 @@
-"""Number of processes: limited by the amount of work, cores and memory, also in a container."""
+"""Number of processes: limited by the amount of work, cores and memory."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +20,7 @@ def tasks(count: int, size_bytes: int, suffix: str = ".json") -> list[RankTask]:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool_size, "usable_cores", lambda: 64)
-    monkeypatch.setattr(pool_size, "free_bytes", lambda: 32 * GB)
+    monkeypatch.setattr(pool_size, "available_memory_bytes", lambda: 32 * GB)
 
 
 @pytest.mark.usefixtures("machine")
@@ -45,23 +43,3 @@ def test_jobs(of: list[RankTask], jobs: int) -> None:
 
 def test_memory_that_is_not_known_is_no_limit() -> None:
     assert pool_size.fitting([GB] * 5, None) == 5
-
-
-def test_this_machine() -> None:
-    assert pool_size.usable_cores() >= 1
-    free = pool_size.free_bytes()
-    assert free is None or free >= 0
-
-
-def test_a_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory left under the limit, with the file cache counted as free; cores according to the CPU quota."""
-    inner = tmp_path / "job"
-    inner.mkdir()
-    (tmp_path / "cpu.max").write_text("max 100000\n")
-    (inner / "cpu.max").write_text("100000 100000\n")
-    (inner / "memory.max").write_text("1000000\n")
-    (inner / "memory.current").write_text("900000\n")
-    (inner / "memory.stat").write_text("anon 500000\ninactive_file 300000\n")
-    monkeypatch.setattr(pool_size, "_control_groups", lambda: [inner, tmp_path])
-    assert pool_size.usable_cores() == 1
-    assert pool_size.free_bytes() == 400_000

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import time
 from collections.abc import Collection, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from traceopt.capture.machine import usable_cores
 from traceopt.capture.settings import Settings
 from traceopt.output import StderrProgress
 from traceopt.result.document import Result
@@ -143,7 +143,7 @@ def plan_of(result: Result | None, allow: Collection[str]) -> Plan:
         left,
         searches(
             step_times(result),
-            cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+            cores=usable_cores(),
             gpu=device is not None and device.vendor != "cpu",
             compiled=result.torch_compile is not None,
             threads=result.cpu.threads if result.cpu is not None else None,

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from traceopt.trying.running import memory
+from traceopt.capture.machine import available_memory_bytes
 
 GRACE_S = 5.0  # between asking a script to end and killing it
 POLL_S = 0.1
@@ -32,8 +32,8 @@ class EndedError(Exception):
 class Script:
     """A command in a session of its own; a context manager that leaves no process of it, whatever happens.
 
-    It may stop itself (capture/recording/turns.py). It trains only inside of `advance`, and `time_limit_s` is the time
-    that it may take there. Raises OSError if the command cannot be started.
+    It may stop itself (capture/recording/timed_steps.py). It trains only inside of `advance`, and `time_limit_s` is
+    the time that it may take there. Raises OSError if the command cannot be started.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Script:
     @property
     def leaves_room(self) -> bool:
         """Whether the machine has memory for another script like this one; False if the system does not tell."""
-        free, used = memory.free_bytes(), memory.resident_bytes(self._child.pid)
+        free, used = available_memory_bytes(), _resident_bytes(self._child.pid)
         return free is not None and used is not None and free >= LEAST_FREE * used
 
     def __enter__(self) -> Script:
@@ -117,6 +117,17 @@ class Script:
         if self._time_limit_s is None or self._took_s + now_s <= self._time_limit_s:
             return None
         return f"it took longer than {self._time_limit_s:g} s"
+
+
+def _resident_bytes(session: int) -> int | None:
+    """The resident memory of all processes of a session; pages that they share count for each."""
+    pages = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):  # the process has ended
+            after_name = path.read_text(errors="replace").rpartition(")")[2].split()
+            if int(after_name[3]) == session:
+                pages += int(after_name[21])
+    return pages * os.sysconf("SC_PAGE_SIZE") if pages else None
 
 
 def kill_marked(mark: str) -> None:

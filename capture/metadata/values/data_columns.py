@@ -35,7 +35,7 @@ def describe_columns(torch: Any, loader: Any) -> dict[str, Any] | None:
     if not columns:
         return None
     length = len(columns[0])
-    row_bytes = max(1, sum(one.nbytes for one in columns) // length)
+    row_bytes = max(1, sum(column.nbytes for column in columns) // length)
     rows = random.Random(0).choices(range(length), k=min(size, 1 + MOST_BYTES // row_bytes))  # noqa: S311
     plain = (
         type(dataset) is data.TensorDataset
@@ -56,7 +56,7 @@ def _columns(torch: Any, dataset: Any) -> Iterator[Any]:
     count, numpy = len(dataset), sys.modules.get("numpy")
     kinds = (torch.Tensor,) if numpy is None else (torch.Tensor, numpy.ndarray)
     values = list(vars(dataset).values())
-    groups = [one for one in values if type(one) in (tuple, list, dict) and len(one) <= MOST_COLUMNS]
+    groups = [value for value in values if type(value) in (tuple, list, dict) and len(value) <= MOST_COLUMNS]
     for one in (*values, *(inner for group in groups for inner in _inner(group))):
         if type(one) in kinds and len(one.shape) and len(one) == count and _in_memory(torch, one):
             yield one

@@ -105,7 +105,7 @@ class Padding:
 
 def whole_numbers(tensors: Iterable[Any]) -> list[Any]:
     """Those of two dimensions: ids that a model looks up."""
-    return [one for one in tensors if one.dim() == 2 and not one.dtype.is_floating_point]
+    return [tensor for tensor in tensors if tensor.dim() == 2 and not tensor.dtype.is_floating_point]
 
 
 def _place(collate: Any) -> str | None:

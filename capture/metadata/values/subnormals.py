@@ -61,15 +61,17 @@ class Subnormals:
         if self._torch.cuda.is_initialized():
             return None
         with suppress(Exception):
-            parameters = [one for one in tensors if isinstance(one, self._torch.nn.Parameter)]
-            gradients = [one.grad for one in parameters if one.grad is not None]
-            values = [value for one in optimizers for state in one.state.values() for value in state.values()]
+            parameters = [tensor for tensor in tensors if isinstance(tensor, self._torch.nn.Parameter)]
+            gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+            values = [
+                value for optimizer in optimizers for state in optimizer.state.values() for value in state.values()
+            ]
             states = [value for value in values if isinstance(value, self._torch.Tensor)]
             known = {id(one) for one in (*parameters, *gradients, *states)}
             self.look("parameter", parameters)
             self.look("gradient", gradients)
             self.look("optimizer state", states)
-            self.look("tensor", (one for one in tensors if id(one) not in known))
+            self.look("tensor", (tensor for tensor in tensors if id(tensor) not in known))
             document = self.document()
             self._found.clear()
             return document
@@ -77,7 +79,7 @@ class Subnormals:
 
     def document(self) -> dict[str, Any]:
         flushed = self._is_flushed()
-        found = sorted(self._found.items(), key=lambda one: -one[1].share)
+        found = sorted(self._found.items(), key=lambda item: -item[1].share)
         found = [one for one in found if one[1].share >= LEAST_SHARE][: 0 if flushed else MOST_ROWS]
         slowdowns = _slowdowns(self._torch, [one.worst for _, one in found])
         rows = [

@@ -60,7 +60,7 @@ def _has_gradients(model: Any) -> bool:
 
 
 def _is_compiled(model: Any) -> bool:
-    return any(type(one).__name__ == "OptimizedModule" or one._compiled_call_impl for one in model.modules())
+    return any(type(module).__name__ == "OptimizedModule" or module._compiled_call_impl for module in model.modules())
 
 
 def _convert_for_each_optimizer(torch: Any, timed: TimedSteps, dynamo: Dynamo) -> None:
@@ -73,11 +73,11 @@ def _convert_for_each_optimizer(torch: Any, timed: TimedSteps, dynamo: Dynamo) -
         construct(self, *args, **kwargs)
         own = {id(one) for group in self.param_groups for one in group["params"]}
         for model in roots_of(torch):
-            filters = [one for one in model.parameters() if one.dim() == 4 and id(one) in own]
+            filters = [parameter for parameter in model.parameters() if parameter.dim() == 4 and id(parameter) in own]
             if filters and not _wraps_distributed(model):
-                before = [one.stride() for one in filters]
+                before = [weight.stride() for weight in filters]
                 model.to(memory_format=torch.channels_last)
-                if [one.stride() for one in filters] != before:
+                if [weight.stride() for weight in filters] != before:
                     timed.used(CHANNELS_LAST)
 
     kind.__init__ = init
@@ -85,5 +85,5 @@ def _convert_for_each_optimizer(torch: Any, timed: TimedSteps, dynamo: Dynamo) -
 
 def _wraps_distributed(model: Any) -> bool:
     """Such a wrapper has buckets with the layout of the gradients, which cannot change any more."""
-    kinds = {type(one) for one in model.modules()}
+    kinds = {type(module) for module in model.modules()}
     return any(kind.__module__.startswith("torch.") and "Parallel" in kind.__name__ for kind in kinds)
