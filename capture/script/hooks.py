@@ -125,7 +125,7 @@ class Hooks:
                 finally:
                     tracker.inside_update -= 1
                 if not tracker.inside_update:
-                    note(recorder.updated, args[0])
+                    note(recorder.run.updated, args[0])
                     tell(self._updated, args[0])
                 return result
 
@@ -136,7 +136,7 @@ class Hooks:
         optimizer.profile_hook_step = staticmethod(profile_hook_step)
 
     def _constructed_optimizer(self, optimizer: Any) -> None:
-        self._recorder.constructions.optimizer(optimizer)
+        self._recorder.run.constructions.optimizer(optimizer)
         self._roles.made(optimizer)
 
     def _updated(self, optimizer: Any) -> None:
@@ -160,7 +160,7 @@ class Hooks:
         """Tensor.backward looks this function up at every call."""
         autograd, tracker, note, is_compiling = self._torch.autograd, self.tracker, self.note, self.dynamo.is_compiling
         original, recorder, tell = autograd.backward, self._recorder, self.tell
-        cleared = recorder.cleared_gradients
+        cleared = recorder.run.cleared_gradients
 
         @functools.wraps(original)
         @self._exclude
@@ -178,14 +178,14 @@ class Hooks:
             try:
                 return original(*args, **kwargs)
             finally:
-                note(recorder.updated)
+                note(recorder.run.updated)
                 tell(tracker.backward_ends)
 
         autograd.backward = backward
 
     def patch_saved_tensors_hooks(self) -> None:
         """Checkpoints enter such hooks too."""
-        kind, values = self._torch.autograd.graph.saved_tensors_hooks, self._recorder.values
+        kind, values = self._torch.autograd.graph.saved_tensors_hooks, self._recorder.run.values
         original = kind.__enter__
 
         @functools.wraps(original)
@@ -258,13 +258,13 @@ class Hooks:
             def patch(
                 loaded: Any, framework: str = framework, kind: str = kind, constructor: str = constructor
             ) -> None:
-                note = functools.partial(self._recorder.constructions.framework, framework)
+                note = functools.partial(self._recorder.run.constructions.framework, framework)
                 self._note_construction(getattr(loaded, kind), constructor, note)
 
             when_imported(module, patch)
 
     def patch_ddp(self, distributed: Any) -> None:
-        self._note_construction(distributed.DistributedDataParallel, "__init__", self._recorder.constructions.ddp)
+        self._note_construction(distributed.DistributedDataParallel, "__init__", self._recorder.run.constructions.ddp)
 
     def _note_construction(self, kind: Any, constructor: str, note: Callable[[Any], None]) -> None:
         """Calls `note` with every object of a class, at the end of its constructor."""
@@ -280,15 +280,15 @@ class Hooks:
 
     def patch_loader(self, dataloader: Any) -> None:
         recorder, tracker, tell, note = self._recorder, self.tracker, self.tell, self.note
-        self._note_construction(dataloader.DataLoader, "__init__", recorder.constructions.loader)
+        self._note_construction(dataloader.DataLoader, "__init__", recorder.run.constructions.loader)
         gradients = self._torch.is_grad_enabled
         iterator, workers = dataloader._BaseDataLoaderIter, dataloader._MultiProcessingDataLoaderIter
         create, start_workers, advance = iterator.__init__, workers.__init__, iterator.__next__
         inside = threading.local()  # a dataset may read a DataLoader itself
 
         def remember(instance: Any, loader: Any) -> None:
-            instance._traceopt_loader = key = recorder.iterated(loader)
-            instance._traceopt_iterator = recorder.loaders.iterator(key)
+            instance._traceopt_loader = key = recorder.run.iterated(loader)
+            instance._traceopt_iterator = recorder.run.loaders.iterator(key)
 
         @functools.wraps(create)
         @self._exclude
@@ -302,7 +302,7 @@ class Hooks:
             began = time.perf_counter()
             start_workers(self, *args, **kwargs)
             seconds, key = time.perf_counter() - began, getattr(self, "_traceopt_loader", 0)
-            note(recorder.workers_started, key, seconds, [worker.pid for worker in self._workers])
+            note(recorder.run.workers_started, key, recorder.step, seconds, [worker.pid for worker in self._workers])
 
         @functools.wraps(advance)
         @self._exclude
@@ -320,7 +320,7 @@ class Hooks:
                     return batch
                 finally:
                     seconds, cpu_seconds = time.perf_counter() - began, time.thread_time() - cpu_began
-                    note(recorder.fetched, loader, number, batch, seconds, cpu_seconds, ended)
+                    note(recorder.run.fetched, loader, number, batch, seconds, cpu_seconds, ended)
             finally:
                 inside.fetch = False
 
