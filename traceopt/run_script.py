@@ -39,6 +39,7 @@ from traceopt.result.words.quantities import counted
 
 if TYPE_CHECKING:
     from traceopt.result.document import Result
+    from traceopt.trying.workspace import Command
 
 LOGDIR = "traceopt-logs"
 CONTROL = ".traceopt"  # in the log folder, while a run writes there
@@ -74,6 +75,14 @@ def settings(
         cycles = (replace(cycles[0], wait=0), *cycles[1:])
     folder = _folder(logdir, name, command[0] if module else _script(command))
     return Settings(folder, cycles, step_on, stop_after, time_limit, memory_snapshot=memory_snapshot, trigger=trigger)
+
+
+def trial_settings(
+    command: Command, logdir: Path | None, name: str | None = None, preset: str | None = None
+) -> Settings:
+    """The settings for a recording in a copy of the source, which ends when everything is recorded."""
+    words, module, step_on = command.words, command.module, command.step_on
+    return settings(words, module, logdir, name, step_on=step_on, stop_after=True, time_limit=120.0, preset=preset)
 
 
 def in_a_free_folder(settings: Settings) -> Settings:

@@ -57,7 +57,7 @@ def analyze(
         )
     outputs.prepare(config, debug=context.obj["debug"])
     for name in run_names(paths) if every_run else [run]:
-        result = analyzed(paths, config, source, run=name, debug=context.obj["debug"], quiet=quiet)
+        result = analyzed(paths, source, config, run=name, debug=context.obj["debug"], quiet=quiet)
         mine = outputs
         if every_run and name is not None:
             mine = outputs.of_run(name)

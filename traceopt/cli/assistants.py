@@ -48,7 +48,7 @@ def mcp(context: click.Context, roots: tuple[Path, ...], allow_run: bool, config
     from traceopt.assistants.tools import Tools
 
     def analyze(paths: Sequence[str], run: str | None) -> Result:
-        return analyzed(paths, config, (), run=run, debug=debug, quiet=True)
+        return analyzed(paths, (), config, run=run, debug=debug, quiet=True)
 
     tools = Tools(Roots(roots or (Path.cwd(),)), config, analyze)
     build_server(tools, allow_run=allow_run).run("stdio")

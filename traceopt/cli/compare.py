@@ -12,13 +12,15 @@ import click
 from traceopt.cli.shared.gating import EXIT_GATE, failed, gate_options, parsed_gates
 from traceopt.cli.shared.help import ExplainedCommand
 from traceopt.cli.shared.options import (
+    budget_option,
     format_option,
     json_option,
     markdown_option,
+    module_option,
     reading_options,
     timing_options,
 )
-from traceopt.cli.shared.results import analyzed, check_all_writable, configuration, terminal, write_output
+from traceopt.cli.shared.results import analysis_with, check_all_writable, configuration, terminal, write_output
 from traceopt.output import StderrProgress, emit
 
 if TYPE_CHECKING:
@@ -28,7 +30,6 @@ if TYPE_CHECKING:
     from traceopt.comparison.runs import RunOfSide
     from traceopt.config import Config
     from traceopt.result.comparison import Comparison
-    from traceopt.result.document import Result
     from traceopt.trying.workspace import Command
 
 
@@ -40,15 +41,8 @@ if TYPE_CHECKING:
     "--in-turn", is_flag=True, help="The runs alternated (BASE, HEAD, BASE, HEAD, ...): compare them in pairs."
 )
 @click.option("--against", metavar="REV", help="Run SCRIPT [ARGS]... as it is in this commit, and as it is now.")
-@click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
-@click.option(
-    "--budget",
-    type=click.FloatRange(0, min_open=True),
-    default=10,
-    show_default=True,
-    metavar="MINUTES",
-    help="Begin no more runs after this time.",
-)
+@module_option
+@budget_option(10, "runs")
 @timing_options
 @click.option("--html", "html_path", metavar="PATH", help="Also write the comparison as HTML.")
 @markdown_option
@@ -162,15 +156,9 @@ def _of_script(
     from traceopt.try_script.against import compare_with
     from traceopt.try_script.two_sides import Timing
 
-    settings = run_script.settings(
-        command.words, command.module, logdir, None, step_on=command.step_on, stop_after=True, time_limit=120.0
-    )
-
-    def analyze(paths: Sequence[str], source: Sequence[Path]) -> Result:
-        return analyzed(paths, config, source, debug=debug, quiet=True)
-
+    settings = run_script.trial_settings(command, logdir)
     timing = Timing(steps, budget_s, time_limit_s)
-    return compare_with(command, revision, settings, timing, gates, analyze, quiet=quiet)
+    return compare_with(command, revision, settings, timing, gates, analysis_with(config, debug=debug), quiet=quiet)
 
 
 def _write(

@@ -51,7 +51,7 @@ def measure(
     """
     config = configuration(config_path, **settings)
     debug = context.obj["debug"]
-    result = analyzed(paths, config, [], run=run, debug=debug, quiet=quiet)
+    result = analyzed(paths, [], config, run=run, debug=debug, quiet=quiet)
 
     from traceopt.measuring import for_document as measuring
     from traceopt.reports.text.measured import render_measured
@@ -63,5 +63,5 @@ def measure(
         return
     rates = measured(result, budget, again=again, quiet=quiet)
     measuring.write(path, rates)
-    after = analyzed((*paths, str(path)), config, [], run=run, debug=debug, quiet=quiet)
+    after = analyzed((*paths, str(path)), [], config, run=run, debug=debug, quiet=quiet)
     emit(render_measured(rates, len(wanted), result, after, visible(str(path))))

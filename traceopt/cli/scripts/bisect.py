@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from traceopt.cli.shared.help import ExplainedCommand
 from traceopt.cli.shared.options import (
+    budget_option,
     color_option,
+    command_argument,
     config_option,
     debug_option,
     json_option,
+    module_option,
     quiet_option,
     timing_options,
 )
-from traceopt.cli.shared.results import analyzed, check_all_writable, configuration, terminal, write_output
+from traceopt.cli.shared.results import analysis_with, check_all_writable, configuration, terminal, write_output
 from traceopt.output import emit
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceopt.result.document import Result
 
 EXIT_NOT_FOUND = 1
 
@@ -30,8 +27,8 @@ EXIT_NOT_FOUND = 1
 @click.command(cls=ExplainedCommand, context_settings={"allow_interspersed_args": False})
 @click.argument("good", metavar="GOOD")
 @click.argument("bad", metavar="BAD")
-@click.argument("command", nargs=-1, required=True, metavar="SCRIPT [ARGS]...")
-@click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
+@command_argument
+@module_option
 @click.option("--package", metavar="NAME", help="Search versions of this package: GOOD and BAD are two of them.")
 @click.option(
     "--python",
@@ -40,14 +37,7 @@ EXIT_NOT_FOUND = 1
     metavar="PATH",
     help="With --package: an environment with a version, or its Python, the oldest first. Repeat for each.",
 )
-@click.option(
-    "--budget",
-    type=click.FloatRange(0, min_open=True),
-    default=30,
-    show_default=True,
-    metavar="MINUTES",
-    help="Begin no more runs after this time.",
-)
+@budget_option(30, "runs")
 @timing_options
 @json_option("bisection document")
 @config_option
@@ -94,20 +84,15 @@ def bisect(
     versions = versions_between(package, pythons, good, bad) if package is not None else None
     config = configuration(config_path)
     check_all_writable(json_path if json_path != "-" else None)
-    debug = context.obj["debug"]
-    settings = run_script.settings(command, module, logdir, None, step_on=step_on, stop_after=True, time_limit=120.0)
-
-    def analyze(paths: Sequence[str], source: Sequence[Path]) -> Result:
-        return analyzed(paths, config, source, debug=debug, quiet=True)
-
+    searched = Command(command, module, Path.cwd(), step_on)
     bisection, exit_code = searching.bisect(
-        Command(command, module, Path.cwd(), step_on),
+        searched,
         good,
         bad,
         versions,
-        settings,
+        run_script.trial_settings(searched, logdir),
         Timing(steps, 60 * budget, time_limit),
-        analyze,
+        analysis_with(config, debug=context.obj["debug"]),
         quiet=quiet,
     )
     if bisection is None:

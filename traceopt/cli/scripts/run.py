@@ -11,12 +11,17 @@ import click
 from traceopt.cli.failing import EXIT_INTERRUPTED, fault
 from traceopt.cli.shared.help import ExplainedCommand
 from traceopt.cli.shared.options import (
-    FILE,
     color_option,
+    command_argument,
     config_option,
     debug_option,
+    logdir_option,
+    module_option,
+    name_option,
+    preset_option,
     quiet_option,
     select_options,
+    step_on_option,
     workload_options,
 )
 from traceopt.cli.shared.outputs import Outputs, output_options
@@ -26,20 +31,13 @@ from traceopt.cli.shared.triggers import trigger_of, trigger_options
 from traceopt.errors import visible
 from traceopt.output import emit
 
-DEFAULT_LOGDIR = "traceopt-logs"
-
 
 @click.command(cls=ExplainedCommand, context_settings={"allow_interspersed_args": False})
-@click.argument("command", nargs=-1, required=True, metavar="SCRIPT [ARGS]...")
-@click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
-@click.option("--logdir", type=FILE, metavar="DIR", help=f"Folder for the traces.  [default: {DEFAULT_LOGDIR}/NAME]")
-@click.option("--name", metavar="NAME", help="Name of this run's folder in the log folder.  [default: script and time]")
-@click.option(
-    "--preset",
-    type=click.Choice(["standard", "quick", "long", "timing"]),
-    help="Record steps 8-12 and 17-18 (standard), 2-4 and 6-7 (quick), 25-44 and 53-57 (long), or 8-12 (timing)."
-    "  [default: standard]",
-)
+@command_argument
+@module_option
+@logdir_option
+@name_option("run")
+@preset_option("Record steps 8-12 and 17-18 (standard), 2-4 and 6-7 (quick), 25-44 and 53-57 (long), or 8-12 (timing).")
 @click.option("--wait", type=click.IntRange(0), metavar="N", help="Steps before the profiler starts.  [default: 5]")
 @click.option("--warmup", type=click.IntRange(0), metavar="N", help="Steps whose events are dropped.  [default: 3]")
 @click.option("--active", type=click.IntRange(1), metavar="N", help="Steps to record.  [default: 5]")
@@ -50,11 +48,7 @@ DEFAULT_LOGDIR = "traceopt-logs"
 @click.option(
     "--memory-snapshot", is_flag=True, help="Record the history of the CUDA allocator: who holds memory, what grows."
 )
-@click.option(
-    "--step-on",
-    metavar="WHAT",
-    help="What ends a step: batch, update, backward, forward or module:function.  [default: detected]",
-)
+@step_on_option
 @click.option(
     "--time-limit",
     type=click.FloatRange(0, min_open=True),
@@ -157,11 +151,11 @@ def run(
             if not no_calibration:
                 run_script.calibrate(outcome, code)
             began = perf_counter()
-            result = analyzed(paths, config, source, debug=debug, quiet=quiet)
+            result = analyzed(paths, source, config, debug=debug, quiet=quiet)
             analysis_s = perf_counter() - began
             if measure_s and code >= 0 and (rates := rates_for(result, measure_s, settings.folder, quiet=quiet)):
                 paths.append(str(rates))
-                result = analyzed(paths, config, source, debug=debug, quiet=quiet)
+                result = analyzed(paths, source, config, debug=debug, quiet=quiet)
             result = run_script.with_failure(result, outcome)
             footer = run_script.footer(outcome, settings, analysis_s)
             outputs.write(result, paths, source, quiet=quiet, footer=footer)

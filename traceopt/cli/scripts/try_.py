@@ -11,10 +11,15 @@ from traceopt.cli.shared.gating import Gating, baseline_options
 from traceopt.cli.shared.help import ExplainedCommand
 from traceopt.cli.shared.options import (
     FILE,
+    budget_option,
+    command_argument,
     config_option,
     debug_option,
     json_option,
     lone_json_option,
+    module_option,
+    name_option,
+    preset_option,
     quiet_option,
     split_codes,
     trial_options,
@@ -22,7 +27,7 @@ from traceopt.cli.shared.options import (
 )
 from traceopt.cli.shared.pull_request import PullRequest, pull_request_options
 from traceopt.cli.shared.results import (
-    analyzed,
+    analysis_with,
     check_all_writable,
     configuration,
     emit_with_json,
@@ -37,6 +42,7 @@ from traceopt.output import emit
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from traceopt.config import Config
     from traceopt.result.document import Result
     from traceopt.try_script.one_plan import Outcome
     from traceopt.trying.changes import Change
@@ -47,8 +53,8 @@ HISTORY = "traceopt-logs/tried.jsonl"
 
 
 @click.command(cls=ExplainedCommand, name="try", context_settings={"allow_interspersed_args": False})
-@click.argument("command", nargs=-1, required=True, metavar="SCRIPT [ARGS]...")
-@click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
+@command_argument
+@module_option
 @click.option("--fix", "fixes", multiple=True, callback=split_codes, metavar="CODE", help="Try only these fixes.")
 @click.option(
     "--top", type=click.IntRange(0), metavar="N", help=f"Try the first N fixes of the plan.  [default: {TOP}]"
@@ -58,21 +64,10 @@ HISTORY = "traceopt-logs/tried.jsonl"
 @click.option("--against", "revisions", multiple=True, metavar="REV", help="Try the source of another commit.")
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Try an environment variable.")
 @click.option("--args", "arguments", multiple=True, metavar="ARGS", help='Try more arguments: --args "--workers 8".')
-@click.option(
-    "--budget",
-    type=click.FloatRange(0, min_open=True),
-    default=10,
-    show_default=True,
-    metavar="MINUTES",
-    help="Begin no more rounds after this time.",
-)
+@budget_option(10, "rounds")
 @trial_options
-@click.option("--name", metavar="NAME", help="Name of this try's folder in the log folder.  [default: script and time]")
-@click.option(
-    "--preset",
-    type=click.Choice(["standard", "quick", "long", "timing"]),
-    help="What to record of the baseline, as in traceopt run.  [default: standard]",
-)
+@name_option("try")
+@preset_option("What to record of the baseline, as in traceopt run.")
 @json_option("result document")
 @pull_request_options
 @baseline_options
@@ -131,9 +126,7 @@ def try_(
     gating.prepare(config, debug=debug)
     if apply_:
         trying_outcome.check_clean(tried)
-    settings = run_script.settings(
-        command, module, logdir, name, step_on=step_on, stop_after=True, time_limit=120.0, preset=preset
-    )
+    settings = run_script.trial_settings(tried, logdir, name, preset)
     wanted = one_plan.Wanted(
         own,
         fixes,
@@ -145,27 +138,18 @@ def try_(
         time_limit,
     )
 
-    def analyze(paths: Sequence[str], source: Sequence[Path]) -> Result:
-        return analyzed(paths, config, source, debug=debug, quiet=True)
-
-    outcome = one_plan.try_script(tried, settings, wanted, analyze, quiet=quiet)
+    outcome = one_plan.try_script(tried, settings, wanted, analysis_with(config, debug=debug), quiet=quiet)
     result = outcome.result
     source = run_script.source_folders(command)
     html_path = None
     if result is not None:
         inputs = result.run.paths
         gating.judge(result, inputs)
-        if not no_html and config.html is not False:
-            html_path = html or str(settings.folder / "report.html")
-            write_html(html_path, result, inputs)
+        html_path = write_report(result, config, html or str(settings.folder / "report.html"), no_html)
         pull_request.write(result, gating, source, inputs, quiet=quiet)
     else:
         gating.not_judged("nothing was recorded")
-    if json_path is not None:
-        data = one_plan.document_of(outcome).to_json()
-        emit(data) if json_path == "-" else write_output(json_path, data, [])
-    if json_path != "-":
-        print_outcome(outcome, html_path)
+    print_outcome(outcome, html_path, json_path)
     if not outcome.signal_exit_code:
         keep_changes(outcome, tried, apply_, patch_out, quiet=quiet)
     elif not outcome.tried:
@@ -187,9 +171,24 @@ def own_changes(
     ]
 
 
-def print_outcome(outcome: Outcome, html_path: str | None) -> None:
-    from traceopt.reports.text.trial_terminal import render_trial
+def write_report(result: Result, config: Config, path: str, no_html: bool) -> str | None:
+    """Writes the HTML report, unless an option or the settings file forbids it. Returns its path."""
+    if no_html or config.html is False:
+        return None
+    write_html(path, result, result.run.paths)
+    return path
 
+
+def print_outcome(outcome: Outcome, html_path: str | None, json_path: str | None) -> None:
+    """Writes the JSON document if it has a path, and prints the text, or the document for the path "-"."""
+    from traceopt.reports.text.trial_terminal import render_trial
+    from traceopt.try_script.one_plan import document_of
+
+    if json_path is not None:
+        data = document_of(outcome).to_json()
+        emit(data) if json_path == "-" else write_output(json_path, data, [])
+    if json_path == "-":
+        return
     if outcome.result is not None:
         emit(rendered(outcome.result, "text", None, html_path))
     else:

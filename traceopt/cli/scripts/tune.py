@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from traceopt.cli.scripts.try_ import keep_changes, own_changes, print_outcome
+from traceopt.cli.scripts.try_ import keep_changes, own_changes, print_outcome, write_report
 from traceopt.cli.shared.help import ExplainedCommand
 from traceopt.cli.shared.options import (
     FILE,
+    budget_option,
+    command_argument,
     config_option,
     debug_option,
     json_option,
+    module_option,
+    name_option,
+    preset_option,
     quiet_option,
     trial_options,
     workload_options,
 )
-from traceopt.cli.shared.results import analyzed, check_all_writable, configuration, write_html, write_output
-from traceopt.output import emit
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceopt.result.document import Result
+from traceopt.cli.shared.results import analysis_with, check_all_writable, configuration
 
 
 @click.command(cls=ExplainedCommand, context_settings={"allow_interspersed_args": False})
-@click.argument("command", nargs=-1, required=True, metavar="SCRIPT [ARGS]...")
-@click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
+@command_argument
+@module_option
 @click.option(
     "--allow",
     type=click.Choice(["numerics", "batch-size"]),
@@ -39,14 +38,7 @@ if TYPE_CHECKING:
 @click.option("--patch", "patches", type=FILE, multiple=True, metavar="FILE", help="Also try this diff.")
 @click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="Also try an environment variable.")
 @click.option("--args", "arguments", multiple=True, metavar="ARGS", help='Also try more arguments: "--workers 8".')
-@click.option(
-    "--budget",
-    type=click.FloatRange(0, min_open=True),
-    default=30,
-    show_default=True,
-    metavar="MINUTES",
-    help="Begin no more runs after this time.",
-)
+@budget_option(30, "runs")
 @click.option(
     "--run-steps",
     type=click.IntRange(1),
@@ -54,14 +46,8 @@ if TYPE_CHECKING:
     help="Steps of a whole run: they must win back what compiling takes.  [default: those recorded, if it ended]",
 )
 @trial_options
-@click.option(
-    "--name", metavar="NAME", help="Name of this tuning's folder in the log folder.  [default: script and time]"
-)
-@click.option(
-    "--preset",
-    type=click.Choice(["standard", "quick", "long", "timing"]),
-    help="What to record in each round, as in traceopt run.  [default: standard]",
-)
+@name_option("tuning")
+@preset_option("What to record in each round, as in traceopt run.")
 @json_option("result document")
 @workload_options
 @config_option
@@ -102,7 +88,7 @@ def tune(
     with what was proven. Your source stays as it is without --apply.
     """
     from traceopt import run_script
-    from traceopt.try_script import one_plan, tuning
+    from traceopt.try_script import tuning
     from traceopt.trying import outcome as trying_outcome
     from traceopt.trying.workspace import Command
 
@@ -111,25 +97,15 @@ def tune(
     wanted = tuning.Wanted(own, allow, steps, 60 * budget, time_limit, run_steps)
     config = configuration(config_path, **workload)
     check_all_writable(html, json_path if json_path != "-" else None, patch_out)
-    debug = context.obj["debug"]
     if apply_:
         trying_outcome.check_clean(tuned)
-    settings = run_script.settings(
-        command, module, logdir, name, step_on=step_on, stop_after=True, time_limit=120.0, preset=preset
+    settings = run_script.trial_settings(tuned, logdir, name, preset)
+    outcome = tuning.tune_script(
+        tuned, settings, wanted, analysis_with(config, debug=context.obj["debug"]), quiet=quiet
     )
-
-    def analyze(paths: Sequence[str], source: Sequence[Path]) -> Result:
-        return analyzed(paths, config, source, debug=debug, quiet=True)
-
-    outcome = tuning.tune_script(tuned, settings, wanted, analyze, quiet=quiet)
     html_path = None
-    if outcome.result is not None and not no_html and config.html is not False:
-        html_path = html or str(settings.folder / "report.html")
-        write_html(html_path, outcome.result, outcome.result.run.paths)
-    if json_path is not None:
-        data = one_plan.document_of(outcome).to_json()
-        emit(data) if json_path == "-" else write_output(json_path, data, [])
-    if json_path != "-":
-        print_outcome(outcome, html_path)
+    if outcome.result is not None:
+        html_path = write_report(outcome.result, config, html or str(settings.folder / "report.html"), no_html)
+    print_outcome(outcome, html_path, json_path)
     keep_changes(outcome, tuned, apply_ and not outcome.signal_exit_code, patch_out, quiet=quiet)
     context.exit(outcome.signal_exit_code)

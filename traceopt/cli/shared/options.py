@@ -64,6 +64,41 @@ def format_option(*formats: str) -> Option:
     )
 
 
+def name_option(what: str) -> Option:
+    return click.option(
+        "--name", metavar="NAME", help=f"Name of this {what}'s folder in the log folder.  [default: script and time]"
+    )
+
+
+def preset_option(what: str) -> Option:
+    return click.option(
+        "--preset",
+        type=click.Choice(["standard", "quick", "long", "timing"]),
+        help=f"{what}  [default: standard]",
+    )
+
+
+def budget_option(minutes: int, what: str) -> Option:
+    return click.option(
+        "--budget",
+        type=_AMOUNT,
+        default=minutes,
+        show_default=True,
+        metavar="MINUTES",
+        help=f"Begin no more {what} after this time.",
+    )
+
+
+command_argument = click.argument("command", nargs=-1, required=True, metavar="SCRIPT [ARGS]...")
+module_option = click.option("-m", "module", is_flag=True, help="SCRIPT is a module, as in python -m.")
+step_on_option = click.option(
+    "--step-on",
+    metavar="WHAT",
+    help="What ends a step: batch, update, backward, forward or module:function.  [default: detected]",
+)
+logdir_option = click.option(
+    "--logdir", type=FILE, metavar="DIR", help="Folder for the traces.  [default: traceopt-logs/NAME]"
+)
 debug_option = click.option(
     "--debug",
     is_flag=True,
@@ -151,12 +186,8 @@ timing_options = options(
     click.option(
         "--steps", type=click.IntRange(3), metavar="N", help="Steps to measure in a run.  [default: about 5 seconds]"
     ),
-    click.option("--logdir", type=FILE, metavar="DIR", help="Folder for the traces.  [default: traceopt-logs/NAME]"),
-    click.option(
-        "--step-on",
-        metavar="WHAT",
-        help="What ends a step: batch, update, backward, forward or module:function.  [default: detected]",
-    ),
+    logdir_option,
+    step_on_option,
 )
 # What `try` and `tune` have in common: how scripts run, and what is written.
 trial_options = options(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -29,8 +30,8 @@ def run_names(paths: Sequence[str]) -> list[str]:
 
 def analyzed(
     paths: Sequence[str],
-    config: Config,
     source: Sequence[Path],
+    config: Config,
     *,
     run: str | None = None,
     debug: bool,
@@ -59,6 +60,11 @@ def analyzed(
             debug=debug,
             progress=progress,
         )
+
+
+def analysis_with(config: Config, *, debug: bool) -> Callable[[Sequence[str], Sequence[Path]], Result]:
+    """The analysis of what a script has recorded in copies of its source, without a progress line."""
+    return partial(analyzed, config=config, debug=debug, quiet=True)
 
 
 def write_html(path: str, result: Result, inputs: Iterable[str], *, static: bool = False) -> None:
