@@ -31,7 +31,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.marked import with_part
-from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.reading.source_search import find_sources
 from traceopt.analyzer.recordings.cycle_pairs import RankRecording, find_recordings
 from traceopt.analyzer.recordings.rank_trace import read_recording
 from traceopt.api import analyze

@@ -28,7 +28,7 @@ TRACE = ROOT / "fixtures" / "traces" / "five_faults.json.gz"
 EXPORT = """import sys
 from traceopt.analyzer.nsight import database
 from traceopt.analyzer.reading.nsight_files import read_nsight
-from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.reading.source_search import find_sources
 def refuse(stream): raise database.UnusualTableError
 if sys.argv[2] == "library": database.TablePages = refuse
 [source] = find_sources(sys.argv[1:2]).sources
@@ -37,7 +37,7 @@ read_nsight(source, source.process, rank_hint=None, world_size_hint=None)
 SNAPSHOT = """import sys
 from traceopt.analyzer.companions import restricted_pickle
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import read_memory_snapshot
-from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.reading.source_search import find_sources
 [source] = [one.source for one in find_sources(sys.argv[1:2]).companions]
 if sys.argv[2] == "library":
     with source.open() as stream: restricted_pickle.load(stream, source.label)

@@ -33,7 +33,7 @@ from fixtures.generate import generate
 from fixtures.real_traces import TRACES, require
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.reading.source_search import find_sources
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.replay import graph as graph_module
 from traceopt.analyzer.replay.error import ReplayError, replay_error

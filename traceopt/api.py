@@ -12,7 +12,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from traceopt.analysis import Analysis
-from traceopt.analyzer.reading.sources import find_sources, printable
+from traceopt.analyzer.reading.source_search import find_sources
+from traceopt.analyzer.reading.sources import printable
 from traceopt.analyzer.recordings import runs
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.recordings.runs import Run

@@ -11,13 +11,12 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.attribution.limits import clear_limit, limit_of
 from traceopt.analyzer.companions.companions import read_companions
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.joint_replay import Ranks
-from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.reading.source_search import find_sources
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.recordings.rank_trace import read_recording
 from traceopt.analyzer.recordings.runs import find_runs, pick_run, with_companions
@@ -268,7 +267,7 @@ def _scaled_kernels(facts: Facts, matches: Matches, factor: float) -> list[Chang
 def _scaled_host(facts: Facts, matches: Matches, factor: float) -> list[Change]:
     fits = np.array([matches(name) is not None for name in facts.trace.names] or [False])
     slices = fits[facts.slices.name]
-    area = union(facts.slices.start[slices], facts.slices.end[slices])
+    area = facts.slices.area_of(slices)
     return [RemoveHost(area, 1 - factor)] if slices.any() else []
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.nsight.codes import Codes
+from traceopt.analyzer.arrays.codes import Codes
 from traceopt.analyzer.nsight.database import Database
 from traceopt.analyzer.nsight.devices import device_properties
 from traceopt.analyzer.nsight.event_tables import EventTables
@@ -63,7 +63,7 @@ class _Reader:
     def __init__(self, database: Database, process: NsightProcess) -> None:
         self._database = database
         self._process = process
-        self._names, self._texts = Codes(), Codes()
+        self._names, self._texts = Codes[str](), Codes[str]()
         self.categories: dict[str, int] = {}
         self.tables = EventTables()
         self.named = self.unnamed = 0  # rows whose names the file holds, and those whose names it lacks
@@ -104,7 +104,8 @@ class _Reader:
         named = int(np.isin(ids, np.array(list(strings), np.int64)).sum())
         self.named, self.unnamed = self.named + named, self.unnamed + len(ids) - named
         texts = [strings.get(one, "(not recorded)") for one in distinct.tolist()]
-        return self._names.of_ids(ids, [spelled(text) if spelled else text for text in texts], distinct)
+        codes = self._names.encode([spelled(text) if spelled else text for text in texts], len(texts))
+        return codes[np.searchsorted(distinct, ids)]
 
     def _gpu(self) -> None:
         of_work = ("deviceId", "streamId", "correlationId", "graphNodeId")

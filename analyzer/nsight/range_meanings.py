@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.nsight.codes import Codes
+from traceopt.analyzer.arrays.codes import Codes
 from traceopt.analyzer.nsight.database import Database, decoded
 from traceopt.analyzer.nsight.ranges import Range, read_range
 from traceopt.analyzer.nsight.table_pages import Texts
@@ -16,7 +16,7 @@ _MOST_KEPT = 100_000  # texts whose meaning is remembered
 
 
 class RangeMeanings:
-    def __init__(self, database: Database, names: Codes, texts: Codes) -> None:
+    def __init__(self, database: Database, names: Codes[str], texts: Codes[str]) -> None:
         self._database = database
         self._names, self._texts = names, texts
         self._known: dict[bytes, tuple[int, int, int, int]] = {}

@@ -1,21 +1,41 @@
-"""Selects the fields of events that each table keeps, as lists of decoded values: one list per column."""
+"""Groups events by table, and selects the fields that each table keeps, as lists of decoded values for each column."""
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from msgspec import Raw, Struct, field
 from msgspec.structs import replace
 
-from traceopt.analyzer.reading.event_types import NONE, number
+from traceopt.analyzer.reading.event_types import NONE, Event, Slice, number
 from traceopt.analyzer.reading.finishing.launch_ids import of_operator
-from traceopt.analyzer.tables.schema import GpuTable, MemoryTable, OpTable, RuntimeTable, SyncTable, Table
+from traceopt.analyzer.tables.schema import (
+    KERNEL,
+    MEMCPY,
+    MEMSET,
+    AnnotationTable,
+    ArrowTable,
+    CounterTable,
+    FlowTable,
+    GpuTable,
+    MemoryTable,
+    OpTable,
+    PythonTable,
+    RuntimeTable,
+    Spans,
+    SyncTable,
+    Table,
+)
 from traceopt.analyzer.vocabulary import event_categories as cat
+from traceopt.analyzer.vocabulary.copy_labels import UNLABELED, copy_label
 
 # Tables of points in time; the other tables are named after their categories.
 MEMORY, FLOWS, ARROWS, COUNTERS = "memory", "flows", "arrows", "counters"
@@ -153,16 +173,74 @@ def _counters(events: Sequence[Any]) -> Fields:
     return Fields({"time": [e.ts for e in events], "device": [e.device for e in events]})
 
 
-FIELDS: dict[str, Callable[[Sequence[Any]], Fields]] = {
-    cat.GPU: _gpu,
-    cat.RUNTIME: _runtime,
-    cat.OP: _op,
-    cat.ANNOTATION: _op,
-    cat.PYTHON: _python,
-    cat.SYNC: _sync,
-    cat.OVERHEAD: _overhead,
-    MEMORY: _memory,
-    FLOWS: _flows,
-    ARROWS: _arrows,
-    COUNTERS: _counters,
+class TableKind(NamedTuple):
+    """A table that events fill: its attribute of Trace, its columns, and the fields of events that go into them."""
+
+    attribute: str
+    columns: type[Any]
+    fields: Callable[[Sequence[Any]], Fields]
+
+    @property
+    def time(self) -> str:
+        """The column of the times that rows are sorted by."""
+        return "time" if "time" in self.columns.SCHEMA else "start"
+
+
+TABLES = {
+    cat.GPU: TableKind("gpu", GpuTable, _gpu),
+    cat.RUNTIME: TableKind("runtime", RuntimeTable, _runtime),
+    cat.OP: TableKind("ops", OpTable, _op),
+    cat.ANNOTATION: TableKind("annotations", AnnotationTable, _op),
+    cat.PYTHON: TableKind("python", PythonTable, _python),
+    cat.SYNC: TableKind("sync", SyncTable, _sync),
+    cat.OVERHEAD: TableKind("overheads", Spans, _overhead),
+    MEMORY: TableKind("memory", MemoryTable, _memory),
+    FLOWS: TableKind("flows", FlowTable, _flows),
+    ARROWS: TableKind("arrows", ArrowTable, _arrows),
+    COUNTERS: TableKind("counters", CounterTable, _counters),
 }
+
+
+class TableEvents:
+    """The events of one table, grouped by category."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+        self._categories: list[tuple[str, int]] = []
+
+    def add(self, category: str, events: list[Any]) -> None:
+        self.events = self.events + events if self.events else events
+        self._categories.append((category, len(events)))
+
+    def per_event(self, number_of: Callable[[str], int]) -> npt.NDArray[np.uint8]:
+        """A number for each event, derived from its category."""
+        numbers = np.array([number_of(category) for category, _ in self._categories], np.uint8)
+        return np.repeat(numbers, [count for _, count in self._categories])
+
+
+def by_type(events: Sequence[Event]) -> dict[type, list[Any]]:
+    groups: defaultdict[type, list[Any]] = defaultdict(list)
+    for event in events:
+        groups[type(event)].append(event)
+    return groups
+
+
+def by_category(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
+    groups: defaultdict[str, list[Slice]] = defaultdict(list)
+    for one in slices:
+        groups[one.cat].append(one)
+    return groups
+
+
+def labels_of(events: Sequence[Any]) -> list[str]:
+    """The names of GPU events; copies of PyTorch's newer CUPTI backend are named as by Kineto."""
+    return [
+        copy_label(e.name, a.copy_kind, a.source_kind, a.target_kind, a.memory_kind)
+        if e.name in UNLABELED and (a := e.args)
+        else e.name
+        for e in events
+    ]
+
+
+def gpu_kind(category: str) -> int:
+    return MEMCPY if category in cat.MEMCPY_CATEGORIES else MEMSET if category in cat.MEMSET_CATEGORIES else KERNEL

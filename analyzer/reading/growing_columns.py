@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import count
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -14,7 +12,6 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
-Value = TypeVar("Value", bound=Hashable)
 
 _INITIAL_ROWS = 1 << 12
 _FITS_ALL = 1 << 31  # numbers below this size, as nearly all are, fit into i4 and i8
@@ -65,25 +62,6 @@ def triples(values: Sequence[Any]) -> Floats | None:
         return None
     found: Floats = view["value"].astype(np.float64)
     return found
-
-
-class Interner(Generic[Value]):
-    """Numbers distinct values in the order in which they first appear."""
-
-    __slots__ = ("_codes",)
-
-    def __init__(self) -> None:
-        self._codes: defaultdict[Value, int] = defaultdict(count().__next__)
-
-    def __len__(self) -> int:
-        return len(self._codes)
-
-    def encode(self, values: Iterable[Value], n: int) -> npt.NDArray[np.int32]:
-        """Codes of n values. For strings, one dictionary lookup per value is the fastest way."""
-        return np.fromiter(map(self._codes.__getitem__, values), np.int32, n)
-
-    def values(self) -> list[Value]:
-        return list(self._codes)
 
 
 class GrowingColumns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -13,7 +13,21 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.reading.event_fields import ARROWS, COUNTERS, FIELDS, FLOWS, MEMORY, counted, is_reading
+from traceopt.analyzer.arrays.codes import Codes
+from traceopt.analyzer.reading.event_fields import (
+    ARROWS,
+    COUNTERS,
+    FLOWS,
+    MEMORY,
+    TABLES,
+    TableEvents,
+    by_category,
+    by_type,
+    counted,
+    gpu_kind,
+    is_reading,
+    labels_of,
+)
 from traceopt.analyzer.reading.event_types import (
     NO_TEXT,
     Arrow,
@@ -33,35 +47,16 @@ from traceopt.analyzer.reading.event_types import (
 )
 from traceopt.analyzer.reading.finishing.launch_ids import with_launch_ids
 from traceopt.analyzer.reading.finishing.overheads import with_overheads
-from traceopt.analyzer.reading.growing_columns import Floats, GrowingColumns, Interner, fit, floats, triples
+from traceopt.analyzer.reading.growing_columns import Floats, GrowingColumns, fit, floats, triples
+from traceopt.analyzer.reading.thread_codes import ThreadCodes, name_in
 from traceopt.analyzer.tables.counter_ranges import CounterRanges, RangeTotals
-from traceopt.analyzer.tables.schema import (
-    I4,
-    KERNEL,
-    MEMCPY,
-    MEMSET,
-    AnnotationTable,
-    ArrowTable,
-    CounterTable,
-    FlowTable,
-    GpuTable,
-    MemoryTable,
-    OpTable,
-    PythonTable,
-    RuntimeTable,
-    Spans,
-    SyncTable,
-    T,
-)
-from traceopt.analyzer.tables.trace import Thread
+from traceopt.analyzer.tables.schema import GpuTable, OpTable, T
 from traceopt.analyzer.vocabulary import event_categories as cat
-from traceopt.analyzer.vocabulary.copy_labels import UNLABELED, copy_label
 from traceopt.analyzer.vocabulary.counter_names import locks_clocks
 
 _FARTHEST_US = 86_400e6  # a time or a duration beyond a day is damage: traces hold seconds to minutes
 _LATEST_US = 2.0**63  # a later time is damage, even of a file in nanoseconds since 1970
 _TIMES_ENOUGH = 1000  # enough times for a median that damage cannot shift far
-_TEXT_THREADS = -(1 << 40)  # process and thread ids that are strings are numbered downwards from here
 TEXT_COLUMNS = frozenset(GpuTable.of_args("Text")) | frozenset(OpTable.of_args("Text"))
 _NO_TEXTS = (b"", b"null", b'""')
 _SEPARATOR = b"\0"  # almost never occurs in JSON text
@@ -102,8 +97,8 @@ class TableBuilder:
     """Collects decoded events into columns."""
 
     def __init__(self) -> None:
-        self.names: Interner[str] = Interner()
-        self.texts: Interner[bytes] = Interner()
+        self.names: Codes[str] = Codes()
+        self.texts: Codes[bytes] = Codes()
         self.texts.encode(_NO_TEXTS, len(_NO_TEXTS))
         self.event_count = 0
         self.slice_count = 0
@@ -113,31 +108,28 @@ class TableBuilder:
         self.categories: Counter[str] = Counter()
         self.start_ns: int | None = None  # of the first event, on the file's clock
         self.base_us: float | None = None  # origin of times while the file is read
-        self._thread_texts: Interner[str] = Interner()
-        self._thread_meta: dict[tuple[float | str, float | str], str] = {}
-        self._thread_codes: Interner[tuple[int, int]] = Interner()
-        self._threads: list[tuple[int, int]] = []
+        self.threads = ThreadCodes()
         self._index_range = (np.inf, -np.inf)
         self._index_count = 0
         self._has_correlations = False  # so that arrows say nothing new
         self._ranges = RangeTotals()
-        self._columns = {kind: GrowingColumns(table.SCHEMA) for kind, table in _TABLES.items()}
+        self._columns = {kind: GrowingColumns(table.columns.SCHEMA) for kind, table in TABLES.items()}
 
     def add(self, events: Sequence[Event]) -> None:
         """Appends one chunk of events."""
         self.event_count += len(events)
         if self.base_us is None:
             self.base_us = base_of(events)
-        by_type = _by_type(events)
-        for table, slices in self._slices(by_type).items():
-            names = _labeled(slices.events) if table == cat.GPU else [e.name for e in slices.events]
+        alike_by_type = by_type(events)
+        for table, slices in self._slices(alike_by_type).items():
+            names = labels_of(slices.events) if table == cat.GPU else [e.name for e in slices.events]
             columns: dict[str, Any] = {"name": self.names.encode(names, len(names))}
             if table == cat.GPU:
-                columns["kind"] = slices.per_event(_gpu_kind)
+                columns["kind"] = slices.per_event(gpu_kind)
             elif table == cat.PYTHON:
                 columns["call_line"] = -1
             self._append(table, slices.events, columns)
-        for kind, alike in by_type.items():
+        for kind, alike in alike_by_type.items():
             if issubclass(kind, (Instant, Point)):
                 self._append(MEMORY, [e for e in alike if e.name == "[memory]"], {})
             elif issubclass(kind, Arrow):
@@ -156,8 +148,8 @@ class TableBuilder:
                 self._readings(list(filter(is_reading, alike)))
             elif kind is Meta:
                 named = [e for e in alike if e.name == "thread_name"]
-                self._thread_meta |= {(e.pid or 0.0, e.tid or 0.0): _meta_name(e.args) for e in named}
-                processes = [_meta_name(e.args) for e in alike if e.name == "process_name"]
+                self.threads.names |= {(e.pid or 0.0, e.tid or 0.0): name_in(e.args) for e in named}
+                processes = [name_in(e.args) for e in alike if e.name == "process_name"]
                 self.categories += Counter(filter(None, map(cat.device_process, processes)))
 
     def _arrows(self, events: list[Any]) -> None:
@@ -175,12 +167,12 @@ class TableBuilder:
             names = self.names.encode([one.name for one in found], len(found))
             self._append(COUNTERS, found, {"name": names, "value": np.array([one.value for one in found])})
 
-    def _slices(self, by_type: dict[type, list[Any]]) -> dict[str, _TableEvents]:
+    def _slices(self, alike_by_type: dict[type, list[Any]]) -> dict[str, TableEvents]:
         """The complete events, by table."""
-        found: defaultdict[str, _TableEvents] = defaultdict(_TableEvents)
-        for kind, alike in by_type.items():
+        found: defaultdict[str, TableEvents] = defaultdict(TableEvents)
+        for kind, alike in alike_by_type.items():
             if kind is Slice:
-                of_category = _by_category(alike)
+                of_category = by_category(alike)
             elif issubclass(kind, Complete):
                 of_category = {kind.category: alike}
             else:
@@ -205,7 +197,7 @@ class TableBuilder:
         """Appends the events that have a valid time, with additional columns; counts the others as lost."""
         if not events:
             return
-        fields = FIELDS[table](events)
+        fields = TABLES[table].fields(events)
         columns |= {name: self._texts(values) for name, values in fields.texts.items()}
         columns |= {name: np.array(values) for name, values in fields.flags.items()}
         columns |= _triples(fields.triples)
@@ -230,10 +222,10 @@ class TableBuilder:
             np.copyto(rows["device"], rows["pid"], where=rows["device"] < 0)
         if "correlation" in rows:
             self._has_correlations |= bool((rows["correlation"] > 0).any())
-        schema = _TABLES[table].SCHEMA
+        schema = TABLES[table].columns.SCHEMA
         fit(block[times:], tuple(schema.get(name, "i8") for name in fields.numbers)[times:])
         if "thread" in schema:
-            columns["thread"] = self._thread(rows["pid"], rows["tid"])
+            columns["thread"] = self.threads.encode(rows["pid"], rows["tid"])
         self._columns[table].append(block.shape[1], columns | rows)
 
     def _floats(self, numbers: dict[str, list[Any]]) -> Floats:
@@ -247,23 +239,8 @@ class TableBuilder:
             if fast is not None:
                 row[:] = fast[0]
             else:
-                row[:] = list(map(self._thread_number if name in ("pid", "tid") else number, values))
+                row[:] = list(map(self.threads.number_of if name in ("pid", "tid") else number, values))
         return block
-
-    def _thread_number(self, value: float | str | None) -> float:
-        """A process or thread id as a number; non-numeric strings are numbered in order of appearance."""
-        parsed = number(value)
-        if parsed == -1.0 and isinstance(value, str):  # only in 2021 files and from unusual writers
-            return float(_TEXT_THREADS - int(self._thread_texts.encode((value,), 1)[0]))
-        return parsed
-
-    def _thread(self, pids: Floats, tids: Floats) -> npt.NDArray[np.int32]:
-        """A code for each (process, thread) pair. Rows of one thread are mostly consecutive in the file."""
-        changes = (pids[1:] != pids[:-1]) | (tids[1:] != tids[:-1])
-        borders = [0, *(np.flatnonzero(changes) + 1).tolist(), len(pids)] if len(pids) else [0]
-        runs = borders[:-1]
-        pairs = zip(map(int, pids[runs].tolist()), map(int, tids[runs].tolist()), strict=True)
-        return np.repeat(self._thread_codes.encode(pairs, len(runs)), np.diff(borders))
 
     def _texts(self, values: list[msgspec.Raw]) -> npt.NDArray[np.int32] | int:
         """Codes of raw JSON texts, -1 for "not in the event"."""
@@ -300,19 +277,19 @@ class TableBuilder:
     def mark(self) -> Mark:
         """The current size of everything."""
         rows = {kind: columns.rows for kind, columns in self._columns.items()}
-        return Mark(rows, len(self.names), len(self.texts), len(self._thread_codes))
+        return Mark(rows, len(self.names), len(self.texts), len(self.threads.codes))
 
     def content(self) -> Content | None:
         """Everything that was read; nothing may be added afterwards. None if it cannot be merged with another builder's
         content because process or thread ids are strings, which are numbered in order of appearance.
         """
-        if len(self._thread_texts):
+        if len(self.threads.texts):
             return None
         return Content(
             columns={kind: c.finish() for kind, c in self._columns.items()},
             names=self.names.values(),
             texts=self.texts.values(),
-            threads=self._thread_codes.values(),
+            threads=self.threads.codes.values(),
             counts=(
                 self.event_count,
                 self.slice_count,
@@ -324,21 +301,21 @@ class TableBuilder:
             ),
             index_range=self._index_range,
             categories=self.categories,
-            thread_names=self._thread_meta,
+            thread_names=self.threads.names,
             counter_ranges=self._ranges.finish(),
         )
 
     def take(
         self,
         columns: dict[str, dict[str, Any]],
-        names: Interner[str],
-        texts: Interner[bytes],
-        threads: Interner[tuple[int, int]],
+        names: Codes[str],
+        texts: Codes[bytes],
+        threads: Codes[tuple[int, int]],
         other: Content,
     ) -> None:
         """Replaces its own columns and dictionaries by merged ones, which include what `other` has read."""
         self._columns = {kind: GrowingColumns.of(arrays) for kind, arrays in columns.items()}
-        self.names, self.texts, self._thread_codes = names, texts, threads
+        self.names, self.texts, self.threads.codes = names, texts, threads
         events, slices, lost, arrow_ends, indices, indexed_ops, unindexed_ops = other.counts
         self.event_count += events
         self.slice_count += slices
@@ -352,26 +329,27 @@ class TableBuilder:
             max(self._index_range[1], other.index_range[1]),
         )
         self.categories += other.categories
-        self._thread_meta |= other.thread_names
+        self.threads.names |= other.thread_names
         self._ranges.merge(other.counter_ranges)
 
     def finish(self) -> dict[str, Any]:
         """The tables: sorted by time, times counted from the first event, threads numbered."""
         columns = {kind: c.finish() for kind, c in self._columns.items()}
-        times = (c[_time_of(kind)] for kind, c in columns.items() if kind not in _WITHOUT_TABLE)
+        times = (c[TABLES[kind].time] for kind, c in columns.items() if kind not in _WITHOUT_TABLE)
         origin = min((int(time.min()) for time in times if len(time)), default=0)
         self.start_ns = None if self.base_us is None else int(self.base_us) * 1000 + origin
-        self._threads, number = _numbered(self._thread_codes.values())
+        threads, number = self.threads.in_order()
         tables = {}
         for kind, c in columns.items():
             if "thread" in c:
                 c["thread"] = number[c["thread"]]
-            c[_time_of(kind)] -= origin
-            tables[_ATTRIBUTES[kind]] = _sorted(_TABLES[kind], c)
-        arrows, overheads = (tables.pop(_ATTRIBUTES[kind]) for kind in _WITHOUT_TABLE)
+            table = TABLES[kind]
+            c[table.time] -= origin
+            tables[table.attribute] = _sorted(table.columns, c)
+        arrows, overheads = (tables.pop(TABLES[kind].attribute) for kind in _WITHOUT_TABLE)
         names = self.names.values()
         tables["runtime"], tables["gpu"], tables["sync"] = with_launch_ids(
-            tables["runtime"], tables["gpu"], tables["sync"], arrows, self._threads, names
+            tables["runtime"], tables["gpu"], tables["sync"], arrows, threads, names
         )
         others = [tables[name] for name in ("ops", "annotations", "python")]
         return tables | {"runtime": with_overheads(tables["runtime"], overheads, others, names)}
@@ -379,57 +357,8 @@ class TableBuilder:
     def counter_ranges(self) -> tuple[CounterRanges, ...]:
         return self._ranges.finish()
 
-    def threads(self) -> list[Thread]:
-        texts = self._thread_texts.values()
 
-        def original(code: int) -> int | str:
-            place = _TEXT_THREADS - code
-            return texts[place] if 0 <= place < len(texts) else code
-
-        names = {(str(_whole(p)), str(_whole(t))): name for (p, t), name in self._thread_meta.items()}
-        return [
-            Thread(original(pid), original(tid), names.get((str(original(pid)), str(original(tid))), ""))
-            for pid, tid in self._threads
-        ]
-
-
-_TABLES: dict[str, type[Any]] = {
-    cat.GPU: GpuTable,
-    cat.RUNTIME: RuntimeTable,
-    cat.OP: OpTable,
-    cat.ANNOTATION: AnnotationTable,
-    cat.PYTHON: PythonTable,
-    cat.SYNC: SyncTable,
-    cat.OVERHEAD: Spans,
-    MEMORY: MemoryTable,
-    FLOWS: FlowTable,
-    ARROWS: ArrowTable,
-    COUNTERS: CounterTable,
-}
-_ATTRIBUTES = {  # attributes of Trace
-    cat.GPU: "gpu",
-    cat.RUNTIME: "runtime",
-    cat.OP: "ops",
-    cat.ANNOTATION: "annotations",
-    cat.PYTHON: "python",
-    cat.SYNC: "sync",
-    cat.OVERHEAD: "overheads",
-    MEMORY: "memory",
-    FLOWS: "flows",
-    ARROWS: "arrows",
-    COUNTERS: "counters",
-}
 _WITHOUT_TABLE = (ARROWS, cat.OVERHEAD)  # what they say goes into other tables
-
-
-def _numbered(pairs: list[tuple[int, int]]) -> tuple[list[tuple[int, int]], I4]:
-    """The sorted pairs, and the position of each original pair among them."""
-    places = {pair: place for place, pair in enumerate(sorted(pairs))}
-    return list(places), np.array([places[pair] for pair in pairs], np.int32)
-
-
-def _time_of(kind: str) -> str:
-    return "time" if kind in (MEMORY, FLOWS, ARROWS, COUNTERS) else "start"
 
 
 def _sorted(table: type[T], columns: dict[str, Any]) -> T:
@@ -442,51 +371,6 @@ def _sorted(table: type[T], columns: dict[str, Any]) -> T:
     return table(**columns)
 
 
-class _TableEvents:
-    """The events of one table, grouped by category."""
-
-    def __init__(self) -> None:
-        self.events: list[Any] = []
-        self._categories: list[tuple[str, int]] = []
-
-    def add(self, category: str, events: list[Any]) -> None:
-        self.events = self.events + events if self.events else events
-        self._categories.append((category, len(events)))
-
-    def per_event(self, number_of: Callable[[str], int]) -> npt.NDArray[np.uint8]:
-        """A number for each event, derived from its category."""
-        numbers = np.array([number_of(category) for category, _ in self._categories], np.uint8)
-        return np.repeat(numbers, [count for _, count in self._categories])
-
-
-def _by_type(events: Sequence[Event]) -> dict[type, list[Any]]:
-    groups: defaultdict[type, list[Any]] = defaultdict(list)
-    for event in events:
-        groups[type(event)].append(event)
-    return groups
-
-
-def _by_category(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
-    groups: defaultdict[str, list[Slice]] = defaultdict(list)
-    for one in slices:
-        groups[one.cat].append(one)
-    return groups
-
-
-def _labeled(events: Sequence[Any]) -> list[str]:
-    """The names of GPU events; copies of PyTorch's newer CUPTI backend are named as by Kineto."""
-    return [
-        copy_label(e.name, a.copy_kind, a.source_kind, a.target_kind, a.memory_kind)
-        if e.name in UNLABELED and (a := e.args)
-        else e.name
-        for e in events
-    ]
-
-
-def _gpu_kind(category: str) -> int:
-    return MEMCPY if category in cat.MEMCPY_CATEGORIES else MEMSET if category in cat.MEMSET_CATEGORIES else KERNEL
-
-
 def _triples(lists: dict[str, list[Any]]) -> dict[str, Floats]:
     """Columns of triples; anything else becomes -1."""
     if not lists:
@@ -497,15 +381,3 @@ def _triples(lists: dict[str, list[Any]]) -> dict[str, Floats]:
         found = np.array([v if isinstance(v, tuple) else triple(v) for v in values])
     fit(found.T, ("i4", "i4", "i4"))
     return dict(zip(lists, found.reshape(len(lists), -1, 3), strict=True))
-
-
-def _meta_name(args: msgspec.Raw) -> str:
-    try:
-        value = msgspec.json.decode(args)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return ""
-    return str(value.get("name", "")) if isinstance(value, dict) else ""
-
-
-def _whole(value: float | str) -> int | str:
-    return int(value) if isinstance(value, float) else value

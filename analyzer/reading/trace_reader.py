@@ -91,7 +91,7 @@ def read_trace(
         ),
         names=names,
         texts=[text.decode("utf-8", "replace") for text in builder.texts.values()],
-        threads=builder.threads(),
+        threads=builder.threads.described(),
         counter_ranges=builder.counter_ranges(),
         **tables,
     )

@@ -22,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.codes import Codes, Value
 from traceopt.analyzer.reading.damaged_events import UNREADABLE, is_utf8
 from traceopt.analyzer.reading.decompression import BLOCK_BYTES, GZIP_MAGIC, TextBlocks
 from traceopt.analyzer.reading.event_stream import EVENT_LIMIT_BYTES, EventStream, last_border
 from traceopt.analyzer.reading.event_types import Event, decode_events
-from traceopt.analyzer.reading.growing_columns import Interner, Value
 from traceopt.analyzer.reading.table_builder import TEXT_COLUMNS, Content, Mark, TableBuilder
 
 if TYPE_CHECKING:
@@ -266,13 +266,13 @@ def _put_together(builder: TableBuilder, own: _ReadPart, other: _ReadPart) -> No
 
 def _one_dictionary(
     values: Sequence[list[Value]], chunks: Sequence[_Chunk], size: Callable[[Mark], int]
-) -> tuple[Interner[Value], list[npt.NDArray[np.int32]]]:
+) -> tuple[Codes[Value], list[npt.NDArray[np.int32]]]:
     """The values of two dictionaries in the order in which a single reader would have seen them, and the new code for
     each old one.
 
     The last of the new codes is -1, for -1.
     """
-    together: Interner[Value] = Interner()
+    together: Codes[Value] = Codes()
     codes = [np.full(len(own) + 1, -1, np.int32) for own in values]
     first = size(chunks[0][2])  # what every dictionary begins with
     steps = [(0, 0, first), (1, 0, first), *((which, size(before), size(after)) for _, which, before, after in chunks)]

@@ -14,7 +14,7 @@ from support.recorded_facts import finding
 
 from benchmarks.savings.captures import CAPTURES, traces
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.reading.sources import find_traces
+from traceopt.analyzer.reading.source_search import find_traces
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.recordings.rank_trace import read_recording
 from traceopt.analyzer.tables.trace import Trace

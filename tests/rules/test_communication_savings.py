@@ -6,7 +6,7 @@ import pytest
 
 from fixtures.real_traces import TRACES
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.reading.source_search import find_sources
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.recordings.rank_trace import read_recording
 from traceopt.result.finding import Finding

@@ -12,7 +12,7 @@ from small_job import RANKS
 
 from traceopt import api
 from traceopt.analyzer.ranks.missing_ranks import missing_ranks
-from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.reading.source_search import find_sources
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.api import analyze
 from traceopt.document.merge import MergedRun

@@ -13,7 +13,7 @@ import pytest
 from small_job import RANKS
 
 from traceopt.analyzer.reading.places.object_stores import without_secrets
-from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.reading.source_search import find_sources
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.api import analyze
 from traceopt.errors import InputError

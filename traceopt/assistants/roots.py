@@ -7,7 +7,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from traceopt.analyzer.reading.sources import TraceSource, find_sources
+from traceopt.analyzer.reading.source_search import find_sources
+from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.errors import InputError, one_line
 
 MOST_SHOWN = 100  # characters of a path in an error

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceopt.analyzer.reading.sources import natural_order
+from traceopt.analyzer.reading.source_search import natural_order
 from traceopt.errors import InputError, one_line
 from traceopt.result.document import Result
 from traceopt.result.encoding.packing import LARGEST_BYTES, embedded_result

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.reading.sources import TraceSource, find_traces
+from traceopt.analyzer.reading.source_search import find_traces
+from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.errors import InputError, visible
 
 

@@ -14,8 +14,8 @@ from traceopt.analyzer.reading.perfetto.wire import FIXED64, LENGTH, VARINT, Fie
 from traceopt.analyzer.tables.schema import F8, Mask
 
 _FIELDS = msgspec.structs.fields(SliceArgs)
-_COLUMN_OF = {one.encode_name.encode(): one.name for one in _FIELDS}
-_TEXTS = frozenset(one.name for one in _FIELDS if one.type is Raw)
+_COLUMN_OF = {field.encode_name.encode(): field.name for field in _FIELDS}
+_TEXTS = frozenset(field.name for field in _FIELDS if field.type is Raw)
 _OF_WORK = _COLUMN_OF | {b"device id": "device", b"stream id": "stream"}  # as the exporter calls them
 _DEEPEST = 16  # of lists in lists
 # Fields of DebugAnnotation.

@@ -17,7 +17,7 @@ import traceopt
 from fixtures.generate import generate
 from fixtures.memory_snapshots import training
 from traceopt.analyzer.companions.restricted_pickle import load
-from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.reading.source_search import find_sources
 from traceopt.cli import cli
 from traceopt.errors import InputError
 from traceopt.reports.html.page import render_html

@@ -13,7 +13,8 @@ from click.testing import CliRunner
 
 import traceopt
 from traceopt.analyzer.companions.compile_log.compile_log import read_compile_log
-from traceopt.analyzer.reading.sources import TraceSource, find_sources
+from traceopt.analyzer.reading.source_search import find_sources
+from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.analyzer.tables.compilation import Compilation
 from traceopt.cli import cli
 from traceopt.errors import InputError

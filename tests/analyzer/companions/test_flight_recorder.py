@@ -14,7 +14,7 @@ import traceopt
 from fixtures.flight_dumps import FAULTY_RANK, dumps, write
 from fixtures.generate import generate
 from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording, read_flight_recorder
-from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.reading.source_search import find_sources
 from traceopt.cli import cli
 from traceopt.errors import InputError
 from traceopt.reports.html.page import render_html

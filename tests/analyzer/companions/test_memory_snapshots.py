@@ -30,7 +30,7 @@ from fixtures.memory_snapshots import (
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import MemorySnapshot, read_memory_snapshot
 from traceopt.analyzer.companions.memory_snapshot.owners import NO_PYTHON
 from traceopt.analyzer.companions.memory_snapshot.plain_pickle import PlainPickle
-from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.reading.source_search import find_sources
 from traceopt.cli import cli
 from traceopt.errors import InputError
 from traceopt.reports.html.page import render_html

@@ -19,7 +19,8 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.nsight.database import MAGIC
 from traceopt.analyzer.nsight.ranges import call_name, kernel_name, read_range
 from traceopt.analyzer.reading.nsight_files import read_nsight
-from traceopt.analyzer.reading.sources import TraceSource, find_sources
+from traceopt.analyzer.reading.source_search import find_sources
+from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.api import analyze
 from traceopt.errors import InputError

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from traceopt.analyzer.reading import limits, sources
-from traceopt.analyzer.reading.sources import find_sources, natural_order
+from traceopt.analyzer.reading import limits, source_search
+from traceopt.analyzer.reading.source_search import find_sources, natural_order
 from traceopt.errors import InputError
 
 TRACE = b'{"traceEvents": []}'
@@ -344,7 +344,7 @@ def test_archives_that_are_bombs_are_refused(monkeypatch: pytest.MonkeyPatch) ->
         packed.add("zeros.json")
     with pytest.raises(InputError, match=r"cannot read bomb\.json\.tgz: it expands to more than 250 times"):
         find_sources(["bomb.json.tgz"])
-    monkeypatch.setattr(sources, "MOST_MEMBERS", 3)
+    monkeypatch.setattr(source_search, "MOST_MEMBERS", 3)
     put_zip("many.zip", {f"{i}.json": TRACE for i in range(4)})
     with pytest.raises(InputError, match=r"cannot read many\.zip: it has more than 3 members; unpack it"):
         find_sources(["many.zip"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.reading.source_search import find_sources
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
 from traceopt.analyzer.recordings.joined_cycles import join_cycles

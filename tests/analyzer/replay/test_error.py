@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from fixtures.real_traces import TRACES, expected
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.reading.source_search import find_sources
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.replay import graph as building
 from traceopt.analyzer.replay.error import ReplayError, replay_error

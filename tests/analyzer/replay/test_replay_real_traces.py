@@ -6,7 +6,7 @@ import pytest
 
 from fixtures.real_traces import TRACES, expected
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.reading.source_search import find_sources
 from traceopt.analyzer.reading.trace_reader import read_trace
 
 WITH_GPU_WORK = [file for file, truth in expected().items() if truth["figures"].get("gpu_busy_us")]

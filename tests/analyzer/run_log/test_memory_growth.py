@@ -13,7 +13,7 @@ from fixtures.memory_snapshots import HISTORY_LINE, SCRIPT, training
 from traceopt.analyzer.companions.companions import Companions
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import read_memory_snapshot
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.reading.source_search import find_sources
 from traceopt.analyzer.run_log.step_memory import read_step_memory
 from traceopt.rules.catalogue.mm005_memory_growth import MemoryGrowth
 from traceopt.rules.catalogue.rh003_step_drift import StepDrift

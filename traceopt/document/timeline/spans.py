@@ -9,30 +9,28 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
+from traceopt.analyzer.arrays.codes import Codes
 from traceopt.analyzer.arrays.grouping import group_rows, numbered
-from traceopt.analyzer.arrays.intervals import Intervals, clip, intersect, merge, subtract, union
+from traceopt.analyzer.arrays.intervals import clip
 from traceopt.analyzer.attribution.stalls import long_gaps
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8, KERNEL, device_of_queue
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
-from traceopt.analyzer.vocabulary.causes.span_categories import (
-    ANNOTATED,
-    CALL,
-    COPY,
-    CPU,
-    GPU_COMPUTE,
-    PYTHON_CODE,
-    SPAN_CATEGORIES,
-    TRANSFER,
-    WAIT,
-    SpanCategory,
-)
-from traceopt.analyzer.vocabulary.causes.table import DISPATCH, HOST_ACTIVITIES, IDLE_CAUSES, UNTRACED
-from traceopt.analyzer.vocabulary.causes.table import PYTHON as RUNNING_PYTHON
+from traceopt.analyzer.vocabulary.causes.span_categories import ANNOTATED, CALL, CPU, PYTHON_CODE
 from traceopt.analyzer.vocabulary.formulas.argument_text import argument_text
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
-from traceopt.analyzer.vocabulary.library_frames import is_engine_frame
 from traceopt.analyzer.vocabulary.python_frames import shown_frame
+from traceopt.document.timeline.lanes import (
+    CATEGORIES,
+    CATEGORY_CODE,
+    JOINED_SHARE,
+    STREAM_WORK,
+    activity_areas,
+    busiest_lanes,
+    joined,
+    specific_categories,
+    thread_title,
+)
 from traceopt.document.timeline.stalls import find_stalls
 from traceopt.result.encoding.packing import pack_columns
 from traceopt.result.sections.timeline_rows import COLUMNS, STREAM_COLUMNS, LaneKind, SpanLane, SpanTable, StepWindow
@@ -46,18 +44,7 @@ MOST_LETTERS = 1_000_000
 MOST_STEPS = 400
 MOST_THREADS = 8
 MOST_STREAMS = 16
-JOINED_SHARE = 0.002  # of the step: host activities of one kind with smaller gaps become one bar
-
-STREAM_WORK = {GPU_COMPUTE.key: "compute", TRANSFER.key: "communication", COPY.key: "copies"}
 _OF_KIND = {PYTHON: PYTHON_CODE, ANNOTATION: ANNOTATED, OP: CPU, RUNTIME: CALL}  # of events
-# Idle gaps are named after their cause, all other spans after their category.
-CATEGORIES = [*dict.fromkeys([*(row.key for row in SPAN_CATEGORIES), *(cause.key for cause in IDLE_CAUSES)])]
-CATEGORY_CODE = {key: code for code, key in enumerate(CATEGORIES)}
-# The category of each activity that says more than the kind of its event; the last one stands for no activity.
-SPECIFIC_CATEGORY = np.array(
-    [-1 if cause.span is CPU or cause in DISPATCH else CATEGORY_CODE[cause.span.key] for cause in HOST_ACTIVITIES]
-    + [-1]
-)
 _NONE = np.empty(0, np.int64)
 
 
@@ -143,8 +130,8 @@ class _LaneMaker:
         self.facts = facts
         self.begin = begin
         self.end = end
-        self.labels = _Codes()  # of host activities; the names of events are codes of the trace
-        self.details = _Codes()
+        self.labels = Codes[str]()  # of host activities; the names of events are codes of the trace
+        self.details = Codes[str]()
 
     def host_lanes(self) -> list[_Lane]:
         """The threads with most launches and events. The first ones also have a lane with their activities."""
@@ -171,7 +158,7 @@ class _LaneMaker:
             inside = joined(clip(area, self.begin, self.end), shortest_gap)
             starts.append(inside.start)
             ends.append(inside.end)
-            labels.append(np.full(len(inside), len(self.facts.trace.names) + self.labels.code(label)))
+            labels.append(np.full(len(inside), len(self.facts.trace.names) + self.labels.of(label)))
             categories.append(np.full(len(inside), CATEGORY_CODE[category.key]))
         start, end = np.concatenate(starts), np.concatenate(ends)
         unknown = np.full(len(start), -1)
@@ -196,7 +183,7 @@ class _LaneMaker:
             long = long_gaps(every.gaps, every.steps, steps)
             rows = np.setdiff1d(np.flatnonzero(np.isin(every.gaps.step, steps)), long)
         causes = every.idle.main_causes(rows) if len(rows) else []
-        name = [len(self.facts.trace.names) + self.labels.code(every.label(cause)) for cause in causes]
+        name = [len(self.facts.trace.names) + self.labels.of(every.label(cause)) for cause in causes]
         unknown = np.full(len(rows), -1)
         columns = {
             "start": every.gaps.start[rows],
@@ -232,7 +219,7 @@ class _LaneMaker:
         known, dims, types = known[dims >= 0], dims[dims >= 0], types[dims >= 0]
         first, group = group_rows(dims, types)
         codes = [
-            self.details.code(argument_text(*(texts[code] if code >= 0 else "" for code in pair)))
+            self.details.of(argument_text(*(texts[code] if code >= 0 else "" for code in pair)))
             for pair in zip(dims[first].tolist(), types[first].tolist(), strict=True)
         ]
         out[known] = np.array(codes, np.int64)[group] if codes else -1
@@ -291,9 +278,9 @@ class _LaneMaker:
     def _size(self, row: int) -> int:
         work = self.facts.gpu.work
         if work.kind[row] != KERNEL:
-            return self.details.code(size(int(work.bytes[row]))) if work.bytes[row] >= 0 else -1
+            return self.details.of(size(int(work.bytes[row]))) if work.bytes[row] >= 0 else -1
         grid, block = ("×".join(map(str, part[row].tolist())) for part in (work.grid, work.block))
-        return self.details.code(f"grid {grid}, block {block}") if work.grid[row, 0] > 0 else -1
+        return self.details.of(f"grid {grid}, block {block}") if work.grid[row, 0] > 0 else -1
 
     def coded(self, lanes: list[_Lane], zero: int) -> tuple[dict[str, Any], list[I8]]:
         """The lists of texts, the unit of times, and the columns of all lanes as SpanTable has them."""
@@ -303,7 +290,7 @@ class _LaneMaker:
         work = {name: np.concatenate([lane.columns[name] for lane in streams] or [_NONE]) for name in STREAM_COLUMNS}
         names, name = numbered(np.concatenate((events["name"], work["operator"])))
         unknown = int(len(names) > 0 and names[0] < 0)  # operators that are not known come first
-        every_name = [*trace.names, *self.labels.texts]
+        every_name = [*trace.names, *self.labels.values()]
         used = [shown_frame(every_name[code]) for code in names[unknown:]]
         in_order = sorted(range(len(used)), key=used.__getitem__)  # not in the order of the file's events
         used = [used[place] for place in in_order]
@@ -340,81 +327,10 @@ class _LaneMaker:
             "labels": ["" if label == text else label for label, text in zip(labels, used, strict=True)],
             "categories": [CATEGORIES[code] for code in categories],
             "places": [to_location(sites[site]) for site in places[1:]],
-            "details": self.details.texts,
+            "details": self.details.values(),
             "tick_ns": tick,
         }
         return fields, [*(events[name] for name in COLUMNS), *(work[name] for name in STREAM_COLUMNS)]
-
-
-class _Codes:
-    """Texts and their codes, in the order in which they come."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._known: dict[str, int] = {}
-
-    def code(self, text: str) -> int:
-        known = self._known.setdefault(text, len(self.texts))
-        if known == len(self.texts):
-            self.texts.append(text)
-        return known
-
-
-def thread_title(facts: Facts, thread: int) -> tuple[str, str]:
-    """What a thread is, and its number."""
-    info = facts.trace.threads[thread]
-    detail = f"thread {info.tid}"
-    if thread == facts.steps.thread:
-        return "CPU main thread", detail
-    computes_gradients = bool((facts.regions.backward & (facts.slices.thread == thread)).any())
-    return "CPU autograd thread" if computes_gradients else info.name or "CPU thread", detail
-
-
-def activity_areas(facts: Facts, thread: int) -> list[tuple[SpanCategory, str, Intervals]]:
-    """Category, label and area of what a thread did: phases of the main thread of a CPU-only run, else activities."""
-    if facts.has_gpu:
-        areas = facts.host_flow.own(thread)
-        waiting = intersect(areas[RUNNING_PYTHON], _run_backward(facts, thread))
-        found = [(cause.span, facts.label(cause), subtract(area, waiting)) for cause, area in areas.items()]
-        return [*found, (WAIT, "Waiting for the backward pass", waiting)]
-    areas = facts.of_every_step.cpu_phases.areas
-    return [(phase.span, facts.label(phase), area) for phase, area in areas.items() if phase is not UNTRACED]
-
-
-def specific_categories(facts: Facts, rows: npt.NDArray[np.integer]) -> I8:
-    """The code of the category of each of these slices that says more than the kind of its event; -1: nothing does."""
-    category: I8 = SPECIFIC_CATEGORY[facts.host.activity[rows]]
-    if facts.has_gpu:
-        category[_waits_for_backward(facts)[facts.slices.name[rows]]] = CATEGORY_CODE[WAIT.key]
-    return category
-
-
-def _waits_for_backward(facts: Facts) -> npt.NDArray[np.bool_]:
-    """Whether each name of the trace is the call that waits for the threads of the autograd engine."""
-    return np.array([is_engine_frame(name) for name in facts.trace.names], bool)
-
-
-def _run_backward(facts: Facts, thread: int) -> Intervals:
-    """When a thread is in the call that waits for the threads of the autograd engine."""
-    slices = facts.slices
-    rows = np.flatnonzero((slices.thread == thread) & _waits_for_backward(facts)[slices.name])
-    return union(slices.start[rows], slices.end[rows])
-
-
-def busiest_lanes(busy: npt.NDArray[Any], device: npt.NDArray[np.integer], most: int) -> npt.NDArray[np.intp]:
-    """The lanes to show: the busiest of each device, then the second of each, and so on."""
-    order = np.lexsort((-busy, device))
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order)) - np.searchsorted(device[order], device[order])
-    return np.lexsort((-busy, place))[:most]
-
-
-def joined(area: Intervals, gap_ns: int) -> Intervals:
-    """Intervals with the gaps shorter than `gap_ns` closed."""
-    if len(area) < 2:
-        return area
-    short = area.start[1:] - area.end[:-1] < gap_ns
-    return merge(area, Intervals(area.end[:-1][short], area.start[1:][short])) if short.any() else area
 
 
 def _longest(lanes: list[_Lane], most: int) -> list[_Lane]:

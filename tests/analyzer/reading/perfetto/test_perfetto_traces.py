@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from traceopt.analyzer.reading.sources import find_sources
+from traceopt.analyzer.reading.source_search import find_sources
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.recordings.heads import read_heads
 from traceopt.analyzer.tables.trace import CUT_OFF, Trace
