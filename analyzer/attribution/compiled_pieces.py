@@ -16,9 +16,9 @@ from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
-from traceopt.analyzer.vocabulary import op_names
-from traceopt.analyzer.vocabulary.compile_messages import BreakText
+from traceopt.analyzer.vocabulary import torch_compile
 from traceopt.analyzer.vocabulary.python_frames import resumed_at
+from traceopt.analyzer.vocabulary.torch_compile import BreakText
 
 NO_REASON = BreakText("the reason was not recorded; traceopt run records it")
 
@@ -37,7 +37,7 @@ class CompiledPieces(Struct, frozen=True):
 def find_compiled_pieces(regions: Regions, steps: Steps, compilation: Compilation | None) -> CompiledPieces:
     """Without `compilation`, pieces follow a graph break if they run in a function that Dynamo made for that."""
     slices = regions.slices
-    pieces = np.flatnonzero(regions.named(lambda name: op_names.compiled_region(name) is not None, ANNOTATION, OP))
+    pieces = np.flatnonzero(regions.named(lambda name: torch_compile.compiled_region(name) is not None, ANNOTATION, OP))
     pieces = pieces[steps.host_window.contains(slices.start[pieces])]
     frames = [frame[0] for code in slices.name[pieces].tolist() if (frame := _region(regions, code)) is not None]
     if compilation is None:
@@ -77,7 +77,7 @@ def _runs(one: GraphBreak, compilation: Compilation, frames: frozenset[str]) -> 
 
 
 def _region(regions: Regions, code: int) -> tuple[str, int] | None:
-    return op_names.compiled_region(regions.trace.names[code])
+    return torch_compile.compiled_region(regions.trace.names[code])
 
 
 def _entries(regions: Regions, pieces: I8) -> I8:
@@ -85,10 +85,10 @@ def _entries(regions: Regions, pieces: I8) -> I8:
     if not len(pieces):
         return np.empty(0, np.int64)
     slices = regions.slices
-    lookups = np.flatnonzero(regions.named(op_names.is_compiled_lookup, ANNOTATION, OP))
+    lookups = np.flatnonzero(regions.named(torch_compile.is_compiled_lookup, ANNOTATION, OP))
     before = np.searchsorted(lookups, pieces) - 1  # slices are sorted by thread and start
     found = lookups[np.maximum(before, 0)] if len(lookups) else np.empty(0, np.int64)
     own = (before >= 0) & (slices.thread[found] == slices.thread[pieces]) if len(lookups) else np.zeros(0, bool)
-    wrappers = np.flatnonzero(regions.named(op_names.is_compiled_entry, ANNOTATION, OP))
+    wrappers = np.flatnonzero(regions.named(torch_compile.is_compiled_entry, ANNOTATION, OP))
     inside = np.isin(slices.parent[wrappers], pieces)
     return np.unique(np.concatenate((found[own], wrappers[inside]))).astype(np.int64)

@@ -14,7 +14,7 @@ from traceopt.analyzer.attribution.first_calls import first_of_name
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON, RUNTIME
 from traceopt.analyzer.timeline.regions import Regions
-from traceopt.analyzer.vocabulary import op_names, runtime_calls
+from traceopt.analyzer.vocabulary import op_names, runtime_calls, torch_compile
 from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import (
     CAUSES,
@@ -90,7 +90,7 @@ class SilentWork(Struct, frozen=True, dict=True):
                 is_op & self._namespaced[row] & ~self._stalls(row),
                 slices.kind[row] != RUNTIME,
             ],
-            [CAUSES.index(one) for one in causes],
+            [CAUSES.index(cause) for cause in causes],
             CAUSES.index(LAUNCH),
         )
 
@@ -139,7 +139,7 @@ class SilentWork(Struct, frozen=True, dict=True):
 
     @cached_property
     def _jit(self) -> Mask:
-        return self.regions.named(op_names.is_jit_compiled, OP)
+        return self.regions.named(torch_compile.is_jit_compiled, OP)
 
     @cached_property
     def _collective(self) -> Mask:

@@ -19,7 +19,7 @@ from traceopt.analyzer.tables.compilation import (
 )
 from traceopt.analyzer.tables.compile_metrics import MOST_LINE, compiled_row, graph_skip, phases_of
 from traceopt.analyzer.tables.json_values import counts, rows, table, whole, word
-from traceopt.analyzer.vocabulary.compile_messages import parse_reason, user_site
+from traceopt.analyzer.vocabulary.torch_compile import parse_reason, user_site
 
 MOST_FRAMES = 64  # read of one stack
 _ID = re.compile(r"^\[?(?P<frame>(?:!\d{1,9}/)?\d{1,9})/(?P<number>\d{1,9})")

@@ -14,8 +14,8 @@ from typing import Literal, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceopt.analyzer.vocabulary.compile_messages import BreakText, GuardText
 from traceopt.analyzer.vocabulary.python_frames import CallSite
+from traceopt.analyzer.vocabulary.torch_compile import BreakText, GuardText
 
 Phase = Literal[
     "dynamo",
@@ -142,7 +142,9 @@ class Compilation(Struct, frozen=True, dict=True):
     @cached_property
     def resumed_frames(self) -> frozenset[str]:
         """The frames that exist because of graph breaks: the rest of a function after one."""
-        return frozenset(one.key.frame for one in self.compiled if one.resumed and one.key.frame is not None)
+        return frozenset(
+            compiled.key.frame for compiled in self.compiled if compiled.resumed and compiled.key.frame is not None
+        )
 
     def frames_of(self, site: CallSite | None) -> frozenset[str]:
         """The frames that Dynamo compiled of a function, by any of its lines."""
@@ -150,15 +152,17 @@ class Compilation(Struct, frozen=True, dict=True):
             return frozenset()
         wanted = (site.function, site.file)
         return frozenset(
-            one.key.frame
-            for one in self.compiled
-            if one.key.frame is not None and one.site is not None and (one.function, one.site.file) == wanted
+            compiled.key.frame
+            for compiled in self.compiled
+            if compiled.key.frame is not None
+            and compiled.site is not None
+            and (compiled.function, compiled.site.file) == wanted
         )
 
     @property
     def count(self) -> int:
         """How often a frame was compiled; its backward pass belongs to it."""
-        return sum(1 for one in self.compiled if not one.backward and one.failure is None) + self.missing
+        return sum(1 for compiled in self.compiled if not compiled.backward and compiled.failure is None) + self.missing
 
     @cached_property
     def recompilations(self) -> tuple[Recompiled, ...]:
@@ -188,22 +192,22 @@ class Compilation(Struct, frozen=True, dict=True):
     def _backward_ns(self) -> Counter[FrameKey]:
         """Time to compile the backward passes that are compiled later than their frame."""
         times: Counter[FrameKey] = Counter()
-        for one in self.compiled:
-            if one.backward and one.duration_ns is not None:
-                times[one.key] += one.duration_ns
+        for compiled in self.compiled:
+            if compiled.backward and compiled.duration_ns is not None:
+                times[compiled.key] += compiled.duration_ns
         return times
 
     def _recompilation(self, group: list[Compiled]) -> Recompiled:
-        guards = tuple(dict.fromkeys(one.guard for one in group if one.guard is not None))
-        forward = [one.duration_ns for one in group if one.duration_ns is not None]
-        backward_ns = sum(self._backward_ns[key] for key in {one.key for one in group})
+        guards = tuple(dict.fromkeys(compiled.guard for compiled in group if compiled.guard is not None))
+        forward = [compiled.duration_ns for compiled in group if compiled.duration_ns is not None]
+        backward_ns = sum(self._backward_ns[key] for key in {compiled.key for compiled in group})
         return Recompiled(
             group[0].function,
             next((guard.site for guard in guards if guard.site is not None), group[0].site),
             guards,
             len(group),
             sum(forward) + backward_ns if forward else None,
-            tuple(dict.fromkeys(one.key.frame for one in group if one.key.frame is not None)),
+            tuple(dict.fromkeys(compiled.key.frame for compiled in group if compiled.key.frame is not None)),
         )
 
 
@@ -228,8 +232,8 @@ def merged_breaks(breaks: Iterable[GraphBreak]) -> tuple[GraphBreak, ...]:
         GraphBreak(
             group[0].text,
             site,
-            sum(one.count for one in group),
-            tuple(dict.fromkeys(frame for one in group for frame in one.frames)),
+            sum(compiled.count for compiled in group),
+            tuple(dict.fromkeys(frame for compiled in group for frame in compiled.frames)),
         )
         for (_, site), group in groups.items()
     ]

@@ -17,7 +17,7 @@ from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.timeline.steps import Steps
-from traceopt.analyzer.vocabulary import library_frames, op_names, runtime_calls
+from traceopt.analyzer.vocabulary import library_frames, op_names, runtime_calls, torch_compile
 from traceopt.analyzer.vocabulary.gemm_ops import is_gemm
 from traceopt.analyzer.vocabulary.kernels.kernel_names import is_inductor
 
@@ -70,7 +70,7 @@ class Regions(Struct, frozen=True, dict=True):
         """When the slices of the mask ran, on one thread or on any."""
         if thread is not None:
             mask = mask & (self.slices.thread == thread)
-        return union(self.slices.start[mask], self.slices.end[mask]) if mask.any() else EMPTY
+        return self.slices.area_of(mask) if mask.any() else EMPTY
 
     def own_time(self, optimizer: Mask, thread: int) -> Intervals:
         """When the optimizers of the mask update parameters, on one thread. If the optimizer step runs the forward and
@@ -177,7 +177,7 @@ class Regions(Struct, frozen=True, dict=True):
         """
         out: dict[str, int] = {}
         for code in distinct_values(self.slices.name).tolist():
-            if (region := op_names.compiled_region(self.trace.names[code])) is not None:
+            if (region := torch_compile.compiled_region(self.trace.names[code])) is not None:
                 frame, compiled = region
                 out[frame] = max(out.get(frame, 0), compiled)
         return out
@@ -185,7 +185,7 @@ class Regions(Struct, frozen=True, dict=True):
     @cached_property
     def compiled_work(self) -> Mask:
         """The device's kernels that torch.compile generated, or that its code launched."""
-        code = self.named(op_names.is_compiled_code, ANNOTATION, OP)
+        code = self.named(torch_compile.is_compiled_code, ANNOTATION, OP)
         generated = np.array([is_inductor(name) for name in self.trace.names] or [False])[self.gpu.work.name]
         return np.asarray(self.gpu.is_kernel & (generated | self.work_under(code)))
 

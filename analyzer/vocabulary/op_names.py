@@ -1,7 +1,7 @@
 """Names of operators, annotations and dtypes, as PyTorch and Kineto spell them in traces of 2021 to 2026.
 
 A predicate returns False for unknown names. Calls of the runtimes are in runtime_calls.py, Python frames of libraries
-in library_frames.py.
+in library_frames.py, what torch.compile writes in torch_compile.py.
 """
 
 from __future__ import annotations
@@ -39,27 +39,6 @@ _ENGINE_COLLECTIVE = re.compile(
     r"(?:vllm|sglang|sgl_kernel|aiter|flashinfer|trtllm)::\w{0,60}"
     r"(?:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)(?:_\w{1,60})?$"
 )
-_COMPILE_MARKS = (
-    "TorchDynamo Cache Lookup",  # a lookup, not a compilation: see is_compile
-    "_compile.compile_inner",
-    "compile_inner",
-    "entire_frame_compile",
-    "backend_compile",
-    "inductor_compile",
-    "compile_fx",
-    "compile_file",
-    "GraphLowering.",
-    "Scheduler.codegen",
-    "async_compile",
-    "AsyncCompile",
-    "CachingAutotuner.benchmark",
-    "create_aot_dispatcher_function",
-    "aot_dispatch",
-    "triton_compile",
-    "TritonCompile",
-)
-_DYNAMO_TIMED = " (dynamo_timed)"
-"""End of the names of torch.compile's own phases: ``PyCodegen (dynamo_timed)``, ``CUDAGraphNode.record (...)``."""
 
 
 def is_dataloader(name: str) -> bool:
@@ -149,7 +128,6 @@ def is_index_backward(name: str) -> bool:
 DATA_PARALLEL_FUNCTIONS = _words("Broadcast BroadcastBackward Scatter ScatterBackward Gather GatherBackward")
 """The autograd functions of torch.nn.parallel, as the profiler names them."""
 
-
 EMBEDDINGS = _words("aten::embedding aten::embedding_bag")
 EMBEDDING_BACKWARD = "aten::embedding_dense_backward"
 ROW_PICKS = _words("aten::index aten::embedding")
@@ -157,10 +135,8 @@ ROW_PICKS = _words("aten::index aten::embedding")
 own.
 """
 
-
 INDEXING_BACKWARD = _words("aten::_index_put_impl_ aten::index_put_ aten::_unsafe_index_put")
 """Operators that the backward node of ``x[indices]`` calls; a script's own ``x[indices] = y`` calls them as well."""
-
 
 SAMPLING_BACKWARD = _words(
     "aten::grid_sampler_2d_backward aten::grid_sampler_3d_backward aten::cudnn_grid_sampler_backward "
@@ -182,13 +158,11 @@ FORWARD_ONLY: frozenset[str] = _words(
 )
 """Operators that models call but backward formulas do not: below a backward node they are recomputation."""
 
-
 VIEWS: frozenset[str] = _words(
     "aten::detach detach aten::alias aten::view aten::_unsafe_view aten::squeeze aten::unsqueeze aten::expand "
     "aten::as_strided aten::t aten::transpose aten::permute"
 )
 """Operators that make another view of a tensor, which takes next to no time."""
-
 
 MOVES: frozenset[str] = VIEWS | _words(
     "aten::to aten::_to_copy aten::copy_ aten::type_as aten::clone aten::contiguous aten::detach_ aten::lift_fresh "
@@ -197,7 +171,6 @@ MOVES: frozenset[str] = VIEWS | _words(
     "aten::ones aten::ones_like aten::full aten::arange"
 )
 """Operators that compute nothing of a tensor: casts, copies, views, and new tensors."""
-
 
 SOLVERS: frozenset[str] = _words(
     "aten::inverse aten::linalg_inv aten::linalg_inv_ex aten::cholesky aten::linalg_cholesky aten::linalg_cholesky_ex "
@@ -208,43 +181,34 @@ SOLVERS: frozenset[str] = _words(
 )
 """Linear algebra for which cuBLAS and cuSOLVER have kernels that take a whole batch of small matrices."""
 
-
 DECOMPOSITIONS: frozenset[str] = _words(
     "aten::svd aten::linalg_svd aten::_linalg_svd aten::linalg_svdvals aten::linalg_pinv aten::linalg_eigh "
     "aten::_linalg_eigh aten::linalg_eigvalsh aten::linalg_eig aten::linalg_eigvals aten::linalg_qr aten::linalg_lstsq"
 )
 """Linear algebra that may run one matrix of a batch after the other on a GPU."""
 
-
 EXPANSIONS: frozenset[str] = _words("aten::expand aten::expand_as aten::broadcast_to aten::repeat aten::tile")
 """Operators that repeat a tensor along dimensions of size 1, with or without a copy."""
-
 
 PRODUCT_CALLS: frozenset[str] = _words(
     "aten::linear aten::matmul aten::mm aten::addmm aten::bmm aten::einsum aten::tensordot"
 )
 """Matmuls as a script calls them. Recurrent layers are not among them: an embedding cannot replace their product."""
 
-
 CLASS_LOSSES: frozenset[str] = _words("aten::cross_entropy_loss aten::nll_loss_nd aten::nll_loss")
 """Losses over the logits of classes: tokens, classes, further dimensions."""
-
 
 LOOKUPS: frozenset[str] = _words("aten::embedding aten::embedding_bag aten::index aten::index_select")
 """Operators that read rows of a table, as a script calls them."""
 
-
 INDEXING: frozenset[str] = _words("aten::select aten::slice aten::narrow")
 """Operators that pick a part of a tensor at a place that the profiler records."""
-
 
 SPLITS: frozenset[str] = _words("aten::unbind aten::split aten::chunk aten::tensor_split")
 """Operators that split a tensor into its parts."""
 
-
 PICKS: frozenset[str] = SPLITS | INDEXING | _words("aten::index aten::index_select")
 """Operators that take a part of a tensor."""
-
 
 _ARITHMETIC: frozenset[str] = _words(
     "aten::add aten::sub aten::rsub aten::mul aten::div aten::pow aten::neg aten::abs aten::exp aten::log aten::sqrt "
@@ -293,7 +257,6 @@ def is_dropout(name: str) -> bool:
 
 CONVOLUTION_CALLS: frozenset[str] = _words("aten::conv1d aten::conv2d aten::conv3d")
 """Convolutions as a model calls them: input, weight, bias, ...; each calls one of CONVOLUTION_OPS."""
-
 
 CONVOLUTION_OPS: frozenset[str] = _words("aten::convolution aten::convolution_backward")
 """The operators behind all convolutions, forward and backward."""
@@ -387,55 +350,6 @@ def is_mps_only(name: str) -> bool:
 def is_gpu_only(name: str) -> bool:
     """An operator that no CPU can run: ``aten::cudnn_convolution``."""
     return _GPU_ONLY.match(name) is not None
-
-
-def is_compile(name: str) -> bool:
-    """A compilation by TorchDynamo, AOTAutograd, Inductor or Triton; not the execution of compiled code."""
-    if name.startswith(("TorchDynamo Cache Lookup", "Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledF")):
-        return False
-    return (
-        name.startswith("TorchDynamo")
-        or name.endswith(_DYNAMO_TIMED)
-        or any(mark in name[:200] for mark in _COMPILE_MARKS)
-    )
-
-
-# Seen in 2022-23: fallback_function, fused__autocast_to__15680171862954066917, TensorExprGroup, CudaFusionGroup.
-_JIT_COMPILED = re.compile(
-    r"^(?:fallback_function$|fused_\w{0,200}_\d{6,}$|(?:prim::)?(?:TensorExpr|CudaFusion)\w*Group)"
-)
-
-
-def is_jit_compiled(name: str) -> bool:
-    """Code that a TorchScript fuser has compiled, at its first call."""
-    return _JIT_COMPILED.match(name) is not None
-
-
-def is_compiled_code(name: str) -> bool:
-    """An annotation or operator around the execution of code that torch.compile made."""
-    return name.startswith(("Torch-Compiled Region", "## Call CompiledFxGraph")) or name in (
-        "CompiledFunction",
-        "CompiledFunctionBackward",
-    )
-
-
-_COMPILED_REGION = re.compile(r"^Torch-Compiled Region: (?P<frame>\d+)/(?P<compiled>\d+)")
-
-
-def is_compiled_lookup(name: str) -> bool:
-    """Dynamo's check of the guards, before each call of compiled code."""
-    return name == "TorchDynamo Cache Lookup"
-
-
-def is_compiled_entry(name: str) -> bool:
-    """What runs between the check of the guards and the compiled code itself."""
-    return name in ("Pregraph bytecode", "AOTDispatcher Runtime Wrapper Prologue")
-
-
-def compiled_region(name: str) -> tuple[str, int] | None:
-    """Frame and compilation number of a region: ("3", 1) for ``Torch-Compiled Region: 3/1``; None for other names."""
-    match = _COMPILED_REGION.match(name)
-    return (match["frame"], int(match["compiled"])) if match else None
 
 
 def is_tensor_allocation(name: str) -> bool:

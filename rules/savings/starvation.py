@@ -10,7 +10,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import DISPATCH, IDLE_CAUSES, QUEUED
-from traceopt.analyzer.vocabulary.op_names import is_compiled_lookup
+from traceopt.analyzer.vocabulary.torch_compile import is_compiled_lookup
 from traceopt.result.finding import Confidence
 from traceopt.rules.savings.known_error import known_error, saving_of_step
 from traceopt.rules.savings.price import Price

@@ -22,7 +22,7 @@ from traceopt.analyzer.tables.compilation import (
     with_functions,
 )
 from traceopt.analyzer.tables.compile_metrics import compiled_row, graph_skip, phases_of
-from traceopt.analyzer.vocabulary.compile_messages import parse_break
+from traceopt.analyzer.vocabulary.torch_compile import parse_break
 from traceopt.errors import InputError
 
 

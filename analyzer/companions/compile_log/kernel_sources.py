@@ -13,8 +13,8 @@ from msgspec import DecodeError
 from msgspec.json import decode
 
 from traceopt.analyzer.tables.compilation import KernelSource
-from traceopt.analyzer.vocabulary.compile_messages import MOST_TEXT, one_line, stack_frames, user_site
 from traceopt.analyzer.vocabulary.python_frames import CallSite
+from traceopt.analyzer.vocabulary.torch_compile import MOST_TEXT, one_line, stack_frames, user_site
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from traceopt.analyzer.arrays.grouping import group_rows, split
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.tables.schema import I8, Mask, ThreadSpans
 from traceopt.analyzer.tables.trace import Trace
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary import op_names, torch_compile
 
 MIN_CALLS = 3  # fewer do not repeat
 MIN_COVERAGE = 0.6  # of the trace from the first iteration on; otherwise it could be a section of the model
@@ -182,7 +182,7 @@ def _annotations(trace: Trace) -> Iterator[_Calls]:
 
 def _compiled_regions(trace: Trace) -> Iterator[_Calls]:
     """The calls of each region that torch.compile made."""
-    named = _names(trace, lambda name: op_names.compiled_region(name) is not None)
+    named = _names(trace, lambda name: torch_compile.compiled_region(name) is not None)
     for table in (trace.ops, trace.annotations):
         for code, thread, rows in _by_name_and_thread(table, np.flatnonzero(named[table.name])):
             yield _Calls("compiled_region", trace.names[code], thread, table.start[rows])
@@ -215,4 +215,4 @@ def _names(trace: Trace, test: Callable[[str], bool]) -> Mask:
 
 def _is_part_of_a_step(name: str) -> bool:
     """Data loading, the optimizer, compiled code and collectives repeat in a step but are not the step."""
-    return is_of_the_loop(name) or op_names.is_compiled_code(name) or op_names.is_collective_annotation(name)
+    return is_of_the_loop(name) or torch_compile.is_compiled_code(name) or op_names.is_collective_annotation(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.vocabulary import op_names, runtime_calls
+from traceopt.analyzer.vocabulary import op_names, runtime_calls, torch_compile
 from traceopt.analyzer.vocabulary.causes import span_categories as spans
 from traceopt.analyzer.vocabulary.causes.cause import Cause, Look
 from traceopt.analyzer.vocabulary.causes.host_names import LIBRARY, LOADER_FETCH, LOGGING_FRAME, Names, pattern
@@ -219,8 +219,8 @@ COMPILE = Cause(
             LIBRARY + r"torch/jit/_(?:script|trace)\.py\(\d+\): (?:script|trace|trace_module)$",
             LIBRARY + r"torch/utils/cpp_extension\.py\(\d+\): (?:load|load_inline|_jit_compile)$",
         ),
-        annotation=op_names.is_compile,
-        op=op_names.is_compile,
+        annotation=torch_compile.is_compile,
+        op=torch_compile.is_compile,
     ),
     look=Look("compile", "diagonal", "inside the step"),
     limit="bound by compilation",

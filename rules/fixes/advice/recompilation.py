@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from traceopt.analyzer.tables.compilation import Recompiled
-from traceopt.analyzer.vocabulary.compile_messages import GuardText
+from traceopt.analyzer.vocabulary.torch_compile import GuardText
 from traceopt.result.finding import Evidence, Fix
 from traceopt.result.words.quantities import counted
 from traceopt.rules.evidence import to_location

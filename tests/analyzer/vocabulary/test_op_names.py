@@ -88,18 +88,6 @@ def test_annotations() -> None:
         assert not ops.is_collective_annotation(name)
 
 
-def test_compiling_is_not_running_compiled_code() -> None:
-    assert ops.is_compile("_compile.compile_inner (dynamo_timed)")
-    assert ops.is_compile("compile_fx.<locals>.fw_compiler_base (dynamo_timed)")
-    assert ops.is_compile("CachingAutotuner.benchmark_all_configs (dynamo_timed)")
-    assert ops.is_compile("PyCodegen (dynamo_timed)")
-    assert ops.is_compile("CUDAGraphNode.record (dynamo_timed)")
-    assert not ops.is_compile("TorchDynamo Cache Lookup")
-    assert not ops.is_compile("Torch-Compiled Region: 0/0")
-    assert not ops.is_compile("## Call CompiledFxGraph fjsNiNjmhjizyb ##")
-    assert not ops.is_compile("aten::mm")
-
-
 @pytest.mark.parametrize(
     ("text", "dtype"),
     [

@@ -1,6 +1,8 @@
-"""The sentences in which torch.compile says why it broke a graph, why it recompiled and why it skipped CUDA graphs.
+"""What torch.compile writes: names of its annotations and operators in a trace, and sentences in its logs that say why
+it broke a graph, why it recompiled and why it skipped CUDA graphs.
 
-Seen in logs of torch 2.6 to 2.13. They are untrusted text: what has another form is kept as one shortened line.
+Sentences were seen in logs of torch 2.6 to 2.13. They are untrusted text: what has another form is kept as one
+shortened line.
 """
 
 from __future__ import annotations
@@ -12,6 +14,78 @@ from typing import Any
 from msgspec import Struct
 
 from traceopt.analyzer.vocabulary.python_frames import CallSite, is_library, parse_frame
+
+_COMPILE_MARKS = (
+    "TorchDynamo Cache Lookup",  # a lookup, not a compilation: see is_compile
+    "_compile.compile_inner",
+    "compile_inner",
+    "entire_frame_compile",
+    "backend_compile",
+    "inductor_compile",
+    "compile_fx",
+    "compile_file",
+    "GraphLowering.",
+    "Scheduler.codegen",
+    "async_compile",
+    "AsyncCompile",
+    "CachingAutotuner.benchmark",
+    "create_aot_dispatcher_function",
+    "aot_dispatch",
+    "triton_compile",
+    "TritonCompile",
+)
+_DYNAMO_TIMED = " (dynamo_timed)"
+"""End of the names of torch.compile's own phases: ``PyCodegen (dynamo_timed)``, ``CUDAGraphNode.record (...)``."""
+
+
+def is_compile(name: str) -> bool:
+    """A compilation by TorchDynamo, AOTAutograd, Inductor or Triton; not the execution of compiled code."""
+    if name.startswith(("TorchDynamo Cache Lookup", "Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledF")):
+        return False
+    return (
+        name.startswith("TorchDynamo")
+        or name.endswith(_DYNAMO_TIMED)
+        or any(mark in name[:200] for mark in _COMPILE_MARKS)
+    )
+
+
+# Seen in 2022-23: fallback_function, fused__autocast_to__15680171862954066917, TensorExprGroup, CudaFusionGroup.
+_JIT_COMPILED = re.compile(
+    r"^(?:fallback_function$|fused_\w{0,200}_\d{6,}$|(?:prim::)?(?:TensorExpr|CudaFusion)\w*Group)"
+)
+
+
+def is_jit_compiled(name: str) -> bool:
+    """Code that a TorchScript fuser has compiled, at its first call."""
+    return _JIT_COMPILED.match(name) is not None
+
+
+def is_compiled_code(name: str) -> bool:
+    """An annotation or operator around the execution of code that torch.compile made."""
+    return name.startswith(("Torch-Compiled Region", "## Call CompiledFxGraph")) or name in (
+        "CompiledFunction",
+        "CompiledFunctionBackward",
+    )
+
+
+_COMPILED_REGION = re.compile(r"^Torch-Compiled Region: (?P<frame>\d+)/(?P<compiled>\d+)")
+
+
+def is_compiled_lookup(name: str) -> bool:
+    """Dynamo's check of the guards, before each call of compiled code."""
+    return name == "TorchDynamo Cache Lookup"
+
+
+def is_compiled_entry(name: str) -> bool:
+    """What runs between the check of the guards and the compiled code itself."""
+    return name in ("Pregraph bytecode", "AOTDispatcher Runtime Wrapper Prologue")
+
+
+def compiled_region(name: str) -> tuple[str, int] | None:
+    """Frame and compilation number of a region: ("3", 1) for ``Torch-Compiled Region: 3/1``; None for other names."""
+    match = _COMPILED_REGION.match(name)
+    return (match["frame"], int(match["compiled"])) if match else None
+
 
 MOST_TEXT = 20_000  # characters read of one message
 LINE_LENGTH = 300
@@ -149,5 +223,5 @@ def _same_end(a: str, b: str) -> bool:
 
 def stack_frames(text: str) -> list[tuple[str, int, str]]:
     """File, line and function of each frame of a printed stack, outermost first."""
-    found: list[Any] = [(one["file"], int(one["line"]), one["function"]) for one in _FRAME.finditer(text)]
+    found: list[Any] = [(frame["file"], int(frame["line"]), frame["function"]) for frame in _FRAME.finditer(text)]
     return found

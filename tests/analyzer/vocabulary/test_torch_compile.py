@@ -1,11 +1,12 @@
-"""Messages of torch.compile: reasons of graph breaks, failed guards, skipped CUDA graphs."""
+"""What torch.compile writes: names of compilations, reasons of graph breaks, failed guards, skipped CUDA graphs."""
 
 from __future__ import annotations
 
 import pytest
 
-from traceopt.analyzer.vocabulary.compile_messages import (
+from traceopt.analyzer.vocabulary.torch_compile import (
     LINE_LENGTH,
+    is_compile,
     parse_break,
     parse_guard,
     parse_reason,
@@ -119,3 +120,15 @@ def test_the_rest_of_a_function_is_that_function() -> None:
     assert user_function("torch_dynamo_resume_in_forward_at_9") == "forward"
     assert user_function("torch_dynamo_resume_in_torch_dynamo_resume_in_f_at_3_at_7") == "f"
     assert user_function("forward") == "forward"
+
+
+def test_compiling_is_not_running_compiled_code() -> None:
+    assert is_compile("_compile.compile_inner (dynamo_timed)")
+    assert is_compile("compile_fx.<locals>.fw_compiler_base (dynamo_timed)")
+    assert is_compile("CachingAutotuner.benchmark_all_configs (dynamo_timed)")
+    assert is_compile("PyCodegen (dynamo_timed)")
+    assert is_compile("CUDAGraphNode.record (dynamo_timed)")
+    assert not is_compile("TorchDynamo Cache Lookup")
+    assert not is_compile("Torch-Compiled Region: 0/0")
+    assert not is_compile("## Call CompiledFxGraph fjsNiNjmhjizyb ##")
+    assert not is_compile("aten::mm")
