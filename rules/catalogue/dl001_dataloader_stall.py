@@ -34,6 +34,7 @@ from traceopt.rules import (
     threshold,
 )
 from traceopt.rules.fixes.advice.constructed import loader_places
+from traceopt.rules.fixes.advice.loader_plans import loader_rows, loader_sites, loading_plan
 from traceopt.rules.fixes.advice.loader_workers import (
     BEST,
     CROWDED_SHARE,
@@ -43,9 +44,6 @@ from traceopt.rules.fixes.advice.loader_workers import (
     WORST,
     Left,
     LoaderPlan,
-    loader_rows,
-    loader_sites,
-    loading_plan,
 )
 from traceopt.rules.savings.pricing import over_all_steps
 from traceopt.rules.savings.work.pinned_copies import pageable_copies
@@ -155,7 +153,7 @@ class DataloaderStall(Rule):
         if wait is None:
             return
         plan, rows = wait.plan, loader_rows(facts)
-        durations_ns = facts.slices.end[rows] - facts.slices.start[rows]
+        durations_ns = facts.slices.duration_of(rows)
         sites, inside, lines = loader_sites(facts), functions_inside(facts, rows), lines_inside(facts, rows)
         most_ns = self.named_share * int(durations_ns.sum())
         line = slowest_line_of(facts, lines, most_ns)
@@ -325,7 +323,7 @@ def _by_item(facts: Facts, lines: list[SiteCost]) -> str:
 def _longest(facts: Facts, site: SiteCost) -> int:
     """The longest slice of a call site."""
     rows = site.rows.astype(np.int64)
-    return int(rows[(facts.slices.end[rows] - facts.slices.start[rows]).argmax()])
+    return int(rows[facts.slices.duration_of(rows).argmax()])
 
 
 def _calls(facts: Facts, site: SiteCost) -> str:

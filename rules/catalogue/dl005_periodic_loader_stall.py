@@ -26,7 +26,7 @@ from traceopt.rules import (
     whole_run_saving,
 )
 from traceopt.rules.fixes.advice.constructed import loader_places
-from traceopt.rules.fixes.advice.loader_workers import loader_rows, plan_loader
+from traceopt.rules.fixes.advice.loader_plans import loader_rows, plan_loader
 from traceopt.rules.savings.whole_run import judged_steps
 
 
@@ -94,7 +94,7 @@ class PeriodicLoaderStall(Rule):
             return
         stalled, steps = len(waits.long_steps), len(waits.wait_ns)
         rows = loader_rows(facts)
-        sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
+        sites = by_site(facts, rows)
         yield self.finding(
             why=(
                 f"Every {period} steps, after a batch from each of the {workers} workers, the loop waits "

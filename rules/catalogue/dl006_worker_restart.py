@@ -27,7 +27,7 @@ from traceopt.rules import (
     us,
     whole_run_saving,
 )
-from traceopt.rules.fixes.advice.loader_workers import loader_rows
+from traceopt.rules.fixes.advice.loader_plans import loader_rows
 
 
 class WorkerRestart(Rule):
@@ -97,7 +97,7 @@ class WorkerRestart(Rule):
             sum(getattr(cost, name) for cost in costs) for name in ("low_ns", "high_ns", "all_inline_ns")
         )
         rows = loader_rows(facts)
-        sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
+        sites = by_site(facts, rows)
         title, fix = _fix(costs, inline)
         yield self.finding(
             title=title,

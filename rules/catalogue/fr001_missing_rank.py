@@ -6,7 +6,7 @@ from traceopt.analyzer.companions.flight_recorder.recording import FlightRecordi
 from traceopt.analyzer.companions.flight_recorder.stuck_calls import Hang, LastCall, StuckCall
 from traceopt.result.words.rank_lists import are, ranks_text
 from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, required, threshold, to_location
-from traceopt.rules.fixes.advice.flight_recorder_evidence import MAX_ROWS, call_name, waiting_in
+from traceopt.rules.fixes.advice.companion_evidence import MAX_ROWS, call_name, waiting_in
 
 
 class MissingRank(Rule):

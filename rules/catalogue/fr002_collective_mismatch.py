@@ -10,7 +10,7 @@ from traceopt.analyzer.companions.flight_recorder.recording import FlightRecordi
 from traceopt.analyzer.companions.flight_recorder.stuck_calls import Hang
 from traceopt.result.words.rank_lists import ranks_text
 from traceopt.rules import Evidence, Facts, Findings, Fix, Priced, Rule, counted, required, to_location
-from traceopt.rules.fixes.advice.flight_recorder_evidence import MAX_ROWS, waiting_in
+from traceopt.rules.fixes.advice.companion_evidence import MAX_ROWS, waiting_in
 
 MAX_SIZES = 4  # tensors of a call in a sentence
 

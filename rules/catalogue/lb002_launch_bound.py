@@ -46,7 +46,7 @@ from traceopt.rules import (
 from traceopt.rules.bases.operator_loop_rule import OperatorLoopRule
 from traceopt.rules.fixes.advice.batch_size import larger_batch_risk
 from traceopt.rules.fixes.advice.compilation import compiled, replayed
-from traceopt.rules.fixes.advice.fewer_launches import GRAPHS, decoding_fix, fewer_launches_fix, graph_fix
+from traceopt.rules.fixes.advice.fewer_launches import FEWER_ROUNDS, GRAPHS, decoding_fix, fewer_launches_fix, graph_fix
 from traceopt.rules.fixes.advice.graph_capture import blockers, rounds_in_turn
 from traceopt.rules.savings.starvation import dispatch_amount, passes_amount
 from traceopt.rules.savings.work.merged_gemms import place
@@ -55,14 +55,6 @@ MOST_LAUNCHES = 0.8  # of the main thread's launches: the innermost function wit
 MOST_OPERATORS = 5
 MOST_PLACES = 3
 CONFIDENCES = ("low", "medium", "high")
-IN_TURN = (
-    "Read values of several rounds together",
-    Fix(
-        "A line reads values between the launches of the step. If they decide what comes next, each round waits for "
-        f"the one before, and neither torch.compile nor {CUDA_GRAPH}s help much: run several such rounds as one batch, "
-        "and read their values together. If not, read them every N steps."
-    ),
-)
 
 
 class LaunchWaits(Struct, frozen=True):
@@ -302,7 +294,7 @@ class LaunchBound(OperatorLoopRule):
         title, fix = fewer_launches_fix(facts)
         blocks, evidence = blockers(facts) if fix.edits == [GRAPHS] else ([], [])
         if in_turn := rounds_in_turn(facts):
-            title, fix = IN_TURN
+            title, fix = FEWER_ROUNDS
         elif blocks:
             one = f" One {CUDA_GRAPH} cannot hold all of it: the step {' and '.join(blocks)}."
             parts = f" torch.compile splits the model where it has to, and makes a {CUDA_GRAPH} of each part."

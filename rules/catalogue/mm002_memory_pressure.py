@@ -25,8 +25,8 @@ from traceopt.rules import (
     typical_ns,
     without_calls,
 )
+from traceopt.rules.fixes.advice.companion_evidence import lines_at_the_peak
 from traceopt.rules.fixes.advice.memory import as_evidence, in_words, parts, peak_of_capacity, peak_share, remedies
-from traceopt.rules.fixes.advice.memory_snapshot_evidence import lines_at_the_peak
 
 BASIS = "Assumes the driver calls and the waits in them are gone."
 

@@ -39,7 +39,7 @@ from traceopt.rules import (
     us,
     without_calls,
 )
-from traceopt.rules.fixes.advice.memory_snapshot_evidence import place_of
+from traceopt.rules.fixes.advice.companion_evidence import place_of
 from traceopt.rules.savings.pricing import gain_ns, is_unlike
 
 CAUSES = (ALLOCATION, PINNED_ALLOCATION)

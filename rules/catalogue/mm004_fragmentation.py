@@ -23,7 +23,7 @@ from traceopt.rules import (
     size,
     threshold,
 )
-from traceopt.rules.fixes.advice.memory_snapshot_evidence import place_of
+from traceopt.rules.fixes.advice.companion_evidence import place_of
 
 MOST_ROWS = 5
 EXPANDABLE = Fix(

@@ -25,8 +25,8 @@ from traceopt.rules import (
     size,
     threshold,
 )
+from traceopt.rules.fixes.advice.companion_evidence import place_of
 from traceopt.rules.fixes.advice.memory import retained
-from traceopt.rules.fixes.advice.memory_snapshot_evidence import place_of
 
 MOST_LINES = 5
 MIN_PART = 0.25  # of the growth over the run that its lines must explain; a process also grows by what it cannot reuse

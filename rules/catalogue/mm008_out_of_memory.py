@@ -5,7 +5,7 @@ from __future__ import annotations
 from traceopt.analyzer.companions.memory_snapshot.failures import Failure
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import MemorySnapshot
 from traceopt.rules import Evidence, Facts, Findings, Fix, Risk, Rule, SetVariable, percent, size
-from traceopt.rules.fixes.advice.memory_snapshot_evidence import held_by, place_of, snapshot_of
+from traceopt.rules.fixes.advice.companion_evidence import held_by, place_of, snapshot_of
 
 _LEAST_STEP_SHARE = 0.1  # of the memory: below, a smaller batch frees too little
 

@@ -10,6 +10,14 @@ from traceopt.rules.fixes.advice.compilation import compiled, engine_graphs, rep
 
 _BY_HAND = "Capture {} by hand (torch.cuda.graph, torch.cuda.make_graphed_callables)"
 GRAPHS = Compile(arguments={"mode": '"reduce-overhead"'})
+FEWER_ROUNDS = (
+    "Read values of several rounds together",
+    Fix(
+        "A line reads values between the launches of the step. If they decide what comes next, each round waits for "
+        f"the one before, and neither torch.compile nor {CUDA_GRAPH}s help much: run several such rounds as one batch, "
+        "and read their values together. If not, read them every N steps."
+    ),
+)
 
 
 def decoding_fix(facts: Facts) -> tuple[str, Fix]:
