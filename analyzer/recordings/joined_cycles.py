@@ -244,8 +244,8 @@ def _pair_steps(timing: Trace, detail: Trace) -> Iterator[_StepPair]:
         here = _borders(steps, index)
         # Among equally similar steps take the one with the same index, so that neighbors borrow different memory
         # samples.
-        likeness = [(*_likeness(names, pattern), place == index) for place, pattern in enumerate(patterns)]
-        best = likeness.index(max(likeness))
+        similarity = [(*_similarity(names, pattern), place == index) for place, pattern in enumerate(patterns)]
+        best = similarity.index(max(similarity))
         yield _pair(marks, other_marks, range(len(timing.threads)), here, there[best], best, usual)
 
 
@@ -261,7 +261,7 @@ def _borders(marks: Marks, index: int) -> tuple[int, int]:
     return int(marks.start[index]), int(marks.end[index])
 
 
-def _likeness(left: I4, right: I4) -> tuple[int, int]:
+def _similarity(left: I4, right: I4) -> tuple[int, int]:
     """How few operators only one side has, in any order; then, the length of the common prefix."""
     most = max(left.max(initial=0), right.max(initial=0)) + 1
     differing = np.abs(np.bincount(left, minlength=most) - np.bincount(right, minlength=most)).sum()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceopt.document.sections import LOADER_WORKERS, settings
+from traceopt.document.run_section import LOADER_WORKERS, settings
 from traceopt.testing import events, facts_of
 
 

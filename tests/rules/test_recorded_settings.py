@@ -14,7 +14,7 @@ from support.compiled import compilation
 from support.recorded_facts import NOT_RECORDED, RULES, answer, document_of, finding, generated, of_document, reason
 
 from fixtures.generate import generate
-from traceopt.document import sections
+from traceopt.document import run_section
 from traceopt.rules.engine import run_rules
 
 NEED_SETTINGS = ("DL005", "DL006", "CV003", "PY002")
@@ -53,14 +53,14 @@ class TestForeach:
 
 def test_the_report_names_the_settings() -> None:
     change = {"environment.variables": {"OMP_NUM_THREADS": "1"}}
-    found = {setting.name: setting.value for setting in sections.settings(generated("tf32_off", change=change))}
+    found = {setting.name: setting.value for setting in run_section.settings(generated("tf32_off", change=change))}
     assert found["CPU cores"] == "16"
     assert found["TF32 for matmuls"] == "off"
     assert found["OMP_NUM_THREADS"] == "1"
-    assert "cudnn.benchmark" not in {one.name for one in sections.settings(generated("cpu_only"))}
-    [workers] = sections.settings(generated("healthy", metadata=False))
+    assert "cudnn.benchmark" not in {one.name for one in run_section.settings(generated("cpu_only"))}
+    [workers] = run_section.settings(generated("healthy", metadata=False))
     assert (workers.name, workers.value) == (
-        sections.LOADER_WORKERS,
+        run_section.LOADER_WORKERS,
         "some (number not recorded)",
     )  # as the trace's names tell
 

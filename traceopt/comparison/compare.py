@@ -10,7 +10,10 @@ from msgspec import Struct
 from traceopt.comparison.counts import count_changes
 from traceopt.comparison.findings import finding_changes, note_changes
 from traceopt.comparison.gates import Gate, judge
-from traceopt.comparison.likeness import (
+from traceopt.comparison.noise import step_change
+from traceopt.comparison.rows import kernel_changes, metric_changes, op_changes, part_changes
+from traceopt.comparison.runs import RunOfSide
+from traceopt.comparison.same_conditions import (
     explanation,
     other_graphs,
     other_machines,
@@ -18,9 +21,6 @@ from traceopt.comparison.likeness import (
     unknown_ranks,
     unknown_work,
 )
-from traceopt.comparison.noise import step_change
-from traceopt.comparison.rows import kernel_changes, metric_changes, op_changes, part_changes
-from traceopt.comparison.runs import RunOfSide
 from traceopt.comparison.unusual_steps import all_steps, typical_steps_us
 from traceopt.comparison.work import Work, work_change, work_of
 from traceopt.errors import InputError
@@ -266,7 +266,7 @@ def _settings(base: Result, head: Result) -> list[SettingChange]:
 def _same_trace(base: Sequence[Result], head: Sequence[Result]) -> list[str]:
     """By their content: a baseline of another commit may have been read from the same path."""
     traces = [[(run.step.per_step_us, run.breakdown, run.run.files) for run in side] for side in (base, head)]
-    return ["BASE and HEAD hold the same trace."] if any(one in traces[1] for one in traces[0] if one[0]) else []
+    return ["BASE and HEAD hold the same trace."] if any(trace in traces[1] for trace in traces[0] if trace[0]) else []
 
 
 def _unknown(base: Result, head: Result, step: StepChange, work: Sequence[Work]) -> list[str]:

@@ -95,7 +95,7 @@ def cpu_lever(facts: Facts, crowded: bool = False) -> str:
 
 def _convolves_images(facts: Facts, heavy_ns: float) -> bool:
     """Whether two-dimensional convolutions take most of the time of matmuls, convolutions and attention."""
-    convolutions = [one for one in facts.cpu_work.heavy if one.is_convolution]
+    convolutions = [operator for operator in facts.cpu_work.heavy if operator.is_convolution]
     if operators_ns(facts, convolutions) < MOST * heavy_ns:
         return False
     [shapes] = shapes_of(facts.regions, convolutions[0].rows[:1])
@@ -148,7 +148,7 @@ def kind_of_work(facts: Facts) -> str:
     least = max(NAMED_SHARE, heavy_share)
     if facts.linear_algebra_share >= least:
         calls = facts.linear_algebra_calls
-        where = _most_at(facts, calls, facts.slices.end[calls] - facts.slices.start[calls])
+        where = _most_at(facts, calls, facts.slices.duration_of(calls))
         return f": {percent(facts.linear_algebra_share)} is solvers and decompositions of matrices{where}"
     if light := _light_work(facts, least * facts.step_ns * facts.steps.count):
         return light
@@ -172,7 +172,7 @@ def _light_work(facts: Facts, least_ns: float) -> str:
     for line in by_site(facts, rows[passes], own_ns[passes])[:1]:
         if line.location is not None and line.cost_ns >= least_ns:
             operators = facts.slices_by_name(line.rows, own_ns[np.searchsorted(rows, line.rows)])
-            names = ", ".join(one.name.removeprefix("aten::") for one in operators[:MOST_NAMED])
+            names = ", ".join(operator.name.removeprefix("aten::") for operator in operators[:MOST_NAMED])
             others = " and others" if operators[MOST_NAMED:] else ""
             return f": {percent(line.cost_ns / whole_ns)} is {names}{others} ({line.location})"
     return ""
@@ -188,14 +188,14 @@ def _heavy_work(facts: Facts) -> str:
     """ "convolutions (model.py:12)": the kinds of heavy work, and the line of most of it."""
     heavy = facts.cpu_work.heavy
     kinds = {
-        "matmuls": [one for one in heavy if one.is_matmul and not one.is_attention],
-        "convolutions": [one for one in heavy if one.is_convolution],
-        "attention": [one for one in heavy if one.is_attention],
+        "matmuls": [operator for operator in heavy if operator.is_matmul and not operator.is_attention],
+        "convolutions": [operator for operator in heavy if operator.is_convolution],
+        "attention": [operator for operator in heavy if operator.is_attention],
     }
     least_ns = SMALL_PART * operators_ns(facts, heavy)
     named = [name for name, mine in kinds.items() if operators_ns(facts, mine) >= least_ns]
-    rows = np.concatenate([one.rows for one in heavy])
-    took_ns = facts.slices.end[rows] - facts.slices.start[rows]
+    rows = np.concatenate([operator.rows for operator in heavy])
+    took_ns = facts.slices.duration_of(rows)
     largest = by_site(facts, rows, took_ns)[0]
     most = largest.location is not None and largest.cost_ns >= MOST * int(took_ns.sum())
     where = f" ({largest.location})" if most else ""

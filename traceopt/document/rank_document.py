@@ -6,11 +6,13 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.requirements import lacks
 from traceopt.analyzer.tables.trace import TraceMeta
 from traceopt.document import sections
+from traceopt.document.communication_section import communication_section
 from traceopt.document.companions.sections import companion_sections
 from traceopt.document.decision import decide, judged
 from traceopt.document.quality import quality_of
 from traceopt.document.rank_answer import OtherRank, RunOfRank
 from traceopt.document.run.whole_run import whole_run
+from traceopt.document.run_section import device, gpu_runtime, settings
 from traceopt.document.tables import tables
 from traceopt.document.tables.module_times import module_times
 from traceopt.document.tables.shaped_operators import shaped_operators
@@ -33,7 +35,7 @@ def rank_document(facts: Facts, outcome: RulesOutcome, sharing: int = 1) -> Resu
     quality = quality_of(facts, outcome.notes, breakdown)
     decision = decide(facts, outcome, quality, breakdown, run_time)
     step, gpu, loader = sections.step(facts), sections.gpu(facts), sections.dataloader(facts)
-    communication, modules, files = sections.communication(facts), module_times(facts), _files(meta)
+    communication, modules, files = communication_section(facts), module_times(facts), _files(meta)
     failure = facts.captured.failure
     return Result(
         tool=Tool("traceopt", __version__),
@@ -42,10 +44,10 @@ def rank_document(facts: Facts, outcome: RulesOutcome, sharing: int = 1) -> Resu
             world_size=meta.world_size,
             ranks=[] if rank is None else [rank],
             shown_rank=rank,
-            device=sections.device(facts),
-            settings=sections.settings(facts),
+            device=device(facts),
+            settings=settings(facts),
             torch_version=facts.captured.torch_version,
-            gpu_runtime=sections.gpu_runtime(facts),
+            gpu_runtime=gpu_runtime(facts),
             script=facts.captured.script,
             machine=facts.machine,
             recorded=Recorded(
@@ -94,7 +96,7 @@ def other_rank(facts: Facts, outcome: RulesOutcome, sharing: int = 1) -> OtherRa
     """What the document of another rank needs of this one; `sharing` as in `rank_document`."""
     meta, quality = facts.trace.meta, quality_of(facts, outcome.notes, sections.breakdown(facts))
     step, files = sections.step(facts), _files(meta)
-    gpu, loader, communication = sections.gpu(facts), sections.dataloader(facts), sections.communication(facts)
+    gpu, loader, communication = sections.gpu(facts), sections.dataloader(facts), communication_section(facts)
     return OtherRank(
         run=RunOfRank([file.path for file in files], meta.rank, files),
         ranks=[_row(meta, step, gpu, loader, communication, quality)],

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from traceopt.analyzer.ranks.run_facts import RunFacts
+from traceopt.document.communication_section import expert_rows, pipeline_row
 from traceopt.document.merge import MergedRun, plan_first
 from traceopt.document.rank_views import rank_views
 from traceopt.document.run.run_ranks import run_ranks
-from traceopt.document.sections import expert_rows, phases_of_run, pipeline_row
+from traceopt.document.sections import phases_of_run
 from traceopt.result.document import Check, Result
 from traceopt.result.finding import Finding, impact_of_share
 from traceopt.result.sections.rank_rows import RankRow, RankSteps
@@ -129,14 +130,15 @@ def _of_all_ranks(result: Result, run: RunFacts) -> Communication:
         for group in result.communication.groups
     ]
     pipelines = (
-        [pipeline_row(run.ranks[index].rank, stage) for index, stage in one.stages.items()] for one in run.pipelines
+        [pipeline_row(run.ranks[index].rank, stage) for index, stage in pipeline.stages.items()]
+        for pipeline in run.pipelines
     )
     own = next((rows for rows in pipelines if any(row.rank == result.run.shown_rank for row in rows)), None)
     return replace(
         result.communication,
         groups=groups,
         pipeline=own or result.communication.pipeline,
-        experts=expert_rows([(one.rank, one.experts) for one in run.ranks if one.experts is not None]),
+        experts=expert_rows([(rank.rank, rank.experts) for rank in run.ranks if rank.experts is not None]),
     )
 
 

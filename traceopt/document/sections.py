@@ -1,35 +1,18 @@
-"""The measured sections of the result document: step, breakdown, GPU, sync, communication, memory."""
+"""The measured sections of the result document: step, breakdown, GPU, sync, copies, memory, throughput, phases."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
-
 from traceopt.analyzer.arrays.intervals import intersect, merge, subtract
 from traceopt.analyzer.arrays.percentiles import median, percentiles
-from traceopt.analyzer.communication.experts import ExpertLoad
-from traceopt.analyzer.communication.pipeline import PipelineStage
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.requirements import lacks
 from traceopt.analyzer.tables.json_values import word
-from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
-from traceopt.analyzer.vocabulary import op_names
-from traceopt.analyzer.vocabulary.accelerator import Accelerator
 from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION, COMPUTE, COPIES, DATA_LOADING, IDLE_CAUSES
 from traceopt.document.timeline.step_series import step_series
-from traceopt.result.sections.rank_rows import (
-    Collective,
-    CommunicationGroup,
-    ExpertRow,
-    GroupOverlapRow,
-    PipelineRow,
-    ProcessGpu,
-)
-from traceopt.result.sections.run import Device, PeakRate, Setting
+from traceopt.result.sections.rank_rows import ProcessGpu
 from traceopt.result.sections.step import (
-    Communication,
     DataLoader,
     Efficiency,
     Gpu,
@@ -45,83 +28,8 @@ from traceopt.result.sections.step import (
 )
 from traceopt.result.sections.work_rows import BreakdownPart, Copy, IdleCause, MemoryPart, MemoryPoint
 from traceopt.result.words.rounding import rate, share, us
-from traceopt.result.words.vendors import VENDORS
 from traceopt.rules.bases.rank_rule import rank_name
 from traceopt.rules.evidence import location_of, to_location
-
-LOADER_WORKERS = "DataLoader workers"  # a setting
-MOST_OVERLAPS = 200  # rows
-
-
-def device(facts: Facts) -> Device:
-    found = facts.device
-    rates = peaks(found.accelerator) if found.accelerator else []
-    used = len(facts.gpu.devices)
-    return Device(found.vendor.key, found.name, found.count, found.memory_bytes, found.compute_capability, rates, used)
-
-
-def peaks(accelerator: Accelerator) -> list[PeakRate]:
-    """Every peak rate of the device that is known, with its source."""
-    units: dict[str, Literal["TOP/s", "GB/s"]] = {"int8": "TOP/s", "hbm_gb_per_s": "GB/s", "link_gb_per_s": "GB/s"}
-    names = {"hbm_gb_per_s": "memory", "link_gb_per_s": "link"}
-    return [
-        PeakRate(
-            figure=names.get(figure, figure),
-            rate=float(rate),
-            unit=units.get(figure, "TFLOP/s"),
-            source=accelerator.source_of(figure),
-            verified=accelerator.is_verified(figure),
-        )
-        for figure, rate in accelerator.figures.items()
-    ]
-
-
-def gpu_runtime(facts: Facts) -> str | None:
-    """The GPU runtime under PyTorch: "CUDA 12.4", "ROCm 6.4"."""
-    versions = (vendor.runtime.version(facts.trace.meta.header) for vendor in VENDORS if vendor.runtime is not None)
-    return next((version for version in versions if version is not None), None)
-
-
-def settings(facts: Facts) -> list[Setting]:
-    """The settings that `traceopt run` recorded, or the trace shows; GPU settings only in runs with a GPU."""
-    environment = facts.captured.environment
-    found: dict[str, object] = {
-        "CPU cores": environment.cores,
-        "threads per operator": environment.threads,
-        LOADER_WORKERS: _workers(facts),
-    }
-    if facts.has_gpu:
-        found |= {
-            "TF32 for matmuls": environment.matmul_tf32,
-            "TF32 for convolutions": environment.conv_tf32,
-            "cudnn.benchmark": environment.cudnn_benchmark,
-        }
-    found |= {
-        "deterministic algorithms": environment.deterministic,
-        "anomaly detection": environment.anomaly_mode,
-        "Python development mode": environment.python_debug,
-        **environment.variables,
-    }
-    words = {True: "on", False: "off"}
-    return [
-        Setting(name, words[value] if isinstance(value, bool) else str(value))
-        for name, value in found.items()
-        if value is not None
-    ]
-
-
-def _workers(facts: Facts) -> int | str | None:
-    """Of the training loader. Without a recorded number, the names of its waits tell whether it has any."""
-    loader = facts.captured.training_loader
-    if loader is not None:
-        return loader.num_workers
-    alone, helped = (
-        bool(facts.regions.named(kind, ANNOTATION, OP).any())
-        for kind in (op_names.is_single_process_dataloader, op_names.is_multiprocess_dataloader)
-    )
-    if alone and not helped:
-        return 0
-    return "some (number not recorded)" if helped and not alone else None
 
 
 def step(facts: Facts) -> Step:
@@ -207,18 +115,18 @@ def _devices(facts: Facts) -> list[ProcessGpu]:
     names = {one.get("id"): word(one.get("name")) for one in facts.trace.meta.device_properties()}
     return [
         ProcessGpu(
-            gpu=one.device,
-            name=names.get(one.device),
-            busy_share=share(facts.gpu.busy_by_device[one.device].total / window),
-            compute_us_per_step=us(one.compute.total / count),
-            communication_us_per_step=us(one.communication.total / count),
-            copies_us_per_step=us(one.copies.total / count),
-            waits_us_per_step=us(one.waiting.total / count),
-            waits_for=one.waits_for,
-            idle_us_per_step=us(one.idle.total / count),
-            peak_memory_bytes=facts.peak_by_gpu.get(one.device),
+            gpu=device.device,
+            name=names.get(device.device),
+            busy_share=share(facts.gpu.busy_by_device[device.device].total / window),
+            compute_us_per_step=us(device.compute.total / count),
+            communication_us_per_step=us(device.communication.total / count),
+            copies_us_per_step=us(device.copies.total / count),
+            waits_us_per_step=us(device.waiting.total / count),
+            waits_for=device.waits_for,
+            idle_us_per_step=us(device.idle.total / count),
+            peak_memory_bytes=facts.peak_by_gpu.get(device.device),
         )
-        for one in facts.device_times
+        for device in facts.device_times
     ]
 
 
@@ -243,117 +151,6 @@ def dataloader(facts: Facts) -> DataLoader:
         return DataLoader(None, None)
     count = facts.steps.count
     return DataLoader(us(loading.total / count), us(facts.stalls.total_ns(DATA_LOADING) / count))
-
-
-def communication(facts: Facts) -> Communication:
-    count = facts.steps.count
-    if facts.has_gpu:
-        total, exposed = facts.gpu.communication.total, facts.gpu.exposed_communication.total
-    else:
-        total, exposed = facts.cpu_phases.communication.total, facts.cpu_phases.total_ns(COMMUNICATION)
-    if not total:
-        return Communication(None, None, None, [])
-    rows = []
-    for calls in facts.collectives:
-        bus_rate = calls.bus_gb_per_s()
-        moved = calls.known_bytes
-        spent = facts.gpu.step_ns[calls.rows] if facts.has_gpu else calls.duration
-        rows.append(
-            Collective(
-                name=calls.name,
-                calls_per_step=rate(calls.calls / count),
-                us_per_step=us(spent.sum() / count),
-                exposed_us_per_step=us(calls.exposed.sum() / count),
-                bytes_per_step=None if moved is None else round(moved / count, 1),
-                gb_per_s=None if bus_rate is None else rate(bus_rate),
-                location=location_of(facts, int(calls.launch[calls.duration.argmax()])),
-            )
-        )
-    return Communication(
-        us_per_step=us(total / count),
-        exposed_us_per_step=us(exposed / count),
-        overlap_share=share(1 - exposed / total),
-        collectives=rows,
-        groups=_groups(facts),
-        overlaps=_overlaps(facts),
-        pipeline=[pipeline_row(facts.trace.meta.rank, stage)] if (stage := facts.pipeline_stage) is not None else [],
-        experts=expert_rows([(facts.trace.meta.rank, load)] if (load := facts.expert_load) is not None else []),
-    )
-
-
-def _overlaps(facts: Facts) -> list[GroupOverlapRow]:
-    called = {group.name: group.description or group.name for group in facts.process_groups}
-    return [
-        GroupOverlapRow(
-            group=called[one.group.name],
-            beside=called[one.beside] if one.is_group else one.beside,
-            is_group=one.is_group,
-            us_per_step=us(one.ns / facts.steps.count),
-            share=share(one.ns / one.of_ns),
-        )
-        for one in facts.group_overlaps[:MOST_OVERLAPS]
-    ]
-
-
-def expert_rows(loads: Sequence[tuple[int | None, ExpertLoad]]) -> list[ExpertRow]:
-    mean = sum(int(load.tokens.sum()) for _, load in loads) / max(1, len(loads))
-    return [
-        ExpertRow(
-            rank=rank,
-            passes=len(load.tokens),
-            tokens_per_step=rate(load.tokens.sum()),
-            of_mean=rate(load.tokens.sum() / max(1.0, mean)),
-            hottest_pass=int(load.tokens.argmax()),
-            compute_us_per_step=us(load.compute_ns.sum()),
-            exchange_us_per_step=us(load.exchange_ns.sum()),
-        )
-        for rank, load in loads
-    ]
-
-
-def pipeline_row(rank: int | None, stage: PipelineStage) -> PipelineRow:
-    least_ns = stage.least_ns()
-    return PipelineRow(
-        rank=rank,
-        schedule=stage.schedule,
-        stages=stage.size,
-        micro_batches=stage.micro_batches,
-        chunks=stage.chunks,
-        compute_us_per_step=us(stage.compute_ns),
-        bubble_us_per_step=us(stage.bubble_ns),
-        bubble_share=share(stage.bubble_ns / max(1.0, stage.bubble_ns + stage.compute_ns)),
-        least_share=share(least_ns / max(1.0, least_ns + stage.compute_ns)),
-        doubling_saves_us=us(stage.doubling_saves_ns),
-        interleaving_saves_us=us(stage.interleaving_saves_ns),
-    )
-
-
-def _groups(facts: Facts) -> list[CommunicationGroup]:
-    count, link = facts.steps.count, facts.node_link
-    rows = []
-    for group in facts.process_groups:
-        put_in, over_link = group.known_bytes, group.link_bytes
-        ran_ns = sum(int(one.duration.sum()) for one in group.by_kind)
-        bus_gb_per_s = over_link / ran_ns if over_link and ran_ns else None
-        rows.append(
-            CommunicationGroup(
-                name=group.name,
-                description=group.description,
-                parallelism=group.parallelism,
-                size=group.size or None,
-                ranks=list(group.ranks),
-                collectives=[one.kind for one in group.by_kind],
-                calls_per_step=rate(len(group.rows) / count),
-                us_per_step=us((facts.gpu.step_ns[group.rows].sum() if facts.has_gpu else ran_ns) / count),
-                exposed_us_per_step=us(group.exposed_ns / count),
-                beside_us_per_step=us(group.beside_ns / count),
-                bytes_per_step=None if put_in is None else round(put_in / count, 1),
-                algorithm_gb_per_s=rate(put_in / ran_ns) if put_in and ran_ns else None,
-                gb_per_s=None if bus_gb_per_s is None else rate(bus_gb_per_s),
-                link_share=None if not link or not bus_gb_per_s else share(bus_gb_per_s / link.gb_per_s),
-            )
-        )
-    return rows
 
 
 def copies(facts: Facts) -> list[Copy]:

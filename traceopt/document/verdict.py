@@ -133,7 +133,7 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
 
     def _lever(self, first: Priced) -> str:
         """What the first fix is called: the biggest lever if it saves much of the step, and no other saves more."""
-        shares = [one.price.share for one in self.plan if one.price is not None]
+        shares = [row.price.share for row in self.plan if row.price is not None]
         largest = first.price is not None and first.price.share == max(shares) >= NAMED_LIMIT_SHARE
         return "Biggest lever" if largest else "First fix"
 
@@ -256,7 +256,7 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
     def _why_later(self, limit: Cause) -> str:
         """Why the largest limit is not treated first."""
         parts = self._parts(limit)
-        later = next((one for one in self.plan[1:] if self._is_for(limit, one)), None)
+        later = next((row for row in self.plan[1:] if self._is_for(limit, row)), None)
         if later is not None:
             return f"A later fix is for {parts}: {in_sentence(later.finding.title)}."
         if any(self._is_for(limit, one) for one in self.priced):
@@ -283,7 +283,7 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
 
 def _first_fix(plan: Sequence[Priced]) -> Priced | None:
     """The first fix of the plan, if it is worth a headline."""
-    return next((one for one in plan if one.price and one.finding.impact in ("high", "medium")), None)
+    return next((row for row in plan if row.price and row.finding.impact in ("high", "medium")), None)
 
 
 def _evaluation(priced: Sequence[Priced]) -> Finding | None:
@@ -308,7 +308,7 @@ def _without_gradients(facts: Facts, priced: Sequence[Priced], first: Priced | N
         "whose gradients nothing uses": facts.calls_without_backward,
     }
     calls = {kind: one.total_ns / facts.steps.count for kind, one in kinds.items() if one is not None}
-    kind, ns = max(calls.items(), key=lambda one: one[1])
+    kind, ns = max(calls.items(), key=lambda item: item[1])
     if first is not None and first.price is not None and ns <= first.price.est_ns:
         return ""
     places = found[0 if kind == "without gradients" else -1].locations

@@ -8,7 +8,7 @@ import pytest
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.device import TraceDevice
-from traceopt.document.sections import gpu_runtime
+from traceopt.document.run_section import gpu_runtime
 from traceopt.result.words.vendors import AMD, CPU, NVIDIA, OTHER, Vendor
 from traceopt.testing.events import Json, annotation, document, kernel, op, read, runtime, span
 

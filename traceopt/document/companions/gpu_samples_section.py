@@ -36,7 +36,7 @@ def headline(facts: Facts) -> str | None:
 def _joules_per_step(gpus: Sequence[Gpu], step_ns: float) -> float | None:
     """None if the power of a GPU is not known."""
     watts = [gpu.mean_power_w for gpu in gpus]
-    known = [one for one in watts if one is not None]
+    known = [watt for watt in watts if watt is not None]
     return rate(sum(known) * step_ns / 1e9) if known and len(known) == len(watts) else None
 
 

@@ -40,16 +40,16 @@ def run_ranks(run: RunFacts) -> RunRanks | None:
         checkpoint_share=checkpoint,
         slow=[
             SlowRanks(
-                ranks=sorted(numbers[index] for index in one.ranks),
-                is_node=one.is_node,
-                first_step=one.first_step,
-                last_step=one.last_step,
-                late_us_per_step=None if one.late_ns is None else us(one.late_ns),
-                ratio=None if one.ratio is None else round(one.ratio, DECIMALS),
-                share=share(one.share),
-                cause=one.cause,
+                ranks=sorted(numbers[index] for index in slow_rank.ranks),
+                is_node=slow_rank.is_node,
+                first_step=slow_rank.first_step,
+                last_step=slow_rank.last_step,
+                late_us_per_step=None if slow_rank.late_ns is None else us(slow_rank.late_ns),
+                ratio=None if slow_rank.ratio is None else round(slow_rank.ratio, DECIMALS),
+                share=share(slow_rank.share),
+                cause=slow_rank.cause,
             )
-            for one in history.slow
+            for slow_rank in history.slow
         ],
     )
 

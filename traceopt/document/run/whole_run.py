@@ -64,7 +64,7 @@ def whole_run(facts: Facts) -> WholeRun | None:
         return None
     run = ledger.whole_run
     recompiled = facts.captured.compilation.recompilations if facts.captured.compilation is not None else ()
-    recompiling_ns = min(sum(one.total_ns or 0 for one in recompiled), run.steps_ns)
+    recompiling_ns = min(sum(frame.total_ns or 0 for frame in recompiled), run.steps_ns)
     long_ns = ledger.long_extra_ns if ledger.long_for_other_work else 0
     long_ns = min(max(0, long_ns - recompiling_ns), run.steps_ns - recompiling_ns)
     amounts: dict[RunPartName, int] = {
@@ -81,7 +81,7 @@ def whole_run(facts: Facts) -> WholeRun | None:
         "startup": [part.lines[0] for part in start_up.parts if part.lines] if start_up is not None else [],
         "evaluation": ledger.evaluations,
         "checkpoints": ledger.saved_at,
-        "recompiling": [one.site for one in recompiled if one.site is not None],
+        "recompiling": [frame.site for frame in recompiled if frame.site is not None],
         "long_steps": ledger.long_ends,
     }
     parts = [

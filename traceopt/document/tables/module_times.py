@@ -55,7 +55,7 @@ class ModuleTimes(Struct, frozen=True):
     def classes(self) -> list[ModuleClass]:
         """The modules of each class together, longest first."""
         found, group = np.unique([_NUMBER.sub("", name) for name in self.names], return_inverse=True)
-        modules = [len({self.names[node] for node in np.flatnonzero(group == one)}) for one in range(len(found))]
+        modules = [len({self.names[node] for node in np.flatnonzero(group == index)}) for index in range(len(found))]
         calls, forward, backward = (
             np.bincount(group, weights=values, minlength=len(found)) / self.steps
             for values in (self.calls, self.forward, self.backward)
@@ -91,7 +91,7 @@ def module_times(facts: Facts) -> ModuleTimes | None:
     count = len(parent)
     here = node_of[rows]
     known = (here >= 0) & called[rows]
-    host = np.bincount(here[known], weights=(slices.end[rows] - slices.start[rows])[known], minlength=count)
+    host = np.bincount(here[known], weights=slices.duration_of(rows)[known], minlength=count)
     if facts.has_gpu:
         forward, backward = _by_pass(facts, named, node_of, count, sources, facts.gpu.work.duration)
     else:
@@ -153,7 +153,7 @@ def _cpu_time(facts: Facts, named: npt.NDArray[np.bool_], node_of: I8, count: in
     slices = facts.slices
     rows = slices.outermost(slices.kind == OP)
     rows = rows[facts.steps.host_window.contains(slices.start[rows])]
-    return _by_pass(facts, named, node_of, count, rows, slices.end[rows] - slices.start[rows])
+    return _by_pass(facts, named, node_of, count, rows, slices.duration_of(rows))
 
 
 def _by_pass(

@@ -137,13 +137,13 @@ def _operators(slices: Slices, window: Intervals, names: int) -> tuple[I8, npt.N
     own_ns = slices.end - slices.start  # minus the slices directly inside
     for block in _blocks(len(slices)):
         child = block.start + np.flatnonzero(slices.parent[block] >= 0)
-        np.subtract.at(own_ns, slices.parent[child].astype(np.intp), slices.end[child] - slices.start[child])
+        np.subtract.at(own_ns, slices.parent[child].astype(np.intp), slices.duration_of(child))
     calls, cpu_ns = np.zeros(names, np.int64), np.zeros(names)
     longest, longest_ns = np.full(names, -1), np.full(names, -1)
     for block in _blocks(len(slices)):
         begin = slices.start[block]
         rows = block.start + np.flatnonzero((slices.kind[block] == OP) & window.contains(begin))
-        name, duration = slices.name[rows], slices.end[rows] - slices.start[rows]
+        name, duration = slices.name[rows], slices.duration_of(rows)
         calls += np.bincount(name, minlength=names)
         cpu_ns += np.bincount(name, weights=np.maximum(own_ns[rows], 0), minlength=names)
         found = longest_of_group(duration, name, names)
@@ -162,7 +162,7 @@ def cpu(facts: Facts) -> Cpu | None:
     work, count = facts.cpu_work, facts.steps.count
     if facts.has_gpu or facts.quality.gpu_expected or not work.heavy:
         return None
-    places = locations_of(facts, [int(one.rows[0]) for one in work.heavy])
+    places = locations_of(facts, [int(operator.rows[0]) for operator in work.heavy])
     operators = []
     for one, place in zip(work.heavy[:MAX_ROWS], places, strict=False):
         peak = work.peak_share(one)

@@ -13,7 +13,7 @@ from traceopt.analyzer.timeline.marks.marks import PROFILER_STEP
 from traceopt.analyzer.vocabulary.causes.span_categories import COPY, GPU_COMPUTE, TRANSFER
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.analyzer.vocabulary.python_frames import is_library, shown_frame
-from traceopt.document.timeline.spans import CATEGORY_CODE, specific_categories
+from traceopt.document.timeline.lanes import CATEGORY_CODE, specific_categories
 from traceopt.result.sections.timeline_rows import FlameGraph, FlameKind, FlameNode
 from traceopt.result.words.rounding import us
 

@@ -11,17 +11,15 @@ from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, clip, merge, un
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8, device_of_queue
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
-from traceopt.document.timeline.spans import (
+from traceopt.document.timeline.lanes import (
     JOINED_SHARE,
-    MOST_LETTERS,
-    MOST_SPANS,
     STREAM_WORK,
     activity_areas,
     busiest_lanes,
     joined,
-    span_table,
     thread_title,
 )
+from traceopt.document.timeline.spans import MOST_LETTERS, MOST_SPANS, span_table
 from traceopt.document.timeline.stalls import find_stalls
 from traceopt.result.sections.timeline_rows import Lane, Occupancy, Span, Timeline
 from traceopt.result.words.rounding import us

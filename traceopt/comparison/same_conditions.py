@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
-from traceopt.document.sections import LOADER_WORKERS
+from traceopt.document.run_section import LOADER_WORKERS
 from traceopt.result.comparison import RowChange
 from traceopt.result.document import Result
 from traceopt.result.sections.work_rows import Gemm
