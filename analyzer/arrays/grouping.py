@@ -1,4 +1,4 @@
-"""Grouping of rows by columns of small integer codes."""
+"""Grouping of rows by columns of small integer codes, such as those of names."""
 
 from __future__ import annotations
 
@@ -103,3 +103,24 @@ def longest_of_group(duration: npt.NDArray[np.int64], group: CodeArray, groups: 
     first = np.full(groups, -1, np.intp)
     first[group[rows]] = rows
     return first
+
+
+class NameTotal(Struct, frozen=True):
+    """The rows with one name, in their original order, and the total of their amounts."""
+
+    name: str  # "" if the rows have none
+    rows: npt.NDArray[np.int64]
+    total: int
+
+
+def totals_by_name(
+    names: Sequence[str], codes: npt.NDArray[np.integer], rows: npt.NDArray[np.integer], amount: npt.NDArray[np.int64]
+) -> list[NameTotal]:
+    """Rows grouped by the name of their code (-1: no name), largest total first. The arrays have one shape."""
+    known, group = numbered(codes)
+    totals = np.bincount(group, weights=amount, minlength=len(known)).astype(np.int64)
+    members = split(np.arange(len(rows)), group, len(known)) if len(known) else []
+    return [
+        NameTotal(names[known[i]] if known[i] >= 0 else "", rows[members[i]].astype(np.int64), int(totals[i]))
+        for i in np.argsort(-totals, kind="stable")
+    ]

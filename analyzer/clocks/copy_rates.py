@@ -8,8 +8,7 @@ import numpy as np
 
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.tables.schema import MEMCPY
-from traceopt.analyzer.tables.time_faults import TimeFault
-from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.tables.trace import TimeFault, Trace
 
 # CUDA's names. AMD's are left out: host and device of an MI300A share their memory.
 _OVER_LINK = re.compile(r"Memcpy (HtoD|DtoH)\b")

@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.clocks.all_times import all_times, with_times, within
 from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.tables.time_faults import TimeFault
-from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.tables.trace import TimeFault, Trace
 
 _WRAP_NS = 2**32 * 1_000
 _HOLE_NS = _WRAP_NS // 4  # no event for so long: 18 minutes

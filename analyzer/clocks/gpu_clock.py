@@ -20,8 +20,7 @@ from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.tables.launches import calls_named, launch_rows
 from traceopt.analyzer.tables.schema import I8, Mask
-from traceopt.analyzer.tables.time_faults import TimeFault
-from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.tables.trace import TimeFault, Trace
 from traceopt.analyzer.vocabulary import runtime_calls
 
 _TOLERATED_NS = 100_000  # profilers convert one clock to the other; no real trace seen is off by 60 us

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.grouping import numbered, split
 from traceopt.analyzer.tables.schema import I8, KERNEL, MEMCPY, MEMSET, GpuTable, Mask
-from traceopt.analyzer.tables.time_faults import TimeFault
-from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.tables.trace import TimeFault, Trace
 
 _EARLY_START_NS = 20_000  # programmatic dependent launch: a kernel starts this much before the one before has ended
 _MAX_EXCESS = 0.01  # of the work's time; 0 in real traces

@@ -9,8 +9,7 @@ from traceopt.analyzer.arrays.percentiles import percentiles
 from traceopt.analyzer.clocks.all_times import all_times, with_times
 from traceopt.analyzer.tables.launches import calls_named
 from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.tables.time_faults import TimeFault
-from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.tables.trace import TimeFault, Trace
 from traceopt.analyzer.vocabulary import runtime_calls
 from traceopt.analyzer.vocabulary.op_names import VIEWS
 

@@ -8,9 +8,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.arrays.grouping import numbered, split
+from traceopt.analyzer.arrays.grouping import NameTotal, numbered, split, totals_by_name
 from traceopt.analyzer.arrays.intervals import Intervals, union
-from traceopt.analyzer.arrays.name_totals import NameTotal, totals_by_name
 from traceopt.analyzer.attribution.attribution import Attribution
 from traceopt.analyzer.attribution.compiled_pieces import (
     CompiledPieces,

@@ -19,8 +19,7 @@ from traceopt.analyzer.run_log.run_settings import Captured, captured
 from traceopt.analyzer.run_log.step_drift import Drift, find_drift
 from traceopt.analyzer.tables.compilation import Compilation
 from traceopt.analyzer.tables.counter_ranges import CounterRanges
-from traceopt.analyzer.tables.time_faults import TimeFault
-from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.tables.trace import TimeFault, Trace
 from traceopt.analyzer.timeline.serving import find_engine
 from traceopt.analyzer.vocabulary.phases.serving_steps import Engine
 from traceopt.analyzer.vocabulary.training_frameworks import TrainingFramework

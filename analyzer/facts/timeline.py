@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from traceopt.analyzer.arrays.grouping import distinct_values
+from traceopt.analyzer.arrays.grouping import NameTotal, distinct_values, totals_by_name
 from traceopt.analyzer.arrays.intervals import Intervals
-from traceopt.analyzer.arrays.name_totals import NameTotal, totals_by_name
 from traceopt.analyzer.communication.copy_collectives import copy_collectives
 from traceopt.analyzer.cuda_graphs.graph_origins import GraphOrigins, find_graph_origins
 from traceopt.analyzer.cuda_graphs.launch_repetition import Repetition, find_repetition
@@ -145,7 +144,9 @@ class TimelineFacts(RecordingFacts, frozen=True, dict=True):
     @cached_property
     def tried_here(self) -> list[Attempt]:
         """What was predicted and measured on the machine of this run, the latest last."""
-        return [one for one in self.companions.trials if one.machine is not None and one.machine == self.machine]
+        return [
+            trial for trial in self.companions.trials if trial.machine is not None and trial.machine == self.machine
+        ]
 
     @cached_property
     def rates(self) -> KnownRates | None:

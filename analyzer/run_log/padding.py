@@ -37,7 +37,7 @@ class Padding(Struct, frozen=True):
 def read_padding(value: object) -> tuple[Padding, ...]:
     """Most padding first."""
     found = [one for row in rows(value) if (one := _padding(row)) is not None]
-    return tuple(sorted(found, key=lambda one: one.used_share))
+    return tuple(sorted(found, key=lambda padding: padding.used_share))
 
 
 def _padding(row: Mapping[str, Any]) -> Padding | None:

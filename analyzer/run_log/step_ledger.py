@@ -310,7 +310,7 @@ def _counts(value: object, steps: int) -> I8 | None:
     """A whole number for each step; None if one is missing or no such number."""
     if not isinstance(value, list) or len(value) != steps:
         return None
-    known = [whole(one, MOST_ELEMENTS) for one in value]
+    known = [whole(number, MOST_ELEMENTS) for number in value]
     return None if None in known else np.array(known, np.int64)
 
 

@@ -45,5 +45,5 @@ def read_step_memory(value: object) -> StepMemory | None:
 def _column(value: object) -> I8 | None:
     if not isinstance(value, list) or len(value) > MOST_ROWS:
         return None
-    known = (whole(one) for one in value)
-    return np.array([UNKNOWN if one is None else one for one in known], np.int64)
+    known = (whole(number) for number in value)
+    return np.array([UNKNOWN if number is None else number for number in known], np.int64)

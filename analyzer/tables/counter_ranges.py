@@ -16,7 +16,6 @@ MOST_PAIRS = 20_000  # of a kernel and a metric
 MOST_METRICS = 200  # of a range
 LONGEST_NAME = 1_000
 _MOST = 1e30
-NO_KERNEL = "__missing__"  # PyTorch's name for a kernel whose name it has not seen
 
 
 class CounterRanges(Struct, frozen=True):

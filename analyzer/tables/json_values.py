@@ -57,7 +57,7 @@ def table(value: object) -> Mapping[str, Any]:
 
 def rows(value: object) -> list[Mapping[str, Any]]:
     """The objects in a list; empty if it is not a list."""
-    return [one for one in value[:MOST_ROWS] if isinstance(one, dict)] if isinstance(value, list) else []
+    return [row for row in value[:MOST_ROWS] if isinstance(row, dict)] if isinstance(value, list) else []
 
 
 def counts(value: object) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from msgspec import Struct, field
@@ -21,7 +21,6 @@ from traceopt.analyzer.tables.schema import (
     RuntimeTable,
     SyncTable,
 )
-from traceopt.analyzer.tables.time_faults import TimeFault
 
 
 class Thread(Struct, frozen=True):
@@ -30,6 +29,17 @@ class Thread(Struct, frozen=True):
     pid: int | str
     tid: int | str
     name: str
+
+
+class TimeFault(Struct, frozen=True):
+    """One kind of times that cannot be. `mended`: they were corrected; otherwise nothing that rests on them holds."""
+
+    kind: Literal["clock", "drift", "overlap", "unit", "far", "left_out"]
+    mended: bool
+    count: int  # events that show it
+    of: int  # events that could
+    amount_ns: float = 0.0  # "clock", "drift": how far the GPU's clock is ahead; "far", "left_out": from the others
+    device: int | None = None
 
 
 CUT_OFF = "the file is truncated inside the events"  # damage

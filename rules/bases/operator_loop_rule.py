@@ -10,8 +10,8 @@ import numpy.typing as npt
 from msgspec import Struct
 from msgspec.structs import replace
 
+from traceopt.analyzer.arrays.grouping import NameTotal
 from traceopt.analyzer.arrays.intervals import Intervals, merge, subtract, union
-from traceopt.analyzer.arrays.name_totals import NameTotal
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.autograd.nodes import is_heavy
 from traceopt.analyzer.facts import Facts
@@ -282,7 +282,7 @@ class OperatorLoopRule(Rule):
         calls = facts.called_ops.functions_of(ops, slices, facts.call_sites.code_frames, self.update_share)
         if not len(calls) or not facts.steps.host_window.contains(slices.start[calls]).all():
             return None
-        return subtract(union(slices.start[calls], slices.end[calls]), area_of(facts, facts.deep_copies))
+        return subtract(slices.area_of(calls), area_of(facts, facts.deep_copies))
 
     def _lines_in_turn(self, facts: Facts, ops: CalledOps) -> list[list[SiteCost]]:
         """The lines that call many operators per step, most expensive first. Lines that a loop runs in turn are one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.tables.time_faults import TimeFault
+from traceopt.analyzer.tables.trace import TimeFault
 from traceopt.rules import TRACE_QUALITY, Facts, Findings, Fix, Rule, ms
 
 _UNKNOWN = "What the GPU waits for is unknown."

@@ -15,6 +15,7 @@ from traceopt.analyzer.arrays.grouping import (
     longest_of_group,
     numbered,
     split,
+    totals_by_name,
 )
 
 triples = st.lists(st.tuples(st.integers(-4, 3), st.integers(-1, 2), st.integers(0, 5)), max_size=30)
@@ -69,3 +70,18 @@ def test_rows_are_split_by_group(group: list[int]) -> None:
 def test_the_longest_of_each_group_is_the_first_of_equals() -> None:
     longest = longest_of_group(np.array([3, 7, 7, 1]), np.array([0, 2, 2, 0]), 4)
     assert longest.tolist() == [0, -1, 1, -1]
+
+
+def test_groups_by_name() -> None:
+    codes, rows = np.array([2, 0, 2, -1, 0]), np.array([10, 11, 12, 13, 14])
+    found = totals_by_name(["a", "b", "c"], codes, rows, np.array([1, 2, 5, 3, 2]))
+    assert [(total.name, total.rows.tolist(), total.total) for total in found] == [
+        ("c", [10, 12], 6),
+        ("a", [11, 14], 4),
+        ("", [13], 3),
+    ]
+
+
+def test_no_rows_have_no_names() -> None:
+    none = np.empty(0, np.int64)
+    assert totals_by_name([], none, none, none) == []

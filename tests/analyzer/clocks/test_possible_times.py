@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from traceopt.analyzer.tables.time_faults import TimeFault
-from traceopt.analyzer.tables.trace import Trace
+from traceopt.analyzer.tables.trace import TimeFault, Trace
 from traceopt.testing import Machine
 from traceopt.testing.events import Json, kernel, op, read, runtime, span
 

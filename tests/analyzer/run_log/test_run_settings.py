@@ -15,8 +15,9 @@ from msgspec.structs import astuple
 from odd_values import JSON, paths, put
 
 from fixtures.generate import generate
+from traceopt.analyzer.run_log.environment import Environment
 from traceopt.analyzer.run_log.loaders import Build, HandOver, Loader, WorkerStart, read_loaders
-from traceopt.analyzer.run_log.run_settings import Captured, Environment, captured
+from traceopt.analyzer.run_log.run_settings import Captured, captured
 from traceopt.analyzer.run_log.step_ledger import read_ledger
 
 DOCUMENT: dict[str, Any] = {
