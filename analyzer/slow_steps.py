@@ -28,7 +28,7 @@ def find_slow_step_function(regions: Regions, sites: CallSites, steps: Steps, sl
     rows = slices.outermost(slices.mask(rare)).astype(np.int64)
     if not len(rows):
         return None
-    time = np.maximum(slices.end[rows] - slices.start[rows], regions.work_ns(rows))
+    time = np.maximum(slices.duration_of(rows), regions.work_ns(rows))
     _, group = np.unique(slices.name[rows], return_inverse=True)
     total = np.bincount(group, weights=time)
     longest = rows[group == total.argmax()]

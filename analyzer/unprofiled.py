@@ -21,7 +21,6 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceopt.analyzer.arrays.intervals import union
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.facts.replay import KERNEL_NS, MOST_LOADING
 from traceopt.analyzer.replay.graph import Graph, Rows
@@ -81,7 +80,7 @@ def _bare_step_ns(facts: Facts) -> float | None:
         return None
     loading = facts.host.rows_of(DATA_LOADING)
     loading = loading[facts.slices.thread[loading] == facts.steps.thread]
-    loading_ns = facts.steps.host_mean_ns(union(facts.slices.start[loading], facts.slices.end[loading]))
+    loading_ns = facts.steps.host_mean_ns(facts.slices.area_of(loading))
     return ledger.usual_step_ns if loading_ns <= MOST_LOADING * facts.step_ns else None
 
 

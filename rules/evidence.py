@@ -34,12 +34,16 @@ class SiteCost(Struct, frozen=True):
     rows: npt.NDArray[np.integer]
 
 
-def by_site(facts: Facts, rows: npt.NDArray[np.integer], cost_ns: npt.NDArray[np.int64]) -> list[SiteCost]:
+def by_site(
+    facts: Facts, rows: npt.NDArray[np.integer], cost_ns: npt.NDArray[np.int64] | None = None
+) -> list[SiteCost]:
     """Slices grouped by source line, most expensive first; at most one group has no location."""
     return _by_site(facts, facts.call_sites.of(rows), rows, cost_ns)
 
 
-def by_calling_site(facts: Facts, rows: npt.NDArray[np.integer], cost_ns: npt.NDArray[np.int64]) -> list[SiteCost]:
+def by_calling_site(
+    facts: Facts, rows: npt.NDArray[np.integer], cost_ns: npt.NDArray[np.int64] | None = None
+) -> list[SiteCost]:
     """The same, grouped by the line that called them; for slices that may be the user's own functions."""
     return _by_site(facts, facts.call_sites.calling(rows), rows, cost_ns)
 
@@ -57,9 +61,9 @@ def running_in(facts: Facts, area: Intervals) -> tuple[list[SiteCost], list[Site
 
 
 def _by_site(
-    facts: Facts, sites: npt.NDArray[np.integer], rows: npt.NDArray[np.integer], cost_ns: npt.NDArray[np.int64]
+    facts: Facts, sites: npt.NDArray[np.integer], rows: npt.NDArray[np.integer], cost_ns: npt.NDArray[np.int64] | None
 ) -> list[SiteCost]:
-    out = []
+    out, cost_ns = [], facts.slices.duration_of(rows) if cost_ns is None else cost_ns
     inside = facts.steps.host_window.contains(facts.slices.start[rows])
     for site in distinct_values(sites):
         mine = sites == site
@@ -72,7 +76,7 @@ def functions_inside(facts: Facts, rows: npt.NDArray[np.int64]) -> list[SiteCost
     """The user's and the models' functions that ran inside slices, longest total time first (callees included)."""
     around = facts.slices.mask(rows)
     frames = np.flatnonzero(facts.call_sites.code_frames & (facts.slices.nearest(around) >= 0) & ~around)
-    return by_site(facts, frames, facts.slices.end[frames] - facts.slices.start[frames])
+    return by_site(facts, frames)
 
 
 def lines_inside(facts: Facts, rows: npt.NDArray[np.int64]) -> list[SiteCost]:
@@ -85,7 +89,7 @@ def lines_inside(facts: Facts, rows: npt.NDArray[np.int64]) -> list[SiteCost]:
     around = slices.mask(rows)
     inside = (slices.nearest(around) >= 0) & ~around & ~code & (slices.parent >= 0)
     calls = np.flatnonzero(inside & code[np.maximum(slices.parent, 0)])
-    return by_site(facts, calls, slices.end[calls] - slices.start[calls])
+    return by_site(facts, calls)
 
 
 def slowest_line_of(facts: Facts, lines: list[SiteCost], least_ns: float) -> SiteCost | None:
@@ -114,14 +118,14 @@ def frames_inside(facts: Facts, rows: npt.NDArray[np.integer], limit: int = 4) -
     count = facts.steps.count
     return [
         Evidence(
-            named(one.name),
-            round(one.total / count / 1e3, 3),
-            round(len(one.rows) / count, 3),
+            named(function.name),
+            round(function.total / count / 1e3, 3),
+            round(len(function.rows) / count, 3),
             "inside",
-            function_location(facts, int(one.rows[0])),
+            function_location(facts, int(function.rows[0])),
             inside=True,
         )
-        for one in functions[:limit]
+        for function in functions[:limit]
     ]
 
 

@@ -59,7 +59,7 @@ def find_phase_marks(regions: Regions) -> PhaseMarks:
     for index in sorted(pieces):
         mine = rows[phase[rows] == index]
         areas[PHASES[index]] = merge(*pieces[index])
-        longest[PHASES[index]] = int(mine[(slices.end[mine] - slices.start[mine]).argmax()])
+        longest[PHASES[index]] = int(mine[slices.duration_of(mine).argmax()])
     return PhaseMarks(areas, longest)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values
-from traceopt.analyzer.arrays.intervals import Intervals, intersect, merge, union
+from traceopt.analyzer.arrays.intervals import Intervals, intersect, merge
 from traceopt.analyzer.autograd.nodes import ACCUMULATE, is_heavy
 from traceopt.analyzer.autograd.operator_inputs import forward_calls, nodes_of, of_inputs, tensors
 from traceopt.analyzer.tables.schema import I8, Mask
@@ -168,10 +168,10 @@ def _found(regions: Regions, steps: Steps, kind: Literal["rows", "samples"], rou
     nodes = np.flatnonzero(regions.backward & (slices.kind == OP))
     mine = nodes[loop.contains(slices.start[nodes])]
     again, _ = nodes_of(regions, mine)  # the backward pass of what the nodes compute
-    area = merge(loop, union(slices.start[again], slices.end[again]))
+    area = merge(loop, slices.area_of(again))
     leaves = np.flatnonzero((slices.kind == OP) & (slices.end - slices.start > LONG_NS))
     leaves = leaves[slices.enclosed(leaves) == 0]
-    long_ns = intersect(area, union(slices.start[leaves], slices.end[leaves])).total
+    long_ns = intersect(area, slices.area_of(leaves)).total
     return GradientLoop(
         kind,
         calls,

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from traceopt.analyzer.arrays.grouping import distinct_values
-from traceopt.analyzer.arrays.intervals import Intervals, merge, union
+from traceopt.analyzer.arrays.intervals import Intervals, merge
 from traceopt.analyzer.attribution.replayed_parts import ReplayedParts
 from traceopt.analyzer.facts.attribution import AttributionFacts
 from traceopt.analyzer.replay.changes import Change, WithoutRecording
@@ -45,7 +45,7 @@ class ReplayFacts(AttributionFacts, frozen=True, dict=True):
         frames = self.frames_recorded_with_times
         at_events = find_profiler_cost(self.slices, self.steps, self.captured.profiler_ns, frames)
         overheads = self.host.rows_of(PROFILER)
-        return merge(at_events, union(self.slices.start[overheads], self.slices.end[overheads]))
+        return merge(at_events, self.slices.area_of(overheads))
 
     @cached_property
     def recorded_events(self) -> I8:

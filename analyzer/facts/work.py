@@ -100,11 +100,8 @@ class WorkFacts(ReplayFacts, frozen=True, dict=True):
     def linear_algebra_share(self) -> float:
         """Share of the window that these calls take: of the GPU's time, or on a CPU-only run of the thread's."""
         calls = self.linear_algebra_calls
-        if self.has_gpu:
-            taken_ns = int(self.regions.work_ns(calls).sum())
-        else:
-            taken_ns = int((self.slices.end[calls] - self.slices.start[calls]).sum())
-        return taken_ns / self.steps.window_ns
+        taken_ns = self.regions.work_ns(calls) if self.has_gpu else self.slices.duration_of(calls)
+        return int(taken_ns.sum()) / self.steps.window_ns
 
     @cached_property
     def double_precision(self) -> DoublePrecision:

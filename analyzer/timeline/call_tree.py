@@ -9,6 +9,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values, numbered
+from traceopt.analyzer.arrays.intervals import Intervals, union
 from traceopt.analyzer.tables.schema import I4, I8, U1, Mask, ThreadSpans
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.marks.marks import PROFILER_STEP
@@ -62,6 +63,13 @@ class Slices(Struct, frozen=True, dict=True):
         out = np.zeros(len(self), bool)
         out[rows] = True
         return out
+
+    def duration_of(self, rows: npt.NDArray[np.integer]) -> I8:
+        return np.asarray(self.end[rows] - self.start[rows])
+
+    def area_of(self, rows: npt.NDArray[np.integer] | Mask) -> Intervals:
+        """The times when any of these slices ran."""
+        return union(self.start[rows], self.end[rows])
 
     def name_codes(self, *kinds: int) -> npt.NDArray[np.intp]:
         """The distinct name codes of the slices of some kinds."""

@@ -134,7 +134,7 @@ def cpu_optimizers(regions: Regions) -> npt.NDArray[np.int64]:
         return np.empty(0, np.int64)
     launches = slices.mask(links.launch_slice[regions.gpu.is_kernel & (links.launch_slice >= 0)])
     rows = slices.outermost(regions.optimizer & ~slices.encloses(launches)).astype(np.int64)
-    return rows[slices.end[rows] - slices.start[rows] >= LONG_UPDATE_NS]
+    return rows[slices.duration_of(rows) >= LONG_UPDATE_NS]
 
 
 def _first_match(name: str, kind: str) -> int:

@@ -41,5 +41,5 @@ def _of_slow_populations(regions: Regions, samples: I8) -> I8:
     draws = np.flatnonzero(regions.named(library_frames.is_sample_draw_frame, PYTHON))
     owner = slices.ancestor(draws, slices.mask(samples))
     count = np.bincount(np.searchsorted(samples, owner[owner >= 0]), minlength=len(samples))
-    is_slow = (count > 0) & (slices.end[samples] - slices.start[samples] > SLOW_DRAW_NS * count)
+    is_slow = (count > 0) & (slices.duration_of(samples) > SLOW_DRAW_NS * count)
     return samples[is_slow]

@@ -102,7 +102,7 @@ def _attention(regions: Regions, window: Intervals, calls: I8, start: I8, end: I
     area = intersect(union(start, end), window)
     products = _matching(regions, _BATCHED) | _matching(regions, _OTHER_PRODUCT)
     drops = _matching(regions, _DROPOUT) & area.contains(slices.start)
-    inside = intersect(union(slices.start[products], slices.end[products]), area)
+    inside = intersect(slices.area_of(products), area)
     return CpuAttention(calls, area, inside, bool(drops.any()))
 
 

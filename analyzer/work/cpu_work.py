@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct, group_rows, split
-from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, subtract, union
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, subtract
 from traceopt.analyzer.run_log.cpu import CpuPeaks
 from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.schema import I8, Mask
@@ -83,7 +83,7 @@ class CpuWork(Struct, frozen=True, dict=True):
         dtypes = [_dtype(name, code, trace.texts) for name, code in zip(names, types[first].tolist(), strict=True)]
         kinds = sorted(set(zip(names, dtypes, strict=True)), key=str)
         kind = np.array([kinds.index(pair) for pair in zip(names, dtypes, strict=True)])[group]
-        duration = slices.end[at] - slices.start[at]
+        duration = slices.duration_of(at)
         fits = trace.sized[slices.row[at]]
         found = []
         for (name, dtype), mine in zip(kinds, split(np.arange(len(at)), kind, len(kinds)), strict=True):
@@ -91,7 +91,7 @@ class CpuWork(Struct, frozen=True, dict=True):
             flops, rated_ns = executed[mine[fits[mine]]].sum(), duration[mine[fits[mine]]].sum()
             gflops = float(flops / rated_ns) if rated_ns and flops else None
             found.append(CpuOperator(name, dtype, int(duration[mine].sum()), gflops, at[longest]))
-        return sorted(found, key=lambda one: -one.duration_ns)
+        return sorted(found, key=lambda operator: -operator.duration_ns)
 
     @cached_property
     def light(self) -> tuple[I8, I8]:
@@ -132,7 +132,7 @@ class CpuWork(Struct, frozen=True, dict=True):
             results_of_norm(listed(trace.texts[dims]), listed(trace.texts[values]))
             for dims, values in zip(trace.ops.dims[ops[first]], trace.ops.concrete[ops[first]], strict=True)
         ]
-        number, duration = np.array(results)[group], slices.end[rows] - slices.start[rows]
+        number, duration = np.array(results)[group], slices.duration_of(rows)
         slow = np.flatnonzero((number > 0) & (duration >= _NORM_OF_ONE_NS * number))
         longest = slow[np.argsort(-duration[slow], kind="stable")]
         total = int(duration[slow].sum())
@@ -159,7 +159,7 @@ class CpuWork(Struct, frozen=True, dict=True):
             return EMPTY
         rows = np.concatenate([operator.rows for operator in operators])
         slices = self.regions.slices
-        return intersect(union(slices.start[rows], slices.end[rows]), self.steps.window)
+        return intersect(slices.area_of(rows), self.steps.window)
 
     @cached_property
     def threaded(self) -> Intervals:
@@ -168,15 +168,15 @@ class CpuWork(Struct, frozen=True, dict=True):
         rows = np.flatnonzero(self._mine & (slices.kind == OP))
         large = rows[input_elements(self.regions, rows) >= THREADED_ELEMENTS]
         random = rows[named(op_names.RANDOM.__contains__, OP)[rows]]
-        area = subtract(union(slices.start[large], slices.end[large]), union(slices.start[random], slices.end[random]))
+        area = subtract(slices.area_of(large), slices.area_of(random))
         return intersect(merge(area, self.area(self.heavy)), self.steps.window)
 
     @cached_property
     def peaks(self) -> CpuPeaks | None:
         """The measured peaks; None as well if an operator of this run is faster, because they are not this run's."""
         least_ns = _SMALL_SHARE * self.steps.window_ns
-        long = [one for one in self.heavy if one.duration_ns >= least_ns]
-        shares = [_share(one, self.measured) for one in long] if self.measured is not None else []
+        long = [operator for operator in self.heavy if operator.duration_ns >= least_ns]
+        shares = [_share(operator, self.measured) for operator in long] if self.measured is not None else []
         return None if any(share is not None and share > MAX_PEAK_SHARE for share in shares) else self.measured
 
     def peak_share(self, operator: CpuOperator) -> float | None:
@@ -189,11 +189,11 @@ class CpuWork(Struct, frozen=True, dict=True):
         """The share of the heavy operators' time that they would take at the measured peak; None if the peak of one is
         unknown.
         """
-        shares = [self.peak_share(one) for one in self.heavy]
+        shares = [self.peak_share(operator) for operator in self.heavy]
         known = [share for share in shares if share is not None]
         if not shares or len(known) < len(shares):
             return None
-        durations = [one.duration_ns for one in self.heavy]
+        durations = [operator.duration_ns for operator in self.heavy]
         ideal_ns = sum(ns * share for ns, share in zip(durations, known, strict=True))
         return ideal_ns / sum(durations)
 
@@ -207,21 +207,21 @@ class CpuWork(Struct, frozen=True, dict=True):
             return None
         trace, slices = self.regions.trace, self.regions.slices
         found = []
-        for one in self.heavy:
-            peak, size = peaks.matmul.get(one.dtype or ""), DTYPE_BYTES.get(one.dtype or "")
-            if not peak or not size or not one.is_matmul:
+        for operator in self.heavy:
+            peak, size = peaks.matmul.get(operator.dtype or ""), DTYPE_BYTES.get(operator.dtype or "")
+            if not peak or not size or not operator.is_matmul:
                 continue
-            ops = slices.row[one.rows]
+            ops = slices.row[operator.rows]
             first, group = group_rows(trace.ops.dims[ops])
             slow = [
-                _is_thin(one.name, trace.texts[code], size, peak / peaks.copy_gb_per_s)
+                _is_thin(operator.name, trace.texts[code], size, peak / peaks.copy_gb_per_s)
                 for code in trace.ops.dims[ops[first]].tolist()
             ]
-            found.append(one.rows[np.array(slow)[group]])
+            found.append(operator.rows[np.array(slow)[group]])
         rows = np.concatenate(found) if found else np.empty(0, np.int64)
         if not len(rows):
             return None
-        duration = slices.end[rows] - slices.start[rows]
+        duration = slices.duration_of(rows)
         rows = rows[np.argsort(-duration, kind="stable")]
         name = trace.names[int(slices.name[rows[0]])]
         return CpuOperator(name, None, int(duration.sum()), None, rows)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import group_rows
-from traceopt.analyzer.arrays.intervals import Intervals, merge, subtract, union
+from traceopt.analyzer.arrays.intervals import Intervals, merge, subtract
 from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP, Slices
@@ -140,9 +140,9 @@ def find_parameter_work(regions: Regions, thread: int, optimizer: Intervals, ste
     added = _on_thread(slices, regions.named(op_names.is_gradient_accumulation, OP), thread)
     added = added[steps.host_window.contains(slices.start[added])]
     ops = _on_thread(slices, slices.kind == OP, thread)
-    large = ops[(slices.end[ops] - slices.start[ops] > TINY_NS) & optimizer.contains(slices.start[ops])]
-    visits = subtract(optimizer, union(slices.start[large], slices.end[large]))
-    return ParameterWork(merge(visits, union(slices.start[added], slices.end[added])), len(added) / steps.count)
+    large = ops[(slices.duration_of(ops) > TINY_NS) & optimizer.contains(slices.start[ops])]
+    visits = subtract(optimizer, slices.area_of(large))
+    return ParameterWork(merge(visits, slices.area_of(added)), len(added) / steps.count)
 
 
 def _on_thread(slices: Slices, wanted: Mask, thread: int) -> npt.NDArray[np.int64]:
@@ -163,7 +163,7 @@ def _largest(dims: str) -> int:
     """The elements of the largest tensor of the profiler's "Input Dims", also in a list; 0 if it is damaged."""
     inputs = listed(dims) or []
     tensors = [*inputs, *(one for many in inputs if isinstance(many, list) for one in many)]
-    known = [prod(one) for one in tensors if _is_shape(one)]
+    known = [prod(tensor) for tensor in tensors if _is_shape(tensor)]
     return min(max(known, default=0), MOST_ELEMENTS)
 
 

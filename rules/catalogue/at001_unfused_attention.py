@@ -251,4 +251,4 @@ class UnfusedAttentionRule(Rule):
 
 
 def _sites_of(facts: Facts, calls: I8) -> list[SiteCost]:
-    return by_site(facts, calls, facts.slices.end[calls] - facts.slices.start[calls])
+    return by_site(facts, calls)

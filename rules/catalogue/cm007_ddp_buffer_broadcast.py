@@ -77,7 +77,7 @@ class DdpBufferBroadcast(Rule):
             return
         rows = np.flatnonzero(facts.regions.named(lambda name: name in _PACKING, OP))
         rows = rows[area.contains(facts.slices.start[rows])]
-        sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
+        sites = by_site(facts, rows)
         yield self.finding(
             why=(
                 "DDP broadcasts the model's buffers before each forward pass, which blocks the host for "

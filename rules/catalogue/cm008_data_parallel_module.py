@@ -21,7 +21,6 @@ from traceopt.rules import (
     site_evidence,
     site_locations,
     threshold,
-    union,
 )
 
 REMOVABLE = 0.95  # of the module's host time
@@ -69,7 +68,7 @@ class DataParallelModule(Rule):
     def check(self, facts: Facts) -> Findings:
         rows = facts.data_parallel_calls
         slices, count = facts.slices, facts.steps.count
-        area = union(slices.start[rows], slices.end[rows])
+        area = slices.area_of(rows)
         host = facts.steps.host_mean_ns(area)
         low, expected, most = host_bounds(facts, area, REMOVABLE)
         exposed = facts.gpu.exposed_communication.total / count
@@ -82,8 +81,8 @@ class DataParallelModule(Rule):
             "best, also the exposed copies of the model.",
             high=[removed, ScaleWork(facts.gpu.is_communication, 0)],
         )
-        sites = by_site(facts, rows, slices.end[rows] - slices.start[rows])
-        gpus = [gpu_evidence(facts, one) for one in facts.device_times]
+        sites = by_site(facts, rows)
+        gpus = [gpu_evidence(facts, device) for device in facts.device_times]
         yield self.finding(
             why=(
                 f"One process drives {len(gpus)} GPUs through nn.DataParallel. Copying the model, batches and results "

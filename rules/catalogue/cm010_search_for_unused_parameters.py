@@ -65,10 +65,10 @@ class SearchForUnusedParameters(Rule):
     min_share: float = threshold(0.01, "smallest expected saving, as a share of the step, to report")
 
     def applies(self, facts: Facts) -> str | None:
-        searching = [one for one in facts.captured.ddp if one.looks_for_unused]
+        searching = [wrapper for wrapper in facts.captured.ddp if wrapper.looks_for_unused]
         if not searching:
             return "DDP does not look for unused parameters, or that was not recorded."
-        if any(one.unused_bytes != 0 for one in searching):
+        if any(wrapper.unused_bytes != 0 for wrapper in searching):
             return "DDP found unused parameters, or it is unknown."
         return None if len(facts.searches_for_unused) else "No search for unused parameters in this trace."
 
@@ -84,9 +84,13 @@ class SearchForUnusedParameters(Rule):
         )
         if price.est_ns < self.min_share * facts.step_ns:
             return
-        cost_ns = facts.slices.end[rows] - facts.slices.start[rows]
+        cost_ns = facts.slices.duration_of(rows)
         evidence = site_evidence(facts, by_calling_site(facts, rows, cost_ns), "The search", 3)
-        built = [one.built.site for one in facts.captured.ddp if one.looks_for_unused and one.built is not None]
+        built = [
+            wrapper.built.site
+            for wrapper in facts.captured.ddp
+            if wrapper.looks_for_unused and wrapper.built is not None
+        ]
         yield self.finding(
             why=(
                 "DDP looks for unused parameters after each forward pass, and found none in this run. That blocks the "

@@ -88,9 +88,9 @@ class SubnormalNumbers(Rule):
         if price.est_ns < self.min_share * facts.step_ns:
             return
         rows = facts.subnormal_work.rows
-        duration_ns = facts.slices.end[rows] - facts.slices.start[rows]
+        duration_ns = facts.slices.duration_of(rows)
         evidence = site_evidence(facts, by_calling_site(facts, rows, duration_ns), "Operators with these tensors", 4)
-        worst = max(_tensors(facts), key=lambda one: one.slowdown)
+        worst = max(_tensors(facts), key=lambda tensor: tensor.slowdown)
         yield self.finding(
             why=(
                 f"Operators on tensors with subnormal numbers take {ms(_time_ns(facts))} of {each_step(facts)}: "
@@ -118,9 +118,9 @@ def _tensors(facts: Facts) -> tuple[SubnormalTensors, ...]:
 def _kinds(facts: Facts) -> str:
     """ "parameters (up to 98% of a tensor)"."""
     shares: dict[str, float] = {}
-    for one in _tensors(facts):
-        kind = _KINDS.get(one.kind, "other tensors")
-        shares[kind] = max(shares.get(kind, 0.0), one.share)
+    for tensor in _tensors(facts):
+        kind = _KINDS.get(tensor.kind, "other tensors")
+        shares[kind] = max(shares.get(kind, 0.0), tensor.share)
     return ", ".join(f"{kind} (up to {percent(share)} of a tensor)" for kind, share in shares.items())
 
 

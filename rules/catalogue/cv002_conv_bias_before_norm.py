@@ -67,8 +67,8 @@ class ConvBiasBeforeNorm(Rule):
         time = launched_ns(facts, part)
         if time < self.min_share * facts.step_ns:
             return
-        slices, chosen = facts.slices, facts.convolutions.with_bias[facts.convolutions.before_norm]
-        sites = by_site(facts, chosen, slices.end[chosen] - slices.start[chosen])
+        chosen = facts.convolutions.with_bias[facts.convolutions.before_norm]
+        sites = by_site(facts, chosen)
         gradients = " and their gradients" if facts.trains else ""
         yield self.finding(
             why=(

@@ -166,7 +166,7 @@ def _whole_passes(facts: Facts) -> ModulePasses | None:
     gradient leaves them.
     """
     models = facts.captured.models
-    trained = {_name(one) for one in models if one.updated_by_hand or not _is_untrained(one.gradients)}
+    trained = {_name(model) for model in models if model.updated_by_hand or not _is_untrained(model.gradients)}
     untrained = [name for name in map(_name, models) if name not in trained]
     passes = facts.passes_of(untrained)
     return passes if passes.end_here and passes.modules == len(untrained) else None
@@ -229,5 +229,5 @@ def _price(facts: Facts, known: Gradients, apart: int) -> Price:
 
 def _evidence(facts: Facts) -> list[Evidence]:
     rows = facts.backward_products
-    cost_ns = facts.regions.work_ns(rows) if facts.has_gpu else facts.slices.end[rows] - facts.slices.start[rows]
+    cost_ns = facts.regions.work_ns(rows) if facts.has_gpu else facts.slices.duration_of(rows)
     return site_evidence(facts, by_calling_site(facts, rows, cost_ns), "Backward products", 4)

@@ -126,8 +126,8 @@ class GradientLoopRule(Rule):
                 yield self._finding(facts, loop)
 
     def _finding(self, facts: Facts, loop: GradientLoop) -> Priced:
-        form, slices = FORMS[loop.kind], facts.slices
-        sites = by_calling_site(facts, loop.calls, slices.end[loop.calls] - slices.start[loop.calls])
+        form = FORMS[loop.kind]
+        sites = by_calling_site(facts, loop.calls)
         return self.finding(
             title=form.title,
             why=(

@@ -106,7 +106,7 @@ def _sync_ns(facts: Facts) -> float:
     if not facts.has_gpu:
         return 0.0
     rows = facts.host.rows_of(LOGGING)
-    area = union(facts.slices.start[rows], facts.slices.end[rows])
+    area = facts.slices.area_of(rows)
     syncs = facts.syncs
     inside = area.contains(syncs.start)
     calls = intersect(union(syncs.start[inside], syncs.end[inside]), facts.gaps.starved)

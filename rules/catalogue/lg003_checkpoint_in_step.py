@@ -134,7 +134,7 @@ class CheckpointInStep(Rule):
                 "Assumes the host time of all saves is gone; the low end keeps 30% of it for the copy to the host.",
             ),
             evidence=[Evidence("torch.save", us(mean), round(len(saves) / len(ledger.save_ns), 4))],
-            locations=site_locations(by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])),
+            locations=site_locations(by_site(facts, rows)),
             fix=_FIX,
         )
 

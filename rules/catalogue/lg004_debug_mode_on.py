@@ -100,7 +100,7 @@ class DebugModeOn(Rule):
         area = _area(facts, mask)
         rows = np.flatnonzero(mask)
         time_ns = facts.steps.host_mean_ns(area)
-        sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
+        sites = by_site(facts, rows)
         return self.finding(
             title=mode.title,
             why=f"{mode.what} {ms(time_ns)} of {each_step(facts)} on the host.",

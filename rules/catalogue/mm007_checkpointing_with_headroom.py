@@ -152,7 +152,7 @@ def _evidence(facts: Facts, time_ns: float) -> list[Evidence]:
 
 def _calls(facts: Facts) -> list[Evidence]:
     calls = np.flatnonzero(facts.regions.checkpoint)
-    sites = by_calling_site(facts, calls, facts.slices.end[calls] - facts.slices.start[calls])
+    sites = by_calling_site(facts, calls)
     return [
         Evidence("checkpoint()", calls_per_step=rate(site.calls / facts.steps.count), location=site.location)
         for site in sites

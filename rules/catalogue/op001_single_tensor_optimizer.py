@@ -102,7 +102,7 @@ class SingleTensorOptimizer(Rule):
         if saved.bounds_ns[1] < self.min_share * facts.step_ns:
             return
         rows = np.flatnonzero(facts.regions.optimizer)
-        sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
+        sites = by_site(facts, rows)
         usual = median(facts.gpu.work.duration[kernels])
         evidence = kernel_evidence(facts, kernels, 3)
         yield self.finding(

@@ -81,7 +81,7 @@ class ForeachNotFused(Rule):
         kind = _class(facts)
         rows = _foreach(facts)
         rows = rows[facts.slices.thread[rows] == facts.steps.thread]
-        area = union(facts.slices.start[rows], facts.slices.end[rows])
+        area = facts.slices.area_of(rows)
         count = len(rows) / facts.steps.count
         kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & facts.gpu.is_inside
         gpu_ns = float(facts.gpu.step_ns[kernels].sum()) / facts.steps.count
@@ -102,7 +102,7 @@ class ForeachNotFused(Rule):
         if saved.bounds_ns[1] < self.min_share * facts.step_ns:
             return
         host_ns = facts.steps.host_mean_ns(area)
-        sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
+        sites = by_site(facts, rows)
         evidence = kernel_evidence(facts, kernels, 3)
         recorded = [o for o in facts.captured.optimizers if o.class_name and o.class_name.endswith(f".{kind}")]
         yield self.finding(

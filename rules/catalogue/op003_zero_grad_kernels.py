@@ -84,7 +84,7 @@ class ZeroGradKernels(Rule):
         if saved.bounds_ns[1] < self.min_share * facts.step_ns:
             return
         rows = np.flatnonzero(facts.regions.zero_grad)
-        sites = by_site(facts, rows, facts.slices.end[rows] - facts.slices.start[rows])
+        sites = by_site(facts, rows)
         evidence = kernel_evidence(facts, fills, 3)
         yield self.finding(
             why=(

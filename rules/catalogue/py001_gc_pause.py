@@ -88,7 +88,7 @@ class GcPause(Rule):
 
     def _of_the_run(self, facts: Facts, ledger: Ledger, collections: Collections, mean_ns: float) -> Priced:
         rows = facts.host.rows_of(GC)
-        time = facts.slices.end[rows] - facts.slices.start[rows]
+        time = facts.slices.duration_of(rows)
         traced_ns = int(time.sum())
         stalled = float(facts.stalled_within(facts.slices.start[rows], facts.slices.end[rows]).sum())
         share = min(1.0, stalled / traced_ns) if traced_ns else 1.0 - facts.has_gpu

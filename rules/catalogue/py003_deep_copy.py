@@ -66,7 +66,7 @@ class DeepCopy(Rule):
     def check(self, facts: Facts) -> Findings:
         copies = facts.deep_copies
         time_ns = _time_ns(facts)
-        cost_ns = facts.slices.end[copies] - facts.slices.start[copies]
+        cost_ns = facts.slices.duration_of(copies)
         per_step_ns = facts.steps.per_step(facts.steps.host_step_of(facts.slices.start[copies]), cost_ns)
         if time_ns < self.min_share * facts.step_ns or not np.all(per_step_ns):
             return

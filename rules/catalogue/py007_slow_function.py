@@ -131,7 +131,7 @@ class SlowFunctionRule(Rule):
                 yield self._found(facts, function, calls)
 
     def _found(self, facts: Facts, function: SlowFunction, calls: I8) -> Priced:
-        sites = by_calling_site(facts, calls, facts.slices.end[calls] - facts.slices.start[calls])
+        sites = by_calling_site(facts, calls)
         time_ns = facts.steps.host_mean_ns(area_of(facts, calls))
         return self.finding(
             title=function.title,

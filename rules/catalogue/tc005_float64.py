@@ -104,7 +104,7 @@ class Float64(Rule):
         time_ns = facts.gpu.spent_ns(work) / facts.steps.count
         if time_ns < self.min_share * facts.step_ns:
             return
-        copied = by_site(facts, found.copied, facts.slices.end[found.copied] - facts.slices.start[found.copied])
+        copied = by_site(facts, found.copied)
         made = site_evidence(facts, copied, "FP64 data is copied to the GPU")
         evidence = [*kernel_evidence(facts, work), *made]
         yield self.finding(
@@ -125,9 +125,7 @@ class Float64(Rule):
         if time_ns < self.min_share * facts.step_ns:
             return
         casts = work.casts_to_double
-        made = site_evidence(
-            facts, by_site(facts, casts, facts.slices.end[casts] - facts.slices.start[casts]), "Cast to FP64"
-        )
+        made = site_evidence(facts, by_site(facts, casts), "Cast to FP64")
         evidence = [*operator_evidence(facts, double), *made]
         yield self.finding(
             why=f"Matmuls and convolutions in FP64 take {ms(time_ns)} of {each_step(facts)}.",
@@ -159,9 +157,11 @@ class Float64(Rule):
         speedups = _speedups(work.peaks)
         fast = {
             "matmuls": [
-                one for one in double if one.is_matmul and (work.peak_share(one) or 0.0) >= self.min_peak_share
+                operator
+                for operator in double
+                if operator.is_matmul and (work.peak_share(operator) or 0.0) >= self.min_peak_share
             ],
-            "convolutions": [one for one in double if one.is_convolution],
+            "convolutions": [operator for operator in double if operator.is_convolution],
         }
         parts = [(work.area(fast[kind]), self._gains(work, fast[kind], speedups[kind])) for kind in speedups]
         basis = (
@@ -175,12 +175,12 @@ class Float64(Rule):
 
     def _gains(self, work: CpuWork, operators: Sequence[CpuOperator], speedup: float) -> Gains:
         """Shares of these operators' time. At best, matmuls near their peak in FP64 reach it in FP32."""
-        gain, shares = max(0.0, 1 - 1 / speedup), [work.peak_share(one) or 0.0 for one in operators]
+        gain, shares = max(0.0, 1 - 1 / speedup), [work.peak_share(operator) or 0.0 for operator in operators]
         ideal_ns = sum(
             one.duration_ns * (share if one.is_matmul and share >= NEAR_PEAK else 1.0)
             for one, share in zip(operators, shares, strict=True)
         )
-        ideal = ideal_ns / max(1, sum(one.duration_ns for one in operators))
+        ideal = ideal_ns / max(1, sum(operator.duration_ns for operator in operators))
         return self.low * gain, self.expected * gain, max(gain, 1 - ideal / speedup)
 
     def passed(self, facts: Facts) -> str:
@@ -224,4 +224,4 @@ def _speedups(peaks: CpuPeaks | None) -> dict[str, float]:
 
 
 def _double(facts: Facts) -> list[CpuOperator]:
-    return [one for one in facts.cpu_work.heavy if one.dtype == "fp64"]
+    return [operator for operator in facts.cpu_work.heavy if operator.dtype == "fp64"]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.grouping import distinct
-from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, union
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.facts.replay import EVENT_NS
 from traceopt.analyzer.replay.changes import AsyncCopy, Change, DropSync, RemoveHost, ScaleWork
@@ -172,7 +172,7 @@ def _of_host(changes: Changes) -> bool:
 
 def area_of(facts: Facts, slices: npt.NDArray[np.integer]) -> Intervals:
     """The times when any of these slices ran."""
-    return union(facts.slices.start[slices], facts.slices.end[slices])
+    return facts.slices.area_of(slices)
 
 
 def without_calls(facts: Facts, slices: npt.NDArray[np.integer], share: float = 1.0) -> Changes:

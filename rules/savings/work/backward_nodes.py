@@ -25,7 +25,7 @@ def node_ns(facts: Facts, nodes: I8) -> I8:
     """The time of each node: of the device's work that it launches, or its own in a CPU-only run. Shape (nodes,)."""
     if facts.has_gpu:
         return facts.regions.work_ns(nodes)
-    return facts.slices.end[nodes] - facts.slices.start[nodes]
+    return facts.slices.duration_of(nodes)
 
 
 def held_ns(facts: Facts, rows: I8) -> I8:
