@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from support.facts import launched_by, repeated
 
 from traceopt.analyzer.facts import Facts
 from traceopt.document.rank_document import rank_document
@@ -16,7 +17,7 @@ from traceopt.rules.registry import builtin_rules
 from traceopt.testing import A100, answer
 from traceopt.testing import events as build
 
-STEP_US, STEPS = 10_000, 4
+STEP_US = 10_000
 NUMBER = {"Sequence number": 7}
 
 
@@ -24,16 +25,10 @@ def facts(operators: Sequence[build.Json], gpu: bool = False) -> Facts:
     """Four steps of these events, whose times count from the start of a step. On a GPU, each product launches a kernel
     that runs for its time.
     """
-    events: list[build.Json] = []
-    for step in range(STEPS):
-        start = step * STEP_US
-        events.append(build.annotation(f"ProfilerStep#{step}", start, STEP_US))
-        events += [one | {"ts": one["ts"] + start} for one in operators]
-    products = [one for one in events if one["name"] == "aten::mm"] if gpu else []
-    for number, one in enumerate(products, 1):
-        events.append(build.runtime("cudaLaunchKernel", one["ts"] + 1, 2, number))
-        events.append(build.kernel("ampere_sgemm_128x64_nn", one["ts"] + 5, one["dur"], number))
-    return Facts(build.read(build.document(events, **({"deviceProperties": [A100]} if gpu else {}))))
+    events = repeated(operators, step_us=STEP_US)
+    if gpu:
+        return Facts(build.read([*events, *launched_by(events, "aten::mm")], deviceProperties=[A100]))
+    return Facts(build.read(events))
 
 
 def only(found: Facts) -> Finding:

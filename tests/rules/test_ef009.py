@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from support.facts import launched_by, repeated
 
 from traceopt.analyzer.facts import Facts
 from traceopt.rules.catalogue.ef009_repeated_backward import RepeatedBackward
 from traceopt.testing import A100, answer
 from traceopt.testing import events as build
 
-STEP_US, STEPS = 20_000, 4
+STEP_US = 20_000
 ENGINE = "<built-in method run_backward of torch._C._EngineBase object at 0x7f>"
 
 
@@ -35,21 +36,10 @@ def facts(*parts: list[build.Json], gpu: bool = False) -> Facts:
     """Four steps of these events, whose times count from the start of a step. On a GPU, each product launches a kernel
     that runs for its time. Each step has its own sequence numbers.
     """
-    events: list[build.Json] = []
-    for step in range(STEPS):
-        start = step * STEP_US
-        events.append(build.annotation(f"ProfilerStep#{step}", start, STEP_US))
-        events.append(build.annotation("Optimizer.step#SGD.step", start + 19_000, 500))
-        for one in (event for part in parts for event in part):
-            args = dict(one.get("args", {}))
-            if "Sequence number" in args:
-                args["Sequence number"] += 100 * step
-            events.append(one | {"ts": one["ts"] + start, "args": args})
-    products = [one for one in events if one["name"] == "aten::mm"] if gpu else []
-    for number, one in enumerate(products, 1):
-        events.append(build.runtime("cudaLaunchKernel", one["ts"] + 1, 2, number))
-        events.append(build.kernel("ampere_sgemm_128x64_nn", one["ts"] + 5, one["dur"], number))
-    return Facts(build.read(build.document(events, **({"deviceProperties": [A100]} if gpu else {}))))
+    events = repeated([build.annotation("Optimizer.step#SGD.step", 19_000, 500)], *parts, step_us=STEP_US)
+    if gpu:
+        return Facts(build.read([*events, *launched_by(events, "aten::mm")], deviceProperties=[A100]))
+    return Facts(build.read(events))
 
 
 FIRST = backward_pass(5_000, 7, adds=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.facts import repeated
 
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Finding
@@ -97,17 +98,7 @@ def gpu_facts(*parts: list[Event]) -> Facts:
 
 
 def _steps(parts: tuple[list[Event], ...]) -> list[Event]:
-    events: list[Event] = []
-    for step in range(STEPS):
-        start = step * STEP_US
-        events.append(build.annotation(f"ProfilerStep#{step}", start, STEP_US))
-        events.append(build.annotation("Optimizer.step#SGD.step", start + 19_600, 300))
-        for one in (event for part in parts for event in part):
-            args = dict(one.get("args", {}))
-            if "Sequence number" in args:
-                args["Sequence number"] += 100 * step
-            events.append(one | {"ts": one["ts"] + start, "args": args})
-    return events
+    return repeated([build.annotation("Optimizer.step#SGD.step", 19_600, 300)], *parts, step_us=STEP_US)
 
 
 def the(found: Facts) -> Finding:

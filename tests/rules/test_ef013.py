@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.facts import launched_by, repeated
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.cleared_gradients import read_cleared_gradients
@@ -12,7 +13,7 @@ from traceopt.rules.catalogue.ef013_cleared_gradients import ClearedGradient
 from traceopt.testing import A100, answer
 from traceopt.testing import events as build
 
-STEP_US, STEPS = 20_000, 4
+STEP_US = 20_000
 ENGINE = "<built-in method run_backward of torch._C._EngineBase object at 0x7f>"
 GENERATOR, DISCRIMINATOR = [[64, 32], [32]], [[32, 16], [16]]
 
@@ -58,15 +59,9 @@ def cleared(backward: int, shapes: list[list[int]], **other: Any) -> dict[str, A
 
 
 def facts(*rows: Any, gpu: bool = False, parts: Any = (FIRST, SECOND), optimizers: int = 2) -> Facts:
-    events: list[build.Json] = []
-    for step in range(STEPS):
-        start = step * STEP_US
-        events.append(build.annotation(f"ProfilerStep#{step}", start, STEP_US))
-        events.append(build.annotation("Optimizer.step#Adam.step", start + 19_000, 500))
-        events += [event | {"ts": event["ts"] + start} for part in (*parts, BUSY if gpu else []) for event in part]
-    for number, one in enumerate([event for event in events if event["name"] == "aten::mm"] if gpu else [], 1):
-        events.append(build.runtime("cudaLaunchKernel", one["ts"] + 1, 2, number))
-        events.append(build.kernel("ampere_sgemm_128x64_nn", one["ts"] + 5, one["dur"], number))
+    update = [build.annotation("Optimizer.step#Adam.step", 19_000, 500)]
+    events = repeated(update, *parts, BUSY if gpu else [], step_us=STEP_US)
+    events += launched_by(events, "aten::mm") if gpu else []
     recorded = {
         "cycle": {"name": "timing"},
         "environment": {"torch": "2"},

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from support.facts import launched_by, repeated
 
 from traceopt.analyzer.facts import Facts
 from traceopt.rules.catalogue.ef014_values_for_the_log import ValuesForTheLog
 from traceopt.testing import A100, answer
 from traceopt.testing import events as build
 
-STEP_US, STEPS = 20_000, 4
+STEP_US = 20_000
 
 
 LINE = "called at line"  # of an event of the test: becomes a row of `call_lines`
@@ -36,19 +37,9 @@ BACKWARD = [
 
 
 def facts(*parts: list[build.Json], gpu: bool = False, lines: bool = True) -> Facts:
-    events: list[build.Json] = []
-    for step in range(STEPS):
-        start = step * STEP_US
-        events.append(build.annotation(f"ProfilerStep#{step}", start, STEP_US))
-        for one in (event for part in (*parts, BACKWARD) for event in part):
-            args = dict(one.get("args", {}))
-            if "Sequence number" in args:
-                args["Sequence number"] += 10 * step
-            events.append(one | {"ts": one["ts"] + start, "args": args})
-    launching = [one for one in events if one["name"] in ("aten::std", "aten::quantile", "aten::mm")] if gpu else []
-    for number, one in enumerate(launching, 1):
-        events.append(build.runtime("cudaLaunchKernel", one["ts"] + 1, 2, number))
-        events.append(build.kernel("reduce_kernel", one["ts"] + 5, one["dur"], number))
+    events = repeated(*parts, BACKWARD, step_us=STEP_US)
+    if gpu:
+        events += launched_by(events, "aten::std", "aten::quantile", "aten::mm", kernel_name="reduce_kernel")
     events.sort(key=lambda one: (one["ts"], -one["dur"]))
     called = [one.pop(LINE, 0) for one in events if one["cat"] == "python_function"]
     rows = [row for row, number in enumerate(called) if number]

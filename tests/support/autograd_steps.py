@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from support.facts import repeated
 
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Finding
@@ -14,7 +15,7 @@ from traceopt.rules.rule import Rule
 from traceopt.testing import A100, answer
 from traceopt.testing import events as build
 
-STEP_US, STEPS = 20_000, 4
+STEP_US = 20_000
 EVALUATION = "autograd::engine::evaluate_function: "
 ENGINE = "<built-in method run_backward of torch._C._EngineBase object at 0x7f00>"
 
@@ -55,16 +56,8 @@ def steps(
     """Times count from the start of a step. `update`: the operators of the optimizer, from 16 to 18 ms. `gpu`: they
     launch kernels that run for their time.
     """
-    events: list[Event] = []
-    for step in range(STEPS):
-        start = step * STEP_US
-        events.append(build.annotation(f"ProfilerStep#{step}", start, STEP_US))
-        events.append(build.annotation(f"Optimizer.step#{optimizer}.step", start + 16_000, 2_000))
-        for one in (*(event for part in parts for event in part), *update):
-            args = dict(one.get("args", {}))
-            if "Sequence number" in args:
-                args["Sequence number"] += 1000 * step
-            events.append(one | {"ts": one["ts"] + start, "args": args})
+    updates = build.annotation(f"Optimizer.step#{optimizer}.step", 16_000, 2_000)
+    events = repeated([updates], *parts, update, step_us=STEP_US)
     if gpu:
         return Facts(build.read(build.document([*events, *_kernels(events)], deviceProperties=[A100], **metadata)))
     return Facts(build.read(build.document(events, **metadata)))

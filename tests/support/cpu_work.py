@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from support.facts import repeated
+
 from traceopt.analyzer.facts import Facts
 from traceopt.result.document import Check
 from traceopt.result.finding import Finding
@@ -12,17 +14,9 @@ from traceopt.rules.registry import builtin_rules
 from traceopt.testing import events as build
 
 RULES = {rule.code: rule for rule in builtin_rules()}
-
-
-STEP_US, STEPS = 10_000, 4
-
-
+STEP_US = 10_000
 SIDE = 1_000  # a product takes 2 GFLOP
-
-
 BF16 = {"model": "Example", "flags": ["avx2", "avx512_bf16"], "threads_per_core": 1}
-
-
 PEAKS = {"matmul_gflops_per_s": {"fp32": 500.0, "bf16": 2_000.0, "fp64": 250.0}, "copy_gb_per_s": 20.0}
 
 
@@ -41,11 +35,7 @@ def facts(
 ) -> Facts:
     """Four steps of these operators, whose times count from the start of a step."""
     environment = {"cpu": cpu, "threads": 4, "cpu_count": 4} | own.pop("environment", {})
-    events = []
-    for index in range(STEPS):
-        start = index * STEP_US
-        events.append(build.annotation(f"ProfilerStep#{index}", start, STEP_US))
-        events += [{**one, "ts": one["ts"] + start} for one in operators]
+    events = repeated(operators, step_us=STEP_US)
     own = {"environment": environment, **({"cpu_peaks": peaks} if peaks else {}), **own}
     return Facts(build.read(build.document(events, traceopt=own)))
 
