@@ -48,8 +48,8 @@ def main() -> None:
     print(f"{ranks:,} ranks of {steps:,} steps: {json_bytes / 1e6:.0f} MB of JSON")
     print(f"reading {reading_s:.1f} s ({reading_s / ranks * 1e3:.1f} ms a rank), comparing {comparing_s:.2f} s")
     print(f"kept for the comparison: {kept / 1e6:.1f} MB")
-    for one in found.slow:
-        print(f"ranks {one.ranks} in steps {one.first_step} to {one.last_step}: {one.share:.1%} of the run")
+    for slow in found.slow:
+        print(f"ranks {slow.ranks} in steps {slow.first_step} to {slow.last_step}: {slow.share:.1%} of the run")
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ def configure(rule: type[Rule], settings: Mapping[str, Any]) -> Rule:
     if not settings:
         return rule()
     where = f"rule {rule.code}"
-    values = typed_settings(rule, [one.name for one in rule.thresholds()], settings, where)
+    values = typed_settings(rule, [threshold.name for threshold in rule.thresholds()], settings, where)
     try:
         return rule(**values)
     except ValueError as error:  # the rule's own __post_init__

@@ -140,7 +140,7 @@ def _ordered(fixes: Sequence[Priced], savings: JointSavings) -> list[Priced]:
     """The fixes, each the next one after those before it. Those of every step, whose cause is known, come first."""
     taken = list[Priced]()
     while len(taken) < len(fixes):
-        left = [one for one in fixes if one not in taken]
+        left = [fix for fix in fixes if fix not in taken]
         taken.append(next_fix([one for one in left if not _comes_last(one)] or left, taken, savings))
     return taken
 
@@ -151,9 +151,9 @@ def next_fix(fixes: Sequence[Priced], taken: Sequence[Priced], savings: JointSav
 
     A guess, which may save nothing, counts half: so it comes first only if it saves twice as much as a sure fix.
     """
-    worth = {id(one): _worth(one, savings.after(one, taken)) for one in fixes}
+    worth = {id(fix): _worth(fix, savings.after(fix, taken)) for fix in fixes}
     enough = (1 - (CLOSE_SHARE if taken else CLOSE_TO_FIRST)) * max(worth.values())
-    close = [one for one in fixes if worth[id(one)] >= enough]
+    close = [fix for fix in fixes if worth[id(fix)] >= enough]
     if len(close) > 1 and not taken:
         lost = {id(one): _worth(one, savings.of(fixes) - savings.of(_others(fixes, one))) for one in close}
         if (most := max(lost.values())) > 0:

@@ -122,7 +122,7 @@ def former_of(rule: type[Rule], code_or_name: str) -> Former | None:
     wanted = code_or_name.lower()
     if wanted in (rule.code.lower(), rule.name):
         return None
-    return next((one for one in rule.former if wanted in (one.code.lower(), one.name)), None)
+    return next((former for former in rule.former if wanted in (former.code.lower(), former.name)), None)
 
 
 def is_retired(code_or_name: str) -> bool:
@@ -154,7 +154,7 @@ def flaw(rule: type[Rule]) -> str | None:
         if not hasattr(rule, name):
             return f"threshold {name} has no default"
     named = vars(rule).get("__dataclass_fields__")
-    if named is not None and any(one.name not in named for one in rule.thresholds()):
+    if named is not None and any(threshold.name not in named for threshold in rule.thresholds()):
         return f"@dataclass hides inherited thresholds of {rule.__name__}: a rule needs no decorator"
     return None
 

@@ -34,7 +34,7 @@ def _control_of(pid: int) -> Path | None:
         variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return None
-    found = next((one for one in variables if one.startswith(f"{CONTROL}=".encode())), None)
+    found = next((variable for variable in variables if variable.startswith(f"{CONTROL}=".encode())), None)
     folder = None if found is None else Path(os.fsdecode(found.partition(b"=")[2]))
     return folder if folder is not None and folder.is_dir() else None
 

@@ -116,8 +116,8 @@ def _of_same_sizes(regions: Regions, rows: I8, picks: Mask, sites: CallSites) ->
     key = np.array([-1 if sizes.get(code) is None else number[sizes[code]] for code in dims.tolist()], np.int64)
     of_forward, of_row = key[: len(forward)], key[len(forward) :]
     found = np.full(len(rows), -1, np.int64)
-    for one in distinct_values(of_row[of_row >= 0]):
-        same, mine = forward[of_forward == one], np.flatnonzero(of_row == one)
+    for value in distinct_values(of_row[of_row >= 0]):
+        same, mine = forward[of_forward == value], np.flatnonzero(of_row == value)
         before = np.searchsorted(slices.start[same], slices.start[rows[mine]]) - 1
         if len(same) and len(distinct_values(sites.of(same))) == 1:
             found[mine] = np.where(before >= 0, same[before], -1)

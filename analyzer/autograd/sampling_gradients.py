@@ -38,5 +38,5 @@ def find_sampling_gradients(regions: Regions, steps: Steps) -> SamplingGradients
     return SamplingGradients(
         rows,
         np.array([one[0] in _SIXTEEN_BITS for one in types], bool),
-        np.array([str(one[-1]).startswith("[True") for one in values], bool),
+        np.array([str(value[-1]).startswith("[True") for value in values], bool),
     )

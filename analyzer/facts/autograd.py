@@ -162,7 +162,9 @@ class AutogradFacts(WorkFacts, frozen=True, dict=True):
     @cached_property
     def cleared_nodes(self) -> tuple[ClearedNodes, ...]:
         """The backward nodes that compute gradients which the script clears before an optimizer reads them."""
-        found = (find_cleared_nodes(self.regions, self.steps, one) for one in self.captured.cleared_gradients or ())
+        found = (
+            find_cleared_nodes(self.regions, self.steps, gradient) for gradient in self.captured.cleared_gradients or ()
+        )
         return cleared_by_network(one for one in found if one is not None)
 
     @cached_property

@@ -116,7 +116,7 @@ class CommunicationFacts(AutogradFacts, frozen=True, dict=True):
     @cached_property
     def expert_load(self) -> ExpertLoad | None:
         """Tokens that this rank gets for its experts, and its compute on them. None if the trace does not show it."""
-        calls = next((one for one in self.collectives if one.name == ALL_TO_ALL), None)
+        calls = next((collective for collective in self.collectives if collective.name == ALL_TO_ALL), None)
         if calls is None:
             return None
         work, slices, rows = self.gpu.work, self.slices, calls.rows

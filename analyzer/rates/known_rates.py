@@ -47,7 +47,7 @@ class KnownRates(Struct, frozen=True, dict=True):
 
 def known_rates(device: str | None) -> KnownRates | None:
     """The table of the device with this name."""
-    return next((one for one in tables() if one.device == device), None)
+    return next((table for table in tables() if table.device == device), None)
 
 
 def flop(work: Matmul | Attention) -> float:

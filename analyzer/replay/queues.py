@@ -121,8 +121,8 @@ def find_queues(gpu: GpuWork, links: LaunchLinks, calls: Calls, earlier_work: In
     stream, launched = stream[order].astype(np.int64), launched[order]
     start, end = gpu.work.start[order], gpu.work.end_of(order)
     call = launched.copy()
-    for one in range(len(ids)):
-        rows = np.flatnonzero(stream == one)
+    for index in range(len(ids)):
+        rows = np.flatnonzero(stream == index)
         call[rows] = _issued_with(launched[rows], len(calls) - 1)
     running = np.where(call == BEFORE, end > gpu.launch_window.start[0], True)
     keep = running & ((launched >= 0) | (start < gpu.window.end[-1]))

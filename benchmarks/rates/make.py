@@ -52,11 +52,11 @@ def works_of(path: Path) -> tuple[str, list[Timed]]:
     with path.open("rb") as stream:
         facts = Facts(read_trace(stream, path.name))
     found = [
-        Timed(Matmul(one.m, one.n, one.k, one.batch, one.dtype), one.kernel_ns / one.calls)
-        for one in facts.gemms.shapes
-        if one.dtype in DTYPES and not any(size % ALIGNED for size in (one.m, one.n, one.k))
+        Timed(Matmul(shape.m, shape.n, shape.k, shape.batch, shape.dtype), shape.kernel_ns / shape.calls)
+        for shape in facts.gemms.shapes
+        if shape.dtype in DTYPES and not any(size % ALIGNED for size in (shape.m, shape.n, shape.k))
     ]
-    found += [Timed(one.work, one.duration_ns / one.calls) for one in facts.attention_calls]
+    found += [Timed(call.work, call.duration_ns / call.calls) for call in facts.attention_calls]
     return facts.device.name or "", found
 
 

@@ -108,7 +108,7 @@ class Answer:
     def of(document: dict[str, Any]) -> Answer:
         known = {name: document[name] for name in Answer.__dataclass_fields__ if name in document}
         causes = known.get("causes", [])
-        sides = known.pop("sides", None) or [SIDE_OF_CAUSE[one] for one in causes if one in SIDE_OF_CAUSE]
+        sides = known.pop("sides", None) or [SIDE_OF_CAUSE[cause] for cause in causes if cause in SIDE_OF_CAUSE]
         return Answer(**known, sides=sides)
 
 

@@ -54,7 +54,7 @@ def answer(folder):  # type: (str) -> dict[str, list[str]]
     with contextlib.redirect_stdout(sys.stderr):
         analysis = TraceAnalysis(trace_files=files, trace_dir=folder)
         shares = shares_of(analysis)
-        notable = [name for name in sorted(shares, key=lambda one: -shares[one]) if shares[name] >= LEAST_SHARE]
+        notable = [name for name in sorted(shares, key=lambda share: -shares[share]) if shares[name] >= LEAST_SHARE]
         causes = [name for name in notable if name in CAUSES]
         if notable[:1] == ["host"] and is_launching(analysis):
             causes.insert(0, "launching")

@@ -84,7 +84,7 @@ def _stream_free(graph: Graph) -> I8:
 
 
 def total(counts: list[HiddenWaits]) -> HiddenWaits:
-    return HiddenWaits(*(sum(getattr(one, name) for one in counts) for name in HiddenWaits.__struct_fields__))
+    return HiddenWaits(*(sum(getattr(count, name) for count in counts) for name in HiddenWaits.__struct_fields__))
 
 
 def programs() -> Iterator[Facts]:

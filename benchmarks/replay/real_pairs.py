@@ -50,7 +50,7 @@ def real_pairs() -> Iterator[Pair]:
 def _pair(path: Path, fix: str, measured: float) -> Pair:
     name = f"{path.parent.name}/{path.name}".removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace")
     savings = [finding.saving for finding in analyze(str(path), select=[fix]).findings if finding.saving is not None]
-    low, high = (sum(getattr(one, bound) for one in savings) / 1e3 for bound in ("low_us", "high_us"))
+    low, high = (sum(getattr(saving, bound) for saving in savings) / 1e3 for bound in ("low_us", "high_us"))
     try:
         document = what_if(str(path), [fix])
     except InputError:  # the rule finds nothing

@@ -92,19 +92,23 @@ def captured() -> list[Capture]:
 
 
 def predictions_of(captures: Iterable[Capture]) -> list[Predicted]:
-    return [Predicted(one.code, one.predicted, one.low, one.high, one.gain) for one in captures if one.code is not None]
+    return [
+        Predicted(capture.code, capture.predicted, capture.low, capture.high, capture.gain)
+        for capture in captures
+        if capture.code is not None
+    ]
 
 
 def section() -> str:
     environment = json.decode((CAPTURES / "measured.json").read_bytes())["environment"]
     captures = captured()
-    found = [one for one in captures if one.code is not None]
+    found = [capture for capture in captures if capture.code is not None]
     errors = sorted(abs(one.predicted_ms / one.fixed_ms - 1) for one in found)
     points = sorted(abs(one.predicted - one.gain) for one in found)
     rows = "\n".join(
-        f"| {one.name} | {one.code or 'none'} | {one.plain_ms:,.1f} | {one.predicted_ms:,.1f} | {one.fixed_ms:,.1f} "
-        f"| {one.predicted:.0%} | {one.gain:.0%} |"
-        for one in captures
+        f"| {capture.name} | {capture.code or 'none'} | {capture.plain_ms:,.1f} | {capture.predicted_ms:,.1f} "
+        f"| {capture.fixed_ms:,.1f} | {capture.predicted:.0%} | {capture.gain:.0%} |"
+        for capture in captures
     )
     return f"""### {", ".join(environment["gpus"])}
 

@@ -58,7 +58,7 @@ class Compared(Struct, frozen=True):
     @property
     def row(self) -> str:
         errors = (self.error(one) for one in (self.without_ms, self.with_ms))
-        shown = " | ".join("–" if one is None else f"{one:+.0%}" for one in errors)
+        shown = " | ".join("–" if error is None else f"{error:+.0%}" for error in errors)
         return (
             f"| {self.name} | {self.code} | {self.plain_ms:,.1f} | {self.fixed_ms:,.1f} | {self.comparisons} | {shown} "
             f"| {'yes' if self.in_range else 'no'} | {self.disturbed} of {self.rounds} |"
@@ -100,13 +100,13 @@ def compared(pair: Pair, minutes: float, least_rounds: int) -> Compared:
 def summary(pairs: Sequence[Compared]) -> str:
     """The errors of all pairs, without and with experiments."""
     lines = []
-    for how, gains in (("without", [one.without_ms for one in pairs]), ("with", [one.with_ms for one in pairs])):
+    for how, gains in (("without", [pair.without_ms for pair in pairs]), ("with", [pair.with_ms for pair in pairs])):
         errors = sorted(
             abs(error) for one, gain in zip(pairs, gains, strict=True) if (error := one.error(gain)) is not None
         )
         if errors:
             lines.append(f"{how} experiments: median error of the gain {median(errors):.0%}, largest {errors[-1]:.0%}")
-    inside = sum(one.in_range for one in pairs)
+    inside = sum(pair.in_range for pair in pairs)
     return "\n".join([*lines, f"{inside} of {len(pairs)} measured gains in the range. {DISTURBED}"])
 
 

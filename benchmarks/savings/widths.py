@@ -46,21 +46,20 @@ class Predicted(Struct, frozen=True):
 
 def width_of(pairs: Sequence[Predicted]) -> float:
     """The share of the prediction by which measured gains differ at most, in whole per cents; 0 without any."""
-    return ceil(100 * max((abs(one.error) for one in pairs), default=0.0)) / 100
+    return ceil(100 * max((abs(pair.error) for pair in pairs), default=0.0)) / 100
 
 
 def held(pairs: Sequence[Predicted]) -> str:
     """How well the ranges hold: in words for docs/accuracy.md."""
     if not pairs:
         return "No gain was predicted with a range."
-    left_out = sum(one.holds(width_of([other for other in pairs if other is not one])) for one in pairs)
-    width = median((one.high - one.low) / one.expected for one in pairs)
-    inside = sum(one.holds(width_of(pairs)) for one in pairs)
-    of_device = [one for one in pairs if one.of_device]
-    of_host = [one for one in pairs if not one.of_device]
-    bias = (
-        f"{mean(one.error for one in pairs):+.0%} on average, and by {median(one.error for one in pairs):+.0%} in the"
-    )
+    left_out = sum(pair.holds(width_of([other for other in pairs if other is not pair])) for pair in pairs)
+    width = median((pair.high - pair.low) / pair.expected for pair in pairs)
+    inside = sum(pair.holds(width_of(pairs)) for pair in pairs)
+    of_device = [pair for pair in pairs if pair.of_device]
+    of_host = [pair for pair in pairs if not pair.of_device]
+    errors = [pair.error for pair in pairs]
+    bias = f"{mean(errors):+.0%} on average, and by {median(errors):+.0%} in the"
     return f"""Measured gains differ from the predicted ones by {bias} median (bias).
 All differ by {width_of(pairs):.0%} of the prediction or less, so no stated range is narrower: {len(of_device)} that \
 shorten kernels

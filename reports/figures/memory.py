@@ -55,10 +55,14 @@ def draw(document: Result) -> FigureDict:
 
 def draw_run(document: Result) -> FigureDict:
     """What tensors hold on the GPU and the process on the host, at the end of steps."""
-    read = [one for one in (document.whole_run.memory if document.whole_run is not None else []) if len(one.steps) > 1]
+    read = [
+        memory
+        for memory in (document.whole_run.memory if document.whole_run is not None else [])
+        if len(memory.steps) > 1
+    ]
     if not read:
         return nothing(RUN, "Memory was read at too few steps.")
-    unit = quantities.size_parts(max(max(one.bytes) for one in read))[1]
+    unit = quantities.size_parts(max(max(memory.bytes) for memory in read))[1]
     curves = [
         {
             "type": "scatter",
@@ -69,14 +73,14 @@ def draw_run(document: Result) -> FigureDict:
             "hovertemplate": under_pointer(unit),
             "line": {"color": color(token)},
         }
-        for one, (name, token) in ((one, _OVER_RUN[one.of]) for one in read)
+        for one, (name, token) in ((memory, _OVER_RUN[memory.of]) for memory in read)
     ]
     return figure(
         RUN,
         curves,
         subtitle="At the end of steps: the highest reading of each stretch.",
         yaxis={"title": unit, "rangemode": "tozero"},
-        **along_run(step for one in read for step in one.steps),
+        **along_run(step for memory in read for step in memory.steps),
     )
 
 

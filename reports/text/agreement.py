@@ -15,11 +15,11 @@ def render_agreement(agreements: Sequence[Agreement]) -> str:
     """Errors are in points of the step."""
     if not agreements:
         return "No fix with a prediction has been measured yet.\n"
-    rows = [HEAD, *(_row(one) for one in agreements)]
+    rows = [HEAD, *(_row(agreement) for agreement in agreements)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    total = sum(one.attempts for one in agreements)
-    covered = sum(one.covered for one in agreements)
+    total = sum(agreement.attempts for agreement in agreements)
+    covered = sum(agreement.covered for agreement in agreements)
     lines.append(
         f"{counted(total, 'measurement')}; {covered} in the predicted range. Errors are in points of the step."
     )

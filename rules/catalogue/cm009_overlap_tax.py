@@ -69,10 +69,10 @@ class OverlapTax(Rule):
 
     def check(self, facts: Facts) -> Findings:
         slowed, count = self._slowed(facts), facts.steps.count
-        excess = sum(one.excess_ns for one in slowed) / count
+        excess = sum(slowdown.excess_ns for slowdown in slowed) / count
         if excess < self.min_share * facts.step_ns:
             return
-        overlap = sum(one.overlap_ns for one in slowed) / count
+        overlap = sum(slowdown.overlap_ns for slowdown in slowed) / count
         yield self.finding(
             why=(
                 f"Kernels that overlap a collective take {overlap / max(1.0, overlap - excess):.2f} times as long as "
@@ -85,7 +85,7 @@ class OverlapTax(Rule):
                 "The extra time over runs of the same kernels without a collective; fewer channels save part of it.",
                 high=_quicker(facts, slowed, 1.0),
             ),
-            evidence=[_evidence(facts, one) for one in slowed[:5]],
+            evidence=[_evidence(facts, slowdown) for slowdown in slowed[:5]],
             fix=Fix(
                 f"Limit {NCCL}'s channels, and measure the step again.",
                 edits=[SetVariable("NCCL_MAX_NCHANNELS", "8")],
@@ -104,14 +104,14 @@ class OverlapTax(Rule):
         ]
 
     def passed(self, facts: Facts) -> str:
-        excess = sum(one.excess_ns for one in self._slowed(facts)) / facts.steps.window_ns
+        excess = sum(slowdown.excess_ns for slowdown in self._slowed(facts)) / facts.steps.window_ns
         return f"Overlap with collectives slows kernels by {percent(max(0.0, excess))} of {the_step(facts)}."
 
 
 def _quicker(facts: Facts, slowed: list[OverlappedKernel], share: float) -> Changes:
     """Shortens the slowed runs by a share of their extra time."""
-    rows = np.concatenate([one.rows for one in slowed])
-    alone = np.concatenate([np.full(len(one.rows), one.alone_ns) for one in slowed])
+    rows = np.concatenate([slowdown.rows for slowdown in slowed])
+    alone = np.concatenate([np.full(len(slowdown.rows), slowdown.alone_ns) for slowdown in slowed])
     return hide(facts, rows, share * np.maximum(facts.gpu.work.duration[rows] - alone, 0))
 
 

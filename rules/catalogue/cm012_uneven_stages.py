@@ -57,12 +57,12 @@ class UnevenStages(RunRule):
         return run.incomparable
 
     def applies_run(self, run: RunFacts) -> str | None:
-        if any(one.stage is not None for one in run.ranks):
+        if any(rank.stage is not None for rank in run.ranks):
             return None if run.whole_pipelines else "Not all stages of a pipeline are recorded."
         return "No pipeline whose schedule these traces show."
 
     def check_run(self, run: RunFacts) -> Findings:
-        uneven = max(run.whole_pipelines, key=lambda one: one.uneven_ns)
+        uneven = max(run.whole_pipelines, key=lambda pipeline: pipeline.uneven_ns)
         if uneven.uneven_ns < self.min_share * run.step_ns:
             return
         slow, stages = uneven.slowest, uneven.stages
@@ -89,5 +89,5 @@ class UnevenStages(RunRule):
         yield on_rank(finding, run, slow)
 
     def passed_run(self, run: RunFacts) -> str:
-        most = max(one.uneven_ns for one in run.whole_pipelines)
+        most = max(pipeline.uneven_ns for pipeline in run.whole_pipelines)
         return f"Stages that compute equally long would save {percent(most / run.step_ns)} of the step."

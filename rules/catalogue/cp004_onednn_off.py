@@ -50,11 +50,11 @@ class OneDnnOff(Rule):
         cpu = facts.captured.environment.cpu
         if not cpu.mkldnn or cpu.mkldnn_enabled is None:
             return "This torch has no oneDNN, or its state was not recorded."
-        convolutions = any(one.is_convolution for one in facts.cpu_work.heavy)
+        convolutions = any(operator.is_convolution for operator in facts.cpu_work.heavy)
         return None if convolutions else "No convolutions in this trace."
 
     def check(self, facts: Facts) -> Findings:
-        convolutions = [one for one in facts.cpu_work.heavy if one.is_convolution]
+        convolutions = [operator for operator in facts.cpu_work.heavy if operator.is_convolution]
         time_ns = operators_ns(facts, convolutions)
         if facts.captured.environment.cpu.mkldnn_enabled or time_ns < self.min_share * facts.step_ns:
             return
@@ -71,6 +71,6 @@ class OneDnnOff(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        time_ns = operators_ns(facts, [one for one in facts.cpu_work.heavy if one.is_convolution])
+        time_ns = operators_ns(facts, [operator for operator in facts.cpu_work.heavy if operator.is_convolution])
         state = "on" if facts.captured.environment.cpu.mkldnn_enabled else "off"
         return f"oneDNN is {state}; convolutions take {percent(time_ns / facts.step_ns)} of {the_step(facts)}."

@@ -124,12 +124,12 @@ class BroadcastPairs(Rule):
 
     def check(self, facts: Facts) -> Findings:
         for kind, form in FORMS.items():
-            pairs = [one for one in facts.broadcast_pairs if one.kind == kind]
+            pairs = [pair for pair in facts.broadcast_pairs if pair.kind == kind]
             if pairs and _time_ns(facts, pairs) >= self.min_share * facts.step_ns:
                 yield self._found(facts, form, pairs)
 
     def _found(self, facts: Facts, form: Form, pairs: list[AllPairs]) -> Priced:
-        shape, time_ns = max((one.shape for one in pairs), key=prod), _time_ns(facts, pairs)
+        shape, time_ns = max((pair.shape for pair in pairs), key=prod), _time_ns(facts, pairs)
         forward, backward = (
             np.sort(np.concatenate(rows)) for rows in zip(*((p.rows, p.nodes) for p in pairs), strict=True)
         )
@@ -163,7 +163,7 @@ class BroadcastPairs(Rule):
 
 
 def _rows(pairs: list[AllPairs]) -> I8:
-    return np.sort(np.concatenate([rows for one in pairs for rows in (one.rows, one.nodes)]))
+    return np.sort(np.concatenate([rows for pair in pairs for rows in (pair.rows, pair.nodes)]))
 
 
 def _time_ns(facts: Facts, pairs: list[AllPairs]) -> float:

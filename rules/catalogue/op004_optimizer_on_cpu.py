@@ -108,7 +108,9 @@ class OptimizerOnCpu(Rule):
 
 def _copies(facts: Facts) -> I8:
     """The copies between host and GPU from the last compute before an update to the first after it."""
-    rows = np.concatenate([np.empty(0, np.int64), *(one.rows for one in facts.copies if one.kind.startswith(BETWEEN))])
+    rows = np.concatenate(
+        [np.empty(0, np.int64), *(copy.rows for copy in facts.copies if copy.kind.startswith(BETWEEN))]
+    )
     start = facts.gpu.work.start[rows]
     pauses = complement(facts.gpu.compute, *facts.steps.span)
     updates = area_of(facts, facts.host.rows_of(CPU_OPTIMIZER)).within(pauses.start, pauses.end) > 0

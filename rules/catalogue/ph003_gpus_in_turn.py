@@ -82,7 +82,7 @@ class GpusInTurn(Rule):
         gpus = self._gpus(facts)
         if len(gpus) < 2 or _together(facts, gpus) > self.max_together:
             return
-        count, evidence = facts.steps.count, [gpu_evidence(facts, one) for one in gpus]
+        count, evidence = facts.steps.count, [gpu_evidence(facts, gpu) for gpu in gpus]
         host_ns = facts.steps.host_mean_ns(passes_area(facts))
         price = _price(facts, gpus, host_ns) if facts.trains else None
         slow_host = price is not None and price.est_ns <= 0
@@ -107,7 +107,7 @@ class GpusInTurn(Rule):
 
     def _gpus(self, facts: Facts) -> list[DeviceTimes]:
         least = self.min_part * facts.gpu.compute.total
-        return [one for one in facts.device_times if one.compute.total >= least]
+        return [device for device in facts.device_times if device.compute.total >= least]
 
     def _fix(self, facts: Facts) -> Fix:
         """The fix by whether the tensors of all GPUs fit on one."""
@@ -153,12 +153,12 @@ INFERENCE = Fix(
 
 def _together(facts: Facts, gpus: list[DeviceTimes]) -> float:
     """The share of the compute in which more than one GPU computes; two at the same time count once."""
-    return sum(one.compute.total for one in gpus) / max(1, facts.gpu.compute.total) - 1
+    return sum(gpu.compute.total for gpu in gpus) / max(1, facts.gpu.compute.total) - 1
 
 
 def _price(facts: Facts, gpus: list[DeviceTimes], host_ns: float) -> Price:
     """`host_ns`: what the host takes to launch all kernels of a step, which every micro-batch launches again."""
-    times_ns = [one.compute.total / facts.steps.count for one in gpus]
+    times_ns = [gpu.compute.total / facts.steps.count for gpu in gpus]
     now, total, longest = facts.gpu.compute.total / facts.steps.count, sum(times_ns), max(times_ns)
 
     def gain(batches: int) -> float:

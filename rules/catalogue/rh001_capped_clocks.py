@@ -95,12 +95,12 @@ def _reason(gpu: Gpu, main: int | None) -> str:
 
 
 def _hottest(gpu: Gpu) -> list[Evidence]:
-    known = [one.celsius for one in gpu.busy if one.celsius is not None]
+    known = [sample.celsius for sample in gpu.busy if sample.celsius is not None]
     return [Evidence("Highest temperature", detail=f"{max(known)} °C")] if known else []
 
 
 def _power(gpu: Gpu) -> list[Evidence]:
-    watts = [one.power_w for one in gpu.busy if one.power_w is not None]
+    watts = [sample.power_w for sample in gpu.busy if sample.power_w is not None]
     if not watts:
         return []
     limit = f", limit {gpu.power_limit_w:,.0f} W" if gpu.power_limit_w is not None else ""

@@ -60,7 +60,7 @@ class SharedGpu(Rule):
                 saving=None,
                 evidence=[
                     Evidence(f"Process {pid}", detail=f"up to {size(held)}" if held else "memory not known")
-                    for pid, held in sorted(most.items(), key=lambda one: -one[1])[:5]
+                    for pid, held in sorted(most.items(), key=lambda item: -item[1])[:5]
                 ],
             )
 

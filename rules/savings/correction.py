@@ -47,7 +47,7 @@ class Correction(Struct, frozen=True):
 
 def correction_of(attempts: Sequence[Attempt], code: str) -> Correction:
     """The correction for a rule. `attempts`: those on the same machine, the latest last."""
-    ratios = [_ratio(one) for one in attempts if one.code == code and _is_clear(one)][-LATEST:]
+    ratios = [_ratio(attempt) for attempt in attempts if attempt.code == code and _is_clear(attempt)][-LATEST:]
     if not ratios:
         return Correction()
     usual = median(ratios)

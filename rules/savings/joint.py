@@ -109,10 +109,10 @@ class JointSavings:
     def _within_costs(self, fixes: Sequence[Priced]) -> float:
         saved_ns = min(self.by_replay(fixes), self._most_ns(fixes))
         if not self._also:
-            saved_ns = min(saved_ns, sum(_price(one).cost_ns for one in fixes))
-        over = [one for one in fixes if self.by_replay([one]) - self.by_replay([]) > (1 + EXACT) * _price(one).cost_ns]
+            saved_ns = min(saved_ns, sum(_price(fix).cost_ns for fix in fixes))
+        over = [fix for fix in fixes if self.by_replay([fix]) - self.by_replay([]) > (1 + EXACT) * _price(fix).cost_ns]
         if over:
-            rest = [one for one in fixes if one not in over]
+            rest = [fix for fix in fixes if fix not in over]
             saved_ns = min(saved_ns, self.by_replay(rest) + sum(_price(one).cost_ns for one in over))
         return saved_ns
 
@@ -120,7 +120,7 @@ class JointSavings:
         return self.replays and bool(fix.changes)
 
     def _replayed(self, fixes: Sequence[Priced]) -> float:
-        added_ns = sum(_price(one).est_ns for one in fixes if not self._is_replayed(one))
+        added_ns = sum(_price(fix).est_ns for fix in fixes if not self._is_replayed(fix))
         return self._gain_ns(self.changes(fixes), fixes) + added_ns
 
     def _gain_ns(self, changes: Sequence[Change], fixes: Sequence[Priced]) -> float:
@@ -131,7 +131,7 @@ class JointSavings:
 
     def _least_ns(self, fixes: Sequence[Priced]) -> float:
         """The shortest step with these fixes."""
-        return min(self.step_ns, max((_price(one).least_step_ns for one in fixes), default=0.0))
+        return min(self.step_ns, max((_price(fix).least_step_ns for fix in fixes), default=0.0))
 
     def _most_ns(self, fixes: Sequence[Priced]) -> float:
         """The most that these fixes can save, or the changes beside them."""

@@ -43,16 +43,16 @@ class MeasuredWork(Struct, frozen=True):
     @property
     def experiments(self) -> tuple[Comparison, ...]:
         """What to measure: the parts that take most of the time."""
-        longest = sorted(self.parts, key=lambda one: -one.time_ns)
+        longest = sorted(self.parts, key=lambda part: -part.time_ns)
         wanted = dict.fromkeys(one.comparison for one in longest if one.comparison is not None)
         return tuple(wanted)[:MOST_COMPARISONS]
 
 
 def measured(facts: Facts, parts: Sequence[Part]) -> MeasuredWork:
     """The parts with what was measured of them. Those that were not are as much faster as the others together."""
-    known = [(one.time_ns, *found) for one in parts if (found := _speedup(facts, one)) is not None]
+    known = [(part.time_ns, *found) for part in parts if (found := _speedup(facts, part)) is not None]
     took_ns = sum(time_ns for time_ns, _, _ in known)
-    if not took_ns or took_ns < COVERED * sum(one.time_ns for one in parts):
+    if not took_ns or took_ns < COVERED * sum(part.time_ns for part in parts):
         return MeasuredWork(parts, None)
     speedup = took_ns / sum(time_ns / speedup for time_ns, speedup, _ in known)
     of_source: dict[Source, float] = defaultdict(float)

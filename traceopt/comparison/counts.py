@@ -39,8 +39,12 @@ _TOTALS = (
     _Total("Operators", "calls", lambda run: _calls(run.ops)),
     _Total("Kernels, copies and memsets", "calls", lambda run: _calls(run.kernels)),
     _Total("Host syncs", "calls", lambda run: run.sync.calls_per_step),
-    _Total("Collectives", "calls", lambda run: sum(one.calls_per_step for one in run.communication.collectives)),
-    _Total("Copied data", "bytes", lambda run: _bytes(one.bytes_per_step for one in run.copies)),
+    _Total(
+        "Collectives",
+        "calls",
+        lambda run: sum(collective.calls_per_step for collective in run.communication.collectives),
+    ),
+    _Total("Copied data", "bytes", lambda run: _bytes(copy.bytes_per_step for copy in run.copies)),
     _Total("Communicated data", "bytes", lambda run: _bytes(o.bytes_per_step for o in run.communication.collectives)),
     _Total("FLOP", "FLOP", lambda run: run.efficiency.flops_per_step),
 )
@@ -71,13 +75,13 @@ def _of_names(base: Sequence[Op | Kernel], head: Sequence[Op | Kernel]) -> list[
     calls of the operator in it.
     """
     before, after = (
-        {one.name: one.calls_per_step for one in rows if not is_backward(one.name)} for rows in (base, head)
+        {row.name: row.calls_per_step for row in rows if not is_backward(row.name)} for rows in (base, head)
     )
     names = dict.fromkeys((*before, *after))
     if max(len(base), len(head)) >= MAX_ROWS:
         names = {name: None for name in names if name in before and name in after}
     changes = [CountChange(name, "calls", before.get(name, 0.0), after.get(name, 0.0), True) for name in names]
-    different = [one for one in changes if _differ(one.base, one.head)]
+    different = [change for change in changes if _differ(change.base, change.head)]
     return sorted(different, key=lambda one: (bool(one.base and one.head), -abs(one.head - one.base), one.name))[
         :MOST_NAMES
     ]

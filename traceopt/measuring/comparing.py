@@ -39,7 +39,7 @@ def time_of(torch: Any, device: str, experiment: Experiment) -> float:
 
 def _rounds(torch: Any, device: str, experiments: Sequence[Experiment]) -> list[tuple[float, ...]]:
     """In each round, all of them run in turn."""
-    works = [prepare(torch, device, one) for one in experiments]
+    works = [prepare(torch, device, experiment) for experiment in experiments]
     timer = _on_gpu(torch) if device.startswith("cuda") else _on_cpu
     for work in works:
         for _ in range(WARM_UP):

@@ -22,7 +22,7 @@ MOST_FINDINGS = 5  # the first of the document: others change the plan little
 
 def comparisons_of(result: Result) -> list[Comparison]:
     """What the first findings with a saving ask for, most valuable first."""
-    savings = [one.saving for one in result.findings if one.saving is not None][:MOST_FINDINGS]
+    savings = [finding.saving for finding in result.findings if finding.saving is not None][:MOST_FINDINGS]
     return list(dict.fromkeys(comparison for saving in savings for comparison in saving.experiments))
 
 

@@ -79,7 +79,7 @@ def _columns(row: type[Struct], **renamed: str) -> Columns:
     """The fields of a row that are one value, and its place. `renamed`: only these fields, under another name."""
     columns: dict[str, tuple[str, str]] = {}
     for name, field in field_notes(row).items():
-        types = [one for one in (get_args(field.type) or (field.type,)) if one is not type(None)]
+        types = [argument for argument in (get_args(field.type) or (field.type,)) if argument is not type(None)]
         if name == "location":
             columns |= _columns(Location)
         elif not renamed or name in renamed:

@@ -44,7 +44,9 @@ def best_of(
             reason = one.compare(run, base, run_steps)
             if reason is not None:
                 failed(reason)
-        contenders = sorted((one for one in contenders if one.gain_share > 0), key=lambda one: -one.gain_share)
+        contenders = sorted(
+            (contender for contender in contenders if contender.gain_share > 0), key=lambda one: -one.gain_share
+        )
         if len(contenders) <= 1:
             break
         contenders = contenders[: math.ceil(len(contenders) / 2)]

@@ -45,13 +45,19 @@ class StepTimes(Struct, frozen=True):
 
 
 def step_times(result: Result) -> StepTimes:
-    of_cpu = [(one.name, one.us_per_step) for one in result.cpu.operators] if result.cpu is not None else []
+    of_cpu = (
+        [(operator.name, operator.us_per_step) for operator in result.cpu.operators] if result.cpu is not None else []
+    )
     operators = of_cpu or [(one.name, one.us_per_step) for one in result.shaped_ops]
     return StepTimes(
         result.step.typical_us or 0.0,
         result.dataloader.us_per_step or 0.0,
         sum(us for name, us in operators if is_convolution(name)),
-        sum(one.exposed_us_per_step for one in result.communication.collectives if one.name == "all_reduce"),
+        sum(
+            collective.exposed_us_per_step
+            for collective in result.communication.collectives
+            if collective.name == "all_reduce"
+        ),
     )
 
 
@@ -69,7 +75,7 @@ def searches(
     if gpu:
         found.append(Search("the allocator", [_variable("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")]))
     else:
-        found.append(Search("threads", [_threads(one) for one in _powers(cores) if one != threads], computing))
+        found.append(Search("threads", [_threads(power) for power in _powers(cores) if power != threads], computing))
     if times.convolutions:
         switch = _switch("model.to(memory_format=torch.channels_last)", channels_last=True)
         found.append(Search("the memory format", [switch], times.convolutions))

@@ -44,7 +44,9 @@ def find_growing_results(regions: Regions, steps: Steps) -> GrowingResults:
     rows = np.flatnonzero(regions.named("aten::cat".__eq__, OP)).astype(np.int64)
     appends = of_inputs(regions, rows, _append)
     seen = set(appends)
-    grows = [one is not None and not seen.isdisjoint((one.grown_by(1), one.grown_by(-1))) for one in appends]
+    grows = [
+        append is not None and not seen.isdisjoint((append.grown_by(1), append.grown_by(-1))) for append in appends
+    ]
     inside = steps.window.contains(regions.slices.start[rows]) & np.array(grows, bool)
     if inside.any():
         inside[nodes_of(regions, rows)[1]] = False

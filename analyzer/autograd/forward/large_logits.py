@@ -43,7 +43,7 @@ def find_large_logits(regions: Regions, steps: Steps) -> LargeLogits | None:
     others = forward_calls(regions, steps, lambda name: not is_heavy(name) and name not in op_names.PRODUCT_CALLS)
 
     def is_one(_name: str, dims: object, _types: object) -> bool:
-        return any(words in one and prod(one) >= least for one in tensors(dims)[:1])
+        return any(words in tensor and prod(tensor) >= least for tensor in tensors(dims)[:1])
 
     large = np.array(of_inputs(regions, others, is_one), bool)
     rows = np.union1d(others[large], [row for row, _, _ in known]).astype(np.int64)

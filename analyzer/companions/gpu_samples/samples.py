@@ -83,14 +83,14 @@ class Gpu(Struct, frozen=True):
 
     def share_limited(self, bit: int) -> float:
         """Share of the busy samples in which a reason lowers the clocks; 0 if reasons are not known."""
-        known = [one.reasons for one in self.busy if one.reasons is not None]
+        known = [sample.reasons for sample in self.busy if sample.reasons is not None]
         return sum(bool(reasons & bit) for reasons in known) / len(known) if known else 0.0
 
     def clock_share(self, bits: int) -> float | None:
         """Median clock of busy samples that one of the reasons limits, as a share of the highest clock. Counters in a
         trace know neither reasons nor that clock: then of all busy samples, as a share of the highest among them.
         """
-        clocks = [(one.sm_mhz, one.reasons) for one in self.busy if one.sm_mhz is not None]
+        clocks = [(sample.sm_mhz, sample.reasons) for sample in self.busy if sample.sm_mhz is not None]
         if self.max_sm_mhz is None and all(reasons is None for _, reasons in clocks):
             highest, counted = max((mhz for mhz, _ in clocks), default=None), [mhz for mhz, _ in clocks]
         else:
@@ -169,12 +169,12 @@ def _gpus(head: Mapping[str, Any], samples: Mapping[int, list[Sample]]) -> Itera
 def _sample(seconds: float, row: Mapping[str, Any]) -> Sample:
     own, others = False, []
     processes = row.get("processes")
-    for one in processes[:MOST_GPUS] if isinstance(processes, list) else []:
-        if isinstance(one, list) and len(one) == 3 and (pid := whole(one[0])) is not None:
-            if one[2] is True:
+    for process in processes[:MOST_GPUS] if isinstance(processes, list) else []:
+        if isinstance(process, list) and len(process) == 3 and (pid := whole(process[0])) is not None:
+            if process[2] is True:
                 own = True
             else:
-                others.append((pid, whole(one[1])))
+                others.append((pid, whole(process[1])))
     return Sample(
         seconds=seconds,
         sm_mhz=whole(row.get("sm_mhz"), MOST_MHZ),

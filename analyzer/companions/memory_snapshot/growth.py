@@ -79,7 +79,7 @@ def _kept(lifetimes: Lifetimes, ends: I8) -> list[Kept]:
         if len(np.unique(step[rows])) < _RECURRING_SHARE * steps:
             continue
         kept.append(Kept(owner, float(lifetimes.bytes[rows].sum()) / steps, heaviest_stack(lifetimes, rows)))
-    return sorted(kept, key=lambda one: -one.bytes_per_step)
+    return sorted(kept, key=lambda holder: -holder.bytes_per_step)
 
 
 def heaviest_stack(lifetimes: Lifetimes, rows: I8) -> int:

@@ -90,7 +90,7 @@ class MemorySnapshot(Struct, frozen=True, dict=True):
             rows = live[owner == number]
             total = int(self.lifetimes.bytes[rows].sum())
             held.append(Holder(number, total, len(rows), heaviest_stack(self.lifetimes, rows)))
-        return sorted(held, key=lambda one: -one.bytes)
+        return sorted(held, key=lambda holder: -holder.bytes)
 
     @cached_property
     def step_ends(self) -> I8:
@@ -132,7 +132,7 @@ class MemorySnapshot(Struct, frozen=True, dict=True):
         stack = blocks.stack[beside]
         owner = np.where(stack >= 0, self.owners.of_stack[stack], self.owners.without_stack)
         sums = {number: int(blocks.size[holes[owner == number]].sum()) for number in np.unique(owner).tolist()}
-        return sorted(sums.items(), key=lambda one: -one[1])
+        return sorted(sums.items(), key=lambda item: -item[1])
 
     def owner(self, number: int) -> Owner:
         return self.owners.owners[number]

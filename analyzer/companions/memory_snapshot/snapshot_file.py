@@ -83,7 +83,7 @@ def read_tables(files: Sequence[TraceSource], warnings: list[str]) -> SnapshotTa
         raise InputError(failed[0])
     warnings += failed
     chosen = max(read, key=_importance, default=None)
-    others = [one.label for one in read if one is not chosen]
+    others = [snapshot.label for snapshot in read if snapshot is not chosen]
     if chosen is not None and others:
         warnings.append(f"the report shows {chosen.label}; also found: {', '.join(others)}")
     return chosen

@@ -7,12 +7,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from traceopt.analyzer.vocabulary.kernels.kernel_names import MAX_NAME_CHARS
-
-
-def _words(*texts: str) -> frozenset[str]:
-    return frozenset(" ".join(texts).split())
-
+from traceopt.analyzer.vocabulary.kernels.kernel_names import MAX_NAME_CHARS, words
 
 _MAX_DEPTH = 24
 _SHORT_CHARS = 100
@@ -20,11 +15,11 @@ _GENERIC_NAMES = frozenset(
     ("kernel", "Kernel", "Kernel2", "kernel2", "kentry", "device_kernel", "trampoline_kernel", "globalKernel")
 )
 # Wrappers that say nothing by themselves: the functor inside them is the informative part.
-_WRAPPERS = _words(
+_WRAPPERS = words(
     "gpu_kernel_impl gpu_kernel_impl_nocast BinaryFunctor AUnaryFunctor BUnaryFunctor ReduceOp "
     "func_wrapper_t type_specialized_broadcast_kernel_launcher gpu_index_kernel OpaqueType"
 )
-_BORING = _words(
+_BORING = words(
     "void bool char int long short float double unsigned signed true false std size_t int64_t int32_t "
     "uint32_t uint8_t BFloat16 Half __nv_bfloat16 __hip_bfloat16 __half bfloat16_t half_t float2 "
     "TensorListMetadata Array array OffsetCalculator TrivialOffsetCalculator LoadWithoutCast "

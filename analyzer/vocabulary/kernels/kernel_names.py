@@ -28,11 +28,11 @@ from traceopt.analyzer.vocabulary.kernels.kernel_entries import FUSED, NO_TENSOR
 from traceopt.analyzer.vocabulary.kernels.llm_kernels import LAST_WORDS, LLM_KERNELS
 
 
-def _words(*texts: str) -> frozenset[str]:
+def words(*texts: str) -> frozenset[str]:
     return frozenset(" ".join(texts).split())
 
 
-KINDS: frozenset[str] = _words(
+KINDS: frozenset[str] = words(
     "gemm conv attention norm softmax elementwise reduction layout embedding optimizer collective copy "
     "memset index pool rng sort other"
 )
@@ -356,7 +356,7 @@ _UNKNOWN = entry("", "other")
 @lru_cache(maxsize=32_768)
 def _classify(name: str) -> KernelClass:
     lower = name.lower()
-    found = next((one for one in _TABLE if one.matches(name, lower)), _UNKNOWN)
+    found = next((row for row in _TABLE if row.matches(name, lower)), _UNKNOWN)
     tensor_core = found.tensor_core(name) if callable(found.tensor_core) else found.tensor_core
     align = ALIGN.search(name) if found.kind in ELIGIBLE_KINDS else None
     dtype = product_dtype(name) if found.kind in ELIGIBLE_KINDS else element_dtype(name)

@@ -47,4 +47,4 @@ def find_attention_calls(regions: Regions) -> list[AttentionCalls]:
         if back:
             backward.add(work)
     all_calls = (replace(one, work=replace(one.work, backward=one.work in backward)) for one in found.values())
-    return sorted((one for one in all_calls if one.calls), key=lambda one: -one.duration_ns)
+    return sorted((call for call in all_calls if call.calls), key=lambda one: -one.duration_ns)

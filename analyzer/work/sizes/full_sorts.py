@@ -42,7 +42,7 @@ def find_full_sorts(regions: Regions, steps: Steps) -> FullSorts:
     columns = trace.ops.dims[ops], trace.ops.concrete[ops], trace.ops.dims[after], trace.ops.concrete[after]
     first, group = group_rows(*columns)
     texts = [[trace.texts[column[at]] if column[at] >= 0 else "" for column in columns] for at in first.tolist()]
-    values, kept = np.array([_values_and_kept(*one) for one in texts], np.int64)[group].T
+    values, kept = np.array([_values_and_kept(*text) for text in texts], np.int64)[group].T
     mine = is_cut & (kept > 0) & (kept <= MOST_KEPT * values)
     return FullSorts(rows[mine], values[mine], kept[mine])
 

@@ -54,8 +54,8 @@ def _is_fixed(calls: SizedCalls, padding: Padding) -> bool:
     """Whether a matmul works on samples that were flattened, positions and features together."""
     flat = {
         (padding.samples, prod(shape[1:]))
-        for one in calls.sizes
-        for shape in one.shapes
+        for size in calls.sizes
+        for shape in size.shapes
         if len(shape) > 2 and shape[0] == padding.samples and min(shape[1:]) > 1 and prod(shape[1:]) >= padding.size
     }
-    return any(is_product(one.name) and not flat.isdisjoint(one.shapes) for one in calls.sizes)
+    return any(is_product(size.name) and not flat.isdisjoint(size.shapes) for size in calls.sizes)

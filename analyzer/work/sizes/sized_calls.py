@@ -44,7 +44,7 @@ class SizedCalls(Struct, frozen=True):
 
     def of_each(self, value: Callable[[Sizes], float]) -> npt.NDArray[np.float64]:
         """A value of each call that follows from its sizes. Shape (len(rows),)."""
-        values = np.array([value(one) for one in self.sizes] or [0.0], np.float64)
+        values = np.array([value(size) for size in self.sizes] or [0.0], np.float64)
         return np.asarray(values[self.group])
 
 

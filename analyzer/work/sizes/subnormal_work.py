@@ -34,7 +34,7 @@ class SubnormalWork(Struct, frozen=True):
 def find_subnormal_work(calls: SizedCalls, work: CpuWork, subnormals: Subnormals | None) -> SubnormalWork:
     known: dict[Shape, SubnormalTensors] = {}
     tensors = subnormals.tensors if subnormals is not None else ()
-    for one in (one for one in tensors if one.slowdown >= _LEAST_SLOWDOWN):
+    for one in (tensor for tensor in tensors if tensor.slowdown >= _LEAST_SLOWDOWN):
         for shape in (one.shape, (*one.shape[:-2], *reversed(one.shape[-2:]))):
             if shape not in known or known[shape].slowdown < one.slowdown:
                 known[shape] = one

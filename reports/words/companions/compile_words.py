@@ -102,8 +102,9 @@ def _lines(known: TorchCompile) -> list[str]:
     if known.recompilations:
         again = known.recompilations[0]
         where = f" ({again.location})" if again.location is not None else ""
+        times = counted(sum(recompilation.count for recompilation in known.recompilations), "time")
         said.append(
-            f"Recompiled {counted(sum(one.count for one in known.recompilations), 'time')}. Most time went to "
+            f"Recompiled {times}. Most time went to "
             f"{again.function or 'a function'}(){where}, where this guard failed: {again.guard}"
         )
     if known.graph_skips:

@@ -45,7 +45,7 @@ def section(result: Result) -> CompanionSection | None:
 
 
 def _peak(snapshot: MemorySnapshotSection) -> str:
-    held = ", ".join(f"{one.name} {size(one.bytes)}" for one in snapshot.holders[:3])
+    held = ", ".join(f"{holder.name} {size(holder.bytes)}" for holder in snapshot.holders[:3])
     said = f"Memory snapshot: {size(snapshot.peak_allocated_bytes)} allocated at the peak"
     return f"{said}. Most by {held}." if held else f"{said}."
 

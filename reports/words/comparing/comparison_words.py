@@ -253,7 +253,7 @@ def saves_heading(comparison: Comparison) -> str:
 
 def of_group(comparison: Comparison, group: Group) -> list[FindingChange]:
     """Its findings, those without an estimate last."""
-    return [one for one in (*comparison.findings, *comparison.unestimated) if group_of(one) == group]
+    return [finding for finding in (*comparison.findings, *comparison.unestimated) if group_of(finding) == group]
 
 
 def findings_line(comparison: Comparison) -> str:

@@ -41,7 +41,7 @@ def without_fix(verdict: str, card: Card | None) -> list[str]:
     """The sentences of the verdict; not the one that names the fix of the card, which the line below begins with."""
     named = f": {quantities.in_sentence(card.finding.title)}." if card is not None else None
     sentences = safe_text.split_sentences(verdict)
-    return [one for one in sentences if named is None or not one.endswith(named)] or sentences
+    return [sentence for sentence in sentences if named is None or not sentence.endswith(named)] or sentences
 
 
 def first_saving(card: Card, result: Result) -> str:
@@ -254,5 +254,7 @@ def _memory_tile(result: Result) -> Tile:
 
 def _resident_bytes(result: Result) -> int | None:
     """The highest resident memory of the process at the end of a step; None if it was not read."""
-    readings = [] if result.whole_run is None else [one for one in result.whole_run.memory if one.of == "process"]
-    return max((most for one in readings for most in one.bytes), default=None)
+    readings = (
+        [] if result.whole_run is None else [memory for memory in result.whole_run.memory if memory.of == "process"]
+    )
+    return max((most for reading in readings for most in reading.bytes), default=None)

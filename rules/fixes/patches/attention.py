@@ -252,7 +252,7 @@ def _untransposed(node: ast.expr) -> ast.expr:
         return node.value
     called = node.func if isinstance(node, ast.Call) else None
     if isinstance(node, ast.Call) and isinstance(called, ast.Attribute) and called.attr == "transpose":
-        if {_literal(one) for one in node.args} not in ({-1, -2}, {2, 3}):
+        if {_literal(argument) for argument in node.args} not in ({-1, -2}, {2, 3}):
             raise UnclearError("other dimensions")
         return called.value
     raise UnclearError("no transposed key")

@@ -59,11 +59,11 @@ def _call_of(source: PythonSource, finding: Finding, function: str) -> ast.stmt:
     """The only statement at the finding's location that just calls this function."""
     return only(
         [
-            one
-            for one in statements_of(source, finding)
-            if isinstance(one, ast.Expr)
-            and isinstance(one.value, ast.Call)
-            and source.dotted(one.value.func) == function
+            statement
+            for statement in statements_of(source, finding)
+            if isinstance(statement, ast.Expr)
+            and isinstance(statement.value, ast.Call)
+            and source.dotted(statement.value.func) == function
         ]
     )
 
@@ -193,7 +193,7 @@ def _logs(source: PythonSource, statement: ast.stmt) -> bool:
 
 
 def _reads_arguments(source: PythonSource, call: ast.Call) -> bool:
-    return all(_only_reads(source, one) for one in [*call.args, *(one.value for one in call.keywords)])
+    return all(_only_reads(source, one) for one in [*call.args, *(keyword.value for keyword in call.keywords)])
 
 
 def _only_reads(source: PythonSource, value: ast.expr) -> bool:

@@ -151,5 +151,5 @@ def _passed(
         else:
             continue
         yield from (keyword.value for keyword in call.keywords if keyword.arg == parameter)
-        if 0 <= place < len(call.args) and not any(isinstance(one, ast.Starred) for one in call.args):
+        if 0 <= place < len(call.args) and not any(isinstance(argument, ast.Starred) for argument in call.args):
             yield call.args[place]

@@ -59,5 +59,5 @@ def _name(scope: ast.AST) -> str:
 def _first_line(scope: ast.AST) -> int:
     """As in the code object: a function starts at its first decorator."""
     if isinstance(scope, Function):
-        return min([scope.lineno, *(one.lineno for one in scope.decorator_list)])
+        return min([scope.lineno, *(decorator.lineno for decorator in scope.decorator_list)])
     return 1

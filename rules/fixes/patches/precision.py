@@ -54,7 +54,11 @@ def flush_denormal(source: PythonSource, finding: Finding) -> list[TextEdit]:
 
 def _switches(source: PythonSource, finding: Finding) -> list[TextEdit]:
     """The calls and attributes of torch that the fix sets."""
-    guards = [one.test for one in source.tree.body if isinstance(one, ast.If) and isinstance(one.test, ast.Compare)]
+    guards = [
+        statement.test
+        for statement in source.tree.body
+        if isinstance(statement, ast.If) and isinstance(statement.test, ast.Compare)
+    ]
     if not _trains(source) and not any(_name(guard.left) == "__name__" for guard in guards):
         raise UnclearError("a library: the importing script decides")
     lines = [edit.code for edit in finding.fix.edits if isinstance(edit, (Call, SetAttribute))]

@@ -20,7 +20,7 @@ MOST_SIZES = 64
 
 def fused_step(facts: Facts, before: Literal["single", "foreach"], time_ns: float) -> MeasuredWork:
     """Steps of the run's optimizer, which take so long per step, in one operator. Of several nothing is asked."""
-    recorded = [one for one in facts.captured.optimizers if one.class_name and one.tensors]
+    recorded = [optimizer for optimizer in facts.captured.optimizers if optimizer.class_name and optimizer.tensors]
     comparison = None
     if len(recorded) == 1 and (sizes := _parameters(facts, recorded[0].tensors or 0)):
         kind = (recorded[0].class_name or "").rpartition(".")[2]

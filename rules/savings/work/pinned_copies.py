@@ -36,7 +36,7 @@ def pageable_copies(facts: Facts, expected_gb_per_s: float = 0.0) -> PageableCop
     """None without any. `expected_gb_per_s`: the rate from pinned memory; 0: that of pinned copies in the same trace,
     else of the device's link.
     """
-    calls = next((one for one in facts.copies if one.kind == "HtoD pageable"), None)
+    calls = next((copy for copy in facts.copies if copy.kind == "HtoD pageable"), None)
     if calls is None:
         return None
     work = np.zeros(len(facts.gpu.work), bool)
@@ -53,7 +53,7 @@ def _pinned_in_trace(facts: Facts, pageable: CopyCalls) -> float | None:
     """GB/s of pinned copies in this trace that are as large as a pageable one; None without any. Smaller copies mostly
     take the time to start one.
     """
-    pinned = next((one for one in facts.copies if one.kind == "HtoD pinned"), None)
+    pinned = next((copy for copy in facts.copies if copy.kind == "HtoD pinned"), None)
     if pinned is None or not pageable.bytes:
         return None
     work = facts.gpu.work.take(pinned.rows)

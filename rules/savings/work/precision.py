@@ -146,11 +146,11 @@ def _casts_ns(facts: Facts, shapes: Sequence[GemmShape]) -> float:
         return 0.0
     of_rows = facts.slices.of(OP, len(facts.trace.ops))
     elements = 0
-    for one in shapes:
-        if one.batch == 1:
-            calls = of_rows[one.rows]
+    for shape in shapes:
+        if shape.batch == 1:
+            calls = of_rows[shape.rows]
             forward = np.count_nonzero(facts.slices.ancestor(calls, facts.regions.backward) < 0)
-            elements += forward * one.k * (one.m + one.n)
+            elements += forward * shape.k * (shape.m + shape.n)
     passes = 2 if facts.trains else 1
     return float(passes * elements * CAST_BYTES / (bandwidth * HBM_SHARE) / steps.count)
 
@@ -159,10 +159,13 @@ def _measured_products(facts: Facts, shapes: Sequence[GemmShape], dtype: str) ->
     """Matmuls and fused attention in FP32, and in a narrower dtype. TF32 changes no attention."""
     steps = facts.steps.count
     works: list[tuple[Matmul | Attention, int, int]] = [
-        (Matmul(one.m, one.n, one.k, one.batch, one.dtype), one.duration_ns, one.calls) for one in shapes
+        (Matmul(shape.m, shape.n, shape.k, shape.batch, shape.dtype), shape.duration_ns, shape.calls)
+        for shape in shapes
     ]
     if dtype != "tf32":
-        works += [(one.work, one.duration_ns, one.calls) for one in facts.attention_calls if one.work.dtype == "fp32"]
+        works += [
+            (call.work, call.duration_ns, call.calls) for call in facts.attention_calls if call.work.dtype == "fp32"
+        ]
     return measured(
         facts,
         [

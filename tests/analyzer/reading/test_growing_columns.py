@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceopt.analyzer.reading.growing_columns import GrowingColumns, Interner, fit, floats, triples
+from traceopt.analyzer.reading.growing_columns import GrowingColumns, fit, floats, triples
 
 LENGTHS = [0, 1, 15, 16, 17, 65_535, 65_536]
 
@@ -89,12 +89,3 @@ def test_the_edge_of_64_bits(value: float) -> None:
     rows = np.array([[value]])
     fit(rows, ("i8",))
     assert rows.astype(np.int64).tolist() == [[-(2**63) if value < 0 else -1]]
-
-
-@given(st.lists(st.text(max_size=3)))
-def test_codes_number_values_by_first_sight(values: list[str]) -> None:
-    codes: Interner[str] = Interner()
-    found = codes.encode(values, len(values))
-    assert codes.values() == list(dict.fromkeys(values))
-    assert [codes.values()[code] for code in found] == values
-    assert len(codes) == len({*values})
