@@ -263,7 +263,8 @@ def test_no_table_is_cut_on_paper(open_report) -> None:
         for op in rich.shaped_ops
     ]
     gemms = [replace(gemm, location=far, intensity=15.3, gb_per_s=456.0) for gemm in rich.gemms]
-    page = open_report(replace(rich, shaped_ops=shaped, gemms=gemms), static=True)
+    ranks = [replace(row, waited_for_us=9.0, path=f"worker0_step_12.16941282015{'4' * 20}.gz") for row in rich.ranks]
+    page = open_report(replace(rich, shaped_ops=shaped, gemms=gemms, ranks=ranks), static=True)
     page.set_viewport_size({"width": PAPER_PIXELS, "height": 1000})
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
