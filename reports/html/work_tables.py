@@ -7,6 +7,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION
 from traceopt.reports.words import names, not_recorded, rank_words, run_words, step_words, table_captions
 from traceopt.reports.words.fixes.fix_cards import Card
 from traceopt.reports.words.tables import Derived, ShownTable, shown_table
@@ -75,6 +76,7 @@ def words_of(document: Result) -> Mapping[str, str]:
         "step": noun,
         "typical": "Recording" if noun == "recording" else "Typical step",
         "device": "" if step_words.on_cpu(document) else "GPU ",
+        "communication": COMMUNICATION.host_label if step_words.on_cpu(document) else COMMUNICATION.label,
         "matrix_units": table_captions.matrix_units(document),
     }
 

@@ -169,5 +169,6 @@ def measured_facts(result: Result) -> list[str]:
         overlap = f" ({quantities.percent(hidden)} overlapped)" if hidden is not None else ""
         total = quantities.ms_of_us(communication.us_per_step)
         exposed = quantities.ms_of_us(communication.exposed_us_per_step)
-        facts.append(f"Communication: {total}; {exposed} of it is exposed{overlap}.")
+        lost = f"the step waits for {exposed} of it" if on_cpu(result) else f"{exposed} of it is exposed"
+        facts.append(f"Communication: {total}; {lost}{overlap}.")
     return facts

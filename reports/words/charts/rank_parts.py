@@ -17,7 +17,11 @@ _GPU_PARTS = (
     (DATA_LOADING.look, DATA_LOADING.label),
     (UNTRACED.look, "Idle for other reasons"),
 )
-_CPU_PARTS = ((COMPUTE.look, "Model work and everything else"), *_GPU_PARTS[1:3])
+_CPU_PARTS = (
+    (COMPUTE.look, "Model work and everything else"),
+    (COMMUNICATION.look, COMMUNICATION.host_label),
+    (DATA_LOADING.look, DATA_LOADING.label),
+)
 
 
 class RankPart(Struct, frozen=True):

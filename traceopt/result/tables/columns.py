@@ -38,7 +38,8 @@ NUMBER_TYPES = frozenset(get_args(NumberType))
 class Column(Struct, frozen=True):
     """A column, which is left out if no row has a value for it.
 
-    `label` and `about` have placeholders for words of the result: {per_step}, {step}, {device}, {matrix_units}.
+    `label` and `about` have placeholders for words of the result: {per_step}, {step}, {device}, {communication},
+    {matrix_units}.
     """
 
     key: str  # the field of the row, or a value derived from the row

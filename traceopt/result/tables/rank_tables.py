@@ -164,7 +164,7 @@ RANKS = Table(
         Column("step_us", "{typical} ms", "ms"),
         Column("gpu_busy_share", "GPU busy", "share"),
         Column("dataloader_stall_us", "Waiting for data ms", "ms"),
-        Column("exposed_communication_us", "Exposed communication ms", "ms"),
+        Column("exposed_communication_us", "{communication} ms", "ms"),
         Column(
             "waited_for_us",
             "Waited for ms",
