@@ -89,7 +89,6 @@ REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
     ),
 }
 
-
 _OF_DEVICE = ("gpu", "work", "cpu_only", "launches")
 
 

@@ -26,7 +26,6 @@ _NO_STACKS = "Unknown line: exports of Nsight Systems have no Python stacks."
 _NO_MEMORY = "Not recorded: exports of Nsight Systems have no memory of PyTorch's allocator."
 _RECORD_NVTX_SHAPES = "Not recorded: run the steps inside torch.autograd.profiler.emit_nvtx(record_shapes=True)."
 
-
 VIA_GRAPH = {
     "capture": "via graph",
     "annotation": "via graph, annotated",

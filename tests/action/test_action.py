@@ -25,7 +25,6 @@ SCRIPTS = sorted((ROOT / "action").glob("*.sh"))
 TRACE = ROOT / "fixtures" / "traces" / "five_faults.json.gz"
 COMMENT = f"{tag('traceopt')}\n\n### traceopt: The GPU is idle.\n"
 
-
 RECORDER = """#!/bin/sh
 for word; do echo "$word"; done >>"{folder}/asked"
 echo >>"{folder}/asked"

@@ -28,7 +28,6 @@ LOOPS = {
     "prefetched": ("update", {"update": 1, "zero": 1}),
 }
 
-
 OTHERS = ("evaluation", *(["skipped_updates"] if TORCH >= (2, 3) else []))
 ALL = pytest.mark.run("loops.py", *LOOPS, *OTHERS)
 

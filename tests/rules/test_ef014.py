@@ -11,8 +11,6 @@ from traceopt.testing import A100, answer
 from traceopt.testing import events as build
 
 STEP_US = 20_000
-
-
 LINE = "called at line"  # of an event of the test: becomes a row of `call_lines`
 
 

@@ -26,11 +26,7 @@ from traceopt.testing import A100, Machine, answer, assert_finds, facts_of
 from traceopt.testing.events import kernel, op, read
 
 SIMT = "maxwell_fp16_hgemm_128x64_nn"
-
-
 FUSED_ADAM = "void at::native::multi_tensor_apply_kernel<at::native::FusedAdamMathFunctor<float, 4>>"
-
-
 SHAPES = {"Input Dims": [[4, 4096], [4096, 4096]], "Input type": ["c10::Half", "c10::Half"]}
 
 
@@ -111,8 +107,6 @@ def test_a_fused_optimizer_kernel_is_training() -> None:
 
 
 GELU_BACKWARD = "void at::native::vectorized_elementwise_kernel<4, at::native::GeluBackwardCUDAKernelImpl>"
-
-
 SGEMM = "ampere_sgemm_128x64_tn"
 
 
@@ -168,7 +162,6 @@ def test_steps_of_an_engine_need_no_profiler_steps() -> None:
 TRAINING = re.compile(
     r"(?i)\btrain|\bloss\b|backward(?! pass but)|optimi[sz]er|\bDDP\b|gradient|micro-?(?:step|batch)|epoch|convergence"
 )
-
 
 LOADER = re.compile(r"num_workers|DataLoader|loader workers")
 

@@ -7,8 +7,6 @@ from support.findings import found
 from support.jobs import facts_with
 
 SMALL = {"batch": 1, "tokens": 512, "hidden": 512, "vocabulary": 8192, "input_bytes": 2**16}
-
-
 STEADY = ("LB004", "LB005")
 
 

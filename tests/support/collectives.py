@@ -10,14 +10,8 @@ from traceopt.testing import Machine
 from traceopt.testing.machine import A100
 
 RULES = {rule.code: rule for rule in builtin_rules()}
-
-
 RANKS = 8
-
-
 COMPUTE, COMMUNICATION = 7, 20  # streams
-
-
 NODE = [A100 | {"id": number} for number in range(RANKS)]
 
 

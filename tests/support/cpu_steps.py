@@ -12,11 +12,7 @@ from traceopt.rules.registry import builtin_rules
 from traceopt.testing import events as build
 
 RULES = {rule.code: rule for rule in builtin_rules()}
-
-
 STEP_US, STEPS = 10_000, 4
-
-
 Events = Iterator[build.Json]
 
 

@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 
 RULES = [rule() for rule in builtin_rules() if rule.code.startswith("TQ")]
-
-
 GPU = {"id": 0, "name": "NVIDIA A100-SXM4-40GB", "totalGlobalMem": 42_297_524_224, "computeMajor": 8, "computeMinor": 0}
-
-
 STEP_US = 10_000.0
 
 

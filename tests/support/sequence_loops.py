@@ -7,8 +7,6 @@ from traceopt.testing import A100
 from traceopt.testing import events as build
 
 STEP_US, STEPS, TIMES = 20_000, 4, 20
-
-
 NODE = "autograd::engine::evaluate_function: "
 
 

@@ -60,8 +60,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 SCHEMA_VERSION = 1
-
-
 CheckStatus = Literal["found", "passed", "not_checked", "not_applicable", "error"]
 
 

@@ -437,7 +437,6 @@ def test_the_text_is_not_held() -> None:
 
 event_names = st.text(max_size=8) | st.sampled_from(["aten::mm", "},{", '"', "\\", "]}"])
 
-
 generated = st.lists(
     st.tuples(
         st.sampled_from(["cpu_op", "kernel", "cuda_runtime", "python_function", "gpu_memcpy", "overhead", "new"]),

@@ -14,8 +14,6 @@ from traceopt.result.sections.timeline_rows import FlameGraph, FlameNode
 
 USER, LIBRARY = "/home/me/train.py(12): forward", "torch/nn/modules/module.py(1520): _call_impl"
 FRAMES = ["/home/me/train.py(1): main", LIBRARY, USER, "aten::mm", "gemm_kernel", *HOSTILE[:12]]
-
-
 COLORS = "[...document.querySelectorAll('.flame-box')].map(box => box.dataset.color)"
 
 

@@ -47,7 +47,6 @@ def json_option(document: str, **more: Any) -> Option:
 # The same for commands whose --json was once a flag: without a path it is stdout.
 lone_json_option = json_option("document", is_flag=False, flag_value="-")
 
-
 csv_option = click.option(
     "--csv", type=FILE, metavar="DIR", help="Also write each table as a CSV file, with the columns of docs/frames.md."
 )

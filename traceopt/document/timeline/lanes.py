@@ -23,8 +23,6 @@ from traceopt.analyzer.vocabulary.causes.table import DISPATCH, HOST_ACTIVITIES,
 from traceopt.analyzer.vocabulary.library_frames import is_engine_frame
 
 JOINED_SHARE = 0.002  # of the step: host activities of one kind with smaller gaps become one bar
-
-
 STREAM_WORK = {GPU_COMPUTE.key: "compute", TRANSFER.key: "communication", COPY.key: "copies"}
 # Idle gaps are named after their cause, all other spans after their category.
 CATEGORIES = [*dict.fromkeys([*(row.key for row in SPAN_CATEGORIES), *(cause.key for cause in IDLE_CAUSES)])]

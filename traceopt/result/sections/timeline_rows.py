@@ -18,14 +18,12 @@ COLUMNS = (
     "detail",  # code + 1; 0: none
 )
 
-
 STREAM_COLUMNS = (
     "operator",  # code of its name + 1; 0: not known
     "operator_detail",  # code + 1; 0: none
     "launch_thread",  # index of the lane + 1; 0: not known, or not shown
     "launch_delay",  # ticks from the start of the launch call to the start of the work, + 1; 0: not known
 )
-
 
 LaneKind = Literal["activity", "thread", "idle", "stream"]
 

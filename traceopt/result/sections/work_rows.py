@@ -94,8 +94,6 @@ class MemoryPart(Struct, frozen=True):
 
 
 KernelBound = Literal["memory", "compute", "neither"]
-
-
 Roof = Literal["compute", "memory"]
 
 

@@ -6,7 +6,6 @@ from traceopt.result.tables.columns import Column, Table
 
 _CHANGE = Column("change", "Change", "number")
 
-
 CHANGED_PARTS = Table(
     "parts",
     "Where the time goes",
@@ -17,7 +16,6 @@ CHANGED_PARTS = Table(
         _CHANGE,
     ),
 )
-
 
 CHANGED_METRICS = Table(
     "metrics",
@@ -31,7 +29,6 @@ CHANGED_METRICS = Table(
     ),
     sortable=False,
 )
-
 
 CHANGED_KERNELS = Table(
     "kernels",
@@ -48,7 +45,6 @@ CHANGED_KERNELS = Table(
     order="largest",
 )
 
-
 CHANGED_OPERATORS = Table(
     "ops",
     "Operators that changed",
@@ -56,7 +52,6 @@ CHANGED_OPERATORS = Table(
     noun="operators that changed",
     order="largest",
 )
-
 
 COMPARED_FINDINGS = Table(
     "found",
@@ -72,7 +67,6 @@ COMPARED_FINDINGS = Table(
     sortable=False,
 )
 
-
 CHANGED_COUNTS = Table(
     "counts",
     "What a step does",
@@ -87,7 +81,6 @@ CHANGED_COUNTS = Table(
     sortable=False,
 )
 
-
 CHANGED_SETTINGS = Table(
     "settings",
     "Settings that differ",
@@ -100,7 +93,6 @@ CHANGED_SETTINGS = Table(
     order="",
     sortable=False,
 )
-
 
 COMPARED_RUNS = Table(
     "runs",
@@ -115,7 +107,6 @@ COMPARED_RUNS = Table(
     sortable=False,
 )
 
-
 _TRIED_COLUMNS = (
     Column("change", "Change", "special"),
     Column("verdict_word", "Verdict", "word"),
@@ -125,8 +116,5 @@ _TRIED_COLUMNS = (
     Column("peak_memory", "Peak memory", "number"),
 )
 
-
 TRIED = Table("tried", "Tried on this machine", _TRIED_COLUMNS, sortable=False)
-
-
 TUNED = Table("tried", TRIED.title, (*_TRIED_COLUMNS, Column("round_word", "Round", "word")), sortable=False)

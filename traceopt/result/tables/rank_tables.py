@@ -22,7 +22,6 @@ COLLECTIVES = Table(
     linked=True,
 )
 
-
 PROCESS_GROUPS = Table(
     "process-groups",
     "Process groups",
@@ -52,7 +51,6 @@ PROCESS_GROUPS = Table(
     narrow=True,
 )
 
-
 GROUP_OVERLAPS = Table(
     "overlaps",
     "What overlaps each process group",
@@ -65,7 +63,6 @@ GROUP_OVERLAPS = Table(
     about="What runs while a group communicates. Several can run at once, so the shares can add up to more than 100%.",
     closed=True,
 )
-
 
 PIPELINE = Table(
     "pipeline",
@@ -111,7 +108,6 @@ PIPELINE = Table(
     narrow=True,
 )
 
-
 EXPERTS = Table(
     "experts",
     "Experts by rank",
@@ -131,7 +127,6 @@ EXPERTS = Table(
     order="first",
     narrow=True,
 )
-
 
 GPUS = Table(
     "gpus",
@@ -154,7 +149,6 @@ GPUS = Table(
     ),
     sortable=False,
 )
-
 
 RANKS = Table(
     "ranks",
@@ -180,7 +174,6 @@ RANKS = Table(
     order="",
     narrow=True,
 )
-
 
 SLOW_RANKS = Table(
     "slow-ranks",

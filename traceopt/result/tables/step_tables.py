@@ -6,10 +6,7 @@ from traceopt.result.tables.columns import Column, Table
 from traceopt.result.tables.shared_columns import CALLER, CALLS, EXPOSED, MOVED, MS, MS_WITH_BAR
 
 _TFLOPS = Column("tflops", "TFLOP/s", "rate")
-
-
 _GB_PER_S = Column("gb_per_s", "GB/s", "rate")
-
 
 COPIES = Table(
     "copies",
@@ -20,7 +17,6 @@ COPIES = Table(
     most=50,
     linked=True,
 )
-
 
 KERNELS = Table(
     "kernels",
@@ -52,7 +48,6 @@ KERNELS = Table(
     filter="Filter by name, kind or file",
     linked=True,
 )
-
 
 LAUNCHES = Table(
     "launches",
@@ -93,7 +88,6 @@ LAUNCHES = Table(
     closed=True,
 )
 
-
 OPERATORS = Table(
     "ops",
     "Operators",
@@ -122,7 +116,6 @@ OPERATORS = Table(
     linked=True,
 )
 
-
 CPU_OPERATORS = Table(
     "gemms",
     "Matmuls, convolutions and attention",
@@ -140,18 +133,10 @@ CPU_OPERATORS = Table(
     narrow=True,
 )
 
-
 _OF_ROOFLINE = Column("roof_share", "Of roofline", "share", beside="roof")
-
-
 _OF_PEAK = Column("peak_share", "Of compute peak", "share", instead_of="roof_share")
-
-
 _INTENSITY = Column("intensity", "FLOP/byte", "rate")
-
-
 _TENSOR_CORE = Column("tensor_core", "{matrix_units}", "yes_no")
-
 
 GEMMS = Table(
     "gemms",
@@ -180,7 +165,6 @@ GEMMS = Table(
     linked=True,
 )
 
-
 SHAPED_OPERATORS = Table(
     "shaped",
     "Convolutions and attention",
@@ -205,12 +189,8 @@ SHAPED_OPERATORS = Table(
     linked=True,
 )
 
-
 _FORWARD = Column("forward_us_per_step", "Forward {device}ms", "ms")
-
-
 _BACKWARD = Column("backward_us_per_step", "Backward {device}ms", "ms", usual=0)
-
 
 MODULES = Table(
     "modules",
@@ -228,7 +208,6 @@ MODULES = Table(
     sortable=False,  # a tree
 )
 
-
 MODULE_CLASSES = Table(
     "module-classes",
     "Modules by class",
@@ -245,7 +224,6 @@ MODULE_CLASSES = Table(
     narrow=True,
 )
 
-
 COUNTERS = Table(
     "counters",
     "Hardware counters of kernels",
@@ -261,7 +239,6 @@ COUNTERS = Table(
     filter="Filter by kernel or metric",
 )
 
-
 RL_PHASES = Table(
     "phases",
     "Phases of the step",
@@ -276,7 +253,6 @@ RL_PHASES = Table(
     ),
     sortable=False,
 )
-
 
 FILES = Table(
     "files",
@@ -295,7 +271,6 @@ FILES = Table(
     order="",
     sortable=False,
 )
-
 
 EVIDENCE = Table(
     "evidence",
