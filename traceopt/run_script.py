@@ -25,15 +25,7 @@ from traceopt.capture.launch.progress import RunProgress
 from traceopt.capture.recording import requests
 from traceopt.capture.recording.event_memory import MOST_EVENTS
 from traceopt.capture.recording.memory_snapshots import SUFFIX
-from traceopt.capture.settings import (
-    STEP_SOURCES,
-    Cycle,
-    Settings,
-    Trigger,
-    needed_steps,
-    plan_cycles,
-    recorded_steps,
-)
+from traceopt.capture.settings import STEP_SOURCES, Cycle, Settings, Trigger, needed_steps, plan_cycles, recorded_steps
 from traceopt.errors import OutputError, one_line, suggestion, visible
 from traceopt.result.words.quantities import counted
 

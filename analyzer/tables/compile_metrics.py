@@ -11,13 +11,7 @@ from typing import Any
 from traceopt.analyzer.tables.compilation import Compiled, FrameKey, GraphSkip
 from traceopt.analyzer.tables.json_values import MOST_US, amount, time_ns, whole, word
 from traceopt.analyzer.vocabulary.python_frames import CallSite, parse_frame
-from traceopt.analyzer.vocabulary.torch_compile import (
-    is_resumed,
-    parse_guard,
-    parse_reason,
-    parse_skip,
-    user_function,
-)
+from traceopt.analyzer.vocabulary.torch_compile import is_resumed, parse_guard, parse_reason, parse_skip, user_function
 
 MOST_LINE = 10_000_000
 

@@ -8,16 +8,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import asdict, replace
-from rich_sample import (
-    GIB,
-    STEP_US,
-    occupancy_of,
-    part,
-    rich,
-    saving,
-    span,
-    step_series,
-)
+from rich_sample import GIB, STEP_US, occupancy_of, part, rich, saving, span, step_series
 
 from traceopt.result.document import Combined, Note, Quality, Result
 from traceopt.result.encoding.packing import pack_columns

@@ -9,16 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from traceopt.errors import ConfigError, InputError
-from traceopt.result.edits import (
-    Call,
-    CallEvery,
-    Compile,
-    Edit,
-    SetArguments,
-    SetAttribute,
-    SetVariable,
-    Wrap,
-)
+from traceopt.result.edits import Call, CallEvery, Compile, Edit, SetArguments, SetAttribute, SetVariable, Wrap
 from traceopt.result.finding import Fix
 from traceopt.rules.fixes.run_time import at_run_time
 from traceopt.trying import changes

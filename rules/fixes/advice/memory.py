@@ -12,13 +12,7 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.blocks import AFTER
-from traceopt.analyzer.memory.composition import (
-    ACTIVATIONS,
-    GRADIENTS,
-    OPTIMIZER_STATE,
-    PARAMETERS,
-    Composition,
-)
+from traceopt.analyzer.memory.composition import ACTIVATIONS, GRADIENTS, OPTIMIZER_STATE, PARAMETERS, Composition
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.result.finding import Evidence

@@ -10,14 +10,7 @@ from support.facts import facts_of
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.blocks import AFTER, BEFORE, find_blocks
-from traceopt.analyzer.memory.composition import (
-    ACTIVATIONS,
-    GRADIENTS,
-    OPTIMIZER_STATE,
-    OTHER,
-    PARAMETERS,
-    TEMPORARY,
-)
+from traceopt.analyzer.memory.composition import ACTIVATIONS, GRADIENTS, OPTIMIZER_STATE, OTHER, PARAMETERS, TEMPORARY
 from traceopt.analyzer.memory.model_state import state_multiple
 from traceopt.testing.events import Json, annotation, document, kernel, op, read, runtime
 
