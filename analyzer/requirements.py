@@ -34,27 +34,18 @@ REQUIREMENTS: dict[str, tuple[Callable[[Facts], bool], str]] = {
         lambda f: f.quality.sampled_share is None,
         "The file holds only a sample of the events, so its idle time is not real; record the whole trace.",
     ),
-    "ops": (
-        lambda f: len(f.trace.ops) > 0,
-        "No operators were recorded; profile with ProfilerActivity.CPU.",
-    ),
+    "ops": (lambda f: len(f.trace.ops) > 0, "No operators were recorded; profile with ProfilerActivity.CPU."),
     "shapes": (
         lambda f: bool((f.trace.ops.dims >= 0).any()),
         "Shapes were not recorded; profile with record_shapes=True.",
     ),
-    "stacks": (
-        lambda f: f.call_sites.recorded,
-        "Python stacks were not recorded; profile with with_stack=True.",
-    ),
+    "stacks": (lambda f: f.call_sites.recorded, "Python stacks were not recorded; profile with with_stack=True."),
     "memory": (lambda f: f.memory is not None, "Memory was not recorded; profile with profile_memory=True."),
     "memory_snapshot": (
         lambda f: f.companions.memory_snapshot is not None,
         "There is no memory snapshot; record one with traceopt run --memory-snapshot.",
     ),
-    "settings": (
-        lambda f: f.captured.recorded,
-        "The settings of the run were not recorded; record with traceopt run.",
-    ),
+    "settings": (lambda f: f.captured.recorded, "The settings of the run were not recorded; record with traceopt run."),
     "ledger": (
         lambda f: f.captured.ledger is not None,
         "Times of the steps outside the trace were not recorded; record with traceopt run.",

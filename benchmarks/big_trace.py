@@ -23,10 +23,7 @@ _IDS = (
     "wait_on_cuda_event_record_corr_id"
 )
 _COUNTED = re.compile(rb'("(?:ts|%b)":\s*|ProfilerStep#)([1-9]\d*)' % _IDS.encode())
-_SAME_NUMBERS = {
-    "Python parent id": "Python id",
-    "wait_on_cuda_event_record_corr_id": "correlation",
-}
+_SAME_NUMBERS = {"Python parent id": "Python id", "wait_on_cuda_event_record_corr_id": "correlation"}
 PAUSE_US = 10_000  # between two copies: time for the last kernels of a copy
 
 

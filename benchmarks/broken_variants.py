@@ -311,9 +311,7 @@ def main() -> None:
         for variant, outcome in forked(path, islice(all_variants, count)):
             ends[variant.kind, "failed" if outcome.failure else outcome.ended] += 1
             worst = replace(
-                worst,
-                cpu_s=max(worst.cpu_s, outcome.cpu_s),
-                grown_bytes=max(worst.grown_bytes, outcome.grown_bytes),
+                worst, cpu_s=max(worst.cpu_s, outcome.cpu_s), grown_bytes=max(worst.grown_bytes, outcome.grown_bytes)
             )
             if outcome.failure:
                 failures += 1

@@ -7,17 +7,7 @@ from pathlib import Path
 import orjson
 import pandas as pd
 
-ARGUMENTS = (
-    "External id",
-    "correlation",
-    "stream",
-    "device",
-    "Input Dims",
-    "Input type",
-    "grid",
-    "block",
-    "bytes",
-)
+ARGUMENTS = ("External id", "correlation", "stream", "device", "Input Dims", "Input type", "grid", "block", "bytes")
 
 
 def main(path: Path) -> None:

@@ -71,10 +71,7 @@ class NotTried(Struct, frozen=True):
 
 
 def changes_of(
-    result: Result,
-    codes: Sequence[str],
-    top: int | None,
-    refused: Callable[[Finding], str | None] = lambda _: None,
+    result: Result, codes: Sequence[str], top: int | None, refused: Callable[[Finding], str | None] = lambda _: None
 ) -> tuple[list[Change], list[NotTried]]:
     """The fixes to try, in the plan's order: those of `codes`, or else the first `top` of the plan.
 

@@ -97,10 +97,7 @@ class HostFlow(Struct, frozen=True, dict=True):
             areas |= {cause: merge(areas[cause], area), LAUNCH: subtract(areas[LAUNCH], area)}
         functions = subtract(self.regions.area(self._computing_functions, thread), self.untraced_python)
         computing = intersect(areas[PYTHON], functions)
-        return areas | {
-            PYTHON: subtract(areas[PYTHON], computing),
-            LONG_PYTHON: merge(areas[LONG_PYTHON], computing),
-        }
+        return areas | {PYTHON: subtract(areas[PYTHON], computing), LONG_PYTHON: merge(areas[LONG_PYTHON], computing)}
 
     @cached_property
     def _computing_functions(self) -> Mask:

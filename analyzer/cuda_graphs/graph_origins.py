@@ -55,11 +55,7 @@ class GraphOrigins(Struct, frozen=True):
 
 
 def find_graph_origins(
-    trace: Trace,
-    slices: Slices,
-    links: LaunchLinks,
-    compilation: Compilation | None,
-    sites: Mapping[int, CallSite],
+    trace: Trace, slices: Slices, links: LaunchLinks, compilation: Compilation | None, sites: Mapping[int, CallSite]
 ) -> GraphOrigins:
     """`sites`: the lines of nodes. Keys: the graph's number in the upper 32 bits, the node's below."""
     graph_call = np.array([runtime_calls.is_graph_launch(name) for name in trace.names] or [False])

@@ -51,11 +51,7 @@ class Composition(Struct, frozen=True):
 
 
 def compose(
-    memory: DeviceMemory,
-    blocks: MemoryBlocks,
-    passes: Intervals,
-    updates: Intervals,
-    state: ModelState | None,
+    memory: DeviceMemory, blocks: MemoryBlocks, passes: Intervals, updates: Intervals, state: ModelState | None
 ) -> Composition | None:
     """The peak by purpose. `passes` are the backward passes; `updates` are the times when the optimizer steps or drops
     gradients. None if totals were not recorded.

@@ -24,8 +24,7 @@ from traceopt.errors import InputError
 _TENSORBOARD_NAME = re.compile(r"(?P<worker>.+?)(\.(?P<span>[0-9]{1,20}))?\.pt\.trace\.json(\.gz)?", re.IGNORECASE)
 _RANK = re.compile(r"(?<![a-z])(?<!local[-_])rank[-_.=]?(?P<number>[0-9]{1,6})(?![0-9])", re.IGNORECASE)
 _WORLD_SIZE = re.compile(
-    r"(?:(?<![a-z])world[-_]?(?:size)?|(?<=[0-9])[-_]?of)[-_.=]?(?P<number>[0-9]{1,6})(?![0-9])",
-    re.IGNORECASE,
+    r"(?:(?<![a-z])world[-_]?(?:size)?|(?<=[0-9])[-_]?of)[-_.=]?(?P<number>[0-9]{1,6})(?![0-9])", re.IGNORECASE
 )
 _UNDECODED = re.compile("[\udc80-\udcff]")  # what Python makes of bytes of a path that are no UTF-8 (PEP 383)
 _BAD_ARCHIVE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, lzma.LZMAError, struct.error, EOFError)

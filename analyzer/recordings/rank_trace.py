@@ -79,11 +79,7 @@ def _read(source: TraceSource, count_bytes: CountBytes | None) -> Trace:
                 counted = position
 
         trace = read_trace(
-            stream,
-            source.label,
-            rank_hint=source.rank_hint,
-            world_size_hint=source.world_size_hint,
-            progress=tell,
+            stream, source.label, rank_hint=source.rank_hint, world_size_hint=source.world_size_hint, progress=tell
         )
         tell()
         return trace

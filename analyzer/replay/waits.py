@@ -47,11 +47,7 @@ class HostWaits(Struct, frozen=True):
 
 def find_host_waits(trace: Trace, gpu: GpuWork, calls: Calls, queues: Queues) -> HostWaits:
     """All waits of the host in the window."""
-    parts = (
-        _blocking_launches(trace, gpu, calls, queues),
-        _full_queues(calls, queues),
-        *_syncs(trace, calls, queues),
-    )
+    parts = (_blocking_launches(trace, gpu, calls, queues), _full_queues(calls, queues), *_syncs(trace, calls, queues))
     return HostWaits(*(np.concatenate([getattr(part, name) for part in parts]) for name in HostWaits.__struct_fields__))
 
 

@@ -145,10 +145,7 @@ def read_loaders(loaders: object, workers: object, core_wait_per_cpu: float | No
 
 
 def _loader(
-    number: int,
-    row: Mapping[str, Any],
-    times: Mapping[_Key, list[Mapping[str, Any]]],
-    core_wait_per_cpu: float | None,
+    number: int, row: Mapping[str, Any], times: Mapping[_Key, list[Mapping[str, Any]]], core_wait_per_cpu: float | None
 ) -> Loader:
     starts = [_start(one) for one in rows(row.get("starts"))]
     batches = whole(row.get("batches"))

@@ -40,12 +40,7 @@ class Host(Struct, frozen=True, dict=True):
     def activity(self) -> npt.NDArray[np.int8]:
         """Index in HOST_ACTIVITIES of the first activity that matches each slice's name; -1: none. Shape (len,)."""
         of_name = np.full((RUNTIME + 1, len(self.trace.names) + 1), -1, np.int8)
-        for kind, matcher in (
-            (PYTHON, "frame"),
-            (ANNOTATION, "annotation"),
-            (OP, "op"),
-            (RUNTIME, "runtime"),
-        ):
+        for kind, matcher in ((PYTHON, "frame"), (ANNOTATION, "annotation"), (OP, "op"), (RUNTIME, "runtime")):
             codes = self.slices.name_codes(kind)
             of_name[kind, codes] = [_first_match(self.trace.names[code], matcher) for code in codes]
         out: npt.NDArray[np.int8] = of_name[self.slices.kind, self.slices.name]

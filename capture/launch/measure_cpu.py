@@ -44,10 +44,7 @@ def measure(torch: Any, threads: int, all_threads: int | None, *, bf16: bool) ->
     }
     if all_threads is not None:
         torch.set_num_threads(all_threads)
-        found |= {
-            "all_threads": all_threads,
-            "matmul_all_threads_gflops_per_s": matmul_gflops(torch, torch.float32),
-        }
+        found |= {"all_threads": all_threads, "matmul_all_threads_gflops_per_s": matmul_gflops(torch, torch.float32)}
     return found
 
 

@@ -403,12 +403,7 @@ class Recorder:
         session = self._session
         assert session is not None  # noqa: S101
         cycle, until = session.cycle, min(self.step, session.until_step)
-        window = {
-            "cycle": cycle.name,
-            "warmup_from": session.first_step,
-            "from": session.from_step,
-            "until": until,
-        }
+        window = {"cycle": cycle.name, "warmup_from": session.first_step, "from": session.from_step, "until": until}
         self.ledger.windows.append(window)
         try:
             head = self.run.head(session, until, self.status.step_rule)

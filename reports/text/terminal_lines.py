@@ -78,11 +78,7 @@ class Terminal(Struct, frozen=True):
     def wrap(self, value: str, *, indent: str = "", first: str = "") -> list[str]:
         """`value` in lines of the terminal's width. A number and its unit stay on one line."""
         lines = textwrap.wrap(
-            self._with_units(value),
-            self.width,
-            initial_indent=first,
-            subsequent_indent=indent,
-            break_on_hyphens=False,
+            self._with_units(value), self.width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False
         )
         return [self.plain(line) for line in lines]
 

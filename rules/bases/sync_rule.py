@@ -83,12 +83,7 @@ class SyncRule(Rule):
                 f"has refilled its queue{meanwhile}.{never_ahead}"
             ),
             shares_cause_with=shared,
-            saving=priced(
-                facts,
-                (SURE_SHARE * stall, most, most),
-                changes,
-                basis,
-            ),
+            saving=priced(facts, (SURE_SHARE * stall, most, most), changes, basis),
             evidence=site_evidence(facts, sites),
             locations=site_locations(sites),
             fix=self.advice(facts, rows),

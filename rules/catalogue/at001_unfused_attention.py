@@ -225,10 +225,7 @@ class UnfusedAttentionRule(Rule):
                 f"{ms(fused.time_ns)} of {each_step(facts)}, {ms(fused.other_ns)} of it between the matmuls."
             ),
             saving=fused.price,
-            evidence=[
-                Evidence("Math backend", us(fused.time_ns), calls),
-                *site_evidence(facts, sites),
-            ],
+            evidence=[Evidence("Math backend", us(fused.time_ns), calls), *site_evidence(facts, sites)],
             locations=site_locations(sites),
             fix=fix,
             risk=Risk.CONVERGENCE if ends_dropout else None,

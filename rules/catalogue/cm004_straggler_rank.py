@@ -262,9 +262,7 @@ def _evenly(ranks: Ranks) -> list[Sequence[Change]] | None:
 def _evidence(run: RunFacts, late: Straggler) -> list[Evidence]:
     rows = [
         Evidence(
-            f"{_label(part)}: more than on the other ranks",
-            round(more / 1e3, 3),
-            location=_place(run, late, part),
+            f"{_label(part)}: more than on the other ranks", round(more / 1e3, 3), location=_place(run, late, part)
         )
         for part, more in late.parts[:3]
     ]

@@ -87,8 +87,7 @@ class OverlapTax(Rule):
             ),
             evidence=[_evidence(facts, slowdown) for slowdown in slowed[:5]],
             fix=Fix(
-                f"Limit {NCCL}'s channels, and measure the step again.",
-                edits=[SetVariable("NCCL_MAX_NCHANNELS", "8")],
+                f"Limit {NCCL}'s channels, and measure the step again.", edits=[SetVariable("NCCL_MAX_NCHANNELS", "8")]
             ),
             shares_cause_with=["CM001"],
         )

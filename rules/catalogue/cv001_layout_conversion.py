@@ -29,10 +29,7 @@ KEEP_LAYOUT = Fix(
     "x = torch.cat([x[..., -1:], x, x[..., :1]], dim=-1)  # circular; keeps channels_last",
 )
 MODEL, IMAGES = (SetArguments(f"{one}.to", {"memory_format": "torch.channels_last"}) for one in ("model", "images"))
-CONVERT = Fix(
-    "Convert the model and its input to channels_last once.",
-    edits=[MODEL, IMAGES],
-)
+CONVERT = Fix("Convert the model and its input to channels_last once.", edits=[MODEL, IMAGES])
 CONVERT_INPUT = Fix(
     "The recorded model weights are already in channels_last. Convert the input too, and look for operators that bring "
     "NCHW back. The evidence names the operators that launch the transposes.",
@@ -76,11 +73,7 @@ class LayoutConversion(Rule):
     requires = ("gpu",)
     requires_on_cpu = ("shapes", "settings")
     former = (
-        Former(
-            "CP003",
-            "cpu-channels-last",
-            {"min_share": "min_convolution_share", "expected": "expected_on_cpu"},
-        ),
+        Former("CP003", "cpu-channels-last", {"min_share": "min_convolution_share", "expected": "expected_on_cpu"}),
     )
 
     min_share: float = threshold(0.01, "smallest time of layout transposes, as a share of the step, to report")

@@ -172,11 +172,7 @@ class DataloaderStall(Rule):
             evidence=[
                 *site_evidence(facts, sites),
                 *site_evidence(
-                    facts,
-                    inside,
-                    lambda s: named(s.location.function or "") if s.location else "",
-                    3,
-                    inside=True,
+                    facts, inside, lambda s: named(s.location.function or "") if s.location else "", 3, inside=True
                 ),
                 *site_evidence(facts, lines, lambda site: _calls(facts, site), 3, inside=True),
             ],

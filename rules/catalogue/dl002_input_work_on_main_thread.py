@@ -115,10 +115,7 @@ class InputWorkOnMainThread(Rule):
             )
             if share * stall >= self.min_share * facts.step_ns
             else None,
-            evidence=[
-                *_functions(facts, by_site(facts, rows, cost)),
-                *inside,
-            ],
+            evidence=[*_functions(facts, by_site(facts, rows, cost)), *inside],
             locations=[*places(inside, 1), *site_locations(sites)],
             fix=_fix(facts, plan),
         )

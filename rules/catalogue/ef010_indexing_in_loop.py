@@ -73,10 +73,7 @@ class IndexingInLoop(Rule):
                 continue
             evidence = [
                 Evidence(
-                    "Backward of indexing",
-                    us(time_ns),
-                    rate(site.calls / facts.steps.count),
-                    location=site.location,
+                    "Backward of indexing", us(time_ns), rate(site.calls / facts.steps.count), location=site.location
                 )
             ]
             yield self.finding(

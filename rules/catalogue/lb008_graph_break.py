@@ -72,11 +72,7 @@ class GraphBreakInStep(Rule):
             fix=_fix(first),
             saving=self._saving(facts),
             evidence=[
-                Evidence(
-                    f"Graph break: {one.text.title}",
-                    detail=_detail(one),
-                    location=to_location(one.site),
-                )
+                Evidence(f"Graph break: {one.text.title}", detail=_detail(one), location=to_location(one.site))
                 for one in breaks[:MOST_ROWS]
             ],
             locations=[to_location(one.site) for one in breaks[:3] if one.site is not None],

@@ -82,10 +82,7 @@ class MemoryPressure(Rule):
             risk_note=None if facts.trains else "Lower precision changes numerics",
             why=f"Memory peaks at {peak_of_capacity(facts)}. {_consequence(facts, failed, stall)}",
             saving=priced(
-                facts,
-                (0.8 * stall, stall, 1.25 * stall),
-                without_calls(facts, facts.host.rows_of(ALLOCATION)),
-                BASIS,
+                facts, (0.8 * stall, stall, 1.25 * stall), without_calls(facts, facts.host.rows_of(ALLOCATION)), BASIS
             )
             if stall
             else None,

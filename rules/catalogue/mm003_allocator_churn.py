@@ -231,10 +231,7 @@ def _fix(facts: Facts) -> Fix:
     text = f"Find what gives memory back to the driver, and stop it: {', '.join(causes[:-1])}, or {causes[-1]}."
     if not facts.device.vendor.has_expandable_segments:
         return Fix(text)
-    return Fix(
-        f"{text} Set expandable_segments.",
-        edits=[EXPANDABLE],
-    )
+    return Fix(f"{text} Set expandable_segments.", edits=[EXPANDABLE])
 
 
 def _keep_cache(facts: Facts, retried: bool) -> Fix:

@@ -137,10 +137,7 @@ class GcPause(Rule):
                 f"{counted(len(rows), 'pause')} of up to {ms(float(cost.max()) if len(cost) else 0)}{where}."
             ),
             saving=priced(
-                facts,
-                (0.8 * mean, mean, mean),
-                [RemoveHost(area_of(facts, rows))],
-                "Assumes the pauses are gone.",
+                facts, (0.8 * mean, mean, mean), [RemoveHost(area_of(facts, rows))], "Assumes the pauses are gone."
             ),
             evidence=site_evidence(facts, sites),
             locations=site_locations(sites),

@@ -65,7 +65,7 @@ PAUSE = Wait(
     evidence="time.sleep",
     fix=Fix(
         "Remove the sleep. To limit heat or power, limit the clock instead (nvidia-smi -pl, cpupower). To leave time "
-        "for another thread, wait for that thread.",
+        "for another thread, wait for that thread."
     ),
     removes=WHOLE,
     title="Remove time.sleep from the step",

@@ -95,9 +95,7 @@ class Fp32Matmul(Rule):
     requires_on_cpu = ("shapes", "settings")
     former = (
         Former(
-            "CP001",
-            "cpu-bfloat16",
-            {"min_share": "min_cpu_share", "low": "low_on_cpu", "expected": "expected_on_cpu"},
+            "CP001", "cpu-bfloat16", {"min_share": "min_cpu_share", "low": "low_on_cpu", "expected": "expected_on_cpu"}
         ),
     )
 

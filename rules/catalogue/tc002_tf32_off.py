@@ -110,10 +110,7 @@ def _overridden(facts: Facts) -> bool:
 
 def _recorded(facts: Facts) -> list[Evidence]:
     environment = facts.captured.environment
-    settings = {
-        "TF32 for matmuls": environment.matmul_tf32,
-        "TF32 for convolutions": environment.conv_tf32,
-    }
+    settings = {"TF32 for matmuls": environment.matmul_tf32, "TF32 for convolutions": environment.conv_tf32}
     found = [
         Evidence(f"{name}: {'on' if value else 'off'}", detail="recorded setting")
         for name, value in settings.items()

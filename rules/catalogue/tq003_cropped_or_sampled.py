@@ -61,10 +61,7 @@ class CroppedOrSampled(Rule):
     name = "cropped-or-sampled"
     title = "Analyze a complete recording"
     family = TRACE_QUALITY
-    former = (
-        Former("TQ005", "dropped-events", {"min_share": "min_dropped_share"}),
-        Former("TQ009", "truncated-file"),
-    )
+    former = (Former("TQ005", "dropped-events", {"min_share": "min_dropped_share"}), Former("TQ009", "truncated-file"))
 
     max_earlier_share: float = threshold(0.25, "largest accepted share of GPU time launched before the file starts")
     max_lead_steps: float = threshold(0.25, "most steps accepted between the file's start and the first measured step")

@@ -49,10 +49,7 @@ class ClockSkew(RunRule):
             names = ", ".join(rank_name(run, int(index)) for index in apart[:4])
             text = f"The clock of {names} cannot be compared with the other ranks: too few collectives in common."
         yield self.finding(
-            why=text,
-            fix=Fix("Keep the machines' clocks synchronized.", "chronyc tracking"),
-            saving=None,
-            evidence=[],
+            why=text, fix=Fix("Keep the machines' clocks synchronized.", "chronyc tracking"), saving=None, evidence=[]
         )
 
     def passed_run(self, run: RunFacts) -> str:

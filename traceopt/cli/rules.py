@@ -14,12 +14,7 @@ from traceopt.output import emit
 
 @click.command(cls=ExplainedCommand)
 @click.option(
-    "--format",
-    "format_",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Output format.",
+    "--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Output format."
 )
 @rules_dir_option
 @config_option

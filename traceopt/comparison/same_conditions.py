@@ -67,12 +67,7 @@ def _differ(what: str, one: str | None, other: str | None) -> list[str]:
 
 def explanation(base: Result, head: Result, ops: Sequence[RowChange], kernels: Sequence[RowChange]) -> list[str]:
     """What runs differently than before: loader workers, CUDA graphs, shapes, kernels, numbers of calls."""
-    found = [
-        *_new_workers(base, head),
-        *_new_shapes(base, head),
-        *_new_kernels(base, head, kernels),
-        *_new_calls(ops),
-    ]
+    found = [*_new_workers(base, head), *_new_shapes(base, head), *_new_kernels(base, head, kernels), *_new_calls(ops)]
     least_us = NOTABLE_SHARE * max(base.step.typical_us or 0.0, head.step.typical_us or 0.0)
     notable = sorted((pair for pair in found if pair[0] >= least_us), key=lambda pair: -pair[0])
     return [*_new_graphs(base, head), *(sentence for _, sentence in notable)][:EXPLAINED]

@@ -40,11 +40,7 @@ class Decision(Spoken, frozen=True):
 
 
 def decide(
-    facts: Facts,
-    outcome: RulesOutcome,
-    quality: Quality,
-    breakdown: Sequence[BreakdownPart],
-    run_time: WholeRun | None,
+    facts: Facts, outcome: RulesOutcome, quality: Quality, breakdown: Sequence[BreakdownPart], run_time: WholeRun | None
 ) -> Decision:
     """The decision as far as the trace can be judged. `breakdown`, `run_time`: the step and the run as they are."""
     may, findings = allowed(facts, quality), judged(facts, outcome, quality)

@@ -72,11 +72,7 @@ def verdict(
 
 
 def _of_the_step(
-    facts: Facts,
-    quality: Quality,
-    breakdown: Sequence[BreakdownPart],
-    priced: Sequence[Priced],
-    plan: Sequence[Priced],
+    facts: Facts, quality: Quality, breakdown: Sequence[BreakdownPart], priced: Sequence[Priced], plan: Sequence[Priced]
 ) -> str:
     caveat = quality.caveat
     if caveat is not None and (quality.verdict == "unusable" or quality.sampled_share is not None):

@@ -130,17 +130,12 @@ TABLES: Mapping[str, FrameTable] = {
         only=("name", *(column.key for column in LAUNCHES.columns if column.key in Kernel.__struct_fields__)),
     ),
     "ops": FrameTable(
-        "CPU operators by name, by the GPU time they launched (without a GPU by their own); at most 200 names.",
-        Op,
+        "CPU operators by name, by the GPU time they launched (without a GPU by their own); at most 200 names.", Op
     ),
-    "gemms": FrameTable(
-        "Matmuls by shape, D[M,N] = A[M,K] B[K,N], longest first; at most 200 shapes.",
-        Gemm,
-    ),
+    "gemms": FrameTable("Matmuls by shape, D[M,N] = A[M,K] B[K,N], longest first; at most 200 shapes.", Gemm),
     "shaped_ops": FrameTable("Convolutions and attention by shape, longest first; at most 200 shapes.", ShapedOperator),
     "modules": FrameTable(
-        "The model as a tree of nn.Modules, callers first; `parent` is the number of the row that calls it.",
-        ModuleRow,
+        "The model as a tree of nn.Modules, callers first; `parent` is the number of the row that calls it.", ModuleRow
     ),
     "module_classes": FrameTable("The same modules by class, longest first.", ModuleClass),
     "flame": FrameTable(

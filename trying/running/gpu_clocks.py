@@ -6,12 +6,7 @@ import importlib
 from typing import Any
 
 # Reasons that are a fault of the machine. A power cap in software is how many GPUs always run.
-_REASONS = {
-    0x08: "hardware slowdown",
-    0x20: "heat",
-    0x40: "heat",
-    0x80: "power brake",
-}
+_REASONS = {0x08: "hardware slowdown", 0x20: "heat", 0x40: "heat", 0x80: "power brake"}
 
 
 class GpuClocks:

@@ -21,15 +21,9 @@ MOST_RECORD_BYTES = 16 << 20
 MOST_RECORDS = 200_000  # kept of one file
 _BLOCK_BYTES = 4 << 20
 _PREFIX_BYTES = 400  # "V0804 12:34:15.529000 1142857 " and the path of a Python file
-_KERNELS = (
-    b'{"inductor_output_code":',
-    b'{"artifact": {"name": "inductor_provenance_tracking_kernel_stack_traces"',
-)
+_KERNELS = (b'{"inductor_output_code":', b'{"artifact": {"name": "inductor_provenance_tracking_kernel_stack_traces"')
 _METRICS = (b'{"compilation_metrics":', b'{"bwd_compilation_metrics":', b'{"compilation_metrics_runtime":')
-_REASONS = (
-    b'{"artifact": {"name": "dynamo_graph_break_reason"',
-    b'{"artifact": {"name": "recompile_reasons"',
-)
+_REASONS = (b'{"artifact": {"name": "dynamo_graph_break_reason"', b'{"artifact": {"name": "recompile_reasons"')
 _EVENT = b'{"chromium_event":'
 _RECORDING = b'"CUDAGraphNode.record"'
 _START = b"\nV"

@@ -105,11 +105,7 @@ def _number_in_run(keys: I8) -> I8:
 
 def _mismatch(calls: Calls, rows: I8, kind: I8) -> Mismatch:
     sides = [
-        Side(
-            tuple(calls.rank[same].tolist()),
-            calls.operations[calls.operation[same[0]]],
-            calls.usual_site(same),
-        )
+        Side(tuple(calls.rank[same].tolist()), calls.operations[calls.operation[same[0]]], calls.usual_site(same))
         for same in (rows[kind == one] for one in np.unique(kind))
     ]
     sides.sort(key=lambda side: (-len(side.ranks), side.ranks))

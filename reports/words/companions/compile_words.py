@@ -21,11 +21,7 @@ PHASE_LABELS = {
 PHASES = Table(
     "compile-phases",
     "Time by phase",
-    (
-        Column("label", "Phase", "word"),
-        Column("us", "Seconds", "seconds"),
-        Column("share", "Share", "share"),
-    ),
+    (Column("label", "Phase", "word"), Column("us", "Seconds", "seconds"), Column("share", "Share", "share")),
     narrow=True,
     sortable=False,
 )

@@ -151,7 +151,4 @@ def channels_last(source: PythonSource, _: Finding) -> list[TextEdit]:
     }
     model, images = only([pair for pair in sorted(pairs) if moves.keys() >= set(pair)])
     layout = {"memory_format": f"{source.module('torch')}.channels_last"}
-    return [
-        *set_keywords(source, only(moves[model]), layout),
-        *set_keywords(source, only(moves[images]), layout),
-    ]
+    return [*set_keywords(source, only(moves[model]), layout), *set_keywords(source, only(moves[images]), layout)]

@@ -61,30 +61,19 @@ EXAMPLES: Mapping[str, Mapping[str, str]] = {
         "Print the link": "traceopt view logs/trace.json.gz --no-browser",
     },
     "cut": {
-        "Write step 12 of a long trace, to share it": "traceopt cut logs/trace.json.gz --step 12 -o step12.json.gz",
+        "Write step 12 of a long trace, to share it": "traceopt cut logs/trace.json.gz --step 12 -o step12.json.gz"
     },
-    "tensorboard": {
-        "Show the traces of a folder on another port": "traceopt tensorboard traceopt-logs --port 6007",
-    },
-    "rules": {
-        "List all rules": "traceopt rules",
-        "List them with your own": "traceopt rules --rules-dir my_rules",
-    },
+    "tensorboard": {"Show the traces of a folder on another port": "traceopt tensorboard traceopt-logs --port 6007"},
+    "rules": {"List all rules": "traceopt rules", "List them with your own": "traceopt rules --rules-dir my_rules"},
     "rule": {
         "Print a rule, given its code": "traceopt rule DL001",
         "Print a rule, given its name": "traceopt rule dataloader-stall",
     },
-    "export": {
-        "Write the result document of a report": "traceopt export traceopt-report.html --json result.json",
-    },
-    "schema": {
-        "Save the schema": "traceopt schema > result.schema.json",
-    },
+    "export": {"Write the result document of a report": "traceopt export traceopt-report.html --json result.json"},
+    "schema": {"Save the schema": "traceopt schema > result.schema.json"},
     "mcp": {
         "Serve the traces and reports of a project": "traceopt mcp --root ~/project",
         "Also run its scripts": "traceopt mcp --root ~/project --allow-run",
     },
-    "skill": {
-        "Save it where your assistant looks for skills": "traceopt skill > SKILL.md",
-    },
+    "skill": {"Save it where your assistant looks for skills": "traceopt skill > SKILL.md"},
 }

@@ -36,11 +36,7 @@ gate_options = options(
         f"Metrics: {', '.join(GATE_METRICS)}.",
     ),
     click.option(
-        "--warn-on",
-        multiple=True,
-        callback=split_codes,
-        metavar="GATE",
-        help="The same, but only print a warning.",
+        "--warn-on", multiple=True, callback=split_codes, metavar="GATE", help="The same, but only print a warning."
     ),
     click.option("--exit-zero", is_flag=True, help="Exit 0 even if a gate failed."),
 )

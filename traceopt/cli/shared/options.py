@@ -71,9 +71,7 @@ def name_option(what: str) -> Option:
 
 def preset_option(what: str) -> Option:
     return click.option(
-        "--preset",
-        type=click.Choice(["standard", "quick", "long", "timing"]),
-        help=f"{what}  [default: standard]",
+        "--preset", type=click.Choice(["standard", "quick", "long", "timing"]), help=f"{what}  [default: standard]"
     )
 
 
@@ -99,11 +97,7 @@ logdir_option = click.option(
     "--logdir", type=FILE, metavar="DIR", help="Folder for the traces.  [default: traceopt-logs/NAME]"
 )
 debug_option = click.option(
-    "--debug",
-    is_flag=True,
-    expose_value=False,
-    callback=_remember_debug,
-    help="Show the traceback of an error.",
+    "--debug", is_flag=True, expose_value=False, callback=_remember_debug, help="Show the traceback of an error."
 )
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print nothing on stderr except errors.")
 config_option = click.option("--config", "config_path", type=FILE, help="Use this settings file, not the nearest one.")

@@ -29,13 +29,7 @@ def run_names(paths: Sequence[str]) -> list[str]:
 
 
 def analyzed(
-    paths: Sequence[str],
-    source: Sequence[Path],
-    config: Config,
-    *,
-    run: str | None = None,
-    debug: bool,
-    quiet: bool,
+    paths: Sequence[str], source: Sequence[Path], config: Config, *, run: str | None = None, debug: bool, quiet: bool
 ) -> Result:
     from traceopt.api import analyze as run_analysis
 

@@ -119,11 +119,7 @@ class _ShownStep:
             spans = [
                 self.span(max(self.start, a), min(self.end, b), short_name(self.facts.trace.names[code]), categories[c])
                 for a, b, code, c in zip(
-                    start.tolist(),
-                    (start + busy[longest]).tolist(),
-                    name.tolist(),
-                    kind[longest].tolist(),
-                    strict=True,
+                    start.tolist(), (start + busy[longest]).tolist(), name.tolist(), kind[longest].tolist(), strict=True
                 )
             ]
             areas = {

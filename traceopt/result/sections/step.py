@@ -160,8 +160,7 @@ class Communication(Struct, frozen=True):
         note("stages of the pipeline of the shown rank, as far as recorded; empty: no pipeline, or schedule unknown"),
     ] = field(default_factory=list)
     experts: Annotated[
-        list[ExpertRow],
-        note("experts by rank; empty: the sizes of the parts of all-to-alls are not recorded"),
+        list[ExpertRow], note("experts by rank; empty: the sizes of the parts of all-to-alls are not recorded")
     ] = field(default_factory=list)
 
 

@@ -84,11 +84,7 @@ CHANGED_COUNTS = Table(
 CHANGED_SETTINGS = Table(
     "settings",
     "Settings that differ",
-    (
-        Column("name", "Setting", "word"),
-        Column("base_value", "Base", "word"),
-        Column("head_value", "Head", "word"),
-    ),
+    (Column("name", "Setting", "word"), Column("base_value", "Base", "word"), Column("head_value", "Head", "word")),
     noun="settings",
     order="",
     sortable=False,

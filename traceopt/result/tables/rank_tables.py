@@ -8,15 +8,7 @@ from traceopt.result.tables.shared_columns import CALLER, CALLS, EXPOSED, MOVED,
 COLLECTIVES = Table(
     "collectives",
     "Collectives",
-    (
-        Column("name", "Collective", "name"),
-        MS,
-        EXPOSED,
-        CALLS,
-        MOVED,
-        Column("gb_per_s", "Bus GB/s", "rate"),
-        CALLER,
-    ),
+    (Column("name", "Collective", "name"), MS, EXPOSED, CALLS, MOVED, Column("gb_per_s", "Bus GB/s", "rate"), CALLER),
     noun="collectives",
     most=50,
     linked=True,
@@ -73,11 +65,7 @@ PIPELINE = Table(
         Column("micro_batches", "Micro-batches", "count"),
         Column("chunks", "Chunks", "count", about="Chunks: parts of the model on the rank.", usual=1),
         Column(
-            "compute_us_per_step",
-            "Compute ms{per_step}",
-            "ms",
-            about="Compute: without the optimizer's.",
-            bar=True,
+            "compute_us_per_step", "Compute ms{per_step}", "ms", about="Compute: without the optimizer's.", bar=True
         ),
         Column("bubble_us_per_step", "Bubble ms", "ms", about="Bubble: the GPU waits for other stages."),
         Column("bubble_share", "Bubble", "share"),
@@ -88,11 +76,7 @@ PIPELINE = Table(
             about="Of schedule: the bubble if all stages compute equally long and transfers take no time.",
         ),
         Column(
-            "doubling_saves_us",
-            "2x micro-batches save ms",
-            "ms",
-            about="2x micro-batches: of half the size.",
-            usual=0,
+            "doubling_saves_us", "2x micro-batches save ms", "ms", about="2x micro-batches: of half the size.", usual=0
         ),
         Column(
             "interleaving_saves_us",

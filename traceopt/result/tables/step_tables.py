@@ -101,10 +101,7 @@ OPERATORS = Table(
             usual=0,
         ),
         Column(
-            "cpu_self_us_per_step",
-            "CPU ms{per_step}",
-            "ms",
-            about="CPU time excludes the operators that it calls.",
+            "cpu_self_us_per_step", "CPU ms{per_step}", "ms", about="CPU time excludes the operators that it calls."
         ),
         CALLS,
         CALLER,
