@@ -129,19 +129,7 @@ def test_options_reach_the_analysis_and_win_over_the_settings(fakes: Fakes) -> N
     assert fakes.asked["rules_dir"] == str(Path("mine").absolute())
     assert fakes.asked["thresholds"] == {"DL001": {"min_share": 0.1}}
     assert not Path("traceopt-report.html").exists()
-    run(
-        "analyze",
-        "a",
-        "--select",
-        "DL,TC001",
-        "--select",
-        "MM",
-        "--ignore",
-        " DL002 ,",
-        "--rules-dir",
-        "r",
-        "--debug",
-    )
+    run("analyze", "a", "--select", "DL,TC001", "--select", "MM", "--ignore", " DL002 ,", "--rules-dir", "r", "--debug")
     assert fakes.asked["select"] == ("DL", "TC001", "MM")
     assert fakes.asked["ignore"] == ("DL002",)
     assert fakes.asked["rules_dir"] == "r"
@@ -361,8 +349,7 @@ def test_a_full_disk_behind_stdout_is_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "expected"),
-    [("ascii", rb"False \u2192 \udcff"), ("utf-8", "True → ".encode() + rb"\udcff")],
+    ("encoding", "expected"), [("ascii", rb"False \u2192 \udcff"), ("utf-8", "True → ".encode() + rb"\udcff")]
 )
 def test_any_terminal_encoding_will_do(encoding: str, expected: bytes) -> None:
     environment = os.environ | {"PYTHONIOENCODING": encoding}
@@ -386,10 +373,7 @@ def test_the_catalogue_and_a_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setattr(registry, "builtin_rules", lambda: iter([sample_rule()]))
     (tmp_path / "broken.py").write_text("1/0")
     outcome = run("rules", "--rules-dir", str(tmp_path))
-    assert outcome.stdout.splitlines() == [
-        "input pipeline",
-        "  DL001  dataloader-stall  Load data in worker processes",
-    ]
+    assert outcome.stdout.splitlines() == ["input pipeline", "  DL001  dataloader-stall  Load data in worker processes"]
     assert re.fullmatch(r"traceopt: warning: rule file .*broken\.py: left out: ZeroDivisionError: .*\n", outcome.stderr)
     (entry,) = json.loads(run("rules", "--format", "json").stdout)
     assert entry["code"] == "DL001"

@@ -148,10 +148,7 @@ def test_settings_name_gates_and_baseline_and_the_command_line_wins() -> None:
         (["compare", "healthy.json", "slow.json", "--fail-on", "gpu_idle=40"], "a share is at most 1 (100%)"),
         (["compare", "healthy.json", "slow.json", "--json", "healthy.json"], "cannot write healthy.json"),
         (["compare", "healthy.json", "slow.json", "--html", "gone/c.html"], "the folder gone does not exist"),
-        (
-            ["analyze", SLOW, "--fail-on", "step_time=+5%"],
-            "needs a run to compare with: add --baseline FILE",
-        ),
+        (["analyze", SLOW, "--fail-on", "step_time=+5%"], "needs a run to compare with: add --baseline FILE"),
         (["analyze", SLOW, "--baseline", "gone.json"], "no such file or folder: gone.json"),
         (["analyze", SLOW, "--write-baseline", "gone/b.json"], "the folder gone does not exist"),
         (["run", "--no-analyze", "--fail-on", "high", "train.py"], "need the analysis"),

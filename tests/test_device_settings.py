@@ -65,8 +65,7 @@ def test_every_figure_of_the_table_can_be_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
-    [("pyproject.toml", PEAKS), ("traceopt.toml", PEAKS.replace("tool.traceopt.", ""))],
+    ("name", "text"), [("pyproject.toml", PEAKS), ("traceopt.toml", PEAKS.replace("tool.traceopt.", ""))]
 )
 def test_an_unknown_device_gets_its_peaks(name: str, text: str) -> None:
     before = analyzed().efficiency

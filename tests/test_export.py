@@ -72,12 +72,7 @@ def test_a_report_that_went_through_an_editor(page: str, example: GetExample, tm
     assert export(report).stdout_bytes == example("five_faults").result.to_json()
 
 
-FOREIGN = {
-    "empty": b"",
-    "page": b"<html></html>",
-    "json": b"{}",
-    "binary": bytes(range(256)) * 100,
-}
+FOREIGN = {"empty": b"", "page": b"<html></html>", "json": b"{}", "binary": bytes(range(256)) * 100}
 
 
 @pytest.mark.parametrize("name", FOREIGN)

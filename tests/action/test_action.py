@@ -166,12 +166,7 @@ def artifact(
         "name": "traceopt-baseline-traceopt",
         "created_at": created,
         "expired": expired,
-        "workflow_run": {
-            "id": run,
-            "head_branch": branch,
-            "repository_id": 1,
-            "head_repository_id": 2 if fork else 1,
-        },
+        "workflow_run": {"id": run, "head_branch": branch, "repository_id": 1, "head_repository_id": 2 if fork else 1},
     }
 
 

@@ -342,20 +342,8 @@ def _checks() -> list[Check]:
     return [
         *found,
         Check("GM001", "misaligned-gemm", "Pad GEMM dimensions", "passed", "143 of 144 calls are aligned."),
-        Check(
-            "AT001",
-            "unfused-attention",
-            "Use fused attention",
-            "passed",
-            "Memory-efficient attention is used.",
-        ),
-        Check(
-            "MM005",
-            "memory-growth",
-            "Stop memory growth",
-            "not_checked",
-            "Needs 30 steps; this trace has 12.",
-        ),
+        Check("AT001", "unfused-attention", "Use fused attention", "passed", "Memory-efficient attention is used."),
+        Check("MM005", "memory-growth", "Stop memory growth", "not_checked", "Needs 30 steps; this trace has 12."),
         Check("CV001", "layout-conversion", "Use channels_last", "not_applicable", "No convolutions."),
         Check("XX001", "plugin-rule", "A plugin's rule", "error", "ZeroDivisionError in check()."),
     ]
@@ -433,10 +421,7 @@ def rich() -> Result:
         sync=Sync(1, 54_000, 26_000),
         dataloader=DataLoader(196_000, 187_000),
         communication=Communication(57_000, 22_000, 0.61, collectives),
-        copies=[
-            Copy("HtoD pageable", 2, 15_000, 15_000, 77e6, 5.1),
-            Copy("DtoH pageable", 1, 12, 12, None, None),
-        ],
+        copies=[Copy("HtoD pageable", 2, 15_000, 15_000, 77e6, 5.1), Copy("DtoH pageable", 1, 12, 12, None, None)],
         tensor_cores=TensorCores(0.57, 0.0, 0.01),
         efficiency=Efficiency(1.27e13, 30.8, 989.0, "bf16", 0.031, None),
         memory=_memory(),

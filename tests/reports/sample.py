@@ -243,12 +243,7 @@ def stress() -> Result:
         for index in range(500)
     ]
     gemms = [
-        replace(
-            base.gemms[0],
-            m=chance.randrange(1, 65536),
-            n=index,
-            us_per_step=round(chance.uniform(1, 9_000), 3),
-        )
+        replace(base.gemms[0], m=chance.randrange(1, 65536), n=index, us_per_step=round(chance.uniform(1, 9_000), 3))
         for index in range(500)
     ]
     ops = [

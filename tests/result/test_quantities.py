@@ -33,15 +33,7 @@ def test_measured_times_keep_one_decimal(us: float, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("us", "shown"),
-    [
-        (198_000, "200"),
-        (150_400, "150"),
-        (42_100, "42"),
-        (9_960, "10"),
-        (4_240, "4.2"),
-        (312, "0.31"),
-        (0, "0"),
-    ],
+    [(198_000, "200"), (150_400, "150"), (42_100, "42"), (9_960, "10"), (4_240, "4.2"), (312, "0.31"), (0, "0")],
 )
 def test_estimates_have_two_significant_digits(us: float, shown: str) -> None:
     assert quantities.estimate_number(us) == shown

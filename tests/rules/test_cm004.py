@@ -51,12 +51,7 @@ class TestStraggler:
         assert "The other ranks wait" not in result.verdict
 
     @pytest.mark.parametrize(
-        ("scenario", "options"),
-        [
-            ("straggler", {"fixed": True}),
-            ("exposed_allreduce", {}),
-            ("slow_collective", {}),
-        ],
+        ("scenario", "options"), [("straggler", {"fixed": True}), ("exposed_allreduce", {}), ("slow_collective", {})]
     )
     def test_silent_where_nobody_is_late(self, all_ranks: GetRun, scenario: str, options: dict[str, Any]) -> None:
         _, result = all_ranks(scenario, **options)

@@ -59,11 +59,7 @@ def test_fires_with_the_large_parts_their_lines_and_what_to_do() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        early(),
-        started() | {"ledger.end": None},
-        started() | {"failure": {"exit_code": 1, "signal": None, "steps": 40}},
-    ],
+    [early(), started() | {"ledger.end": None}, started() | {"failure": {"exit_code": 1, "signal": None, "steps": 40}}],
     ids=["stopped", "killed", "failed"],
 )
 def test_a_run_that_was_cut_short_gets_no_share(change: dict[str, Any]) -> None:

@@ -141,10 +141,7 @@ def test_gradients_that_no_backward_pass_uses() -> None:
 @pytest.mark.parametrize("number", [3, 7], ids=["in the backward pass", "of a frozen layer before the student"])
 def test_gradients_that_the_backward_pass_uses(number: int) -> None:
     teacher = [one | {"args": numbered(number)} if one["name"].startswith("aten::") else one for one in TEACHER]
-    student = [
-        *STUDENT,
-        build.op("autograd::engine::evaluate_function: MmBackward0", 7_600, 100, **numbered(3)),
-    ]
+    student = [*STUDENT, build.op("autograd::engine::evaluate_function: MmBackward0", 7_600, 100, **numbered(3))]
     assert answer(ForwardWithoutGradients, facts(teacher + student))[1] == []
 
 

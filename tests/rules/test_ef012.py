@@ -137,10 +137,7 @@ def test_views_and_copies_of_other_tensors_may_come_between() -> None:
 
 def test_a_product_of_an_einsum_counts() -> None:
     left, right = [1, COUNT, CLASSES], [1, CLASSES, WIDTH]
-    einsum = [
-        op("aten::einsum", 3_000, 2_000, [], [], []),
-        op("aten::bmm", 3_100, 1_800, left, right, **recorded(5)),
-    ]
+    einsum = [op("aten::einsum", 3_000, 2_000, [], [], []), op("aten::bmm", 3_100, 1_800, left, right, **recorded(5))]
     assert "this takes 6.0 ms" in the(facts(one_hot(), einsum, backward())).why
 
 

@@ -165,10 +165,7 @@ def test_recordings_of_before_do_not_tell(odd: Any) -> None:
 
 def test_passes_into_the_same_network_are_one_finding() -> None:
     """A gradient penalty is no backward pass: torch.autograd.grad adds to no gradient."""
-    penalty = [
-        build.python("torch/autograd/__init__.py(462): grad", 4_000, 500),
-        build.python(ENGINE, 4_100, 300),
-    ]
+    penalty = [build.python("torch/autograd/__init__.py(462): grad", 4_000, 500), build.python(ENGINE, 4_100, 300)]
     both = cleared(0, GENERATOR), cleared(1, GENERATOR)
     [finding] = answer(ClearedGradient, facts(*both, parts=(FIRST, SECOND, penalty)))[1]
     assert finding.why.startswith("Each of 2 backward passes per step goes on into a network that it does not train")

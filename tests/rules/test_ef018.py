@@ -27,11 +27,7 @@ class TestIndexBackward(PlantedFault):
 
 
 def embedding(
-    threads: int | None = 1,
-    padding: str = "-1",
-    backward_us: float = 6_000,
-    kind: str = "float",
-    rows: int = 2_000,
+    threads: int | None = 1, padding: str = "-1", backward_us: float = 6_000, kind: str = "float", rows: int = 2_000
 ) -> Facts:
     """A run on the CPU that looks rows up; its backward is linked by its sequence number."""
     settings = {"environment": {"threads": threads}} if threads else {}

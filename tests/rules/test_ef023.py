@@ -38,10 +38,7 @@ def test_fires_on_the_loss_and_the_cast_without_the_matmul() -> None:
 
 @pytest.mark.parametrize(
     ("words", "tokens"),
-    [
-        pytest.param(1_000, TOKENS, id="few words"),
-        pytest.param(WORDS, 64, id="few tokens: one chunk"),
-    ],
+    [pytest.param(1_000, TOKENS, id="few words"), pytest.param(WORDS, 64, id="few tokens: one chunk")],
 )
 def test_silent_on_small_logits(words: int, tokens: int) -> None:
     assert is_silent(LargeLogitsRule, steps(loss(words, tokens)))

@@ -113,11 +113,7 @@ def finding(edits: list[Edit]) -> Finding:
         ("lightning", BENCHMARK, "Trainer(..., benchmark=True)"),
         ("accelerate", BENCHMARK, None),
         ("transformers", [Compile()], "TrainingArguments(..., torch_compile=True)"),
-        (
-            "transformers",
-            GRAPHS,
-            'TrainingArguments(..., torch_compile=True, torch_compile_mode="reduce-overhead")',
-        ),
+        ("transformers", GRAPHS, 'TrainingArguments(..., torch_compile=True, torch_compile_mode="reduce-overhead")'),
         ("transformers", [Compile(), *BENCHMARK], None),  # it has no argument for the second
         ("transformers", [], None),
     ],

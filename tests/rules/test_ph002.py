@@ -45,10 +45,7 @@ def test_the_steps_of_a_serving_engine_are_a_rollout_without_marks(tmp_path: Pat
         engine.idle(6_000)
     result = run_of(tmp_path / "a", ranked=False, trainer=worker("train"), engine=engine)
     rows = {row.name: row for row in result.rl_phases}
-    assert {name: row.processes for name, row in rows.items()} == {
-        "rollout": ["engine"],
-        "train": ["trainer.json"],
-    }
+    assert {name: row.processes for name, row in rows.items()} == {"rollout": ["engine"], "train": ["trainer.json"]}
     assert rows["rollout"].share == pytest.approx(0.55, abs=0.08), "without the pauses between rollouts"
     assert "PH002" in [one.code for one in result.findings]
 

@@ -346,10 +346,7 @@ class TestEachOthersLimit:
     def halves(self, facts: Facts) -> list[Priced]:
         load = facts.slices.name == facts.trace.names.index("load")
         host = RemoveHost(area_of(facts, load.nonzero()[0]), 0.5)
-        return [
-            finding("A", 200, host),
-            finding("B", 200, ScaleWork(facts.gpu.is_kernel, 0.5)),
-        ]
+        return [finding("A", 200, host), finding("B", 200, ScaleWork(facts.gpu.is_kernel, 0.5))]
 
     def test_alone_they_are_no_plan(self, facts: Facts, halves: list[Priced]) -> None:
         for one in halves:

@@ -37,11 +37,7 @@ def make(code: str, name: str, family: str = "sample") -> type[Rule]:
     return type(code, (Rule,), {"code": code, "name": name, "title": f"Fix {name}", "family": family})
 
 
-DL001, DL002, HS001 = (
-    make("DL001", "dataloader-stall"),
-    make("DL002", "main-thread"),
-    make("HS001", "scalar-read"),
-)
+DL001, DL002, HS001 = (make("DL001", "dataloader-stall"), make("DL002", "main-thread"), make("HS001", "scalar-read"))
 TQ001 = make("TQ001", "no-gpu-events", TRACE_QUALITY)
 RULES = [DL001, DL002, HS001, TQ001]
 
@@ -171,10 +167,7 @@ def test_select(wanted: list[str], unwanted: list[str], expected: list[str]) -> 
     assert [rule.code for rule in select(RULES, wanted, unwanted)] == expected
 
 
-@given(
-    st.lists(st.sampled_from(["DL", "DL0", "DL001", "HS", "TQ001"])),
-    st.lists(st.sampled_from(["D", "HS001"])),
-)
+@given(st.lists(st.sampled_from(["DL", "DL0", "DL001", "HS", "TQ001"])), st.lists(st.sampled_from(["D", "HS001"])))
 def test_an_equal_or_longer_ignore_always_wins(wanted: list[str], unwanted: list[str]) -> None:
     chosen = {rule.code for rule in select(RULES, wanted, unwanted)}
     assert "HS001" not in chosen or "HS001" not in unwanted

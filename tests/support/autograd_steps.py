@@ -44,10 +44,7 @@ def node(name: str, start: float, duration: float, number: int, *dims: Any) -> l
 def accumulation(start: float, shape: Shape) -> list[Event]:
     """A gradient of this shape is added to that of its parameter."""
     name = "torch::autograd::AccumulateGrad"
-    return [
-        build.op(f"{EVALUATION}{name}", start, 20),
-        build.op(name, start + 1, 15, **{"Input Dims": [list(shape)]}),
-    ]
+    return [build.op(f"{EVALUATION}{name}", start, 20), build.op(name, start + 1, 15, **{"Input Dims": [list(shape)]})]
 
 
 def steps(

@@ -27,10 +27,7 @@ def steps(*parts: list[build.Json], **metadata: Any) -> Facts:
 
 
 def launched(correlation: int, kernel_us: float = 9.0, name: str = "gemm") -> list[build.Json]:
-    return [
-        build.runtime("cudaLaunchKernel", 100, 5, correlation),
-        build.kernel(name, 106, kernel_us, correlation),
-    ]
+    return [build.runtime("cudaLaunchKernel", 100, 5, correlation), build.kernel(name, 106, kernel_us, correlation)]
 
 
 def launches(own: dict[str, Any]) -> Facts:

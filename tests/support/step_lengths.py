@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 
 def steps_of(
-    lengths: Sequence[float],
-    extra: Sequence[small_traces.Json] = (),
-    work: float | None = None,
-    **metadata: object,
+    lengths: Sequence[float], extra: Sequence[small_traces.Json] = (), work: float | None = None, **metadata: object
 ) -> Facts:
     """Steps of the given lengths (us); a kernel fills 9 ms of each, or `work` of its length."""
     events, start = list(extra), 0.0

@@ -90,10 +90,7 @@ class TestNoProcessIsLeftBehind:
         (accident / "mode").write_text("hang")
         command = [sys.executable, "-m", "traceopt", "analyze", str(job), "--no-html", "--jobs", "2"]
         process = subprocess.Popen(
-            [*command, "--rules-dir", str(accident)],
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
+            [*command, "--rules-dir", str(accident)], stderr=subprocess.PIPE, text=True, start_new_session=True
         )
         until(lambda: len(list(accident.glob("pid*"))) == 2)
         assert len(members(process.pid)) >= 3

@@ -37,11 +37,7 @@ def causes_ns(facts: Facts) -> dict[str, int]:
 
 
 def test_gap_in_the_data_loader() -> None:
-    facts = facts_of(
-        *launched(100, 100, 90, 1),
-        annotation(LOADER, 150, 250),
-        *launched(420, 100, 410, 2),
-    )
+    facts = facts_of(*launched(100, 100, 90, 1), annotation(LOADER, 150, 250), *launched(420, 100, 410, 2))
     # [200, 400) in the loader, [410, 415) the launch, the rest of [200, 420) untraced
     assert causes_ns(facts) == {"data_loading": 200_000, "launch": 5_000, "untraced": 15_000}
 
@@ -130,11 +126,7 @@ def test_the_launching_thread_is_asked() -> None:
 
 
 def test_where_the_launching_thread_shows_nothing_the_main_thread_is_asked() -> None:
-    facts = facts_of(
-        *launched(100, 100, 90, 1),
-        annotation(LOADER, 210, 90),
-        *launched(320, 100, 310, 2, tid=AUTOGRAD),
-    )
+    facts = facts_of(*launched(100, 100, 90, 1), annotation(LOADER, 210, 90), *launched(320, 100, 310, 2, tid=AUTOGRAD))
     assert causes_ns(facts) == {"data_loading": 90_000, "launch": 5_000, "untraced": 25_000}
 
 
@@ -159,29 +151,19 @@ def test_a_copy_to_pageable_memory_blocks(memory: str, expected: dict[str, int])
 
 def test_a_sync_under_a_busy_gpu_costs_nothing() -> None:
     facts = facts_of(
-        *launched(50, 300, 40, 1),
-        runtime("cudaDeviceSynchronize", 100, 200, 2),
-        *launched(350, 100, 320, 3),
+        *launched(50, 300, 40, 1), runtime("cudaDeviceSynchronize", 100, 200, 2), *launched(350, 100, 320, 3)
     )
     assert facts.syncs.stall.tolist() == [0]
     assert facts.idle.total_ns(HOST_SYNC) == 0
 
 
 def test_a_gap_is_cut_at_the_border_of_steps() -> None:
-    facts = facts_of(
-        *launched(100, 800, 90, 1),
-        annotation(LOADER, 850, 260),
-        *launched(1120, 100, 1100, 2),
-        steps=2,
-    )
+    facts = facts_of(*launched(100, 800, 90, 1), annotation(LOADER, 850, 260), *launched(1120, 100, 1100, 2), steps=2)
     gaps = facts.gaps
     around = (gaps.start >= 900_000) & (gaps.end <= 1_120_000)
     assert list(
         zip(gaps.start[around].tolist(), gaps.end[around].tolist(), gaps.step[around].tolist(), strict=True)
-    ) == [
-        (900_000, 1_000_000, 0),
-        (1_000_000, 1_120_000, 1),
-    ]
+    ) == [(900_000, 1_000_000, 0), (1_000_000, 1_120_000, 1)]
     loading = IDLE_CAUSES.index(DATA_LOADING)
     assert facts.idle.by_step[:, loading].tolist() == [100_000, 110_000]
 

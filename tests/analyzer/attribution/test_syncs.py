@@ -52,13 +52,7 @@ def test_reason_from_the_operators_around(ops: list[str], reason: str, outermost
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "cudaStreamSynchronize",
-        "cudaDeviceSynchronize",
-        "cudaEventSynchronize",
-        "hipDeviceSynchronize",
-        "cudaMemcpy",
-    ],
+    ["cudaStreamSynchronize", "cudaDeviceSynchronize", "cudaEventSynchronize", "hipDeviceSynchronize", "cudaMemcpy"],
 )
 def test_calls_that_block(name: str) -> None:
     assert len(facts_with(runtime(name, 220, 50, 1)).syncs) == 1
@@ -72,8 +66,7 @@ def test_calls_that_do_not(name: str) -> None:
 def test_nested_calls_are_one() -> None:
     """A driver call inside the runtime call is the same wait."""
     facts = facts_with(
-        runtime("cudaDeviceSynchronize", 220, 50, 1),
-        span("cuda_driver", "cuCtxSynchronize", 222, 46, correlation=2),
+        runtime("cudaDeviceSynchronize", 220, 50, 1), span("cuda_driver", "cuCtxSynchronize", 222, 46, correlation=2)
     )
     assert len(facts.syncs) == 1
 

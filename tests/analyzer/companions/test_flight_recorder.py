@@ -131,8 +131,7 @@ def pipeline(*entries: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
 
 def test_a_receive_without_a_send_names_the_peer(tmp_path: Path) -> None:
     made = pipeline(
-        [p2p("send 0->1", 1, 0, ended=True)],
-        [p2p("recv 1<-0", 1, 0, ended=True), p2p("recv 1<-0", 2, 1, ended=False)],
+        [p2p("send 0->1", 1, 0, ended=True)], [p2p("recv 1<-0", 1, 0, ended=True), p2p("recv 1<-0", 2, 1, ended=False)]
     )
     (hang,) = read(write(tmp_path, made)).hangs
     assert [(last.rank, last.operation) for last in hang.culprits] == [(0, "send 0->1")]

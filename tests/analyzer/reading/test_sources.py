@@ -246,10 +246,7 @@ def test_folders_above_the_current_one_give_no_hint(here: Path, monkeypatch: pyt
         ("broken.zip", "cannot read broken.zip: File is not a zip file"),
         ("pipe", "pipe is not a regular file; save the trace to a file first"),
         ("loop", "cannot read loop: Too many levels of symbolic links"),
-        (
-            "nonsense://bucket/x.json",
-            "cannot read nonsense://bucket/x.json: Protocol not known",
-        ),
+        ("nonsense://bucket/x.json", "cannot read nonsense://bucket/x.json: Protocol not known"),
     ],
 )
 def test_errors_are_one_line(path: str, message: str) -> None:

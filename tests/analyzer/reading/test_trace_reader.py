@@ -25,13 +25,7 @@ def test_a_small_trace() -> None:
     meta = trace.meta
     assert (meta.rank, meta.world_size, meta.event_count, meta.path) == (2, 8, 8, "trace.json")
     assert (meta.lost_events, meta.repaired_events, meta.damage) == (0, 0, None)
-    assert meta.categories == {
-        "user_annotation": 1,
-        "python_function": 1,
-        "cpu_op": 2,
-        "cuda_runtime": 1,
-        "kernel": 1,
-    }
+    assert meta.categories == {"user_annotation": 1, "python_function": 1, "cpu_op": 2, "cuda_runtime": 1, "kernel": 1}
     assert meta.byte_count == len(document(SMALL + META, distributedInfo={"rank": 2, "world_size": 8}))
     assert names(trace, "ops") == ["aten::mm", "aten::add"]
     assert trace.ops.start.tolist() == [2000, 30000]

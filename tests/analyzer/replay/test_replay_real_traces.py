@@ -12,10 +12,7 @@ from traceopt.analyzer.reading.trace_reader import read_trace
 WITH_GPU_WORK = [file for file, truth in expected().items() if truth["figures"].get("gpu_busy_us")]
 BOUND, GOAL = 0.05, 0.02
 # Part of the device's work is missing in these files, so other work seems to start late without a reason.
-INCOMPLETE = {
-    "sampled_rank-0": "a sample of the events",
-    "sampled_rank-1": "a sample of the events",
-}
+INCOMPLETE = {"sampled_rank-0": "a sample of the events", "sampled_rank-1": "a sample of the events"}
 
 pytestmark = pytest.mark.real_traces
 

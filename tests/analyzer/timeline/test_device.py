@@ -131,8 +131,7 @@ def test_operators_tell_a_gpu_whose_work_was_not_recorded(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["aten::_fused_rms_norm", "aten::cudnn_is_acceptable", "aten::_scaled_dot_product_flash_attention"],
+    "name", ["aten::_fused_rms_norm", "aten::cudnn_is_acceptable", "aten::_scaled_dot_product_flash_attention"]
 )
 def test_operators_of_a_cpu_run(name: str) -> None:
     assert device_of(op(name, 100, 10)).vendor is CPU

@@ -34,11 +34,7 @@ def times(host: Host, tid: int = MAIN) -> dict[str, int]:
     [
         ("user_annotation", LOADER, "data_loading"),
         ("python_function", "torch/utils/data/dataloader.py(733): __next__", "data_loading"),
-        (
-            "python_function",
-            "/x/site-packages/torch/utils/data/dataloader.py(7): __next__",
-            "data_loading",
-        ),
+        ("python_function", "/x/site-packages/torch/utils/data/dataloader.py(7): __next__", "data_loading"),
         ("python_function", "torch/serialization.py(943): save", "checkpoint"),
         ("python_function", "utils.py(9): save_checkpoint", "checkpoint"),
         ("python_function", "logging/__init__.py(1489): info", "logging"),

@@ -53,8 +53,7 @@ def test_exposed_is_without_compute() -> None:
 def test_unknown_bytes_are_not_zero() -> None:
     """HIP may record no bytes, or zeros."""
     found = copies(
-        memcpy("Memcpy DtoD (Device -> Device)", 100, 10),
-        memcpy("Memcpy HtoD (Host -> Device)", 200, 10, bytes=0),
+        memcpy("Memcpy DtoD (Device -> Device)", 100, 10), memcpy("Memcpy HtoD (Host -> Device)", 200, 10, bytes=0)
     )
     assert found["DtoD"] == (1, 10_000, 10_000, None, None)
     assert found["HtoD"] == (1, 10_000, 10_000, None, None)

@@ -58,9 +58,7 @@ def test_a_stream_of_its_own_is_no_neighbor() -> None:
 
 def test_blocks_by_vendor() -> None:
     facts = facts_on_an_a100(
-        mm(10, 1),
-        mm(20, 2, call="hipExtModuleLaunchKernel", grid=[1024, 1, 1]),
-        mm(30, 3, grid=[-1, 0, 1]),
+        mm(10, 1), mm(20, 2, call="hipExtModuleLaunchKernel", grid=[1024, 1, 1]), mm(30, 3, grid=[-1, 0, 1])
     )
     assert facts.gemm_calls.blocks.tolist() == [8, 8, -1]
 

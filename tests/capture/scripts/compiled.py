@@ -89,15 +89,7 @@ def whole_step() -> None:
 
 KINDS = {
     function.__name__: function
-    for function in (
-        model,
-        inductor,
-        fused,
-        update_in_a_function,
-        update_as_a_method,
-        update_in_one_graph,
-        whole_step,
-    )
+    for function in (model, inductor, fused, update_in_a_function, update_as_a_method, update_in_one_graph, whole_step)
 }
 
 IMPORTS = ("torch._dynamo.backends.debugging", "torch._inductor.compile_fx")

@@ -45,8 +45,7 @@ def test_source_code_keeps_its_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    ("patch", "shown"),
-    [("-a\n+\tb\n", "-a\n+\tb\n"), ("-a\r\n+b\r\n", None), ("+\u202ea\n", None), (None, None)],
+    ("patch", "shown"), [("-a\n+\tb\n", "-a\n+\tb\n"), ("-a\r\n+b\r\n", None), ("+\u202ea\n", None), (None, None)]
 )
 def test_a_patch_is_shown_as_it_is_or_not_at_all(patch: str | None, shown: str | None) -> None:
     rich = sample.rich()

@@ -185,19 +185,11 @@ scale=query.shape[-1] ** -0.5)
         "AT001",
         "import torch\ndef f(q, k, v):\n    s = q @ k.mT\n    q = g(q)\n    return s.softmax(-1) @ v  #@\n",
     ),
-    case(
-        "another softmax",
-        "AT001",
-        "import torch\ndef f(q, k, v):\n    return (q @ k.mT).softmax(-2) @ v  #@\n",
-    ),
+    case("another softmax", "AT001", "import torch\ndef f(q, k, v):\n    return (q @ k.mT).softmax(-2) @ v  #@\n"),
     case(
         "scaled after the mask",
         "AT001",
         "import torch\ndef f(q, k, v):\n    return ((q @ k.mT + m) * 2).softmax(-1) @ v  #@\n",
     ),
-    case(
-        "no transposed key",
-        "AT001",
-        "import torch\ndef f(q, k, v):\n    return (q @ k).softmax(-1) @ v  #@\n",
-    ),
+    case("no transposed key", "AT001", "import torch\ndef f(q, k, v):\n    return (q @ k).softmax(-1) @ v  #@\n"),
 ]

@@ -256,11 +256,7 @@ PRECISION = [
         "import torch\ntorch.backends.cudnn.allow_tf32 = flag\nf(x).backward()  #@\n",
         edits=TF32,
     ),
-    case(
-        "TF32 is set",
-        "TC002",
-        "import torch\ntorch.backends.cuda.matmul.allow_tf32 = flag\nf(x).backward()  #@\n",
-    ),
+    case("TF32 is set", "TC002", "import torch\ntorch.backends.cuda.matmul.allow_tf32 = flag\nf(x).backward()  #@\n"),
     case(
         "subnormal numbers",
         "CP008",
