@@ -240,9 +240,8 @@ class LaunchBound(OperatorLoopRule):
         few, products = self._few_rows(facts), len(facts.gemm_calls) / facts.steps.count
         if facts.trains or compiled(facts) or replayed(facts) is not None:
             return None
-        if few < self.min_few_rows or products < self.min_products:
-            return None
-        if dispatch_ns(facts) < self.min_decode_share * facts.step_ns:
+        waits = dispatch_ns(facts) >= self.min_decode_share * facts.step_ns
+        if few < self.min_few_rows or products < self.min_products or not waits:
             return None
         location, (title, fix) = place(facts, 0), decoding_fix(facts)
         return Remedy(
@@ -284,9 +283,8 @@ class LaunchBound(OperatorLoopRule):
 
     def _fewer_launches(self, facts: Facts, waits: LaunchWaits) -> Remedy | None:
         """Fewer or longer kernels, or graphs of what can be captured."""
-        if waits.per_step_ns < self.min_share * facts.step_ns or np.count_nonzero(waits.amount) < self.min_gaps:
-            return None
-        if _waits_long_in_its_only_step(facts):
+        little = waits.per_step_ns < self.min_share * facts.step_ns or np.count_nonzero(waits.amount) < self.min_gaps
+        if little or _waits_long_in_its_only_step(facts):
             return None
         kernels = facts.gpu.is_kernel & facts.gpu.is_inside
         count = int(kernels.sum()) / facts.steps.count
