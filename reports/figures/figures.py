@@ -11,6 +11,7 @@ from traceopt.reports.figures import (
     idle,
     kernels,
     memory,
+    overlaps,
     ranks,
     roofline,
     steps,
@@ -63,6 +64,11 @@ class Figures:
     def ranks(self) -> Figure:
         """The step of every rank in its parts; of more than 32 ranks, how far each part is from the median rank."""
         return _figure(ranks.draw(self._document))
+
+    @property
+    def overlaps(self) -> Figure:
+        """What runs while each process group communicates, as a matrix."""
+        return _figure(overlaps.draw(self._document))
 
     @property
     def idle(self) -> Figure:

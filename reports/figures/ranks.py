@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from statistics import median
-from typing import Any
 
 from traceopt.reports.figures.figure import (
     FigureDict,
     Trace,
-    color,
     figure,
     label,
     lines,
     marker,
     nothing,
+    row_of_cells,
+    rows_axis,
     scaled,
     time_unit,
     under_pointer,
@@ -31,7 +31,6 @@ from traceopt.result.words import quantities
 TITLE = "Ranks"
 RUN = "Ranks over the whole run"
 ROW_PIXELS = 14
-MOST_NAMES = 40  # of rows beside an axis
 MOST_BARS = 32  # ranks drawn as bars; more ranks are a heat map
 
 
@@ -73,7 +72,7 @@ def _bars(title: str, rows: Sequence[RankRow], parts: Sequence[RankPart], unit: 
 
 
 def _heat_map(title: str, names: Sequence[str], parts: Sequence[RankPart]) -> FigureDict:
-    """A row of cells for each part: stacked bars, because a bundle with true heat maps is a quarter larger."""
+    """A row of cells for each part."""
     upwards = list(reversed(parts))
     usual_us = [median(us for us in part.us if us is not None) for part in upwards]
     most_us = max(
@@ -86,7 +85,7 @@ def _heat_map(title: str, names: Sequence[str], parts: Sequence[RankPart]) -> Fi
         bargap=0,
         height=180 + 60 * len(parts),
         xaxis={"title": "rank", "type": "category", "nticks": 20},
-        yaxis=_rows_axis([part.label for part in upwards]),
+        yaxis=rows_axis([part.label for part in upwards]),
     )
 
 
@@ -105,7 +104,7 @@ def draw_run(document: Result) -> FigureDict:
         bargap=0,
         height=180 + max(ROW_PIXELS * len(upwards), 160),
         xaxis={"title": "step", "range": [0, heat_map.steps]},
-        yaxis=_rows_axis([row.name for row in upwards]),
+        yaxis=rows_axis([row.name for row in upwards]),
     )
 
 
@@ -113,7 +112,7 @@ def _run_cells(row: HeatRow, edges: Sequence[int]) -> Trace:
     spans = list(pairwise(edges))
     texts = (lines(row.name, f"from step {first:,}", text) for (first, _), text in zip(spans, row.texts, strict=True))
     return {
-        **_row_of_cells(row.name, [(first + end) / 2 for first, end in spans], row.colors, row.opacities, texts),
+        **row_of_cells(row.name, [(first + end) / 2 for first, end in spans], row.colors, row.opacities, texts),
         "width": [end - first for first, end in spans],
     }
 
@@ -123,33 +122,7 @@ def _cells(part: RankPart, names: Sequence[str], usual_us: float, most_us: float
     colors = [LONGER if change > 0 else SHORTER for change in changes_us]
     opacities = [round(abs(change) / most_us, 3) for change in changes_us]
     texts = (_hover(name, part.label, us, usual_us) for name, us in zip(names, part.us, strict=True))
-    return _row_of_cells(part.label, [label(name) for name in names], colors, opacities, texts)
-
-
-def _row_of_cells(
-    name: str, places: Sequence[float | str], colors: Sequence[str], opacities: Sequence[float], texts: Iterable[str]
-) -> Trace:
-    return {
-        "type": "bar",
-        "name": label(name),
-        "showlegend": False,
-        "x": places,
-        "y": [1] * len(places),
-        "hovertext": list(texts),
-        "hoverinfo": "text",
-        "marker": {"color": list(map(color, colors)), "opacity": opacities, "line": {"width": 0}},
-    }
-
-
-def _rows_axis(names: Sequence[str]) -> dict[str, Any]:
-    """The axis beside rows of cells, from the bottom up. Of many rows, it names some."""
-    named = range(0, len(names), -(-len(names) // MOST_NAMES))
-    return {
-        "range": [0, len(names)],
-        "tickvals": [row + 0.5 for row in named],
-        "ticktext": [label(names[row]) for row in named],
-        "showgrid": False,
-    }
+    return row_of_cells(part.label, [label(name) for name in names], colors, opacities, texts)
 
 
 def _hover(name: str, part: str, us: float | None, usual_us: float) -> str:

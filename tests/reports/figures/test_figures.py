@@ -11,9 +11,10 @@ from plotly.offline import get_plotlyjs
 from support.figures import markup_in
 
 from traceopt.analysis import Analysis
-from traceopt.reports.figures import breakdown, flame, idle, kernels, memory, ranks, roofline, steps, timeline
+from traceopt.reports.figures import breakdown, flame, idle, kernels, memory, overlaps, ranks, roofline, steps, timeline
 from traceopt.reports.figures.figure import plain
 from traceopt.reports.figures.figures import Figures
+from traceopt.result.sections.rank_rows import GroupOverlapRow
 from traceopt.result.words.quantities import NO_BREAK_SPACE
 
 if TYPE_CHECKING:
@@ -76,6 +77,18 @@ def test_few_ranks_are_bars_and_many_a_heat_map() -> None:
     assert len(rows) == len(heat_map["layout"]["yaxis"]["ticktext"])
     assert {len(row) for row in rows} == {64}
     assert max(value for row in rows for value in row) == 1
+
+
+def test_what_overlaps_each_group_is_a_matrix() -> None:
+    rows = [("mesh_dp", "mesh_tp", True, 0.1), ("mesh_dp", "matmul", False, 0.75), ("mesh_tp", "<b>", False, 0.5)]
+    rich = sample.rich()
+    found = [GroupOverlapRow(group, beside, other, 1e3 * share, share) for group, beside, other, share in rows]
+    drawn = overlaps.draw(replace(rich, communication=replace(rich.communication, overlaps=found)))
+    tensor, data = drawn["data"]  # from the bottom up
+    assert (tensor["name"], data["name"]) == ("mesh_tp", "mesh_dp")
+    assert data["x"] == tensor["x"] == ["matmul", "&lt;b&gt;", "mesh_tp"]
+    assert data["marker"]["opacity"] == [0.45, 0.0, 0.06]
+    assert (data["text"], tensor["text"]) == (["75%", "", "10%"], ["", "50%", ""])
 
 
 def test_idle_time_is_drawn_by_cause() -> None:
