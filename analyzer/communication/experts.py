@@ -15,10 +15,11 @@ from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.communication.collectives import CollectiveCalls
 from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.timeline.call_tree import OP, PYTHON
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.python_frames import MODULE_FRAME
 
 ALL_TO_ALL = "all_to_all"
 _RECEIVED, _SENT = 3, 4  # of the arguments of c10d::alltoall_base_: the split sizes
@@ -43,6 +44,7 @@ class ExpertLoad(Struct, frozen=True):
     tokens: I8  # that the rank receives
     compute_ns: I8  # between dispatch and combine
     exchange_ns: I8  # exposed time of both
+    layers: list[str]  # the module that calls each; "": not recorded, as in a backward
 
 
 def find_expert_load(
@@ -68,7 +70,23 @@ def find_expert_load(
         compute.within(end[first], begin[first + 1]),
         calls.exposed[first] + calls.exposed[first + 1],
     )
-    return ExpertLoad(*(column.reshape(steps.count, -1).mean(axis=0).astype(np.int64) for column in columns))
+    tokens, compute_ns, exchange_ns = (
+        column.reshape(steps.count, -1).mean(axis=0).astype(np.int64) for column in columns
+    )
+    return ExpertLoad(tokens, compute_ns, exchange_ns, _layers(regions, calls, first[: count[0]]))
+
+
+def _layers(regions: Regions, calls: CollectiveCalls, first: I8) -> list[str]:
+    """The innermost module around both calls of each pass. A loop, because modules are nested; passes are few."""
+    slices, names = regions.slices, regions.trace.names
+    modules = regions.named(lambda name: name.startswith(MODULE_FRAME), PYTHON)
+    found = []
+    for begin, end in zip(calls.launch[first].tolist(), calls.launch[first + 1].tolist(), strict=True):
+        around = begin
+        while around >= 0 and not (modules[around] and slices.end[around] >= slices.start[end]):
+            around = int(slices.parent[around])
+        found.append(names[slices.name[around]].removeprefix(MODULE_FRAME) if around >= 0 else "")
+    return found
 
 
 def _splits(regions: Regions, row: int) -> Splits | None:

@@ -28,6 +28,7 @@ from traceopt.analyzer.communication.stage_waits import StageWaits, find_cpu_sta
 from traceopt.analyzer.facts.autograd import AutogradFacts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.vocabulary.causes.table import BACKWARD, COMMUNICATION, FORWARD
+from traceopt.analyzer.vocabulary.library_frames import is_expert_capacity_frame
 from traceopt.analyzer.vocabulary.training_frameworks import SPARSE_PIPELINE_MARK
 
 
@@ -122,6 +123,15 @@ class CommunicationFacts(AutogradFacts, frozen=True, dict=True):
         work, slices, rows = self.gpu.work, self.slices, calls.rows
         ran = (work.start[rows], work.end_of(rows)) if self.has_gpu else (slices.start[rows], slices.end[rows])
         return find_expert_load(self.regions, self.steps, calls, *ran, self.compute_of_passes)
+
+    @cached_property
+    def expert_capacity(self) -> str | None:
+        """The Python frame that limits how many tokens an expert gets: the others are dropped. None: none is seen, or
+        there is no all-to-all.
+        """
+        if all(calls.name != ALL_TO_ALL for calls in self.collectives):
+            return None
+        return next(filter(is_expert_capacity_frame, self.trace.names), None)
 
     @cached_property
     def compute_of_passes(self) -> Intervals:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.percentiles import median, medians_of_others
 from traceopt.analyzer.ranks.missing_ranks import missing_ranks
 from traceopt.analyzer.ranks.rank_summary import RankSummary
+from traceopt.analyzer.ranks.run_experts import RunExperts, find_run_experts
 from traceopt.analyzer.ranks.run_history import RunHistory, find_run_history
 from traceopt.analyzer.ranks.run_phases import RunPhase, find_run_phases
 from traceopt.analyzer.ranks.run_pipelines import RunPipeline, find_run_pipelines
@@ -71,14 +72,6 @@ class Straggler(Struct, frozen=True):
     def cause(self) -> Cause | None:
         """What makes them late, if it explains much of the wait."""
         return next((cause for cause, more_ns in self.parts[:1] if more_ns >= EXPLAINS * self.wait_ns), None)
-
-
-class HotExperts(Struct, frozen=True):
-    """The rank whose experts get most tokens, if all ranks wait for it."""
-
-    rank: int  # index into RunFacts.ranks
-    tokens: float  # in the mean step
-    mean_tokens: float  # of all ranks
 
 
 class GroupWait(Struct, frozen=True):
@@ -408,19 +401,18 @@ class RunFacts(Struct, frozen=True, dict=True):
         return max(0.0, float(np.median(cost[:, rank] - np.median(np.delete(cost, rank, axis=1), axis=1))))
 
     @cached_property
-    def hot_experts(self) -> HotExperts | None:
-        """None unless the rank whose experts get most tokens also computes longest on them, and that explains much of
-        the uneven work.
+    def experts(self) -> RunExperts | None:
+        """The experts of all ranks; None unless every rank has the same passes of layers with experts."""
+        return find_run_experts([rank.experts for rank in self.ranks])
+
+    @cached_property
+    def hot_experts(self) -> RunExperts | None:
+        """The experts, if the rank that gets most tokens also computes longest on them, and that explains much of the
+        uneven work.
         """
-        loads = [rank.experts for rank in self.ranks if rank.experts is not None]
-        if len(loads) < len(self.ranks) or len({len(load.tokens) for load in loads}) != 1:
-            return None
-        tokens = np.array([load.tokens.sum() for load in loads])
-        compute = np.array([load.compute_ns.sum() for load in loads])
-        hot, above_ns = int(tokens.argmax()), float(compute.max() - compute.mean())
-        if hot != compute.argmax() or above_ns < EXPLAINS * median(self.imbalance_ns):
-            return None
-        return HotExperts(hot, float(tokens[hot]), float(tokens.mean()))
+        found = self.experts
+        above_ns = 0.0 if found is None else found.hot_above_mean_ns
+        return found if above_ns and above_ns >= EXPLAINS * median(self.imbalance_ns) else None
 
     @cached_property
     def pipelines(self) -> list[RunPipeline]:

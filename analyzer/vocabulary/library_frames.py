@@ -47,6 +47,19 @@ def is_point_to_point_frame(name: str) -> bool:
     return _POINT_TO_POINT.search(name) is not None
 
 
+# Megatron-LM, megatron/core/transformer/moe/moe_utils.py, asks for the capacity only if there is a capacity factor.
+# DeepSpeed, deepspeed/moe/sharded_moe.py, sends as many rows for each expert as its capacity, dropped or padded.
+_EXPERT_CAPACITY = re.compile(
+    r"megatron/core/transformer/moe/moe_utils\.py\(\d+\): get_capacity$"
+    r"|deepspeed/moe/sharded_moe\.py\(\d+\): top[12k]gating$"
+)
+
+
+def is_expert_capacity_frame(name: str) -> bool:
+    """Experts take only so many tokens: ``megatron/core/transformer/moe/moe_utils.py(151): get_capacity``."""
+    return _EXPERT_CAPACITY.search(name) is not None
+
+
 _PANDAS_ROWS = re.compile(
     r"(?:^|/)pandas/core/(?:indexing\.py\(\d+\): __(?:get|set)item__|"
     r"frame\.py\(\d+\): (?:__getitem__|iter(?:rows|tuples)|query|sort_values)|generic\.py\(\d+\): astype|"

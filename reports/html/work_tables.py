@@ -103,12 +103,14 @@ def _tables(document: Result) -> Iterator[ShownTable]:
     yield plain(step_tables.COUNTERS, document.counter_ranges, derived={"short_name": lambda row: counted[row.kernel]})
     worked = [op for op in document.ops if op.gpu_us_per_step or op.cpu_self_us_per_step]
     yield of_step(step_tables.OPERATORS, worked, total=len(document.ops))
-    yield of_step(rank_tables.COLLECTIVES, document.communication.collectives)
+    experts, capacity = document.communication.experts, [table_captions.expert_caption(document)]
+    yield of_step(rank_tables.COLLECTIVES, document.communication.collectives, captions=[] if experts else capacity)
     groups = document.communication.groups
     yield of_step(rank_tables.PROCESS_GROUPS, groups if len(groups) > 1 else [], derived=_PROCESS_GROUP)
     yield of_step(rank_tables.GROUP_OVERLAPS, document.communication.overlaps)
     yield plain(rank_tables.PIPELINE, document.communication.pipeline)
-    yield plain(rank_tables.EXPERTS, document.communication.experts)
+    yield plain(rank_tables.EXPERTS, experts, captions=capacity)
+    yield plain(rank_tables.EXPERT_LAYERS, document.communication.expert_layers)
     yield of_step(step_tables.COPIES, document.copies)
     yield of_step(rank_tables.GPUS, document.gpu.devices, derived=_GPU)
     yield of_step(

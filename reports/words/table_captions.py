@@ -198,6 +198,17 @@ def module_caption(result: Result) -> str:
     )
 
 
+def expert_caption(result: Result) -> str:
+    """What is not seen of the tokens of experts that take only so many."""
+    frame = result.communication.expert_capacity
+    if frame is None:
+        return ""
+    return (
+        f"The experts have a capacity ({frame}): tokens beyond it are dropped before they are sent, or "
+        "padding is sent with them. So the router may be less even than the tokens here."
+    )
+
+
 def phase_caption(result: Result) -> str:
     """What marks the phases of a reinforcement-learning step."""
     gpus = result.rl_phases[0].gpus if result.rl_phases else None

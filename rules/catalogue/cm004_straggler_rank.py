@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from traceopt.analyzer.ranks.run_experts import RunExperts
 from traceopt.analyzer.ranks.run_facts import Straggler
 from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import COMPUTE, LAUNCH, QUEUED
@@ -183,7 +184,7 @@ class StragglerRank(RunRule):
                 f"In {step_of_ranks(run)}, the rank with the most compute ({who}) takes {ms(excess)} longer "
                 f"than the mean of all {len(run.ranks)} ranks. The others wait for it in collectives."
                 + (" Its kernels have as many blocks as theirs, so its GPU seems to be slower." if slow_gpu else "")
-                + (f" Its experts get {hot.tokens / hot.mean_tokens:.1f} times the mean tokens." if hot else "")
+                + (_hot_experts(hot) if hot else "")
             ),
             saving=ranks_saving(
                 run,
@@ -230,6 +231,14 @@ class StragglerRank(RunRule):
         makes = "makes" if len(late.ranks) == 1 else "make"
         names = rank_names(run, late.ranks).capitalize()
         return f"{names} {makes} the others wait longest: {percent(wait)} of the step.{even}"
+
+
+def _hot_experts(experts: RunExperts) -> str:
+    whole = f" Its experts get {experts.of_mean:.1f} times the mean tokens."
+    if len(experts.layers) < 2:
+        return whole
+    worst = max(experts.layers, key=lambda layer: layer.of_mean)
+    return f"{whole} The most uneven layer is {worst.name}, with {worst.of_mean:.1f} times."
 
 
 def _on_time(ranks: Ranks) -> list[Sequence[Change]] | None:

@@ -19,6 +19,7 @@ from traceopt.result.finding import Evidence
 from traceopt.result.sections.rank_rows import (
     Collective,
     CommunicationGroup,
+    ExpertLayerRow,
     ExpertRow,
     GroupOverlapRow,
     PipelineRow,
@@ -63,6 +64,7 @@ ROWS: dict[str, tuple[Table, type[Struct], set[str]]] = {
         (rank_tables.PROCESS_GROUPS, CommunicationGroup, {"group", "ranks_words", "collectives_words", "latest_words"}),
         (rank_tables.GROUP_OVERLAPS, GroupOverlapRow, set()),
         (rank_tables.EXPERTS, ExpertRow, set()),
+        (rank_tables.EXPERT_LAYERS, ExpertLayerRow, set()),
         (rank_tables.PIPELINE, PipelineRow, set()),
         (step_tables.COUNTERS, CounterRangeRow, {"short_name"}),
         (step_tables.CPU_OPERATORS, CpuOperator, set()),

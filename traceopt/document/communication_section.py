@@ -7,8 +7,16 @@ from collections.abc import Sequence
 from traceopt.analyzer.communication.experts import ExpertLoad
 from traceopt.analyzer.communication.pipeline import PipelineStage
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION
-from traceopt.result.sections.rank_rows import Collective, CommunicationGroup, ExpertRow, GroupOverlapRow, PipelineRow
+from traceopt.result.sections.rank_rows import (
+    Collective,
+    CommunicationGroup,
+    ExpertLayerRow,
+    ExpertRow,
+    GroupOverlapRow,
+    PipelineRow,
+)
 from traceopt.result.sections.step import Communication
 from traceopt.result.words.rounding import rate, share, us
 from traceopt.rules.evidence import location_of
@@ -48,6 +56,7 @@ def communication_section(facts: Facts) -> Communication:
         groups=_groups(facts),
         overlaps=_overlaps(facts),
         pipeline=[pipeline_row(facts.trace.meta.rank, stage)] if (stage := facts.pipeline_stage) is not None else [],
+        expert_capacity=facts.expert_capacity,
         experts=expert_rows([(facts.trace.meta.rank, load)] if (load := facts.expert_load) is not None else []),
     )
 
@@ -79,6 +88,13 @@ def expert_rows(loads: Sequence[tuple[int | None, ExpertLoad]]) -> list[ExpertRo
             exchange_us_per_step=us(load.exchange_ns.sum()),
         )
         for rank, load in loads
+    ]
+
+
+def expert_layer_rows(run: RunFacts) -> list[ExpertLayerRow]:
+    return [
+        ExpertLayerRow(layer.name, run.ranks[layer.hot].rank, rate(layer.tokens.max()), rate(layer.of_mean))
+        for layer in (run.experts.layers if run.experts is not None and len(run.ranks) > 1 else [])
     ]
 
 

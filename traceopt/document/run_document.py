@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from traceopt.analyzer.ranks.run_facts import RunFacts
-from traceopt.document.communication_section import expert_rows, pipeline_row
+from traceopt.document.communication_section import expert_layer_rows, expert_rows, pipeline_row
 from traceopt.document.merge import MergedRun, plan_first
 from traceopt.document.rank_views import rank_views
 from traceopt.document.run.run_ranks import run_ranks
@@ -139,6 +139,7 @@ def _of_all_ranks(result: Result, run: RunFacts) -> Communication:
         groups=groups,
         pipeline=own or result.communication.pipeline,
         experts=expert_rows([(rank.rank, rank.experts) for rank in run.ranks if rank.experts is not None]),
+        expert_layers=expert_layer_rows(run),
     )
 
 

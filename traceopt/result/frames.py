@@ -21,6 +21,7 @@ from traceopt.result.finding import Finding, Fix, Location, Saving
 from traceopt.result.sections.rank_rows import (
     Collective,
     CommunicationGroup,
+    ExpertLayerRow,
     ExpertRow,
     GroupOverlapRow,
     PipelineRow,
@@ -154,6 +155,7 @@ TABLES: Mapping[str, FrameTable] = {
     "overlaps": FrameTable("What runs while each process group communicates.", GroupOverlapRow),
     "pipeline": FrameTable("The stages of the pipeline of the shown rank.", PipelineRow),
     "experts": FrameTable("The experts of each rank.", ExpertRow),
+    "expert_layers": FrameTable("The layers with experts, and the rank that gets most tokens.", ExpertLayerRow),
     "copies": FrameTable("Copies by kind, longest first.", Copy),
     "ranks": FrameTable("A row for each file that was read.", RankRow),
     "slow_ranks": FrameTable(
@@ -264,6 +266,10 @@ class Frames(Struct, frozen=True):
     @property
     def experts(self) -> DataFrame:
         return _rows("experts", self.result.communication.experts)
+
+    @property
+    def expert_layers(self) -> DataFrame:
+        return _rows("expert_layers", self.result.communication.expert_layers)
 
     @property
     def copies(self) -> DataFrame:

@@ -118,6 +118,15 @@ class ExpertRow(Struct, frozen=True):
     exchange_us_per_step: Annotated[float, note("exposed time per step of the all-to-alls", "us")]
 
 
+class ExpertLayerRow(Struct, frozen=True):
+    """A layer with experts, in the forward passes."""
+
+    layer: Annotated[str, note("class and number of the module that exchanges the tokens")]
+    hottest_rank: Annotated[int | None, note("the rank whose experts get most tokens; null: not recorded")]
+    tokens_per_step: Annotated[float, note("tokens that they get", "per step")]
+    of_mean: Annotated[float, note("the same, by the mean of the recorded ranks")]
+
+
 class RankRow(Struct, frozen=True):
     """The headline numbers of one file."""
 

@@ -11,6 +11,7 @@ from traceopt.result.finding import Location
 from traceopt.result.sections.rank_rows import (
     Collective,
     CommunicationGroup,
+    ExpertLayerRow,
     ExpertRow,
     GroupOverlapRow,
     PipelineRow,
@@ -161,6 +162,14 @@ class Communication(Struct, frozen=True):
     ] = field(default_factory=list)
     experts: Annotated[
         list[ExpertRow], note("experts by rank; empty: the sizes of the parts of all-to-alls are not recorded")
+    ] = field(default_factory=list)
+    expert_capacity: Annotated[
+        str | None,
+        note("Python frame that limits the tokens of an expert, by a capacity factor; null: none is recorded"),
+    ] = None
+    expert_layers: Annotated[
+        list[ExpertLayerRow],
+        note("experts by layer, in the order of the calls; empty: one rank, or modules are not recorded"),
     ] = field(default_factory=list)
 
 

@@ -112,6 +112,22 @@ EXPERTS = Table(
     narrow=True,
 )
 
+EXPERT_LAYERS = Table(
+    "expert-layers",
+    "Experts by layer",
+    (
+        Column("layer", "Layer", "name"),
+        Column("hottest_rank", "Hottest rank", "count"),
+        Column("tokens_per_step", "Its tokens", "count"),
+        Column("of_mean", "Of mean", "rate", bar=True),
+    ),
+    about="In the forward passes of a step: the rank whose experts get most tokens in each layer.",
+    noun="layers",
+    order="first",
+    narrow=True,
+)
+
+
 GPUS = Table(
     "gpus",
     "GPUs of the process",
