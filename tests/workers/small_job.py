@@ -24,6 +24,9 @@ class Accident(Rule):
             os.kill(os.getpid(), signal.SIGKILL)
         if rank == {VICTIM} and mode == "die":
             os.kill(os.getpid(), signal.SIGKILL)
+        if rank == {VICTIM} and mode == "hang once" and not (HERE / "hung").exists():
+            (HERE / "hung").touch()
+            time.sleep(600)
         if mode == "hang":
             time.sleep(600)
         if mode == "be slow":

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from small_job import RANKS, VICTIM
+from support.command_line import one_error, run
 
 from traceopt.api import analyze
 from traceopt.errors import ConfigError
@@ -26,7 +30,9 @@ pytestmark = pytest.mark.cluster
 class Cluster:
     """A scheduler and its workers on loopback: processes of their own, which no state of the tests can hold up."""
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: str) -> None:
+        """`settings`: Dask's, by the names of its environment variables."""
+        self._settings = settings
         self.workers: list[subprocess.Popen[str]] = []
         self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", "0")
         assert self.scheduler.stderr is not None
@@ -36,14 +42,18 @@ class Cluster:
 
     def start_workers(self, *options: str) -> None:
         self.workers = [
-            self._start("worker", self.address, "--nthreads", "1", "--death-timeout", "5", *options) for _ in range(2)
+            self._start("worker", self.address, "--nthreads", "1", "--death-timeout", "60", *options) for _ in range(2)
         ]
         for worker in self.workers:
             self._drain(worker)
+        from distributed import Client
+
+        with Client(self.address, timeout=60, set_as_default=False) as client:
+            client.wait_for_workers(len(self.workers), timeout=300)
 
     def _start(self, kind: str, *options: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", f"distributed.cli.dask_{kind}", *options, "--no-dashboard"]
-        environment = {**os.environ, "DASK_DISTRIBUTED__WORKER__DAEMON": "false"}
+        environment = {**os.environ, "DASK_DISTRIBUTED__WORKER__DAEMON": "false", **self._settings}
         return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True)
 
     def _drain(self, process: subprocess.Popen[str]) -> None:
@@ -86,6 +96,35 @@ def test_another_program_on_the_workers(job: Path, address: str, monkeypatch: py
         analyze(str(job), scheduler=address)
 
 
+def test_a_rank_that_kills_its_workers_is_left_out(job: Path, accident: Path) -> None:
+    cluster = Cluster(DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES="0")
+    try:
+        cluster.start_workers()
+        (accident / "mode").write_text("die")
+        result = analyze(str(job), rules_dir=accident, scheduler=cluster.address)
+    finally:
+        cluster.end()
+    assert result.run.ranks == [rank for rank in range(RANKS) if rank != VICTIM]
+    killed, missing = result.warnings
+    assert "host_5.1700000000000.pt.trace.json.gz: left out: its worker process was killed" in killed
+    assert missing.startswith(f"Rank {VICTIM} of {RANKS} is missing")
+
+
+def test_interrupted(job: Path, accident: Path) -> None:
+    cluster = Cluster()
+    try:
+        cluster.start_workers("--no-nanny")
+        (accident / "mode").write_text("hang")
+        command = [sys.executable, "-m", "traceopt", "analyze", str(job), "--no-html", "--rules-dir", str(accident)]
+        process = subprocess.Popen([*command, "--scheduler", cluster.address], stderr=subprocess.PIPE, text=True)
+        wait_until(lambda: any(accident.glob("pid*")))
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    finally:
+        cluster.end()
+    assert (process.returncode, told.strip()) == (130, "traceopt: interrupted")
+
+
 class TestAClusterThatEnds:
     @pytest.fixture
     def cluster(self) -> Iterator[Cluster]:
@@ -94,6 +133,32 @@ class TestAClusterThatEnds:
         cluster.start_workers("--no-nanny")
         yield cluster
         cluster.end()
+
+    def test_with_a_rank_that_killed_all_workers(
+        self, cluster: Cluster, job: Path, accident: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """This machine reads it in a process of its own, which dies as well."""
+        monkeypatch.setattr(dask_cluster, "WITHOUT_WORKERS_S", 1.0)
+        (accident / "mode").write_text("die")
+        result = analyze(str(job), rules_dir=accident, scheduler=cluster.address, jobs=None)
+        assert result.run.ranks == [rank for rank in range(RANKS) if rank != VICTIM]
+        killed, missing, note = sorted(result.warnings, key=lambda text: text.startswith("The Dask cluster"))
+        assert "host_5.1700000000000.pt.trace.json.gz: left out: its worker process was killed" in killed
+        assert missing.startswith(f"Rank {VICTIM} of {RANKS} is missing")
+        assert note.startswith("The Dask cluster disappeared; this machine read ")
+
+    def test_with_a_worker_that_hangs(
+        self, cluster: Cluster, job: Path, accident: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(dask_cluster, "QUIET_S", 0.1)
+        monkeypatch.setattr(dask_cluster, "QUIET_TIMES", 0.1)
+        whole = analyze(str(job), rules_dir=accident)
+        (accident / "mode").write_text("hang once")
+        result = analyze(str(job), rules_dir=accident, scheduler=cluster.address)
+        (note,) = result.warnings
+        assert re.fullmatch(r"The Dask cluster gave no answer for \d+ s; this machine read \d of 6 ranks\.", note)
+        assert [row.rank for row in result.ranks] == [row.rank for row in whole.ranks]
+        assert result.findings == whole.findings
 
     @pytest.mark.parametrize(
         ("who", "sent"),
@@ -117,8 +182,7 @@ class TestAClusterThatEnds:
         over = threading.Event()
 
         def kill() -> None:
-            while not (accident / f"pid{VICTIM}").exists() and not over.wait(0.01):
-                pass
+            wait_until(lambda: (accident / f"pid{VICTIM}").exists() or over.is_set())
             for process in [cluster.scheduler] if who == "scheduler" else cluster.workers:
                 process.send_signal(sent)
 
@@ -153,23 +217,57 @@ def test_a_client_that_cannot_be_closed_costs_no_rank(job: Path, address: str, m
 
 def test_no_scheduler_there(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask_cluster, "CONNECT_S", 0.5)
-    with pytest.raises(ConfigError, match=r"no Dask scheduler at tcp://127\.0\.0\.1:9: "):
-        analyze(str(job), scheduler="tcp://127.0.0.1:9")
     with pytest.raises(ConfigError, match="no Dask scheduler at nonsense: "):
         analyze(str(job), scheduler="nonsense")
+    outcome = run("analyze", str(job), "--no-html", "--scheduler", "tcp://127.0.0.1:9")
+    assert one_error(outcome).startswith("traceopt: error: no Dask scheduler at tcp://127.0.0.1:9: ")
 
 
-def test_no_workers_there(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_cluster, "WITHOUT_WORKERS_S", 0.2)
-    empty = Cluster()
-    try:
+def test_a_port_that_never_answers(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask_cluster, "CONNECT_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = "tcp://127.0.0.1:{1}".format(*silent.getsockname())
+        with pytest.raises(ConfigError, match=f"no Dask scheduler at {address}: "):
+            analyze(str(job), scheduler=address)
+
+
+class TestWithoutWorkers:
+    @pytest.fixture
+    def empty(self) -> Iterator[Cluster]:
+        cluster = Cluster()
+        yield cluster
+        cluster.end()
+
+    def test_is_an_error(self, empty: Cluster, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(dask_cluster, "WITHOUT_WORKERS_S", 0.2)
         with pytest.raises(ConfigError, match="has no worker"):
             analyze(str(job), scheduler=empty.address)
-    finally:
-        empty.end()
+
+    @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
+    def test_and_then_without_the_scheduler(
+        self, empty: Cluster, job: Path, sent: signal.Signals, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        look: Callable[[object], bool] = dask_cluster._has_a_worker
+
+        def end_and_look(client: object) -> bool:
+            empty.scheduler.send_signal(sent)
+            return look(client)
+
+        monkeypatch.setattr(dask_cluster, "CONNECT_S", 2.0)
+        monkeypatch.setattr(dask_cluster, "_has_a_worker", end_and_look)
+        with pytest.raises(ConfigError, match="does not answer"):
+            analyze(str(job), scheduler=empty.address)
 
 
 def test_without_dask(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ConfigError, match=r"pip install 'traceopt-profiler\[distributed\]'"):
         analyze(str(job), scheduler="tcp://127.0.0.1:8786")
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    for _ in range(6_000):
+        if condition():
+            return
+        time.sleep(0.01)
+    pytest.fail("it did not happen within a minute")
