@@ -11,7 +11,6 @@ import argparse
 import io
 import json
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +37,6 @@ from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.replay import graph as graph_module
 from traceopt.analyzer.replay.error import ReplayError, replay_error
 from traceopt.analyzer.replay.graph import Graph
-from traceopt.analyzer.replay.retime import retime
 from traceopt.analyzer.replay.waits import HostWaits
 from traceopt.errors import InputError
 from traceopt.rules.engine import prepare, run_rules
@@ -46,11 +44,9 @@ from traceopt.rules.registry import load_rules
 
 Hidden = tuple[str, str, HiddenWaits]  # of which traces, who waits
 
-PASSES = 5
 GOAL = 0.02  # of the measured step
 FAR = 0.2  # from the gain: such a fault has a row
 NOTICED = 0.01  # growth of the error
-LARGE = 3_000  # rows; smaller graphs are too fast to time
 
 HEAD = """\
 ## Replay
@@ -87,17 +83,13 @@ communication that can overlap).
 
 @dataclass(frozen=True)
 class Real:
-    """One real trace: the size of its replay graph, and the replay error: as it is, if nothing waits, and if the time
-    of waits is taken for work.
-    """
+    """One real trace, and the replay error: as it is, if nothing waits, and if the time of waits is taken for work."""
 
     name: str
     steps: int
-    rows: int
     error: ReplayError | None  # None: nothing to replay
     no_waits: ReplayError | None
     waits_as_work: ReplayError | None
-    ns_per_row: float
 
     @staticmethod
     def share_of(error: ReplayError | None) -> float:
@@ -139,19 +131,13 @@ def readable_traces() -> Iterator[tuple[Path, Facts]]:
 def real_traces() -> Iterator[Real]:
     for path, facts in readable_traces():
         graph = facts.replay_graph
-        began = time.process_time()
-        for _ in range(PASSES):
-            retime(graph, graph.rows)
-        spent = (time.process_time() - began) / PASSES
         name = str(path.relative_to(TRACES))
         yield Real(
             name.removesuffix(".gz").removesuffix(".json").removesuffix(".pt.trace"),
             facts.recorded_steps.count if facts.steps.source != "window" else 0,
-            len(graph.rows),
             facts.replay_error,
             replay_error(without_waits(graph), facts.recorded_steps, facts.has_gpu),
             replay_error(with_waits_as_work(facts), facts.recorded_steps, facts.has_gpu),
-            spent * 1e9 / len(graph.rows),
         )
 
 
@@ -247,7 +233,6 @@ def section(
 def _recorded_steps(real: list[Real]) -> list[str]:
     known = [one for one in real if one.error is not None]
     predicted = [one.error.prediction for one in known if one.error is not None and one.error.prediction is not None]
-    pace = [one.ns_per_row for one in real if one.rows >= LARGE]
     repeated = sum(one.error.missed_share <= GOAL for one in known if one.error is not None)
     without, as_work = (
         sum(one.share_of(wrong) > one.share_of(one.error) + NOTICED for one, wrong in pairs)
@@ -275,11 +260,6 @@ def _recorded_steps(real: list[Real]) -> list[str]:
         f"A wrong graph shows: without waits, the error grows by more than {NOTICED:.0%} in {without} traces, and with "
         f"waits taken for work of the host in {as_work}."
     )
-    if pace:
-        lines.append(
-            f"One pass takes {median(pace) / 10:.0f} ms per 100,000 rows "
-            f"(median of graphs with at least {LARGE:,} rows)."
-        )
     return lines
 
 

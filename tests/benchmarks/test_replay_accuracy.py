@@ -27,9 +27,9 @@ def error_of(missed: float, slow: float, prediction: Prediction | None = None) -
 def test_a_row_each_and_the_medians() -> None:
     good, bad = error_of(0.005, 0.001, Prediction(6, 0.004, 0.02)), error_of(0.15, 0.2)
     real = [
-        Real("control", 6, 10_000, good, error_of(0.15, 0.001), error_of(0, 0.164), 250.0),
-        Real("vllm", 0, 400, bad, bad, bad, 1_000.0),
-        Real("gpu_only", 0, 5, None, None, None, 1_000.0),
+        Real("control", 6, good, error_of(0.15, 0.001), error_of(0, 0.164)),
+        Real("vllm", 0, bad, bad, bad),
+        Real("gpu_only", 0, None, None, None),
     ]
     pairs = [
         Pair("before", "DL001", 50.0, 55.0, 40.0, 60.0, True),
@@ -47,7 +47,6 @@ def test_a_row_each_and_the_medians() -> None:
         "without waits, the error grows by more than 1% in 1 traces, and with waits taken for work of the host in 1."
         in text
     )
-    assert "One pass takes 25 ms per 100,000 rows" in text
     assert "| generated programs | host | 100 | 80 | 60 | 60% | 75% |" in text
     assert "| sleep | 1 | 14.00 | 10.30 | 10.00 | +2.0% | +2.0% | 2.0% |" in text
     assert "| before | DL001 | 50.00 | 55.00 | 40.00 | 60.00 | +10% | yes |" in text
