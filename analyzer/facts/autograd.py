@@ -11,7 +11,11 @@ from traceopt.analyzer.arrays.intervals import EMPTY, Intervals
 from traceopt.analyzer.autograd.cleared_nodes import ClearedNodes, cleared_by_network, find_cleared_nodes
 from traceopt.analyzer.autograd.dense_gradients import DenseGradients, find_dense_gradients
 from traceopt.analyzer.autograd.forward.broadcast_pairs import AllPairs, find_broadcast_pairs
-from traceopt.analyzer.autograd.forward.growing_results import GrowingResults, find_growing_results
+from traceopt.analyzer.autograd.forward.growing_results import (
+    GrowingResults,
+    find_growing_caches,
+    find_growing_results,
+)
 from traceopt.analyzer.autograd.forward.one_hot_products import OneHotProducts, find_one_hot_products
 from traceopt.analyzer.autograd.forward.repeated_constants import RepeatedConstants, find_repeated_constants
 from traceopt.analyzer.autograd.gradient_loops import GradientLoop, find_gradient_loops
@@ -138,6 +142,11 @@ class AutogradFacts(WorkFacts, frozen=True, dict=True):
     def growing_results(self) -> GrowingResults:
         """Concatenations in the window that copy the result of an earlier one again."""
         return find_growing_results(self.regions, self.steps)
+
+    @cached_property
+    def growing_caches(self) -> GrowingResults:
+        """Concatenations in the window that append the keys or values of one token to those of all tokens so far."""
+        return find_growing_caches(self.regions, self.steps)
 
     @cached_property
     def dense_gradients(self) -> DenseGradients:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+from msgspec import Struct
+
 from traceopt.rules import (
+    I8,
     Facts,
     Findings,
     Fix,
@@ -23,9 +27,41 @@ from traceopt.rules.savings.work.backward_nodes import node_ns, nodes_per_step_n
 LOW, EXPECTED = 0.5, 0.9  # of the time: one concatenation at the end copies each row once
 
 
+class Growth(Struct, frozen=True):
+    """What grows, and what to do instead."""
+
+    what: str  # before ": up to 960 rows to add 64"
+    fix: Fix
+    title: str | None = None
+    rows: str = "rows"
+
+
+RESULT = Growth(
+    "torch.cat appends to the result of the call before, and copies it again",
+    Fix(
+        "Append each part to a list, and concatenate once after the loop. If each round needs all rows so far, write "
+        "them into a tensor that is large enough from the start.",
+        "parts.append(features)      # not result = torch.cat([result, features])\n"
+        "result = torch.cat(parts)   # once, after the loop",
+    ),
+)
+CACHE = Growth(
+    "torch.cat appends the keys or values of one token to a cache, and copies the whole cache again",
+    Fix(
+        "Allocate the cache once for the longest sequence, and write each token into it. transformers: "
+        'generate(..., cache_implementation="static").',
+        "keys[:, :, n] = k                       # keys = torch.empty(batch, heads, longest, width), once\n"
+        "attention(q, keys[:, :, : n + 1], ...)  # the part that is filled",
+    ),
+    title="Allocate the cache of keys and values once",
+    rows="tokens",
+)
+
+
 class GrowingResult(Rule):
     """Measures calls of `torch.cat` that append rows to the result of the call before, as the shapes show: the first
-    tensor has as many rows as that call returned.
+    tensor has as many rows as that call returned. Of tensors like the keys and values of a decoder, with four
+    dimensions, it also measures calls that append one token.
 
     Why it costs: each call allocates a new tensor and copies all rows so far. For n rounds this is n (n + 1) / 2 copies
     of the rows of a round instead of n, so the loop gets slower with each round.
@@ -36,15 +72,16 @@ class GrowingResult(Rule):
         result = torch.cat(parts)                   # after the loop
 
     If each round needs all rows so far, write them into a tensor that is large enough from the start, and use the part
-    that is filled.
+    that is filled. A cache of keys and values is such a tensor.
 
         result[n : n + len(features)] = features
+        model.generate(**inputs, cache_implementation="static")  # transformers
 
-    When it is wrong: one row at a time does not count, because the keys and values of a decoder may grow like this.
-    Neither do tensors that grow along another dimension than the first, as in a dense block, or that have a backward
-    pass. The shapes of inputs of several lengths may fit by chance.
+    When it is wrong: tensors that grow along another dimension, as in a dense block, or that have a backward pass, do
+    not count. The shapes of inputs of several lengths may fit by chance. A cache that is allocated for the longest
+    sequence takes its memory from the start.
 
-    Sources: PyTorch documentation, "torch.cat".
+    Sources: PyTorch documentation, "torch.cat"; Hugging Face documentation, "Cache strategies".
     """
 
     code = "EF025"
@@ -57,38 +94,36 @@ class GrowingResult(Rule):
     min_share: float = threshold(0.03, "smallest time of these calls, as a share of the step, to report")
 
     def applies(self, facts: Facts) -> str | None:
-        return None if len(facts.growing_results) else "No tensor grows by concatenation."
+        if len(facts.growing_results) or len(facts.growing_caches):
+            return None
+        return "No tensor grows by concatenation."
 
     def check(self, facts: Facts) -> Findings:
-        found = facts.growing_results
-        time_ns = nodes_per_step_ns(facts, found.rows)
-        if time_ns < self.min_share * facts.step_ns:
-            return
-        sites = by_calling_site(facts, found.rows, node_ns(facts, found.rows))
-        yield self.finding(
-            why=(
-                f"torch.cat appends to the result of the call before, and copies it again: up to "
-                f"{int(found.copied.max()):,} rows to add {int(found.added[found.copied.argmax()]):,}. This takes "
-                f"{ms(time_ns)} of {each_step(facts)}, and more with each round."
-            ),
-            saving=_price(facts),
-            evidence=site_evidence(facts, sites, named("aten::cat")),
-            locations=site_locations(sites),
-            fix=Fix(
-                "Append each part to a list, and concatenate once after the loop. If each round needs all rows so far, "
-                "write them into a tensor that is large enough from the start.",
-                "parts.append(features)      # not result = torch.cat([result, features])\n"
-                "result = torch.cat(parts)   # once, after the loop",
-            ),
-        )
+        for growth, found in ((RESULT, facts.growing_results), (CACHE, facts.growing_caches)):
+            time_ns = nodes_per_step_ns(facts, found.rows)
+            if len(found) == 0 or time_ns < self.min_share * facts.step_ns:
+                continue
+            sites = by_calling_site(facts, found.rows, node_ns(facts, found.rows))
+            yield self.finding(
+                title=growth.title,
+                why=(
+                    f"{growth.what}: up to {int(found.copied.max()):,} {growth.rows} to add "
+                    f"{int(found.added[found.copied.argmax()]):,}. This takes {ms(time_ns)} of {each_step(facts)}, and "
+                    "more with each round."
+                ),
+                saving=_price(facts, found.rows),
+                evidence=site_evidence(facts, sites, named("aten::cat")),
+                locations=site_locations(sites),
+                fix=growth.fix,
+            )
 
     def passed(self, facts: Facts) -> str:
-        share = percent(nodes_per_step_ns(facts, facts.growing_results.rows) / facts.step_ns)
+        rows = np.concatenate([facts.growing_results.rows, facts.growing_caches.rows])
+        share = percent(nodes_per_step_ns(facts, rows) / facts.step_ns)
         return f"Copies of tensors that grow take {share} of {the_step(facts)}."
 
 
-def _price(facts: Facts) -> Price:
-    rows = facts.growing_results.rows
+def _price(facts: Facts, rows: I8) -> Price:
     basis = f"Assumes the fix removes {percent(LOW)}, {percent(EXPECTED)} or 100% of these calls' time."
     if not facts.has_gpu:
         return without_nodes(facts, rows, LOW, EXPECTED, basis)
