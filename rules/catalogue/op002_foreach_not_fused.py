@@ -1,4 +1,4 @@
-"""OP002: a foreach optimizer runs in a host-bound step, where a fused one would launch only a few kernels."""
+"""OP002: a foreach optimizer makes many passes over the parameters, where a fused one launches only a few kernels."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import numpy as np
 
 from traceopt.analyzer.vocabulary.causes.table import CPU_OPTIMIZER
 from traceopt.rules import (
-    OP,
     Effort,
     Evidence,
     Facts,
@@ -50,8 +49,9 @@ class ForeachNotFused(Rule):
 
         optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)
 
-    When it is wrong: a GPU-bound step gains only the kernel time. Fused sums in a different order, so the last bits
-    differ. Test code that changes gradients in hooks of the optimizer's step, or that unscales them itself.
+    When it is wrong: a GPU-bound step gains only the kernel time, and little of it if the parameters are few. Fused
+    sums in a different order, so the last bits differ. Test code that changes gradients in hooks of the optimizer's
+    step, or that unscales them itself.
 
     Sources: PyTorch documentation of torch.optim, "foreach, fused and for-loop implementations".
     """
@@ -75,28 +75,29 @@ class ForeachNotFused(Rule):
             return f"This torch has no fused {kind} for this run."
         if len(facts.host.rows_of(CPU_OPTIMIZER)):
             return "The optimizer runs on the CPU."
-        return None if _foreach(facts).any() else f"{kind} runs no foreach operators."
+        return None if len(facts.foreach_updates) else f"{kind} runs no foreach operators."
 
     def check(self, facts: Facts) -> Findings:
         kind = _class(facts)
-        rows = _foreach(facts)
+        rows = facts.foreach_updates
         rows = rows[facts.slices.thread[rows] == facts.steps.thread]
         area = facts.slices.area_of(rows)
         count = len(rows) / facts.steps.count
         kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & facts.gpu.is_inside
         gpu_ns = float(facts.gpu.step_ns[kernels].sum()) / facts.steps.count
         share = 1 - 1 / max(1.0, count)
-        more_ns = max(0.0, gpu_ns - _fused_ns(facts, kind or ""))
+        fused_ns = _fused_ns(facts, kind or "")
+        more_ns = max(0.0, gpu_ns - fused_ns)
+        passes_ns = more_ns if fused_ns else 0.0
         whole = _from_first_to_last(facts, rows)
-        low, usual, _ = host_bounds(facts, whole, share)
+        low, usual, _ = host_bounds(facts, whole, share, (passes_ns, more_ns))
         _, _, most = host_bounds(facts, whole, 1.0, (0.0, more_ns))
         saved = priced(
             facts,
             (low, usual, most),
-            [RemoveHost(area, share)],
-            f"Assumes one operator replaces {count:.0f} foreach operators. The high end also removes the host time "
-            "between them and the kernel time beyond one pass over the parameters"
-            f"{peak_caveat(facts, 'hbm_gb_per_s')}.",
+            [RemoveHost(area, share), *(shorter(facts, kernels, passes_ns) if passes_ns else [])],
+            f"Assumes one operator replaces {count:.0f} foreach operators. {_passes(passes_ns)} the kernel time beyond "
+            f"one pass over the parameters{peak_caveat(facts, 'hbm_gb_per_s')}.",
             high=[RemoveHost(whole), *shorter(facts, kernels, more_ns)],
         )
         if saved.bounds_ns[1] < self.min_share * facts.step_ns:
@@ -108,7 +109,7 @@ class ForeachNotFused(Rule):
         yield self.finding(
             why=(
                 f"{kind} runs {count:.0f} foreach operators {per_step(facts)}, which take {ms(host_ns)} of host time "
-                f"in {each_step(facts)} while the GPU waits. The fused version is one operator."
+                f"{_and_of_the_gpu(facts, gpu_ns, fused_ns)}. The fused version is one operator."
             ),
             saving=saved,
             evidence=[
@@ -137,9 +138,18 @@ def _class(facts: Facts) -> str | None:
     return next(iter(optimizer_classes(facts)), None)
 
 
-def _foreach(facts: Facts) -> np.ndarray:
-    rows = np.flatnonzero(facts.regions.named(lambda name: name.startswith("aten::_foreach_"), OP))
-    return rows[facts.slices.ancestor(rows, facts.regions.optimizer) >= 0]
+def _passes(passes_ns: float) -> str:
+    if passes_ns:
+        return "The high end also removes the host time between them. All but the low end remove"
+    return "The high end also removes the host time between them and"
+
+
+def _and_of_the_gpu(facts: Facts, gpu_ns: float, fused_ns: float) -> str:
+    """How long the kernels of the operators take, if they take longer than one pass would."""
+    step = f"in {each_step(facts)}"
+    if gpu_ns <= fused_ns or not fused_ns:
+        return f"{step} while the GPU waits"
+    return f"and {ms(gpu_ns)} of GPU time {step}, where one pass over the parameters takes {ms(fused_ns)}"
 
 
 def _from_first_to_last(facts: Facts, rows: np.ndarray) -> Intervals:
@@ -149,8 +159,9 @@ def _from_first_to_last(facts: Facts, rows: np.ndarray) -> Intervals:
 
 
 def _fused_ns(facts: Facts, kind: str) -> float:
-    """Time of one pass over the recorded parameters at memory bandwidth; 0 if either is unknown."""
+    """Time of one pass over the parameters at memory bandwidth; 0 if either is unknown."""
     accelerator = facts.device.accelerator
     bandwidth = accelerator.hbm_gb_per_s if accelerator is not None else None
     counts = [o.parameters or 0 for o in facts.captured.optimizers if (o.class_name or "").endswith(f".{kind}")]
-    return sum(counts) * FUSED_BYTES[kind] / (bandwidth * HBM_SHARE) if bandwidth else 0.0
+    parameters = sum(counts) or facts.foreach_values
+    return parameters * FUSED_BYTES[kind] / (bandwidth * HBM_SHARE) if bandwidth else 0.0
