@@ -11,7 +11,7 @@ from traceopt.rules.fixes.advice.compilation import compiled, engine_graphs, rep
 _BY_HAND = "Capture {} by hand (torch.cuda.graph, torch.cuda.make_graphed_callables)"
 GRAPHS = Compile(arguments={"mode": '"reduce-overhead"'})
 FEWER_ROUNDS = (
-    "Read values of several rounds together",
+    "Run several rounds as one batch, and read their values together",
     Fix(
         "A line reads values between the launches of the step. If they decide what comes next, each round waits for "
         f"the one before, and neither torch.compile nor {CUDA_GRAPH}s help much: run several such rounds as one batch, "
