@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING, INPUT_WORK
 from traceopt.rules import (
     Effort,
@@ -9,7 +11,9 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    Intervals,
     RemoveHost,
+    Risk,
     Rule,
     SiteCost,
     by_calling_site,
@@ -17,6 +21,7 @@ from traceopt.rules import (
     each_step,
     frames_inside,
     ms,
+    per_step,
     percent,
     places,
     priced,
@@ -32,6 +37,12 @@ from traceopt.rules.fixes.advice.loader_workers import EXPECTED, WORST, Left, Lo
 
 MOVED_LOW, MOVED = 0.7, 0.95  # of the wait: receiving the prepared batch takes the rest
 RECEIVED_NS = 1_000_000  # but no longer than this, as expected, however long it takes to prepare
+WHOLE_BATCHES = "Prepare the input of a whole batch at once"
+IN_BATCHES = Fix(
+    "Run this work on the tensor of the whole batch, so that a few kernels are left. Transforms of Kornia take a batch "
+    "and draw random numbers for each item; those of torchvision draw them once for the batch.",
+    "images = augment(images.to(device))  # (batch, channels, height, width), not one picture at a time",
+)
 
 
 class InputWorkOnMainThread(Rule):
@@ -72,6 +83,10 @@ class InputWorkOnMainThread(Rule):
 
     min_share: float = threshold(0.01, "smallest wait for input work, as a share of the step, to report")
 
+    min_kernels: int = threshold(
+        200, "kernels that the work launches per step: with as many, it prepares items one by one on the GPU"
+    )
+
     def check(self, facts: Facts) -> Findings:
         stall = facts.stalls.typical_ns(INPUT_WORK)
         if stall < self.min_share * facts.step_ns:
@@ -97,12 +112,18 @@ class InputWorkOnMainThread(Rule):
             else:
                 alone = f" If only one input is prepared at a time, {ms(one.ns)} remains."
         received = max(MOVED, 1 - RECEIVED_NS / stall)
+        kernels = _kernels(facts, work)
+        in_batches = kernels >= self.min_kernels
         low, share = (
             moved * max(0.0, 1 - left.ns / stall) for moved, left in ((MOVED_LOW, worst), (received, expected))
         )
         remains = f" {ms(expected.ns)} of it remains, because {expected.why}." if expected.ns else ""
         yield self.finding(
-            why=f"{who} {ms(stall)} of {each_step(facts)} {on} input work outside the data loader.",
+            title=WHOLE_BATCHES if in_batches else None,
+            risk=Risk.CORRECTNESS if in_batches else None,
+            risk_note="Each item of the batch still needs its own random numbers" if in_batches else None,
+            why=f"{who} {ms(stall)} of {each_step(facts)} {on} input work outside the data loader."
+            + (f" It launches {kernels:,.0f} kernels {per_step(facts)}." if in_batches else ""),
             saving=priced(
                 facts,
                 (low * stall, share * stall, stall),
@@ -117,12 +138,19 @@ class InputWorkOnMainThread(Rule):
             else None,
             evidence=[*_functions(facts, by_site(facts, rows, cost)), *inside],
             locations=[*places(inside, 1), *site_locations(sites)],
-            fix=_fix(facts, plan),
+            fix=IN_BATCHES if in_batches else _fix(facts, plan),
         )
 
     def passed(self, facts: Facts) -> str:
         share = facts.stalls.typical_ns(INPUT_WORK) / facts.step_ns
         return f"Waiting for input work outside the data loader takes {percent(share)} of {the_step(facts)}."
+
+
+def _kernels(facts: Facts, work: Intervals) -> float:
+    """How many kernels the work launches per step."""
+    launch = facts.links.launch_slice
+    at = launch[facts.gpu.is_kernel & (launch >= 0)]
+    return float(np.count_nonzero(work.contains(facts.slices.start[at]))) / facts.steps.count
 
 
 def _reads_ahead(facts: Facts) -> bool:

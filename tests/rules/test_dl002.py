@@ -76,3 +76,20 @@ def test_input_work_is_priced_as_its_code_prepares_it(us: float, processes: int 
     assert (f"ProcessPoolExecutor({processes})" in (finding.fix.code or "")) == (processes is not None)
     assert finding.evidence[0].what.endswith("preprocess")
     assert finding.evidence[0].calls_per_step == 1  # not those of the other function on the same line
+
+
+@pytest.mark.parametrize(("kernels", "whole"), [(400, True), (8, False)])
+def test_items_that_are_prepared_one_by_one_on_the_gpu_are_prepared_as_a_batch(kernels: int, whole: bool) -> None:
+    machine = Machine(A100, with_stack=1)
+    for _ in range(5):
+        with machine.step(), machine.python("train.py(3): loop"):
+            with machine.python("data.py(9): augment"):
+                for _ in range(kernels):
+                    machine.idle(20_000 / kernels)
+                    machine.launch(2)
+            machine.launch(2_000)
+            machine.synchronize()
+    found = finding(machine.facts(), "DL002")
+    assert (found.title == "Prepare the input of a whole batch at once") is whole
+    assert ("It launches 400 kernels per step." in found.why) is whole
+    assert ("Kornia" in found.fix.text) is whole
