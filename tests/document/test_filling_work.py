@@ -53,6 +53,12 @@ def step_of(operators: list[str], kernels: dict[str, float], device: Json | None
             "model.py:31. Another head size",
         ),
         (
+            ["MambaInnerFn"],
+            {"void selective_scan_fwd_kernel<traits>(p)": 8.0, "void causal_conv1d_fwd_kernel<traits>(p)": 2.0},
+            {},
+            "State-space scans take 99.8% of the step: model.py:31.",
+        ),
+        (
             ["aten::mm"],
             {"sm80_xmma_gemm_f64f64": 20.0},
             {"Input Dims": SQUARE, "Input type": DOUBLE},

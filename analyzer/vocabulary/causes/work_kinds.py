@@ -48,6 +48,7 @@ WORK_KINDS = (
         ("embedding",),
         instead="If their vectors are summed or averaged, nn.EmbeddingBag does not write each of them.",
     ),
+    WorkKind("State-space scans", True, r"(?i)mamba|selective_?(?:scan|state)"),
     WorkKind("Grid sampling", False, r"grid_sampl"),
     WorkKind("Interpolation", False, r"upsample_|interpolate"),
     WorkKind(

@@ -295,9 +295,12 @@ _TABLE: tuple[Entry, ...] = (
         words="index gather scatter select take_kernel nonzero devicepartition devicecompact to_dense searchsorted "
         "bucketize flip_ roll_cuda tril_ triu_ repeat_interleave permute",
     ),
+    # Mamba (mamba_ssm, causal_conv1d): one kernel for the recurrence, and one for a convolution of each channel alone.
+    entry(r"selective_scan", "reduction", None, FUSED),
+    entry(r"causal_conv1d", "elementwise", None, FUSED),
     # Reductions and scans.
     entry(
-        r"reduce_kernel<|DeviceReduce|DeviceScan|DeviceSegmentedReduce|scan_config|tensor_kernel_scan|reduce_config|selective_scan|"
+        r"reduce_kernel<|DeviceReduce|DeviceScan|DeviceSegmentedReduce|scan_config|tensor_kernel_scan|reduce_config|"
         r"(?i:cumsum|cumprod|argmax|argmin|segment_reduce|reduce_sum)|^sum_|block_reduce",
         "reduction",
         words="reduce scan cumsum cumprod argmax argmin sum_",
