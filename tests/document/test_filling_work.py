@@ -53,6 +53,18 @@ def step_of(operators: list[str], kernels: dict[str, float], device: Json | None
             "model.py:31. Another head size",
         ),
         (
+            ["aten::scatter_add_"],
+            {"void at::native::_scatter_gather_elementwise_kernel<128, 8>(int)": 20.0},
+            {},
+            "Additions at indices take 99.9% of the step: aten::scatter_add_, model.py:31. If the indices stay",
+        ),
+        (
+            ["MatMul4Bit"],
+            {"void kDequantizeBlockwise<__nv_bfloat16, 512, 64, 8, 2>(float*)": 20.0},
+            {},
+            "Dequantization takes 99.9% of the step: model.py:31. With more rows, from a larger batch, fewer weights",
+        ),
+        (
             ["MambaInnerFn"],
             {"void selective_scan_fwd_kernel<traits>(p)": 8.0, "void causal_conv1d_fwd_kernel<traits>(p)": 2.0},
             {},

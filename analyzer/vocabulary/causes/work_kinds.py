@@ -48,9 +48,22 @@ WORK_KINDS = (
         ("embedding",),
         instead="If their vectors are summed or averaged, nn.EmbeddingBag does not write each of them.",
     ),
+    WorkKind(
+        "Dequantization",
+        False,
+        r"(?i)dequanti[sz]|MatMul(?:4Bit|8bitLt)",  # bitsandbytes; the matmul itself is an operator of PyTorch
+        instead="With more rows, from a larger batch, fewer weights are dequantized for each sample.",
+    ),
     WorkKind("State-space scans", True, r"(?i)mamba|selective_?(?:scan|state)"),
     WorkKind("Grid sampling", False, r"grid_sampl"),
     WorkKind("Interpolation", False, r"upsample_|interpolate"),
+    WorkKind(
+        "Additions at indices",
+        True,
+        r"aten::_?(?:scatter_(?:add|reduce)|index_(?:add|reduce))",
+        instead="If the indices stay the same, as the edges of a graph do, sort them once: torch.sparse.mm and "
+        "torch.segment_reduce add sorted rows without atomics.",
+    ),
     WorkKind(
         "Indexing",
         False,
