@@ -10,6 +10,7 @@ import numpy as np
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals
 from traceopt.analyzer.autograd.cleared_nodes import ClearedNodes, cleared_by_network, find_cleared_nodes
 from traceopt.analyzer.autograd.dense_gradients import DenseGradients, find_dense_gradients
+from traceopt.analyzer.autograd.foreach_updates import foreach_updates, updated_values
 from traceopt.analyzer.autograd.forward.broadcast_pairs import AllPairs, find_broadcast_pairs
 from traceopt.analyzer.autograd.forward.growing_results import (
     GrowingResults,
@@ -147,6 +148,19 @@ class AutogradFacts(WorkFacts, frozen=True, dict=True):
     def growing_caches(self) -> GrowingResults:
         """Concatenations in the window that append the keys or values of one token to those of all tokens so far."""
         return find_growing_caches(self.regions, self.steps)
+
+    @cached_property
+    def foreach_updates(self) -> I8:
+        """The multi-tensor operators of the optimizer. Slices."""
+        return foreach_updates(self.regions)
+
+    @cached_property
+    def foreach_values(self) -> float:
+        """How many values the multi-tensor operators of the optimizer update in each step; 0 if unknown."""
+        rows = self.foreach_updates
+        return updated_values(self.regions, rows[self.steps.host_window.contains(self.slices.start[rows])]) / max(
+            1, self.steps.count
+        )
 
     @cached_property
     def dense_gradients(self) -> DenseGradients:

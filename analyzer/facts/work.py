@@ -32,7 +32,6 @@ from traceopt.analyzer.work.linear_algebra import LinearAlgebra, find_linear_alg
 from traceopt.analyzer.work.precision.casts import Casts, find_casts
 from traceopt.analyzer.work.precision.double_precision import DoublePrecision, find_double_precision
 from traceopt.analyzer.work.sizes.attention_calls import AttentionCalls, find_attention_calls
-from traceopt.analyzer.work.sizes.foreach_updates import foreach_updates, updated_values
 from traceopt.analyzer.work.sizes.full_sorts import FullSorts, find_full_sorts
 from traceopt.analyzer.work.sizes.growing_prefix import GrowingPrefix, find_growing_prefix
 from traceopt.analyzer.work.sizes.padded_work import PaddedWork, find_padded_work
@@ -188,19 +187,6 @@ class WorkFacts(ReplayFacts, frozen=True, dict=True):
     def full_sorts(self) -> FullSorts:
         """Sorts of which only the first values are taken."""
         return find_full_sorts(self.regions, self.steps)
-
-    @cached_property
-    def foreach_updates(self) -> I8:
-        """The multi-tensor operators of the optimizer. Slices."""
-        return foreach_updates(self.regions)
-
-    @cached_property
-    def foreach_values(self) -> float:
-        """How many values the multi-tensor operators of the optimizer update in each step; 0 if unknown."""
-        rows = self.foreach_updates
-        return updated_values(self.regions, rows[self.steps.host_window.contains(self.slices.start[rows])]) / max(
-            1, self.steps.count
-        )
 
     @cached_property
     def called_ops(self) -> CalledOps:
