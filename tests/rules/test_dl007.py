@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.findings import only
 
 from traceopt.analyzer.facts import Facts
 from traceopt.rules.catalogue.dl001_dataloader_stall import DataloaderStall
@@ -35,8 +36,7 @@ def facts(*, sampling_us: int, building_us: int, tid: int = build.MAIN) -> Facts
 
 
 def test_fires_on_a_slow_sampler_with_its_price() -> None:
-    check, findings = answer(SlowSampler, facts(sampling_us=5_000, building_us=500))
-    [found] = findings or pytest.fail(check.reason or "")
+    found = only(SlowSampler, facts(sampling_us=5_000, building_us=500))
     assert "takes 5.0 ms of each 20.0 ms step" in found.why
     assert [(one.file, one.line) for one in found.locations] == [("samplers.py", 16)]
     assert found.saving is not None
@@ -51,8 +51,7 @@ def test_workers_are_no_fix_for_it() -> None:
 
 def test_workers_still_build_the_batches() -> None:
     """What remains is the sampler."""
-    check, findings = answer(DataloaderStall, facts(sampling_us=2_000, building_us=6_000))
-    [found] = findings or pytest.fail(check.reason or "")
+    found = only(DataloaderStall, facts(sampling_us=2_000, building_us=6_000))
     assert found.saving is not None
     assert found.saving.est_us < 6_200
     assert "the sampler stays in the main process" in found.saving.basis
@@ -89,8 +88,7 @@ def fresh_iterators(next_calls: int) -> Facts:
 
 def test_an_iterator_for_each_batch_is_made_once() -> None:
     """An order that is computed once would give every step the same batch."""
-    check, findings = answer(SlowSampler, fresh_iterators(next_calls=1))
-    [found] = findings or pytest.fail(check.reason or "")
+    found = only(SlowSampler, fresh_iterators(next_calls=1))
     assert found.title == "Make the iterator of the data loader once"
     assert "np." not in (found.fix.code or "")
     assert "takes 4.0 ms of each 20.0 ms step" in found.why

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 from support.facts import launched_by, repeated
+from support.findings import only
 
 from traceopt.analyzer.facts import Facts
 from traceopt.document.rank_document import rank_document
 from traceopt.reports.text.terminal import render_terminal
-from traceopt.result.finding import Finding
 from traceopt.rules.catalogue.ef007_forward_without_gradients import ForwardWithoutGradients
 from traceopt.rules.engine import run_rules
 from traceopt.rules.registry import builtin_rules
@@ -31,12 +31,6 @@ def facts(operators: Sequence[build.Json], gpu: bool = False) -> Facts:
     return Facts(build.read(events))
 
 
-def only(found: Facts) -> Finding:
-    check, findings = answer(ForwardWithoutGradients, found)
-    assert len(findings) == 1, check.reason
-    return findings[0]
-
-
 TARGETS = [
     build.python("train.py(30): train", 100, 8_900),
     build.python("train.py(7): targets", 500, 3_000),
@@ -52,7 +46,7 @@ TRAINING = [
 
 
 def test_fires_at_the_time_and_the_place_of_the_pass_without_gradients() -> None:
-    found = only(facts(TARGETS + TRAINING))
+    found = only(ForwardWithoutGradients, facts(TARGETS + TRAINING))
     assert found.saving is None
     assert "take 2.5 ms in each 10.0 ms step" in found.why
     assert [row.us_per_step for row in found.evidence] == [2_500]
@@ -60,7 +54,7 @@ def test_fires_at_the_time_and_the_place_of_the_pass_without_gradients() -> None
 
 
 def test_on_a_gpu_it_is_the_time_of_the_kernels() -> None:
-    found = only(facts(TARGETS + TRAINING, gpu=True))
+    found = only(ForwardWithoutGradients, facts(TARGETS + TRAINING, gpu=True))
     assert "take 2.0 ms of GPU time in each 10.0 ms step" in found.why
 
 
@@ -81,7 +75,7 @@ def test_silent_inside_what_trains(around: build.Json) -> None:
 def test_found_inside_the_closure_of_an_optimizer() -> None:
     """LBFGS runs forward and backward passes itself."""
     closure = build.annotation("Optimizer.step#LBFGS.step", 400, 9_000)
-    assert "take 2.5 ms" in only(facts([closure, *TARGETS, *TRAINING[:3]])).why
+    assert "take 2.5 ms" in only(ForwardWithoutGradients, facts([closure, *TARGETS, *TRAINING[:3]])).why
 
 
 def test_a_trace_without_numbers_of_autograd_does_not_tell() -> None:
@@ -101,7 +95,7 @@ def test_a_metric_that_ends_with_gradients_on_counts_whole() -> None:
     """Only its matmul and its sort run under torch.no_grad. The comparison creates no node."""
     compared = [build.op("aten::eq", 3_250, 100, **NUMBER), build.op("aten::item", 3_370, 10, **NUMBER)]
     sorts = [*TARGETS[:3], build.op("aten::argsort", 2_700, 500), *compared]
-    found = only(facts(sorts + TRAINING))
+    found = only(ForwardWithoutGradients, facts(sorts + TRAINING))
     assert "take 2.6 ms in each 10.0 ms step" in found.why
     assert [(one.file, one.line) for one in found.locations] == [("train.py", 30)]
 
@@ -109,7 +103,7 @@ def test_a_metric_that_ends_with_gradients_on_counts_whole() -> None:
 def test_a_part_that_creates_a_node_is_trained() -> None:
     later = [one | {"args": {"Sequence number": 8}} if one["name"] == "aten::mm" else one for one in TRAINING[:1]]
     scaled = [*TARGETS[:3], build.op("aten::mul", 2_700, 500, **NUMBER)]
-    assert "take 2.0 ms in each 10.0 ms step" in only(facts(scaled + later + TRAINING[1:])).why
+    assert "take 2.0 ms in each 10.0 ms step" in only(ForwardWithoutGradients, facts(scaled + later + TRAINING[1:])).why
 
 
 def numbered(number: int) -> dict[str, int]:
@@ -131,7 +125,7 @@ STUDENT = [
 
 
 def test_gradients_that_no_backward_pass_uses() -> None:
-    found = only(facts(TEACHER + STUDENT))
+    found = only(ForwardWithoutGradients, facts(TEACHER + STUDENT))
     assert found.title == "Turn gradients off in forward passes that train nothing"
     assert "take 2.5 ms in each 10.0 ms step, but no backward pass uses these gradients" in found.why
     assert found.saving is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.facts import launched_by, repeated
+from support.findings import only
 
 from traceopt.analyzer.facts import Facts
 from traceopt.rules.catalogue.ef009_repeated_backward import RepeatedBackward
@@ -47,8 +48,7 @@ SECOND = backward_pass(10_000, 7)
 
 
 def test_fires_on_the_repeated_nodes_at_the_call_of_backward() -> None:
-    check, findings = answer(RepeatedBackward, facts(FIRST, SECOND))
-    [found] = findings or pytest.fail(check.reason or "")
+    found = only(RepeatedBackward, facts(FIRST, SECOND))
     assert "take 4.0 ms of each 20.0 ms step" in found.why
     assert found.saving is not None
     assert found.saving.est_us == pytest.approx(4_000, rel=0.1)
@@ -57,8 +57,7 @@ def test_fires_on_the_repeated_nodes_at_the_call_of_backward() -> None:
 
 def test_on_a_gpu_that_is_busy_the_time_of_the_kernels_is_saved() -> None:
     busy = [build.op("aten::mm", 100, 4_700), build.op("aten::mm", 14_500, 4_400)]
-    check, findings = answer(RepeatedBackward, facts(busy, FIRST, SECOND, gpu=True))
-    [found] = findings or pytest.fail(check.reason or "")
+    found = only(RepeatedBackward, facts(busy, FIRST, SECOND, gpu=True))
     assert "take 2.8 ms of each 20.0 ms step" in found.why
     assert found.saving is not None
     assert found.saving.low_us <= 2_800 <= found.saving.high_us

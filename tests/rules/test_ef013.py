@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from support.facts import launched_by, repeated
+from support.findings import only
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.cleared_gradients import read_cleared_gradients
@@ -74,8 +75,7 @@ def facts(*rows: Any, gpu: bool = False, parts: Any = (FIRST, SECOND), optimizer
 
 @pytest.mark.parametrize("gpu", [False, True])
 def test_fires_on_a_network_before_the_trained_one(gpu: bool) -> None:
-    check, findings = answer(ClearedGradient, facts(cleared(0, GENERATOR), gpu=gpu))
-    [found] = findings or pytest.fail(check.reason or "")
+    found = only(ClearedGradient, facts(cleared(0, GENERATOR), gpu=gpu))
     assert found.title.startswith("Detach")
     assert "its 2 parameters (of the optimizer from gan.py:9) get gradients that are cleared" in found.why
     assert f"take {'1.6' if gpu else '2.0'} ms of each 20.0 ms step" in found.why
@@ -98,8 +98,7 @@ def test_the_line_is_that_of_the_network_to_detach() -> None:
 
 
 def test_a_network_after_the_trained_one_needs_no_gradients_of_weights() -> None:
-    check, findings = answer(ClearedGradient, facts(cleared(1, DISCRIMINATOR)))
-    [found] = findings or pytest.fail(check.reason or "")
+    found = only(ClearedGradient, facts(cleared(1, DISCRIMINATOR)))
     assert found.title.startswith("Turn off gradients")
     assert "which take 1.6 ms of each 20.0 ms step" in found.why
     assert [(one.file, one.line) for one in found.locations] == [("gan.py", 20)]

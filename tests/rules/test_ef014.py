@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.facts import launched_by, repeated
+from support.findings import only
 
 from traceopt.analyzer.facts import Facts
 from traceopt.rules.catalogue.ef014_values_for_the_log import ValuesForTheLog
@@ -54,8 +55,7 @@ def silent(*parts: list[build.Json], lines: bool = True) -> str:
 
 @pytest.mark.parametrize("gpu", [False, True])
 def test_fires_on_statistics_of_a_line(gpu: bool) -> None:
-    check, findings = answer(ValuesForTheLog, facts(STATISTICS, FORWARD, gpu=gpu))
-    [found] = findings or pytest.fail(check.reason or "")
+    found = only(ValuesForTheLog, facts(STATISTICS, FORWARD, gpu=gpu))
     assert "take 5.0 ms of each 20.0 ms step: quantile, std." in found.why
     assert [(one.file, one.line) for one in found.locations] == [("train.py", 5)]
     assert found.saving is None  # only the author knows whether each step needs them

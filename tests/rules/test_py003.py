@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.findings import only
 
 from traceopt.analyzer.facts import Facts
 from traceopt.rules.catalogue.lb002_launch_bound import LaunchBound
@@ -49,8 +50,7 @@ def facts(*, copies: range = range(STEPS)) -> Facts:
 
 
 def test_fires_at_the_line_of_the_outermost_call() -> None:
-    check, findings = answer(DeepCopy, facts())
-    [found] = findings or pytest.fail(check.reason or "")
+    found = only(DeepCopy, facts())
     assert "takes 2.0 ms of each 10.0 ms step, in 1 call per step" in found.why
     assert found.saving is not None
     assert found.saving.low_us < found.saving.est_us < 2_000

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Finding, Saving
 from traceopt.rules.registry import builtin_rules
+from traceopt.rules.rule import Rule
 from traceopt.rules.savings.price import Priced
+from traceopt.testing import answer
 
 RULES = {rule.code: rule() for rule in builtin_rules()}
 
@@ -26,6 +28,13 @@ def checked(code: str, facts: Facts) -> list[Finding]:
     findings = [one.finding if isinstance(one, Priced) else one for one in rule.check(facts)]
     assert findings or rule.passed(facts)
     return findings
+
+
+def only(rule: type[Rule], facts: Facts) -> Finding:
+    """The only finding of a rule, in a trace that has what it requires."""
+    check, findings = answer(rule, facts)
+    assert len(findings) == 1, check.reason
+    return findings[0]
 
 
 def of_code(findings: Iterable[Finding], code: str) -> list[Finding]:
