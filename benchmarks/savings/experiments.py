@@ -65,7 +65,7 @@ class Compared(Struct, frozen=True):
         )
 
 
-def with_experiments(paths: list[str], select: list[str]) -> list[Result]:
+def with_experiments(paths: list[str], select: Sequence[str] = ()) -> list[Result]:
     """The recording analyzed without and with what this machine answers. `select`: only these rules, if any."""
     before = analyze(paths, select=select)
     if not comparisons_of(before):

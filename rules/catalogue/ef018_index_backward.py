@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from msgspec.structs import replace
 
+from traceopt.analyzer.arrays.grouping import group_rows
 from traceopt.analyzer.autograd.row_gradients import UNKNOWN_DIM, RowGradients
 from traceopt.result.experiments import Comparison, RowGradient
 from traceopt.rules import (
@@ -150,11 +151,12 @@ def _price(facts: Facts, found: RowGradients) -> Price | None:
 def _both_ways(facts: Facts, found: RowGradients) -> MeasuredWork:
     """The backward passes by size, in FP32 because nearly all are; picks from other dimensions are not measured."""
     picked_by: Literal["indexing", "embedding"] = "indexing" if facts.has_gpu else "embedding"
-    sizes = np.stack([found.table_rows, found.row_size, found.picked_rows], axis=1)
+    columns = found.table_rows, found.row_size, found.picked_rows
+    first, group = group_rows(*columns)
     parts = list[Part]()
-    for size in np.unique(sizes, axis=0):
-        mine = (sizes == size).all(axis=1)
-        table_rows, row_size, picked_rows = map(int, size)
+    for index, row in enumerate(first):
+        mine = group == index
+        table_rows, row_size, picked_rows = (int(column[row]) for column in columns)
         now = RowGradient(table_rows, row_size, picked_rows, "fp32", picked_by)
         fits = bool((found.dim[mine] == 0).all()) and min(table_rows, row_size, picked_rows) > 0
         comparison = Comparison(now, replace(now, picked_by="index_select")) if fits else None
