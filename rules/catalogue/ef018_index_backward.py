@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from msgspec.structs import replace
 
-from traceopt.analyzer.arrays.grouping import group_rows
 from traceopt.analyzer.autograd.row_gradients import UNKNOWN_DIM, RowGradients
-from traceopt.result.experiments import Comparison, RowGradient
 from traceopt.rules import (
     Effort,
     Evidence,
@@ -29,8 +25,8 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.savings.measured import MeasuredWork, Part, measured
 from traceopt.rules.savings.work.backward_nodes import node_ns, products_ns, without_part_of
+from traceopt.rules.savings.work.row_gradients import both_ways
 
 AFTER = (6.0, 3.0, 1.0)  # times as long as picking the rows: what is left of the backward pass, low to high saving
 
@@ -138,7 +134,7 @@ def _price(facts: Facts, found: RowGradients) -> Price | None:
     backward_ns, picking_ns = products_ns(facts, found.rows), _picking_ns(facts, found)
     if threads is None or not backward_ns or not picking_ns:
         return None
-    work = _both_ways(facts, found)
+    work = both_ways(facts, found)
     if work.speedup is not None:
         low, expected, high = (gain_ns / backward_ns for gain_ns in work.gains_ns(backward_ns))
         basis = f"{work.source.words}: {work.speedup:.1f} times as fast."
@@ -146,22 +142,6 @@ def _price(facts: Facts, found: RowGradients) -> Price | None:
         low, expected, high = (max(0.0, 1 - times * threads * picking_ns / backward_ns) for times in AFTER)
         basis = "Assumes that the backward pass then takes 6, 3 or 1 times as long as picking the rows."
     return replace(without_part_of(facts, found.rows, (low, expected, high), basis), experiments=work.experiments)
-
-
-def _both_ways(facts: Facts, found: RowGradients) -> MeasuredWork:
-    """The backward passes by size, in FP32 because nearly all are; picks from other dimensions are not measured."""
-    picked_by: Literal["indexing", "embedding"] = "indexing" if facts.has_gpu else "embedding"
-    columns = found.table_rows, found.row_size, found.picked_rows
-    first, group = group_rows(*columns)
-    parts = list[Part]()
-    for index, row in enumerate(first):
-        mine = group == index
-        table_rows, row_size, picked_rows = (int(column[row]) for column in columns)
-        now = RowGradient(table_rows, row_size, picked_rows, "fp32", picked_by)
-        fits = bool((found.dim[mine] == 0).all()) and min(table_rows, row_size, picked_rows) > 0
-        comparison = Comparison(now, replace(now, picked_by="index_select")) if fits else None
-        parts.append(Part(products_ns(facts, found.rows[mine]), comparison))
-    return measured(facts, parts)
 
 
 def _evidence(facts: Facts, found: RowGradients) -> list[Evidence]:
