@@ -271,10 +271,13 @@ def _torch_version(header: Mapping[str, Any]) -> str | None:
     return None
 
 
+_NO_SCRIPTS = ("-c", "-m", "ipykernel_launcher.py", "colab_kernel_launcher.py")
+
+
 def _script(path: object) -> str | None:
-    """The file name of a path of any system; None for code that is no file, as of `python -c`."""
+    """The file name of a path of any system; None for code that is no file, as of `python -c` or a notebook."""
     name = word(PureWindowsPath(path).name) if isinstance(path, str) else None
-    return None if not name or name in ("-c", "-m") else name
+    return None if not name or name in _NO_SCRIPTS else name
 
 
 def _failure(row: Mapping[str, Any]) -> Failure | None:

@@ -96,6 +96,7 @@ def test_all_of_it_is_read() -> None:
         ("C:\\me\\train.py", "train.py"),
         ("/" + "a" * 400 + "/train.py", "train.py"),
         ("-c", None),
+        ("/usr/lib/python3/site-packages/ipykernel_launcher.py", None),
         ("", None),
         (None, None),
         (["train.py"], None),
