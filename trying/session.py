@@ -281,7 +281,7 @@ def _reason(step: StepChange, verdict: TrialVerdict) -> str | None:
     """What limits the measurement."""
     if verdict == "unclear":
         if step.low_share is None or step.high_share is None:
-            return "the runs vary too much to tell a gain from noise"
+            return "too few runs, or too different ones, to tell a gain from noise: try a larger --budget"
         least, most = (signed_percent(-share) for share in (step.high_share, step.low_share))
         return f"the runs vary too much: the gain is between {least} and {most}"
     if verdict == "no_gain" and step.unseen_share is not None and step.unseen_share >= UNSEEN_SHARE:
