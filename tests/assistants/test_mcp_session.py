@@ -64,7 +64,7 @@ async def session(folder: Path) -> None:
         [row] = tried["tried"]
         assert row["losses"] == "identical"
         if row["verdict"] == "unclear":  # the machine was too busy for an answer within the time
-            assert tried["kept_diff"] is None
+            assert tried.get("kept_diff") is None  # left out where nothing is kept
         else:
             assert row["verdict"] == "keep"
             assert row["low_share"] > 0.1
