@@ -29,7 +29,7 @@ from traceopt.workers.answers import Executor
 from traceopt.workers.executors import executor_for
 from traceopt.workers.progress_line import ProgressLine, ShowProgress
 from traceopt.workers.rank_analysis import analyze_rank
-from traceopt.workers.rank_task import RankOptions, RankTask, load
+from traceopt.workers.rank_task import RankOptions, RankTask, SpansWanted, load
 
 MANY = 16  # ranks: of so many, only the lowest one has its whole document
 
@@ -109,7 +109,8 @@ def analyze(
     chosen, others = runs.pick_run(every_run, run)
     sharing = min(len(chosen.recordings), MOST_WITH_SPANS)
     whole = cached is not None or len(chosen.recordings) < MANY
-    tasks = [RankTask(recording, options, cached, sharing, whole) for recording in chosen.recordings]
+    spans = SpansWanted()
+    tasks = [RankTask(recording, options, cached, sharing, whole, spans) for recording in chosen.recordings]
     executor = executor_for(tasks, jobs, scheduler)
     merged = _read(tasks, executor, progress)
     told = [others] if others is not None else []
@@ -145,6 +146,7 @@ def _read(tasks: Sequence[RankTask], executor: Executor, progress: ShowProgress 
             task = tasks[index]
             if isinstance(answer, bytes):
                 problem = merged.add(index, answer)
+                task.spans.most_exposed_us = merged.most_exposed_us
                 if problem is not None and task.recording.source.named:
                     errors[index] = InputError(problem)
             elif is_final(task, answer):

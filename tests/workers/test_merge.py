@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import shutil
 from pathlib import Path
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from small_job import RANKS
 
 from traceopt import api
+from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.missing_ranks import missing_ranks
 from traceopt.analyzer.reading.source_search import find_sources
 from traceopt.analyzer.recordings.cycle_pairs import find_recordings
@@ -18,8 +20,10 @@ from traceopt.api import analyze
 from traceopt.document.merge import MergedRun
 from traceopt.document.rank_answer import RankAnswer
 from traceopt.document.rank_document import rank_document
+from traceopt.document.timeline.timeline import spans_of_step
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding, Fix, Location
+from traceopt.result.sections.timeline_rows import Timeline
 from traceopt.workers import rank_analysis
 from traceopt.workers.rank_analysis import analyze_rank
 from traceopt.workers.rank_task import RankOptions, RankTask
@@ -167,3 +171,20 @@ def test_of_many_ranks_only_the_lowest_has_its_whole_document(
     assert analyze(str(folder), jobs=1).to_json() == whole.to_json()
     assert len(asked) == 1
     assert whole.rank_views
+
+
+def test_spans_of_ranks_that_the_report_cannot_show_are_not_made(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int | None] = []
+
+    def spans(facts: Facts, sharing: int = 1) -> Timeline:
+        made.append(facts.trace.meta.rank)
+        return spans_of_step(facts, sharing)
+
+    monkeypatch.setattr("traceopt.document.rank_document.spans_of_step", spans)
+    monkeypatch.setattr(api, "MANY", 2)
+    monkeypatch.setattr("traceopt.document.merge.MOST_KEPT", 1)
+    few = analyze(str(job)).to_json()
+    few_made = len(made)
+    monkeypatch.setattr(MergedRun, "most_exposed_us", math.inf)
+    assert analyze(str(job)).to_json() == few
+    assert few_made < len(made) - few_made == RANKS - 1  # the lowest one has more than spans

@@ -7,6 +7,7 @@ the summary of each rank stay in memory, and the spans of a few, so that a thous
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -92,6 +93,11 @@ class MergedRun:
             if other is not self._shown:
                 self._add_findings(other.order, other.part.findings, other.part.checks)
         return None
+
+    @property
+    def most_exposed_us(self) -> float:
+        """The spans of another rank with more exposed communication would not be kept."""
+        return max(map(self._waits_most, self._views))[0] if len(self._views) == MOST_KEPT else math.inf
 
     def warn(self, index: int, warning: str) -> None:
         """Adds a warning about a rank that is left out."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.requirements import lacks
 from traceopt.analyzer.tables.trace import TraceMeta
@@ -17,7 +19,7 @@ from traceopt.document.tables import tables
 from traceopt.document.tables.module_times import module_times
 from traceopt.document.tables.shaped_operators import shaped_operators
 from traceopt.document.timeline.flame_graph import flame_graph
-from traceopt.document.timeline.timeline import timeline
+from traceopt.document.timeline.timeline import spans_of_step, timeline
 from traceopt.result.document import Quality, Result
 from traceopt.result.sections.rank_rows import RankRow
 from traceopt.result.sections.run import Recorded, Run, Tool, TraceFile
@@ -92,18 +94,21 @@ def rank_document(facts: Facts, outcome: RulesOutcome, sharing: int = 1) -> Resu
     )
 
 
-def other_rank(facts: Facts, outcome: RulesOutcome, sharing: int = 1) -> OtherRank:
-    """What the document of another rank needs of this one; `sharing` as in `rank_document`."""
+def other_rank(facts: Facts, outcome: RulesOutcome, sharing: int = 1, most_exposed_us: float = math.inf) -> OtherRank:
+    """What the document of another rank needs of this one; `sharing` as in `rank_document`. With more exposed
+    communication than `most_exposed_us`, the report does not show its spans.
+    """
     meta, quality = facts.trace.meta, quality_of(facts, outcome.notes, sections.breakdown(facts))
     step, files = sections.step(facts), _files(meta)
     gpu, loader, communication = sections.gpu(facts), sections.dataloader(facts), communication_section(facts)
+    exposed_us = communication.exposed_us_per_step or 0.0
     return OtherRank(
         run=RunOfRank([file.path for file in files], meta.rank, files),
         ranks=[_row(meta, step, gpu, loader, communication, quality)],
         findings=judged(facts, outcome, quality),
         checks=outcome.checks,
         step=step,
-        timeline=timeline(facts, sharing),
+        timeline=spans_of_step(facts, sharing) if exposed_us <= most_exposed_us else None,
         start_up=companion_sections(facts)["start_up"],
     )
 

@@ -4,6 +4,7 @@ ranks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from traceopt.analyzer.companions.companions import read_companions
@@ -41,14 +42,30 @@ def _analyze(task: RankTask, count_bytes: Callable[[int], None] | None) -> bytes
         return RankAnswer.packed(None, None, warnings, problem=one_line(str(error)))
     facts = without_profiler(Facts(trace, task.options.devices, task.options.workload, companions))
     rules = loaded(task.options).chosen
-    return answer(facts, rules, warnings, task.sharing, whole=task.whole, debug=task.options.debug)
+    return answer(
+        facts,
+        rules,
+        warnings,
+        task.sharing,
+        whole=task.whole,
+        most_exposed_us=task.spans.most_exposed_us,
+        debug=task.options.debug,
+    )
 
 
 def answer(
-    facts: Facts, rules: Sequence[Rule], warnings: list[str], sharing: int = 1, *, whole: bool = True, debug: bool
+    facts: Facts,
+    rules: Sequence[Rule],
+    warnings: list[str],
+    sharing: int = 1,
+    *,
+    whole: bool = True,
+    most_exposed_us: float = math.inf,
+    debug: bool,
 ) -> bytes:
     """A packed RankAnswer, from what was measured. `sharing` as in `rank_document`. Unless `whole`, ranks that are
-    hardly the lowest one have only the parts that the document of the lowest one needs.
+    hardly the lowest one have only the parts that the document of the lowest one needs. `most_exposed_us` as in
+    `other_rank`.
     """
     meta = facts.trace.meta
     whole = whole or meta.rank in _SHOWN or not facts.has_trace
@@ -56,7 +73,8 @@ def answer(
     if not facts.has_trace:
         return RankAnswer.packed(document_without_trace(facts, outcome), no_steps(meta.path), warnings)
     if not whole:
-        return RankAnswer.packed(other_rank(facts, planned(outcome, facts), sharing), summarize(facts), warnings)
+        other = other_rank(facts, planned(outcome, facts), sharing, most_exposed_us)
+        return RankAnswer.packed(other, summarize(facts), warnings)
     document = rank_document(facts, planned(outcome, facts), sharing)
     others = refuted(outcome, rules) if meta.rank in _SHOWN else ()
     decisions = [Refuted(codes, decided_again(document, facts, planned(other, facts))) for codes, other in others]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,6 +27,12 @@ class RankOptions(Struct, frozen=True):
     debug: bool = False
 
 
+class SpansWanted(Struct):
+    """Which other ranks the report may show, by the answers so far. All tasks share it, and it changes meanwhile."""
+
+    most_exposed_us: float = math.inf  # communication per step of such a rank
+
+
 class RankTask(Struct, frozen=True):
     """One rank to analyze."""
 
@@ -34,6 +41,7 @@ class RankTask(Struct, frozen=True):
     cache: str | None = None  # folder of earlier answers
     sharing: int = 1  # ranks whose spans share the room of the report
     whole: bool = True  # the whole document, even if this is not the lowest rank
+    spans: SpansWanted = field(default_factory=SpansWanted)
 
     @property
     def label(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.grouping import group_rows, numbered
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, clip, merge, union
@@ -35,21 +36,23 @@ def timeline(facts: Facts, sharing: int = 1) -> Timeline:
     """The lanes of the step whose duration is closest to the typical step. `sharing`: how many ranks share the room of
     the report for spans.
     """
-    steps = facts.steps
-    index = steps.example
+    steps, index = facts.steps, facts.steps.example
     start, end = int(steps.start[index]), int(steps.end[index])
     step = _ShownStep(facts, start, end)
     lanes = [step.host_lane("cpu", steps.thread)]
     lanes += step.launching_lanes()
     lanes += step.stream_lanes()
     of_all = np.array([np.searchsorted(facts.recorded_steps.start, start)])
-    return Timeline(
-        steps.names[index],
-        us(end - start),
-        [lane for lane in lanes if lane.spans],
-        find_stalls(facts, of_all, start),
-        span_table(facts, MOST_SPANS // sharing, MOST_LETTERS // sharing),
-    )
+    lanes = [lane for lane in lanes if lane.spans]
+    return replace(spans_of_step(facts, sharing), lanes=lanes, stalls=find_stalls(facts, of_all, start))
+
+
+def spans_of_step(facts: Facts, sharing: int = 1) -> Timeline:
+    """The same without lanes and stalls."""
+    steps, index = facts.steps, facts.steps.example
+    duration = int(steps.end[index]) - int(steps.start[index])
+    table = span_table(facts, MOST_SPANS // sharing, MOST_LETTERS // sharing)
+    return Timeline(steps.names[index], us(duration), [], [], table)
 
 
 class _ShownStep:

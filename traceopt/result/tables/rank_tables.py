@@ -127,7 +127,6 @@ EXPERT_LAYERS = Table(
     narrow=True,
 )
 
-
 GPUS = Table(
     "gpus",
     "GPUs of the process",
