@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from odd_values import JSON, paths, put
 from support.compiled import compilation
-from support.recorded_facts import NOT_RECORDED, RULES, answer, document_of, finding, generated, of_document, reason
+from support.recorded_facts import NOT_RECORDED, RULES, document_of, finding, generated, of_document, reason
 
 from fixtures.generate import generate
 from traceopt.document import run_section
@@ -47,8 +47,11 @@ class TestForeach:
             == "This torch has no fused NAdam for this run."
         )
 
-    def test_hidden_under_a_busy_gpu(self) -> None:
-        assert answer(generated("healthy", optimizer="foreach"), "OP002")[1] == []
+    def test_under_a_busy_gpu_only_kernel_time_is_saved(self) -> None:
+        """7.4 ms of kernels where one pass over the parameters takes 4.6; the host is ahead."""
+        saving = finding(generated("healthy", optimizer="foreach"), "OP002").saving
+        assert saving is not None
+        assert (saving.low_us, saving.est_us) == (0, pytest.approx(2_800, rel=0.05))
 
 
 def test_the_report_names_the_settings() -> None:
