@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.traces import GENERATED, AnalyzedTrace, over
 
-from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
+from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY, DATA_LOADING, LAUNCH, PROFILER
 from traceopt.api import analyze
-from traceopt.document.plan_rows import UNEXPLAINED_SHARE, parts_left
+from traceopt.document.plan_rows import UNEXPLAINED_SHARE, _idle_left, parts_left
 from traceopt.document.sections import breakdown
 
 if TYPE_CHECKING:
@@ -92,11 +92,27 @@ def test_one_fault_explains_what_is_left(example: GetExample, scenario: str) -> 
 
 
 def test_idle_time_may_have_other_causes_in_the_replay() -> None:
-    """The wait for a value that is read from the GPU is launch time once the replay has moved it."""
+    """The wait for a value that is read from the GPU is launch time once the replay has moved it: with the fix, as
+    little is left of it as of that, and what is left of the wait for data is what its fix leaves.
+    """
     result = analyze(str(FIVE_FAULTS))
     assert result.combined is not None
-    assert result.combined.breakdown_after
     assert result.combined.limit_after == "compute"
+    now, after = (
+        {part.name: part.us_per_step for part in parts} for parts in (result.breakdown, result.combined.breakdown_after)
+    )
+    [loader] = [row for row in result.plan if row.code == "DL001"]
+    assert now["data_loading"] - after["data_loading"] == pytest.approx(loader.saving_us, rel=0.01)
+    assert after["host_sync"] < 0.05 * now["host_sync"]
+
+
+def test_a_cause_that_no_fix_touches_stays() -> None:
+    """Under another name in the replay, too."""
+    now = {PROFILER: 100.0, LAUNCH: 20.0, DATA_LOADING: 50.0}
+    replayed = {LAUNCH: 120.0, DATA_LOADING: 50.0}
+    assert _idle_left(now, replayed, {LAUNCH: 120.0, DATA_LOADING: 0.0}) == {**now, DATA_LOADING: 0.0}
+    half = _idle_left(now, replayed, {LAUNCH: 60.0, DATA_LOADING: 50.0})
+    assert half == {PROFILER: 50.0, LAUNCH: 10.0, DATA_LOADING: 50.0}
 
 
 def test_parts_that_do_not_explain_the_step_are_not_told(example: GetExample) -> None:

@@ -90,18 +90,17 @@ def parts_left(
 
     Each part changes as in the replay. So a part that the changes do not touch stays as it is in the breakdown, which
     may be of other steps than the replayed ones. If the replay saves more than is stated, a share of each change is
-    undone. The replay may give the idle time other causes than the breakdown, so the sum of them changes as in the
-    replay, and then each of them within it.
+    undone.
     """
-    before, after = facts.parts_of(replayed), facts.parts_of(changed)
-    apart = {cause for cause in after if cause.busy or not facts.has_gpu}
     step_us, to_measured = sum(now_us.values()), sum(now_us.values()) / replayed.step_ns  # us per ns of the replay
-    changes = {cause: (after.get(cause, 0.0) - before.get(cause, 0.0)) * to_measured for cause in {**after, **now_us}}
-    left = {cause: max(0.0, now_us.get(cause, 0.0) + change) for cause, change in changes.items()}
-    idle = [cause for cause in left if cause not in apart]
-    idle_us = max(0.0, sum(now_us.get(cause, 0.0) + changes[cause] for cause in idle))
-    causes_us = sum(left[cause] for cause in idle)  # at least idle_us: none is below 0
-    left |= {cause: left[cause] * idle_us / causes_us for cause in idle if causes_us}
+    was, becomes = (
+        {cause: ns * to_measured for cause, ns in facts.parts_of(replay).items()} for replay in (replayed, changed)
+    )
+    apart = {cause for cause in becomes if cause.busy or not facts.has_gpu}
+    left = {cause: max(0.0, now_us.get(cause, 0.0) + becomes[cause] - was.get(cause, 0.0)) for cause in apart}
+    left |= _idle_left(
+        {cause: now_us.get(cause, 0.0) for cause in {**becomes, **now_us} if cause not in apart}, was, becomes
+    )
     total, explained_us = sum(left.values()), changed.step_ns * to_measured
     if abs(total - explained_us) > UNEXPLAINED_SHARE * explained_us or total - left_us > UNEXPLAINED_SHARE * left_us:
         return {}
@@ -109,6 +108,32 @@ def parts_left(
         return {cause: us * left_us / total for cause, us in left.items()}
     undone = (left_us - total) / (step_us - total)  # of each change
     return {cause: us + undone * (now_us.get(cause, 0.0) - us) for cause, us in left.items()}
+
+
+def _idle_left(
+    now_us: Mapping[Cause, float], was: Mapping[Cause, float], becomes: Mapping[Cause, float]
+) -> dict[Cause, float]:
+    """The causes of idle time after the changes, us; their sum changes as in the replay. The replay may give some of it
+    other causes than the breakdown does: then of what a cause has more in the breakdown as much is left as of what
+    others have more in the replay.
+    """
+    kept = {cause: min(1.0, becomes.get(cause, 0.0) / was[cause]) if was.get(cause) else 1.0 for cause in now_us}
+    others = {cause: max(0.0, was.get(cause, 0.0) - amount) for cause, amount in now_us.items()}
+    others_us = sum(others.values())
+    of_others = sum(amount * kept[cause] for cause, amount in others.items()) / others_us if others_us else 1.0
+    left, lost = dict[Cause, float](), dict[Cause, float]()
+    for cause, amount in now_us.items():
+        same = min(amount, was.get(cause, 0.0))
+        lost[cause] = same * (1 - kept[cause]) + (amount - same) * (1 - of_others)
+        left[cause] = amount - lost[cause] + max(0.0, becomes.get(cause, 0.0) - was.get(cause, 0.0))
+    left_us = sum(left.values())
+    wanted_us = max(
+        0.0, sum(amount + becomes.get(cause, 0.0) - was.get(cause, 0.0) for cause, amount in now_us.items())
+    )
+    if left_us > wanted_us:
+        return {cause: amount * wanted_us / left_us for cause, amount in left.items()}
+    share = (wanted_us - left_us) / (sum(lost.values()) or 1.0)
+    return {cause: amount + share * lost[cause] for cause, amount in left.items()}
 
 
 def _unrecorded(
