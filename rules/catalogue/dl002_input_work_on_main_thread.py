@@ -37,10 +37,11 @@ from traceopt.rules.fixes.advice.loader_workers import EXPECTED, WORST, Left, Lo
 
 MOVED_LOW, MOVED = 0.7, 0.95  # of the wait: receiving the prepared batch takes the rest
 RECEIVED_NS = 1_000_000  # but no longer than this, as expected, however long it takes to prepare
-WHOLE_BATCHES = "Prepare the input of a whole batch at once"
+FEWER_KERNELS = "Prepare the input with fewer kernels"
 IN_BATCHES = Fix(
-    "Run this work on the tensor of the whole batch, so that a few kernels are left. Transforms of Kornia take a batch "
-    "and draw random numbers for each item; those of torchvision draw them once for the batch.",
+    "If it prepares items one by one, run it on the tensor of the whole batch, so that a few kernels are left. "
+    "Transforms of Kornia take a batch and draw random numbers for each item; those of torchvision draw them once for "
+    "the batch.",
     "images = augment(images.to(device))  # (batch, channels, height, width), not one picture at a time",
 )
 
@@ -84,7 +85,7 @@ class InputWorkOnMainThread(Rule):
     min_share: float = threshold(0.01, "smallest wait for input work, as a share of the step, to report")
 
     min_kernels: int = threshold(
-        200, "kernels that the work launches per step: with as many, it prepares items one by one on the GPU"
+        200, "kernels that the work launches per step: with as many, it may prepare items one by one on the GPU"
     )
 
     def check(self, facts: Facts) -> Findings:
@@ -118,8 +119,14 @@ class InputWorkOnMainThread(Rule):
             moved * max(0.0, 1 - left.ns / stall) for moved, left in ((MOVED_LOW, worst), (received, expected))
         )
         remains = f" {ms(expected.ns)} of it remains, because {expected.why}." if expected.ns else ""
+        basis = (
+            f"Assumes 70%, {percent(received)} or 100% of the wait goes away; receiving the prepared batch takes the "
+            f"rest.{remains}{alone}"
+        )
+        if in_batches:  # how much of the work fewer kernels can do is unknown
+            low, basis = 0.0, f"Assumes none, {percent(share)} or all of the wait goes away."
         yield self.finding(
-            title=WHOLE_BATCHES if in_batches else None,
+            title=FEWER_KERNELS if in_batches else None,
             risk=Risk.CORRECTNESS if in_batches else None,
             risk_note="Each item of the batch still needs its own random numbers" if in_batches else None,
             why=f"{who} {ms(stall)} of {each_step(facts)} {on} input work outside the data loader."
@@ -128,8 +135,7 @@ class InputWorkOnMainThread(Rule):
                 facts,
                 (low * stall, share * stall, stall),
                 [RemoveHost(work, share)],
-                f"Assumes 70%, {percent(received)} or 100% of the wait goes away; receiving the prepared batch takes "
-                f"the rest.{remains}{alone}",
+                basis,
                 low=[RemoveHost(work, low)],
                 high=[RemoveHost(work)],
                 least_step_ns=least_ns,

@@ -79,7 +79,7 @@ def test_input_work_is_priced_as_its_code_prepares_it(us: float, processes: int 
 
 
 @pytest.mark.parametrize(("kernels", "whole"), [(400, True), (8, False)])
-def test_items_that_are_prepared_one_by_one_on_the_gpu_are_prepared_as_a_batch(kernels: int, whole: bool) -> None:
+def test_many_kernels_may_prepare_items_one_by_one(kernels: int, whole: bool) -> None:
     machine = Machine(A100, with_stack=1)
     for _ in range(5):
         with machine.step(), machine.python("train.py(3): loop"):
@@ -90,6 +90,8 @@ def test_items_that_are_prepared_one_by_one_on_the_gpu_are_prepared_as_a_batch(k
             machine.launch(2_000)
             machine.synchronize()
     found = finding(machine.facts(), "DL002")
-    assert (found.title == "Prepare the input of a whole batch at once") is whole
+    assert (found.title == "Prepare the input with fewer kernels") is whole
+    assert found.saving is not None
+    assert (found.saving.low_us == 0) is whole
     assert ("It launches 400 kernels per step." in found.why) is whole
     assert ("Kornia" in found.fix.text) is whole
