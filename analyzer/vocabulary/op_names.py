@@ -204,6 +204,9 @@ LOOKUPS: frozenset[str] = _words("aten::embedding aten::embedding_bag aten::inde
 INDEXING: frozenset[str] = _words("aten::select aten::slice aten::narrow")
 """Operators that pick a part of a tensor at a place that the profiler records."""
 
+CHOICES: frozenset[str] = _words("aten::argmax aten::argmin aten::max aten::min aten::topk aten::multinomial")
+"""Operators that say where in a tensor something is."""
+
 SPLITS: frozenset[str] = _words("aten::unbind aten::split aten::chunk aten::tensor_split")
 """Operators that split a tensor into its parts."""
 
@@ -328,6 +331,7 @@ def casts_to_double(values: list[Any] | None) -> bool:
 
 
 SCALAR_READ = "aten::item"
+HOST_READ = "aten::_local_scalar_dense"  # what each read of one value calls
 CONDITION = "aten::is_nonzero"  # an `if` or `while` asks for the value of a tensor
 VECTOR_NORM = "aten::linalg_vector_norm"  # what Tensor.norm and torch.linalg.norm call
 # On other devices, autograd differentiates the matmul inside aten::linear.

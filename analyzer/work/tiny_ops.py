@@ -60,13 +60,13 @@ class CalledOps(Struct, frozen=True):
         inputs = {row: listed(texts[ops.dims[row]]) for row in at[first].tolist()}
         return len({ops.concrete[row] for row, dims in inputs.items() if dims and len(dims[0]) > 1})
 
-    def reads_between(self, regions: Regions, steps: Steps, read: str = "aten::_local_scalar_dense") -> float:
-        """How often the host reads a value of a tensor from the first to the last of these operators in a step. What
-        comes before their backward pass is not between them.
+    def between(self, regions: Regions, steps: Steps, *names: str) -> float:
+        """How many operators with these names run from the first to the last of these in a step. What comes before
+        their backward pass is not between them.
         """
-        step, reads = steps.host_step_of(self.start), regions.named(read.__eq__, OP)
+        step, wanted = steps.host_step_of(self.start), regions.named(names.__contains__, OP)
         forward = ~regions.named(op_names.is_backward, OP)[self.rows]
-        at, counts = regions.slices.start[reads], []
+        at, counts = regions.slices.start[wanted], []
         for number in np.unique(step[forward]).tolist():
             mine = forward & (step == number)
             counts.append(np.count_nonzero((at > self.start[mine].min()) & (at < self.end[mine].max())))

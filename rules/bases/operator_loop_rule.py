@@ -177,7 +177,7 @@ class OperatorLoopRule(Rule):
             kind: Literal["tables", "weights"] = "tables" if tables else "weights"
             return Loop(lines, mine, kind, area, most, (self.removable_low, self.removable, 1.0))
         visits_items = self._visits_items(facts, mine)
-        if mine.reads_between(facts.regions, facts.steps) >= FEW_READS:
+        if mine.between(facts.regions, facts.steps, op_names.HOST_READ) >= FEW_READS:
             layers = any(kind.name in op_names.FORWARD_ONLY for kind in kinds)
             turns: Literal["in turn", "items in turn"] = "items in turn" if visits_items and not layers else "in turn"
             return Loop(lines, mine, turns, area, most, LOOP_REMOVABLE)
@@ -275,8 +275,12 @@ class OperatorLoopRule(Rule):
         metrics, tensor by tensor. None if their results are trained or decide what the next round does, or the function
         does much else.
         """
-        decides = ops.reads_between(facts.regions, facts.steps, op_names.CONDITION) >= FEW_READS
-        if not facts.trains or decides or _has_backward(facts, ops.rows):
+        conditions, choices, picks = (
+            ops.between(facts.regions, facts.steps, *names)
+            for names in ((op_names.CONDITION,), op_names.CHOICES, op_names.LOOKUPS)
+        )
+        decide = max(conditions, min(choices, picks)) >= FEW_READS  # what is chosen may be picked in the next round
+        if not facts.trains or decide or _has_backward(facts, ops.rows):
             return None
         slices = facts.slices
         calls = facts.called_ops.functions_of(ops, slices, facts.call_sites.code_frames, self.update_share)

@@ -314,6 +314,24 @@ class TestTinyOperators:
         assert (finding.confidence == "low", "into a mask" in finding.fix.text) == (decides, decides)
         assert (finding.saving.low_us == 0) is decides
 
+    @pytest.mark.parametrize("chooses", [False, True])
+    def test_rounds_that_choose_what_the_next_one_picks_need_each_other(self, chooses: bool) -> None:
+        """As those of farthest point sampling; not those of an average that is updated tensor by tensor."""
+
+        def step(t: float, _: int) -> Events:
+            yield build.python("sample.py(8): farthest", t, 6_000)
+            for index in range(50):
+                yield build.op("aten::index" if chooses else "aten::mul_", t + 100 * index, 20)
+                yield build.op("aten::sub", t + 100 * index + 30, 20)
+                yield build.op("aten::max" if chooses else "aten::add_", t + 100 * index + 60, 20)
+            yield build.op("autograd::engine::evaluate_function: AddmmBackward0", t + 7_000, 2_000)
+            yield build.annotation("Optimizer.step#SGD.step", t + 9_100, 500)
+
+        finding, _, _ = the("LB002", step)
+        assert finding.saving is not None
+        assert (finding.saving.low_us == 0) is chooses
+        assert ("foreach" in finding.fix.text) is not chooses
+
     @pytest.mark.parametrize("policy", [False, True])
     def test_rounds_that_read_values_of_ever_other_items_may_be_independent(self, policy: bool) -> None:
         """As a loss over pairs with an `if`; not as a policy that fills a buffer."""
