@@ -96,7 +96,7 @@ def parts_left(
     was, becomes = (
         {cause: ns * to_measured for cause, ns in facts.parts_of(replay).items()} for replay in (replayed, changed)
     )
-    apart = {cause for cause in becomes if cause.busy or not facts.has_gpu}
+    apart = [cause for cause in becomes if cause.busy or not facts.has_gpu]  # not a set: its order differs by process
     left = {cause: max(0.0, now_us.get(cause, 0.0) + becomes[cause] - was.get(cause, 0.0)) for cause in apart}
     left |= _idle_left(
         {cause: now_us.get(cause, 0.0) for cause in {**becomes, **now_us} if cause not in apart}, was, becomes
