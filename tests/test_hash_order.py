@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
-from conftest import ROOT
-
-TRACES = ROOT / "fixtures/traces"
+TRACES = Path(__file__).resolve().parents[1] / "fixtures" / "traces"
 # Sets are in the order of hashes: those of strings depend on the seed, those of objects on where they are in memory.
 PROGRAM = """
 import os, sys
