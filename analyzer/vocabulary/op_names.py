@@ -201,6 +201,9 @@ CLASS_LOSSES: frozenset[str] = _words("aten::cross_entropy_loss aten::nll_loss_n
 LOOKUPS: frozenset[str] = _words("aten::embedding aten::embedding_bag aten::index aten::index_select")
 """Operators that read rows of a table, as a script calls them."""
 
+JOINS: frozenset[str] = _words("aten::cat aten::concat aten::stack")
+"""Operators that make one tensor of several."""
+
 INDEXING: frozenset[str] = _words("aten::select aten::slice aten::narrow")
 """Operators that pick a part of a tensor at a place that the profiler records."""
 

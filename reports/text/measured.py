@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from traceopt.reports.words import safe_text
 from traceopt.result.document import Result
-from traceopt.result.experiments import Attention, Convolution, Experiment, Matmul, OptimizerStep, Rates, RowGradient
+from traceopt.result.experiments import (
+    AllPairs,
+    Attention,
+    Convolution,
+    Experiment,
+    Lookup,
+    Matmul,
+    OptimizerStep,
+    Rates,
+    RowGradient,
+    VocabularyLoss,
+)
 from traceopt.result.finding import Saving
 from traceopt.result.words import quantities
 
@@ -39,6 +50,15 @@ def words(experiment: Experiment) -> str:
     if isinstance(experiment, RowGradient):
         table = f"{experiment.table_rows}x{experiment.row_size}"
         return f"backward pass of {experiment.picked_rows} rows of {table} {experiment.dtype}"
+    if isinstance(experiment, Lookup):
+        table = f"{experiment.table_rows}x{experiment.row_size}"
+        return f"{experiment.picked_rows} rows of each of {experiment.tables} tables {table} {experiment.dtype}"
+    if isinstance(experiment, AllPairs):
+        vectors = (experiment.batch, experiment.left, experiment.right, experiment.size)
+        return f"{experiment.kind} of all pairs {_times(vectors)} {experiment.dtype}"
+    if isinstance(experiment, VocabularyLoss):
+        sizes = (experiment.tokens, experiment.width, experiment.words)
+        return f"output layer and loss {_times(sizes)} {experiment.dtype}"
     count = sum(number for _, number in experiment.parameters)
     return f"{experiment.optimizer}.step of {count:,} parameters"
 

@@ -14,8 +14,10 @@ from traceopt.analyzer.arrays.grouping import NameTotal
 from traceopt.analyzer.arrays.intervals import Intervals, merge, subtract, union
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.autograd.nodes import is_heavy
+from traceopt.analyzer.autograd.operator_inputs import nodes_of
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost
+from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.work.tiny_ops import CalledOps
@@ -40,6 +42,7 @@ from traceopt.rules.fixes.advice.operator_loops import (
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.pricing import area_of, priced
+from traceopt.rules.savings.work.lookups import in_one_table, with_gradients
 from traceopt.rules.step_words import each_step, per_step
 
 ONE_LINE = "Batch many small operations into one"
@@ -92,6 +95,10 @@ class Loop(Struct, frozen=True, dict=True):
     @property
     def longest_line_calls(self) -> int:
         return max(line.calls for line in self.lines)
+
+    def lookups(self, facts: Facts) -> I8:
+        """The slices that look up rows of tables."""
+        return self.ops.rows[facts.regions.named(op_names.LOOKUPS.__contains__, OP)[self.ops.rows]]
 
 
 FIXES = {
@@ -160,7 +167,7 @@ class OperatorLoopRule(Rule):
         return loop.longest_line_calls >= self.min_calls * facts.steps.count
 
     def _loop(self, facts: Facts, lines: list[SiteCost], ops: CalledOps, whole: dict[Function, Intervals]) -> Loop:
-        mine = ops.only(np.concatenate([line.rows for line in lines]))
+        mine = with_gradients(facts, ops.only(np.concatenate([line.rows for line in lines])))
         area = union(mine.start, mine.end)
         functions = [_function(line.location) for line in lines if line.location is not None]
         updates = self._update_area(facts, mine)
@@ -266,7 +273,7 @@ class OperatorLoopRule(Rule):
         for number, lines in enumerate(groups):
             place = lines[0].location
             rows = np.concatenate([line.rows for line in lines])
-            alone = place is None or not facts.trains or _has_backward(facts, rows)
+            alone = place is None or not facts.trains or _is_trained(facts, rows)
             joined.setdefault(number if alone or place is None else _function(place), []).extend(lines)
         return list(joined.values())
 
@@ -280,7 +287,7 @@ class OperatorLoopRule(Rule):
             for names in ((op_names.CONDITION,), op_names.CHOICES, op_names.LOOKUPS)
         )
         decide = max(conditions, min(choices, picks)) >= FEW_READS  # what is chosen may be picked in the next round
-        if not facts.trains or decide or _has_backward(facts, ops.rows):
+        if not facts.trains or decide or _is_trained(facts, ops.rows):
             return None
         slices = facts.slices
         calls = facts.called_ops.functions_of(ops, slices, facts.call_sites.code_frames, self.update_share)
@@ -333,15 +340,21 @@ def _price(facts: Facts, loop: Loop, visits: Visits | None) -> Price:
             f"At most, all lines of {loop.places[0].function or 'the file'} that call as many operators go away "
             f"({ms(most_ns)}), as when one operator replaces a loop."
         )
-    return priced(
+    left = ", and one parameter is left" if visits is not None else ""
+    basis = f"Assumes {whose} time drops by {percent(low)}, or by {percent(expected)}{left}. {at_most}"
+    work = in_one_table(facts, loop.lookups(facts), time_ns) if loop.kind == "tables" else None
+    if work is not None and work.speedup is not None:
+        low = expected = max(0.0, 1 - 1 / work.speedup)
+        basis = f"{work.source.words}: {work.speedup:.1f} times as fast{left}. {at_most}"
+    price = priced(
         facts,
         (low * time_ns, expected * time_ns + visits_ns, most_ns + visits_ns),
         [RemoveHost(loop.area, expected), *fewer_visits],
-        f"Assumes {whose} time drops by {percent(low)}, or by {percent(expected)}"
-        f"{', and one parameter is left' if visits is not None else ''}. {at_most}",
+        basis,
         low=[RemoveHost(loop.area, low)],
         high=[RemoveHost(loop.most, most), *fewer_visits],
     )
+    return price if work is None else replace(price, experiments=work.experiments)
 
 
 def _main_kinds(facts: Facts, ops: CalledOps) -> list[NameTotal]:
@@ -370,13 +383,18 @@ def _fix(loop: Loop, kinds: list[NameTotal]) -> Fix:
 
 
 def _fix_of_weights(facts: Facts, loop: Loop, kinds: list[NameTotal]) -> Fix:
-    if _has_backward(facts, loop.ops.rows):
+    if _is_trained(facts, loop.ops.rows):
         return PENALTY
     return NORMS if any("norm" in kind.name for kind in kinds) else UPDATES
 
 
 def _has_backward(facts: Facts, rows: npt.NDArray[np.integer]) -> bool:
     return bool(facts.regions.named(op_names.is_backward, OP)[rows].any())
+
+
+def _is_trained(facts: Facts, rows: I8) -> bool:
+    """Whether the backward pass runs nodes of these operators, which may be too large to be among them."""
+    return _has_backward(facts, rows) or len(nodes_of(facts.regions, np.sort(rows))[0]) > 0
 
 
 def _lines_call(lines: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from traceopt.rules import (
     I8,
     Effort,
@@ -23,6 +25,7 @@ from traceopt.rules import (
 )
 from traceopt.rules.fixes.advice.constructed import optimizer_classes
 from traceopt.rules.savings.work.backward_nodes import node_ns, nodes_per_step_ns, without_nodes
+from traceopt.rules.savings.work.lookups import with_sparse_gradients
 
 # Of what the tables take beyond the rows that are looked up: a sparse gradient costs sorting and more launches. GPUs
 # fill memory so fast that this may be much of it.
@@ -54,6 +57,8 @@ class DenseEmbeddingGradient(Rule):
     SGD and Adagrad then train as before, without weight_decay, momentum and fused=True: these raise an error or keep a
     growing buffer. SparseAdam leaves the moments of rows that were not read as they are, so it trains a little
     differently. All other optimizers of torch.optim raise an error.
+
+    `traceopt run` and `traceopt measure` measure both ways for SGD, if all such tables have one size.
 
     When it is wrong: clip_grad_norm_ and clip_grad_value_ raise an error for sparse gradients. NCCL does not average
     them over ranks, so runs of several ranks do not count. Neither do tables that another operator reads too, such as
@@ -140,15 +145,23 @@ def _fix(classes: list[str], are_read: bool) -> Fix:
 def _price(facts: Facts) -> Price:
     found = facts.dense_gradients
     low, expected = (share * (1 - found.used) for share in (LOW_ON_GPU if facts.has_gpu else LOW, EXPECTED))
-    return without_nodes(
+    high = 1.0
+    basis = f"Assumes that sparse gradients remove {percent(low)}, {percent(expected)} or 100% of the time"
+    work = with_sparse_gradients(facts, _time_ns(facts)) if optimizer_classes(facts) == ["SGD"] else None
+    if work is not None and work.speedup is not None:
+        low = expected = high = max(0.0, 1 - 1 / work.speedup)
+        basis = f"{work.source.words}: {work.speedup:.1f} times as fast. Sparse gradients remove as much of the time"
+    price = without_nodes(
         facts,
         found.all_nodes,
         low,
         expected,
-        f"Assumes that sparse gradients remove {percent(low)}, {percent(expected)} or 100% of the time of the backward "
-        f"of these lookups, and of the {percent(found.element_share)} of zero_grad and the optimizer that are theirs.",
-        (_updates(facts), (low * found.element_share, expected * found.element_share, found.element_share)),
+        f"{basis} of the backward of these lookups, and of the {percent(found.element_share)} of zero_grad and the "
+        "optimizer that are theirs.",
+        (_updates(facts), (low * found.element_share, expected * found.element_share, high * found.element_share)),
+        high=high,
     )
+    return price if work is None else replace(price, experiments=work.experiments)
 
 
 def _time_ns(facts: Facts) -> float:

@@ -6,8 +6,11 @@ from math import prod
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceopt.analyzer.autograd.forward.broadcast_pairs import AllPairs
+from traceopt.result import experiments
+from traceopt.result.experiments import MOST_ELEMENTS, Comparison
 from traceopt.rules import (
     I8,
     Effort,
@@ -15,6 +18,7 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
+    Price,
     Priced,
     Risk,
     Rule,
@@ -28,6 +32,7 @@ from traceopt.rules import (
     threshold,
     us,
 )
+from traceopt.rules.savings.measured import Part, measured
 from traceopt.rules.savings.work.backward_nodes import node_ns, nodes_per_step_ns, without_nodes
 
 
@@ -101,6 +106,8 @@ class BroadcastPairs(Rule):
     A mean instead of a sum is the same divided by the size of a vector. If the differences are scaled, scale both sides
     first. A leading dimension of batches stays as it is.
 
+    The saving assumes that most of the time goes. `traceopt run` and `traceopt measure` measure both forms instead.
+
     When it is wrong: the matmul form rounds differently. Distances between almost equal vectors lose digits and may be
     slightly negative; torch.cdist(..., compute_mode="donot_use_mm_for_euclid_dist") is exact and still needs no large
     tensor. If the differences themselves are used, such as for directions or a weighted sum, nothing is reported.
@@ -144,13 +151,7 @@ class BroadcastPairs(Rule):
                 f"{form.what} of all pairs are computed through a tensor of {sizes} numbers, with a vector for each "
                 f"pair. This takes {ms(time_ns)} of {each_step(facts)}{both}."
             ),
-            saving=without_nodes(
-                facts,
-                _rows(pairs),
-                form.low,
-                form.expected,
-                f"Assumes {percent(form.low)}, {percent(form.expected)} or 100% of these operators' time goes away.",
-            ),
+            saving=_price(facts, form, pairs),
             evidence=evidence,
             locations=places(evidence),
             fix=form.fix,
@@ -164,6 +165,26 @@ class BroadcastPairs(Rule):
 
 def _rows(pairs: list[AllPairs]) -> I8:
     return np.sort(np.concatenate([rows for pair in pairs for rows in (pair.rows, pair.nodes)]))
+
+
+def _price(facts: Facts, form: Form, pairs: list[AllPairs]) -> Price:
+    low, expected, high = form.low, form.expected, 1.0
+    basis = f"Assumes {percent(low)}, {percent(expected)} or 100% of these operators' time goes away."
+    work = measured(facts, [Part(_time_ns(facts, [pair]), _both_ways(pair)) for pair in pairs])
+    if work.speedup is not None:
+        low = expected = high = max(0.0, 1 - 1 / work.speedup)
+        basis = f"{work.source.words}: {work.speedup:.1f} times as fast."
+    price = without_nodes(facts, _rows(pairs), low, expected, basis, high=high)
+    return replace(price, experiments=work.experiments)
+
+
+def _both_ways(pair: AllPairs) -> Comparison | None:
+    """All pairs as an experiment, in FP32 because nearly all are, with and without a vector for each."""
+    *batch, left, right, size = pair.shape
+    if min(pair.shape) < 1 or prod(pair.shape) > MOST_ELEMENTS:
+        return None
+    now = experiments.AllPairs(prod(batch), left, right, size, pair.kind, "fp32", backward=len(pair.nodes) > 0)
+    return Comparison(now, replace(now, by_matmul=True))
 
 
 def _time_ns(facts: Facts, pairs: list[AllPairs]) -> float:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+from msgspec.structs import replace
+
 from traceopt.analyzer.autograd.forward.large_logits import LargeLogits
+from traceopt.result.experiments import Comparison, VocabularyLoss
 from traceopt.rules import (
     Facts,
     Findings,
@@ -20,17 +24,19 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
+from traceopt.rules.savings.measured import MeasuredWork, Part, measured
 from traceopt.rules.savings.work.backward_nodes import node_ns, nodes_per_step_ns, without_nodes
 
 # Of the time of operators on logits. On CPUs, chunks that fit into the cache saved little and multiply twice; fused
 # kernels of GPUs read the logits once and write the gradient in their place.
 ON_CPU, ON_GPU = (0.0, 0.15, 0.6), (0.0, 0.4, 0.75)
+CHUNK = 64  # tokens
 CHUNKED = Fix(
     "Compute the loss of some tokens at a time, and checkpoint each chunk, so that the logits of only one exist. The "
     "matmul runs once more.",
     "hidden, targets = hidden.flatten(0, -2), targets.flatten()  # a row for each token\n"
     "part = lambda h, t: F.cross_entropy(head(h), t, reduction='sum')\n"
-    "chunks = zip(hidden.split(64), targets.split(64))\n"
+    f"chunks = zip(hidden.split({CHUNK}), targets.split({CHUNK}))\n"
     "loss = sum(checkpoint(part, h, t, use_reentrant=False) for h, t in chunks) / len(targets)",
 )
 FUSED = Fix(
@@ -62,6 +68,9 @@ class LargeLogitsRule(Rule):
         loss = sum(checkpoint(part, h, t, use_reentrant=False) for h, t in chunks) / len(targets)
 
     F.linear_cross_entropy of PyTorch 2.13 does the same with options=torch.nn.LinearCrossEntropyOptions().
+
+    On a CPU, `traceopt run` and `traceopt measure` measure the layer and the loss with and without chunks. Otherwise
+    the saving assumes a share of the time of the loss.
 
     When it is wrong: if targets are ignored (ignore_index), divide by the number of the others. If the logits are
     needed for something else, such as a metric or distillation, they are computed anyway. On a CPU, chunks save memory
@@ -126,11 +135,23 @@ def _peak_share(facts: Facts, found: LargeLogits) -> float:
 
 def _price(facts: Facts, found: LargeLogits) -> Price:
     low, expected, high = ON_GPU if facts.has_gpu else ON_CPU
-    return without_nodes(
-        facts,
-        found.rows,
-        low,
-        expected,
-        f"Assumes {percent(low)}, {percent(expected)} or {percent(high)} of these operators' time goes away.",
-        high=high,
-    )
+    rows, basis = found.rows, f"Assumes {percent(low)}, {percent(expected)} or {percent(high)} of these operators' time"
+    work = None if facts.has_gpu else _in_chunks(facts, found)
+    if work is not None and work.speedup is not None:
+        rows = np.union1d(found.rows, found.products).astype(np.int64)
+        low = expected = high = max(0.0, 1 - 1 / work.speedup)
+        basis = (
+            f"{work.source.words}, with the matmul: {work.speedup:.1f} times as fast. So {percent(high)} of the time"
+        )
+    price = without_nodes(facts, rows, low, expected, f"{basis} goes away.", high=high)
+    return price if work is None else replace(price, experiments=work.experiments)
+
+
+def _in_chunks(facts: Facts, found: LargeLogits) -> MeasuredWork | None:
+    """The output layer and the loss as an experiment, as they are and in chunks; None if the sizes are unknown."""
+    tokens, words = found.shape[:2]
+    if not found.width or len(found.shape) > 2 or found.size_bytes != 4 * tokens * words:  # not FP32
+        return None
+    now = VocabularyLoss(tokens, found.width, words, "fp32", tokens)
+    both = Comparison(now, replace(now, chunk=min(CHUNK, tokens)))
+    return measured(facts, [Part(_time_ns(facts) + nodes_per_step_ns(facts, found.products), both)])

@@ -5,15 +5,27 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import pytest
+from msgspec.structs import replace
 
 from traceopt.measuring import session
 from traceopt.measuring.cache import Cache
 from traceopt.measuring.session import MeasuringError, measure
 from traceopt.measuring.work import prepare
-from traceopt.result.experiments import Compared, Comparison, Matmul, OptimizerStep, RowGradient
+from traceopt.result.experiments import (
+    AllPairs,
+    Compared,
+    Comparison,
+    Experiment,
+    Lookup,
+    Matmul,
+    OptimizerStep,
+    PairKind,
+    RowGradient,
+    VocabularyLoss,
+)
 
 PRODUCTS = [Comparison(Matmul(m, m, m, 1, "fp64"), Matmul(m, m, m, 1, "fp32")) for m in (2, 3, 4)]
 # Stands for the process that measures: 3 x 3 ends it, 4 x 4 never answers.
@@ -101,3 +113,45 @@ def test_gradients_of_picked_rows_are_added_up(picked_by: Literal["embedding", "
     [gradient] = prepare(torch, "cpu", RowGradient(5, 2, 40, "fp32", picked_by))()
     assert gradient.shape == (5, 2)
     assert gradient.sum().item() == 80
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("kind", get_args(PairKind))
+def test_both_forms_of_all_pairs_are_the_same(kind: PairKind) -> None:
+    import torch
+
+    one = AllPairs(2, 3, 4, 5, kind, "fp32", backward=True)
+    torch.manual_seed(0)
+    plain = prepare(torch, "cpu", one)()
+    torch.manual_seed(0)
+    for gradient, other in zip(plain, prepare(torch, "cpu", replace(one, by_matmul=True))(), strict=True):
+        torch.testing.assert_close(gradient, other, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (VocabularyLoss(6, 3, 50, "fp32", 6), VocabularyLoss(6, 3, 50, "fp32", 4)),
+        (Lookup(2, 9, 3, 5, "fp32"), Lookup(2, 9, 3, 5, "fp32", sparse=True)),
+    ],
+)
+def test_both_ways_give_the_same_gradients(one: Experiment, other: Experiment) -> None:
+    import torch
+
+    gradients = []
+    for experiment in (one, other):
+        torch.manual_seed(0)
+        work = prepare(torch, "cpu", experiment)
+        gradients.append([gradient.to_dense() for gradient in work()])
+    for first, second in zip(*gradients, strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("sparse", [False, True])
+def test_an_update_takes_the_gradients_as_they_are(sparse: bool) -> None:
+    import torch
+
+    (gradient,) = prepare(torch, "cpu", Lookup(1, 9, 3, 5, "fp32", sparse=sparse, updated=True))()
+    assert (gradient.is_sparse, gradient.sum().item()) == (sparse, 15)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 from support.cpu_steps import STEPS, Events, cpu_answer, silent, the
 
+from traceopt.analyzer.facts import Facts
+from traceopt.result.experiments import Compared, Comparison, Lookup
 from traceopt.testing import events as build
 
 
@@ -69,6 +71,42 @@ class TestTinyOperators:
         assert saved_us == pytest.approx(0.7 * 150 * (30 + 6) + visits_us, rel=0.02)
         assert "150 of the 150 parameters" in finding.why
         assert "parameters" not in alone[0].why
+
+    def test_gradients_of_tables_count_if_they_are_no_tiny_operators(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """On a slow core the gradient of a small table takes 50 us. The loop is no update of untrained tensors."""
+
+        def step(t: float, number: int) -> Events:
+            yield build.annotation("Optimizer.step#SGD.step", t + 9_900, 50)
+            yield build.python("model.py(8): embed", t + 500, 3_000)
+            shapes = {"Input Dims": [[100, 8], [64]]}
+            gradient = {
+                "Input Dims": [[64, 8], [64], [], [], []],
+                "Concrete Inputs": ["", "", "100", "-1", "False"],
+                "Input type": ["float", "long int"],
+            }
+            for index in range(100):
+                link, begin = {"Sequence number": 1000 * number + index}, t + 4_000 + 55 * index
+                node = "autograd::engine::evaluate_function: EmbeddingBackward0"
+                yield build.op("aten::embedding", t + 500 + 30 * index, 10, **link, **{"Fwd thread id": 0}, **shapes)
+                yield build.op(node, begin, 50, **link, **{"Fwd thread id": 1})
+                yield build.op("aten::embedding_dense_backward", begin + 2, 45, **gradient)
+            join = {"Sequence number": 1000 * number + 100}  # of the results, which then are those of one table
+            yield build.op("aten::cat", t + 3_500, 300, **join, **{"Fwd thread id": 0})
+            cat = "autograd::engine::evaluate_function: CatBackward0"
+            yield build.op(cat, t + 3_850, 140, **join, **{"Fwd thread id": 1})
+
+        finding, saved_us, _ = the("LB002", step)
+        assert "100 aten::embedding" in finding.why
+        assert "forward and backward" in finding.why
+        assert "nn.Embedding" in (finding.fix.code or "")
+        time_us = 100 * (30 + 55) + 300 + 140
+        assert saved_us == pytest.approx(0.7 * time_us, rel=0.01)
+        now = Lookup(100, 100, 8, 64, "fp32")
+        comparison = Comparison(now, Lookup(1, 10_000, 8, 6_400, "fp32"))
+        assert finding.saving is not None
+        assert finding.saving.experiments == (comparison,)
+        monkeypatch.setattr(Facts, "compared", {comparison: Compared(comparison, 5e6, 1e6, 0.0)})
+        assert the("LB002", step)[1] == pytest.approx(0.8 * time_us, rel=0.01)
 
     def test_the_operators_that_it_counts_are_named(self) -> None:
         def step(t: float, _: int) -> Events:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from support.autograd_steps import Event, accumulation, is_silent, node, operator, steps, the
 
+from traceopt.analyzer.facts import Facts
+from traceopt.result.experiments import Compared, Comparison, Lookup
 from traceopt.result.words.effort_and_risk import Risk
 from traceopt.rules.catalogue.ef020_dense_embedding_gradient import DenseEmbeddingGradient
 from traceopt.rules.fixes.optimizers import fusible
@@ -43,6 +46,19 @@ def test_fires_on_the_gradient_and_the_update_of_the_table() -> None:
     assert found.saving.est_us == pytest.approx(0.95 * 10_020, rel=0.02)
     assert found.saving.low_us < 8_000 < 10_000 < found.saving.high_us
     assert [(one.file, one.line) for one in found.locations] == [("model.py", 9)]
+
+
+def test_sparse_gradients_are_measured_on_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = Lookup(1, ROWS, WIDTH, 64, "fp32", updated=True)
+    comparison = Comparison(now, replace(now, sparse=True))
+    parts = lookup(), backward()
+    saving = the(DenseEmbeddingGradient, steps(*parts, update=ADDS)).saving
+    assert saving is not None
+    assert saving.experiments == (comparison,)
+    monkeypatch.setattr(Facts, "compared", {comparison: Compared(comparison, 4e6, 1e6, 0.0)})
+    saving = the(DenseEmbeddingGradient, steps(*parts, update=ADDS)).saving
+    assert saving is not None
+    assert saving.est_us == pytest.approx(0.75 * 10_020, rel=0.02)
 
 
 def test_plain_sgd_gets_the_argument_as_an_edit() -> None:

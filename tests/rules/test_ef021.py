@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from support.autograd_steps import Event, is_silent, node, operator, steps, the
 
+from traceopt.analyzer.facts import Facts
+from traceopt.result.experiments import AllPairs, Compared, Comparison
 from traceopt.rules.catalogue.ef021_broadcast_pairs import BroadcastPairs
 from traceopt.testing import events as build
 
@@ -38,6 +41,18 @@ def test_fires_on_squared_distances_forward_and_backward() -> None:
     assert found.saving is not None
     assert found.saving.est_us == pytest.approx(0.93 * 6_000, rel=0.02)
     assert [(one.file, one.line) for one in found.locations] == [("train.py", 9)]
+
+
+def test_both_forms_are_measured_on_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = AllPairs(1, 64, 32, 16, "squared", "fp32", backward=True)
+    comparison = Comparison(now, replace(now, by_matmul=True))
+    saving = the(BroadcastPairs, steps(chain(*SQUARED))).saving
+    assert saving is not None
+    assert saving.experiments == (comparison,)
+    monkeypatch.setattr(Facts, "compared", {comparison: Compared(comparison, 4e6, 1e6, 0.0)})
+    saving = the(BroadcastPairs, steps(chain(*SQUARED))).saving
+    assert saving is not None
+    assert saving.est_us == pytest.approx(0.75 * 6_000, rel=0.02)
 
 
 @pytest.mark.parametrize(

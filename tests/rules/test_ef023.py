@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from support.autograd_steps import Event, accumulation, is_silent, node, operator, steps, the
 
+from traceopt.analyzer.facts import Facts
+from traceopt.result.experiments import Compared, Comparison, VocabularyLoss
 from traceopt.rules.catalogue.ef023_large_logits import LargeLogitsRule
 from traceopt.testing import events as build
 
@@ -34,6 +37,21 @@ def test_fires_on_the_loss_and_the_cast_without_the_matmul() -> None:
     assert found.saving.low_us == 0  # chunks save memory, and little time on a CPU
     assert found.saving.est_us == pytest.approx(0.15 * 7_000, rel=0.05)
     assert [(one.file, one.line) for one in found.locations] == [("model.py", 9)]
+
+
+@pytest.mark.parametrize(("chunks_ns", "saved_us"), [(2e6, 6_500), (5e6, None)])
+def test_chunks_are_measured_with_the_matmul(
+    monkeypatch: pytest.MonkeyPatch, chunks_ns: float, saved_us: float | None
+) -> None:
+    """The loss takes 7 ms and the matmul 6 ms. Chunks that are slower save nothing."""
+    now = VocabularyLoss(TOKENS, WIDTH, WORDS, "fp32", TOKENS)
+    comparison = Comparison(now, replace(now, chunk=64))
+    saving = the(LargeLogitsRule, steps(loss())).saving
+    assert saving is not None
+    assert saving.experiments == (comparison,)
+    monkeypatch.setattr(Facts, "compared", {comparison: Compared(comparison, 4e6, chunks_ns, 0.0)})
+    saving = the(LargeLogitsRule, steps(loss())).saving
+    assert (saving and saving.est_us) == (saved_us and pytest.approx(saved_us, rel=0.02))
 
 
 @pytest.mark.parametrize(

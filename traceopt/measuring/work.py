@@ -6,7 +6,17 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from traceopt.result.experiments import Attention, Convolution, Experiment, Matmul, OptimizerStep, RowGradient
+from traceopt.result.experiments import (
+    AllPairs,
+    Attention,
+    Convolution,
+    Experiment,
+    Lookup,
+    Matmul,
+    OptimizerStep,
+    RowGradient,
+    VocabularyLoss,
+)
 
 # So many bytes of operands take turns that none is in a cache: a training step touches others in between.
 COLD_BYTES = 64 << 20
@@ -44,6 +54,14 @@ def _bytes(experiment: Experiment) -> int:
         return _BYTES[experiment.dtype] * experiment.batch * experiment.heads * tokens * experiment.head_size
     if isinstance(experiment, RowGradient):
         return _BYTES[experiment.dtype] * experiment.row_size * (experiment.table_rows + experiment.picked_rows)
+    if isinstance(experiment, Lookup):
+        rows = experiment.table_rows + experiment.picked_rows
+        return _BYTES[experiment.dtype] * experiment.tables * experiment.row_size * rows
+    if isinstance(experiment, AllPairs):
+        vectors = experiment.left + experiment.right
+        return _BYTES[experiment.dtype] * experiment.batch * vectors * experiment.size
+    if isinstance(experiment, VocabularyLoss):
+        return _BYTES[experiment.dtype] * (experiment.tokens + experiment.words) * experiment.width
     return COLD_BYTES  # an optimizer goes over all parameters each time
 
 
@@ -113,12 +131,92 @@ def _row_gradient(torch: Any, device: str, one: RowGradient) -> Work:
     return lambda: torch.autograd.grad(rows, table, gradient, retain_graph=True)
 
 
+def _lookup(torch: Any, device: str, one: Lookup) -> Work:
+    sizes = [(one.table_rows, one.row_size)] * one.tables
+    tables = [_random(torch, device, size, one.dtype).requires_grad_() for size in sizes]
+    indices = [torch.randint(one.table_rows, (one.picked_rows,), device=device) for _ in tables]
+    gradients = [torch.ones(one.picked_rows, one.row_size, dtype=tables[0].dtype, device=device) for _ in tables]
+    look_up = torch.nn.functional.embedding
+
+    def work() -> Any:
+        rows = [look_up(index, table, sparse=one.sparse) for index, table in zip(indices, tables, strict=True)]
+        of_tables = torch.autograd.grad(rows, tables, gradients)
+        if one.updated:
+            with torch.no_grad():
+                for table, gradient in zip(tables, of_tables, strict=True):
+                    table.add_(gradient, alpha=-1e-6)
+        return of_tables
+
+    return work
+
+
+def _all_pairs(torch: Any, device: str, one: AllPairs) -> Work:
+    left, right = (
+        _random(torch, device, (one.batch, count, one.size), one.dtype).requires_grad_(one.backward)
+        for count in (one.left, one.right)
+    )
+    compute = _without_vectors if one.by_matmul else _by_vectors
+
+    def forward() -> Any:
+        return compute(torch, one.kind, left, right)
+
+    return _in_precision(torch, device, one.dtype, _with_backward(torch, forward, (left, right), one.backward))
+
+
+def _by_vectors(torch: Any, kind: str, left: Any, right: Any) -> Any:
+    """With a vector for each pair, as scripts do it."""
+    left, right = left[:, :, None], right[:, None]
+    if kind == "cosine":
+        return torch.nn.functional.cosine_similarity(left, right, dim=-1)
+    if kind == "product":
+        return (left * right).sum(-1)
+    differences = left - right
+    if kind == "euclidean":
+        return differences.norm(dim=-1)
+    return (differences.abs() if kind == "manhattan" else differences.pow(2)).sum(-1)
+
+
+def _without_vectors(torch: Any, kind: str, left: Any, right: Any) -> Any:
+    if kind == "cosine":
+        left, right = (torch.nn.functional.normalize(side, dim=-1) for side in (left, right))
+    if kind in ("euclidean", "manhattan"):
+        return torch.cdist(left, right, p=2.0 if kind == "euclidean" else 1.0)
+    products = left @ right.transpose(-2, -1)
+    if kind != "squared":
+        return products
+    return left.pow(2).sum(-1, keepdim=True) + right.pow(2).sum(-1)[:, None] - 2 * products
+
+
+def _vocabulary_loss(torch: Any, device: str, one: VocabularyLoss) -> Work:
+    from torch.utils.checkpoint import checkpoint
+
+    hidden, weight = (
+        _random(torch, device, (count, one.width), one.dtype).requires_grad_() for count in (one.tokens, one.words)
+    )
+    targets = torch.randint(one.words, (one.tokens,), device=device)
+    functional = torch.nn.functional
+
+    def loss(states: Any, wanted: Any) -> Any:
+        return functional.cross_entropy(functional.linear(states, weight), wanted, reduction="sum")
+
+    def forward() -> Any:
+        if one.chunk >= one.tokens:
+            return loss(hidden, targets)
+        chunks = zip(hidden.split(one.chunk), targets.split(one.chunk), strict=True)
+        return sum(checkpoint(loss, *chunk, use_reentrant=False) for chunk in chunks)
+
+    return _in_precision(torch, device, one.dtype, _with_backward(torch, forward, (hidden, weight), True))
+
+
 _MAKERS: dict[type, Callable[[Any, str, Any], Work]] = {
     Matmul: _matmul,
     Convolution: _convolution,
     Attention: _attention,
     OptimizerStep: _optimizer_step,
     RowGradient: _row_gradient,
+    Lookup: _lookup,
+    AllPairs: _all_pairs,
+    VocabularyLoss: _vocabulary_loss,
 }
 
 

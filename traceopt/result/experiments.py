@@ -19,6 +19,7 @@ Count = Annotated[int, Meta(ge=1, le=MOST_ELEMENTS)]
 Counts = Annotated[tuple[Count, ...], Meta(max_length=8)]
 Amounts = Annotated[tuple[Annotated[int, Meta(ge=0, le=MOST_ELEMENTS)], ...], Meta(max_length=8)]
 DTYPES = ("fp64", "fp32", "tf32", "bf16", "fp16")
+PairKind = Literal["squared", "euclidean", "manhattan", "product", "cosine"]
 Dtype = Annotated[str, Meta(pattern=f"^({'|'.join(DTYPES)})$")]
 
 
@@ -81,7 +82,42 @@ class RowGradient(Struct, frozen=True, tag="row_gradient"):
     picked_by: Literal["embedding", "indexing", "index_select"]
 
 
-Experiment = Matmul | Convolution | Attention | OptimizerStep | RowGradient
+class Lookup(Struct, frozen=True, tag="lookup"):
+    """Looks up rows of each table, picked at random, and computes the gradients of the tables."""
+
+    tables: Annotated[int, Meta(ge=1, le=MOST_PARAMETERS)]
+    table_rows: Count
+    row_size: Annotated[Count, note("elements of a row")]
+    picked_rows: Annotated[Count, note("of each table")]
+    dtype: Dtype
+    sparse: Annotated[bool, note("the gradients have only the rows that were looked up")] = False
+    updated: Annotated[bool, note("the gradients are added to the tables, as by SGD")] = False
+
+
+class AllPairs(Struct, frozen=True, tag="all_pairs"):
+    """Computes a number for each pair of vectors from two sets, and the gradients of both if `backward`."""
+
+    batch: Count
+    left: Annotated[Count, note("vectors of one set")]
+    right: Annotated[Count, note("vectors of the other set")]
+    size: Annotated[Count, note("elements of a vector")]
+    kind: PairKind
+    dtype: Dtype
+    by_matmul: Annotated[bool, note("no tensor has a vector for each pair")] = False
+    backward: bool = False
+
+
+class VocabularyLoss(Struct, frozen=True, tag="vocabulary_loss"):
+    """The cross entropy of tokens over words, from their hidden states, and all gradients."""
+
+    tokens: Count
+    width: Annotated[Count, note("elements of a hidden state")]
+    words: Count
+    dtype: Dtype
+    chunk: Annotated[Count, note("tokens whose logits exist at a time; fewer than all are computed twice")]
+
+
+Experiment = Matmul | Convolution | Attention | OptimizerStep | RowGradient | Lookup | AllPairs | VocabularyLoss
 
 
 class Comparison(Struct, frozen=True):

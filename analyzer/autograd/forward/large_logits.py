@@ -22,13 +22,16 @@ LEAST_PART = 0.5  # of the logits: tensors from this size on are logits too, suc
 
 class LargeLogits(Struct, frozen=True):
     """Slices, in order: `losses` are the calls of the loss, `rows` all operators on tensors of that size but the
-    matmuls, forward and backward. `shape` and `size_bytes` are those of the largest logits.
+    matmuls, forward and backward. `shape` and `size_bytes` are those of the largest logits. `products` are the matmuls
+    that compute logits, forward and backward, of hidden states of `width`; 0: unknown.
     """
 
     losses: I8
     rows: I8
+    products: I8
     shape: Shape
     size_bytes: int
+    width: int
 
 
 def find_large_logits(regions: Regions, steps: Steps) -> LargeLogits | None:
@@ -49,7 +52,26 @@ def find_large_logits(regions: Regions, steps: Steps) -> LargeLogits | None:
     rows = np.union1d(others[large], [row for row, _, _ in known]).astype(np.int64)
     nodes, _ = nodes_of(regions, rows)
     rows = np.union1d(rows, nodes).astype(np.int64)
-    return LargeLogits(np.array([row for row, _, _ in known], np.int64), rows, shape, int(prod(shape) * size))
+    products, width = _products(regions, steps, words)
+    losses = np.array([row for row, _, _ in known], np.int64)
+    return LargeLogits(losses, rows, products, shape, int(prod(shape) * size), width)
+
+
+def _products(regions: Regions, steps: Steps, words: int) -> tuple[I8, int]:
+    """The matmuls with a matrix of so many rows or columns, forward and backward, and the other size of the matrix; 0
+    if there are several.
+    """
+    rows = forward_calls(regions, steps, op_names.PRODUCT_CALLS.__contains__)
+    widths = of_inputs(regions, rows, lambda _name, dims, _types: _width(tensors(dims), words))
+    mine = np.array([width > 0 for width in widths], bool)
+    nodes, _ = nodes_of(regions, rows[mine])
+    different = set(widths) - {0}
+    return np.union1d(rows[mine], nodes).astype(np.int64), different.pop() if len(different) == 1 else 0
+
+
+def _width(inputs: list[Shape], words: int) -> int:
+    matrices = [one for one in inputs if len(one) == 2 and words in one]
+    return prod(matrices[0]) // words if len(matrices) == 1 else 0
 
 
 def _logits(_name: str, dims: object, types: object) -> tuple[Shape, float]:
