@@ -48,12 +48,7 @@ class AnalyzedTrace:
     @cached_property
     def result(self) -> Analysis:
         """As `analyze` returns it, from the same facts."""
-        if self.path.is_dir():
-            return analyze(str(self.path), debug=True)
-        rules, merged = [rule() for rule in builtin_rules()], MergedRun()
-        merged.add(0, answer(self.facts, rules, [], debug=True))
-        assert merged.shown is not None
-        return Analysis.of(run_document(merged, merged.shown, rules, [], several=False, debug=True))
+        return analyze(str(self.path), debug=True) if self.path.is_dir() else result_of_facts(self.facts)
 
     @cached_property
     def page(self) -> str:
@@ -68,6 +63,13 @@ class AnalyzedTrace:
     @cached_property
     def outcome(self) -> RulesOutcome:
         return run_rules([rule() for rule in builtin_rules()], self.facts, debug=True)
+
+
+def result_of_facts(facts: Facts) -> Analysis:
+    rules, merged = [rule() for rule in builtin_rules()], MergedRun()
+    merged.add(0, answer(facts, rules, [], debug=True))
+    assert merged.shown is not None
+    return Analysis.of(run_document(merged, merged.shown, rules, [], several=False, debug=True))
 
 
 @lru_cache(maxsize=4)  # the tests of one come one after the other
