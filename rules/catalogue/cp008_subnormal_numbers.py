@@ -12,7 +12,6 @@ from traceopt.rules import (
     Findings,
     Fix,
     Price,
-    RemoveHost,
     Risk,
     Rule,
     area_of,
@@ -21,7 +20,7 @@ from traceopt.rules import (
     ms,
     percent,
     places,
-    priced,
+    priced_host,
     site_evidence,
     the_step,
     threshold,
@@ -139,13 +138,13 @@ def _price(facts: Facts) -> Price:
         float(np.maximum(0, duration_ns - np.maximum(after_ns, work.least_ns)).sum()) / max(1, int(duration_ns.sum()))
         for after_ns in after
     )
-    return priced(
+    return priced_host(
         facts,
-        (low * time_ns, expected * time_ns, high * time_ns),
-        [RemoveHost(area, expected, faster=True)],
+        area,
+        time_ns,
+        (low, expected, high),
         f"Assumes that matmuls reach {percent(USUAL)} of the rate measured on this CPU, and that other operators "
         "become as much faster as a multiplication of a copy of the numbers. At least, all become half as much faster; "
         "at most, all reach the measured rates.",
-        low=[RemoveHost(area, low, faster=True)],
-        high=[RemoveHost(area, high, faster=True)],
+        faster=True,
     )

@@ -12,7 +12,6 @@ from traceopt.rules import (
     Findings,
     Fix,
     Intervals,
-    RemoveHost,
     Risk,
     Rule,
     SiteCost,
@@ -24,7 +23,7 @@ from traceopt.rules import (
     per_step,
     percent,
     places,
-    priced,
+    priced_host,
     site_evidence,
     site_locations,
     the_step,
@@ -131,15 +130,7 @@ class InputWorkOnMainThread(Rule):
             risk_note="Each item of the batch still needs its own random numbers" if in_batches else None,
             why=f"{who} {ms(stall)} of {each_step(facts)} {on} input work outside the data loader."
             + (f" It launches {kernels:,.0f} kernels {per_step(facts)}." if in_batches else ""),
-            saving=priced(
-                facts,
-                (low * stall, share * stall, stall),
-                [RemoveHost(work, share)],
-                basis,
-                low=[RemoveHost(work, low)],
-                high=[RemoveHost(work)],
-                least_step_ns=least_ns,
-            )
+            saving=priced_host(facts, work, stall, (low, share, 1.0), basis, least_step_ns=least_ns)
             if share * stall >= self.min_share * facts.step_ns
             else None,
             evidence=[*_functions(facts, by_site(facts, rows, cost)), *inside],

@@ -10,7 +10,6 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
-    RemoveHost,
     Rule,
     area_of,
     by_calling_site,
@@ -19,7 +18,7 @@ from traceopt.rules import (
     ms,
     percent,
     places,
-    priced,
+    priced_host,
     site_evidence,
     the_step,
     threshold,
@@ -91,7 +90,6 @@ class SlowSampler(Rule):
         sites = [] if len(fresh) else functions_inside(facts, calls)
         what = "A new iterator and its order" if len(fresh) else "The sampler"
         evidence = site_evidence(facts, sites or by_calling_site(facts, calls, cost_ns), what, 1)
-        area = area_of(facts, calls)
         low, expected = ITERATORS_REMOVED if len(fresh) else ORDER_REMOVED
         takes = f"takes {ms(stall)} of {each_step(facts)}."
         yield self.finding(
@@ -101,13 +99,12 @@ class SlowSampler(Rule):
                 if len(fresh)
                 else f"The sampler of the data loader {takes} It runs in the main process, with or without workers."
             ),
-            saving=priced(
+            saving=priced_host(
                 facts,
-                (low * stall, expected * stall, stall),
-                [RemoveHost(area, expected)],
+                area_of(facts, calls),
+                stall,
+                (low, expected, 1.0),
                 f"Assumes the fix removes {percent(low)}, {percent(expected)} or 100% of this time.",
-                low=[RemoveHost(area, low)],
-                high=[RemoveHost(area)],
             ),
             evidence=evidence,
             locations=places(evidence),

@@ -10,7 +10,6 @@ from traceopt.rules import (
     Findings,
     Fix,
     Price,
-    RemoveHost,
     Rule,
     SetArguments,
     area_of,
@@ -19,7 +18,7 @@ from traceopt.rules import (
     microseconds,
     ms,
     percent,
-    priced,
+    priced_host,
     site_evidence,
     site_locations,
     the_step,
@@ -136,14 +135,13 @@ def _saved_ns(facts: Facts, plan: LoaderPlan) -> float:
 
 def _price(facts: Facts, saved_ns: float, stall_ns: float) -> Price:
     share, area = saved_ns / stall_ns, area_of(facts, loader_rows(facts))
-    return priced(
+    return priced_host(
         facts,
-        (LOW * saved_ns, saved_ns, saved_ns),
-        [RemoveHost(area, share)],
+        area,
+        stall_ns,
+        (LOW * share, share, share),
         "Assumes that a batch takes as long as its rows did when they were taken at once on this machine, or "
         f"{percent(LOW)} of what that saves.",
-        low=[RemoveHost(area, LOW * share)],
-        high=[RemoveHost(area, share)],
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.autograd.gradient_loops import GradientLoop
@@ -13,7 +12,6 @@ from traceopt.rules import (
     Fix,
     Price,
     Priced,
-    RemoveHost,
     Risk,
     Rule,
     by_calling_site,
@@ -21,7 +19,7 @@ from traceopt.rules import (
     ms,
     per_step,
     percent,
-    priced,
+    priced_host,
     site_evidence,
     site_locations,
     the_step,
@@ -157,6 +155,4 @@ def _price(facts: Facts, loop: GradientLoop) -> Price:
     )
     if facts.has_gpu:
         return without_nodes(facts, loop.nodes, *shares[:2], basis, high=shares[2])
-    changes = [[RemoveHost(loop.area, share)] for share in shares]
-    bounds_ns = np.multiply(shares, facts.steps.mean_ns(loop.area)).tolist()
-    return priced(facts, tuple(bounds_ns), changes[1], basis, low=changes[0], high=changes[2])
+    return priced_host(facts, loop.area, facts.steps.mean_ns(loop.area), shares, basis)

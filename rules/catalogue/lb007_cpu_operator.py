@@ -7,13 +7,12 @@ from traceopt.rules import (
     Facts,
     Findings,
     Fix,
-    RemoveHost,
     Rule,
     by_site,
     each_step,
     ms,
     percent,
-    priced,
+    priced_host,
     site_evidence,
     site_locations,
     the_step,
@@ -65,13 +64,12 @@ class CpuOperator(Rule):
                 f"The GPU waits {ms(stall)} of {each_step(facts)} for operators that run on the CPU, mostly "
                 f"{facts.slices_by_name(found.rows, found.cost_ns)[0].name}."
             ),
-            saving=priced(
+            saving=priced_host(
                 facts,
-                (LOW * stall, EXPECTED * stall, stall),
-                [RemoveHost(found.area, EXPECTED)],
+                found.area,
+                stall,
+                (LOW, EXPECTED, 1.0),
                 f"Assumes {percent(LOW)}, {percent(EXPECTED)} or 100% of this time goes away.",
-                low=[RemoveHost(found.area, LOW)],
-                high=[RemoveHost(found.area)],
             ),
             evidence=site_evidence(facts, sites),
             locations=site_locations(sites),

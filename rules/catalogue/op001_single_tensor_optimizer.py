@@ -27,6 +27,7 @@ from traceopt.rules import (
     percent,
     places,
     priced,
+    priced_host,
     scaled,
     site_evidence,
     site_locations,
@@ -134,14 +135,13 @@ class SingleTensorOptimizer(Rule):
         rows = np.flatnonzero(optimizer)
         sites = by_site(facts, rows, area.within(slices.start[rows], slices.end[rows]))
         sizes = fused_step(facts, "single", took_ns)
-        assumed = priced(
+        assumed = priced_host(
             facts,
-            (0.3 * took_ns, self.removable_on_cpu * took_ns, 0.8 * took_ns),
-            [RemoveHost(area, self.removable_on_cpu)],
+            area,
+            took_ns,
+            (0.3, self.removable_on_cpu, 0.8),
             f"Assumes the optimizer's time drops by {percent(self.removable_on_cpu)}; the range is 30% to 80%, "
             "because optimizers differ in how many operations they can fuse.",
-            low=[RemoveHost(area, 0.3)],
-            high=[RemoveHost(area, 0.8)],
         )
         yield self.finding(
             title="Use a fused optimizer",

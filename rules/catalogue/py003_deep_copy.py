@@ -10,7 +10,6 @@ from traceopt.rules import (
     Findings,
     Fix,
     Price,
-    RemoveHost,
     Risk,
     Rule,
     area_of,
@@ -21,7 +20,7 @@ from traceopt.rules import (
     ms,
     per_step,
     places,
-    priced,
+    priced_host,
     site_evidence,
     the_step,
     threshold,
@@ -101,13 +100,6 @@ def _time_ns(facts: Facts) -> float:
 
 def _price(facts: Facts, copies: npt.NDArray[np.int64]) -> Price:
     area = area_of(facts, copies)
-    low, expected = SAVED
     _, most, _ = host_bounds(facts, area, 1.0)
-    return priced(
-        facts,
-        (low * most, expected * most, most),
-        [RemoveHost(area, expected)],
-        "Assumes the fix removes 60%, 90% or 100% of the time in deepcopy.",
-        low=[RemoveHost(area, low)],
-        high=[RemoveHost(area)],
-    )
+    basis = "Assumes the fix removes 60%, 90% or 100% of the time in deepcopy."
+    return priced_host(facts, area, most, (*SAVED, 1.0), basis)

@@ -12,7 +12,6 @@ from traceopt.rules import (
     Fix,
     Price,
     Priced,
-    RemoveHost,
     Risk,
     Rule,
     area_of,
@@ -22,7 +21,7 @@ from traceopt.rules import (
     ms,
     per_step,
     percent,
-    priced,
+    priced_host,
     site_evidence,
     site_locations,
     the_step,
@@ -157,11 +156,5 @@ class SlowFunctionRule(Rule):
 def _price(facts: Facts, function: SlowFunction, calls: I8) -> Price:
     area, low, expected = area_of(facts, calls), function.low, function.expected
     _, most, _ = host_bounds(facts, area, 1.0)
-    return priced(
-        facts,
-        (low * most, expected * most, most),
-        [RemoveHost(area, expected)],
-        f"Assumes {percent(low)}, {percent(expected)} or 100% of the time in these calls goes away.",
-        low=[RemoveHost(area, low)],
-        high=[RemoveHost(area)],
-    )
+    basis = f"Assumes {percent(low)}, {percent(expected)} or 100% of the time in these calls goes away."
+    return priced_host(facts, area, most, (low, expected, 1.0), basis)

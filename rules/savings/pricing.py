@@ -105,11 +105,11 @@ def within(facts: Facts, price: Price, low_ns: float, high_ns: float, basis: str
     return replace(price, low_ns=other.low_ns, high_ns=other.high_ns, basis=basis)
 
 
-def corrected(one: Priced, facts: Facts) -> Priced:
+def corrected(fix: Priced, facts: Facts) -> Priced:
     """The finding with the saving that follows from earlier trials of its rule on this machine, if there were any."""
-    price, correction = one.price, correction_of(facts.tried_here, one.finding.code)
-    if price is None or one.finding.saving is None or not correction.trials:
-        return one
+    price, correction = fix.price, correction_of(facts.tried_here, fix.finding.code)
+    if price is None or fix.finding.saving is None or not correction.trials:
+        return fix
     ends = (
         min(end, MAX_SAVED_SHARE * facts.step_ns) for end in correction.of(price.low_ns, price.est_ns, price.high_ns)
     )
@@ -123,7 +123,7 @@ def corrected(one: Priced, facts: Facts) -> Priced:
         basis=price.basis + correction.words,
         correction=correction,
     )
-    return replace(one, finding=replace(one.finding, saving=now.saving, impact=impact_of_share(now.share)), price=now)
+    return replace(fix, finding=replace(fix.finding, saving=now.saving, impact=impact_of_share(now.share)), price=now)
 
 
 def unrecorded_gain_ns(facts: Facts, changes: Changes, event_ns: int = EVENT_NS[0]) -> float:
@@ -161,9 +161,9 @@ def gain_ns(facts: Facts, changes: Changes) -> float:
     return facts.step_ns * (1 - facts.replay(changes).step_ns / facts.replayed.step_ns)
 
 
-def on_host(one: Priced) -> bool:
+def on_host(fix: Priced) -> bool:
     """Whether the fix speeds up the host rather than the device."""
-    return _of_host(one.changes)
+    return _of_host(fix.changes)
 
 
 def _of_host(changes: Changes) -> bool:
@@ -192,6 +192,24 @@ def priced_work(facts: Facts, work: Mask, gains_ns: tuple[float, float, float], 
     low, expected, high = (shorter(facts, work, gain) for gain in gains_ns)
     worst, best = (low, high) if gains_ns[0] < gains_ns[2] else (None, None)  # nothing is assumed
     return priced(facts, gains_ns, expected, basis, low=worst, high=best)
+
+
+def priced_host(
+    facts: Facts,
+    area: Intervals,
+    cost_ns: float,
+    shares: tuple[float, float, float],
+    basis: str,
+    *,
+    faster: bool = False,
+    least_step_ns: float = 0.0,
+) -> Price:
+    """These shares of the host's time in an area go away (low, expected, high). `cost_ns`: what it costs per step.
+    `faster`: see `RemoveHost`.
+    """
+    low, expected, high = ([RemoveHost(area, share, faster)] for share in shares)
+    bounds_ns = shares[0] * cost_ns, shares[1] * cost_ns, shares[2] * cost_ns
+    return priced(facts, bounds_ns, expected, basis, low=low, high=high, least_step_ns=least_step_ns)
 
 
 def work_of(facts: Facts, shapes: Sequence[GemmShape]) -> Mask:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.work.cpu_work import CpuOperator
 from traceopt.result.words.message import ms, percent
 from traceopt.rules.savings.price import Price
-from traceopt.rules.savings.pricing import priced
+from traceopt.rules.savings.pricing import priced_host
 from traceopt.rules.savings.work.cpu_operators import operators_ns
 
 CAST_BYTES = 4 + 2  # read and written for each element that is converted between FP32 and bfloat16
@@ -27,15 +26,14 @@ def bfloat16_price(facts: Facts, products: Sequence[CpuOperator], low: float, ex
     casts_ns = CAST_BYTES * elements / work.peaks.copy_gb_per_s
     gain_ns = (1 - 1 / speedup) * time_ns
     low_ns, expected_ns = (max(0.0, share * gain_ns - casts_ns) for share in (low, expected))
-    area = work.area(list(products))
-    return priced(
+    return priced_host(
         facts,
-        (low_ns, expected_ns, gain_ns),
-        [RemoveHost(area, expected_ns / time_ns, faster=True)],
+        work.area(list(products)),
+        time_ns,
+        (low_ns / time_ns, expected_ns / time_ns, gain_ns / time_ns),
         f"Assumes {percent(expected)} of the gain from the measured speedup of {speedup:.1f} times ({percent(low)} to "
         f"100%), less {ms(casts_ns)} for casts.",
-        low=[RemoveHost(area, low_ns / time_ns, faster=True)],
-        high=[RemoveHost(area, gain_ns / time_ns, faster=True)],
+        faster=True,
     )
 
 

@@ -6,13 +6,12 @@ import numpy as np
 from msgspec import Struct
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary.op_names import is_softmax
 from traceopt.analyzer.work.cpu_attention import CpuAttention
 from traceopt.rules.savings.price import Price
-from traceopt.rules.savings.pricing import priced
+from traceopt.rules.savings.pricing import priced_host
 from traceopt.rules.savings.work.attention_experiments import fused_attention_work
 from traceopt.rules.savings.work.cpu_experiments import measured_price
 
@@ -40,14 +39,8 @@ def fused_attention(facts: Facts, found: CpuAttention) -> FusedAttention:
     high_ns = 0.9 * other_ns + 0.3 * product_ns
     if not expected_ns:
         return FusedAttention(time_ns, other_ns, 0.0, None)
-    price = priced(
-        facts,
-        (low_ns, expected_ns, high_ns),
-        [RemoveHost(found.area, expected_ns / time_ns)],
-        BASIS,
-        low=[RemoveHost(found.area, low_ns / time_ns)],
-        high=[RemoveHost(found.area, high_ns / time_ns)],
-    )
+    shares = low_ns / time_ns, expected_ns / time_ns, high_ns / time_ns
+    price = priced_host(facts, found.area, time_ns, shares, BASIS)
     measured = measured_price(facts, found.area, fused_attention_work(facts, _softmaxes(facts, found), time_ns), price)
     return FusedAttention(time_ns, other_ns, expected_ns, measured)
 
