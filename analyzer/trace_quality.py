@@ -77,7 +77,7 @@ class TraceQuality(Struct, frozen=True, dict=True):
         be repaired and launches without work.
         """
         meta = self.trace.meta
-        joined = meta.repaired_events > 0 and any(one.count for one in self.unlinked)
+        joined = meta.repaired_events > 0 and any(kind.count for kind in self.unlinked)
         return meta.damage is not None or meta.lost_events > 0 or joined
 
     @cached_property
@@ -93,7 +93,7 @@ class TraceQuality(Struct, frozen=True, dict=True):
             Missing("events", self.lost_events, meta.event_count + self.lost_events),
             Missing("text", meta.unread_bytes, meta.byte_count),
         )
-        return max((*unread, *self.unlinked), key=lambda one: one.share)
+        return max((*unread, *self.unlinked), key=lambda kind: kind.share)
 
     @property
     def cut_off(self) -> bool:
@@ -249,7 +249,7 @@ class TraceQuality(Struct, frozen=True, dict=True):
     @property
     def events_were_dropped(self) -> bool:
         """Many launches lack their GPU work, or the other way round."""
-        return any(one.share > DROPPED_SHARE for one in self.unlinked)
+        return any(kind.share > DROPPED_SHARE for kind in self.unlinked)
 
     @cached_property
     def captures(self) -> Intervals:

@@ -52,7 +52,7 @@ class RulesOutcome(Struct, frozen=True):
 
     @property
     def findings(self) -> list[Finding]:
-        return [one.finding for one in self.priced]
+        return [fix.finding for fix in self.priced]
 
 
 def prepare(
@@ -121,10 +121,10 @@ def refuted(outcome: RulesOutcome, rules: Sequence[Rule]) -> Iterator[tuple[froz
     of the codes of these fixes.
     """
     refutable = {rule.code for rule in rules if rule.refutable}
-    saving = {one.finding.code for one in outcome.priced if one.finding.saving is not None} & refutable
+    saving = {fix.finding.code for fix in outcome.priced if fix.finding.saving is not None} & refutable
     for count in range(1, len(saving) + 1):
         for codes in map(frozenset, combinations(sorted(saving), count)):
-            priced = [one.without_saving() if one.finding.code in codes else one for one in outcome.priced]
+            priced = [fix.without_saving() if fix.finding.code in codes else fix for fix in outcome.priced]
             yield codes, replace(outcome, priced=sorted(priced, key=_value_order))
 
 
@@ -132,7 +132,7 @@ def planned(outcome: RulesOutcome, facts: Facts) -> RulesOutcome:
     """The outcome with its plan: the findings in order, without those whose fix cannot shorten the step."""
     plan = make_plan(outcome.priced, facts)
     useful = in_order(outcome.priced, plan, facts)
-    hidden = {one.finding.code for one in outcome.priced} - {one.finding.code for one in useful}
+    hidden = {fix.finding.code for fix in outcome.priced} - {fix.finding.code for fix in useful}
     checks = [replace(c, status="passed", reason=HIDDEN) if c.code in hidden else c for c in outcome.checks]
     return replace(outcome, priced=useful, checks=checks, plan=plan)
 
@@ -215,11 +215,11 @@ def _ask(rule: Rule, facts: Facts, only_found: bool) -> _Answer:
         return "not_checked", lack, []
     if (why := rule.applies(facts)) is not None:
         return "not_applicable", why, []
-    found = [_sound(one) for one in rule.check(facts)]
+    found = [_sound(fix) for fix in rule.check(facts)]
     if facts.has_trace:
-        known = (corrected(without_unrecorded_saving(one, facts), facts) for one in found)
-        framed = (replace(one, finding=in_framework(one.finding, facts)) for one in known)
-        found = [_with_user_lines(within_compiler_limits(one, facts), facts) for one in framed]
+        known = (corrected(without_unrecorded_saving(fix, facts), facts) for fix in found)
+        framed = (replace(fix, finding=in_framework(fix.finding, facts)) for fix in known)
+        found = [_with_user_lines(within_compiler_limits(fix, facts), facts) for fix in framed]
     found.sort(key=_value_order)
     if found:
         return "found", found[0].finding.why, found
@@ -239,23 +239,23 @@ def _ask_run(rule: RunRule, run: RunFacts) -> _Answer:
 def _in_words_of(vendor: str, outcome: RulesOutcome) -> RulesOutcome:
     """The outcome with its messages in the words of the GPU's vendor."""
     return RulesOutcome(
-        [replace(one, finding=one.finding.for_vendor(vendor)) for one in outcome.priced],
+        [replace(fix, finding=fix.finding.for_vendor(vendor)) for fix in outcome.priced],
         [note.for_vendor(vendor) for note in outcome.notes],
         [check.for_vendor(vendor) for check in outcome.checks],
     )
 
 
-def _with_user_lines(one: Priced, facts: Facts) -> Priced:
+def _with_user_lines(fix: Priced, facts: Facts) -> Priced:
     """The finding, with the user's line that calls a library's model, which can be edited, beside each place in it:
     before it if the fix sets arguments, which only the user's own calls have.
     """
     every: dict[Location, None] = {}
-    sets_arguments = any(isinstance(edit, SetArguments) for edit in one.finding.fix.edits)
-    for place in one.finding.locations:
+    sets_arguments = any(isinstance(edit, SetArguments) for edit in fix.finding.fix.edits)
+    for place in fix.finding.locations:
         caller = facts.call_sites.user_caller_of(place.file, place.function)
         both = [place] if caller is None else [place, to_location(caller)]
         every |= dict.fromkeys(reversed(both) if sets_arguments else both)
-    return replace(one, finding=replace(one.finding, locations=list(every)))
+    return replace(fix, finding=replace(fix.finding, locations=list(every)))
 
 
 def _sound(found: object) -> Priced:
@@ -288,5 +288,5 @@ def _fields(value: Any) -> Any:
     return value.source if isinstance(value, Message) else fields_of(value)
 
 
-def _value_order(one: Priced) -> tuple[int, float, int, str, str]:
-    return value_order(one.finding)
+def _value_order(fix: Priced) -> tuple[int, float, int, str, str]:
+    return value_order(fix.finding)

@@ -80,9 +80,9 @@ def make_plan(priced: Iterable[Priced], facts: Facts) -> Plan:
     If the replay is not trusted, what several fixes save together is not known, so the plan has one row at most.
     """
     savings = JointSavings(facts)
-    costs = [(one, one.price.cost_ns) for one in priced if one.price is not None]
-    worthwhile = [(one, cost_ns) for one, cost_ns in costs if cost_ns >= NEGLIGIBLE_SHARE * savings.step_ns]
-    candidates = [one for one, _ in sorted(worthwhile, key=lambda pair: -pair[1])[:MOST_CANDIDATES]]
+    costs = [(fix, fix.price.cost_ns) for fix in priced if fix.price is not None]
+    worthwhile = [(fix, cost_ns) for fix, cost_ns in costs if cost_ns >= NEGLIGIBLE_SHARE * savings.step_ns]
+    candidates = [fix for fix, _ in sorted(worthwhile, key=lambda pair: -pair[1])[:MOST_CANDIDATES]]
     if not candidates or facts.quality.sampled_share is not None:
         return Plan([], savings)
     if facts.replay_trusted:
@@ -104,7 +104,7 @@ def best_choice(fixes: Sequence[Priced], savings: JointSavings) -> list[Priced]:
     return max(
         (choice for choice in largest if savings.of(choice) >= enough_ns),
         key=lambda choice: (
-            -sum(one.finding.effort.is_unknown for one in choice),
+            -sum(fix.finding.effort.is_unknown for fix in choice),
             -sum(map(_is_guess, choice)),
             savings.of(choice),
         ),
@@ -125,12 +125,12 @@ def _needed(fixes: Sequence[Priced], savings: JointSavings) -> list[Priced]:
     """The fixes without those that the others can do without, and not more than MAX_ROWS."""
     left, enough_ns = list(fixes), savings.of(fixes) - MIN_ROW_SHARE * savings.step_ns
     while len(left) > 1:
-        kept_ns = {id(one): savings.of(_others(left, one)) for one in left}
-        useless = [one for one in left if kept_ns[id(one)] >= enough_ns]
+        kept_ns = {id(fix): savings.of(_others(left, fix)) for fix in left}
+        useless = [fix for fix in left if kept_ns[id(fix)] >= enough_ns]
         if useless:
-            left = _others(left, max(useless, key=lambda one: (*_doubts(one), kept_ns[id(one)], one.finding.code)))
+            left = _others(left, max(useless, key=lambda fix: (*_doubts(fix), kept_ns[id(fix)], fix.finding.code)))
         elif len(left) > MAX_ROWS:
-            left = _others(left, max(left, key=lambda one: kept_ns[id(one)]))
+            left = _others(left, max(left, key=lambda fix: kept_ns[id(fix)]))
         else:
             break
     return left
@@ -141,7 +141,7 @@ def _ordered(fixes: Sequence[Priced], savings: JointSavings) -> list[Priced]:
     taken = list[Priced]()
     while len(taken) < len(fixes):
         left = [fix for fix in fixes if fix not in taken]
-        taken.append(next_fix([one for one in left if not _comes_last(one)] or left, taken, savings))
+        taken.append(next_fix([fix for fix in left if not _comes_last(fix)] or left, taken, savings))
     return taken
 
 
@@ -155,10 +155,10 @@ def next_fix(fixes: Sequence[Priced], taken: Sequence[Priced], savings: JointSav
     enough = (1 - (CLOSE_SHARE if taken else CLOSE_TO_FIRST)) * max(worth.values())
     close = [fix for fix in fixes if worth[id(fix)] >= enough]
     if len(close) > 1 and not taken:
-        lost = {id(one): _worth(one, savings.of(fixes) - savings.of(_others(fixes, one))) for one in close}
+        lost = {id(fix): _worth(fix, savings.of(fixes) - savings.of(_others(fixes, fix))) for fix in close}
         if (most := max(lost.values())) > 0:
-            close = [one for one in close if lost[id(one)] >= (1 - CLOSE_TO_FIRST) * most]
-    return min(close, key=lambda one: (*_doubts(one), -worth[id(one)], one.finding.code))
+            close = [fix for fix in close if lost[id(fix)] >= (1 - CLOSE_TO_FIRST) * most]
+    return min(close, key=lambda fix: (*_doubts(fix), -worth[id(fix)], fix.finding.code))
 
 
 def rows_of(fixes: Sequence[Priced], savings: JointSavings) -> list[Planned]:
@@ -187,26 +187,26 @@ def _others(fixes: Sequence[Priced], fix: Priced) -> list[Priced]:
     return [other for other in fixes if other is not fix]
 
 
-def _worth(one: Priced, gain_ns: float) -> float:
+def _worth(fix: Priced, gain_ns: float) -> float:
     """What counts of a saving when fixes are put in order."""
-    return (GUESS if _is_guess(one) else 1.0) * gain_ns
+    return (GUESS if _is_guess(fix) else 1.0) * gain_ns
 
 
-def _is_guess(one: Priced) -> bool:
+def _is_guess(fix: Priced) -> bool:
     """Whether the fix may save nothing."""
-    return one.finding.confidence == "low" and one.price is not None and one.price.low_ns == 0
+    return fix.finding.confidence == "low" and fix.price is not None and fix.price.low_ns == 0
 
 
-def _doubts(one: Priced) -> tuple[int, bool, bool, bool]:
+def _doubts(fix: Priced) -> tuple[int, bool, bool, bool]:
     """What speaks against a fix that saves as much as another: it is less sure, clear, safe or simple."""
-    finding = one.finding
+    finding = fix.finding
     effort, risky = finding.effort, finding.risk is not Risk.NONE
     return _CONFIDENCE[finding.confidence], effort.is_unknown, risky, not effort.is_simple
 
 
-def _comes_last(one: Priced) -> bool:
+def _comes_last(fix: Priced) -> bool:
     """Whether the cost is not one of every step, or its cause is yet to be found."""
-    return one.occasional or one.finding.effort.is_search
+    return fix.occasional or fix.finding.effort.is_search
 
 
 def in_order(priced: Sequence[Priced], plan: Plan, facts: Facts) -> list[Priced]:
@@ -219,9 +219,9 @@ def in_order(priced: Sequence[Priced], plan: Plan, facts: Facts) -> list[Priced]
     for row in plan.rows:
         most[id(row.fix)] = max(most[id(row.fix)], row.saving_ns)
     planned = {id(row.fix) for row in plan.rows}
-    others = [one for one in priced if id(one) not in planned and not _is_useless(one, most[id(one)], plan)]
-    rated = [_rated(_left_out(one, plan), most[id(one)], plan) for one in others]
-    rated.sort(key=lambda one: value_order(one.finding))
+    others = [fix for fix in priced if id(fix) not in planned and not _is_useless(fix, most[id(fix)], plan)]
+    rated = [_rated(_left_out(fix, plan), most[id(fix)], plan) for fix in others]
+    rated.sort(key=lambda fix: value_order(fix.finding))
     return [*(_rated(_as_sure(row), most[id(row.fix)], plan) for row in plan.rows), *rated]
 
 
@@ -231,33 +231,33 @@ def _as_sure(row: Planned) -> Priced:
     return replace(row.fix, finding=replace(finding, confidence=sure_of(finding.confidence, row.low_ns)))
 
 
-def _left_out(one: Priced, plan: Plan) -> Priced:
+def _left_out(fix: Priced, plan: Plan) -> Priced:
     """The finding with what it saves after the plan, if the replay tells. If the plan treats its cause in another way:
     with how much less the plan saves if this fix takes the place of those.
     """
-    if not plan.rows or not one.changes or not plan.savings.replays or one.price is None:
-        return one
-    others = [planned for planned in plan.fixes if not one.shares_cause_with(planned)]
+    if not plan.rows or not fix.changes or not plan.savings.replays or fix.price is None:
+        return fix
+    others = [planned for planned in plan.fixes if not fix.shares_cause_with(planned)]
     if len(others) < len(plan.fixes):
-        lost_ns = plan.savings.of(plan.fixes) - plan.savings.of([*others, one])
-        finding = replace(one.finding, instead_lost_us=us(max(0.0, lost_ns)))
+        lost_ns = plan.savings.of(plan.fixes) - plan.savings.of([*others, fix])
+        finding = replace(fix.finding, instead_lost_us=us(max(0.0, lost_ns)))
     else:
-        finding = replace(one.finding, after_plan_us=us(plan.savings.after(one, others)))
-    return replace(one, finding=finding)
+        finding = replace(fix.finding, after_plan_us=us(plan.savings.after(fix, others)))
+    return replace(fix, finding=finding)
 
 
-def _is_useless(one: Priced, most_ns: float, plan: Plan) -> bool:
+def _is_useless(fix: Priced, most_ns: float, plan: Plan) -> bool:
     """Whether the fix was replayed and does not shorten the step, whatever else is fixed."""
-    price = one.price
+    price = fix.price
     return price is not None and price.by_replay and max(price.high_ns, most_ns) < NEGLIGIBLE_SHARE * plan.step_ns
 
 
-def _rated(one: Priced, most_ns: float, plan: Plan) -> Priced:
+def _rated(fix: Priced, most_ns: float, plan: Plan) -> Priced:
     """The finding with its impact. `most_ns`: the most that its fix can save per step."""
-    finding, saving = one.finding, one.finding.saving
-    if one.price is None or saving is None:
-        return one
-    if most_ns > UNLOCKED * one.price.est_ns and most_ns >= MIN_ROW_SHARE * plan.step_ns:
+    finding, saving = fix.finding, fix.finding.saving
+    if fix.price is None or saving is None:
+        return fix
+    if most_ns > UNLOCKED * fix.price.est_ns and most_ns >= MIN_ROW_SHARE * plan.step_ns:
         basis = saving.basis + f" It saves up to {ms(most_ns)} once the other limits of the step are gone."
         finding = replace(finding, saving=replace(saving, basis=basis))
-    return replace(one, finding=replace(finding, impact=impact_of_share(most_ns / plan.step_ns)))
+    return replace(fix, finding=replace(finding, impact=impact_of_share(most_ns / plan.step_ns)))

@@ -63,10 +63,10 @@ def find_expert_load(
     step = steps.step_of(begin[first])
     first = first[step >= 0]
     count = np.bincount(step[step >= 0], minlength=steps.count)
-    if not len(first) or (count != count[0]).any() or not any(one.is_uneven for one in splits if one is not None):
+    if not len(first) or (count != count[0]).any() or not any(split.is_uneven for split in splits if split is not None):
         return None
     columns = (
-        np.array([sum(one.received) for one in map(splits.__getitem__, first.tolist()) if one is not None]),
+        np.array([sum(split.received) for split in map(splits.__getitem__, first.tolist()) if split is not None]),
         compute.within(end[first], begin[first + 1]),
         calls.exposed[first] + calls.exposed[first + 1],
     )

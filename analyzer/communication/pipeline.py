@@ -36,20 +36,20 @@ class PipelineStage(Struct, frozen=True):
 
     @property
     def micro_batches(self) -> int:
-        return len({one.micro_batch for one in self.order if one.kind == "F"})
+        return len({action.micro_batch for action in self.order if action.kind == "F"})
 
     @property
     def chunks(self) -> int:
         """Parts of the model that the rank holds."""
-        return len({one.stage for one in self.order})
+        return len({action.stage for action in self.order})
 
     @property
     def schedule(self) -> Schedule:
-        if any(one.kind == "W" for one in self.order):
+        if any(action.kind == "W" for action in self.order):
             return "zero bubble"
         if self.chunks > 1:
             return "interleaved"
-        first_backward = next(at for at, one in enumerate(self.order) if one.kind != "F")
+        first_backward = next(at for at, action in enumerate(self.order) if action.kind != "F")
         if first_backward < self.micro_batches:
             return "1F1B"
         return "GPipe" if self.micro_batches > self.size else "GPipe or 1F1B"
@@ -85,11 +85,11 @@ def find_pipeline_stage(
     """None unless the size of the pipeline is known, and the order of forward and backward passes: by annotations, or
     by the neighbors that the rank sends to and receives from. `compute`: without the optimizer's.
     """
-    group = next((one for one in groups if one.parallelism == PIPELINE and one.size > 1), None)
+    group = next((group for group in groups if group.parallelism == PIPELINE and group.size > 1), None)
     if group is None:
         return None
     order = _annotated(regions, steps) or _by_neighbors(regions, steps, group.ranks)
-    kinds = {one.kind for one in order}
+    kinds = {action.kind for action in order}
     if "F" not in kinds or kinds == {"F"}:
         return None
     return PipelineStage(
@@ -104,7 +104,7 @@ def find_pipeline_stage(
 def _annotated(regions: Regions, steps: Steps) -> tuple[PipelineAction, ...]:
     rows = _in_fullest_step(regions.named(lambda name: pipeline_action(name) is not None, ANNOTATION), regions, steps)
     named = (pipeline_action(regions.trace.names[code]) for code in regions.slices.name[rows].tolist())
-    return tuple(one for one in named if one is not None)
+    return tuple(action for action in named if action is not None)
 
 
 def _by_neighbors(regions: Regions, steps: Steps, ranks: tuple[int, ...]) -> tuple[PipelineAction, ...]:
@@ -125,7 +125,7 @@ def _by_neighbors(regions: Regions, steps: Steps, ranks: tuple[int, ...]) -> tup
     forward_from = (True, own - 1) if own else (False, 1)
     backward_from = (True, own + 1) if own < len(ranks) - 1 else (False, own - 1)
     kinds: dict[tuple[bool, int | None], ActionKind] = {forward_from: "F", backward_from: "B"}
-    found = [kinds[one] for one in zip(receives, peers, strict=True) if one in kinds]
+    found = [kinds[call] for call in zip(receives, peers, strict=True) if call in kinds]
     count = {kind: found.count(kind) for kind in ("F", "B")}
     ahead = min(count["F"], len(ranks) - own)
     if not count["F"] or count["F"] != count["B"] or "B" in found[:ahead]:

@@ -52,25 +52,25 @@ class ProcessGroup(Struct, frozen=True):
 
     @property
     def rows(self) -> I8:
-        return np.concatenate([one.rows for one in self.by_kind])
+        return np.concatenate([calls.rows for calls in self.by_kind])
 
     @property
     def exposed_ns(self) -> int:
-        return sum(int(one.exposed.sum()) for one in self.by_kind)
+        return sum(int(calls.exposed.sum()) for calls in self.by_kind)
 
     @property
     def known_bytes(self) -> int | None:
         """What one rank puts in; None if that was not recorded for every call."""
-        if any((one.bytes < 0).any() for one in self.by_kind):
+        if any((calls.bytes < 0).any() for calls in self.by_kind):
             return None
-        return sum(int(one.bytes.sum()) for one in self.by_kind)
+        return sum(int(calls.bytes.sum()) for calls in self.by_kind)
 
     @property
     def link_bytes(self) -> float | None:
         """What goes over the link; None if that is not known for every call."""
-        if self.known_bytes is None or any(one.bus_factor is None for one in self.by_kind):
+        if self.known_bytes is None or any(calls.bus_factor is None for calls in self.by_kind):
             return None
-        return sum(float(one.bytes.sum()) * (one.bus_factor or 0.0) for one in self.by_kind)
+        return sum(float(calls.bytes.sum()) * (calls.bus_factor or 0.0) for calls in self.by_kind)
 
 
 class GroupOverlap(Struct, frozen=True):
@@ -112,7 +112,8 @@ def find_process_groups(
         about = declared.get(name) or _Declared("", _listed_ranks(trace, int(work.process_group_ranks[mine[0]])))
         size = len(about.ranks) or max(0, int(work.group_size[mine].max()))
         by_kind = [_of_kind(calls, group_of[calls.rows] == code, size, trace) for calls in collectives]
-        by_kind = sorted((one for one in by_kind if len(one.rows)), key=lambda one: -int(gpu.in_window[one.rows].sum()))
+        by_kind = [calls for calls in by_kind if len(calls.rows)]
+        by_kind.sort(key=lambda calls: -int(gpu.in_window[calls.rows].sum()))
         beside = union(work.start[others], work.end_of(others))
         out.append(
             ProcessGroup(
@@ -135,13 +136,13 @@ def find_group_overlaps(gpu: GpuWork, groups: Sequence[ProcessGroup]) -> list[Gr
     areas = [intersect(union(work.start[group.rows], work.end_of(group.rows)), gpu.window) for group in groups]
     out = []
     for group, area in zip(groups, areas, strict=True):
-        others = [(one.name, True, its) for one, its in zip(groups, areas, strict=True) if one is not group]
+        others = [(other.name, True, its) for other, its in zip(groups, areas, strict=True) if other is not group]
         found = [*((kind, False, its) for kind, its in kinds.items()), *others]
         overlaps = [
             GroupOverlap(group, beside, is_group, intersect(area, its).total, area.total)
             for beside, is_group, its in found
         ]
-        out += sorted((one for one in overlaps if one.ns), key=lambda one: -one.ns)
+        out += sorted((overlap for overlap in overlaps if overlap.ns), key=lambda overlap: -overlap.ns)
     return out
 
 
@@ -177,12 +178,14 @@ def _by_its_work(by_kind: Sequence[GroupOfKind], reductions: GradientReductions,
     """What a group is for, by what it does: data parallelism if it reduces gradients, and next to nothing outside
     backward passes; a pipeline if it sends and receives. Tensor, context and expert parallelism look alike.
     """
-    rows = np.concatenate([one.rows for one in by_kind])
+    rows = np.concatenate([calls.rows for calls in by_kind])
     if np.isin(rows, stages.rows).mean() >= MOST:
         return PIPELINE
-    reducing = [one for one in by_kind if one.kind in REDUCING]
-    reduced = sum(float(np.maximum(one.bytes, 1).sum()) for one in reducing)
-    in_backward = sum(float(np.maximum(one.bytes, 1)[np.isin(one.rows, reductions.rows)].sum()) for one in reducing)
+    reducing = [calls for calls in by_kind if calls.kind in REDUCING]
+    reduced = sum(float(np.maximum(calls.bytes, 1).sum()) for calls in reducing)
+    in_backward = sum(
+        float(np.maximum(calls.bytes, 1)[np.isin(calls.rows, reductions.rows)].sum()) for calls in reducing
+    )
     return DATA if reduced and in_backward >= MOST * reduced else None
 
 

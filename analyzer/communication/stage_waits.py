@@ -45,7 +45,7 @@ def find_stage_waits(collectives: Sequence[CollectiveCalls], regions: Regions) -
 
     An all-to-all runs the same kernels, so only calls that are known to be sends or receives count.
     """
-    calls = next((one for one in collectives if one.name == SEND_RECV), None)
+    calls = next((calls for calls in collectives if calls.name == SEND_RECV), None)
     if calls is None:
         return NO_STAGE_WAITS
     called = regions.named(op_names.is_point_to_point, OP, ANNOTATION)
@@ -56,7 +56,7 @@ def find_stage_waits(collectives: Sequence[CollectiveCalls], regions: Regions) -
 
 def find_cpu_stage_waits(collectives: Sequence[CollectiveCalls]) -> StageWaits:
     """The waits of the training thread; `rows` are slices."""
-    calls = next((one for one in collectives if one.name == SEND_RECV), None)
+    calls = next((calls for calls in collectives if calls.name == SEND_RECV), None)
     return NO_STAGE_WAITS if calls is None else _waits(calls, np.arange(calls.calls), calls.duration)
 
 

@@ -69,11 +69,11 @@ class RunHistory(Struct, frozen=True):
 
 def find_run_history(histories: Sequence[RankHistory | None], numbers: Sequence[int | None]) -> RunHistory | None:
     """`numbers` are those of the ranks. None unless at least two ranks, and all of them, have a ledger."""
-    ranks = [one for one in histories if one is not None]
+    ranks = [history for history in histories if history is not None]
     if len(ranks) < 2 or len(ranks) < len(histories):
         return None
-    width = max(one.width for one in ranks)
-    steps = min(one.steps for one in ranks)
+    width = max(history.width for history in ranks)
+    steps = min(history.steps for history in ranks)
     stretches = _Stretches(ranks, width, -(-steps // width))
     known = stretches.known
     if np.count_nonzero(known) < FEW_STRETCHES:
@@ -124,10 +124,10 @@ class _Stretches:
 
     def __init__(self, ranks: Sequence[RankHistory], width: int, count: int) -> None:
         def matrix(name: str, weighted: bool = False) -> F8:
-            rows = [_wider(one, getattr(one, name), width, weighted)[:count] for one in ranks]
+            rows = [_wider(history, getattr(history, name), width, weighted)[:count] for history in ranks]
             return np.array(rows, np.float64)
 
-        self._width, self._run_ns = width, np.array([one.run_ns for one in ranks], np.float64)
+        self._width, self._run_ns = width, np.array([history.run_ns for history in ranks], np.float64)
         self.usual = matrix("usual")
         self.step_ns, self.fetch_ns, self.gc_ns = (matrix(name, True) for name in ("step_ns", "fetch_ns", "gc_ns"))
         self.eval_ns, self.save_ns = matrix("eval_ns"), matrix("save_ns")

@@ -36,17 +36,17 @@ def find_run_phases(ranks: Sequence[RankPhases | None], trains: Sequence[bool]) 
     learning: together they have a rollout and something that only follows one, or a process that does not train marks
     rollouts, and one that trains marks training.
     """
-    marked = {index: one for index, one in enumerate(ranks) if one is not None}
-    kinds = {frozenset(one.names) for one in marked.values()}
+    marked = {index: phases for index, phases in enumerate(ranks) if phases is not None}
+    kinds = {frozenset(phases.names) for phases in marked.values()}
     if len(kinds) < 2:
         return []
-    generates = any("rollout" in one.names and not trains[index] for index, one in marked.items())
-    learns = any("train" in one.names and trains[index] for index, one in marked.items())
+    generates = any("rollout" in phases.names and not trains[index] for index, phases in marked.items())
+    learns = any("train" in phases.names and trains[index] for index, phases in marked.items())
     if not is_rl(frozenset().union(*kinds)) and not (generates and learns):
         return []
-    begin = max(one.recorded_from for one in marked.values())
-    end = min(one.recorded_to for one in marked.values())
-    shortest = min(one.recorded_to - one.recorded_from for one in marked.values())
+    begin = max(phases.recorded_from for phases in marked.values())
+    end = min(phases.recorded_to for phases in marked.values())
+    shortest = min(phases.recorded_to - phases.recorded_from for phases in marked.values())
     if end - begin < MIN_COMMON * shortest:
         return []
     phases = (_phase(name, marked, begin, end) for name in PHASES)
@@ -54,7 +54,7 @@ def find_run_phases(ranks: Sequence[RankPhases | None], trains: Sequence[bool]) 
 
 
 def _phase(name: PhaseName, marked: dict[int, RankPhases], begin: int, end: int) -> RunPhase | None:
-    areas = {index: clip(one.area(name), begin, end) for index, one in marked.items()}
+    areas = {index: clip(phases.area(name), begin, end) for index, phases in marked.items()}
     together: Intervals = merge(*areas.values())
     if not together.total:
         return None

@@ -168,25 +168,25 @@ class Compilation(Struct, frozen=True, dict=True):
     def recompilations(self) -> tuple[Recompiled, ...]:
         """Grouped by function and guard, without the values in it; most time first."""
         groups: defaultdict[tuple[object, ...], list[Compiled]] = defaultdict(list)
-        for one in self.compiled:
-            if one.guard is not None and one.failure is None:
-                groups[one.function, one.guard.site or one.site, one.guard.pattern].append(one)
+        for compiled in self.compiled:
+            if compiled.guard is not None and compiled.failure is None:
+                groups[compiled.function, compiled.guard.site or compiled.site, compiled.guard.pattern].append(compiled)
         found = [self._recompilation(group) for group in groups.values()]
-        return tuple(sorted(found, key=lambda one: (-(one.total_ns or 0), -one.count)))
+        return tuple(sorted(found, key=lambda compiled: (-(compiled.total_ns or 0), -compiled.count)))
 
     @cached_property
     def fallbacks(self) -> tuple[Fallback, ...]:
         """Functions that were not compiled, by function and reason; most often first."""
         groups: defaultdict[tuple[object, ...], list[Compiled]] = defaultdict(list)
-        for one in self.compiled:
-            if one.failure is not None:
-                groups[one.function, one.site, one.failure.title].append(one)
+        for compiled in self.compiled:
+            if compiled.failure is not None:
+                groups[compiled.function, compiled.site, compiled.failure.title].append(compiled)
         found = [
             Fallback(first.function, first.site, first.failure, len(group), first.guard)
             for group in groups.values()
             if (first := group[0]).failure is not None
         ]
-        return tuple(sorted(found, key=lambda one: -one.count))
+        return tuple(sorted(found, key=lambda compiled: -compiled.count))
 
     @cached_property
     def _backward_ns(self) -> Counter[FrameKey]:
@@ -226,8 +226,8 @@ def with_functions(compiled: Iterable[Compiled]) -> list[Compiled]:
 def merged_breaks(breaks: Iterable[GraphBreak]) -> tuple[GraphBreak, ...]:
     """One for each reason and place; most often first."""
     groups: defaultdict[tuple[str, CallSite | None], list[GraphBreak]] = defaultdict(list)
-    for one in breaks:
-        groups[one.text.title, one.site].append(one)
+    for graph_break in breaks:
+        groups[graph_break.text.title, graph_break.site].append(graph_break)
     found = [
         GraphBreak(
             group[0].text,
@@ -237,13 +237,13 @@ def merged_breaks(breaks: Iterable[GraphBreak]) -> tuple[GraphBreak, ...]:
         )
         for (_, site), group in groups.items()
     ]
-    return tuple(sorted(found, key=lambda one: -one.count))
+    return tuple(sorted(found, key=lambda graph_break: -graph_break.count))
 
 
 def merged_skips(skips: Iterable[GraphSkip]) -> tuple[GraphSkip, ...]:
     """One for each reason and place; most often first."""
     counts: defaultdict[tuple[str, CallSite | None], int] = defaultdict(int)
-    for one in skips:
-        counts[one.reason, one.site] += one.count
+    for skip in skips:
+        counts[skip.reason, skip.site] += skip.count
     found = [GraphSkip(reason, site, count) for (reason, site), count in counts.items()]
-    return tuple(sorted(found, key=lambda one: -one.count))
+    return tuple(sorted(found, key=lambda skip: -skip.count))

@@ -82,8 +82,8 @@ _GENERATIONS = {"volta": "sm_70", "turing": "sm_75", "ampere": "sm_80", "nvjet":
 def architecture_of_kernels(kernels: Iterable[str]) -> Architecture | None:
     """The newest architecture for which kernels were compiled by their names; None if no name says it."""
     found = [_ARCHITECTURES.get(_named_by(match)) for name in kernels for match in _IN_KERNEL_NAMES.finditer(name)]
-    known = [one for one in found if one is not None]
-    return max(known, key=lambda one: capability_of(one.name) or (0, 0), default=None)
+    known = [architecture for architecture in found if architecture is not None]
+    return max(known, key=lambda architecture: capability_of(architecture.name) or (0, 0), default=None)
 
 
 def _named_by(match: re.Match[str]) -> str:
@@ -105,8 +105,8 @@ def architecture(vendor: Vendor, major: int, minor: int) -> Architecture | None:
     """Facts that follow from the compute capability alone; None if they do not: 9.0 stands for all from gfx900 to
     gfx90a. An NVIDIA capability newer than the table inherits what every capability since 9.0 has.
     """
-    found = [one for one in _ARCHITECTURES.values() if one.vendor is vendor]
-    found = [one for one in found if capability_of(one.name) == (major, minor)]
+    found = [architecture for architecture in _ARCHITECTURES.values() if architecture.vendor is vendor]
+    found = [architecture for architecture in found if capability_of(architecture.name) == (major, minor)]
     if len(found) == 1:
         return found[0]
     return _nvidia(f"sm_{major}{minor}", True, True, True) if vendor is NVIDIA and major >= 9 else None

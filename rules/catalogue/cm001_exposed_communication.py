@@ -127,7 +127,7 @@ class ExposedCommunication(Rule):
         room = float(overlap.free_compute_ns.mean())
         possible = min(exposed, float(overlap.possible_ns.mean()))
         serialized = self._serialized(facts)
-        evidence = [*self._evidence(facts), *(_wait(facts, one) for one in serialized)]
+        evidence = [*self._evidence(facts), *(_wait(facts, kinds) for kinds in serialized)]
         who = "Exposed communication takes" if facts.has_gpu else "The main thread waits for communication for"
         hidden = overlap.hidden_share
         yield self.finding(
@@ -140,7 +140,7 @@ class ExposedCommunication(Rule):
                     if room < exposed
                     else ""
                 )
-                + "".join(f" {_behind(facts, one)}." for one in serialized)
+                + "".join(f" {_behind(facts, kinds)}." for kinds in serialized)
             ),
             saving=self._saving(facts, possible) if possible >= WORTH * facts.step_ns else None,
             evidence=evidence,
@@ -214,24 +214,24 @@ class ExposedCommunication(Rule):
         return f"Exposed communication takes {percent(exposed_ns / facts.steps.window_ns)} of {the_step(facts)}."
 
 
-def _behind(facts: Facts, one: SerializedKinds) -> str:
+def _behind(facts: Facts, kinds: SerializedKinds) -> str:
     """ "all_gather waits for reduce_scatter on the same communicator, which exposes 2.1 ms of it"."""
-    exposed = float(one.exposed_ns.sum()) / facts.steps.count
-    return f"{one.waiting} waits for {one.ahead} on the same communicator, which exposes {ms(exposed)} of it"
+    exposed = float(kinds.exposed_ns.sum()) / facts.steps.count
+    return f"{kinds.waiting} waits for {kinds.ahead} on the same communicator, which exposes {ms(exposed)} of it"
 
 
-def _wait(facts: Facts, one: SerializedKinds) -> Evidence:
+def _wait(facts: Facts, kinds: SerializedKinds) -> Evidence:
     count = facts.steps.count
     return Evidence(
-        what=f"{one.waiting} behind {one.ahead} on one communicator",
-        us_per_step=round(float(one.exposed_ns.sum()) / count / 1e3, 3),
-        calls_per_step=round(len(one.rows) / count, 3),
-        detail=f"{ms(float(one.waits_ns.sum()) / count)} between launch and start",
+        what=f"{kinds.waiting} behind {kinds.ahead} on one communicator",
+        us_per_step=round(float(kinds.exposed_ns.sum()) / count / 1e3, 3),
+        calls_per_step=round(len(kinds.rows) / count, 3),
+        detail=f"{ms(float(kinds.waits_ns.sum()) / count)} between launch and start",
     )
 
 
 def _fix(facts: Facts, serialized: list[SerializedKinds]) -> Fix:
-    if any({one.waiting, one.ahead} == {"all_gather", "reduce_scatter"} for one in serialized):
+    if any({kinds.waiting, kinds.ahead} == {"all_gather", "reduce_scatter"} for kinds in serialized):
         return Fix(
             "Give reduce-scatter its own process group, so that all-gather does not wait for it. FSDP2 does this with "
             "set_separate_reduce_scatter_group (PyTorch 2.13). Then start collectives earlier.",

@@ -119,19 +119,19 @@ class SlowCollective(Rule):
             if c.bus_factor is not None and c.name != POINT_TO_POINT
         ]
         slow_rows = np.zeros(len(facts.gpu.work), bool)
-        for one in judged:
-            slow_rows[one.calls.rows[one.slow]] = True
+        for kind in judged:
+            slow_rows[kind.calls.rows[kind.slow]] = True
         used = self._link_use(facts, slow_rows)
         if used is not None and used >= self.link_share:
             return
         evidence, late = [], np.zeros(len(facts.gpu.work))  # excess time of each row, ns
         of_small = 0.0  # the part of it in calls that no link can slow down as much
-        for one in judged:
-            c, slow = one.calls, one.slow
+        for kind in judged:
+            c, slow = kind.calls, kind.slow
             if not slow.any():
                 continue
             full = facts.gpu.work.duration[c.rows]
-            expected = one.expected if used is None else self.latency_us * 1e3 + full * used / self.link_share
+            expected = kind.expected if used is None else self.latency_us * 1e3 + full * used / self.link_share
             excess = np.minimum(np.maximum(full - expected, 0), c.exposed)[slow]
             late[c.rows[slow]] = excess
             of_small += float(excess[_sizes(c)[slow] < self.min_bytes].sum())

@@ -158,7 +158,7 @@ def _apart(facts: Facts) -> int:
     """Weights of models that are not trained at all, beside others that are: a reference, a teacher, a loss network."""
     known = _by_model(facts)
     untrained = list(filter(_is_untrained, known))
-    return sum(one.weights for one in untrained) if len(untrained) < len(known) else 0
+    return sum(parameters.weights for parameters in untrained) if len(untrained) < len(known) else 0
 
 
 def _whole_passes(facts: Facts) -> ModulePasses | None:

@@ -143,7 +143,7 @@ class BroadcastPairs(Rule):
         evidence = site_evidence(facts, by_calling_site(facts, forward, node_ns(facts, forward)))
         if len(backward):
             evidence.append(Evidence("Their backward pass", us(nodes_per_step_ns(facts, backward))))
-        sizes = " x ".join(f"{one:,}" for one in shape)
+        sizes = " x ".join(f"{size:,}" for size in shape)
         both = ", forward and backward" if len(backward) else ""
         return self.finding(
             title=form.title,

@@ -101,7 +101,7 @@ class LargeLogitsRule(Rule):
         if found is None or not self._is_large(facts, found):
             return
         losses = by_calling_site(facts, found.losses, node_ns(facts, found.losses))
-        sizes = " x ".join(f"{one:,}" for one in found.shape)
+        sizes = " x ".join(f"{size:,}" for size in found.shape)
         peak = _peak_share(facts, found)
         of_peak = f", {percent(peak)} of the peak of the memory" if peak else ""
         yield self.finding(

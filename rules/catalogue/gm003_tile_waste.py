@@ -47,11 +47,11 @@ class TileWaste(Rule):
     def check(self, facts: Facts) -> Findings:
         found = _merges(facts)
         count = facts.steps.count
-        gain = sum(one.now_ns - one.starved_ns - one.merged_ns for one in found) / count
+        gain = sum(gemm.now_ns - gemm.starved_ns - gemm.merged_ns for gemm in found) / count
         if gain < self.min_share * facts.step_ns:
             return
         evidence = describe(facts, found)
-        time = sum(one.now_ns - one.starved_ns for one in found) / count
+        time = sum(gemm.now_ns - gemm.starved_ns for gemm in found) / count
         most = 1.5 if facts.trains else 1.0
         yield self.finding(
             why=(
@@ -93,4 +93,4 @@ def _merges(facts: Facts) -> list[MergedGemms]:
         alike = len(run) >= 8 and (sizes[run, 1] == sizes[run[0], 1]).all()
         if alone[run].all() and not alike and (len(run) >= 3 or not may_depend(sizes[run])):
             runs.append(run)
-    return [one for one in merged(facts, runs) if one.now_ns - one.starved_ns > one.merged_ns]
+    return [gemm for gemm in merged(facts, runs) if gemm.now_ns - gemm.starved_ns > gemm.merged_ns]

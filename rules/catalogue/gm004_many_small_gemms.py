@@ -46,12 +46,12 @@ class ManySmallGemms(Rule):
     def check(self, facts: Facts) -> Findings:
         found = self._merges(facts)
         count = facts.steps.count
-        gain = sum(one.gain_ns for one in found) / count
+        gain = sum(gemm.gain_ns for gemm in found) / count
         if gain < self.min_share * facts.step_ns:
             return
         evidence = describe(facts, found)
-        time, starved = (sum(getattr(one, name) for one in found) / count for name in ("now_ns", "starved_ns"))
-        calls = sum(len(one.calls) for one in found) / count
+        time, starved = (sum(getattr(gemm, name) for gemm in found) / count for name in ("now_ns", "starved_ns"))
+        calls = sum(len(gemm.calls) for gemm in found) / count
         launching = f", {ms(starved)} of it waiting for launches" if starved > 0.1 * time else ""
         yield self.finding(
             why=(
@@ -80,7 +80,7 @@ class ManySmallGemms(Rule):
         gemm_calls = facts.gemm_calls
         runs = gemm_calls.runs(gemm_calls.sizes, self.min_calls)
         found = merged(facts, [run for run in runs if not may_depend(gemm_calls.sizes[run])])
-        return [one for one in found if one.gain_ns > 0]
+        return [gemm for gemm in found if gemm.gain_ns > 0]
 
     def passed(self, facts: Facts) -> str:
         runs = facts.gemm_calls.runs(facts.gemm_calls.sizes, self.min_calls)

@@ -97,7 +97,7 @@ class MemoryPressure(Rule):
             locations=site_locations(sites),
             fix=Fix(
                 f"In this order, until it fits: {in_words(found)}.",
-                "\n".join(one.code for one in found if one.code) or None,
+                "\n".join(remedy.code for remedy in found if remedy.code) or None,
             ),
             shares_cause_with=["MM003"] if stall else None,
         )

@@ -57,7 +57,7 @@ class StateHeavy(Rule):
             return
         largest = max(STATE, key=held.of)
         chosen = [remedy for remedy in remedies(facts) if remedy.name.startswith(STATE_REMEDIES)]
-        first = next((one for one in chosen if one.bytes), None)
+        first = next((remedy for remedy in chosen if remedy.bytes), None)
         try_first = f"Try first: {inside(first.name)}, which frees {size(first.bytes)}." if first else ""
         yield self.finding(
             why=(
@@ -68,7 +68,7 @@ class StateHeavy(Rule):
             evidence=[*parts(held), *as_evidence(chosen)],
             fix=Fix(
                 f"The largest part is {largest.lower()}. {try_first}".strip(),
-                next((one.code for one in chosen if one.code and one.bytes), None),
+                next((remedy.code for remedy in chosen if remedy.code and remedy.bytes), None),
             ),
             shares_cause_with=["MM002"],
         )

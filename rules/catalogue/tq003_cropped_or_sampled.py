@@ -127,9 +127,9 @@ class CroppedOrSampled(Rule):
         damaged = facts.quality.damaged
         least = 0.0 if damaged else self.min_dropped_share
         signs = [
-            f"{one.count:,} of {one.of:,} {_MISSING[one.kind].format(percent(one.share))}."
-            for one in facts.quality.unlinked
-            if one.count and one.share >= least
+            f"{unlinked.count:,} of {unlinked.of:,} {_MISSING[unlinked.kind].format(percent(unlinked.share))}."
+            for unlinked in facts.quality.unlinked
+            if unlinked.count and unlinked.share >= least
         ]
         if signs and damaged:
             yield " ".join(signs)

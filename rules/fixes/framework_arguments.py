@@ -114,8 +114,8 @@ def _is_the_scripts(facts: Facts, fix: Fix) -> bool:
 
 def _settings(facts: Facts, framework: TrainingFramework) -> FrameworkSettings | None:
     """The settings that the script constructs, if they are the only ones; else it is unclear which are in use."""
-    found = [one for one in facts.captured.frameworks if one.framework == framework]
-    places = {one.built.site for one in found}
+    found = [settings for settings in facts.captured.frameworks if settings.framework == framework]
+    places = {settings.built.site for settings in found}
     return found[0] if len(places) == 1 else None
 
 

@@ -102,7 +102,7 @@ class JointSavings:
             factor = _price(fix).correction.factor
             if factor != 1 and self._is_replayed(fix):
                 alone_ns = self.uncorrected([fix]) - self.uncorrected([])
-                last_ns = saved_ns - self.uncorrected([one for one in fixes if one is not fix])
+                last_ns = saved_ns - self.uncorrected([other for other in fixes if other is not fix])
                 more_ns += (factor - 1) * max(0.0, min(alone_ns, last_ns))
         return min(saved_ns + more_ns, self._most_ns(fixes)) if more_ns else saved_ns
 
@@ -113,7 +113,7 @@ class JointSavings:
         over = [fix for fix in fixes if self.by_replay([fix]) - self.by_replay([]) > (1 + EXACT) * _price(fix).cost_ns]
         if over:
             rest = [fix for fix in fixes if fix not in over]
-            saved_ns = min(saved_ns, self.by_replay(rest) + sum(_price(one).cost_ns for one in over))
+            saved_ns = min(saved_ns, self.by_replay(rest) + sum(_price(fix).cost_ns for fix in over))
         return saved_ns
 
     def _is_replayed(self, fix: Priced) -> bool:

@@ -30,28 +30,28 @@ def potentials_ns(findings: Sequence[Priced], facts: Facts) -> list[float]:
     others = {
         limit: [
             change
-            for one in _independent(one for one, of in zip(findings, limits, strict=True) if of != limit)
-            for change in one.best
+            for fix in _independent(fix for fix, of in zip(findings, limits, strict=True) if of != limit)
+            for change in fix.best
         ]
         for limit in set(limits)
     }
     left = {limit: facts.replay(changes).step_ns for limit, changes in others.items() if changes}
     out = []
-    for one, limit, saved_ns in zip(findings, limits, alone, strict=True):
+    for fix, limit, saved_ns in zip(findings, limits, alone, strict=True):
         potential_ns = saved_ns
-        if one.price is not None and one.changes and limit in left and one.price.bounds_ns[1] > saved_ns:
-            after = facts.replay([*others[limit], *one.changes]).step_ns
+        if fix.price is not None and fix.changes and limit in left and fix.price.bounds_ns[1] > saved_ns:
+            after = facts.replay([*others[limit], *fix.changes]).step_ns
             gain_ns = facts.step_ns * (left[limit] - after) / facts.replayed.step_ns
-            potential_ns = max(saved_ns, one.price.correction.factor * min(gain_ns, one.price.bounds_ns[1]))
+            potential_ns = max(saved_ns, fix.price.correction.factor * min(gain_ns, fix.price.bounds_ns[1]))
         out.append(potential_ns)
     return out
 
 
-def side_of(one: Priced, facts: Facts) -> str:
+def side_of(fix: Priced, facts: Facts) -> str:
     """What the fix speeds up: the host, communication, or compute."""
-    if on_host(one):
+    if on_host(fix):
         return "host"
-    faster = [change.work & (change.factor < 1) for change in one.changes if isinstance(change, ScaleWork)]
+    faster = [change.work & (change.factor < 1) for change in fix.changes if isinstance(change, ScaleWork)]
     only_communication = all(not (work & ~facts.gpu.is_communication).any() for work in faster)
     return "communication" if faster and only_communication else "compute"
 
@@ -89,7 +89,7 @@ def treated_cause(facts: Facts, changes: Sequence[Change]) -> Cause | None:
 def _independent(found: Iterable[Priced]) -> list[Priced]:
     """Findings with a saving; only the first of those that share a cause."""
     chosen: list[Priced] = []
-    for one in found:
-        if one.price is not None and not any(one.shares_cause_with(other) for other in chosen):
-            chosen.append(one)
+    for fix in found:
+        if fix.price is not None and not any(fix.shares_cause_with(other) for other in chosen):
+            chosen.append(fix)
     return chosen

@@ -65,13 +65,13 @@ def _overlaps(facts: Facts) -> list[GroupOverlapRow]:
     called = {group.name: group.description or group.name for group in facts.process_groups}
     return [
         GroupOverlapRow(
-            group=called[one.group.name],
-            beside=called[one.beside] if one.is_group else one.beside,
-            is_group=one.is_group,
-            us_per_step=us(one.ns / facts.steps.count),
-            share=share(one.ns / one.of_ns),
+            group=called[overlap.group.name],
+            beside=called[overlap.beside] if overlap.is_group else overlap.beside,
+            is_group=overlap.is_group,
+            us_per_step=us(overlap.ns / facts.steps.count),
+            share=share(overlap.ns / overlap.of_ns),
         )
-        for one in facts.group_overlaps[:MOST_OVERLAPS]
+        for overlap in facts.group_overlaps[:MOST_OVERLAPS]
     ]
 
 
@@ -120,7 +120,7 @@ def _groups(facts: Facts) -> list[CommunicationGroup]:
     rows = []
     for group in facts.process_groups:
         put_in, over_link = group.known_bytes, group.link_bytes
-        ran_ns = sum(int(one.duration.sum()) for one in group.by_kind)
+        ran_ns = sum(int(calls.duration.sum()) for calls in group.by_kind)
         bus_gb_per_s = over_link / ran_ns if over_link and ran_ns else None
         rows.append(
             CommunicationGroup(
@@ -129,7 +129,7 @@ def _groups(facts: Facts) -> list[CommunicationGroup]:
                 parallelism=group.parallelism,
                 size=group.size or None,
                 ranks=list(group.ranks),
-                collectives=[one.kind for one in group.by_kind],
+                collectives=[calls.kind for calls in group.by_kind],
                 calls_per_step=rate(len(group.rows) / count),
                 us_per_step=us((facts.gpu.step_ns[group.rows].sum() if facts.has_gpu else ran_ns) / count),
                 exposed_us_per_step=us(group.exposed_ns / count),

@@ -63,6 +63,6 @@ def write(path: Path, rates: Rates) -> None:
     with suppress(OSError, msgspec.DecodeError):
         known = msgspec.json.decode(path.read_bytes(), type=Rates)
     if known is not None and known.device == rates.device:
-        compared = {one.comparison: one for one in (*known.compared, *rates.compared)}
+        compared = {compared.comparison: compared for compared in (*known.compared, *rates.compared)}
         rates = replace(rates, compared=tuple(compared.values()))
     write_atomically(path, msgspec.json.encode(rates) + b"\n")

@@ -19,7 +19,7 @@ _ASK = "import importlib.metadata, sys; print(importlib.metadata.version(sys.arg
 def versions_between(package: str, pythons: Sequence[str], good: str, bad: str) -> Span:
     """`pythons`: the folder of each environment, or its interpreter, oldest version first. Raises ConfigError."""
     found = [_candidate(package, python) for python in pythons]
-    names = [one.name for one in found]
+    names = [version.name for version in found]
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"--python: {package} {name} is in two environments")

@@ -23,7 +23,7 @@ def fused_optimizer(source: PythonSource, finding: Finding) -> list[TextEdit]:
     def changes(call: ast.Call) -> bool:
         given = [argument(call, "differentiable"), argument(call, _way(source, call))]
         wanted = f"torch.optim.{_optimizer(source, call)}.{_way(source, call)}" in settings
-        return wanted and all(constant(one) in (None, False) for one in given)
+        return wanted and all(constant(value) in (None, False) for value in given)
 
     calls = _optimizers(source, finding, changes)
     return [edit for call in calls for edit in _fused(source, call)]
@@ -75,7 +75,7 @@ def sparse_embedding(source: PythonSource, finding: Finding) -> list[TextEdit]:
 
     def changes(call: ast.Call) -> bool:
         given = [argument(call, name) for name in ("sparse", "scale_grad_by_freq", "mode")]
-        return len(call.args) <= 2 and all(constant(one) in (None, False) for one in given)
+        return len(call.args) <= 2 and all(constant(value) in (None, False) for value in given)
 
     values = [call.func for call in _calls_at(source, finding)]
     call = constructor(source, values, lambda call: source.dotted(call.func) in _EMBEDDINGS, changes)
@@ -107,7 +107,7 @@ def ddp_search(source: PythonSource, finding: Finding) -> list[TextEdit]:
 
 def _calls_at(source: PythonSource, finding: Finding) -> list[ast.Call]:
     """The calls in the statements at all locations of a finding."""
-    statements = dict.fromkeys(one for place in finding.locations for one in statements_at(source, place))
+    statements = dict.fromkeys(statement for place in finding.locations for statement in statements_at(source, place))
     return [node for statement in statements for node in own_nodes(statement) if isinstance(node, ast.Call)]
 
 

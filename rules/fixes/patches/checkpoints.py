@@ -61,6 +61,6 @@ def _direct(source: PythonSource, call: ast.Call) -> str:
         raise UnclearError("the checkpoint is reentrant, or may be")
     function, *inputs = call.args
     passed = [*map(source.slice, inputs)]
-    passed += [f"{one.arg}={source.slice(one.value)}" for one in call.keywords if one.arg not in _OWN]
+    passed += [f"{keyword.arg}={source.slice(keyword.value)}" for keyword in call.keywords if keyword.arg not in _OWN]
     called = source.slice(function) if isinstance(function, _PLAIN) else f"({source.slice(function)})"
     return f"{called}({', '.join(passed)})"

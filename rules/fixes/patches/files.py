@@ -23,7 +23,7 @@ def find_source(name: str, folders: Sequence[Path]) -> PythonSource | None:
         roots = [folder.resolve(strict=True) for folder in folders]
         for root in roots:
             if (file := locate(name, root)) is not None:
-                outer = min((one for one in roots if file.is_relative_to(one)), key=lambda one: len(one.parts))
+                outer = min((root for root in roots if file.is_relative_to(root)), key=lambda root: len(root.parts))
                 return _read(file, file.relative_to(outer).as_posix())
     except (OSError, ValueError, RuntimeError, UnclearError):  # unreadable; not UTF-8, a NUL; a cycle of links
         pass

@@ -16,7 +16,7 @@ def framework_settings(source: PythonSource, finding: Finding) -> list[TextEdit]
     if settings is None:
         raise UnclearError("no settings")
     call = only(constructed_at(source, finding.locations[0], lambda call: _name(source, call) == settings.callee))
-    if len(call.args) > 1 or any(constant(argument(call, one)) is ... for one in settings.arguments):
+    if len(call.args) > 1 or any(constant(argument(call, name)) is ... for name in settings.arguments):
         raise UnclearError("the value comes from elsewhere")
     return set_keywords(source, call, settings.arguments)
 

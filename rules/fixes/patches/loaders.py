@@ -149,7 +149,7 @@ def _non_blocking(source: PythonSource, call: ast.Call) -> list[TextEdit]:
     given = constant(argument(call, "non_blocking"))
     if given is True:
         return []
-    if given not in (None, False) or any(isinstance(constant(one), bool) for one in call.args):
+    if given not in (None, False) or any(isinstance(constant(value), bool) for value in call.args):
         raise UnclearError("non_blocking is set elsewhere")
     return set_keywords(source, call, {"non_blocking": "True"})
 

@@ -94,8 +94,8 @@ def _is_interval(test: ast.expr) -> bool:
 def _trains(source: PythonSource, loop: ast.For) -> bool:
     """Whether each iteration calls step(): in the loop, or in a function of this file that the loop calls."""
     called = [node.func for node in ast.walk(loop) if isinstance(node, ast.Call)]
-    names = {one.id for one in called if isinstance(one, ast.Name)}
-    names |= {one.attr for one in called if isinstance(one, ast.Attribute)}
+    names = {function.id for function in called if isinstance(function, ast.Name)}
+    names |= {function.attr for function in called if isinstance(function, ast.Attribute)}
     bodies = [function for function in source.functions if function.name in names]
     return any(_steps(node) for body in (loop, *bodies) for node in ast.walk(body))
 
@@ -178,7 +178,7 @@ def _logging_run(source: PythonSource, statement: ast.stmt) -> list[ast.stmt]:
         if not _logs(source, below):
             break
         run.append(below)
-    inside = {node for one in run for node in ast.walk(one)}
+    inside = {node for statement in run for node in ast.walk(statement)}
     uses = [node for node in ast.walk(source.scope(statement)) if isinstance(node, ast.Name) and node.id == target.id]
     return run if len(run) > 1 and inside.issuperset(uses) else []
 
@@ -193,7 +193,7 @@ def _logs(source: PythonSource, statement: ast.stmt) -> bool:
 
 
 def _reads_arguments(source: PythonSource, call: ast.Call) -> bool:
-    return all(_only_reads(source, one) for one in [*call.args, *(keyword.value for keyword in call.keywords)])
+    return all(_only_reads(source, value) for value in [*call.args, *(keyword.value for keyword in call.keywords)])
 
 
 def _only_reads(source: PythonSource, value: ast.expr) -> bool:

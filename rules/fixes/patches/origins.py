@@ -62,7 +62,7 @@ class _Search:
             passed_on = [*node.args, *(keyword.value for keyword in node.keywords)]
             if isinstance(node.func, ast.Attribute):
                 passed_on.append(node.func.value)
-            yield from ((one, None) for one in passed_on)
+            yield from ((value, None) for value in passed_on)
         elif isinstance(node, (ast.Name, ast.Attribute)):
             yield from self._bound(node)
         elif isinstance(node, (ast.Tuple, ast.List)) and item is not None and item < len(node.elts):
@@ -134,7 +134,7 @@ def _same(target: ast.AST, name: ast.Name | ast.Attribute) -> bool:
 
 
 def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
-    return [one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
+    return [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
 
 
 def _passed(

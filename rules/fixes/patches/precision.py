@@ -131,7 +131,7 @@ def _name(function: ast.expr) -> str:
 
 
 def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, context)}
+    return {name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, context)}
 
 
 def channels_last(source: PythonSource, _: Finding) -> list[TextEdit]:

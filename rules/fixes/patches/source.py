@@ -167,9 +167,9 @@ class PythonSource(Struct, frozen=True, dict=True):
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The innermost statement that contains the node, or the node itself."""
-        for one in (node, *self.ancestors(node)):
-            if isinstance(one, ast.stmt):
-                return one
+        for outer in (node, *self.ancestors(node)):
+            if isinstance(outer, ast.stmt):
+                return outer
         raise UnclearError("no statement")
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:

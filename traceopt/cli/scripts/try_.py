@@ -201,7 +201,7 @@ def keep_changes(outcome: Outcome, tried: Command, apply_: bool, patch_out: str 
 
     if not (apply_ or patch_out):
         return
-    without = [one.name for one in outcome.kept if one.switches or one.environment or one.arguments]
+    without = [change.name for change in outcome.kept if change.switches or change.environment or change.arguments]
     if not outcome.patch:
         done = "nothing that was kept has a patch" if without else "nothing was kept"
         text = f"{done}, so no file was changed"

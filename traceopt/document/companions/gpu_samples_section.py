@@ -41,8 +41,8 @@ def _joules_per_step(gpus: Sequence[Gpu], step_ns: float) -> float | None:
 
 
 def _gpu(gpu: Gpu, node: int | None) -> SampledGpu:
-    clocks = [one.sm_mhz for one in gpu.busy if one.sm_mhz is not None]
-    watts = [one.power_w for one in gpu.busy if one.power_w is not None]
+    clocks = [samples.sm_mhz for samples in gpu.busy if samples.sm_mhz is not None]
+    watts = [samples.power_w for samples in gpu.busy if samples.power_w is not None]
     return SampledGpu(
         node,
         gpu.index,
