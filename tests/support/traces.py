@@ -24,9 +24,9 @@ from traceopt.api import analyze, find_runs
 from traceopt.document.merge import MergedRun
 from traceopt.document.run_document import run_document
 from traceopt.reports.html.page import render_html
-from traceopt.rules.engine import RulesOutcome, run_rules
+from traceopt.rules.engine import RulesOutcome, check_rules, planned
 from traceopt.rules.registry import builtin_rules
-from traceopt.workers.rank_analysis import answer
+from traceopt.workers import rank_analysis
 
 FIXED = "_fixed"  # ends the name of a twin without its scenario's fault
 LEGACY = "public/pl_0trace.json.gz"  # of torch.autograd.profiler, which is refused
@@ -47,8 +47,13 @@ class AnalyzedTrace:
 
     @cached_property
     def result(self) -> Analysis:
-        """As `analyze` returns it, from the same facts."""
-        return analyze(str(self.path), debug=True) if self.path.is_dir() else result_of_facts(self.facts)
+        """As `analyze` returns it, from the same facts and the same answers of the rules."""
+        if self.path.is_dir():
+            return analyze(str(self.path), debug=True)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rank_analysis, "check_rules", lambda *_, **__: self._checked)
+            patch.setattr(rank_analysis, "planned", self._planned)
+            return result_of_facts(self.facts)
 
     @cached_property
     def page(self) -> str:
@@ -62,12 +67,20 @@ class AnalyzedTrace:
 
     @cached_property
     def outcome(self) -> RulesOutcome:
-        return run_rules([rule() for rule in builtin_rules()], self.facts, debug=True)
+        return planned(self._checked, self.facts)
+
+    @cached_property
+    def _checked(self) -> RulesOutcome:
+        return check_rules([rule() for rule in builtin_rules()], self.facts, debug=True)
+
+    def _planned(self, checked: RulesOutcome, facts: Facts) -> RulesOutcome:
+        """`checked` may also be what is left if other ranks refute a fix."""
+        return self.outcome if checked is self._checked else planned(checked, facts)
 
 
 def result_of_facts(facts: Facts) -> Analysis:
     rules, merged = [rule() for rule in builtin_rules()], MergedRun()
-    merged.add(0, answer(facts, rules, [], debug=True))
+    merged.add(0, rank_analysis.answer(facts, rules, [], debug=True))
     assert merged.shown is not None
     return Analysis.of(run_document(merged, merged.shown, rules, [], several=False, debug=True))
 
