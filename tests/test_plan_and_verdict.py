@@ -263,7 +263,7 @@ def test_of_every_trace(trace: AnalyzedTrace) -> None:
     assert faults_of(trace) == []
 
 
-@over(GENERATED, FILES)
+@over(GENERATED[::3], FILES)
 def test_what_if_gives_what_the_plan_states(trace: AnalyzedTrace) -> None:
     assert_what_if_agrees(trace.path, trace.result)
 

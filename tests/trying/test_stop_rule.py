@@ -14,7 +14,7 @@ from traceopt.trying.measured_run import MeasuredRun
 from traceopt.trying.rounds import Rounds
 from traceopt.trying.session import Session
 
-TRIALS = 400
+TRIALS = 200
 PREDICTED = Prediction(300.0, 300.0, 300.0)  # of a step of 1,000 us: two rounds can settle it
 
 
