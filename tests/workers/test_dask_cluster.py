@@ -40,10 +40,9 @@ class Cluster:
         self.address = line.split()[-1]
         self._drain(self.scheduler)
 
-    def start_workers(self, *options: str) -> None:
-        self.workers = [
-            self._start("worker", self.address, "--nthreads", "1", "--death-timeout", "60", *options) for _ in range(2)
-        ]
+    def start_workers(self, *options: str, count: int = 2) -> None:
+        common = ("--nthreads", "1", "--death-timeout", "60")
+        self.workers = [self._start("worker", self.address, *common, *options) for _ in range(count)]
         for worker in self.workers:
             self._drain(worker)
         from distributed import Client
@@ -113,7 +112,7 @@ def test_a_rank_that_kills_its_workers_is_left_out(job: Path, accident: Path) ->
 def test_interrupted(job: Path, accident: Path) -> None:
     cluster = Cluster()
     try:
-        cluster.start_workers("--no-nanny")
+        cluster.start_workers("--no-nanny", count=1)
         (accident / "mode").write_text("hang")
         command = [sys.executable, "-m", "traceopt", "analyze", str(job), "--no-html", "--rules-dir", str(accident)]
         process = subprocess.Popen([*command, "--scheduler", cluster.address], stderr=subprocess.PIPE, text=True)
@@ -127,10 +126,10 @@ def test_interrupted(job: Path, accident: Path) -> None:
 
 class TestAClusterThatEnds:
     @pytest.fixture
-    def cluster(self) -> Iterator[Cluster]:
-        """A scheduler and two workers without nannies."""
+    def cluster(self, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+        """A scheduler and workers without nannies: two if one of them goes on."""
         cluster = Cluster()
-        cluster.start_workers("--no-nanny")
+        cluster.start_workers("--no-nanny", count=2 if "hangs" in request.node.name else 1)
         yield cluster
         cluster.end()
 
@@ -231,32 +230,29 @@ def test_a_port_that_never_answers(job: Path, monkeypatch: pytest.MonkeyPatch) -
             analyze(str(job), scheduler=address)
 
 
-class TestWithoutWorkers:
-    @pytest.fixture
-    def empty(self) -> Iterator[Cluster]:
-        cluster = Cluster()
-        yield cluster
-        cluster.end()
+def test_without_workers_and_then_without_the_scheduler(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    look: Callable[[object], bool] = dask_cluster._has_a_worker
+    empty = Cluster()
 
-    def test_is_an_error(self, empty: Cluster, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def after_sending(number: signal.Signals) -> Callable[[object], bool]:
+        def send_and_look(client: object) -> bool:
+            empty.scheduler.send_signal(number)
+            return look(client)
+
+        return send_and_look
+
+    try:
         monkeypatch.setattr(dask_cluster, "WITHOUT_WORKERS_S", 0.2)
         with pytest.raises(ConfigError, match="has no worker"):
             analyze(str(job), scheduler=empty.address)
-
-    @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
-    def test_and_then_without_the_scheduler(
-        self, empty: Cluster, job: Path, sent: signal.Signals, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        look: Callable[[object], bool] = dask_cluster._has_a_worker
-
-        def end_and_look(client: object) -> bool:
-            empty.scheduler.send_signal(sent)
-            return look(client)
-
         monkeypatch.setattr(dask_cluster, "CONNECT_S", 2.0)
-        monkeypatch.setattr(dask_cluster, "_has_a_worker", end_and_look)
-        with pytest.raises(ConfigError, match="does not answer"):
-            analyze(str(job), scheduler=empty.address)
+        for sent in (signal.SIGSTOP, signal.SIGKILL):
+            monkeypatch.setattr(dask_cluster, "_has_a_worker", after_sending(sent))
+            with pytest.raises(ConfigError, match="does not answer"):
+                analyze(str(job), scheduler=empty.address)
+            empty.scheduler.send_signal(signal.SIGCONT)
+    finally:
+        empty.end()
 
 
 def test_without_dask(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
