@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+from support.command_line import one_error, run
+
 STAND_IN = Path(__file__).with_name("stand_in.py")
 SCRIPT = "job/train.py"
 FASTER = ("STEP_US = 1000.0", "STEP_US = 700.0")
@@ -73,6 +76,13 @@ class Project:
         assert process.returncode == 0, err
         rows: list[dict[str, Any]] = json.loads(out)["tried"]
         return rows
+
+
+def refused(project: Project, *words: str, command: str = "try") -> str:
+    """The one line of a command that cannot begin, which runs in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(project.folder)
+        return one_error(run(*project.command(*words, script=(), command=command)[3:]))
 
 
 def processes_in(folder: Path) -> list[str]:
