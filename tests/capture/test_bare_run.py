@@ -32,7 +32,6 @@ ENDINGS = {
     "message": (1, "exit handler ran\n", "a last word\n"),
     "at-once": (5, "", ""),
     "SIGTERM": (-signal.SIGTERM, "", ""),
-    "SIGKILL": (-signal.SIGKILL, "", ""),
     "SIGSEGV": (-signal.SIGSEGV, "", ""),
 }
 

@@ -19,7 +19,7 @@ def test_torch_was_never_imported(run: Run) -> None:
 
 ISOLATED = [
     (("-I", "no_steps.py"), "2.0\n"),
-    (("-E", "no_steps.py"), "2.0\n"),
+    (("-E", "no_torch.py"), "nothing to see\n"),
     (("-S", "no_torch.py"), "nothing to see\n"),
 ]
 

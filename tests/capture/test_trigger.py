@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from runs import SCRIPTS, Runner, Trace, environment, traceopt_run
+from support.command_line import one_error, run
 
 from traceopt.capture.recording import requests
 from traceopt.capture.recording.trigger import LEAST_STEPS, RANKS_APART_STEPS, StepTrigger
@@ -78,17 +78,11 @@ def test_only_a_request_begins_another_recording(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_one_line(options: tuple[str, str], message: str) -> None:
-    done = subprocess.run(traceopt_run(*options, "train.py"), capture_output=True, text=True)
-    assert done.returncode == 2
-    assert message in done.stderr
+    assert message in one_error(run("run", *options, "train.py"))
 
 
 def test_a_process_of_no_run_takes_no_request() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "traceopt", "record", str(os.getpid())], capture_output=True, text=True
-    )
-    assert done.returncode == 2
-    assert "was not started by traceopt run" in done.stderr
+    assert "was not started by traceopt run" in one_error(run("record", str(os.getpid())))
 
 
 @pytest.mark.torch
@@ -100,9 +94,9 @@ def test_the_slow_phase_is_in_the_trace(tmp_path: Path) -> None:
 
 @pytest.mark.torch
 def test_a_run_that_never_became_slow_says_so(tmp_path: Path) -> None:
-    run = Runner(tmp_path).run("phases.py", "30", options=("--record-when", "step > 10s", "--no-analyze"))
-    assert run.code == 0
-    assert "the recording never began in 30 steps" in run.stderr
+    done = Runner(tmp_path).run("phases.py", "30", options=("--record-when", "step > 10s", "--no-analyze"))
+    assert done.code == 0
+    assert "the recording never began in 30 steps" in done.stderr
 
 
 @pytest.mark.torch
