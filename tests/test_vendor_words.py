@@ -77,9 +77,13 @@ def on_amd(trace: bytes) -> bytes:
     return orjson.dumps(document)
 
 
-# Not the runs on a CPU, and not the one whose own environment has a variable of CUDA.
+# A trace for each planted rule. Not the runs on a CPU, and not the one whose own environment has a variable of CUDA.
+NOT_OF_AMD = ("cpu_only", "cpu_contention", "launch_blocking")
+OF_RULES = {code: name for name, plan in SCENARIOS.items() if name not in NOT_OF_AMD for code in plan.codes}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", sorted(SCENARIOS.keys() - {"cpu_only", "cpu_contention", "launch_blocking"}))
+@pytest.mark.parametrize("scenario", sorted({*OF_RULES.values()}))
 def test_planted_faults_on_amd_speak_of_amd(example: GetExample, scenario: str, tmp_path: Path) -> None:
     (tmp_path / "trace.json").write_bytes(on_amd(example(scenario).path.read_bytes()))
     result = analyze(str(tmp_path / "trace.json"), debug=True)
