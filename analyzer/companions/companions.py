@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
@@ -10,13 +10,14 @@ from msgspec import Struct, field
 from traceopt.analyzer.companions.compile_log.compile_log import read_compile_log
 from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording, read_flight_recorder
 from traceopt.analyzer.companions.gpu_samples.samples import GpuSamples, read_gpu_samples
-from traceopt.analyzer.companions.graph_stacks import GraphStacks, read_graph_stacks
+from traceopt.analyzer.companions.graph_stacks import read_graph_stacks
 from traceopt.analyzer.companions.measured_rates import MeasuredRates, read_measured_rates
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import MemorySnapshot, read_memory_snapshot
 from traceopt.analyzer.companions.trials import read_trials
 from traceopt.analyzer.reading.sources import CompanionFile, TraceSource
 from traceopt.analyzer.tables.compilation import Compilation
 from traceopt.analyzer.vocabulary.companion_kinds import KindName
+from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.errors import InputError, one_line
 from traceopt.result.trial import Attempt
 
@@ -29,7 +30,7 @@ class Companions(Struct, frozen=True):
     flight_recorder: FlightRecording | None = None
     gpu_samples: GpuSamples | None = None
     measured_rates: MeasuredRates | None = None
-    graph_stacks: GraphStacks | None = None
+    graph_stacks: Mapping[int, CallSite] = field(default_factory=dict)
     trials: list[Attempt] = field(default_factory=list)
 
 

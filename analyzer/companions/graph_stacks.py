@@ -6,9 +6,9 @@ the user's code from the innermost out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from msgspec import DecodeError, Struct
+from msgspec import DecodeError
 from msgspec.json import decode
 
 from traceopt.analyzer.reading.decompression import TextBlocks
@@ -20,14 +20,10 @@ from traceopt.errors import InputError
 MOST_BYTES = 256 << 20  # of text: a million nodes with 250 characters each
 
 
-class GraphStacks(Struct, frozen=True):
-    """The line that launched each node of a graph. Keys: the graph's number in the upper 32 bits, the node's below."""
-
-    sites: Mapping[int, CallSite]
-
-
-def read_graph_stacks(files: Sequence[TraceSource], warnings: list[str]) -> GraphStacks:
-    """A node of which the files say different lines is left out. Raises InputError if no file can be read."""
+def read_graph_stacks(files: Sequence[TraceSource], warnings: list[str]) -> dict[int, CallSite]:
+    """The line that launched each node of a graph. Keys: the graph's number in the upper 32 bits, the node's below. A
+    node of which the files say different lines is left out. Raises InputError if no file can be read.
+    """
     sites: dict[int, CallSite | None] = {}
     unreadable: list[str] = []
     for file in files:
@@ -44,7 +40,7 @@ def read_graph_stacks(files: Sequence[TraceSource], warnings: list[str]) -> Grap
     if len(unreadable) == len(files):
         raise InputError(unreadable[0])
     warnings += unreadable
-    return GraphStacks({node: site for node, site in sites.items() if site is not None})
+    return {node: site for node, site in sites.items() if site is not None}
 
 
 def _stacks(file: TraceSource) -> dict[str, str]:

@@ -215,8 +215,7 @@ class TimelineFacts(RecordingFacts, frozen=True, dict=True):
     @cached_property
     def graph_origins(self) -> GraphOrigins:
         """The work that CUDA graphs replay, and the operators and lines that captured it."""
-        stacks = self.companions.graph_stacks
-        sites = stacks.sites if stacks is not None else {}
+        sites = self.companions.graph_stacks
         return find_graph_origins(self.trace, self.slices, self.links, self.compilation, sites)
 
     @cached_property

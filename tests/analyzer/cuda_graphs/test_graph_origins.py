@@ -194,8 +194,7 @@ def test_unreadable_launch_stacks_are_a_warning_beside_others(tmp_path: Path) ->
         (file := tmp_path / f"{number}.json").write_bytes(text)
         files.append(TraceSource(str(file), None, file.name))
     warnings: list[str] = []
-    known = read_graph_stacks(files, warnings)
-    assert known.sites == {4294967298: CallSite("a.py", 2, "f")}
+    assert read_graph_stacks(files, warnings) == {4294967298: CallSite("a.py", 2, "f")}
     assert [warning.partition(":")[0] for warning in warnings] == [
         "2.json cannot be read as launch stacks of CUDA graphs"
     ]
