@@ -87,7 +87,8 @@ class Message(str):
 
     def _with(self, text_of: Callable[[str | Slot], str]) -> Message:
         """The same slots with another text."""
-        return Message("".join(_again(part, text_of(part)) for part in self.parts))
+        source = "".join(_again(part, text_of(part)) for part in self.parts)
+        return self if source == self.source else Message(source)
 
     def __add__(self, more: str) -> Message:
         return Message(self.source + (more.source if isinstance(more, Message) else more))
