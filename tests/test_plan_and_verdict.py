@@ -310,10 +310,11 @@ SMALL = [file for file in FILES if (TRACES / file).stat().st_size <= LARGEST_BYT
 @pytest.mark.real_traces
 @pytest.mark.parametrize("file", SMALL)
 def test_real_traces_of_which_parts_are_missing(file: str) -> None:
-    """What the report then says still agrees with itself."""
+    """What the report then says still agrees with itself. Two of the changes for each file, by turns."""
     document = load(TRACES / file)
     document = {"traceEvents": document} if isinstance(document, list) else document
-    for change in CHANGED:
+    turn = SMALL.index(file)
+    for change in (CHANGED[turn % len(CHANGED)], CHANGED[(turn + 2) % len(CHANGED)]):
         changed = {**document, "traceEvents": change(document["traceEvents"])}
         assert faults_of(analysis_of(json.dumps(changed).encode())) == [], change.__name__
 
@@ -330,7 +331,7 @@ ALIKE = [
 ]
 
 
-@over([scenario for scenario in GENERATED if scenario not in UNLIKE], ALIKE)
+@over([scenario for scenario in GENERATED[::2] if scenario not in UNLIKE], ALIKE)
 def test_more_steps_give_the_same_plan(trace: AnalyzedTrace) -> None:
     """And nothing saves or takes more per step there. Savings may differ by as much as the step does."""
     once, is_real = trace.result, trace.path.suffix == ".gz"

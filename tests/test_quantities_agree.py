@@ -80,13 +80,22 @@ class Sentence(Struct, frozen=True):
     tables: list[Printed]
 
     def comparable(self, number: Number) -> Iterator[Printed]:
-        """Rows that may be the same quantity. Times of single calls (µs) and moved bytes (MB) are separate."""
+        """Rows that may be the same quantity, by their value. Times of single calls (µs) and moved bytes (MB) are
+        separate.
+        """
+
+        def near(rows: list[Printed]) -> list[Printed]:
+            most = number.rounding * (1 + 1e-9)
+            return [row for row in rows if row.kind == number.kind and abs(row.value - number.value) <= most]
+
         special = number.unit if number.unit in ("µs", "MB") else None
-        rows = [
-            row for row in self.tables if next((unit for unit in ("µs", "MB") if unit in row.text), None) == special
+        tables = [
+            row
+            for row in near(self.tables)
+            if next((unit for unit in ("µs", "MB") if unit in row.text), None) == special
         ]
-        for row in [*self.evidence, *rows]:
-            if row.kind == number.kind and row.text.startswith("≈") is number.estimated and row.text[0] != "<":
+        for row in [*near(self.evidence), *tables]:
+            if row.text.startswith("≈") is number.estimated and row.text[0] != "<":
                 yield row
 
 
@@ -183,17 +192,12 @@ def disagreements(texts: Iterable[Sentence]) -> list[str]:
             near = {
                 row.text
                 for row in sentence.comparable(number)
-                if abs(row.value - number.value) <= number.rounding * (1 + 1e-9)
-                and not (number.text == "10%" and row.value < LEAST_10_PERCENT)
+                if not (number.text == "10%" and row.value < LEAST_10_PERCENT)
                 and not (number.text == "100%" and row.value < LEAST_100_PERCENT)
             }
             if near and number.text not in near and not exact:
                 found.append(f"{where}: {number.text!r} is {near} in a table: {sentence.text}")
     return found
-
-
-def decimals(text: str) -> int:
-    return len(re.match(r"[\d,]*", text.partition(".")[2]).group())  # type: ignore[union-attr]
 
 
 def _real(limit: Any) -> bool:
