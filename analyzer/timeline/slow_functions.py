@@ -25,6 +25,7 @@ def find_slow_functions(regions: Regions, steps: Steps) -> dict[str, I8]:
     """By what they do; without the kinds that are not called. Samples count if they take long for each item."""
     found = {kind: regions.calls(regions.named(test, PYTHON), steps) for kind, test in _KINDS.items()}
     found["pandas_rows"] = regions.calls(_with_their_use(regions, found["pandas_rows"]), steps)
+    found["construction"] = regions.calls(_constructors(regions), steps)
     found["sample"] = _of_slow_populations(regions, found["sample"])
     return {kind: rows for kind, rows in found.items() if len(rows)}
 
@@ -34,6 +35,19 @@ def _with_their_use(regions: Regions, reads: I8) -> Mask:
     slices = regions.slices
     uses = regions.named(library_frames.is_pandas_series_frame, PYTHON)
     return slices.mask(reads) | (uses & np.isin(slices.parent, slices.parent[reads]))
+
+
+def _constructors(regions: Regions) -> Mask:
+    """The constructors of modules: those that call nn.Module's own one, at once or through that of a base class."""
+    slices, constructor = regions.slices, regions.named(library_frames.is_constructor_frame, PYTHON)
+    rows = np.flatnonzero(regions.named(library_frames.is_module_constructor_frame, PYTHON))
+    found = slices.mask(rows)
+    while len(rows):
+        rows = slices.parent[rows]
+        rows = np.unique(rows[rows >= 0])
+        rows = rows[constructor[rows] & ~found[rows]]
+        found[rows] = True
+    return found
 
 
 def _of_slow_populations(regions: Regions, samples: I8) -> I8:

@@ -99,6 +99,16 @@ def is_module_cast_frame(name: str) -> bool:
     return _MODULE_CAST.search(name) is not None
 
 
+def is_constructor_frame(name: str) -> bool:
+    """An object is constructed: ``data.py(12): __init__``."""
+    return name.endswith(": __init__")
+
+
+def is_module_constructor_frame(name: str) -> bool:
+    """nn.Module's own constructor, which that of each module calls: ``torch/nn/modules/module.py(476): __init__``."""
+    return is_constructor_frame(name) and "torch/nn/modules/module.py(" in name
+
+
 def is_sampler_frame(name: str) -> bool:
     """A DataLoader asks its sampler what to read next: ``torch/utils/data/dataloader.py(714): _next_index``."""
     return name.endswith(": _next_index") and "torch/utils/data/dataloader.py(" in name

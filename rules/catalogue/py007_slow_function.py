@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from traceopt.rules import (
     I8,
+    Confidence,
     Facts,
     Findings,
     Fix,
@@ -40,6 +41,7 @@ class SlowFunction(Struct, frozen=True):
     least_calls: float = 1.0  # per step
     risk: Risk = Risk.NONE
     risk_note: str | None = None
+    confidence: Confidence = "medium"
 
 
 FUNCTIONS = {
@@ -82,18 +84,34 @@ FUNCTIONS = {
         risk=Risk.NUMERICS,
         risk_note="Weights that are cast to 16 bits and back in each step are rounded each time",
     ),
+    "construction": SlowFunction(
+        "Construct modules once, not in each step",
+        "modules are constructed (nn.Module: layers, losses, transforms), with their weights and tables",
+        Fix(
+            "Construct the module once, before the loop or in __init__ of the data set or model, and call it in each "
+            "step. A new one has new random weights, if it has any.",
+            "self.transform = Spectrogram()       # once, in __init__ of the data set\n"
+            "features = self.transform(waveform)  # in __getitem__, instead of Spectrogram()(waveform)",
+        ),
+        low=0.8,
+        expected=0.95,
+        risk=Risk.CORRECTNESS,
+        risk_note="Wrong if the module is to be another one each time",
+        confidence="high",
+    ),
 }
 
 
 class SlowFunctionRule(Rule):
     """Measures calls of library functions that are slow when a step makes them, on the thread that trains: reading,
-    selecting or sorting rows of pandas for each item, random.sample from a deque, and casts or moves of a whole module.
-    Data loading counts if the loader has no workers. On a GPU only the time in which it waits counts.
+    selecting or sorting rows of pandas for each item, random.sample from a deque, casts or moves of a whole module, and
+    constructors of modules, such as that of an audio transform in `__getitem__`. Data loading counts if the loader has
+    no workers. On a GPU only the time in which it waits counts.
 
     Why it costs: iloc and iterrows create a Series for each row, which takes tens of microseconds; an array returns the
     same row in less than one. `frame[frame.name == key]` compares the whole column for each item. A deque is a chain of
     blocks: reading an item in the middle walks through half of them. A cast of a module allocates and writes all
-    weights.
+    weights. A constructor makes the weights or tables of a module anew.
 
     How to fix: keep the data in a form that is fast to read, and convert models once.
 
@@ -142,6 +160,7 @@ class SlowFunctionRule(Rule):
             evidence=site_evidence(facts, sites),
             locations=site_locations(sites),
             fix=function.fix,
+            confidence=function.confidence,
             risk=function.risk,
             risk_note=function.risk_note,
             shares_cause_with=["LB006"],

@@ -12,12 +12,19 @@ from traceopt.testing import events as build
 
 ROW = "pandas/core/indexing.py(1327): __getitem__"
 SAMPLE, DRAW = "random.py(385): sample", "random.py(245): _randbelow_with_getrandbits"
+MODULE = "torch/nn/modules/module.py(476): __init__"
 CAST = "torch/nn/modules/module.py(1191): double"
 
 
 def calls(name: str, count: int, each_us: float) -> list[Event]:
     called = [build.python(name, 100 + at * (each_us + 1), each_us) for at in range(count)]
     return [build.python("train.py(9): batch", 0, 12_000), *called, operator("aten::mm", 13_000, 2_000, [8, 8], [8, 8])]
+
+
+def constructed(owner: str, base: str) -> list[Event]:
+    """A module of 4 ms, whose constructor calls that of a class which is one level deeper."""
+    inner = [build.python("features.py(30): __init__", 102, 3_900), build.python(base, 103, 20)]
+    return [*calls(owner, 1, 4_000), *inner]
 
 
 def sample(draws: int, each_us: float) -> list[Event]:
@@ -49,6 +56,12 @@ def sample(draws: int, each_us: float) -> list[Event]:
         ),
         pytest.param(sample(200, 20), "Sample from a list instead of a deque", 4.0, id="a deque"),
         pytest.param(calls(CAST, 2, 2_000), "Cast or move the model once, not in each step", 4.0, id="a cast"),
+        pytest.param(
+            constructed("features.py(12): __init__", MODULE),
+            "Construct modules once, not in each step",
+            4.0,
+            id="a module is constructed",
+        ),
     ],
 )
 def test_fires_on_the_function_with_its_line_and_time(events: list[Event], title: str, ms: float) -> None:
@@ -73,6 +86,8 @@ def test_a_cast_and_back_rounds_the_weights() -> None:
         pytest.param(calls(SAMPLE, 1, 4_000), id="a sample of unknown size"),
         pytest.param(calls("train.py(20): sample", 64, 60), id="a function of the script"),
         pytest.param(calls("torch/nn/modules/module.py(1782): _call_impl", 2, 2_000), id="a call of a module"),
+        pytest.param(constructed("features.py(12): __init__", "features.py(50): check"), id="an object, no module"),
+        pytest.param([*calls("data.py(12): read", 1, 4_000), build.python(MODULE, 200, 20)], id="a cheap module"),
     ],
 )
 def test_silent_on_calls_that_are_fast(events: list[Event]) -> None:
