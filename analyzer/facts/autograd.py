@@ -17,8 +17,10 @@ from traceopt.analyzer.autograd.forward.growing_results import (
     find_growing_caches,
     find_growing_results,
 )
+from traceopt.analyzer.autograd.forward.one_hot_losses import OneHotLosses, find_one_hot_losses
 from traceopt.analyzer.autograd.forward.one_hot_products import OneHotProducts, find_one_hot_products
 from traceopt.analyzer.autograd.forward.repeated_constants import RepeatedConstants, find_repeated_constants
+from traceopt.analyzer.autograd.forward.zero_products import ZeroProducts, find_zero_products
 from traceopt.analyzer.autograd.gradient_loops import GradientLoop, find_gradient_loops
 from traceopt.analyzer.autograd.host_reads import operators_for_host_reads
 from traceopt.analyzer.autograd.module_passes import ModulePasses, find_ends, find_module_passes
@@ -133,6 +135,16 @@ class AutogradFacts(WorkFacts, frozen=True, dict=True):
     def one_hot_products(self) -> OneHotProducts:
         """Matmuls of a one-hot matrix and a parameter, in the window, with their backward pass."""
         return find_one_hot_products(self.regions, self.steps)
+
+    @cached_property
+    def one_hot_losses(self) -> OneHotLosses:
+        """Losses in the window that multiply log-probabilities by a one-hot matrix, with their backward pass."""
+        return find_one_hot_losses(self.regions, self.steps)
+
+    @cached_property
+    def zero_products(self) -> ZeroProducts:
+        """Matmuls with a matrix that is almost all zero, in the window, with their backward pass."""
+        return find_zero_products(self.regions, self.steps, self.captured.mostly_zero)
 
     @cached_property
     def broadcast_pairs(self) -> tuple[AllPairs, ...]:

@@ -85,6 +85,18 @@ class InMemory(Struct, frozen=True):
     drop_last: bool = False
 
 
+class OpenedFiles(Struct, frozen=True):
+    """What a line of the data set opened for `batches` batches: `opens` in all. Of a file that it opened several times
+    for a batch, `files` counts one.
+    """
+
+    file: str
+    line: int
+    opens: int
+    files: int
+    batches: int
+
+
 class Loader(Struct, frozen=True):
     """None stands for unknown. `build` is measured in the process that builds batches: a worker, or the training
     process. `iterators` counts how often the script began to read it; so many of them as `together` says are read in
@@ -129,6 +141,16 @@ class Loader(Struct, frozen=True):
     @property
     def _begins_again(self) -> bool:
         return (self.iterators or 0) > self.together
+
+
+def read_opened_files(value: object) -> tuple[OpenedFiles, ...]:
+    found = []
+    for row in rows(value):
+        file = word(row.get("file"))
+        line, opens, files, batches = (whole(row.get(name)) for name in ("line", "opens", "files", "batches"))
+        if file and line and opens and files and batches:
+            found.append(OpenedFiles(file, line, opens, files, batches))
+    return tuple(found)
 
 
 def read_loaders(loaders: object, workers: object, core_wait_per_cpu: float | None) -> tuple[Loader, ...]:

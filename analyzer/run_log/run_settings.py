@@ -25,12 +25,12 @@ from traceopt.analyzer.run_log.constructions import (
 )
 from traceopt.analyzer.run_log.cpu import CpuPeaks, read_cpu_peaks
 from traceopt.analyzer.run_log.environment import Environment, read_environment
-from traceopt.analyzer.run_log.loaders import Loader, read_loaders
+from traceopt.analyzer.run_log.loaders import Loader, OpenedFiles, read_loaders, read_opened_files
 from traceopt.analyzer.run_log.padding import Padding, read_padding
 from traceopt.analyzer.run_log.sampled_start_up import StartUp, read_start_up
 from traceopt.analyzer.run_log.step_ledger import Ledger, read_ledger
 from traceopt.analyzer.run_log.step_memory import StepMemory, read_step_memory
-from traceopt.analyzer.run_log.subnormals import Subnormals, read_subnormals
+from traceopt.analyzer.run_log.tensor_values import MostlyZero, Subnormals, read_mostly_zero, read_subnormals
 from traceopt.analyzer.tables.compilation import Compilation
 from traceopt.analyzer.tables.json_values import counts, flag, rows, table, time_ns, whole, word
 
@@ -157,6 +157,8 @@ class Captured(Struct, frozen=True):
     cleared_gradients: tuple[ClearedGradients, ...] | None = None
     subnormals: Subnormals | None = None
     padding: tuple[Padding, ...] = ()
+    mostly_zero: tuple[MostlyZero, ...] = ()
+    opened_files: tuple[OpenedFiles, ...] = ()
     ddp: tuple[Ddp, ...] = ()
 
     @property
@@ -259,6 +261,8 @@ def captured(header: Mapping[str, Any]) -> Captured:
         cleared_gradients=read_cleared_gradients(own.get("cleared_gradients")),
         subnormals=read_subnormals(own.get("subnormals")),
         padding=read_padding(own.get("padding")),
+        mostly_zero=read_mostly_zero(own.get("mostly_zero")),
+        opened_files=read_opened_files(own.get("opened_files")),
         ddp=read_ddp(own.get("ddp")),
     )
 

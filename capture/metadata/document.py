@@ -7,6 +7,7 @@
   "environment": {...}, "memory": {"before": {...}, "after": {...}},
   "models": [...], "optimizers": [...], "loaders": [...], "loader_workers": [...], "updates",
   "subnormals": what values/subnormals.py says, or null, "padding": what values/padding.py says,
+  "mostly_zero": what values/mostly_zero.py says, "opened_files": what opened_files.py says,
   "frameworks": [{"framework", "class", "built"}], "ddp": [{"looks_for_unused", "unused_bytes", "built"}],
   "cleared_gradients": [{"backward", "of", "runs", "cleared", "shapes": [[...], ...], "built"}],
   "call_lines": {"count", "rows": [...], "lines": [...]},

@@ -13,6 +13,7 @@ from ..metadata.document import of_cycle, of_run
 from ..metadata.environment import describe_environment, describe_memory
 from ..metadata.inventory import ByHand, take_inventory
 from ..metadata.loaders import LoaderNotes
+from ..metadata.opened_files import OpenedFiles
 from ..metadata.step_ledger import LedgerWriter
 from ..metadata.values.watched_values import WatchedValues
 from ..start_up.start_up import StartUp
@@ -40,6 +41,7 @@ class RunNotes:
         self._note = note
         self.start_up = start_up
         self.loaders = LoaderNotes()
+        self.opened = OpenedFiles()
         self.constructions = Constructions()
         self.step_memory = StepMemory(torch)
         self.cleared_gradients = ClearedGradients(active=not timed)
@@ -55,10 +57,16 @@ class RunNotes:
                 self.loaders.look_into(key, loader)
         return key
 
+    def fetching(self) -> None:
+        """The script is about to ask an iterator of a loader for a batch."""
+        if not self.opened.done and self._may_look():
+            self.opened.begins()
+
     def fetched(self, loader: int, iterator: int, batch: Any, seconds: float, cpu_seconds: float, ended: bool) -> None:
         """The script spent this time in an iterator of a loader for a batch, part of it on the CPU; `ended`: there was
         no batch left.
         """
+        self.opened.ends()
         self._ledger.fetched(seconds)
         if not ended:
             self.loaders.sized(self._torch, loader, batch)
@@ -116,6 +124,8 @@ class RunNotes:
             **(self._part(self.constructions.document) or {}),
             "cleared_gradients": self._part(self.cleared_gradients.document) or [],
             "padding": self._part(self.values.padding.document) or [],
+            "opened_files": self._part(self.opened.document) or [],
+            "mostly_zero": self._part(self.values.mostly_zero.document) or [],
             "start_up": self._part(self.start_up.document) if self.start_up is not None else None,
             "step_memory": self.step_memory.document(),
         }

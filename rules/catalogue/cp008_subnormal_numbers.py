@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceopt.analyzer.run_log.subnormals import SubnormalTensors
+from traceopt.analyzer.run_log.tensor_values import SubnormalTensors
 from traceopt.rules import (
     Call,
     Effort,

@@ -36,12 +36,13 @@ distributed.init_process_group("gloo", init_method="tcp://127.0.0.1:" + sys.argv
 table = nn.Embedding(50, 32)
 model = nn.parallel.DistributedDataParallel(nn.Linear(32, 4), find_unused_parameters=True)
 optimizer = torch.optim.SGD([*table.parameters(), *model.parameters()], lr=1e-9)
+graph = torch.eye(2048, 32)  # most of its rows are zero
 ids = torch.zeros(8, 64, dtype=torch.long)
 for row, length in enumerate((9, 20, 5, 12, 8, 16, 7, 10)):
     ids[row, :length] = torch.randint(1, 50, (length,))
 for _ in range(30):
     hidden = checkpoint(forward, ids, use_reentrant=False) if checkpointed else forward(ids)
-    loss = model(hidden.mean(1)).square().sum()
+    loss = model(hidden.mean(1)).square().sum() + (graph @ model.module.weight.mT).square().sum()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -67,6 +68,7 @@ def test_activations_padding_and_ddp(tmp_path: Path) -> None:
     assert ("activation", [8, 64, 32]) in [(row["kind"], row["shape"]) for row in own["subnormals"]["tensors"]]
     [padding] = own["padding"]
     assert (padding["size"], padding["samples"], padding["longest"]) == (64, 8, 20.0)
+    assert own["mostly_zero"] == [{"shape": [2048, 32], "share": 0.999512}]
     [ddp] = own["ddp"]
     assert (ddp["looks_for_unused"], ddp["unused_bytes"]) == (True, 0)
     assert ddp["built"][0][0].startswith("train.py(")

@@ -42,7 +42,7 @@ def find_one_hot_products(regions: Regions, steps: Steps) -> OneHotProducts:
     of other data.
     """
     slices = regions.slices
-    one_hot, shapes = _one_hot_calls(regions, steps)
+    one_hot, shapes = one_hot_calls(regions, steps)
     if not len(one_hot):
         return OneHotProducts(one_hot, one_hot, one_hot, one_hot)
     outer = slices.mask(slices.outermost(slices.kind == OP))
@@ -89,7 +89,7 @@ def _casts(regions: Regions, moves: I8, one_hot: I8, product: I8, shapes: list[S
     return casts
 
 
-def _one_hot_calls(regions: Regions, steps: Steps) -> tuple[I8, list[Shape]]:
+def one_hot_calls(regions: Regions, steps: Steps) -> tuple[I8, list[Shape]]:
     """The calls of the forward passes, and the shape of each result. It is the shape of the tensor that they fill."""
     slices = regions.slices
     wanted = regions.named(ONE_HOT.__eq__, OP) & (slices.thread == steps.thread)

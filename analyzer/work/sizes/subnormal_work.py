@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from traceopt.analyzer.run_log.subnormals import Subnormals, SubnormalTensors
+from traceopt.analyzer.run_log.tensor_values import Subnormals, SubnormalTensors
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.work.cpu_work import CpuWork
 from traceopt.analyzer.work.sizes.sized_calls import Shape, SizedCalls, Sizes, elements, is_product

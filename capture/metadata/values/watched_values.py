@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .mostly_zero import MostlyZero
 from .padding import Padding, whole_numbers
 from .saved_tensors import saved_tensors
 from .subnormals import Subnormals
@@ -16,6 +17,7 @@ class WatchedValues:
         self._torch = torch
         self.subnormals = Subnormals(torch)
         self.padding = Padding(torch)
+        self.mostly_zero = MostlyZero(torch)
         self.hooked = False
         self._loaded = self._activations_seen = False
 
@@ -41,3 +43,4 @@ class WatchedValues:
         if not self._activations_seen:
             self._activations_seen = True
             self.subnormals.look("activation", tensors)
+            self.mostly_zero.look(tensors)

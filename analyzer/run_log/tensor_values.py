@@ -1,6 +1,7 @@
-"""The subnormal numbers that `traceopt run` found in tensors, and how much longer the CPU computes with them.
+"""What `traceopt run` found in tensors: subnormal numbers, with which the CPU computes slowly, and almost only zeros.
 
-capture/metadata/values/subnormals.py writes them. A trace is untrusted input: odd values are ignored.
+capture/metadata/values/ writes them: subnormals.py and mostly_zero.py. A trace is untrusted input: odd values are
+ignored.
 """
 
 from __future__ import annotations
@@ -34,6 +35,22 @@ class Subnormals(Struct, frozen=True):
     tensors: tuple[SubnormalTensors, ...]
 
 
+class MostlyZero(Struct, frozen=True):
+    """Matrices of one shape, without a gradient: `used_share` of their elements is not zero."""
+
+    shape: tuple[int, ...]
+    used_share: float
+
+
+def read_mostly_zero(value: object) -> tuple[MostlyZero, ...]:
+    found = []
+    for row in rows(value):
+        share, sizes = amount(row.get("share"), 1.0), row.get("shape")
+        if share and isinstance(sizes, list) and len(shape := _shape(sizes)) > 1:
+            found.append(MostlyZero(shape, 1 - share))
+    return tuple(found)
+
+
 def read_subnormals(value: object) -> Subnormals | None:
     """None if nobody looked for them."""
     row = table(value)
@@ -49,5 +66,8 @@ def _tensors(row: Mapping[str, Any]) -> SubnormalTensors | None:
     slowdown = amount(row.get("slowdown"), _MOST_SLOWDOWN)
     if kind is None or share is None or not slowdown or not isinstance(sizes, list):
         return None
-    shape = tuple(size for one in sizes[:_MOST_DIMENSIONS] if (size := whole(one)) is not None)
-    return SubnormalTensors(kind, shape, share, max(1.0, slowdown))
+    return SubnormalTensors(kind, _shape(sizes), share, max(1.0, slowdown))
+
+
+def _shape(sizes: list[Any]) -> tuple[int, ...]:
+    return tuple(size for one in sizes[:_MOST_DIMENSIONS] if (size := whole(one)) is not None)

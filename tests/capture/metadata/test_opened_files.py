@@ -1,0 +1,32 @@
+"""Which files a data set opens while a batch is built."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from traceopt.capture.metadata.opened_files import BATCHES, OpenedFiles
+
+
+def test_files_that_are_opened_again_are_told_from_others(tmp_path: Path) -> None:
+    paths = [tmp_path / str(number) for number in range(4)]
+    for path in paths:
+        path.write_text("")
+    opened = OpenedFiles()
+    for _ in range(BATCHES):
+        paths[0].read_text()  # of the script, between two batches
+        opened.begins()
+        for path in paths:
+            Path(paths[0]).read_text()
+            with path.open():
+                pass
+        other = threading.Thread(target=paths[0].read_text)
+        other.start()
+        other.join()
+        opened.ends()
+    assert opened.done
+    again, each = opened.document()
+    assert (again["opens"], again["files"], again["batches"]) == (4 * BATCHES, BATCHES, BATCHES)
+    assert (each["opens"], each["files"]) == (4 * BATCHES, 4 * BATCHES)
+    assert again["file"].endswith("test_opened_files.py")
+    assert each["line"] == again["line"] + 1
