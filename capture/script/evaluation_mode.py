@@ -12,14 +12,24 @@ from .step_tracker import StepTracker
 
 
 class EvaluationMode:
-    """Module.train() calls itself for every submodule, so it is wrapped only from eval() to the next train()."""
+    """Module.train() calls itself for every submodule, so it is wrapped only from eval() to the next train().
+    `evaluated` gets each model that is put into evaluation mode.
+    """
 
-    def __init__(self, torch: Any, tracker: StepTracker, dynamo: Dynamo, note: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        torch: Any,
+        tracker: StepTracker,
+        dynamo: Dynamo,
+        note: Callable[[str], None],
+        evaluated: Callable[[Any], None] = lambda _model: None,
+    ) -> None:
         self._torch = torch
         self._module = torch.nn.Module
         self._tracker = tracker
         self._dynamo = dynamo
         self._note = note
+        self._evaluated = evaluated
         self._train = self._module.train
         self._model: Callable[[], Any] = lambda: None  # the one that is in evaluation mode, if it still exists
         self._watcher = self._watched(self._train)
@@ -61,6 +71,7 @@ class EvaluationMode:
             if self._module.train is self._train:
                 self._module.train = self._watcher
             self._tracker.evaluation_mode(self._torch.is_grad_enabled())
+            self._evaluated(model)
         except Exception as error:
             self._note(f"evaluations are not counted: {type(error).__name__}: {error}")
 

@@ -26,6 +26,7 @@ from .closing_optimizer import OptimizerRoles
 from .dynamo import Dynamo
 from .evaluation_mode import EvaluationMode
 from .imports import when_imported
+from .inference_steps import InferenceSteps
 from .step_on import GivenSteps
 from .step_tracker import StepTracker
 from .switches import seeds, switches
@@ -57,7 +58,8 @@ def attach(torch: Any, control: str, start_up: StartUp) -> None:
     hooks.patch_save()
     hooks.patch_frameworks()
     when_imported("torch.nn.parallel.distributed", hooks.patch_ddp)
-    EvaluationMode(torch, hooks.tracker, hooks.dynamo, recorder.status.note).watch()
+    calls = InferenceSteps(hooks.dynamo, hooks.tell, hooks.tracker.model_called)
+    EvaluationMode(torch, hooks.tracker, hooks.dynamo, recorder.status.note, calls.watch).watch()
     if settings.step_on:
         GivenSteps(torch, recorder, hooks.tracker, hooks.dynamo, hooks.tell).watch(settings.step_on)
     when_imported("torch.utils.data.dataloader", hooks.patch_loader)
@@ -313,6 +315,7 @@ class Hooks:
             try:
                 loader, number = getattr(self, "_traceopt_loader", 0), getattr(self, "_traceopt_iterator", 0)
                 tell(tracker.fetch, loader, gradients())
+                note(recorder.run.fetching)
                 began, cpu_began, ended, batch = time.perf_counter(), time.thread_time(), True, None
                 try:
                     batch = advance(self)

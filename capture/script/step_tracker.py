@@ -2,7 +2,8 @@
 
 A step ends at the first DataLoader fetch of the training thread after an optimizer update. Without fetches between
 updates, it ends when step() of the last optimizer returns. If there are no updates at all, it ends at zero_grad (the
-optimizer is part of a compiled graph), at backward (a hand-written update) or at a fetch (inference).
+optimizer is part of a compiled graph), at backward (a hand-written update), at a fetch (inference) or, if nothing reads
+a loader, when the model that is in evaluation mode returns.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from typing import Protocol
 
 from .closing_optimizer import ClosingOptimizer
 
-LOADER, UPDATE, ZERO_GRAD, BACKWARD, INFERENCE, GIVEN = (
-    "loader", "update", "zero_grad", "backward", "inference", "given",
+LOADER, UPDATE, ZERO_GRAD, BACKWARD, INFERENCE, CALL, GIVEN = (
+    "loader", "update", "zero_grad", "backward", "inference", "call", "given",
 )  # fmt: skip
 
 INFERENCE_FETCHES = 8  # batches read without an update or a backward before they count as steps
+INFERENCE_CALLS = 16  # calls of a model in evaluation mode, without any of these, before they count as steps
 LONE_BACKWARDS = 16  # backwards without an optimizer before they count as steps
 IDLE_UPDATES = 32  # updates of a loop that once read a batch and then no more
 
@@ -63,6 +65,7 @@ class StepTracker:
         self._idle_updates = 0
         self._fetches_in_step = 0
         self._fetches_alone = 0
+        self._calls = 0  # of a model in evaluation mode
         self._zero_grads = 0
         self._backward_depth = 0
         self._backward_since_zero_grad = False
@@ -85,6 +88,7 @@ class StepTracker:
         if threading.get_ident() != self._thread:
             return
         self.fetches += 1
+        self._end_of_calls("a DataLoader is read")
         self._fetches_alone += 1
         known = loader in self._training_loaders
         foreign = bool(self._training_loaders) and not known
@@ -145,6 +149,7 @@ class StepTracker:
         self._updated(optimizer, renewed)
 
     def backward_begins(self) -> None:
+        self._end_of_calls("a backward pass begins")
         self._backward_depth += 1
         if self._in_training_thread:
             self._evaluation_mode = False
@@ -177,6 +182,21 @@ class StepTracker:
             self._zero_grads += 1
             if self._zero_grads >= 2:
                 self._end_or_wait(ZERO_GRAD)
+
+    def model_called(self) -> bool:
+        """A model in evaluation mode has returned. Returns whether such calls may be steps."""
+        if self._given is not None or self.fetches or self._trains:
+            return False
+        if self._in_training_thread:
+            self._calls += 1
+            if self._calls > INFERENCE_CALLS:
+                self._end(CALL)
+        return True
+
+    def _end_of_calls(self, why: str) -> None:
+        if self._rule == CALL:
+            self._listener.restarted(f"{why} after calls of a model had been counted as steps")
+            self._rule = None
 
     def marked(self) -> None:
         """The outermost forward, or the function that the user named, has returned."""

@@ -161,6 +161,19 @@ def test_batches_that_are_only_looked_at_are_inference_until_an_update_comes() -
     assert told[2:] == ["restarted"]
 
 
+def test_calls_of_a_model_are_inference_until_something_else_is_a_sign_of_steps() -> None:
+    for sign in (lambda steps: steps.fetch(1), backward):
+        steps, told = tracker()
+        assert all(steps.model_called() for _ in range(18))
+        assert told == ["call", "call"]
+        sign(steps)
+        assert told[2:] == ["restarted"]
+        assert not steps.model_called()
+    steps, told = tracker("backward")
+    assert not steps.model_called()
+    assert told == []
+
+
 def test_zero_grad_stands_in_for_a_compiled_optimizer() -> None:
     steps, told = tracker()
     for _ in range(4):

@@ -1,0 +1,50 @@
+"""The steps of a loop that only calls a model in evaluation mode: each call of the model is one."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from .dynamo import Dynamo
+
+
+class InferenceSteps:
+    """Tells `called` when the first model that the script put into evaluation mode returns, until that returns False.
+    A model of the same class inside of it is a part of it. `tell(signal)` passes a signal on, whatever happens in
+    traceopt.
+    """
+
+    def __init__(self, dynamo: Dynamo, tell: Callable[[Callable[[], None]], None], called: Callable[[], bool]) -> None:
+        self._dynamo = dynamo
+        self._tell = tell
+        self._called = called
+        self._model: type | None = None
+
+    def watch(self, model: Any) -> None:
+        """Wraps the call of the model's class, so that the model has no hook, which would turn fast paths off."""
+        if self._model is not None:
+            return
+        self._model = kind = type(model)
+        original, inherited, depth = kind.__call__, "__call__" not in vars(kind), 0
+        tell = self._tell
+
+        def ended() -> None:
+            if not self._called() and kind.__call__ is call:
+                kind.__call__ = original
+                if inherited:
+                    del kind.__call__
+
+        @functools.wraps(original)
+        @self._dynamo.exclude
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            nonlocal depth
+            depth += 1
+            try:
+                return original(self, *args, **kwargs)
+            finally:
+                depth -= 1
+                if not depth:
+                    tell(ended)
+
+        kind.__call__ = call
