@@ -171,6 +171,33 @@ def first_values(fixed: bool) -> Losses:
         yield train((hardest - easiest).mean(), optimizer)
 
 
+@advice("EF028")
+def sparse_graph(fixed: bool) -> Losses:
+    import torch
+
+    graph, layer = torch.eye(8).roll(1, 0) / 2 + torch.eye(8), mlp()
+    graph = graph.to_sparse_csr() if fixed else graph
+    optimizer = sgd(layer)
+    for x in batches():
+        y = torch.sparse.mm(graph, layer(x)) if fixed else graph @ layer(x)
+        yield train(y.square().mean(), optimizer)
+
+
+@advice("EF029")
+def ids_as_targets(fixed: bool) -> Losses:
+    from torch.nn import functional
+
+    model = mlp()
+    optimizer = sgd(model)
+    for x in batches():
+        logits, ids = model(x).view(2, 4, WIDTH), x[:, 0].abs().mul(4).long().clamp(max=WIDTH - 1).view(2, 4)
+        if fixed:
+            loss = functional.cross_entropy(logits.flatten(0, -2), ids.flatten())
+        else:
+            loss = -(functional.one_hot(ids, WIDTH) * functional.log_softmax(logits, -1)).sum(-1).mean()
+        yield train(loss, optimizer)
+
+
 @advice("EF013")
 def detached_generator(fixed: bool) -> Losses:
     generator, discriminator = mlp(), mlp()
