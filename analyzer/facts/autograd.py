@@ -37,8 +37,8 @@ from traceopt.analyzer.autograd.sampling_gradients import SamplingGradients, fin
 from traceopt.analyzer.autograd.untrained_calls import UntrainedCalls, calls_without_backward, calls_without_gradients
 from traceopt.analyzer.facts.work import WorkFacts
 from traceopt.analyzer.tables.schema import I8, Mask
-from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
-from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON
+from traceopt.analyzer.vocabulary import library_frames, op_names
 from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION, FORWARD
 
 SOON_NS = 5_000  # between two things that follow each other
@@ -114,12 +114,16 @@ class AutogradFacts(WorkFacts, frozen=True, dict=True):
 
     @cached_property
     def indexing_backward(self) -> I8:
-        """The backward nodes of `x[i]` and `x[a:b]` in the window, without those inside paddings. Slices, in order."""
+        """The backward nodes of `x[i]` and `x[a:b]` in the window, without those inside paddings and in torch's layers.
+        Slices, in order.
+        """
         nodes = self._in_window(self.regions.named(op_names.is_index_backward, OP))
         forward = self.call_sites.forward_of(nodes)
         paddings = self.regions.named(op_names.is_padding, OP)
         padded = (forward >= 0) & (self.slices.ancestor(np.maximum(forward, 0), paddings) >= 0)
-        return nodes[~padded]
+        code = self.slices.ancestor(forward, self.regions.named(library_frames.is_code_frame, PYTHON))
+        of_layer = (code >= 0) & self.regions.named(library_frames.is_layer_frame, PYTHON)[np.maximum(code, 0)]
+        return nodes[~padded & ~of_layer]
 
     @cached_property
     def row_gradients(self) -> RowGradients:

@@ -131,6 +131,19 @@ def is_next_batch_frame(name: str) -> bool:
     return name.endswith(": __next__") and "torch/utils/data/dataloader.py(" in name
 
 
+def is_code_frame(name: str) -> bool:
+    """A function of a Python file, and not a builtin or a module: ``model.py(12): forward``."""
+    return not name.startswith(("<", "nn.Module: "))
+
+
+_LAYER = re.compile(r"(?:^|/)torch/nn/")
+
+
+def is_layer_frame(name: str) -> bool:
+    """A function of torch's layers: ``torch/nn/functional.py(5700): _in_projection_packed``."""
+    return _LAYER.search(name) is not None
+
+
 def is_engine_frame(name: str) -> bool:
     """The Python frame in which the autograd engine works: ``<built-in method run_backward of torch._C...>``."""
     return name.startswith("<built-in method run_backward")

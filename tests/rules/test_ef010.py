@@ -8,6 +8,7 @@ from support.sequence_loops import sequence_loop
 
 from traceopt.rules.catalogue.ef010_indexing_in_loop import IndexingInLoop
 from traceopt.testing import answer
+from traceopt.testing import events as build
 
 
 def test_fires_on_the_backward_nodes_of_an_index_at_its_line() -> None:
@@ -22,7 +23,12 @@ def test_fires_on_the_backward_nodes_of_an_index_at_its_line() -> None:
 
 def test_a_padding_indexes_by_itself() -> None:
     """No line of the script can split what F.pad(mode="circular") slices."""
-    assert answer(IndexingInLoop, sequence_loop(pads=True))[1] == []
+    assert answer(IndexingInLoop, sequence_loop(inside=build.op("aten::pad", 0, 30)))[1] == []
+
+
+def test_what_a_layer_of_torch_indexes_is_not_the_script_s() -> None:
+    attention = build.python("torch/nn/functional.py(5700): _in_projection_packed", 0, 30)
+    assert answer(IndexingInLoop, sequence_loop(inside=attention))[1] == []
 
 
 def test_on_a_gpu_their_kernels_count() -> None:

@@ -10,9 +10,11 @@ STEP_US, STEPS, TIMES = 20_000, 4, 20
 NODE = "autograd::engine::evaluate_function: "
 
 
-def sequence_loop(*, times: int = TIMES, index_us: int = 50, gpu: bool = False, pads: bool = False) -> Facts:
+def sequence_loop(
+    *, times: int = TIMES, index_us: int = 50, gpu: bool = False, inside: build.Json | None = None
+) -> Facts:
     """Each time step of the loop indexes for 20 us and calls a cell for 100 us. The backward pass takes 50 us for the
-    index and 150 us for the cell, a GPU 30 us for each. `pads`: a circular padding does the indexing.
+    index and 150 us for the cell, a GPU 30 us for each. `inside`: what does the indexing, for the first 30 us.
     """
     events: list[build.Json] = []
     launches = 0
@@ -33,7 +35,7 @@ def sequence_loop(*, times: int = TIMES, index_us: int = 50, gpu: bool = False, 
                 build.op("aten::select", at, 20, **index | {"Fwd thread id": 0}),
                 build.op("aten::lstm_cell", at + 30, 100, **cell | {"Fwd thread id": 0}),
                 *nodes,
-                *([build.op("aten::pad", at - 5, 30)] if pads else []),
+                *([] if inside is None else [inside | {"ts": at - 5}]),
             ]
             for node in nodes if gpu else []:
                 launches += 1
