@@ -43,9 +43,9 @@ def _constructors(regions: Regions) -> Mask:
     rows = np.flatnonzero(regions.named(library_frames.is_module_constructor_frame, PYTHON))
     found = slices.mask(rows)
     while len(rows):
-        rows = slices.parent[rows]
-        rows = np.unique(rows[rows >= 0])
-        rows = rows[constructor[rows] & ~found[rows]]
+        callers = slices.parent[rows]
+        callers = callers[callers >= 0]
+        rows = np.flatnonzero(slices.mask(callers) & constructor & ~found)
         found[rows] = True
     return found
 
