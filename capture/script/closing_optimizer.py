@@ -5,6 +5,7 @@ An inner optimizer, which is made anew for each task while an outer one lasts, e
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -42,10 +43,17 @@ class OptimizerRoles:
         self._numbers = count(1)
         self._begun = 0
         self._roles: dict[tuple[str, ...], list[_Role]] = {}  # by the call stack of the constructor
+        self._unused: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()  # have not updated yet
+
+    @property
+    def others_wait(self) -> bool:
+        """Whether an optimizer that still exists has not updated yet."""
+        return len(self._unused) > 0
 
     def made(self, optimizer: Any) -> None:
         """The constructor of an optimizer has noted its call stack."""
         optimizer._traceopt_made = self._begun
+        self._unused[id(optimizer)] = optimizer
 
     def of(self, optimizer: Any) -> tuple[int, bool]:
         """At an update."""
@@ -59,6 +67,7 @@ class OptimizerRoles:
         return role.number, role.holders > 1
 
     def _begins(self, optimizer: Any, role: _Role | None) -> _Role:
+        self._unused.pop(id(optimizer), None)
         role = role or self._new(optimizer)
         optimizer._traceopt_role = role, role.holders
         self._begun += 1
@@ -97,9 +106,10 @@ class ClosingOptimizer:
         self._renewed: set[int] = set()  # optimizers that are made anew again and again
         self._outer = False  # one that lasts has updated after one that was made anew
 
-    def closes(self, optimizer: int, renewed: bool = False) -> bool:
+    def closes(self, optimizer: int, renewed: bool = False, others_wait: bool = False) -> bool:
         """Whether this update ends a step: each optimizer in regular use has updated since the last end, and this one
-        is the least used of them, the latest if several are equal.
+        is the least used of them, the latest if several are equal. `others_wait`: an optimizer has not updated yet. If
+        this one is made anew for each task, that is the outer one.
         """
         if renewed:
             self._renewed.add(optimizer)
@@ -111,6 +121,8 @@ class ClosingOptimizer:
         if renewed and self._outer:
             return False
         self._updates += 1
+        if renewed and others_wait and self._updates <= MOST_INNER:
+            return False
         self._note(optimizer)
         if len(self._uses) == 1:
             self._first = self._first or optimizer

@@ -142,7 +142,7 @@ class Hooks:
         self._roles.made(optimizer)
 
     def _updated(self, optimizer: Any) -> None:
-        self.tracker.update(*self._roles.of(optimizer))
+        self.tracker.update(*self._roles.of(optimizer), self._roles.others_wait)
 
     def patch_zero_grad(self) -> None:
         tracker, tell, is_compiling = self.tracker, self.tell, self.dynamo.is_compiling

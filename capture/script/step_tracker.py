@@ -127,15 +127,15 @@ class StepTracker:
             self._evaluation_mode = False
             self._listener.resumed()
 
-    def update(self, optimizer: int, renewed: bool = False) -> None:
+    def update(self, optimizer: int, renewed: bool = False, others_wait: bool = False) -> None:
         """An optimizer's step() has returned, or a GradScaler has skipped it. `optimizer` is the number of its role,
-        and `renewed` whether another optimizer had that role before.
+        `renewed` whether another optimizer had that role before, and `others_wait` whether one has not updated yet.
         """
         self.updates += 1
         if self._in_training_thread:
             self._listener.trained()
         if self._given is not None:
-            if self._given == "update" and self._closing.closes(optimizer, renewed):
+            if self._given == "update" and self._closing.closes(optimizer, renewed, others_wait):
                 self._end_given()
             return
         if self.updates == 1 and self._rule not in (None, LOADER, UPDATE):
@@ -146,7 +146,7 @@ class StepTracker:
             self._update_in_backward = True
             return
         self._thread = threading.get_ident()
-        self._updated(optimizer, renewed)
+        self._updated(optimizer, renewed, others_wait)
 
     def backward_begins(self) -> None:
         self._end_of_calls("a backward pass begins")
@@ -210,8 +210,8 @@ class StepTracker:
     def _in_training_thread(self) -> bool:
         return self._thread in (None, threading.get_ident())
 
-    def _updated(self, optimizer: int, renewed: bool = False) -> None:
-        closes = self._closing.closes(optimizer, renewed)
+    def _updated(self, optimizer: int, renewed: bool = False, others_wait: bool = False) -> None:
+        closes = self._closing.closes(optimizer, renewed, others_wait)
         if self._rule == UPDATE and self._closing.shows_parts(optimizer):
             self._listener.restarted("a step has updates of several optimizers, each of which had counted as a step")
         if self._fetches_in_step:

@@ -276,6 +276,21 @@ def test_an_optimizer_made_for_each_task_ends_no_step_beside_one_that_lasts(inne
     assert told[2 * inner + 1 :] == ["restarted", *["update"] * 5]
 
 
+def test_an_optimizer_made_for_each_task_ends_no_step_if_one_was_made_that_waits() -> None:
+    """Many tasks before the first update of the outer one: no cycle may end in them."""
+    script, (steps, told) = Maker(), tracker()
+    script.make("o", "outer")
+    for _ in range(8):
+        script.make("i", "inner")
+        for _ in range(5):
+            steps.update(*script.roles.of(script.made["i"]), script.roles.others_wait)
+    assert told == ["update"] * 5  # of the first task
+    for _ in range(3):
+        steps.update(*script.roles.of(script.made["o"]), script.roles.others_wait)
+    assert not script.roles.others_wait
+    assert told[5:] == ["update"] * 3
+
+
 def test_optimizers_made_anew_end_steps_if_none_lasts() -> None:
     """The folds of a cross-validation, after a training with another optimizer."""
     steps, told = tracker()
@@ -287,15 +302,19 @@ def test_optimizers_made_anew_end_steps_if_none_lasts() -> None:
     assert told[-30:] == ["update"] * 30
 
 
+class Made(SimpleNamespace):
+    """An optimizer, which can be referred to weakly."""
+
+
 class Maker:
     """Makes and uses optimizers; a letter is one of them, made at the place of that name."""
 
     def __init__(self) -> None:
         self.roles = OptimizerRoles()
-        self.made: dict[str, SimpleNamespace] = {}
+        self.made: dict[str, Made] = {}
 
     def make(self, name: str, place: str) -> None:
-        self.made[name] = SimpleNamespace(_traceopt_built=[[place]])
+        self.made[name] = Made(_traceopt_built=[[place]])
         self.roles.made(self.made[name])
 
     def used(self, names: str) -> list[tuple[int, bool]]:
