@@ -12,13 +12,24 @@
   var loading = null;
   var shown = []; /* {name, box, figure, key, mark} of what is drawn */
 
+  /* Each figure has its room from the start, so that nothing moves under the pointer when it is drawn. */
+  var figures = tools.unpackById("figures-gz").then(function (text) {
+    var every = JSON.parse(text);
+    drawings.forEach(function (drawing) {
+      var figure = every[drawing.dataset.figure];
+      if (figure) {
+        drawing.style.setProperty("--figure-height", figure.layout.height + "px");
+      }
+    });
+    return every;
+  });
   /* The bundle runs as a script element, which the policy of the page allows by its hash. */
   function load() {
-    loading = loading || Promise.all([tools.unpackById("plotly-gz"), tools.unpackById("figures-gz")]).then(function (texts) {
+    loading = loading || tools.unpackById("plotly-gz").then(function (text) {
       var script = document.createElement("script");
-      script.textContent = texts[0];
+      script.textContent = text;
       document.head.appendChild(script);
-      return window.Plotly ? JSON.parse(texts[1]) : {}; /* without it, the drawings stay */
+      return window.Plotly ? figures : {}; /* without it, the drawings stay */
     });
     return loading;
   }

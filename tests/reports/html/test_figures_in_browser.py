@@ -166,3 +166,14 @@ def test_hostile_names_stay_text(open_report) -> None:
     wait_for_hover(page, "Step ")
     assert page.evaluate("window.__xss || 0") == 0
     assert page.locator(".figure :is(img, script, a[href^=javascript])").count() == 0
+
+
+def test_nothing_moves_when_figures_take_the_place_of_drawings(open_report) -> None:
+    page = open_report(sample.rich())
+    page.wait_for_function("document.querySelectorAll('.drawing[style*=figure-height]').length > 1")
+    heights = "every => every.map(one => one.closest('.chart').getBoundingClientRect().height)"
+    charts = page.locator(".drawing:visible")
+    names, before = charts.evaluate_all("every => every.map(one => one.dataset.figure)"), charts.evaluate_all(heights)
+    for name in names:
+        figure(page, name)
+    assert page.locator(".figure[data-ready]").evaluate_all(heights) == before
