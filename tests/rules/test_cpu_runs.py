@@ -5,13 +5,33 @@ from __future__ import annotations
 import pytest
 from support.cpu_work import convolution, facts, matmul
 
-from traceopt.document.efficiency import cpu_lever
+from traceopt.document.efficiency import cpu_lever, kind_of_work
 from traceopt.document.rank_document import rank_document
 from traceopt.document.tables import tables
 from traceopt.reports.html.page import render_html
 from traceopt.result.words.message import plain
 from traceopt.rules.engine import run_rules
 from traceopt.testing import events as build
+
+
+class TestOperatorInALoop:
+    """The verdict's words on an operator that a loop over classes calls, for logits of one size."""
+
+    def said(self, *between: build.Json, name: str = "aten::_softmax", sizes: int = 1) -> str:
+        calls = [
+            build.op(name, 1_000 + 1_500 * call, 1_000, **{"Input Dims": [[8, 24 + call % sizes, 4_096], [], []]})
+            for call in range(5)
+        ]
+        return kind_of_work(facts(matmul(0, 500), *calls, *between))
+
+    def test_it_may_be_needed_only_once(self) -> None:
+        assert "_softmax, 5 times for the same sizes. Once is enough if its input is the same" in self.said()
+
+    def test_layers_or_other_sizes_are_other_inputs(self) -> None:
+        assert "_softmax" in self.said(sizes=2)
+        assert "Once" not in self.said(sizes=2)
+        assert "Once" not in self.said(matmul(2_100, 200))
+        assert "Once" not in self.said(name="aten::copy_")
 
 
 class TestLever:

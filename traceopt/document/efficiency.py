@@ -9,6 +9,7 @@ from traceopt.analyzer.autograd.operator_inputs import shapes_of
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.requirements import lacks
 from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.causes.table import OPTIMIZER
 from traceopt.analyzer.vocabulary.formulas.byte_formulas import is_pointwise
 from traceopt.document.run.whole_run import lacks_cores
@@ -32,6 +33,7 @@ MOST_NAMED = 3
 NAMED_SHARE = 0.25  # of the step: an operator or a line that takes more is named
 HEAVY_SHARE = 0.10  # of the step: matmuls and the like that take more are named
 SMALL_PART = 0.1  # of the time of matmuls and the like: kinds with less are not named
+LEAST_AGAIN = 4  # calls of an operator in a step: fewer may be different ones
 SORTS_ALL = ". If only the first values are used, torch.topk is faster"
 
 
@@ -166,7 +168,8 @@ def _light_work(facts: Facts, least_ns: float) -> str:
     for one in facts.slices_by_name(rows, own_ns)[:1]:
         if one.total >= least_ns:
             where = _most_at(facts, one.rows, own_ns[np.searchsorted(rows, one.rows)])
-            faster = SORTS_ALL if one.name == "aten::sort" and not len(facts.full_sorts) else ""
+            sorts = one.name == "aten::sort" and not len(facts.full_sorts)
+            faster = SORTS_ALL if sorts else _again(facts, one.name, one.rows.astype(np.int64))
             return f": {percent(one.total / whole_ns)} is {one.name.removeprefix('aten::')}{where}{faster}"
     passes = ~facts.cpu_phases.areas[OPTIMIZER].contains(facts.slices.start[rows])
     for line in by_site(facts, rows[passes], own_ns[passes])[:1]:
@@ -176,6 +179,22 @@ def _light_work(facts: Facts, least_ns: float) -> str:
             others = " and others" if operators[MOST_NAMED:] else ""
             return f": {percent(line.cost_ns / whole_ns)} is {names}{others} ({line.location})"
     return ""
+
+
+def _again(facts: Facts, name: str, rows: I8) -> str:
+    """What is said of an operator that a line calls in a loop for tensors of the same sizes, without a matmul or
+    convolution between the calls of a step. A trace does not show if they are the same tensor.
+    """
+    times = len(rows) / facts.steps.count
+    if times < LEAST_AGAIN or name.endswith("_") or name in op_names.MOVES or len(by_site(facts, rows)) > 1:
+        return ""
+    shapes, start = shapes_of(facts.regions, rows), facts.slices.start
+    layers = np.sort(np.concatenate([start[rows[:0]], *(start[one.rows] for one in facts.cpu_work.heavy)]))
+    same_step = np.diff(facts.steps.host_step_of(start[rows])) == 0
+    between = np.diff(np.searchsorted(layers, start[rows]))
+    if any(one != shapes[0] for one in shapes) or (between[same_step] > 0).any():
+        return ""
+    return f", {times:,.0f} times for the same sizes. Once is enough if its input is the same"
 
 
 def _most_at(facts: Facts, rows: I8, cost_ns: I8) -> str:
