@@ -51,12 +51,6 @@ def test_the_function_that_ends_a_step_was_never_called(run: Run) -> None:
     assert f"{NOTHING}--step-on __main__:no_such_function: no step ended" in run.stderr
 
 
-@pytest.mark.run("endings.py", "exit", "4", options=("--step-on", "backward"))
-def test_shorter_than_the_schedule(run: Run) -> None:
-    assert run.code == 3
-    assert f"{NOTHING}the command failed (exit code 3) after 4 steps, and recording starts with step 8" in run.stderr
-
-
 @pytest.mark.run("without_open.py")
 def test_a_script_that_replaces_what_the_agent_calls(run: Run) -> None:
     assert (run.code, run.stdout) == (0, "trained\n")
