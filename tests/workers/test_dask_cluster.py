@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -22,9 +23,11 @@ from traceopt.api import analyze
 from traceopt.errors import ConfigError
 from traceopt.workers import dask_cluster
 
-pytest.importorskip("distributed")
-
-pytestmark = pytest.mark.cluster
+# Not imported here: each worker of `pytest -n` imports this file, and one of them runs it.
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.skipif(find_spec("distributed") is None, reason="Dask is not installed"),
+]
 
 
 class Cluster:
