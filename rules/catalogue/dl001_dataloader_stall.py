@@ -101,19 +101,25 @@ class DataloaderStall(Rule):
 
     The saving assumes as many workers as the cores can run. It excludes the time to receive a batch from a worker:
     `traceopt run` measures that time on your machine for a batch of the same size. If workers would not save more than
-    that, there is no finding. With pinned memory, as proposed on a GPU, a thread receives the batches while the GPU
-    works; the low end of the range counts that time all the same. Copies of pinned batches are faster, which the saving
-    counts as well if the run said that they are not pinned yet. If they would not help because too few cores are
-    free, or because an epoch has few batches, the finding has no saving and the advice is to make batches cheaper. On a
-    CPU, workers also slow the model down, because they share caches, memory bandwidth and often cores. At worst, all
-    computing beside the model takes 1.5 times as long, as two threads on one core do. `traceopt run` measures how much
-    slower two processes compute side by side on your machine; without that measure, half of the worst is assumed. With
-    recorded shapes, a core counts as free for workers only while no operator of the model uses it: an operator on large
-    tensors runs on all threads, and ends with the slowest of them. The range covers both ends. The estimate is of the
-    typical step. If unusual steps wait longer or less, the range also covers the mean of all recorded steps. The first
-    batch of each epoch is not ready when the epoch begins: that wait is spread over its steps. If the script constructs
-    a new DataLoader for each epoch, workers would be started each time. How long that takes is unknown, so the range
-    begins at 0 and the confidence is low.
+    that, there is no finding.
+
+    With pinned memory, as proposed on a GPU, a thread receives the batches while the GPU works; the low end of the
+    range counts that time all the same. Copies of pinned batches are faster, which the saving counts as well if the run
+    said that they are not pinned yet.
+
+    If workers would not help because too few cores are free, or because an epoch has few batches, the finding has no
+    saving and the advice is to make batches cheaper.
+
+    On a CPU, workers also slow the model down, because they share caches, memory bandwidth and often cores. At worst,
+    all computing beside the model takes 1.5 times as long, as two threads on one core do. `traceopt run` measures how
+    much slower two processes compute side by side on your machine; without that measure, half of the worst is assumed.
+    With recorded shapes, a core counts as free for workers only while no operator of the model uses it: an operator on
+    large tensors runs on all threads, and ends with the slowest of them. The range covers both ends.
+
+    The estimate is of the typical step. If unusual steps wait longer or less, the range also covers the mean of all
+    recorded steps. The first batch of each epoch is not ready when the epoch begins: that wait is spread over its
+    steps. If the script constructs a new DataLoader for each epoch, workers would be started each time. How long that
+    takes is unknown, so the range begins at 0 and the confidence is low.
 
     If more workers do not help, make batches cheaper: decode once and cache, store packed data on a fast local disk, or
     move augmentation to the GPU.

@@ -72,14 +72,15 @@ class Fp32Matmul(Rule):
     When it is wrong: the estimate is a model of kernels, not of your run. Memory-bound matmuls gain less, large ones
     more, and the step gets faster only as far as the host keeps up. The time of autocast's casts is subtracted, at the
     bandwidth of the memory. The low end of the saving also subtracts the host's time to launch them, which matters
-    where the GPU waits for the host or for data. Numerics change; check the loss. On a CPU the gain follows from the
-    rates that `traceopt run` measured after the run, for square matrices; without them the finding has no saving.
-    Matmuls with few columns gain nothing there, because autocast converts both factors, and the next operator may
-    convert the result. These conversions are subtracted, at the rate at which the CPU copies memory; if they may take
-    all of the gain, there is no finding. Operators between the matmuls may become slower in bfloat16: the CPU's kernel
-    of attention took 4.6 times as long (torch 2.13, Intel AMX), which left nothing of the gain. Convolutions may gain
-    as well, but are not counted. Where solvers and decompositions (torch.linalg) take a tenth of the step, there is no
-    finding: rounded products can make a matrix singular.
+    where the GPU waits for the host or for data. Numerics change; check the loss.
+
+    On a CPU the gain follows from the rates that `traceopt run` measured after the run, for square matrices; without
+    them the finding has no saving. Matmuls with few columns gain nothing there, because autocast converts both factors,
+    and the next operator may convert the result. These conversions are subtracted, at the rate at which the CPU copies
+    memory; if they may take all of the gain, there is no finding. Operators between the matmuls may become slower in
+    bfloat16: the CPU's kernel of attention took 4.6 times as long (torch 2.13, Intel AMX), which left nothing of the
+    gain. Convolutions may gain as well, but are not counted. Where solvers and decompositions (torch.linalg) take a
+    tenth of the step, there is no finding: rounded products can make a matrix singular.
 
     Sources: NVIDIA V100 and A100 datasheets; PyTorch documentation, "Automatic Mixed Precision" and "CPU Op-Specific
     Behavior"; Intel, "Intel 64 and IA-32 Architectures Optimization Reference Manual", chapter on AMX.

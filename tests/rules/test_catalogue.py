@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from conftest import GetExample
 
 RULES = list(builtin_rules())
+LONGEST_PARAGRAPH = 1000  # characters: 13 lines of a terminal
 PARTS = ("How to fix", "When it is wrong", "Sources")
 
 every_rule = pytest.mark.parametrize("rule", RULES, ids=[rule.code for rule in RULES])
@@ -43,6 +44,9 @@ def faults_of_page(rule: type[Rule]) -> Iterator[str]:
         yield "it does not begin with what is measured"
     if advice and not re.search(r"^    \S", page, re.M):
         yield "it shows no code"
+    prose = [block for block in page.split("\n\n") if not block.startswith(("    ", "- ", "|"))]
+    if any(len(block) > LONGEST_PARAGRAPH for block in prose):
+        yield "a paragraph fills a screen"
     if rule.risk is Risk.OTHER and not rule.risk_note:
         yield "its risk has no name"
     yield from (f"{one.name}: is not explained" for one in rule.thresholds() if len(one.text.split()) < 3)
