@@ -249,10 +249,12 @@ def _links(document: Result, view: dict[str, Any]) -> Iterator[tuple[str, str]]:
     sections = [
         ("time", "Where the time goes", view["has_trace"]),
         ("fixes", "Fixes", True),
+        ("steps", "Every step", view["has_trace"] and view["strips"][0]),
         ("timeline", "Timeline", view["has_trace"]),
         *((section.anchor, section.title, True) for section in view["companions"]),
         ("tried", "Tried", document.tried),
         ("ranks", "Ranks", tables["ranks"]),
+        ("flame", "Flame graph", view["has_trace"] and document.flame),
         ("roofline", "Roofline", view["roofline"]),
         *((name, shown.table.title, shown) for name, shown in by_shape if shown),
         ("kernels", "Kernels", tables["kernels"]),
