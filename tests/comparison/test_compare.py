@@ -201,6 +201,19 @@ def test_a_finding_whose_first_place_changes_is_the_same() -> None:
     assert moved[1].reason == "HEAD has it at other.py:1."
 
 
+@pytest.mark.parametrize(
+    ("longer", "reason"), [(1.0, None), (20.0, "May not be new: 150 ms is 1.8% of the step of BASE")]
+)
+def test_a_new_finding_that_is_small_beside_the_step_of_base_may_not_be_new(longer: float, reason: str | None) -> None:
+    head = rich()
+    (finding,) = (one for one in head.findings if one.code == "DL001")
+    slower = replace(head.step, typical_us=head.step.typical_us * longer)
+    base = replace(head, findings=[one for one in head.findings if one is not finding], step=slower)
+    (new,) = (one for one in finding_changes([base], [head]) if one.code == "DL001")
+    assert new.status == "new"
+    assert new.reason == (reason and f"{reason}, too little to report.")
+
+
 def test_without_stacks_findings_are_matched_by_rule() -> None:
     finding = rich().findings[0]
     nowhere = replace(rich(), findings=[replace(finding, locations=[], evidence=[])])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePath
+from statistics import fmean
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -11,7 +12,9 @@ from msgspec.structs import replace
 from traceopt.result.comparison import FindingChange, FindingStatus
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding, name_among, value_order
+from traceopt.result.words import quantities
 from traceopt.rules.fingerprint import Place, places
+from traceopt.rules.registry import builtin_rules
 
 _ORDER: tuple[FindingStatus, ...] = ("new", "unknown", "fixed", "kept")
 _UNCHECKED = ("not_checked", "error")
@@ -71,7 +74,7 @@ def _changes(
             reason = _unknown(group.code, head, "HEAD") if comparable else None
             changes.append(_change(group, base, head, "unknown" if reason or not comparable else "fixed", reason))
     ordered = [change for change, _ in sorted(changes, key=lambda pair: (_ORDER.index(pair[0].status), pair[1]))]
-    return [_with_the_other_place(change, ordered) for change in ordered]
+    return [_small_in_base(_with_the_other_place(change, ordered), base, head) for change in ordered]
 
 
 def _with_the_other_place(change: FindingChange, changes: Sequence[FindingChange]) -> FindingChange:
@@ -82,6 +85,30 @@ def _with_the_other_place(change: FindingChange, changes: Sequence[FindingChange
     status, side = opposite
     others = [one.place for one in changes if (one.code, one.status) == (change.code, status) and one.place]
     return replace(change, reason=f"{side} has it at {PurePath(others[0]).name}.") if others else change
+
+
+def _small_in_base(change: FindingChange, base: Sequence[Result], head: Sequence[Result]) -> FindingChange:
+    """A new finding whose saving, as a share of the longer step of BASE, is too small to report may not be new."""
+    saving_us, steps = change.head_saving_us, [_mean_step_us(side) for side in (base, head)]
+    if change.status != "new" or change.reason or saving_us is None or None in steps:
+        return change
+    before, after = (saving_us / step_us for step_us in steps if step_us)
+    if not before < _smallest_share(change.code) <= after:
+        return change
+    saved, share = quantities.estimated(saving_us), quantities.percent(before)
+    return replace(change, reason=f"May not be new: {saved} is {share} of the step of BASE, too little to report.")
+
+
+def _mean_step_us(results: Sequence[Result]) -> float | None:
+    steps = [result.step.typical_us for result in results if result.step.typical_us]
+    return fmean(steps) if steps else None
+
+
+def _smallest_share(code: str) -> float:
+    """The share of the step from which the rule reports; 0 if it does not say, or is not in the catalogue."""
+    rules = (rule for rule in builtin_rules() if rule.code == code)
+    shares = (one.default for rule in rules for one in rule.thresholds() if "share of the step" in one.text)
+    return min((share for share in shares if isinstance(share, float)), default=0.0)
 
 
 def _groups(base: Sequence[Result], head: Sequence[Result]) -> list[_Group]:
