@@ -93,6 +93,13 @@ def test_a_process_that_does_not_start_is_an_error(fake: Path) -> None:
         measure(PRODUCTS, "cpu", DEVICE, budget_s=20)
 
 
+def test_a_slow_start_is_called_slow(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake.write_text("input()")  # says nothing, and ends with its input
+    monkeypatch.setattr("traceopt.measuring.session.START_S", 0.1)
+    with pytest.raises(MeasuringError, match="torch was not ready within 0 s; try again"):
+        measure(PRODUCTS, "cpu", DEVICE, budget_s=20)
+
+
 @pytest.mark.torch
 def test_torch_measures_what_it_can() -> None:
     from traceopt.capture.metadata.cpu import describe_machine

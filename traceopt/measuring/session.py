@@ -105,7 +105,9 @@ class _Process:
         Thread(target=_pass_on, args=(self._child.stdout, self._lines), daemon=True).start()
         try:
             first = msgspec.json.decode(self._lines.get(timeout=START_S), type=MeasuringDevice | NoDevice)
-        except (queue.Empty, msgspec.DecodeError):
+        except queue.Empty:
+            first = NoDevice(f"torch was not ready within {START_S:.0f} s; try again when the machine is less busy")
+        except msgspec.DecodeError:
             first = NoDevice("torch did not start")
         if isinstance(first, NoDevice):
             self._end()
