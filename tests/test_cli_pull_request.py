@@ -58,7 +58,9 @@ def test_files_beside_the_summary() -> None:
     assert sarif["automationDetails"] == {"id": "resnet/"}
     place = sarif["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]
     assert place == {"uri": "examples/train.py", "uriBaseId": "%SRCROOT%"}
-    assert outcome.stderr == "traceopt: left out, because they have no line in the repository: CM003\n"
+    assert outcome.stderr == (
+        "traceopt: only a notification in the SARIF file, because these findings have no line in the repository: CM003\n"
+    )
 
 
 def test_stdout_in_each_format() -> None:

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 FORMATS = ("markdown", "github", "gitlab", "sarif")
 SUMMARY_LIMIT = 1 << 20  # bytes; GitHub shows nothing of a larger job summary
-_BY_FILE = ("gitlab", "sarif")  # formats that cannot show a finding without a line of code
+# What happens to a finding without a line of code in the formats that show findings at lines.
+_BY_FILE = {
+    "gitlab": "not in the Code Quality report, because these findings have no line in the repository",
+    "sarif": "only a notification in the SARIF file, because these findings have no line in the repository",
+}
 
 
 def pull_request_options(command: Command) -> Command:
@@ -86,7 +90,7 @@ class PullRequest(NamedTuple):
         result = in_repository(result, source)
         if format_ in _BY_FILE and not quiet and (codes := without_a_place(result.findings)):
             listed = ", ".join(map(visible, codes))
-            click.echo(f"traceopt: left out, because they have no line in the repository: {listed}", err=True)
+            click.echo(f"traceopt: {_BY_FILE[format_]}: {listed}", err=True)
         if format_ == "markdown":
             return render_markdown(result, label=self.label, comparison=gating.comparison, gates=gating.outcomes)
         if format_ == "sarif":
