@@ -100,14 +100,15 @@ def _trust(document: WhatIf) -> list[str]:
     check = document.replay_check
     missed, waits = quantities.percent(check.missed_share), f"{document.inferred_waits:,} of {document.waits:,}"
     lines = [
-        f"Without changes, the replayed step differs by {missed} from the measured one; {waits} waits are inferred."
+        f"How far to trust this: replayed without changes, the step is {missed} off the measured one; {waits} waits are "
+        "inferred."
     ]
     if check.predicted_share is None or check.usual_share is None:
         lines.append("Too few steps are alike to predict one from the others.")
     else:
         predicted, usual = quantities.percent(check.predicted_share), quantities.percent(check.usual_share)
         lines.append(
-            f"Steps predicted from the others are off by {predicted}; the median of the others is off by {usual}."
+            f"Each step, predicted from a replay of the others, is off by {predicted} (by {usual} if predicted as their median)."
         )
     if check.blocked_share >= _NOTABLE_SHARE:
         blocked = quantities.percent(check.blocked_share)
@@ -115,5 +116,7 @@ def _trust(document: WhatIf) -> list[str]:
             f"Slow calls for which the trace shows no reason take {blocked} of the step. The replay keeps them."
         )
     if not document.trusted:
-        lines.append("That is too far off to trust these numbers: the file does not have everything that happened.")
+        lines.append(
+            "The replay is too far off to trust these numbers: the trace lacks something that the step waited for."
+        )
     return [*lines, *(f"Warning: {safe_text.prose(warning)}" for warning in document.warnings)]
