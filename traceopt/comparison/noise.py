@@ -47,7 +47,10 @@ F8 = npt.NDArray[np.float64]
 Spread = tuple[float, int]  # the variance of the typical step of a run, and its degrees of freedom
 
 _ONE_STEP = "Each side has one step, which does not show how much steps vary."
-_FEW_STEPS = "There are too few steps and runs, and they vary too much, to tell the change from noise."
+_FEW_STEPS = (
+    "There are too few steps and runs, and they vary too much, to tell the change from noise. "
+    "Record 20 steps or more (traceopt run --preset long), or several runs."
+)
 
 
 def step_change(
