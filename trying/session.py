@@ -68,6 +68,7 @@ class Session:
         self._tell = tell
         self._clock = clock
         self._until = clock() + budget_s
+        self._round_s = 0.0  # the longest round so far
         self._round: int | None = None
         self.tried: list[TriedChange] = []
         self.kept: list[Change] = []
@@ -75,7 +76,7 @@ class Session:
     def try_all(self, changes: Sequence[Change]) -> None:
         """Raises SignalError; `tried` then has a row for each change all the same."""
         self.try_round(changes)
-        if len(self.kept) > 1 and not self._each and self.left_s > 0:
+        if len(self.kept) > 1 and not self._each and self.spare_s > 0:
             self.try_together([])
 
     def begin_round(self, number: int, recording: Recording | None) -> None:
@@ -103,7 +104,7 @@ class Session:
             raise
 
     def _try(self, change: Change, number: int, count: int) -> None:
-        if self.left_s <= 0 and self.tried:
+        if self.spare_s <= 0 and self.tried:
             base = self._base(change)
             self.tried.append(_row(change, base, None, "not_tried", BUDGET_SPENT, self._expected(change, base)))
             return
@@ -137,6 +138,7 @@ class Session:
         def note(rounds: Rounds) -> None:
             nonlocal known, reserved_s
             known = rounds
+            self._round_s = max(self._round_s, (self._clock() - began) / len(rounds.before))
             if _losses(rounds).verdict == "drifts":  # other seeds will have to tell
                 reserved_s = LOOKS[0] * (self._clock() - began) / len(rounds.before)
             self._unchanged = rounds.counted_before if self._is_recorded(base) else self._unchanged
@@ -215,7 +217,16 @@ class Session:
     @property
     def left_s(self) -> float:
         """For changes; besides it, what is kept can be measured together if a change has a longest time."""
-        return self.all_left_s - (self._longest_s if math.isfinite(self._longest_s) else 0.0)
+        return self.all_left_s - (max(self._longest_s, self._least_s) if math.isfinite(self._longest_s) else 0.0)
+
+    @property
+    def spare_s(self) -> float:
+        """Left after the least rounds of one more change: without any, it is not begun."""
+        return self.left_s - self._least_s
+
+    @property
+    def _least_s(self) -> float:
+        return LEAST_ROUNDS * self._round_s
 
     @property
     def all_left_s(self) -> float:

@@ -14,13 +14,17 @@ from types import SimpleNamespace
 import pytest
 from projects import FASTER, SCRIPT, Project, copies, process_numbers_in, refused, wait_for_the_hanging_run
 
+from traceopt.api import analyze
 from traceopt.capture.settings import Settings, plan_cycles
 from traceopt.rules.fixes.patches.unified import unified_diff
+from traceopt.try_script.one_plan import say_if_too_short
 from traceopt.trying import workspace as workspace_module
 from traceopt.trying.measured_run import Failure
 from traceopt.trying.running.interruption import Interruption
 from traceopt.trying.timed_runs import Limits, TimedRuns
 from traceopt.trying.workspace import Command, Workspace
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
 def test_a_faster_script_is_kept_and_the_rest_is_not(project: Project) -> None:
@@ -38,6 +42,23 @@ def test_a_faster_script_is_kept_and_the_rest_is_not(project: Project) -> None:
     assert first["memory"] == {"where": "host", "before_bytes": 1_000_000, "after_bytes": 1_000_000}
     assert first["seeded_by"] == "traceopt"
     assert min(len(row["rounds"]) for row in rows) >= 2
+
+
+def test_nothing_to_try_is_said(project: Project) -> None:
+    trace = FIXTURES / "traces" / "healthy.json.gz"
+    with project.start("--top", "0", TRACE=str(trace)) as process:
+        _, said = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert "nothing was tried: the plan has no fix. Try your own change with --patch" in said
+
+
+def test_a_budget_that_cannot_be_kept_is_said_beforehand(capsys: pytest.CaptureFixture[str]) -> None:
+    result = analyze(str(FIXTURES / "traces" / "five_faults.json.gz"))
+    say_if_too_short(0.1, 100, result, quiet=False)
+    said = capsys.readouterr().err
+    assert "0 s of the budget are left. The first change is measured all the same, in 4 runs of 100 steps" in said
+    say_if_too_short(60.0, 100, result, quiet=False)
+    assert capsys.readouterr().err == ""
 
 
 def test_faster_with_other_losses_is_not_kept(project: Project) -> None:

@@ -211,6 +211,27 @@ def test_the_budget_ends_the_tuning() -> None:
     assert recorded == 1
 
 
+def test_nothing_is_begun_that_the_budget_cannot_hold() -> None:
+    """Two rounds of two runs take 4 s: with 3 s left, neither a change nor what was kept together is measured."""
+    machine = Machine(a=0.7, b=0.7, c=0.7)
+    rows = machine.tried(named("a"), named("b"), named("c"), budget_s=11.0)
+    assert [row.verdict for row in rows] == ["keep", "keep", "not_tried"]
+    assert machine.now_s <= 11.0
+
+
+def test_no_recording_is_begun_that_the_budget_cannot_hold() -> None:
+    machine = Machine(original=1.0, a=0.7)
+    recorded = []
+    session = Session(machine.run, budget_s=30.0, clock=lambda: machine.now_s)
+
+    def make_plan(number: int) -> Plan:
+        recorded.append(number)
+        return Plan(None, [named("a")])
+
+    tune(session, machine.run, make_plan, list, [], ORIGINAL, recording_s=30.0)
+    assert recorded == [1]
+
+
 def test_the_whole_gain_is_measured_although_the_budget_is_spent() -> None:
     """Time for one change is left for it. What was not reached is named."""
     machine = Machine(original=1.0, a=0.7, b=0.7)

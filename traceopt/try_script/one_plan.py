@@ -28,6 +28,7 @@ from traceopt.run_script import LOGDIR, remarks, remove_if_empty
 from traceopt.trying import history
 from traceopt.trying.changes import Change, NotTried, changes_of, with_unique_names
 from traceopt.trying.expectation import recording_of, run_steps_of
+from traceopt.trying.rounds import LEAST_ROUNDS
 from traceopt.trying.running.interruption import Interruption, SignalError
 from traceopt.trying.session import Progress, Session, not_made
 from traceopt.trying.timed_runs import Limits, TimedRuns
@@ -168,10 +169,13 @@ def _try(
     elif not wanted.own:
         raise ScriptError("there is no recording, so there are no fixes to try")
     changes = with_unique_names([*changes, *wanted.own])
-    limits = Limits(steps_of_a_run(wanted.steps, outcome.result), SETTLE_STEPS, wanted.time_limit_s)
+    steps, left_s = steps_of_a_run(wanted.steps, outcome.result), wanted.budget_s - (time.monotonic() - began)
+    if changes:
+        say_if_too_short(left_s, steps, outcome.result, quiet=quiet)
+    limits = Limits(steps, SETTLE_STEPS, wanted.time_limit_s)
     session = Session(
         TimedRuns(workspace, limits),
-        budget_s=max(1.0, wanted.budget_s - (time.monotonic() - began)),
+        budget_s=max(1.0, left_s),
         each=wanted.each,
         recording=recording_of(outcome.result) if outcome.result is not None else None,
         run_steps=run_steps_of(outcome.result),
@@ -225,6 +229,18 @@ def steps_for(wanted: int | None, typical_us: float | None) -> int:
     if not typical_us:
         return USUAL_STEPS + SETTLE_STEPS
     return min(MOST_STEPS, max(LEAST_STEPS, math.ceil(RUN_S * 1e6 / typical_us))) + SETTLE_STEPS
+
+
+def say_if_too_short(left_s: float, steps: int, result: Result | None, *, quiet: bool) -> None:
+    """Says beforehand that the budget cannot be kept, as the first change is measured in any case."""
+    typical_us = result.step.typical_us if result is not None and result.step.source != "window" else None
+    least_s = 2 * LEAST_ROUNDS * steps * (typical_us or 0.0) / 1e6
+    if left_s <= least_s and not quiet:
+        click.echo(
+            f"traceopt: after the recording, {max(0.0, left_s):.0f} s of the budget are left. The first change is measured "
+            f"all the same, in {2 * LEAST_ROUNDS} runs of {counted(steps, 'step')}",
+            err=True,
+        )
 
 
 def teller(progress: StderrProgress, *, quiet: bool) -> Callable[[Progress], None]:

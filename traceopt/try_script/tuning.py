@@ -23,6 +23,7 @@ from traceopt.try_script.one_plan import (
     add_revisions,
     recorded_result,
     run_in_copies,
+    say_if_too_short,
     steps_of_a_run,
     teller,
 )
@@ -78,13 +79,16 @@ def _tune(
     quiet: bool,
 ) -> None:
     add_revisions(workspace, wanted.own)
-    until = time.monotonic() + wanted.budget_s
+    began = time.monotonic()
     first = recorded_result(workspace, settings, wanted.time_limit_s, analyze, progress, quiet=quiet)
     outcome.result = first
-    run = TimedRuns(workspace, Limits(steps_of_a_run(wanted.steps, first), SETTLE_STEPS, wanted.time_limit_s))
+    recording_s = time.monotonic() - began
+    steps = steps_of_a_run(wanted.steps, first)
+    say_if_too_short(wanted.budget_s - recording_s, steps, first, quiet=quiet)
+    run = TimedRuns(workspace, Limits(steps, SETTLE_STEPS, wanted.time_limit_s))
     session = Session(
         run,
-        budget_s=max(1.0, until - time.monotonic()),
+        budget_s=max(1.0, wanted.budget_s - recording_s),
         longest_s=MOST_OF_BUDGET * wanted.budget_s,
         run_steps=wanted.run_steps or run_steps_of(first),
         enough=is_known,
@@ -119,7 +123,7 @@ def _tune(
     left = list[NotTried]()
     original = Change(ORIGINAL, "revision", "the script as it was", "revision", revision=ORIGINAL)
     try:
-        left = tune(session, run, make_plan, keep, wanted.own, original)
+        left = tune(session, run, make_plan, keep, wanted.own, original, recording_s)
     finally:
         outcome.tried = [*session.tried, *map(not_made, left)]
         outcome.patch = "".join([workspace.baked_patch(), workspace.patch_of(session.kept)])

@@ -32,17 +32,19 @@ def tune(
     keep: Callable[[Sequence[Change]], list[Change]],
     own: Sequence[Change],
     original: Change,
+    recording_s: float = 0.0,
 ) -> list[NotTried]:
     """Returns the fixes of the last plan that were not tried. Raises SignalError; `session` has what was proven.
 
     `make_plan` records the script with all that was kept, given the number of the round, from 1. `keep` makes the
     patches of changes a part of the source; what it returns has only what is set at run time. `own` are changes of the
-    user, for the first round. `original` is the source without any change.
+    user, for the first round. `original` is the source without any change. `recording_s`: how long a recording takes;
+    the first one is made already.
     """
     seen: set[str] = set()
     searched: set[str] = set()
     number, plan = 0, Plan(None)
-    while session.left_s > 0:
+    while session.spare_s > (recording_s if number else 0.0):
         number += 1
         plan = make_plan(number)
         session.begin_round(number, plan.recording)
@@ -52,12 +54,12 @@ def tune(
         seen |= set(map(_identity, fresh))
         session.try_round(fresh)
         for search in plan.searches:
-            if search.name not in searched and session.left_s > 0 and _may_gain(search, plan):
+            if search.name not in searched and session.spare_s > 0 and _may_gain(search, plan):
                 searched.add(search.name)
                 session.announce(f"values of {search.name}")
                 failures = list[str]()
                 best = best_of(
-                    run, session.kept, search.values, lambda: session.left_s, session.run_steps, failures.append
+                    run, session.kept, search.values, lambda: session.spare_s, session.run_steps, failures.append
                 )
                 if best is not None:
                     session.try_round([best])
@@ -90,7 +92,7 @@ def _in_order(changes: Sequence[Change]) -> list[Change]:
 
 
 def _found_nothing(search: Search, number: int, session: Session, failures: Sequence[str]) -> TriedChange:
-    if session.left_s <= 0:
+    if session.spare_s <= 0:
         return _row(search, number, session, "not_tried", BUDGET_SPENT)
     names = ", ".join(value.name for value in search.values)
     if len(failures) == len(search.values):

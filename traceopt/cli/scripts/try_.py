@@ -154,6 +154,9 @@ def try_(
         keep_changes(outcome, tried, apply_, patch_out, quiet=quiet)
     elif not outcome.tried:
         click.echo("traceopt: interrupted before anything was measured", err=True)
+    if not (outcome.tried or outcome.signal_exit_code):
+        why = "the plan has no fix" if not fixes else "the plan has none of these fixes"
+        click.echo(f"traceopt: nothing was tried: {why}. Try your own change with --patch, --env or --args", err=True)
     gating.report(None, on_stdout=json_path != "-")
     context.exit(outcome.signal_exit_code or gating.exit_code)
 
