@@ -15,6 +15,7 @@ from traceopt.analyzer.vocabulary.causes.table import (
     COMMUNICATION,
     COMPUTE,
     COPIES,
+    DATA_LOADING,
     DISPATCH,
     HOST_ACTIVITIES,
     IDLE_CAUSES,
@@ -28,7 +29,7 @@ from traceopt.document.filling_work import filling_work
 from traceopt.document.quality import caveat_of_file, stated
 from traceopt.document.run.whole_run import fewer_threads_first, lacks_cores
 from traceopt.result.document import Quality
-from traceopt.result.finding import Finding
+from traceopt.result.finding import Finding, impact_of_share
 from traceopt.result.sections.work_rows import BreakdownPart
 from traceopt.result.words.message import percent
 from traceopt.result.words.quantities import in_sentence
@@ -84,7 +85,9 @@ def _of_the_step(
         text = state.sentence + filling_work(facts, priced, *whole)
     else:
         of_device = _gpu_verdict if facts.has_gpu else _cpu_verdict
-        text = of_device(facts, breakdown, priced, plan) + _where_workers_do_not_help(priced) + _without_load(facts)
+        text = (
+            of_device(facts, breakdown, priced, plan) + _where_workers_do_not_help(facts, priced) + _without_load(facts)
+        )
     return text if caveat_of_file(facts, state) is None else f"{caveat} As recorded: {text}"
 
 
@@ -312,8 +315,12 @@ def _without_gradients(facts: Facts, priced: Sequence[Priced], first: Priced | N
     return f" Forward passes {kind} take {percent(ns / facts.step_ns)} of {_unit(facts)}{where}."
 
 
-def _where_workers_do_not_help(priced: Sequence[Priced]) -> str:
-    """What helps if the loop waits for data and more workers would not change it: no saving follows from the trace."""
+def _where_workers_do_not_help(facts: Facts, priced: Sequence[Priced]) -> str:
+    """What helps if the loop waits long for data and more workers would not change it: no saving follows from the
+    trace.
+    """
+    if impact_of_share(facts.stalls.typical_ns(DATA_LOADING) / max(facts.step_ns, 1)) != "high":
+        return ""
     found = next((one.finding for one in priced if one.finding.code == "DL001" and one.finding.saving is None), None)
     if found is None:
         return ""
