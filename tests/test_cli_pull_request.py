@@ -59,7 +59,8 @@ def test_files_beside_the_summary() -> None:
     place = sarif["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]
     assert place == {"uri": "examples/train.py", "uriBaseId": "%SRCROOT%"}
     assert outcome.stderr == (
-        "traceopt: only a notification in the SARIF file, because these findings have no line in the repository: CM003\n"
+        "traceopt: only a notification in the SARIF file, "
+        "because these findings have no line in the repository: CM003\n"
     )
 
 

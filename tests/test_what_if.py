@@ -209,7 +209,10 @@ def test_the_text_says_how_well_steps_are_predicted(tmp_path: Path) -> None:
         path.write_bytes(machine.to_bytes())
         return " ".join(render_whatif(what_if(str(path), scales=[("kernel~gemm", 0.5)])).splitlines())
 
-    missed = "How far to trust this: replayed without changes, the step is 0% off the measured one; 0 of 8 waits are inferred."
+    missed = (
+        "How far to trust this: replayed without changes, the step is 0% off the measured one; "
+        "0 of 8 waits are inferred."
+    )
     predicted = "Each step, predicted from a replay of the others, is off by 0% (by 9.0% if predicted as their median)."
     assert told(4, 2).endswith(f" {missed} {predicted}")
     assert told(2, 2).endswith(" Too few steps are alike to predict one from the others.")

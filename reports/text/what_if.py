@@ -100,15 +100,16 @@ def _trust(document: WhatIf) -> list[str]:
     check = document.replay_check
     missed, waits = quantities.percent(check.missed_share), f"{document.inferred_waits:,} of {document.waits:,}"
     lines = [
-        f"How far to trust this: replayed without changes, the step is {missed} off the measured one; {waits} waits are "
-        "inferred."
+        f"How far to trust this: replayed without changes, the step is {missed} off the measured one; "
+        f"{waits} waits are inferred."
     ]
     if check.predicted_share is None or check.usual_share is None:
         lines.append("Too few steps are alike to predict one from the others.")
     else:
         predicted, usual = quantities.percent(check.predicted_share), quantities.percent(check.usual_share)
         lines.append(
-            f"Each step, predicted from a replay of the others, is off by {predicted} (by {usual} if predicted as their median)."
+            f"Each step, predicted from a replay of the others, is off by {predicted} "
+            f"(by {usual} if predicted as their median)."
         )
     if check.blocked_share >= _NOTABLE_SHARE:
         blocked = quantities.percent(check.blocked_share)

@@ -237,8 +237,8 @@ def say_if_too_short(left_s: float, steps: int, result: Result | None, *, quiet:
     least_s = 2 * LEAST_ROUNDS * steps * (typical_us or 0.0) / 1e6
     if left_s <= least_s and not quiet:
         click.echo(
-            f"traceopt: after the recording, {max(0.0, left_s):.0f} s of the budget are left. The first change is measured "
-            f"all the same, in {2 * LEAST_ROUNDS} runs of {counted(steps, 'step')}",
+            f"traceopt: after the recording, {max(0.0, left_s):.0f} s of the budget are left. "
+            f"The first change is measured all the same, in {2 * LEAST_ROUNDS} runs of {counted(steps, 'step')}",
             err=True,
         )
 
