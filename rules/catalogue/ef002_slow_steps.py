@@ -21,7 +21,6 @@ from traceopt.rules import (
     Ledger,
     Location,
     Mask,
-    Price,
     Rule,
     SiteCost,
     by_site,
@@ -30,8 +29,6 @@ from traceopt.rules import (
     ms,
     named,
     percent,
-    priced,
-    saving,
     site_evidence,
     site_locations,
     threshold,
@@ -39,7 +36,6 @@ from traceopt.rules import (
     unusual,
     us,
     usual_interval,
-    without_calls,
 )
 
 HOST_SLOW = (
@@ -77,11 +73,12 @@ class SlowSteps(Rule):
 
         DataLoader(dataset, num_workers=8, prefetch_factor=4, persistent_workers=True)
 
-    When it is wrong: in a short recording a single slow step may be a one-off, so it is reported without a saving. If
-    only the first step is slow, it is not reported. Steps with more work (longer sequences, or a host that waits in one
-    step for the GPU's work of several) have no saving either, nor have slow steps without a known cause if the main
-    thread waited for a free core (PY002): other programs make steps slow at random. The rule does not apply to a
-    serving engine's prefill.
+    There is no saving: rules that know a fix price its part of all steps, also of slow ones.
+
+    When it is wrong: in a short recording a single slow step may be a one-off. If only the first step is slow, it is
+    not reported. Steps with more work (longer sequences, or a host that waits in one step for the GPU's work of
+    several) may need it, and if the main thread waited for a free core (PY002), other programs make steps slow at
+    random. The rule does not apply to a serving engine's prefill.
 
     Sources: Amazon SageMaker Debugger's StepOutlier rule (3 standard deviations); here the median and the median
     absolute deviation, which outliers do not move (Leys et al. 2013).
@@ -137,6 +134,7 @@ class SlowSteps(Rule):
             advice = ONLY_THERE
         yield self.finding(
             why=_why(facts, slow, period)
+            + ("" if computes or contended else _mean_cost(facts, slow))
             + _in_the_run(facts)
             + (
                 _cause_sentence(facts, causes)
@@ -144,7 +142,7 @@ class SlowSteps(Rule):
                 else f" {function.function}() runs only in slow steps."
             )
             + (_wait_sentence(wait) if contended else ""),
-            saving=None if computes or contended else _saving(facts, slow, causes),
+            saving=None,  # rules that know a fix price the causes
             evidence=[
                 *(
                     Evidence(named(names[i]), us(duration[i]), detail=_times(duration[i] / median(duration)))
@@ -163,7 +161,6 @@ class SlowSteps(Rule):
             shares_cause_with=["PY002"]
             if contended
             else [code for cause in causes for code in cause.part.slow_step_rules],
-            occasional=True,
         )
 
     def _of_the_run(self, facts: Facts) -> Findings:
@@ -295,20 +292,14 @@ def _period(slow: I8) -> int | None:
     return period if len(slow) > 2 and regular == 1.0 and period > 1 else None
 
 
-def _saving(facts: Facts, slow: I8, causes: list[_Growth]) -> Price | None:
-    """Spread over the typical steps; None if slow steps do not recur. The low end drops the slowest as a one-off."""
+def _mean_cost(facts: Facts, slow: I8) -> str:
+    """What slow steps cost that are not start-up: spread over the typical steps. Empty if only one is slow."""
     recurring = np.intersect1d(slow, facts.recorded_steps.typical_rows)
-    if not len(recurring):
-        return None
+    if len(recurring) < 2:
+        return ""
     duration = facts.recorded_steps.duration
-    excess = duration[recurring] - median(duration)
-    total, count = float(excess.sum()), facts.steps.count
-    bounds = (total - float(excess.max())) / count, total / count, total / count
-    basis = "The time above the median step, spread over all steps; the slowest step may be a one-off."
-    rows = np.concatenate([_rows(facts, cause) for cause in causes])
-    if not len(rows):
-        return saving(facts, *bounds, basis)
-    return priced(facts, bounds, without_calls(facts, rows), basis)
+    cost_ns = float((duration[recurring] - median(duration)).sum()) / facts.steps.count
+    return f" That costs {ms(cost_ns)} per step on average."
 
 
 class _Growth(Struct, frozen=True):
