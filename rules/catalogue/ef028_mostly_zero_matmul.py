@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceopt.analyzer.autograd.forward.zero_products import ZeroProducts
 from traceopt.rules import (
     Effort,
     Facts,
@@ -67,19 +68,18 @@ class MostlyZeroMatmul(Rule):
     def applies(self, facts: Facts) -> str | None:
         if not facts.captured.mostly_zero:
             return "traceopt run saw no matrix that is almost all zero."
-        return None if len(_counted(facts)) else "No matmul has such a matrix."
+        return None if len(_counted(facts).rows) else "No matmul has such a matrix."
 
     def check(self, facts: Facts) -> Findings:
-        rows, price = _counted(facts), _price(facts)
+        found, price = _counted(facts), _price(facts)
         if price.est_ns < self.min_share * facts.step_ns:
             return
-        found = facts.zero_products
-        zeros = 1 - float(found.used[np.isin(found.rows, rows)].min())
-        sites = by_calling_site(facts, rows, node_ns(facts, rows))
+        zeros, took_ns = 1 - float(found.used.min()), nodes_per_step_ns(facts, found.rows)
+        sites = by_calling_site(facts, found.rows, node_ns(facts, found.rows))
         yield self.finding(
             why=(
-                f"Matmuls with a matrix of up to {percent(zeros)} zeros take {ms(nodes_per_step_ns(facts, rows))} of "
-                f"{each_step(facts)}, with their backward pass. A sparse product multiplies only the other elements."
+                f"Matmuls with a matrix of up to {percent(zeros)} zeros take {ms(took_ns)} of {each_step(facts)}, with "
+                "their backward pass. A sparse product multiplies only the other elements."
             ),
             saving=price,
             evidence=site_evidence(facts, sites),
@@ -93,24 +93,25 @@ class MostlyZeroMatmul(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        share = percent(nodes_per_step_ns(facts, _counted(facts)) / facts.step_ns)
+        share = percent(nodes_per_step_ns(facts, _counted(facts).rows) / facts.step_ns)
         return f"Matmuls with a matrix that is almost all zero take {share} of {the_step(facts)}."
 
 
-def _counted(facts: Facts) -> np.ndarray:
+def _counted(facts: Facts) -> ZeroProducts:
     """Without the products that EF012 reports."""
-    return np.setdiff1d(facts.zero_products.rows, facts.one_hot_products.rows)
+    return facts.zero_products.without(facts.one_hot_products.rows)
 
 
 def _price(facts: Facts) -> Price:
-    rows, found = _counted(facts), facts.zero_products
-    took_ns, used = node_ns(facts, rows), found.used[np.isin(found.rows, rows)]
+    found = _counted(facts)
+    took_ns = node_ns(facts, found.rows)
     low, expected, high = (
-        float((took_ns * np.maximum(0.0, 1 - times * used)).sum()) / max(1.0, float(took_ns.sum())) for times in SLOWER
+        float((took_ns * np.maximum(0.0, 1 - times * found.used)).sum()) / max(1.0, float(took_ns.sum()))
+        for times in SLOWER
     )
     return without_nodes(
         facts,
-        rows,
+        found.rows,
         low,
         expected,
         f"Assumes that each multiplication of a sparse product takes {SLOWER[2]:.0f} to {SLOWER[0]:.0f} times as long, "

@@ -28,6 +28,11 @@ class ZeroProducts(Struct, frozen=True):
     def __len__(self) -> int:
         return len(self.products)
 
+    def without(self, rows: I8) -> ZeroProducts:
+        """Those that are not among these slices."""
+        mine = ~np.isin(self.rows, rows)
+        return ZeroProducts(np.setdiff1d(self.products, rows), self.rows[mine], self.used[mine])
+
 
 def find_zero_products(regions: Regions, steps: Steps, matrices: tuple[MostlyZero, ...]) -> ZeroProducts:
     """By the sizes of the matrices: either factor may be one, and it may be transposed or have more dimensions."""
