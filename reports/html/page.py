@@ -247,7 +247,7 @@ def _links(document: Result, view: dict[str, Any]) -> Iterator[tuple[str, str]]:
     tables = view["tables"]
     by_shape = [(name, tables[name]) for name in view["by_shape"]]
     sections = [
-        ("time", "Where the time goes", view["has_trace"]),
+        ("time", "Time", view["has_trace"]),
         ("fixes", "Fixes", True),
         ("steps", "Every step", view["has_trace"] and view["strips"][0]),
         ("timeline", "Timeline", view["has_trace"]),
@@ -256,7 +256,7 @@ def _links(document: Result, view: dict[str, Any]) -> Iterator[tuple[str, str]]:
         ("ranks", "Ranks", tables["ranks"]),
         ("flame", "Flame graph", view["has_trace"] and document.flame),
         ("roofline", "Roofline", view["roofline"]),
-        *((name, shown.table.title, shown) for name, shown in by_shape if shown),
+        *((name, shown.table.title.split(" and ")[0], shown) for name, shown in by_shape if shown),
         ("kernels", "Kernels", tables["kernels"]),
         ("counters", "Counters", tables["counters"]),
         ("modules", "Modules", tables["modules"]),
