@@ -24,7 +24,7 @@ TITLE_COLUMNS = 30  # the least for titles; beside longer numbers, titles have l
 TITLE_LINES = 4
 NAME_COLUMNS = 16  # the least that the header leaves for the trace's name
 CODE_COLUMNS = 8
-COLUMNS_NOTE = "Saves: in this order. Alone: without the other fixes."
+ALONE = "Alone: without the other fixes."
 REASONED = 2  # findings without an estimate: so many have their reasons and fixes, if there are no others
 NOTES = 5  # quality notes shown, and warnings
 WIDE = 96  # from this width on, the confidence column has its full heading
@@ -225,8 +225,7 @@ def _table(result: Result, cards: list[fix_cards.Card], terminal: Terminal) -> l
             start = "   "
         lines += _titled(card, start, result, terminal)
     if planned and len(cards) > 1:
-        lines = [*_note(fix_cards.PLAN_ORDER, terminal), *lines]
-        lines += _note(f"{COLUMNS_NOTE} {fix_cards.HOW_SURE}", terminal)
+        lines = [*_note(f"{fix_cards.PLAN_ORDER} {ALONE} {fix_cards.HOW_SURE}", terminal), *lines]
     return lines
 
 
