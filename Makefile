@@ -97,8 +97,10 @@ audit: $(STAMP)
 # In parts, because the memory use of libFuzzer grows.
 fuzz: $(STAMP)
 	$(PIP) install 'atheris>=2.3,<4'
-	set -e; for part in 1 2 3 4 5; do \
+	set -e; for part in 1 2 3; do \
 		$(BIN)/python fixtures/fuzz/harness.py -max_total_time=120 build/fuzz fixtures/fuzz/corpus; \
+	done; for file in $$($(BIN)/python -m fixtures.fuzz.beside); do \
+		$(BIN)/python fixtures/fuzz/harness.py --file $$file -max_total_time=30 build/fuzz-$$file; \
 	done
 
 bench: $(STAMP)
