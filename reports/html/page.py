@@ -254,7 +254,7 @@ def _links(document: Result, view: dict[str, Any]) -> Iterator[tuple[str, str]]:
         *((section.anchor, section.title, True) for section in view["companions"]),
         ("tried", "Tried", document.tried),
         ("ranks", "Ranks", tables["ranks"]),
-        ("flame", "Flame graph", view["has_trace"] and document.flame),
+        ("flame", "Flame", view["has_trace"] and document.flame),
         ("roofline", "Roofline", view["roofline"]),
         *((name, shown.table.title.split(" and ")[0], shown) for name, shown in by_shape if shown),
         ("kernels", "Kernels", tables["kernels"]),
