@@ -182,6 +182,14 @@ class TestWorkers:
         assert "they waited for a free core for 86% of the time." in found.why
         assert found.confidence == "low"
 
+    def test_a_short_wait_that_workers_do_not_shorten_is_no_subject_of_the_verdict(self) -> None:
+        times = {"dataset": "data.Items", "workers": 4, "batches": 30, "batch_us": 60_000.0, "batch_cpu_us": 6_000.0}
+        wait = {"us": 30 * 50_000.0, "cpu_us": 30 * 6_000.0, "wall_us": 30 * 60_000.0}
+        fields: dict[str, Any] = {"every": 1, "load_us": 16_000, "cores": 3}
+        facts = generated("slow_steps", change={"loader_workers": [{**times, "core_wait": wait}]}, **fields)
+        assert finding(facts, "DL001").saving is None
+        assert "workers" not in document_of(facts).verdict
+
     @pytest.mark.parametrize(("waited_us", "status"), [(0.0, "found"), (2e5, "passed")])
     def test_a_busy_machine_makes_batches_late_and_not_the_workers(self, waited_us: float, status: str) -> None:
         """Each step waits for data for less than the main thread waits for a free core."""
