@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from ..metadata.loaders import WorkerClock
+from ..metadata.opened_files import OpenedFiles
 from ..metadata.step_ledger import LedgerWriter
 from ..recording.memory_snapshots import MemorySnapshots
 from ..recording.recorder import Recorder
@@ -81,7 +82,7 @@ class Hooks:
         self._roles = OptimizerRoles()
         self.dynamo = Dynamo(torch, lambda text: recorder.status.note(text))
         self._exclude = self.dynamo.exclude
-        called_directly = (LedgerWriter._gc, Recorder._gc_range, MemorySnapshots.out_of_memory)
+        called_directly = (LedgerWriter._gc, Recorder._gc_range, MemorySnapshots.out_of_memory, OpenedFiles.open)
         for function in (Hooks.tell, Hooks.note, *called_directly):
             self._exclude(function, with_callees=True)
 

@@ -3,37 +3,43 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from .dynamo import Dynamo
+from .imports import when_imported
 
 
 class InferenceSteps:
     """Tells `called` when the first model that the script put into evaluation mode returns, until that returns False.
     A model of the same class inside of it is a part of it. `tell(signal)` passes a signal on, whatever happens in
-    traceopt.
+    traceopt. It ends when torch._dynamo is imported: what compiles a model must not find another call there.
     """
 
     def __init__(self, dynamo: Dynamo, tell: Callable[[Callable[[], None]], None], called: Callable[[], bool]) -> None:
         self._dynamo = dynamo
         self._tell = tell
         self._called = called
-        self._model: type | None = None
+        self._begun = False
 
     def watch(self, model: Any) -> None:
         """Wraps the call of the model's class, so that the model has no hook, which would turn fast paths off."""
-        if self._model is not None:
+        if self._begun or "torch._dynamo" in sys.modules:
             return
-        self._model = kind = type(model)
+        self._begun, kind = True, type(model)
         original, inherited, depth = kind.__call__, "__call__" not in vars(kind), 0
         tell = self._tell
 
-        def ended() -> None:
-            if not self._called() and kind.__call__ is call:
+        def restore(_dynamo: Any = None) -> None:
+            if kind.__call__ is call:
                 kind.__call__ = original
                 if inherited:
                     del kind.__call__
+
+        def ended() -> None:
+            if not self._called():
+                restore()
 
         @functools.wraps(original)
         @self._dynamo.exclude
@@ -48,3 +54,4 @@ class InferenceSteps:
                     tell(ended)
 
         kind.__call__ = call
+        when_imported("torch._dynamo", restore)

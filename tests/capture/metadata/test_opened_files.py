@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
+import io
 import threading
 from pathlib import Path
+
+import pytest
 
 from traceopt.capture.metadata.opened_files import BATCHES, OpenedFiles
 
@@ -30,3 +34,17 @@ def test_files_that_are_opened_again_are_told_from_others(tmp_path: Path) -> Non
     assert (each["opens"], each["files"]) == (4 * BATCHES, 4 * BATCHES)
     assert again["file"].endswith("test_opened_files.py")
     assert each["line"] == again["line"] + 1
+
+
+def test_open_is_the_own_one_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, opened = builtins.open, OpenedFiles()
+    opened.begins()
+    opened.begins()
+    assert builtins.open is not before
+    opened.ends()
+    assert builtins.open is io.open is before
+    monkeypatch.setattr(builtins, "open", lambda *arguments: before(*arguments))
+    script = builtins.open
+    opened.begins()  # the script has an `open` of its own
+    assert builtins.open is script
+    opened.ends()
