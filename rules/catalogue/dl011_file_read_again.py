@@ -12,7 +12,6 @@ from traceopt.rules import (
     Findings,
     Fix,
     Price,
-    RemoveHost,
     Risk,
     Rule,
     SiteCost,
@@ -23,7 +22,7 @@ from traceopt.rules import (
     lines_inside,
     ms,
     percent,
-    priced,
+    priced_host,
     site_evidence,
     the_step,
     threshold,
@@ -118,11 +117,10 @@ def _time_ns(facts: Facts, sites: list[SiteCost]) -> float:
 def _price(facts: Facts, sites: list[SiteCost]) -> Price:
     area = area_of(facts, np.concatenate([site.rows for site in sites]))
     _, most, _ = host_bounds(facts, area, 1.0)
-    return priced(
+    return priced_host(
         facts,
-        (LOW * most, EXPECTED * most, most),
-        [RemoveHost(area, EXPECTED)],
+        area,
+        most,
+        (LOW, EXPECTED, 1.0),
         f"Assumes {percent(LOW)}, {percent(EXPECTED)} or 100% of the time at these lines goes away.",
-        low=[RemoveHost(area, LOW)],
-        high=[RemoveHost(area)],
     )

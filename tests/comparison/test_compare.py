@@ -202,7 +202,7 @@ def test_a_finding_whose_first_place_changes_is_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("longer", "reason"), [(1.0, None), (20.0, "May not be new: 150\u00a0ms is 1.8% of the step of BASE")]
+    ("longer", "reason"), [(1.0, None), (20.0, "May not be new: 150\u00a0ms is only 1.8% of the step of BASE.")]
 )
 def test_a_new_finding_that_is_small_beside_the_step_of_base_may_not_be_new(longer: float, reason: str | None) -> None:
     head = rich()
@@ -211,7 +211,7 @@ def test_a_new_finding_that_is_small_beside_the_step_of_base_may_not_be_new(long
     base = replace(head, findings=[one for one in head.findings if one is not finding], step=slower)
     (new,) = (one for one in finding_changes([base], [head]) if one.code == "DL001")
     assert new.status == "new"
-    assert new.reason == (reason and f"{reason}, too little to report.")
+    assert new.reason == reason
 
 
 def test_without_stacks_findings_are_matched_by_rule() -> None:

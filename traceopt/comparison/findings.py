@@ -11,10 +11,9 @@ from msgspec.structs import replace
 
 from traceopt.result.comparison import FindingChange, FindingStatus
 from traceopt.result.document import Result
-from traceopt.result.finding import Finding, name_among, value_order
+from traceopt.result.finding import Finding, impact_of_share, name_among, value_order
 from traceopt.result.words import quantities
 from traceopt.rules.fingerprint import Place, places
-from traceopt.rules.registry import builtin_rules
 
 _ORDER: tuple[FindingStatus, ...] = ("new", "unknown", "fixed", "kept")
 _UNCHECKED = ("not_checked", "error")
@@ -88,27 +87,20 @@ def _with_the_other_place(change: FindingChange, changes: Sequence[FindingChange
 
 
 def _small_in_base(change: FindingChange, base: Sequence[Result], head: Sequence[Result]) -> FindingChange:
-    """A new finding whose saving, as a share of the longer step of BASE, is too small to report may not be new."""
+    """A new finding whose saving has a low impact as a share of the longer step of BASE, which may have left it out."""
     saving_us, steps = change.head_saving_us, [_mean_step_us(side) for side in (base, head)]
     if change.status != "new" or change.reason or saving_us is None or None in steps:
         return change
     before, after = (saving_us / step_us for step_us in steps if step_us)
-    if not before < _smallest_share(change.code) <= after:
+    if impact_of_share(before) != "low" or impact_of_share(after) == "low":
         return change
     saved, share = quantities.estimated(saving_us), quantities.percent(before)
-    return replace(change, reason=f"May not be new: {saved} is {share} of the step of BASE, too little to report.")
+    return replace(change, reason=f"May not be new: {saved} is only {share} of the step of BASE.")
 
 
 def _mean_step_us(results: Sequence[Result]) -> float | None:
     steps = [result.step.typical_us for result in results if result.step.typical_us]
     return fmean(steps) if steps else None
-
-
-def _smallest_share(code: str) -> float:
-    """The share of the step from which the rule reports; 0 if it does not say, or is not in the catalogue."""
-    rules = (rule for rule in builtin_rules() if rule.code == code)
-    shares = (one.default for rule in rules for one in rule.thresholds() if "share of the step" in one.text)
-    return min((share for share in shares if isinstance(share, float)), default=0.0)
 
 
 def _groups(base: Sequence[Result], head: Sequence[Result]) -> list[_Group]:
