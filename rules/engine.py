@@ -27,6 +27,7 @@ from traceopt.rules.fixes.framework_arguments import in_framework
 from traceopt.rules.plan import Plan, in_order, make_plan
 from traceopt.rules.registry import TRACE_QUALITY, Registry, former_of, is_retired, select
 from traceopt.rules.rule import Rule
+from traceopt.rules.savings.measured import gains_nothing
 from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.pricing import corrected
 from traceopt.rules.savings.unrecorded import without_unrecorded_saving
@@ -215,7 +216,7 @@ def _ask(rule: Rule, facts: Facts, only_found: bool) -> _Answer:
         return "not_checked", lack, []
     if (why := rule.applies(facts)) is not None:
         return "not_applicable", why, []
-    found = [_sound(fix) for fix in rule.check(facts)]
+    found = [_sound(fix) for fix in rule.check(facts) if not gains_nothing(facts, getattr(fix, "price", None))]
     if facts.has_trace:
         known = (corrected(without_unrecorded_saving(fix, facts), facts) for fix in found)
         framed = (replace(fix, finding=in_framework(fix.finding, facts)) for fix in known)

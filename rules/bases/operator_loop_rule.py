@@ -344,8 +344,8 @@ def _price(facts: Facts, loop: Loop, visits: Visits | None) -> Price:
     basis = f"Assumes {whose} time drops by {percent(low)}, or by {percent(expected)}{left}. {at_most}"
     work = in_one_table(facts, loop.lookups(facts), time_ns) if loop.kind == "tables" else None
     if work is not None and work.speedup is not None:
-        low = expected = max(0.0, 1 - 1 / work.speedup)
-        basis = f"{work.source.words}: {work.speedup:.1f} times as fast{left}. {at_most}"
+        low, expected, _ = work.shares
+        basis = f"{work.words}{left}. {at_most}"
     price = priced(
         facts,
         (low * time_ns, expected * time_ns + visits_ns, most_ns + visits_ns),

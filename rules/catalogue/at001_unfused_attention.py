@@ -69,7 +69,7 @@ def _price(facts: Facts, found: UnfusedAttention | MathAttention) -> Price:
     basis = BASIS
     if sizes.speedup is not None:
         low_ns, usual_ns, high_ns = sizes.gains_ns((found.product_ns + found.other_ns) / count)
-        basis = f"{sizes.source.words}: {sizes.speedup:.1f} times as fast."
+        basis = f"{sizes.words}."
     launches = facts.links.launch_slice[np.flatnonzero(found.mask & ~facts.gpu.kind.among("gemm"))]
     operators = slices.ancestor(launches[launches >= 0], slices.kind == OP)
     host = RemoveHost(area_of(facts, operators[operators >= 0]), OPERATORS)

@@ -25,6 +25,7 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
+from traceopt.rules.savings.measured import gains_nothing
 from traceopt.rules.savings.work.backward_nodes import node_ns, products_ns, without_part_of
 from traceopt.rules.savings.work.row_gradients import both_ways
 
@@ -84,6 +85,8 @@ class IndexBackward(Rule):
         found = _counted(facts)
         known = found.take((found.forward >= 0) & (found.dim != UNKNOWN_DIM) & found.wide & found.repeats)
         price = _price(facts, known)
+        if gains_nothing(facts, price):
+            return
         if price is None or price.share < self.min_share:
             known, price = found, None
         time_ns = products_ns(facts, known.rows)
@@ -136,8 +139,8 @@ def _price(facts: Facts, found: RowGradients) -> Price | None:
         return None
     work = both_ways(facts, found)
     if work.speedup is not None:
-        low, expected, high = (gain_ns / backward_ns for gain_ns in work.gains_ns(backward_ns))
-        basis = f"{work.source.words}: {work.speedup:.1f} times as fast."
+        low, expected, high = work.shares
+        basis = f"{work.words}."
     else:
         low, expected, high = (max(0.0, 1 - times * threads * picking_ns / backward_ns) for times in AFTER)
         basis = "Assumes that the backward pass then takes 6, 3 or 1 times as long as picking the rows."

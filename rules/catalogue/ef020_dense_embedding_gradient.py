@@ -149,8 +149,8 @@ def _price(facts: Facts) -> Price:
     basis = f"Assumes that sparse gradients remove {percent(low)}, {percent(expected)} or 100% of the time"
     work = with_sparse_gradients(facts, _time_ns(facts)) if optimizer_classes(facts) == ["SGD"] else None
     if work is not None and work.speedup is not None:
-        low = expected = high = max(0.0, 1 - 1 / work.speedup)
-        basis = f"{work.source.words}: {work.speedup:.1f} times as fast. Sparse gradients remove as much of the time"
+        low, expected, high = work.shares
+        basis = f"{work.words}. Sparse gradients remove as much of the time"
     price = without_nodes(
         facts,
         found.all_nodes,

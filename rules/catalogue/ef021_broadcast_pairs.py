@@ -172,8 +172,8 @@ def _price(facts: Facts, form: Form, pairs: list[AllPairs]) -> Price:
     basis = f"Assumes {percent(low)}, {percent(expected)} or 100% of these operators' time goes away."
     work = measured(facts, [Part(_time_ns(facts, [pair]), _both_ways(pair)) for pair in pairs])
     if work.speedup is not None:
-        low = expected = high = max(0.0, 1 - 1 / work.speedup)
-        basis = f"{work.source.words}: {work.speedup:.1f} times as fast."
+        low, expected, high = work.shares
+        basis = f"{work.words}."
     price = without_nodes(facts, _rows(pairs), low, expected, basis, high=high)
     return replace(price, experiments=work.experiments)
 

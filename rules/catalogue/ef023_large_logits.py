@@ -139,10 +139,8 @@ def _price(facts: Facts, found: LargeLogits) -> Price:
     work = None if facts.has_gpu else _in_chunks(facts, found)
     if work is not None and work.speedup is not None:
         rows = np.union1d(found.rows, found.products).astype(np.int64)
-        low = expected = high = max(0.0, 1 - 1 / work.speedup)
-        basis = (
-            f"{work.source.words}, with the matmul: {work.speedup:.1f} times as fast. So {percent(high)} of the time"
-        )
+        low, expected, high = work.shares
+        basis = f"{work.words}, with the matmul. So {percent(expected)} of the time"
     price = without_nodes(facts, rows, low, expected, f"{basis} goes away.", high=high)
     return price if work is None else replace(price, experiments=work.experiments)
 

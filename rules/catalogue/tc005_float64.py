@@ -140,7 +140,7 @@ class Float64(Rule):
         sizes = measured_operators(facts, double, in_dtype("fp32"))
         if sizes.speedup is not None:
             parts = [(work.area(list(double)), (1 - 1 / sizes.speedup,) * 3)]
-            basis = f"{sizes.source.words}: {sizes.speedup:.1f} times as fast in FP32."
+            basis = f"{sizes.words} in FP32."
         else:
             parts, basis = self._by_peaks(work, double)
         others = subtract(work.threaded, work.area(work.heavy))

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.facts import Facts
 from traceopt.result.experiments import Comparison, Matmul
+from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.sources import Source
 
 MOST_COMPARISONS = 8  # of a finding; others are as much faster as these on average
@@ -41,6 +42,16 @@ class MeasuredWork(Struct, frozen=True):
         return max(0.0, low), max(0.0, expected), max(0.0, high)
 
     @property
+    def shares(self) -> tuple[float, float, float]:
+        """What the fix saves of this time, as shares: low, expected and high. Only if the speedup is known."""
+        return self.gains_ns(1.0)
+
+    @property
+    def words(self) -> str:
+        """ "Measured on this device, in the sizes of this run: 2.1 times as fast". Only if the speedup is known."""
+        return f"{self.source.words}: {self.speedup or 1.0:.1f} times as fast"
+
+    @property
     def experiments(self) -> tuple[Comparison, ...]:
         """What to measure: the parts that take most of the time."""
         longest = sorted(self.parts, key=lambda part: -part.time_ns)
@@ -59,6 +70,11 @@ def measured(facts: Facts, parts: Sequence[Part]) -> MeasuredWork:
     for time_ns, _, source in known:
         of_source[source] += time_ns
     return MeasuredWork(parts, speedup, max(of_source, key=lambda source: of_source[source]))
+
+
+def gains_nothing(facts: Facts, price: Price | None) -> bool:
+    """Whether a measurement on the device says that the fix saves nothing."""
+    return price is not None and not price.est_ns and any(asked in facts.compared for asked in price.experiments)
 
 
 def _speedup(facts: Facts, part: Part) -> tuple[float, Source] | None:

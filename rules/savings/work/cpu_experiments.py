@@ -36,7 +36,7 @@ def measured_price(facts: Facts, area: Intervals, work: MeasuredWork, otherwise:
     """What work that runs in this area saves with its measured speedup; `otherwise` if it was not measured."""
     price, speedup = otherwise, work.speedup
     if speedup is not None:
-        price = faster(facts, [(area, speedup)], (1.0, 1.0, 1.0), f"{work.source.words}: {speedup:.1f} times as fast.")
+        price = faster(facts, [(area, speedup)], (1.0, 1.0, 1.0), f"{work.words}.")
     return None if price is None else replace(price, experiments=work.experiments)
 
 
