@@ -12,8 +12,8 @@ from ..metadata.constructions import Constructions
 from ..metadata.document import of_cycle, of_run
 from ..metadata.environment import describe_environment, describe_memory
 from ..metadata.inventory import ByHand, take_inventory
-from ..metadata.loaders import LoaderNotes
-from ..metadata.opened_files import OpenedFiles
+from ..metadata.loading.loaders import LoaderNotes
+from ..metadata.loading.opened_files import OpenedFiles
 from ..metadata.step_ledger import LedgerWriter
 from ..metadata.values.watched_values import WatchedValues
 from ..start_up.start_up import StartUp

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ..metadata.loaders import WorkerClock
-from ..metadata.opened_files import OpenedFiles
+from ..metadata.loading.loaders import WorkerClock
+from ..metadata.loading.opened_files import OpenedFiles
 from ..metadata.step_ledger import LedgerWriter
 from ..recording.memory_snapshots import MemorySnapshots
 from ..recording.recorder import Recorder

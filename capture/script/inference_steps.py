@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from .dynamo import Dynamo
 from .imports import when_imported
+from .step_on import telling
 
 
 class InferenceSteps:
@@ -28,8 +28,7 @@ class InferenceSteps:
         if self._begun or "torch._dynamo" in sys.modules:
             return
         self._begun, kind = True, type(model)
-        original, inherited, depth = kind.__call__, "__call__" not in vars(kind), 0
-        tell = self._tell
+        original, inherited = kind.__call__, "__call__" not in vars(kind)
 
         def restore(_dynamo: Any = None) -> None:
             if kind.__call__ is call:
@@ -41,17 +40,6 @@ class InferenceSteps:
             if not self._called():
                 restore()
 
-        @functools.wraps(original)
-        @self._dynamo.exclude
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            nonlocal depth
-            depth += 1
-            try:
-                return original(self, *args, **kwargs)
-            finally:
-                depth -= 1
-                if not depth:
-                    tell(ended)
-
+        call = telling(original, self._tell, ended, self._dynamo.exclude)
         kind.__call__ = call
         when_imported("torch._dynamo", restore)

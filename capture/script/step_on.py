@@ -12,6 +12,27 @@ from .dynamo import Dynamo
 from .imports import when_imported
 from .step_tracker import StepTracker
 
+Call = Callable[..., Any]
+
+
+def telling(call: Call, tell: Callable[[Call], None], signal: Call, exclude: Call) -> Call:
+    """The call of a module that also tells a signal when the outermost module returns."""
+    depth = 0
+
+    @functools.wraps(call)
+    @exclude
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:  # the profiler takes the module from `self`
+        nonlocal depth
+        depth += 1
+        try:
+            return call(self, *args, **kwargs)
+        finally:
+            depth -= 1
+            if not depth:
+                tell(signal)
+
+    return wrapper
+
 
 class GivenSteps:
     """`tell(signal)` passes a signal on, whatever happens in traceopt."""
@@ -41,24 +62,7 @@ class GivenSteps:
 
     def _watch_forward(self) -> None:
         """Each call of the outermost module is a step. Only on request, because it wraps the call of every module."""
-        original = self._module.__call__
-        depth = 0
-
-        tell, ended = self._tell, self._ended
-
-        @functools.wraps(original)
-        @self._exclude
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:  # the profiler takes the module from `self`
-            nonlocal depth
-            depth += 1
-            try:
-                return original(self, *args, **kwargs)
-            finally:
-                depth -= 1
-                if not depth:
-                    tell(ended)
-
-        self._module.__call__ = call
+        self._module.__call__ = telling(self._module.__call__, self._tell, self._ended, self._exclude)
 
     def _watch_for_function_of_script(self, path: str) -> None:
         """Nothing signals that the script has defined the function, so every call of a module looks for it until it

@@ -15,7 +15,7 @@ import pytest
 
 from traceopt.capture.metadata import cores, environment, step_ledger
 from traceopt.capture.metadata.batch_size import samples_and_elements
-from traceopt.capture.metadata.loaders import LoaderNotes
+from traceopt.capture.metadata.loading.loaders import LoaderNotes
 from traceopt.capture.metadata.step_ledger import LedgerWriter
 
 

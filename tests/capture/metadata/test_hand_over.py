@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from traceopt.capture.metadata import hand_over
+from traceopt.capture.metadata.loading import hand_over
 
 pytestmark = pytest.mark.slow  # each starts processes
 

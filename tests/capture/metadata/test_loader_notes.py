@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from traceopt.capture.metadata import hand_over, loaders
 from traceopt.capture.metadata.batch_size import describe_batch
-from traceopt.capture.metadata.loaders import LoaderNotes, WorkerClock
+from traceopt.capture.metadata.loading import hand_over, loaders
+from traceopt.capture.metadata.loading.loaders import LoaderNotes, WorkerClock
 
 
 def loader(batch_size: int, workers: int = 0) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from traceopt.capture.metadata.opened_files import BATCHES, OpenedFiles
+from traceopt.capture.metadata.loading.opened_files import BATCHES, OpenedFiles
 
 
 def test_files_that_are_opened_again_are_told_from_others(tmp_path: Path) -> None:
@@ -18,13 +18,12 @@ def test_files_that_are_opened_again_are_told_from_others(tmp_path: Path) -> Non
         path.write_text("")
     opened = OpenedFiles()
     for _ in range(BATCHES):
-        paths[0].read_text()  # of the script, between two batches
+        open(paths[0]).close()  # of the script, between two batches
         opened.begins()
         for path in paths:
-            Path(paths[0]).read_text()
-            with path.open():
-                pass
-        other = threading.Thread(target=paths[0].read_text)
+            open(paths[0]).close()
+            open(path).close()
+        other = threading.Thread(target=lambda: open(paths[0]).close())
         other.start()
         other.join()
         opened.ends()

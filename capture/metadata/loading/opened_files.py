@@ -15,11 +15,11 @@ from collections import defaultdict
 from contextlib import suppress
 from typing import Any
 
-from .user_line import UserLine, user_line
+from ..user_line import UserLine, user_line
 
 BATCHES = 4  # that are looked at
 MOST_LINES = 20
-MOST_OPENS = 2_000  # of a batch that are told apart
+MOST_OPENS = 2_000  # of one line, for a batch: more are not counted
 
 
 class OpenedFiles:

@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator
 from multiprocessing.process import parent_process
 from typing import Any
 
-from ..or_none import or_none
-from ..status import write_json
-from .batch_size import describe_batch
-from .cores import CoreWait
+from ...or_none import or_none
+from ...status import write_json
+from ..batch_size import describe_batch
+from ..cores import CoreWait
+from ..inventory import MOST, class_name, describe_loader
+from ..values.data_columns import describe_columns
 from .hand_over import measure_hand_over
-from .inventory import MOST, class_name, describe_loader
-from .values.data_columns import describe_columns
 
 FLUSH_S = 1.0
 MOST_STARTS = 1000  # described per loader
