@@ -155,15 +155,18 @@ def caption(result: Result, *, every_step: bool = False) -> str:
     drawn = len(series.names)
     of_all = f"Steps {series.first + 1:,} to {series.first + drawn:,} of {step.count:,}"
     opening = f"{drawn:,} recorded steps" if drawn == step.count else of_all
-    rank = rank_phrase(result)
+    rank, totals = rank_phrase(result), step_totals(series)
     sentences = [f"{opening}, {rank}." if rank else f"{opening}."]
+    shortest, longest = quantities.ms_of_us(min(totals)), quantities.ms_of_us(max(totals))
+    if shortest != longest:
+        sentences.append(f"The shortest took {shortest}, the longest {longest}.")
     unusual = step.count - len(step.typical_steps)
     if unusual:
         verb = "is" if unusual == 1 else "are"
         sentences.append(
             f"▲ marks {quantities.counted(unusual, 'unusual step')}, which {verb} not part of the typical step."
         )
-    if step.typical_us and max(step_totals(series)) > HIGHEST * step.typical_us:
+    if step.typical_us and max(totals) > HIGHEST * step.typical_us:
         sentences.append(f"Columns are cut at {HIGHEST:.0f} times the typical step.")
     return " ".join(sentences)
 
