@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from traceopt.analyzer.arrays.intervals import intersect, union
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import DropSync
+from traceopt.analyzer.replay.changes import Changes, DropSync, ScaleWork
+from traceopt.analyzer.tables.schema import Mask
 from traceopt.result.finding import Fix
 from traceopt.result.words.message import ms, percent
 from traceopt.rules.evidence import by_site, site_evidence, site_locations
@@ -17,6 +18,7 @@ from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.pricing import calls_in, gain_ns, priced, unrecorded_gain_ns
 from traceopt.rules.savings.starvation import typical_ns
+from traceopt.rules.savings.work.pinned_copies import factor_to_host
 from traceopt.rules.step_words import the_step, times
 
 SURE_SHARE = 0.7  # of the stall, saved at least: some reads remain
@@ -54,21 +56,33 @@ class SyncRule(Rule):
                 sites = [rows]
         for rows in sites:
             stall = typical_ns(facts, syncs.start[rows], syncs.stall[rows])
-            if stall >= self.min_share * facts.step_ns:
-                yield self._at_site(facts, rows, stall)
+            copied = _copies_to_host(facts, rows)
+            copying = facts.steps.mean_ns(intersect(facts.gpu.area(copied), facts.gpu.exposed_copies))
+            if copying < self.min_share * facts.step_ns:  # of single values
+                copying, copied = 0.0, np.zeros_like(copied)
+            if stall + copying >= self.min_share * facts.step_ns:
+                yield self._at_site(facts, rows, stall, copying, copied)
 
     def _gain_ns(self, facts: Facts, rows: npt.NDArray[np.int64]) -> float:
         """What a step saves if none of these syncs waits, and recording costs nothing."""
         gain = unrecorded_gain_ns if facts.recording_cost_unknown else gain_ns
         return gain(facts, [DropSync(calls_in(facts, facts.syncs.slice[rows]))])
 
-    def _at_site(self, facts: Facts, rows: npt.NDArray[np.int64], stall: float) -> Priced:
+    def _at_site(
+        self, facts: Facts, rows: npt.NDArray[np.int64], stall: float, copying: float, copied: Mask
+    ) -> Priced:
+        """`copying`: how long the GPU does nothing in a step but copy for these syncs; `copied` marks those copies."""
         syncs = facts.syncs
-        sites = by_site(facts, syncs.cause_slice[rows], syncs.stall[rows])
+        sites = by_site(facts, syncs.cause_slice[rows], syncs.wait[rows] if copying else syncs.stall[rows])
         idle = typical_ns(facts, syncs.start[rows], syncs.idle[rows])
         count = syncs.calls(rows) / facts.steps.count
-        changes = [DropSync(calls_in(facts, syncs.slice[rows]))]
+        dropped = DropSync(calls_in(facts, syncs.slice[rows]))
+        factor = factor_to_host(facts) if copying else 1.0
+        pinned: Changes = [dropped, ScaleWork(copied, factor)] if copying else [dropped]
+        gone: Changes = [dropped, ScaleWork(copied, 0.0)] if copying else pinned
         basis = "Assumes the wait is gone, capped at the GPU's idle time during the call and the refill after it."
+        if copying:
+            basis += " The copies are faster with pinned memory; at best, they are gone, or hidden by compute."
         most, never_ahead = stall, ""
         if facts.captured.corrected and (gain := self._gain_ns(facts, rows)) > stall:
             # Without the profiler the host is faster, and gets ahead in what the recording shows as launches.
@@ -81,9 +95,16 @@ class SyncRule(Rule):
             why=(
                 f"{self.does} {times(facts, count)}. The GPU is idle for {during}{ms(stall - idle)} until the host "
                 f"has refilled its queue{meanwhile}.{never_ahead}"
+                + (f" For another {ms(copying)} it only copies." if copying else "")
             ),
             shares_cause_with=shared,
-            saving=priced(facts, (SURE_SHARE * stall, most, most), changes, basis),
+            saving=priced(
+                facts,
+                (SURE_SHARE * stall + (1 - factor) * copying, most + copying, most + copying),
+                pinned,
+                basis,
+                high=gone,
+            ),
             evidence=site_evidence(facts, sites),
             locations=site_locations(sites),
             fix=self.advice(facts, rows),
@@ -115,3 +136,13 @@ class SyncRule(Rule):
         return (
             f"Such calls take {percent(total)} of {the_step(facts)} and leave the GPU idle for {percent(stall)} of it."
         )
+
+
+def _copies_to_host(facts: Facts, syncs: npt.NDArray[np.int64]) -> Mask:
+    """The device's work that copies to the host in the operators of these syncs."""
+    copied = np.zeros(len(facts.gpu.work), bool)
+    around = facts.slices.mask(facts.syncs.cause_slice[syncs])
+    for copy in facts.copies:
+        if copy.kind.startswith("DtoH"):
+            copied[copy.rows] = facts.slices.ancestor(facts.links.launch_slice[copy.rows], around) >= 0
+    return copied

@@ -8,10 +8,11 @@ from traceopt.rules.bases.sync_rule import SyncRule
 
 class BlockingCopy(SyncRule):
     """Measures `.cpu()`, `.numpy()`, `.tolist()` and blocking `.to()` in the step, where they cost time: the GPU is
-    idle while the host waits for the copy, and again until the host has queued new work.
+    idle while the host waits for the copy, and again until the host has queued new work. The time in which the GPU only
+    copies counts as well, if it takes 1% of the step.
 
     Why it costs: a copy to pageable host memory returns only when everything queued before it is done. By then the GPU
-    has nothing left to do.
+    has nothing left to do. The copy itself is slow, because the driver stages it through a pinned buffer.
 
     How to fix: copy into pinned memory without blocking, and read the result once an event says it is there. Or compute
     on the GPU what the host needs the tensor for.
@@ -23,7 +24,7 @@ class BlockingCopy(SyncRule):
         done.synchronize()       # then use `host`
 
     When it is wrong: the last copy of an inference pipeline must wait; only its tail is then reported. Sync time while
-    the GPU is busy is not counted.
+    the GPU computes is not counted.
 
     Sources: PyTorch, "A guide on good usage of non_blocking and pin_memory".
     """

@@ -431,7 +431,7 @@ COPIES = Cause(
     span=spans.COPY,
     limit="copy-bound",
     verdict="Exposed (non-overlapped) copies take {share} of {unit}.",
-    rules=("DL003", "DL004"),
+    rules=("DL003", "DL004", "HS002"),
     advice=None,
     straggler=None,
 )

@@ -1,4 +1,4 @@
-"""How much faster input copies from pageable memory are from pinned memory."""
+"""How much faster copies between pageable memory of the host and the device are with pinned memory."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ class PageableCopies(Struct, frozen=True):
 
     @property
     def factor(self) -> float:
-        rate = self.calls.gb_per_s
-        return min(1.0, rate / self.pinned_gb_per_s) if rate else UNKNOWN_FACTOR
+        return _factor(self.calls, self.pinned_gb_per_s)
 
 
 def pageable_copies(facts: Facts, expected_gb_per_s: float = 0.0) -> PageableCopies | None:
@@ -44,16 +43,36 @@ def pageable_copies(facts: Facts, expected_gb_per_s: float = 0.0) -> PageableCop
     copying = facts.gpu.work.take(calls.rows)
     exposed = intersect(union(copying.start, copying.end), facts.gpu.exposed_copies)
     in_trace = _pinned_in_trace(facts, calls)
-    pinned = expected_gb_per_s or in_trace or pinned_gb_per_s(facts.device.arch) or UNKNOWN_GB_PER_S
+    pinned = expected_gb_per_s or in_trace or _pinned_by_device(facts)
     source = "pinned copies of this trace" if pinned == in_trace else "pinned memory"
     return PageableCopies(calls, work, facts.steps.mean_ns(exposed), pinned, source)
+
+
+def factor_to_host(facts: Facts) -> float:
+    """How long a copy to the host takes with pinned memory, as a share of what the copies to pageable memory take now;
+    1 if no copy is known to be one.
+    """
+    calls = next((copy for copy in facts.copies if copy.kind == "DtoH pageable"), None)
+    if calls is None:
+        return 1.0
+    return _factor(calls, _pinned_in_trace(facts, calls) or _pinned_by_device(facts))
+
+
+def _factor(calls: CopyCalls, pinned: float) -> float:
+    rate = calls.gb_per_s
+    return min(1.0, rate / pinned) if rate else UNKNOWN_FACTOR
+
+
+def _pinned_by_device(facts: Facts) -> float:
+    return pinned_gb_per_s(facts.device.arch) or UNKNOWN_GB_PER_S
 
 
 def _pinned_in_trace(facts: Facts, pageable: CopyCalls) -> float | None:
     """GB/s of pinned copies in this trace that are as large as a pageable one; None without any. Smaller copies mostly
     take the time to start one.
     """
-    pinned = next((copy for copy in facts.copies if copy.kind == "HtoD pinned"), None)
+    kind = pageable.kind.replace("pageable", "pinned")
+    pinned = next((copy for copy in facts.copies if copy.kind == kind), None)
     if pinned is None or not pageable.bytes:
         return None
     work = facts.gpu.work.take(pinned.rows)
