@@ -81,13 +81,13 @@ class SyncRule(Rule):
         pinned: Changes = [dropped, ScaleWork(copied, factor)] if copying else [dropped]
         gone: Changes = [dropped, ScaleWork(copied, 0.0)] if copying else pinned
         basis = "Assumes the wait is gone, capped at the GPU's idle time during the call and the refill after it."
-        if copying:
-            basis += " The copies are faster with pinned memory; at best, they are gone, or hidden by compute."
         most, never_ahead = stall, ""
         if facts.captured.corrected and (gain := self._gain_ns(facts, rows)) > stall:
             # Without the profiler the host is faster, and gets ahead in what the recording shows as launches.
             basis, most = "Assumes the wait is gone, so the host gets ahead of the GPU.", gain
             never_ahead = " So the host never gets ahead, and the GPU also waits for launches that would be hidden."
+        if copying:
+            basis += " The copies are faster with pinned memory; at best, they are gone, or hidden by compute."
         shared = self._shared(facts, rows)
         during = f"{ms(idle)} during the call and for " if idle >= LEAST_SHARE * stall else ""
         meanwhile = f"; the refill also includes work reported by {' and '.join(shared)}" if shared else ""
