@@ -270,9 +270,12 @@ class RunFacts(Struct, frozen=True, dict=True):
 
     @property
     def waits_in_median_step(self) -> F8:
-        """The same in the median step. Shape (ranks,), ns."""
+        """The same in the median step; of ranks that come late together, for all of them. Shape (ranks,), ns."""
         waits = self.waits[self.compared_steps]
-        return np.asarray(np.median(waits, axis=0)) if len(waits) else np.zeros(len(self.ranks))
+        of_each = np.asarray(np.median(waits, axis=0)) if len(waits) else np.zeros(len(self.ranks))
+        if (late := self.straggler) is not None and len(late.ranks) > 1:
+            of_each[late.ranks] = late.wait_ns
+        return of_each
 
     @cached_property
     def _exposed(self) -> F8:

@@ -276,16 +276,12 @@ def _evidence(run: RunFacts, late: Straggler) -> list[Evidence]:
         for part, more in late.parts[:3]
     ]
     waits = run.waits_in_median_step
-    together = [Evidence(f"Waiting for {rank_names(run, late.ranks)}", round(late.wait_ns / 1e3, 3))]
-    return [
-        *rows,
-        *(together if len(late.ranks) > 1 else []),
-        *(
-            Evidence(f"Waiting for {rank_name(run, i)}", round(float(waits[i]) / 1e3, 3))
-            for i in run.longest_first(waits)[:3]
-            if waits[i] and (i not in late.ranks or len(late.ranks) == 1)
-        ),
-    ]
+    together = late.ranks if len(late.ranks) > 1 else []
+    alone = [i for i in run.longest_first(waits) if waits[i] and i not in together]
+    waited_for = [(rank_name(run, i), float(waits[i])) for i in alone[:3]]
+    if together:
+        waited_for.insert(0, (rank_names(run, together), late.wait_ns))
+    return [*rows, *(Evidence(f"Waiting for {who}", round(wait_ns / 1e3, 3)) for who, wait_ns in waited_for)]
 
 
 def _place(run: RunFacts, late: Straggler, part: Cause) -> Location | None:

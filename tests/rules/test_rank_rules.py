@@ -75,8 +75,11 @@ class TestSlowCollective:
     @pytest.mark.real_traces
     def test_two_ranks_are_late_together(self) -> None:
         """Rank 7 is last at the first collective, because its recording starts last."""
-        (finding,) = of_code(analyze(str(TRACES / "public" / "dlrm_v100x8")), "CM004")
+        result = analyze(str(TRACES / "public" / "dlrm_v100x8"))
+        (finding,) = of_code(result, "CM004")
         assert (finding.title, finding.ranks) == ("Fix the stragglers: ranks 4 and 5", [4, 5])
+        (wait,) = [row.us_per_step for row in finding.evidence if row.what == "Waiting for ranks 4 and 5"]
+        assert {row.waited_for_us for row in result.ranks if row.rank in (4, 5)} == {wait}, "as the table of ranks says"
         assert finding.saving is not None
         assert 1_200 < finding.saving.est_us < 1_600
 

@@ -308,7 +308,7 @@ def test_ranks_say_how_long_the_others_wait_for_them() -> None:
     late = replace(rich.ranks[0], waited_for_us=12_300.0)
     text = visible(page_of(replace(rich, ranks=[late, *rich.ranks[1:]])))
     assert "Waited for ms" in text
-    assert "how long the other ranks wait for this one, in the median step." in text
+    assert "how long the others wait for this rank, or for the ranks that are late with it, in the median step." in text
 
 
 def test_a_kernel_says_what_its_rate_means() -> None:

@@ -162,7 +162,8 @@ RANKS = Table(
             "waited_for_us",
             "Waited for ms",
             "ms",
-            about="Waited for: how long the other ranks wait for this one, in the median step.",
+            about="Waited for: how long the others wait for this rank, or for the ranks that are late with it, in the "
+            "median step.",
         ),
         Column("verdict", "Trace quality", "word"),
         Column("file", "File", "name"),
