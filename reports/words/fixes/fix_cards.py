@@ -27,7 +27,7 @@ HOW_SURE = "Confidence: how sure it is that a fix saves time. Likely range: how 
 # What orders the plan (rules/plan.py).
 PLAN_ORDER = (
     "Each row is the fix that saves most after those above it, so the savings add up. If two save about as much, the "
-    "surer comes first. Rare costs come last."
+    "surer comes first. A fix that may save nothing counts half. Rare costs come last."
 )
 
 
