@@ -76,16 +76,16 @@ def first_sentence(text: str) -> tuple[str, str]:
 
 
 def without_commands(output: str) -> str:
-    """Output for a terminal or CI log in which no string of a trace can act as a GitHub workflow command.
+    """Output for a terminal or CI log in which no string of a trace can act as a command of the CI system.
 
-    The runner obeys "::" at the start of a line and "##[" anywhere (actions/runner, ActionCommand.cs).
+    GitHub's runner obeys "::" at the start of a line (actions/runner, ActionCommand.cs).
     """
     return without_old_commands(re.sub(r"^(\s*)::", r"\1.:", output, flags=re.MULTILINE))
 
 
 def without_old_commands(output: str) -> str:
-    """Breaks "##[", which the runner obeys anywhere in a line."""
-    return output.replace("##[", "#.[")
+    """Breaks "##[" (GitHub), "##vso[" (Azure Pipelines) and "##teamcity[", which are obeyed anywhere in a line."""
+    return re.sub(r"##(?=\w*\[)", "#.", output)
 
 
 def cleaned(document: Document) -> Document:

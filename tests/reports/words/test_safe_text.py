@@ -84,5 +84,7 @@ def test_no_string_of_a_cleaned_document_is_hostile() -> None:
 
 
 def test_a_trace_cannot_command_the_ci_runner() -> None:
-    output = safe_text.without_commands("::error::x\n  ::add-mask::y\nvoid at::native\n##[error]z\n")
-    assert output == ".:error::x\n  .:add-mask::y\nvoid at::native\n#.[error]z\n"
+    output = safe_text.without_commands(
+        "::error::x\n  ::add-mask::y\nvoid at::native\n##[error]z\n## A [x]\n##vso[a]\n"
+    )
+    assert output == ".:error::x\n  .:add-mask::y\nvoid at::native\n#.[error]z\n## A [x]\n#.vso[a]\n"
