@@ -101,11 +101,14 @@ def test_a_huge_file_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.
 ENVELOPES = {  # what stands in place of the embedded document, and what the line says of it
     "nothing": ("", "damaged"),
     "a list": ("[]", "damaged"),
+    "only a number": ("5", "damaged"),
     "nested": ("[" * 100_000, "damaged"),
     "no document": ('{"encoding": "gzip+base64"}', "`document`"),
     "a number": ('{"encoding": "gzip+base64", "document": 5}', "damaged"),
     "no letters": ('{"encoding": "gzip+base64", "document": ""}', "its end is missing"),
     "foreign letters": ('{"encoding": "gzip+base64", "document": "0äöüß~"}', "damaged"),
+    "other letters": ('{"encoding": "gzip+base64", "document": "0!!!"}', "damaged"),
+    "digits": ('{"encoding": "gzip+base64", "document": "' + "9" * 1000 + '"}', "damaged"),
     "another packing": ('{"encoding": "brotli", "document": "0"}', "`$.encoding`"),
 }
 
@@ -115,6 +118,8 @@ def test_a_damaged_envelope(page: str, tmp_path: Path, name: str) -> None:
     content, complaint = ENVELOPES[name]
     (tmp_path / "page.html").write_text(_EMBEDDED.sub(content, page), encoding="utf-8")
     assert complaint in one_error(export(tmp_path / "page.html"))
+    page = str(tmp_path / "page.html")
+    assert complaint in one_error(CliRunner().invoke(cli, ["compare", page, page]))
 
 
 def with_letters(page: str, letters: str) -> str:
@@ -140,6 +145,8 @@ def test_a_damaged_document(page: str, tmp_path: Path) -> None:
 DOCUMENTS = {
     "no JSON": (b"hello", "malformed"),
     "nested": (b'{"schema_version": 1, "x":' + b"[" * 100_000, "not a result document"),  # too deep, or too short
+    "nested objects": (b'{"schema_version": 1, "x":' + b'{"a":' * 100_000, "not a result document"),
+    "NaN": (b'{"schema_version": 1, "tool": NaN}', "malformed"),
     "no schema": (b"{}", "`schema_version`"),
     "a later schema": (b'{"schema_version": 2}', "of schema 2; this traceopt reads schema 1"),
     "a part": (b'{"schema_version": 1}', "`tool`"),
