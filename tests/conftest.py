@@ -1,4 +1,4 @@
-"""What the tests share: the repository's root on the path, each generated trace analyzed once, one Chromium."""
+"""What the tests share: the repository's root on the path, each generated trace analyzed once."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ import pickle
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
@@ -44,7 +41,7 @@ from support.traces import FIXED, GENERATED, AnalyzedTrace, real_trace  # noqa: 
 
 from fixtures.generate import GeneratedTrace, Planted, generate_ranks  # noqa: E402
 
-pytest_plugins = ("real_traces_marker", "scheduling")
+pytest_plugins = ("browser_pages", "real_traces_marker", "scheduling")
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -56,7 +53,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # that the tests start, Ctrl-C does what it does by default, while the tests themselves still ignore it.
     signal.signal(signal.SIGINT, lambda *_: None)
 
-CHROMIUM = Path("/usr/bin/chromium")  # Debian's
 LIGHT_TORCH = HERE / "light_torch"
 
 
@@ -115,66 +111,3 @@ def write_whole(path: Path, data: bytes) -> None:
     part = path.with_name(f"{path.name}.{os.getpid()}")
     part.write_bytes(data)
     part.replace(path)
-
-
-@dataclass(frozen=True)
-class Visit:
-    """What a page did in the browser. `complaints`: requests, console lines, errors; `value` is the script's."""
-
-    complaints: list[str]
-    value: Any
-
-
-class Chromium:
-    """A browser on a thread of its own: Playwright allows one at a time on a thread, and tests/reports has one."""
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1)
-        self._thread.submit(self._start).result()
-
-    def _start(self) -> None:
-        from playwright.sync_api import sync_playwright
-
-        self._playwright = sync_playwright().start()
-        self._browser = self._playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        self._page = self._browser.new_page(viewport={"width": 1280, "height": 900})
-        self._complaints: list[str] = []
-        self._page.on("request", self._watch)
-        self._page.on("console", lambda message: self._complaints.append(f"console: {message.text[:200]}"))
-        self._page.on("pageerror", lambda error: self._complaints.append(f"error: {str(error)[:200]}"))
-        self._page.on("dialog", lambda dialog: self._complaints.append(f"dialog: {dialog.message[:200]}"))
-
-    def _watch(self, request: Any) -> None:
-        if not request.url.startswith(("file:", "data:", "blob:")):
-            self._complaints.append(f"request: {request.url[:200]}")
-
-    def visit(self, file: Path, *scripts: str) -> Visit:
-        """Opens a file, runs scripts in it, and lets the page come to rest; the value is the last script's."""
-        return self._thread.submit(self._visit, file, scripts).result()
-
-    def _visit(self, file: Path, scripts: tuple[str, ...]) -> Visit:
-        self._complaints.clear()
-        self._page.goto(file.as_uri())
-        value = None
-        for script in scripts:
-            value = self._page.evaluate(script)
-        self._page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-        return Visit(list(self._complaints), value)
-
-    def close(self) -> None:
-        self._thread.submit(self._stop).result()
-        self._thread.shutdown()
-
-    def _stop(self) -> None:
-        self._browser.close()
-        self._playwright.stop()
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Chromium]:
-    pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    if not CHROMIUM.exists():
-        pytest.skip(f"{CHROMIUM} is not installed (apt install chromium)")
-    running = Chromium()
-    yield running
-    running.close()

@@ -16,10 +16,7 @@ from traceopt.capture.machine import usable_cores
 
 TESTS = Path(__file__).resolve().parent
 
-MARK_OF_FIXTURE = {
-    "run": "torch", "bare": "torch", "recorded": "torch",
-    "browser": "browser", "chromium": "browser", "open_report": "browser",
-}  # fmt: skip
+MARK_OF_FIXTURE = {"run": "torch", "bare": "torch", "recorded": "torch", "browser": "browser"}
 
 # Left out by `make test-quick`, as are all tests over the traces of support/traces.py.
 SLOW = (

@@ -19,7 +19,8 @@ from traceopt.result.document import Result
 from traceopt.run_comparison import compare
 
 if TYPE_CHECKING:
-    from conftest import Chromium, GetExample
+    from browser_pages import OpenPage
+    from conftest import GetExample
 
 ROOT = Path(__file__).resolve().parents[1]
 TAGS = {"div", "style", "p", "b", "i", "table", "tr", "th", "td", "code"}
@@ -139,11 +140,9 @@ SEEN = """({
 })"""
 
 
-def test_it_leaves_the_page_around_it_alone(result: Result, chromium: Chromium, tmp_path: Path) -> None:
+def test_it_leaves_the_page_around_it_alone(result: Result, open_page: OpenPage, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text(PAGE % result._repr_html_(), encoding="utf-8")
-    visit = chromium.visit(tmp_path / "page.html", SEEN)
-    seen = visit.value
-    assert visit.complaints == []
+    seen = open_page(tmp_path / "page.html").evaluate(SEEN)
     assert (seen["before"], seen["after"], seen["cell"]) == ("rgb(1, 2, 3)", "rgb(1, 2, 3)", "7px")
     assert (seen["scripts"], seen["title"], seen["pwned"]) == (0, "host", True)
     assert seen["wide"] <= 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -21,11 +20,10 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.api import analyze
 from traceopt.errors import InputError
-from traceopt.reports.html.page import render_html
 from traceopt.result.document import Result
 
 if TYPE_CHECKING:
-    from conftest import Chromium
+    from browser_pages import OpenPage
 
 pytestmark = pytest.mark.real_traces
 
@@ -256,14 +254,11 @@ class TestKnownJobs:
         assert [f.code for f in result.findings if f.code.startswith("HS")] == []
 
 
-def test_every_page_is_quiet_in_chromium(chromium: Chromium, tmp_path: Path) -> None:
+def test_every_page_is_quiet_in_chromium(open_report: OpenPage) -> None:
     """No request, no console line, no error, nothing wider than the screen, on each of the traces' reports."""
-    complaints: dict[str, list[str]] = {}
-    open_all: Callable[[str], str] = "document.querySelectorAll('{}').forEach(d => d.open = true)".format
-    page = tmp_path / "report.html"
+    too_wide: dict[str, float] = {}
     for file in READABLE:
-        page.write_text(render_html(result_of(file), static=True), encoding="utf-8")
-        visit = chromium.visit(page, open_all("details"), "document.documentElement.scrollWidth - innerWidth")
-        if visit.complaints or visit.value > 0:
-            complaints[file] = [*visit.complaints, f"{visit.value} px too wide"]
-    assert complaints == {}
+        page = open_report(result_of(file), static=True)
+        page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        too_wide[file] = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    assert {file: pixels for file, pixels in too_wide.items() if pixels > 0} == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import unicodedata
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 from rich_sample import GIB, STEP_US, occupancy_of, part, rich, saving, span, step_series
 
+from fixtures.hostile import HOSTILE
 from traceopt.result.document import Combined, Note, Quality, Result
 from traceopt.result.encoding.packing import pack_columns
 from traceopt.result.finding import Location
@@ -18,24 +20,11 @@ from traceopt.result.sections.step import Communication, DataLoader, Efficiency,
 from traceopt.result.sections.timeline_rows import STREAM_COLUMNS, Lane, Span, SpanTable, Stall, Timeline
 from traceopt.result.sections.work_rows import MemoryPoint, Op
 
-# Strings of an attacker; hostile() puts one into every string of a document.
-HOSTILE = [
-    "<img src=x onerror=window.__xss=1>",
-    "</script><script>window.__xss=2</script>",
-    '"><svg/onload=window.__xss=3>',
-    "{{7*7}}{% raw %}",
-    '<a href="https://evil.example">click me</a>',
-    "%{customdata}<b>bold</b>",
-    "javascript:window.__xss=4",
-    "\u202egnp.exe\u200b",
-    "\x1b[31mred\x1b]8;;http://evil\x07",
-    "</style><style>body{display:none}",
-    "A" * 4000,
-    "-->\n<!--",
-    "</title><h1>x",
-    "`|@everyone #1 ![](http://evil.example/x.png)",
-    "::error::pwn\n::add-mask::x",
-]
+
+def hidden_in(text: str) -> list[str]:
+    """Characters that move the cursor or cannot be seen: controls, bidirectional marks, zero-width and surrogates."""
+    kinds = ("Cc", "Cf", "Cs", "Zl", "Zp")
+    return [hex(ord(char)) for char in sorted({*text} - {"\n", "\t"}) if unicodedata.category(char) in kinds]
 
 
 def cpu_only() -> Result:
@@ -165,7 +154,13 @@ def hostile() -> Result:
     """The rich document with an attacker's string instead of, or after, every string of the trace."""
     poisoned = _poisoned(rich(), iter(range(10**9)))
     files = [replace(file, sha256=HOSTILE[index]) for index, file in enumerate(poisoned.run.files)]
-    return replace(poisoned, run=replace(poisoned.run, files=files, gpu_runtime=HOSTILE[2], script=HOSTILE[0]))
+    spans = poisoned.timeline.table
+    table = replace(spans, names=[*HOSTILE[: len(spans.names)]])  # markup, which a script of the page shows
+    return replace(
+        poisoned,
+        run=replace(poisoned.run, files=files, gpu_runtime=HOSTILE[2], script=HOSTILE[0]),
+        timeline=replace(poisoned.timeline, table=table),
+    )
 
 
 # Strings that come from the program, not from the trace.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from traceopt.reports.html.page import render_html
 from traceopt.result.document import Result
@@ -16,3 +17,10 @@ def visible(page: str) -> str:
     """The words of a page, without scripts, styles and tags."""
     body = re.sub(r"<(script|style)\b.*?</\1>", "", page[page.index("<body>") :], flags=re.DOTALL)
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body))
+
+
+def unpack_timeline(page: Any) -> Any:
+    """Scrolls to the timeline, which then unpacks its spans."""
+    page.locator("#timeline-box").scroll_into_view_if_needed()
+    page.wait_for_selector("#span-canvas[data-ready]")
+    return page

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import sample
 
 from traceopt.reports.html.notebook import render_notebook
 
+if TYPE_CHECKING:
+    from browser_pages import OpenPage
 
-def test_bars_have_patterns(browser: Any) -> None:
-    page = browser.new_page()
-    page.set_content(render_notebook(sample.rich()))
+
+def opened(open_page: OpenPage, folder: Path, mark: str = "", color_scheme: str = "light") -> Any:
+    """The summary in a page whose body has this mark."""
+    (folder / "page.html").write_text(f"<body {mark}>{render_notebook(sample.rich())}", encoding="utf-8")
+    return open_page(folder / "page.html", color_scheme=color_scheme)
+
+
+def test_bars_have_patterns(open_page: OpenPage, tmp_path: Path) -> None:
     image = "every => every.map(one => getComputedStyle(one).backgroundImage)"
-    assert "gradient" in page.locator(".bar").first.locator(".p-diagonal").evaluate_all(image)[0]
-    page.close()
+    bars = opened(open_page, tmp_path).locator(".bar").first
+    assert "gradient" in bars.locator(".p-diagonal").evaluate_all(image)[0]
 
 
 @pytest.mark.parametrize(
@@ -28,9 +36,7 @@ def test_bars_have_patterns(browser: Any) -> None:
         ('data-jp-theme-light="true"', "dark", False),
     ],
 )
-def test_it_is_dark_in_a_dark_page(browser: Any, mark: str, setting: Any, dark: bool) -> None:
-    page = browser.new_page(color_scheme=setting)
-    page.set_content(f"<body {mark}>{render_notebook(sample.rich())}")
+def test_it_is_dark_in_a_dark_page(open_page: OpenPage, tmp_path: Path, mark: str, setting: str, dark: bool) -> None:
+    page = opened(open_page, tmp_path, mark, setting)
     color = page.evaluate("getComputedStyle(document.querySelector('.traceopt-summary')).backgroundColor")
-    page.close()
     assert (max(map(int, re.findall(r"\d+", color)[:3])) < 128) is dark

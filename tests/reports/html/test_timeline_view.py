@@ -7,6 +7,7 @@ import pytest
 import sample
 from msgspec.structs import replace
 from rich_sample import span_table
+from support.page_parts import unpack_timeline
 
 from traceopt.reports.html.page import render_html
 from traceopt.reports.html.span_view import beside_the_document, left_out, span_view
@@ -26,9 +27,7 @@ KERNEL_MS = "100.0"
 @pytest.fixture
 def timeline(open_report):
     """The rich report with its timeline unpacked and focused, Python frames shown."""
-    page = open_report(sample.rich())
-    page.locator("#timeline-box").scroll_into_view_if_needed()
-    page.wait_for_selector(f"{CANVAS}[data-ready]")
+    page = unpack_timeline(open_report(sample.rich()))
     page.check("#span-python")
     page.focus(CANVAS)
     return page
@@ -178,9 +177,7 @@ def test_a_long_step_is_in_seconds(open_report) -> None:
     assert rich.timeline is not None
     assert rich.timeline.table is not None
     long = replace(rich.timeline.table, steps=[StepWindow(7, "ProfilerStep#9", 0, 43_425_400)])
-    page = open_report(replace(rich, timeline=replace(rich.timeline, table=long)))
-    page.locator("#timeline-box").scroll_into_view_if_needed()
-    page.wait_for_selector(f"{CANVAS}[data-ready]")
+    page = unpack_timeline(open_report(replace(rich, timeline=replace(rich.timeline, table=long))))
     assert page.inner_text("#span-step").replace("\u00a0", " ") == "ProfilerStep#9, 43.4 s"
 
 
@@ -250,9 +247,7 @@ def test_a_bar_next_to_a_labeled_one_keeps_its_color(open_report) -> None:
     """Labels have the color of the page: a bar drawn in it would be invisible."""
     spans = {"start": np.full(3, 100_000_000), "duration": np.full(3, 90_000_000)}
     lane = SpanLane("stream", "GPU compute", "stream 7", 3, 0)
-    timeline = open_report(one_lane(lane, ["kernel"], "compute", spans))
-    timeline.locator("#timeline-box").scroll_into_view_if_needed()
-    timeline.wait_for_selector(f"{CANVAS}[data-ready]")
+    timeline = unpack_timeline(open_report(one_lane(lane, ["kernel"], "compute", spans)))
     seen(timeline)
     longest = timeline.evaluate(
         """() => {
@@ -276,9 +271,7 @@ def test_an_activity_within_a_longer_one_does_not_hide_it(open_report) -> None:
     spans = {"start": np.array([50_000_000, 60_000_000]), "duration": np.array([300_000_000, 5_000_000])}
     spans["name"] = np.array([0, 1])
     lane = SpanLane("activity", "CPU main thread", "thread 1", 2, 0)
-    page = open_report(one_lane(lane, ["launching", "small operators"], "cpu", spans))
-    page.locator("#timeline-box").scroll_into_view_if_needed()
-    page.wait_for_selector(f"{CANVAS}[data-ready]")
+    page = unpack_timeline(open_report(one_lane(lane, ["launching", "small operators"], "cpu", spans)))
     page.focus(CANVAS)
     press(page, "w", "w")
     assert seen(page)[0] > 65
@@ -367,9 +360,7 @@ def test_the_static_chart_gives_way_and_comes_back_in_print(timeline) -> None:
 
 
 def test_on_a_phone_the_lanes_names_are_above_them(open_report) -> None:
-    page = open_report(sample.rich(), width=390, fragment="#timeline")
-    page.locator("#timeline-box").scroll_into_view_if_needed()
-    page.wait_for_selector(f"{CANVAS}[data-ready]")
+    page = unpack_timeline(open_report(sample.rich(), width=390, fragment="#timeline"))
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     page.focus(CANVAS)
     press(page, "Enter")
@@ -464,10 +455,7 @@ def deep() -> Result:
 
 @pytest.fixture
 def deep_timeline(open_report):
-    page = open_report(deep())
-    page.locator("#timeline-box").scroll_into_view_if_needed()
-    page.wait_for_selector(f"{CANVAS}[data-ready]")
-    return page
+    return unpack_timeline(open_report(deep()))
 
 
 def test_a_search_finds_the_work_of_the_gpu_first_and_opens_no_python_frames(deep_timeline) -> None:
@@ -538,9 +526,7 @@ def test_the_rows_of_the_gpu_stay_while_the_threads_scroll(deep_timeline) -> Non
 
 
 def test_details_can_be_closed_without_a_key_and_stay_on_the_screen_of_a_phone(open_report) -> None:
-    page = open_report(sample.rich(), width=390, fragment="#timeline")
-    page.locator("#timeline-box").scroll_into_view_if_needed()
-    page.wait_for_selector(f"{CANVAS}[data-ready]")
+    page = unpack_timeline(open_report(sample.rich(), width=390, fragment="#timeline"))
     page.evaluate("document.getElementById('timeline').scrollIntoView()")
     page.focus(CANVAS)
     press(page, "Enter")

@@ -33,6 +33,9 @@ def test_a_comment_is_a_tag_a_verdict_and_folded_details(build) -> None:
     assert page.comments == ["traceopt:traceopt"]
     assert page.tags.count("h3") == 1
     assert len(comment) <= LIMIT
+    assert sample.hidden_in(comment) == []
+    assert not re.findall(r"@everyone|#1\b|https?://", page.outside_code)
+    assert build is not sample.hostile or '<img src=x onerror="window.pwned=3">' in page.text
     assert set(page.tags) <= {
         "h3", "h4", "p", "strong", "code", "pre", "table", "thead", "tbody", "tr", "th", "td", "ul", "li", "blockquote",
         "details", "summary",

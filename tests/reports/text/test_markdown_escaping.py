@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import sample
 from rendered_page import Page
 
 from fixtures.hostile import HOSTILE
@@ -22,7 +21,7 @@ MARKUP = [
     "- a", "+ a", "1. a", "12) a", "===", "---", "> a", "/close", "    code", "<b>a</b>", "<!-- a", "\\", "a\\`b",
     "[^1]", "{a}",
 ]  # fmt: skip
-STRINGS = [*HOSTILE, *sample.HOSTILE, *REFERENCES, *MARKUP]
+STRINGS = [*HOSTILE, *REFERENCES, *MARKUP]
 
 
 @pytest.mark.parametrize("string", STRINGS)
