@@ -57,3 +57,8 @@ class TestGraphBreak:
         (finding,) = found("LB008", machine.facts())
         assert [str(place) for place in finding.locations] == ["train.py:9"]
         assert "1 of them only because of a break. The most frequent one in forward(): the reason" in finding.why
+
+    @pytest.mark.parametrize("notes", [noted(), fixed()], ids=["broken", "whole"])
+    def test_graphs_need_a_step_without_breaks(self, notes: dict[str, Any]) -> None:
+        (finding,) = found("LB002", with_notes(training(), notes))
+        assert ("Remove the graph breaks first (LB008)" in finding.fix.text) == bool(notes["breaks"])

@@ -51,7 +51,7 @@ def graph_fix(facts: Facts) -> tuple[str, Fix]:
     how = "Pass mode='reduce-overhead' to torch.compile" if compiled(facts) else f"Compile with {CUDA_GRAPH}s"
     whole = " A capture by hand can hold the whole step, with a capturable optimizer." if facts.trains else ""
     batch = " A larger batch also gives each launch more work."
-    return title, Fix(f"{how}, or capture {passes}.{whole}{batch}", edits=[GRAPHS])
+    return title, Fix(f"{how}, or capture {passes}.{_without_breaks(facts)}{whole}{batch}", edits=[GRAPHS])
 
 
 def fewer_launches_fix(facts: Facts) -> tuple[str | None, Fix]:
@@ -66,7 +66,7 @@ def fewer_launches_fix(facts: Facts) -> tuple[str | None, Fix]:
     if compiled(facts):
         text = (
             "The model is compiled already. Raise the batch size if memory allows, or let the compiler replay its "
-            f"kernels as {CUDA_GRAPH}s (mode='reduce-overhead')."
+            f"kernels as {CUDA_GRAPH}s (mode='reduce-overhead').{_without_breaks(facts)}"
         )
         return f"Reduce launch overhead: larger batch or {CUDA_GRAPH}s", Fix(text, edits=[GRAPHS])
     if not facts.device.compiles:
@@ -77,3 +77,8 @@ def fewer_launches_fix(facts: Facts) -> tuple[str | None, Fix]:
         f"mode='reduce-overhead') replays them as {CUDA_GRAPH}s."
     )
     return None, Fix(text, edits=[GRAPHS])
+
+
+def _without_breaks(facts: Facts) -> str:
+    """What graphs need first if torch.compile had to break the step."""
+    return f" Remove the graph breaks first (LB008): compiled {CUDA_GRAPH}s end at each." if facts.graph_breaks else ""
