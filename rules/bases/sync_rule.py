@@ -68,9 +68,7 @@ class SyncRule(Rule):
         gain = unrecorded_gain_ns if facts.recording_cost_unknown else gain_ns
         return gain(facts, [DropSync(calls_in(facts, facts.syncs.slice[rows]))])
 
-    def _at_site(
-        self, facts: Facts, rows: npt.NDArray[np.int64], stall: float, copying: float, copied: Mask
-    ) -> Priced:
+    def _at_site(self, facts: Facts, rows: npt.NDArray[np.int64], stall: float, copying: float, copied: Mask) -> Priced:
         """`copying`: how long the GPU does nothing in a step but copy for these syncs; `copied` marks those copies."""
         syncs = facts.syncs
         sites = by_site(facts, syncs.cause_slice[rows], syncs.wait[rows] if copying else syncs.stall[rows])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceopt.analyzer.vocabulary.causes.work_kinds import NAIVE_CONVOLUTIONS
 from traceopt.rules import (
     TENSOR_CORE,
     Effort,
@@ -36,7 +37,9 @@ class LowTensorCoreUse(Rule):
     units.
 
     How to fix: the cause depends on the kernel. Depthwise and grouped convolutions have few channels to multiply: widen
-    the groups or use channels_last. Dimensions that are not multiples of 8 need padding (GM001).
+    the groups or use channels_last. Dimensions that are not multiples of 8 need padding (GM001). MIOpen falls back to
+    its naive_conv kernels if it finds no faster one: try the other memory format, another type, a newer ROCm, or
+    MIOPEN_FIND_MODE=1.
 
         model = model.to(memory_format=torch.channels_last)
         vocab = (vocab + 63) // 64 * 64
@@ -45,7 +48,7 @@ class LowTensorCoreUse(Rule):
     the device's peaks, others are known by the names of their kernels. Attention and convolutions are not compared.
     Batching and narrower weights make decoding faster (GM005).
 
-    Sources: NVIDIA, "Matrix Multiplication Background User's Guide".
+    Sources: NVIDIA, "Matrix Multiplication Background User's Guide"; AMD, MIOpen documentation, "Find modes".
     """
 
     code = "TC003"
@@ -88,7 +91,9 @@ class LowTensorCoreUse(Rule):
             saving=None,
             evidence=evidence,
             locations=places(evidence),
-            fix=Fix(
+            fix=Fix(NAIVE_CONVOLUTIONS.instead)
+            if facts.main_work is not None and facts.main_work.kind is NAIVE_CONVOLUTIONS
+            else Fix(
                 "Depending on the kernel, pad dimensions to multiples of 8, or use channels_last for convolutions.",
                 "model = model.to(memory_format=torch.channels_last)",
             ),

@@ -65,6 +65,19 @@ def step_of(operators: list[str], kernels: dict[str, float], device: Json | None
             "Dequantization takes 99.9% of the step: model.py:31. With more rows, from a larger batch, fewer weights",
         ),
         (
+            ["aten::convolution_backward"],
+            {"naive_conv_ab_nonpacked_wrw_nchw_half_double_half.kd": 20.0},
+            {},
+            "Naive convolutions in FP16 in the backward pass take 99.9% of the step: aten::convolution_backward, "
+            "model.py:31. MIOpen falls back to",
+        ),
+        (
+            ["aten::convolution", "aten::miopen_convolution"],
+            {"miopenSp3AsmConv_v30_3_1_gfx9_fp16_dot2_edc_stride1_group.kd": 20.0},
+            {},
+            "Convolutions in FP16 take 99.9% of the step: aten::convolution, model.py:31.",
+        ),
+        (
             ["MambaInnerFn"],
             {"void selective_scan_fwd_kernel<traits>(p)": 8.0, "void causal_conv1d_fwd_kernel<traits>(p)": 2.0},
             {},

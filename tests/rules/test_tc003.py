@@ -31,3 +31,15 @@ def test_silent_where_tensor_cores_work_or_nobody_knows(kernel: str) -> None:
 )
 def test_leaves_memory_bound_products_alone(kernel: str, rows: int | None, found: int) -> None:
     assert len(checked("TC003", handmade(product_step(kernel, rows)))) == found
+
+
+@pytest.mark.parametrize(
+    ("kernel", "advises"),
+    [
+        ("naive_conv_ab_nonpacked_fwd_nchw_half_double_half.kd", True),
+        ("miopenSp3AsmConv_v30_3_1_gfx9_fp16_dot2_edc_stride1_group.kd", False),
+    ],
+)
+def test_naive_convolutions_have_an_advice_of_their_own(kernel: str, advises: bool) -> None:
+    (finding,) = checked("TC003", handmade(product_step(kernel)))
+    assert ("MIOPEN_FIND_MODE=1" in finding.fix.text) == advises

@@ -12,8 +12,9 @@ from traceopt.analyzer.vocabulary.kernels.kernel_names import classify
 
 
 class WorkKind(Struct, frozen=True):
-    """`label` starts a sentence; `plural`: its verb. Work is of this kind if the name of its operator matches
-    `operators` ("": none), or else if its kernel is of one of the `kernels` kinds (`KernelClass.kind`).
+    """`label` starts a sentence; `plural`: its verb. Work is of this kind if the name of its kernel matches
+    `kernel_names` ("": none), or else that of its operator `operators`, or else if its kernel is of one of the
+    `kernels` kinds (`KernelClass.kind`).
 
     `faster` says what to look at if the work is far below the peak, `instead` what may do the same with less of it.
     """
@@ -24,6 +25,7 @@ class WorkKind(Struct, frozen=True):
     kernels: tuple[str, ...] = ()
     faster: str = ""
     instead: str = ""
+    kernel_names: str = ""
     is_named: bool = False  # the label is the name of an operator or kernel
 
 
@@ -31,7 +33,16 @@ _LIBRARY = "Another shape, kernel or library may be faster."
 
 # The operator decides before the kernel, because kernels have few kinds: the matmuls of an LSTM are a part of it.
 MATMULS = WorkKind("Matmuls", True, kernels=("gemm",), faster=_LIBRARY)
+# naive_conv_ab_nonpacked_fwd_nchw_half_double_half of MIOpen
+NAIVE_CONVOLUTIONS = WorkKind(
+    "Naive convolutions",
+    True,
+    kernel_names=r"^naive_conv_",
+    instead="MIOpen falls back to its naive_conv kernels if it finds no faster ones. Try the other memory format, "
+    "another type, a newer ROCm, or MIOPEN_FIND_MODE=1, which times all kernels.",
+)
 WORK_KINDS = (
+    NAIVE_CONVOLUTIONS,
     WorkKind("Mixture of experts", False, r"(?i)moe|fused_experts"),
     WorkKind("Recurrent layers", True, r"_cudnn_rnn|miopen_rnn|aten::(?:lstm|gru|rnn_)|_thnn_fused_(?:lstm|gru)"),
     WorkKind(
@@ -85,6 +96,7 @@ WORK_KINDS = (
     WorkKind("Casts and copies", True, kernels=("copy", "memset")),
     WorkKind("Pointwise operators", True, kernels=("elementwise",)),
 )
+_KERNELS = tuple((re.compile(kind.kernel_names), kind) for kind in WORK_KINDS if kind.kernel_names)
 _OPERATORS = tuple((re.compile(kind.operators), kind) for kind in WORK_KINDS if kind.operators)
 _OF_KERNEL = {name: kind for kind in WORK_KINDS for name in kind.kernels}
 
@@ -94,6 +106,7 @@ def work_kind(operator: str, kernel: str) -> WorkKind:
     """The kind of a kernel and of the operator that launched it ("": unknown, so that its own name has to tell). Work
     of no known kind has the name of its operator, or else of its kernel.
     """
-    known = next((kind for pattern, kind in _OPERATORS if pattern.search(operator or kernel)), None)
+    known = next((kind for pattern, kind in _KERNELS if pattern.search(kernel)), None)
+    known = known or next((kind for pattern, kind in _OPERATORS if pattern.search(operator or kernel)), None)
     found = known or _OF_KERNEL.get(classify(kernel).kind)
     return found or WorkKind(operator or short_name(kernel), is_named=True)
