@@ -2,11 +2,43 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any, TypeVar
 
+from .imports import when_imported
+
 Wrapped = TypeVar("Wrapped", bound=Callable[..., Any])
+
+_COMPILING = ("optimize", "optimize_assert", "export")  # of torch._dynamo: nothing is compiled before one is called
+
+
+def has_compiled() -> bool:
+    """Whether something asked Dynamo to compile; also where this torch does not tell."""
+    module = sys.modules.get("torch._dynamo.eval_frame")
+    return module is not None and bool(getattr(module, "cached_backends", True))
+
+
+def before_compiling(act: Callable[[], None]) -> None:
+    """Calls `act` before something is compiled. That torch._dynamo is imported says nothing: the profiler does it."""
+
+    def watch(module: ModuleType) -> None:
+        originals = {name: vars(module)[name] for name in _COMPILING if name in vars(module)}
+
+        def acting(original: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(original)
+            def call(*args: Any, **kwargs: Any) -> Any:
+                vars(module).update(originals)
+                act()
+                return original(*args, **kwargs)
+
+            return call
+
+        vars(module).update({name: acting(original) for name, original in originals.items()})
+
+    when_imported("torch._dynamo", watch)
 
 
 class Dynamo:

@@ -16,6 +16,7 @@ LOOPS = {
     "gan": ("loader", {"fetch": 1, "update": 2, "zero": 2}),
     "gan_without_loader": ("update", {"update": 4, "zero": 4}),
     "inference": ("inference", {"fetch": 1}),
+    "calls": ("call", {}),
     "inference_then_training": ("loader", {"fetch": 1, "update": 1, "zero": 1}),
     "closure": ("update", {"update": 1}),
     "manual": ("backward", {}),

@@ -16,6 +16,7 @@ SEEN = COMPILED | {"update": 1} if TORCH > (2, 1) else COMPILED  # Dynamo of 2.1
 
 WORK = {
     "model": SEEN,
+    "model_of_an_inference": SEEN,
     **({"fused": SEEN} if TORCH > (2, 1) else {}),  # 2.1 has a fused AdamW only for GPUs
     "update_in_a_function": COMPILED,
     "update_as_a_method": COMPILED,

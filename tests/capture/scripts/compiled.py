@@ -59,6 +59,18 @@ def model() -> None:
     train(compile_model=compiled())
 
 
+def model_of_an_inference() -> None:
+    """Calls in evaluation mode may be the steps of an inference, until something is compiled."""
+
+    def called_before(model: Any) -> Any:
+        model.eval()
+        for _ in range(3):
+            model(torch.randn(4, 16))
+        return compiled()(model.train())
+
+    train(compile_model=called_before)
+
+
 def inductor() -> None:
     train(compile_model=compiled(backend="inductor"))
 
@@ -89,7 +101,16 @@ def whole_step() -> None:
 
 KINDS = {
     function.__name__: function
-    for function in (model, inductor, fused, update_in_a_function, update_as_a_method, update_in_one_graph, whole_step)
+    for function in (
+        model,
+        model_of_an_inference,
+        inductor,
+        fused,
+        update_in_a_function,
+        update_as_a_method,
+        update_in_one_graph,
+        whole_step,
+    )
 }
 
 IMPORTS = ("torch._dynamo.backends.debugging", "torch._inductor.compile_fx")

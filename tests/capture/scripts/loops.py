@@ -5,6 +5,7 @@ Several kinds run in a process each.
 
 from __future__ import annotations
 
+import importlib
 import queue
 import sys
 import threading
@@ -95,6 +96,16 @@ def inference() -> None:
     with torch.inference_mode():
         for (x,) in loader(STEPS + 10):
             model(x).argmax(1)
+
+
+def calls() -> None:
+    """Reads no loader. The import stands for that of a profiler that tests/light_torch did not make lighter."""
+    model.eval()
+    with torch.inference_mode():
+        for call in range(STEPS):
+            model(torch.randn(4, 16))
+            if call == 3:
+                importlib.import_module("torch._dynamo.utils")
 
 
 def inference_then_training() -> None:
