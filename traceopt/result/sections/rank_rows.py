@@ -138,7 +138,8 @@ class RankRow(Struct, frozen=True):
     exposed_communication_us: Annotated[float | None, note("communication per step that no compute overlaps", "us")]
     verdict: Annotated[str, note("how far the trace can be trusted: good, limited or unusable")]
     waited_for_us: Annotated[
-        float | None, note("wait of the others for this rank and those late with it, median step; null: not compared", "us")
+        float | None,
+        note("wait of the others for this rank and those late with it, median step; null: not compared", "us"),
     ] = None
     engine: Annotated[
         str | None, note('name of an inference engine beside a training ("engine rank 1"); null for other processes')
