@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypedDict, get_type_hints
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.errors import ConfigError, one_line, suggestion
@@ -60,8 +60,8 @@ class Config(Struct, frozen=True):
     jobs: Annotated[int, msgspec.Meta(ge=1)] | None = None
     scheduler: str | None = None
     cache: str | None = None
-    rules: dict[str, dict[str, Any]] = field(default_factory=dict)
-    devices: dict[str, Any] = field(default_factory=dict)
+    rules: dict[str, dict[str, Any]] = {}
+    devices: dict[str, Any] = {}
 
 
 def load_config(explicit: Path | None = None, start: Path | None = None) -> Config:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from traceopt.errors import ConfigError, InputError, one_line, suggestion
 from traceopt.result.document import Result
@@ -48,8 +48,8 @@ class Change(Struct, frozen=True):
     finding: Finding | None = None
     diff: str | None = None
     revision: str | None = None
-    switches: dict[str, Any] = field(default_factory=dict)
-    environment: dict[str, str] = field(default_factory=dict)
+    switches: dict[str, Any] = {}
+    environment: dict[str, str] = {}
     arguments: tuple[str, ...] = ()
     python: str | None = None  # the interpreter that runs the script; None: that of traceopt
     alone: Prediction | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from traceopt.analyzer.companions.compile_log.compile_log import read_compile_log
 from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording, read_flight_recorder
@@ -30,8 +30,8 @@ class Companions(Struct, frozen=True):
     flight_recorder: FlightRecording | None = None
     gpu_samples: GpuSamples | None = None
     measured_rates: MeasuredRates | None = None
-    graph_stacks: Mapping[int, CallSite] = field(default_factory=dict)
-    trials: list[Attempt] = field(default_factory=list)
+    graph_stacks: Mapping[int, CallSite] = {}
+    trials: list[Attempt] = []
 
 
 _Read = Callable[[Sequence[TraceSource], list[str]], Any]

@@ -33,7 +33,7 @@ class RecordingFacts(Struct, frozen=True, dict=True):
     """
 
     trace: Trace
-    device_overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    device_overrides: Mapping[str, Mapping[str, Any]] = {}
     workload: Workload = field(default_factory=Workload)
     companions: Companions = field(default_factory=Companions)
     every_step: bool = False

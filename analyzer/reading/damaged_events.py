@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct
 
 from traceopt.analyzer.reading.event_types import Event, FlowStart, Slice, decode_event, lenient
 from traceopt.analyzer.vocabulary import event_categories as cat
@@ -55,7 +55,7 @@ class Recovered(Struct):
     before it hold no event that could be read.
     """
 
-    events: list[Event] = field(default_factory=list)
+    events: list[Event] = []
     repaired: int = 0
     lost: int = 0
     rest: int = 0

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.reading.event_types import NONE, Event, Slice, number
@@ -89,9 +89,9 @@ class Fields(Struct):
     """Columns grouped by value type. The first of `numbers` are the times, in us."""
 
     numbers: dict[str, list[Any]]
-    texts: dict[str, list[Raw]] = field(default_factory=dict)
-    triples: dict[str, list[Any]] = field(default_factory=dict)
-    flags: dict[str, list[bool]] = field(default_factory=dict)
+    texts: dict[str, list[Raw]] = {}
+    triples: dict[str, list[Any]] = {}
+    flags: dict[str, list[bool]] = {}
 
 
 def _span(events: Sequence[Any]) -> dict[str, list[Any]]:

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from traceopt.analyzer.reading.damaged_events import (
     PATIENCE,
@@ -66,7 +66,7 @@ class EventStream(Struct):
     repaired: int = 0
     unread_bytes: int = 0
     damage: str | None = None
-    header: dict[str, Any] = field(default_factory=dict)
+    header: dict[str, Any] = {}
     _head: bytes = b""  # the document before the events, closed after them; empty for a bare array
     _tail: bytes | None = None  # the text after the events, once they have ended
 

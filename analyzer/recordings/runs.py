@@ -50,7 +50,7 @@ class _Group(Struct):
     time and of several processes, and their names differ only in numbers.
     """
 
-    members: list[tuple[int, RankRecording]] = field(default_factory=list)  # with their places
+    members: list[tuple[int, RankRecording]] = []  # with their places
     ranks: set[int] = field(default_factory=set)
     workers: set[str] = field(default_factory=set)
     processes: set[int] = field(default_factory=set)
@@ -58,7 +58,7 @@ class _Group(Struct):
     start_s: float | None = None
     all_ranks_known: bool = True
     task: ProcessTask | None = None
-    engines: list[_Group] = field(default_factory=list)
+    engines: list[_Group] = []
 
     def takes(self, one: RankRecording, task: ProcessTask | None) -> bool:
         if one.source.named and one.head == Head():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from traceopt.analyzer.tables.json_values import amount, flag, table, whole, word
 
@@ -47,8 +47,8 @@ class CpuPeaks(Struct, frozen=True):
     fills the cores, if that is more, and `matmul_all_threads` the FP32 rate with them.
     """
 
-    matmul: Mapping[str, float] = field(default_factory=dict)
-    convolution: Mapping[str, float] = field(default_factory=dict)
+    matmul: Mapping[str, float] = {}
+    convolution: Mapping[str, float] = {}
     convolution_fp64: float | None = None
     copy_gb_per_s: float | None = None
     page_fault_us: float | None = None

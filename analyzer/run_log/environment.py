@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from traceopt.analyzer.run_log.cpu import Cpu, read_cpu
 from traceopt.analyzer.tables.json_values import amount, flag, rows, table, whole, word
@@ -41,7 +41,7 @@ class Environment(Struct, frozen=True):
     gpus: tuple[Mapping[str, Any], ...] = ()  # of the machine, with the keys of Kineto's deviceProperties
     libc: str | None = None  # "glibc"
     preloaded_allocator: str | None = None  # file name of a library that replaces malloc
-    variables: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = {}
 
     @property
     def cores(self) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from traceopt.result.field_notes import note
 
@@ -45,16 +45,12 @@ class FoundProblem(Struct, omit_defaults=True, kw_only=True):
     id: Annotated[str, note("stable name of the finding, for explain, whatif and patch")]
     title: Annotated[str, note("untrusted: what to change")]
     confidence: Annotated[str, note("high, medium or low")]
-    where: Annotated[list[str], note("untrusted: file:line of the user's code, at most two")] = field(
-        default_factory=list
-    )
+    where: Annotated[list[str], note("untrusted: file:line of the user's code, at most two")] = []
     saves_ms: Annotated[float | None, note("what it saves on top of the fixes before it in the plan", "ms")] = None
     saves_alone_ms: Annotated[float | None, note("what it saves alone", "ms")] = None
     step_after_ms: Annotated[float | None, note("step after this fix and those before it in the plan", "ms")] = None
-    needs: Annotated[list[str], note("ids of fixes without which it saves little")] = field(default_factory=list)
-    same_cause_as: Annotated[list[str], note("ids of fixes above it that treat the same cause")] = field(
-        default_factory=list
-    )
+    needs: Annotated[list[str], note("ids of fixes without which it saves little")] = []
+    same_cause_as: Annotated[list[str], note("ids of fixes above it that treat the same cause")] = []
     has_patch: Annotated[bool, note("whether the patch tool has a diff; only known with source")] = False
 
 
@@ -67,21 +63,15 @@ class AnalyzeAnswer(Answer, kw_only=True):
     verdict: Annotated[str, note("untrusted: what limits the step, and why")]
     job: Annotated[str, note("untrusted: device, versions, steps")]
     quality: Annotated[str, note("good, limited or unusable: how far the trace can be trusted")]
-    notes: Annotated[list[str], note("untrusted: what limits the numbers, and warnings")] = field(default_factory=list)
-    beside_the_trace: Annotated[list[str], note("untrusted: what files beside the trace say")] = field(
-        default_factory=list
-    )
+    notes: Annotated[list[str], note("untrusted: what limits the numbers, and warnings")] = []
+    beside_the_trace: Annotated[list[str], note("untrusted: what files beside the trace say")] = []
     step_ms: Annotated[float | None, note("typical step", "ms")] = None
     step_after_ms: Annotated[float | None, note("step after all fixes of the plan", "ms")] = None
     limit: Annotated[str | None, note('what bounds the step: "GPU-bound", "input-bound", ...')] = None
     limit_after: Annotated[str | None, note("what bounds the step after the plan")] = None
-    breakdown: Annotated[list[StepPart], note("parts of the step of 1 % or more, idle ones first")] = field(
-        default_factory=list
-    )
+    breakdown: Annotated[list[StepPart], note("parts of the step of 1 % or more, idle ones first")] = []
     plan: Annotated[list[FoundProblem], note("fixes worth making, in this order; saves_ms add up")]
-    other_findings: Annotated[list[FoundProblem], note("findings outside the plan, most valuable first")] = field(
-        default_factory=list
-    )
+    other_findings: Annotated[list[FoundProblem], note("findings outside the plan, most valuable first")] = []
 
 
 class ExplainAnswer(Answer, kw_only=True):
@@ -93,15 +83,11 @@ class ExplainAnswer(Answer, kw_only=True):
 
     id: Annotated[str, note("stable name of the finding")]
     title: Annotated[str, note("untrusted: what to change")]
-    also_found: Annotated[list[FoundProblem], note("other findings of the same rule: ask for them by id")] = field(
-        default_factory=list
-    )
+    also_found: Annotated[list[FoundProblem], note("other findings of the same rule: ask for them by id")] = []
     why: Annotated[str, note("untrusted: the measured reason")]
-    evidence: Annotated[list[str], note("untrusted: measured rows")] = field(default_factory=list)
-    where: Annotated[list[str], note("untrusted: file:line, most expensive first")] = field(default_factory=list)
-    source_lines: Annotated[list[str], note("untrusted: the lines around the first place; only with source")] = field(
-        default_factory=list
-    )
+    evidence: Annotated[list[str], note("untrusted: measured rows")] = []
+    where: Annotated[list[str], note("untrusted: file:line, most expensive first")] = []
+    source_lines: Annotated[list[str], note("untrusted: the lines around the first place; only with source")] = []
     saves: Annotated[str | None, note("what it saves alone, the range, and where the number comes from")] = None
     fix: Annotated[str, note("untrusted: the change in words")]
     example: Annotated[str | None, note("the change as an example")] = None
@@ -135,14 +121,10 @@ class CompareAnswer(Answer, kw_only=True):
     low_share: Annotated[float | None, note("change, at least: 99 % interval", "share")] = None
     high_share: Annotated[float | None, note("change, at most: 99 % interval", "share")] = None
     basis: Annotated[str, note("what the interval rests on, and what could not be detected")] = ""
-    explanation: Annotated[list[str], note("untrusted: what runs differently, largest change first")] = field(
-        default_factory=list
-    )
+    explanation: Annotated[list[str], note("untrusted: what runs differently, largest change first")] = []
     findings: Annotated[list[str], note("untrusted: findings that are new or gone")]
-    breakdown: Annotated[list[ComparedPart], note("parts of the step, largest change first")] = field(
-        default_factory=list
-    )
-    notes: Annotated[list[str], note("untrusted: what makes the sides hard to compare")] = field(default_factory=list)
+    breakdown: Annotated[list[ComparedPart], note("parts of the step, largest change first")] = []
+    notes: Annotated[list[str], note("untrusted: what makes the sides hard to compare")] = []
 
 
 class WhatIfAnswer(Answer, kw_only=True):
@@ -158,11 +140,9 @@ class WhatIfAnswer(Answer, kw_only=True):
     limit_after: Annotated[str | None, note("what bounds the step then")] = None
     trusted: Annotated[bool, note("whether the replay without changes is close enough to the measured step")]
     replay_error_share: Annotated[float | None, note("largest error of a replay without changes", "share")] = None
-    fixes: Annotated[list[str], note("untrusted: what each fix saves after those above")] = field(default_factory=list)
-    breakdown: Annotated[list[ComparedPart], note("parts of the step now (base) and then (head)")] = field(
-        default_factory=list
-    )
-    notes: Annotated[list[str], note("untrusted: warnings")] = field(default_factory=list)
+    fixes: Annotated[list[str], note("untrusted: what each fix saves after those above")] = []
+    breakdown: Annotated[list[ComparedPart], note("parts of the step now (base) and then (head)")] = []
+    notes: Annotated[list[str], note("untrusted: warnings")] = []
 
 
 class PatchAnswer(Answer, kw_only=True):
@@ -178,7 +158,7 @@ class PatchAnswer(Answer, kw_only=True):
     ids: Annotated[list[str], note("findings that the diff fixes")]
     without_patch: Annotated[
         list[str], note("untrusted: what the diff does not fix of what was asked for, and why, as id: reason")
-    ] = field(default_factory=list)
+    ] = []
 
 
 class RuleRow(Struct):
@@ -197,7 +177,7 @@ class RulesAnswer(Answer, kw_only=True):
     narrow: ClassVar[str] = "ask for a prefix such as DL"
 
     rules: Annotated[list[RuleRow], note("rules that match; all of them without a code")]
-    page: Annotated[list[str], note("paragraphs of the rule's page, if one rule matches")] = field(default_factory=list)
+    page: Annotated[list[str], note("paragraphs of the rule's page, if one rule matches")] = []
 
 
 class MeasuredChange(Struct, omit_defaults=True, kw_only=True):
@@ -215,7 +195,7 @@ class MeasuredChange(Struct, omit_defaults=True, kw_only=True):
     high_share: Annotated[float | None, note("gain, at most: 99 % interval", "share")] = None
     losses: Annotated[str | None, note("whether it trains the same")] = None
     reason: Annotated[str | None, note("untrusted: why it failed, or what limits the measurement")] = None
-    output: Annotated[list[str], note("untrusted: last lines of a script that failed")] = field(default_factory=list)
+    output: Annotated[list[str], note("untrusted: last lines of a script that failed")] = []
 
 
 class TriedAnswer(Answer, kw_only=True):
@@ -228,7 +208,7 @@ class TriedAnswer(Answer, kw_only=True):
     tried: Annotated[list[MeasuredChange], note("changes, the latest first")]
     kept_diff: Annotated[str | None, note("untrusted: all that was kept, as one diff; nothing was written")] = None
     recording: Annotated[str | None, note("folder with the traces of the unchanged script, for analyze")] = None
-    notes: Annotated[list[str], note("what to know about the numbers")] = field(default_factory=list)
+    notes: Annotated[list[str], note("what to know about the numbers")] = []
 
 
 def output_schema(answer: type[Answer]) -> dict[str, Any]:

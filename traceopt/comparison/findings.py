@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from statistics import fmean
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.result.comparison import FindingChange, FindingStatus
@@ -25,8 +25,8 @@ class _Group(Struct):
     id: str
     code: str
     places: set[Place]
-    base: dict[int, Finding] = field(default_factory=dict)  # by index of the run
-    head: dict[int, Finding] = field(default_factory=dict)
+    base: dict[int, Finding] = {}  # by index of the run
+    head: dict[int, Finding] = {}
 
     def add(self, finding: Finding, side: str, run: int) -> None:
         getattr(self, side)[run] = finding

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from traceopt.result.comparison import Comparison
 from traceopt.result.encoding.serialization import to_indented_json
@@ -41,9 +41,7 @@ class Bisection(Struct, frozen=True):
     commits: Annotated[int, note("commits after GOOD, up to BAD")]
     tested: Annotated[list[TestedCommit], note("in the order of the tests; BAD is the first")]
     first: Annotated[TestedCommit | None, note("the first commit like BAD; null: not known")] = None
-    left: Annotated[list[str], note("commits that may be the first one, if it is not known")] = field(
-        default_factory=list
-    )
+    left: Annotated[list[str], note("commits that may be the first one, if it is not known")] = []
     comparison: Annotated[Comparison | None, note("of the first one with the commit before it; null: not made")] = None
     package: Annotated[str | None, note("the package whose versions were tested; null: commits were")] = None
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 import orjson
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import astuple
 
 from traceopt.result.encoding.serialization import to_indented_json
@@ -38,7 +38,7 @@ class ComparedRun(Struct, frozen=True):
     typical_us: float | None
     quality: str
     crowded: bool
-    step_us: list[float] = field(default_factory=list)
+    step_us: list[float] = []
 
 
 class Side(Struct, frozen=True):
@@ -224,14 +224,14 @@ class Comparison(Struct, frozen=True, eq=False):
     findings: list[FindingChange]
     settings: list[SettingChange]
     notes: list[str]
-    differences: list[str] = field(default_factory=list)
-    explanation: list[str] = field(default_factory=list)
-    gates: list[GateOutcome] = field(default_factory=list)
+    differences: list[str] = []
+    explanation: list[str] = []
+    gates: list[GateOutcome] = []
     comparable: bool = True
     all_steps: AllSteps | None = None
-    unestimated: list[FindingChange] = field(default_factory=list)
+    unestimated: list[FindingChange] = []
     work: WorkChange | None = None
-    counts: list[CountChange] = field(default_factory=list)
+    counts: list[CountChange] = []
     schema_version: int = 1
 
     def __eq__(self, other: object) -> bool:

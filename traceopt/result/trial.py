@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from traceopt.result.field_notes import note
 
@@ -40,8 +40,8 @@ class ComparedLosses(Struct, frozen=True):
     from_step: Annotated[int | None, note("first step, from 0, with a larger difference than usual")] = None
     before: Annotated[
         list[float | None], note("losses without the change, one per step, from step 0; null: not finite")
-    ] = field(default_factory=list)
-    after: Annotated[list[float | None], note("losses with the change; null: not finite")] = field(default_factory=list)
+    ] = []
+    after: Annotated[list[float | None], note("losses with the change; null: not finite")] = []
 
 
 class PeakMemory(Struct, frozen=True):
@@ -70,9 +70,9 @@ class TriedChange(Struct, frozen=True):
             "it could not be made or did not run; not_tried"
         ),
     ]
-    on_top_of: Annotated[list[str], note("changes that both sides have")] = field(default_factory=list)
+    on_top_of: Annotated[list[str], note("changes that both sides have")] = []
     reason: Annotated[str | None, note("why it failed or was not tried, or what limits the measurement")] = None
-    output: Annotated[list[str], note("last lines of a script that failed")] = field(default_factory=list)
+    output: Annotated[list[str], note("last lines of a script that failed")] = []
     predicted_us: Annotated[float | None, note("predicted gain per step; null: no prediction", "us")] = None
     predicted_low_us: Annotated[float | None, note("predicted gain, at least", "us")] = None
     predicted_high_us: Annotated[float | None, note("predicted gain, at most", "us")] = None
@@ -89,7 +89,7 @@ class TriedChange(Struct, frozen=True):
     high_share: Annotated[
         float | None, note("gain, at most: the end of the 99 % interval; null: too wide", "share")
     ] = None
-    rounds: Annotated[list[TriedRound], note("runs in the order in which they were made")] = field(default_factory=list)
+    rounds: Annotated[list[TriedRound], note("runs in the order in which they were made")] = []
     losses: Annotated[ComparedLosses | None, note("whether it trains the same")] = None
     memory: Annotated[PeakMemory | None, note("peak memory of both sides; null: not known")] = None
     seeded_by: Annotated[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from traceopt.result.encoding.serialization import to_indented_json
 
@@ -73,7 +73,7 @@ class WhatIf(Struct, frozen=True):
     trusted: bool
     waits: int
     inferred_waits: int
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = []
 
     def to_json(self) -> bytes:
         return to_indented_json(self)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.vocabulary.companion_kinds import TRIALS_FILE
@@ -63,9 +63,9 @@ class Outcome(Struct):
     """What was found, also if a signal ended it. `patch` has all changes that were kept and have one."""
 
     result: Result | None = None
-    tried: list[TriedChange] = field(default_factory=list)
+    tried: list[TriedChange] = []
     patch: str = ""
-    kept: list[Change] = field(default_factory=list)
+    kept: list[Change] = []
     signal_exit_code: int = 0
 
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.errors import ConfigError, InputError, one_line
@@ -45,7 +45,7 @@ class DaskCluster(Struct):
 
     address: str
     instead: Executor
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = []
 
     def run(self, tasks: Sequence[RankTask], line: ProgressLine) -> Answers:
         """Raises ConfigError if there is no cluster at the address, or if it runs a different program."""

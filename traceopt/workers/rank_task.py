@@ -21,8 +21,8 @@ class RankOptions(Struct, frozen=True):
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     rules_dir: str | None = None
-    thresholds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    devices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # peak rates of the user
+    thresholds: Mapping[str, Mapping[str, Any]] = {}
+    devices: Mapping[str, Mapping[str, Any]] = {}  # peak rates of the user
     workload: Workload = field(default_factory=Workload)
     debug: bool = False
 

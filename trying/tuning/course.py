@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from traceopt.result.trial import TrialVerdict, TriedChange
 from traceopt.result.words.quantities import percent
@@ -20,9 +20,9 @@ class Plan(Struct, frozen=True):
     """What one recording offers: fixes in the order of the plan, those that are not tried, and values to search."""
 
     recording: Recording | None
-    changes: list[Change] = field(default_factory=list)
-    left: list[NotTried] = field(default_factory=list)
-    searches: list[Search] = field(default_factory=list)
+    changes: list[Change] = []
+    left: list[NotTried] = []
+    searches: list[Search] = []
 
 
 def tune(

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import msgspec
 import numpy as np
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct
 
 from traceopt.analyzer.companions.restricted_pickle import load
 from traceopt.analyzer.reading.sources import TraceSource
@@ -95,7 +95,7 @@ class _Entry(Struct):
     time_created_ns: int = 0
     duration_ms: float | None = None
     timeout_ms: int | None = None
-    frames: list[Any] = field(default_factory=list)
+    frames: list[Any] = []
 
 
 class _Group(Struct):
@@ -104,8 +104,8 @@ class _Group(Struct):
 
 class _File(Struct):
     version: str
-    entries: list[_Entry] = field(default_factory=list)
-    pg_config: dict[str, _Group] = field(default_factory=dict)
+    entries: list[_Entry] = []
+    pg_config: dict[str, _Group] = {}
     comm_lib_version: str = ""
     nccl_version: str = ""  # its name before version 2.8
     rank: int | None = None  # written by the debug server

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from traceopt.analyzer.reading.perfetto.wire import VARINT, Fields
 
@@ -22,12 +22,12 @@ class Track(Struct, frozen=True):
 class Dictionaries(Struct):
     """Grows while the file is read: packets only refer to what came before them."""
 
-    categories: dict[int, str] = field(default_factory=dict)
-    names: dict[int, str] = field(default_factory=dict)
-    stages: dict[int, str] = field(default_factory=dict)  # kinds of GPU work, and streams
-    arguments: dict[int, str] = field(default_factory=dict)  # of launches
-    counters: dict[int, tuple[int, dict[int, str]]] = field(default_factory=dict)  # number of the GPU, and the names
-    tracks: dict[int, Track] = field(default_factory=dict)
+    categories: dict[int, str] = {}
+    names: dict[int, str] = {}
+    stages: dict[int, str] = {}  # kinds of GPU work, and streams
+    arguments: dict[int, str] = {}  # of launches
+    counters: dict[int, tuple[int, dict[int, str]]] = {}  # number of the GPU, and the names
+    tracks: dict[int, Track] = {}
 
     def add(self, interned: Fields) -> None:
         """Adds the contents of `TracePacket.interned_data`."""

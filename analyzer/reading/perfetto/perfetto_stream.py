@@ -82,12 +82,12 @@ class PerfettoStream(Struct):
     repaired: int = 0  # as in EventStream: no packet can be read after a repair
     unread_bytes: int = 0  # as in EventStream: not counted here
     damage: str | None = None
-    header: dict[str, Any] = field(default_factory=dict)
+    header: dict[str, Any] = {}
     _base_ns: int = 0
     _known: Dictionaries = field(default_factory=Dictionaries)
     _texts: Texts = field(default_factory=Texts)
     _begun: deque[_Begun] = field(default_factory=deque)
-    _ends: list[tuple[I8, I8]] = field(default_factory=list)  # times and tracks, not yet given to slices
+    _ends: list[tuple[I8, I8]] = []  # times and tracks, not yet given to slices
 
     def __iter__(self) -> Iterator[list[Event]]:
         waiting = bytearray()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from traceopt.result.field_notes import note
 from traceopt.result.finding import Location
@@ -41,7 +41,7 @@ class Device(Struct, frozen=True):
     compute_capability: Annotated[str | None, note('CUDA compute capability, "8.0"')]
     peaks: Annotated[
         list[PeakRate], note("peak rates that are known; empty for a device of which no peak is known")
-    ] = field(default_factory=list)
+    ] = []
     used: Annotated[int, note("devices that worked for the process while it was recorded")] = 1
 
 
@@ -86,9 +86,7 @@ class Run(Struct, frozen=True):
     recorded: Annotated[Recorded, note("what the profiler was asked to record")]
     files: Annotated[list[TraceFile], note("files that were read")]
     hostnames_hidden: Annotated[bool, note("whether host names are left out of the document")] = True
-    settings: Annotated[list[Setting], note("settings of the run; empty where they were not recorded")] = field(
-        default_factory=list
-    )
+    settings: Annotated[list[Setting], note("settings of the run; empty where they were not recorded")] = []
     gpu_runtime: Annotated[str | None, note('"CUDA 12.4"')] = None
     script: Annotated[
         str | None, note("file name of the script that `traceopt run` recorded; null for other traces")
@@ -158,7 +156,7 @@ class WholeRun(Struct, frozen=True):
     ] = None
     memory: Annotated[
         list[RunMemory], note("memory over the run, of the GPU and of the process; empty: read at too few steps")
-    ] = field(default_factory=list)
+    ] = []
     ranks: Annotated[
         RunRanks | None, note("the steps of all ranks over the run; null: one rank, or one without recorded step times")
     ] = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from traceopt.result.field_notes import note
 from traceopt.result.finding import Location
@@ -123,7 +123,7 @@ class Gpu(Struct, frozen=True):
     ] = None
     devices: Annotated[
         list[ProcessGpu], note("each GPU of a process that works on several, by number; empty for one GPU")
-    ] = field(default_factory=list)
+    ] = []
 
 
 class Sync(Struct, frozen=True):
@@ -151,18 +151,18 @@ class Communication(Struct, frozen=True):
     groups: Annotated[
         list[CommunicationGroup],
         note("collectives by process group, most exposed first; at most 100; empty: not recorded"),
-    ] = field(default_factory=list)
+    ] = []
     overlaps: Annotated[
         list[GroupOverlapRow],
         note("what runs while each process group communicates; at most 200 rows; empty: no groups recorded"),
-    ] = field(default_factory=list)
+    ] = []
     pipeline: Annotated[
         list[PipelineRow],
         note("stages of the pipeline of the shown rank, as far as recorded; empty: no pipeline, or schedule unknown"),
-    ] = field(default_factory=list)
+    ] = []
     experts: Annotated[
         list[ExpertRow], note("experts by rank; empty: the sizes of the parts of all-to-alls are not recorded")
-    ] = field(default_factory=list)
+    ] = []
     expert_capacity: Annotated[
         str | None,
         note("Python frame that limits the tokens of an expert, by a capacity factor; null: none is recorded"),
@@ -170,7 +170,7 @@ class Communication(Struct, frozen=True):
     expert_layers: Annotated[
         list[ExpertLayerRow],
         note("experts by layer, in the order of the calls; empty: one rank, or modules are not recorded"),
-    ] = field(default_factory=list)
+    ] = []
 
 
 class TensorCores(Struct, frozen=True):

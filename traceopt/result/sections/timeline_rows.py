@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from traceopt.result.field_notes import note
 from traceopt.result.finding import Location
@@ -60,7 +60,7 @@ class Lane(Struct, frozen=True):
     total: Annotated[int, note("how many spans lie in the step")]
     occupancy: Annotated[
         list[Occupancy], note("how full each part of the step is with all of these spans; empty for a few spans")
-    ] = field(default_factory=list)
+    ] = []
 
 
 class StepWindow(Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from traceopt.result.field_notes import note
 from traceopt.result.finding import Location
@@ -45,17 +45,15 @@ class StepSeries(Struct, frozen=True):
     parts: Annotated[list[StepPart], note("exclusive parts, which add up to each step; busy parts first")]
     ranks: Annotated[
         list[RankSteps], note("the same steps on the first ranks that recorded them; empty for a single rank")
-    ] = field(default_factory=list)
+    ] = []
     peak_memory_bytes: Annotated[
         list[int | None],
         note("peak of the device memory in tensors; null: none in this step; empty: memory was not recorded", "bytes"),
-    ] = field(default_factory=list)
+    ] = []
     evaluated: Annotated[
         list[int], note("indices into names of the steps with an evaluation, as traceopt run recorded them")
-    ] = field(default_factory=list)
-    saved: Annotated[list[int], note("the same of the steps that save a checkpoint (torch.save)")] = field(
-        default_factory=list
-    )
+    ] = []
+    saved: Annotated[list[int], note("the same of the steps that save a checkpoint (torch.save)")] = []
 
 
 class IdleCause(Struct, frozen=True):
