@@ -61,19 +61,20 @@ Steps = Annotated[int | None, Field(description="Steps to measure in a run", ge=
 
 def build_server(tools: Tools, *, allow_run: bool) -> MCPServer[Any]:
     """The server with its read-only tools, and with `try_variant` and `tune` only if scripts may be run."""
+    functions = Functions(tools)
     declared = [
-        _reading(_analyze(tools), AnalyzeAnswer, "Find the bottleneck"),
-        _reading(_explain(tools), ExplainAnswer, "Explain a finding"),
-        _reading(_compare(tools), CompareAnswer, "Compare two sides"),
-        _reading(_whatif(tools), WhatIfAnswer, "Replay with changes"),
-        _reading(_patch(tools), PatchAnswer, "Fixes as a diff"),
-        _reading(_rules(tools), RulesAnswer, "Rules"),
-        _reading(_tried(tools), TriedAnswer, "Measured changes"),
+        _reading(functions.analyze, AnalyzeAnswer, "Find the bottleneck"),
+        _reading(functions.explain, ExplainAnswer, "Explain a finding"),
+        _reading(functions.compare, CompareAnswer, "Compare two sides"),
+        _reading(functions.whatif, WhatIfAnswer, "Replay with changes"),
+        _reading(functions.patch, PatchAnswer, "Fixes as a diff"),
+        _reading(functions.rules, RulesAnswer, "Rules"),
+        _reading(functions.tried, TriedAnswer, "Measured changes"),
     ]
     if allow_run:
         runs = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=True)
-        declared.append(_declared(_try_variant(tools), TriedAnswer, "Run and measure a change", runs))
-        declared.append(_declared(_tune(tools), TriedAnswer, "Make a script faster", runs))
+        declared.append(_declared(functions.try_variant, TriedAnswer, "Run and measure a change", runs))
+        declared.append(_declared(functions.tune, TriedAnswer, "Make a script faster", runs))
     return MCPServer(
         "traceopt",
         title="traceopt",
@@ -130,21 +131,23 @@ def _result(answer: Answer, max_tokens: int) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=as_text(content))], structured_content=content)
 
 
-def _analyze(tools: Tools) -> Callable[..., CallToolResult]:
+class Functions:
+    """The functions of the tools: their signatures and docstrings are what an assistant reads."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
     def analyze(
-        path: Path, source: Source = None, run: Run = None, max_tokens: Budget = USUAL_TOKENS
+        self, path: Path, source: Source = None, run: Run = None, max_tokens: Budget = USUAL_TOKENS
     ) -> CallToolResult:
         """What limits the step of a PyTorch trace, the plan of fixes with what each saves, and other findings.
 
         Call this first. Ids are the same in later recordings of the same code.
         """
-        return _answered(lambda: tools.analyze(path, source, run), max_tokens)
+        return _answered(lambda: self._tools.analyze(path, source, run), max_tokens)
 
-    return analyze
-
-
-def _explain(tools: Tools) -> Callable[..., CallToolResult]:
     def explain(
+        self,
         path: Path,
         finding: Annotated[str, Field(description="Id, code or name of a finding")],
         source: Source = None,
@@ -152,26 +155,20 @@ def _explain(tools: Tools) -> Callable[..., CallToolResult]:
         max_tokens: Budget = USUAL_TOKENS,
     ) -> CallToolResult:
         """One finding: reason, evidence, source lines, the change, how sure it is, and when it is wrong."""
-        return _answered(lambda: tools.explain(path, finding, source, run), max_tokens)
+        return _answered(lambda: self._tools.explain(path, finding, source, run), max_tokens)
 
-    return explain
-
-
-def _compare(tools: Tools) -> Callable[..., CallToolResult]:
     def compare(
+        self,
         base: Paths,
         head: Paths,
         in_turn: Annotated[bool, Field(description="The runs alternated: compare them in pairs")] = False,
         max_tokens: Budget = USUAL_TOKENS,
     ) -> CallToolResult:
         """Whether head is faster or slower than base, with a 99 % interval, and why. One path is one run."""
-        return _answered(lambda: tools.compare(base, head, in_turn=in_turn), max_tokens)
+        return _answered(lambda: self._tools.compare(base, head, in_turn=in_turn), max_tokens)
 
-    return compare
-
-
-def _whatif(tools: Tools) -> Callable[..., CallToolResult]:
     def whatif(
+        self,
         path: Path,
         fixes: Findings = [],  # noqa: B006  # never changed; the schema shows the default
         scale: Annotated[
@@ -182,13 +179,10 @@ def _whatif(tools: Tools) -> Callable[..., CallToolResult]:
         max_tokens: Budget = USUAL_TOKENS,
     ) -> CallToolResult:
         """Replays the step with fixes applied, or with kernels or host work scaled: the step then, and its limit."""
-        return _answered(lambda: tools.whatif(path, fixes, list(scale.items()), run), max_tokens)
+        return _answered(lambda: self._tools.whatif(path, fixes, list(scale.items()), run), max_tokens)
 
-    return whatif
-
-
-def _patch(tools: Tools) -> Callable[..., CallToolResult]:
     def patch(
+        self,
         path: Path,
         findings: Findings = [],  # noqa: B006
         source: Source = None,
@@ -196,24 +190,18 @@ def _patch(tools: Tools) -> Callable[..., CallToolResult]:
         max_tokens: Budget = USUAL_TOKENS,
     ) -> CallToolResult:
         """Fixes as one diff of the source; by default the fixes of the plan. Nothing is written."""
-        return _answered(lambda: tools.patch(path, findings, source, run), max_tokens)
+        return _answered(lambda: self._tools.patch(path, findings, source, run), max_tokens)
 
-    return patch
-
-
-def _rules(tools: Tools) -> Callable[..., CallToolResult]:
     def rules(
+        self,
         code: Annotated[str | None, Field(description="Code, name or prefix: one match gives the rule's page")] = None,
         max_tokens: Budget = USUAL_TOKENS,
     ) -> CallToolResult:
         """The rules, or the page of one: what it measures, how to fix it, when it is wrong, thresholds, sources."""
-        return _answered(lambda: tools.rules(code), max_tokens)
+        return _answered(lambda: self._tools.rules(code), max_tokens)
 
-    return rules
-
-
-def _tried(tools: Tools) -> Callable[..., CallToolResult]:
     def tried(
+        self,
         path: Annotated[
             str | None, Field(description="tried.jsonl, result document or report; by default the project's history")
         ] = None,
@@ -221,13 +209,10 @@ def _tried(tools: Tools) -> Callable[..., CallToolResult]:
         max_tokens: Budget = USUAL_TOKENS,
     ) -> CallToolResult:
         """Changes that were already made and measured on this machine: predicted and measured gain, losses."""
-        return _answered(lambda: tools.tried(path, change), max_tokens)
+        return _answered(lambda: self._tools.tried(path, change), max_tokens)
 
-    return tried
-
-
-def _try_variant(tools: Tools) -> Callable[..., Any]:
     async def try_variant(
+        self,
         script: Script,
         context: Context,
         arguments: Arguments = [],  # noqa: B006
@@ -243,16 +228,13 @@ def _try_variant(tools: Tools) -> Callable[..., Any]:
         Takes minutes. The working tree stays as it is; kept_diff has the changes that were kept.
         """
         return await _measured(
-            lambda: trials.planned(tools.roots, script, arguments, fixes, diff, folder, minutes, steps),
+            lambda: trials.planned(self._tools.roots, script, arguments, fixes, diff, folder, minutes, steps),
             context,
             max_tokens,
         )
 
-    return try_variant
-
-
-def _tune(tools: Tools) -> Callable[..., Any]:
     async def tune(
+        self,
         script: Script,
         context: Context,
         arguments: Arguments = [],  # noqa: B006
@@ -267,12 +249,10 @@ def _tune(tools: Tools) -> Callable[..., Any]:
         Takes many minutes. The working tree stays as it is; kept_diff has the patches that were kept.
         """
         return await _measured(
-            lambda: trials.planned(tools.roots, script, arguments, (), diff, folder, minutes, steps, tunes=True),
+            lambda: trials.planned(self._tools.roots, script, arguments, (), diff, folder, minutes, steps, tunes=True),
             context,
             max_tokens,
         )
-
-    return tune
 
 
 async def _measured(plan: Callable[[], trials.Trial], context: Context[Any, Any], max_tokens: int) -> CallToolResult:
