@@ -13,7 +13,7 @@ from projects import Project
 from traceopt.rules.fixes.patches.unified import unified_diff
 from traceopt.trying.changes import Change
 from traceopt.trying.losses import compare_losses
-from traceopt.trying.measured_run import Failure, MeasuredRun
+from traceopt.trying.measured_run import MeasuredRun
 from traceopt.trying.running.interruption import Interruption
 from traceopt.trying.timed_runs import Limits, TimedRuns
 from traceopt.trying.workspace import Command, Workspace
@@ -86,9 +86,3 @@ def test_switches_and_the_same_losses_again(workspace: Workspace, plain: Measure
 def test_a_patched_module_is_imported_from_the_copy(workspace: Workspace, plain: MeasuredRun) -> None:
     wider = measured(workspace, WIDER)
     assert compare_losses([plain.losses], [wider.losses]).from_step == 0
-
-
-def test_too_few_steps(workspace: Workspace) -> None:
-    [run] = TimedRuns(workspace, Limits(2, 1, 120.0))([[]])
-    assert isinstance(run, Failure)
-    assert run.reason == "nothing was measured: it ended after 2 steps, which are too few"

@@ -159,6 +159,14 @@ def test_without_room_the_second_starts_when_the_first_has_ended(
     assert not lock.exists()
 
 
+def test_too_few_steps(project: Project, tmp_path: Path) -> None:
+    command = Command(("job/train.py",), False, project.folder)
+    with Interruption() as interruption, Workspace(command, tmp_path / "logs", interruption) as workspace:
+        [run] = TimedRuns(workspace, Limits(1, 1, 60.0))([[]])
+    assert isinstance(run, Failure)
+    assert run.reason == "nothing was measured: it ended after 2 steps, which are too few"
+
+
 @pytest.mark.torch
 def test_trainings_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each trains several times for a while, the other one in between, and the losses are those of a run alone."""
