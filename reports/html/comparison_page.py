@@ -74,9 +74,8 @@ def _tiles(comparison: Comparison) -> list[Tile]:
     if every is not None:
         noise += f"; mean of all steps {quantities.signed_percent(every.change_share)}"
     tiles.append(Tile("Change", share.rstrip("%"), "%" if known else None, noise))
-    counts = Counter(finding.status for finding in (*comparison.findings, *comparison.unestimated))
-    note = f"{counts['fixed']} no longer seen, {counts['kept']} in both"
-    return [*tiles, Tile("New findings", str(counts["new"]), "", note)]
+    new = len(comparison_words.of_group(comparison, "new"))
+    return [*tiles, Tile("New findings", str(new), "", comparison_words.findings_line(comparison, without="new"))]
 
 
 def _side_tile(name: str, side: Side, step_us: float | None, unusual: int) -> Tile:

@@ -34,7 +34,7 @@ _ROW_COLORS = {
     "fewer": "green",
     "outlier": None,
 }
-_FINDING_COLORS = {"new": "red", "only_head": None, "only_base": None, "fixed": "green", "kept": None}
+_FINDING_COLORS = {"new": "red", "only_head": None, "only_base": None, "fixed": "green", "small": None, "kept": None}
 
 
 def render_comparison(comparison: Comparison, *, width: int, color: bool, unicode: bool) -> str:

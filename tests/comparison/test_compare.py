@@ -15,6 +15,7 @@ from traceopt.comparison.findings import finding_changes
 from traceopt.comparison.runs import slim
 from traceopt.errors import ConfigError, InputError
 from traceopt.reports.html.page import render_html
+from traceopt.reports.words.comparing.comparison_words import group_of, other_place
 from traceopt.result.comparison import AllSteps, Comparison, FindingChange
 from traceopt.result.document import Check, Note, Quality, Result
 from traceopt.result.finding import Location
@@ -202,16 +203,18 @@ def test_a_finding_whose_first_place_changes_is_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("longer", "reason"), [(1.0, None), (20.0, "May not be new: 150\u00a0ms is only 1.8% of the step of BASE.")]
+    ("longer", "group", "beside"), [(1.0, "new", ""), (20.0, "small", "Only 1.8% of the step of BASE.")]
 )
-def test_a_new_finding_that_is_small_beside_the_step_of_base_may_not_be_new(longer: float, reason: str | None) -> None:
+def test_a_new_finding_that_is_small_beside_the_step_of_base_may_not_be_new(
+    longer: float, group: str, beside: str
+) -> None:
     head = rich()
     (finding,) = (one for one in head.findings if one.code == "DL001")
     slower = replace(head.step, typical_us=head.step.typical_us * longer)
     base = replace(head, findings=[one for one in head.findings if one is not finding], step=slower)
     (new,) = (one for one in finding_changes([base], [head]) if one.code == "DL001")
     assert new.status == "new"
-    assert new.reason == reason
+    assert (group_of(new), other_place(new)) == (group, beside)
 
 
 def test_without_stacks_findings_are_matched_by_rule() -> None:

@@ -331,7 +331,12 @@ def test_loader_workers_explain_the_wait_for_data() -> None:
         return replace(rich(), run=run, breakdown=parts)
 
     assert compared(side("0", 187_000.0), side("4", 7_000.0)).explanation == [
-        "DataLoader workers: 0 in BASE, 4 in HEAD (waiting for data −180.0 ms)."
+        "DataLoader workers: 0 in BASE, 4 in HEAD (waiting for data −180.0 ms). "
+        "The trace does not show what workers do, so operators of loading count as gone."
+    ]
+    assert compared(side("4", 7_000.0), side("0", 187_000.0)).explanation[0].endswith("loading count as new.")
+    assert compared(side("1", 187_000.0), side("4", 7_000.0)).explanation == [
+        "DataLoader workers: 1 in BASE, 4 in HEAD (waiting for data −180.0 ms)."
     ]
     assert compared(side("0", 187_000.0), side("4", 187_000.0)).explanation == []
 

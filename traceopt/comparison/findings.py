@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from traceopt.result.comparison import FindingChange, FindingStatus
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding, impact_of_share, name_among, value_order
-from traceopt.result.words import quantities
 from traceopt.rules.fingerprint import Place, places
 
 _ORDER: tuple[FindingStatus, ...] = ("new", "unknown", "fixed", "kept")
@@ -94,8 +93,7 @@ def _small_in_base(change: FindingChange, base: Sequence[Result], head: Sequence
     before, after = (saving_us / step_us for step_us in steps if step_us)
     if impact_of_share(before) != "low" or impact_of_share(after) == "low":
         return change
-    saved, share = quantities.estimated(saving_us), quantities.percent(before)
-    return replace(change, reason=f"May not be new: {saved} is only {share} of the step of BASE.")
+    return replace(change, share_of_base=round(before, 6))
 
 
 def _mean_step_us(results: Sequence[Result]) -> float | None:

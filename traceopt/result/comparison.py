@@ -148,7 +148,8 @@ class FindingChange(Struct, frozen=True):
     """A finding of either side, matched by its id. `unknown`: the other side could not check it.
 
     `base_saving_us` and `head_saving_us`: what the fix saves alone; `base_plan_us` and `head_plan_us`: what it saves in
-    the plan, after the fixes above it. `base_impact` and `head_impact` are by the plan if it is there.
+    the plan, after the fixes above it. `base_impact` and `head_impact` are by the plan if it is there. `share_of_base`:
+    of a new finding, its saving as a share of the step of BASE, if BASE may have left it out for being so small.
     """
 
     status: FindingStatus
@@ -163,6 +164,7 @@ class FindingChange(Struct, frozen=True):
     reason: str | None = None
     base_plan_us: float | None = None
     head_plan_us: float | None = None
+    share_of_base: float | None = None
 
 
 class CountChange(Struct, frozen=True):

@@ -27,12 +27,13 @@ from traceopt.result.comparison import (
 from traceopt.result.words import quantities
 
 SMALL_SHARE = 0.002  # of the step: smaller parts (on both sides) are not shown
-Group = Literal["new", "only_head", "only_base", "fixed", "kept"]  # of findings
+Group = Literal["new", "only_head", "only_base", "fixed", "small", "kept"]  # of findings
 GROUP_WORDS: dict[Group, str] = {
     "new": "New",
     "only_head": "Only in HEAD",
     "only_base": "Only in BASE",
     "fixed": "No longer seen",
+    "small": "Maybe not new",
     "kept": "In both",
 }
 SHORT_GROUP_WORDS: dict[Group, str] = {
@@ -40,6 +41,7 @@ SHORT_GROUP_WORDS: dict[Group, str] = {
     "only_head": "only in HEAD",
     "only_base": "only in BASE",
     "fixed": "gone",
+    "small": "new?",
     "kept": "both",
 }
 ROW_WORDS: dict[RowStatus, str] = {
@@ -232,6 +234,8 @@ def shown_step_us(side: Side) -> float | None:
 
 def group_of(finding: FindingChange) -> Group:
     """Its status; if the other side is unknown, the side that has it."""
+    if finding.share_of_base is not None:
+        return "small"
     if finding.status != "unknown":
         return finding.status
     return "only_head" if finding.base_impact is None else "only_base"
@@ -239,6 +243,8 @@ def group_of(finding: FindingChange) -> Group:
 
 def other_place(finding: FindingChange) -> str:
     """What else to know of the other side: "BASE has it at common.py:23.", "HEAD did not check it."; "" if nothing."""
+    if finding.share_of_base is not None:
+        return f"Only {quantities.percent(finding.share_of_base)} of the step of BASE."
     return finding.reason or ""
 
 
@@ -256,9 +262,9 @@ def of_group(comparison: Comparison, group: Group) -> list[FindingChange]:
     return [finding for finding in (*comparison.findings, *comparison.unestimated) if group_of(finding) == group]
 
 
-def findings_line(comparison: Comparison) -> str:
+def findings_line(comparison: Comparison, *, without: Group | None = None) -> str:
     """ "1 new, 3 no longer seen, 6 in both"."""
-    counts = [(len(of_group(comparison, group)), words) for group, words in GROUP_WORDS.items()]
+    counts = [(len(of_group(comparison, group)), words) for group, words in GROUP_WORDS.items() if group != without]
     return ", ".join(f"{number} {words[0].lower()}{words[1:]}" for number, words in counts if number) or "none"
 
 
