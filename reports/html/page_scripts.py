@@ -22,7 +22,7 @@ from traceopt.result.encoding import packing
 
 ASSETS = Path(__file__).parent / "assets"  # style sheets and scripts
 PLOTLY = ASSETS / "plotly.js.gz"  # made by setup.py; where it could not be made, charts stay drawings
-_COMMENTS = re.compile(r"^\s*/\*(?:(?!\*/).)*\*/\s*$", re.MULTILINE | re.DOTALL)
+_COMMENTS = re.compile(r"\s*/\*(?:(?!\*/).)*\*/\s*$", re.MULTILINE | re.DOTALL)
 
 
 class Plotly(Struct, frozen=True):
@@ -43,7 +43,7 @@ def plotly() -> Plotly | None:
 
 @lru_cache(maxsize=16)
 def asset_text(name: str) -> str:
-    """A style sheet or script without its indentation and the lines that are comments: they add 15 kB to each page."""
+    """A style sheet or script without its indentation and its comments at ends of lines: they add 15 kB to each page."""
     lines = _COMMENTS.sub("", (ASSETS / name).read_text(encoding="utf-8")).splitlines()
     return "\n".join(filter(None, map(str.strip, lines)))
 
