@@ -10,4 +10,6 @@
     theme = window.matchMedia && matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   }
   document.documentElement.dataset.theme = theme;
+  /* A phone has its short navigation from the start. */
+  document.documentElement.classList.add("scripted");
 })();

@@ -45,13 +45,13 @@
   /* A narrow screen shows the links that fit into one line, and the others on request. */
   var links = one("#links"), moreLinks = one("#more-links");
   function openLinks(open) {
-    links.classList.toggle("one-line", !open);
+    links.classList.toggle("open", open);
     moreLinks.setAttribute("aria-expanded", open);
     moreLinks.textContent = open ? "Less" : "More";
   }
   openLinks(false);
   moreLinks.onclick = function () {
-    openLinks(links.classList.contains("one-line"));
+    openLinks(!links.classList.contains("open"));
   };
   links.onclick = function () {
     openLinks(false);
