@@ -5,6 +5,7 @@ from __future__ import annotations
 from traceopt.analyzer.vocabulary.kernels.kernel_labels import short_name
 from traceopt.reports.figures.figure import (
     LABEL_CAP,
+    LEGEND_SHARE,
     FigureDict,
     Trace,
     color,
@@ -35,26 +36,33 @@ def draw_parts(comparison: Comparison) -> FigureDict:
     parts = sorted(shown_parts(comparison), key=lambda part: (part.busy, -part.base_us))
     if not parts:
         return nothing(PARTS, "Neither side has a breakdown of the step.")
-    unit = time_unit(max(sum(part.base_us for part in parts), sum(part.head_us for part in parts)))
+    wholes_us = [sum(getattr(part, side) for part in comparison.breakdown) for side in ("base_us", "head_us")]
+    unit = time_unit(max(wholes_us))
     return figure(
         PARTS,
-        [_part(part, unit) for part in parts],
+        [_part(part, unit, max(wholes_us)) for part in parts],
         subtitle=f"{_MEAN} {patterned(comparison)}",
         barmode="stack",
         legend={"traceorder": "normal"},
         height=360,
         xaxis={"title": unit},
-        yaxis={"type": "category", "autorange": "reversed"},
+        yaxis={
+            "type": "category",
+            "autorange": "reversed",
+            "tickvals": list(_SIDES),
+            "ticktext": [lines(name, quantities.ms_of_us(us)) for name, us in zip(_SIDES, wholes_us, strict=True)],
+        },
     )
 
 
-def _part(part: PartChange, unit: str) -> Trace:
+def _part(part: PartChange, unit: str, whole_us: float) -> Trace:
     times = f"{quantities.ms_of_us(part.base_us)} → {quantities.ms_of_us(part.head_us)}"
     noise = ", within noise" if part.beyond_noise is False else ""
     return {
         "type": "bar",
         "orientation": "h",
         "name": label(part.label),
+        "showlegend": max(part.base_us, part.head_us) >= LEGEND_SHARE * whole_us,
         "y": list(_SIDES),
         "x": scaled([part.base_us, part.head_us], unit),
         "hovertext": lines(part.label, times, f"{part_change(part)}{noise}"),

@@ -17,6 +17,7 @@ LABEL_CAP = 48  # characters of a label
 MOST_SINGLE_TICKS = 15  # numbers that all stand at an axis
 MOST_NAMES = 40  # of rows beside an axis
 LINE = 90  # characters of a line under the pointer
+LEGEND_SHARE = 0.01  # of a bar: smaller parts are too thin to see, and have no place in the legend
 _US_PER = {"ms": 1e3, "s": 1e6}
 _BYTES_PER = {"GiB": 1 << 30, "MiB": 1 << 20}
 _FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
@@ -139,7 +140,7 @@ def figure(title: str, traces: Iterable[Trace], *, subtitle: str = "", **layout:
         "plot_bgcolor": color("bg"),
         "hovermode": "closest",
         "hoverlabel": {"align": "left", "bgcolor": color("card"), "font": {"family": _FONT, "color": color("ink")}},
-        "margin": {"t": 80, "r": 20},
+        "margin": {"t": 80, "r": 20, "b": 20},
     }
     axes = {name: _axis(**axis) for name, axis in layout.items() if name in _AXES}
     return {"data": list(traces), "layout": {**shared, **layout, **axes}}

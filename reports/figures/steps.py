@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Literal
 
 from traceopt.reports.figures.figure import (
+    LEGEND_SHARE,
     FigureDict,
     Trace,
     along_run,
@@ -49,7 +50,11 @@ def draw(document: Result) -> FigureDict:
     dashed = f"Dashed: the typical step, {ms_of_us(typical_us)}." if typical_us else ""
     ordered = sorted(series.parts, key=lambda part: (not part.busy, -sum(part.us)))
     drawn = [
-        _columns(part, numbers, unit) if len(numbers) <= MOST_BARS else _area(part, numbers, unit) for part in ordered
+        {
+            **(_columns if len(numbers) <= MOST_BARS else _area)(part, numbers, unit),
+            "showlegend": max(part.us) >= LEGEND_SHARE * top_us,
+        }
+        for part in ordered
     ]
     return figure(
         TITLE,

@@ -210,8 +210,9 @@ def _view(document: Result, *, every_step: bool) -> dict[str, Any]:
         "strip_captions": [step_strip.caption(one, every_step=every_step) for one in rank_documents],
         "timeline": timeline,
         "memory": memory,
-        "memory_caption": memory
-        and table_captions.memory_caption(document, memory.peak_us, memory.reserved is not None),
+        "memory_caption": table_captions.memory_caption(
+            document, memory and memory.peak_us, memory is not None and memory.reserved is not None
+        ),
         "memory_cards": [card for card in all_cards if card.finding.code.startswith(memory_parts.RULE_FAMILY)],
         "roofline": roofline.draw_roofline(document, GEMMS.most),
         "rank_drawing": rank_chart.draw_ranks(document),
@@ -249,19 +250,19 @@ def _links(document: Result, view: dict[str, Any]) -> Iterator[tuple[str, str]]:
     sections = [
         ("time", "Time", view["has_trace"]),
         ("fixes", "Fixes", True),
+        ("tried", "Tried", document.tried),
         ("steps", "Every step", view["has_trace"] and view["strips"][0]),
         ("timeline", "Timeline", view["has_trace"]),
-        *((section.anchor, section.title, True) for section in view["companions"]),
-        ("tried", "Tried", document.tried),
-        ("ranks", "Ranks", tables["ranks"]),
+        ("ranks", "Ranks", view["has_trace"] and tables["ranks"]),
         ("flame", "Flame", view["has_trace"] and document.flame),
+        *((section.anchor, section.title, True) for section in view["companions"]),
+        ("memory", "Memory", view["has_trace"] and (view["memory"] or document.memory.composition)),
         ("roofline", "Roofline", view["roofline"]),
         *((name, shown.table.title.split(" and ")[0], shown) for name, shown in by_shape if shown),
         ("kernels", "Kernels", tables["kernels"]),
-        ("counters", "Counters", tables["counters"]),
         ("modules", "Modules", tables["modules"]),
+        ("counters", "Counters", tables["counters"]),
         ("ops", "Operators", tables["ops"]),
-        ("memory", "Memory", view["memory"]),
         ("checks", "Checks", view["has_trace"]),
         ("how", "Method", view["has_trace"]),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from msgspec import Struct
 
@@ -19,10 +20,11 @@ LEAST_PART_US = 1  # shorter parts of the step have no row, so the bar does not 
 MOST_CAUSES = 3
 MOST_FIXES = 3
 NAME_ROWS = 3  # below the bar, for the names that do not fit into their parts
-LEAST_NAMED_SHARE = 0.002  # of the bar: a smaller part answers, but has no name below the bar
+LEAST_NAMED_SHARE = 0.01  # of the bar: a smaller part answers, but has no name below the bar
 BAR_PIXELS = 900  # the bar on a wide screen
 LETTER_PIXELS = 7.5
 TIME_PIXELS = 105  # room of the time beside the name
+BELOW_PIXELS = 75  # the same below the bar, where letters are thinner
 
 
 class PartCause(Struct, frozen=True):
@@ -102,20 +104,19 @@ def has_room(label: str, pixels: float, beside: float = TIME_PIXELS) -> bool:
 
 
 def _names_below(parts: Sequence[BreakdownPart]) -> list[NameBelow | None]:
-    """A place for each name that does not fit into its part, in the first row where it meets no other."""
-    total_us = sum(part.us_per_step for part in parts)
-    row_ends = [0.0] * NAME_ROWS
-    places: list[NameBelow | None] = []
-    left_us = 0.0
-    for part in parts:
-        share = part.us_per_step / total_us
-        left, width = left_us / total_us * BAR_PIXELS, len(part.label) * LETTER_PIXELS + TIME_PIXELS
-        left_us += part.us_per_step
-        left = min(left, BAR_PIXELS - width)
-        row = next((row for row, end in enumerate(row_ends) if end <= left), None)
-        if has_room(part.label, share * BAR_PIXELS) or share < LEAST_NAMED_SHARE or row is None:
-            places.append(None)
+    """A place for each name that does not fit into its part, in the first row where it meets no other. The longest
+    parts choose first.
+    """
+    ends = list(accumulate(part.us_per_step for part in parts))
+    pixels = BAR_PIXELS / ends[-1] if ends else 0.0
+    rows: list[list[tuple[float, float]]] = [[] for _ in range(NAME_ROWS)]  # from where to where there are names
+    places: list[NameBelow | None] = [None] * len(parts)
+    for index, part in sorted(enumerate(parts), key=lambda pair: -pair[1].us_per_step):
+        share, width = part.us_per_step / ends[-1], len(part.label) * LETTER_PIXELS + BELOW_PIXELS
+        left = min((ends[index] - part.us_per_step) * pixels, BAR_PIXELS - width)
+        free = (row for row, names in enumerate(rows) if all(a >= left + width or b <= left for a, b in names))
+        if has_room(part.label, share * BAR_PIXELS) or share < LEAST_NAMED_SHARE or (row := next(free, None)) is None:
             continue
-        row_ends[row] = left + width
-        places.append(NameBelow(round(left / BAR_PIXELS * 100, 2), row))
+        rows[row].append((left, left + width))
+        places[index] = NameBelow(round(left / BAR_PIXELS * 100, 2), row)
     return places

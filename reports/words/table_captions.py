@@ -33,14 +33,21 @@ def timeline_caption(result: Result, shaded: bool) -> str:
     return " ".join(sentences)
 
 
-def memory_caption(result: Result, peak_us: float, reserved: bool) -> str:
-    """What the curve of the memory shows, which is highest at `peak_us`; `reserved`: so is reserved memory."""
+def memory_caption(result: Result, peak_us: float | None, reserved: bool) -> str:
+    """The peak, and what the curve of the memory shows, which is highest at `peak_us`; None if there is no curve.
+    `reserved`: it shows reserved memory, too. "" if the peak is not known.
+    """
     memory, size = result.memory, quantities.size_text
     capacity = "" if memory.capacity_bytes is None else f" of {size(memory.capacity_bytes)}"
     rank = rank_phrase(result)
     since = ", counted from the start of the recording" if on_cpu(result) else ""
+    if memory.peak_allocated_bytes is None:
+        return ""
+    peak = f"Peak {size(memory.peak_allocated_bytes)}{capacity}{f', {rank}' if rank else ''}{since}."
+    if peak_us is None:
+        return peak
     sentences = [
-        f"Peak {size(memory.peak_allocated_bytes)}{capacity}{f', {rank}' if rank else ''}{since}.",
+        peak,
         f"In this {step_noun(result)} it is highest at {quantities.ms_of_us(peak_us)}.",
         "Of the GPU with the highest peak." if result.gpu.devices else "",
         "" if on_cpu(result) else "Time of the host, which allocates before the GPU runs the work.",

@@ -50,7 +50,7 @@ class Slope(Struct, frozen=True):
 
 
 class Roofline(Struct, frozen=True):
-    """`dots` from the longest on; `kinds` of them; `summary` describes the chart in words."""
+    """`dots` from the longest on; `kinds` of them; `answer` is of the longest; `summary` describes them in words."""
 
     dots: list[RoofDot]
     kinds: list[tuple[str, str]]  # as in a dot, and its name
@@ -60,6 +60,7 @@ class Roofline(Struct, frozen=True):
     up: list[Tick]
     left_out: int
     above: bool  # some dots are above the roof
+    answer: str
     summary: str
 
 
@@ -113,11 +114,15 @@ def draw_roofline(result: Result, gemm_rows: int) -> Roofline | None:
     roofs = [_roof(dtype, peaks[dtype], bandwidth, across, up) for dtype in dtypes]
     above = any((row.roof_share or 0) > 1 for _, row, _ in shown)
     named = "; ".join(dot.text for dot in dots[:NAMED])
+    _, longest, name = shown[0]
+    answer = (
+        f"The longest shape, {name} in {longest.dtype}, reaches {quantities.percent(longest.roof_share)} of its roof."
+    )
     summary = f"{quantities.counted(len(dots), 'shape')} by arithmetic intensity and TFLOP/s. The longest: {named}."
     slope = _slope(bandwidth, max(ridges), across, up)
     kinds = [pair for pair in KINDS if any(dot.kind == pair[0] for dot in dots)]
     left_out = len(shapes) - len(shown)
-    return Roofline(dots, kinds, roofs, slope, across.ticks(False), up.ticks(True), left_out, above, summary)
+    return Roofline(dots, kinds, roofs, slope, across.ticks(False), up.ticks(True), left_out, above, answer, summary)
 
 
 def _enters(bandwidth: float, across: _Scale, up: _Scale) -> float:

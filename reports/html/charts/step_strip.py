@@ -156,10 +156,9 @@ def caption(result: Result, *, every_step: bool = False) -> str:
     of_all = f"Steps {series.first + 1:,} to {series.first + drawn:,} of {step.count:,}"
     opening = f"{drawn:,} recorded steps" if drawn == step.count else of_all
     rank, totals = rank_phrase(result), step_totals(series)
-    sentences = [f"{opening}, {rank}." if rank else f"{opening}."]
     shortest, longest = quantities.ms_of_us(min(totals)), quantities.ms_of_us(max(totals))
-    if shortest != longest:
-        sentences.append(f"The shortest took {shortest}, the longest {longest}.")
+    took = f", {shortest} to {longest}" if shortest != longest else ""
+    sentences = [f"{opening}{took}, {rank}." if rank else f"{opening}{took}."]
     unusual = step.count - len(step.typical_steps)
     if unusual:
         verb = "is" if unusual == 1 else "are"

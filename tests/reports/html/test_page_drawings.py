@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import sample
 from msgspec.structs import replace
@@ -9,8 +11,10 @@ from support.page_parts import page_of, visible
 
 from traceopt.analyzer.memory.composition import ACTIVATIONS, GRADIENTS, OPTIMIZER_STATE, OTHER, PARAMETERS, TEMPORARY
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING, INPUT_WORK
+from traceopt.reports.figures import steps
 from traceopt.reports.html.charts.rank_chart import MAX_COLUMNS, draw_ranks
 from traceopt.reports.html.charts.timeline_svg import draw_memory, draw_timeline, thinned, ticks
+from traceopt.reports.html.part_answers import part_answers
 from traceopt.reports.words.charts.rank_parts import rank_parts
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes.headline import Tile, tiles
@@ -165,3 +169,37 @@ def test_the_key_names_what_is_drawn_and_no_more() -> None:
         "CPU working", "CPU waiting", "Waiting for data", "GPU compute", "Communication", "Copies",
     ]  # fmt: skip
     assert drawn.stall_key == [("loader", "Waiting for data"), ("sync", "Waiting for the host")]
+
+
+def test_the_longest_parts_without_room_have_names_below_the_bar() -> None:
+    """Tiny parts before a long one took its place, although its name says more."""
+    rich = sample.rich()
+    known = {part.name: part for part in rich.breakdown}
+    ms = {"data_loading": 80.0, "launch": 0.4, "host_sync": 0.4, "untraced": 0.4, "compute": 15.0, "copies": 3.0}
+    parts = [replace(known[name], us_per_step=time * 1000) for name, time in ms.items()]
+    below = {one.part.name: one.below for one in part_answers(replace(rich, breakdown=parts), [], gpu_measured=True)}
+    assert {name for name, place in below.items() if place} == {"compute", "copies"}
+
+
+def test_navigation_has_the_order_of_the_page() -> None:
+    page = page_of(sample.rich())
+    anchors = re.findall(r'href="#([\w-]+)"', page[page.index('id="links"') : page.index("</nav>")])
+    places = [page.index(f'id="{anchor}"') for anchor in anchors]
+    assert len(places) > 8
+    assert places == sorted(places)
+
+
+def test_legends_name_no_part_that_is_too_thin_to_see() -> None:
+    rich = sample.rich()
+    series = rich.step.series
+    assert series is not None
+    thin = [replace(part, us=[us / 1000 for us in part.us]) if n else part for n, part in enumerate(series.parts)]
+    drawn = steps.draw(replace(rich, step=replace(rich.step, series=replace(series, parts=thin))))
+    named = [trace["name"] for trace in drawn["data"] if trace["type"] == "bar" and trace["showlegend"]]
+    assert named == [thin[0].label]
+
+
+def test_a_peak_without_a_curve_is_told_all_the_same() -> None:
+    rich = sample.rich()
+    text = visible(page_of(replace(rich, memory=replace(rich.memory, curve=[]))))
+    assert "GPU memory in one step Peak 23.4 GiB of 79.6 GiB, rank 0 of 4. 21.9 GiB Part Size" in text

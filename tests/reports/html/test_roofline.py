@@ -51,6 +51,8 @@ def test_dots_lead_to_their_rows_and_lie_below_the_roof() -> None:
     assert all(dot.y >= top for dot in drawn.dots)
     assert max(drawn.dots, key=lambda dot: dot.radius) == drawn.dots[0]
     assert "of the fp32 peak" in drawn.summary
+    assert drawn.answer in page, "the chart's answer stands above it"
+    assert drawn.answer.startswith("The longest shape, ")
     assert f'aria-label="{drawn.summary}"'.replace("&", "&amp;") in page
 
 

@@ -34,7 +34,7 @@ def test_unusual_steps_are_marked_and_described() -> None:
         "ProfilerStep#8, 610.0 ms, unusual: 48% longer than the typical step. Waiting for data 385.0 ms"
     )
     assert caption(sample.rich()) == (
-        "12 recorded steps, rank 0 of 4. The shortest took 401.0\u00a0ms, the longest 610.0\u00a0ms. "
+        "12 recorded steps, 401.0\u00a0ms to 610.0\u00a0ms, rank 0 of 4. "
         "▲ marks 1 unusual step, which is not part of the typical step."
     )
 
