@@ -137,7 +137,8 @@ def _method(comparison: Comparison) -> list[tuple[str, str]]:
         *([("Unit of work", same_work if work.unit == "unit" else by_unit)] if work is not None else []),
         (
             "Findings",
-            "Matched by rule, file and function, never by line or time. Only in BASE or HEAD: the other side could not "
-            "check the rule, or the sides are not like for like.",
+            "Matched by rule, file and function, never by line or time. Maybe not new: the cost is so small beside the "
+            "step of BASE that BASE may not report it. Only in BASE or HEAD: the other side could not check the rule, "
+            "or the sides are not like for like.",
         ),
     ]

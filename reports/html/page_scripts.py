@@ -43,7 +43,7 @@ def plotly() -> Plotly | None:
 
 @lru_cache(maxsize=16)
 def asset_text(name: str) -> str:
-    """A style sheet or script without its indentation and its comments at ends of lines: they add 15 kB to each page."""
+    """A style sheet or script without its indentation, and without comments: they add 15 kB to each page."""
     lines = _COMMENTS.sub("", (ASSETS / name).read_text(encoding="utf-8")).splitlines()
     return "\n".join(filter(None, map(str.strip, lines)))
 
