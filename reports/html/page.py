@@ -211,7 +211,7 @@ def _view(document: Result, *, every_step: bool) -> dict[str, Any]:
         "timeline": timeline,
         "memory": memory,
         "memory_caption": table_captions.memory_caption(
-            document, memory and memory.peak_us, memory is not None and memory.reserved is not None
+            document, None if memory is None else memory.peak_us, memory is not None and memory.reserved is not None
         ),
         "memory_cards": [card for card in all_cards if card.finding.code.startswith(memory_parts.RULE_FAMILY)],
         "roofline": roofline.draw_roofline(document, GEMMS.most),
