@@ -8,9 +8,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.intervals import Intervals
-from traceopt.analyzer.tables.schema import I8
+from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, Slices
 from traceopt.analyzer.timeline.gpu_work import GpuWork
@@ -51,6 +52,11 @@ class CollectiveCalls(Struct, frozen=True):
     @property
     def calls(self) -> int:
         return len(self.rows)
+
+    def take(self, mine: Mask | npt.NDArray[np.integer]) -> CollectiveCalls:
+        """Some of the calls."""
+        columns = ("rows", "launch", "call", "duration", "exposed", "since_last", "bytes")
+        return replace(self, **{name: getattr(self, name)[mine] for name in columns})
 
     @property
     def known_bytes(self) -> int | None:

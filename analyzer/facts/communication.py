@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from traceopt.analyzer.arrays.grouping import numbered, split
 from traceopt.analyzer.arrays.intervals import Intervals, merge, union
 from traceopt.analyzer.communication.collectives import CollectiveCalls, find_collectives, find_cpu_collectives
 from traceopt.analyzer.communication.data_parallel import find_data_parallel_calls
@@ -43,6 +44,11 @@ class CommunicationFacts(AutogradFacts, frozen=True, dict=True):
         phases = self.cpu_phases
         exposed = phases.areas[COMMUNICATION]
         return find_cpu_collectives(self.trace, self.slices, phases.collectives, exposed, self.steps.window)
+
+    def collectives_by_site(self, calls: CollectiveCalls) -> list[CollectiveCalls]:
+        """The calls of one kind, grouped by the user's line that makes them."""
+        sites, group = numbered(self.call_sites.of(calls.call))
+        return [calls.take(mine) for mine in split(np.arange(calls.calls), group, len(sites))]
 
     @cached_property
     def data_parallel_calls(self) -> I8:

@@ -9,7 +9,10 @@ import numpy.typing as npt
 
 from traceopt.analyzer.communication.collectives import CollectiveCalls
 from traceopt.rules import (
+    I8,
+    SCALAR_READ,
     Changes,
+    DropSync,
     Evidence,
     Facts,
     Findings,
@@ -19,6 +22,7 @@ from traceopt.rules import (
     Rule,
     area_of,
     by_site,
+    calls_in,
     each_step,
     hide_collectives,
     host_bounds,
@@ -48,6 +52,12 @@ IN_ONE_CALL = (
     "    t.copy_(part.view_as(t))"
 )
 
+IN_ONE_READ = Fix(
+    "Stack the values into one tensor, reduce it once, and read it once.",
+    "values = torch.stack(metrics)\ndist.all_reduce(values)  # and divide it, if each was divided\n"
+    "values = values.tolist()  # one read",
+)
+
 
 class SmallCollectives(Rule):
     """Measures kinds of collectives that run many times per step, each on a small buffer.
@@ -73,6 +83,9 @@ class SmallCollectives(Rule):
     four calls remain, and 80% of the rest is expected to go. Host time is what the caller spends on the calls: while
     the GPU has no work, or on a CPU-only run while no collective runs.
 
+    If the same line also reads a value after most calls, as of metrics, one read of all values is part of the fix and
+    of the saving. Calls of other lines on large buffers, such as DDP's buckets, do not count.
+
     Sources: NCCL documentation, "Group Calls"; Li et al., "PyTorch Distributed" (VLDB 2020), gradient bucketing.
     """
 
@@ -94,14 +107,16 @@ class SmallCollectives(Rule):
 
     def check(self, facts: Facts) -> Findings:
         count = facts.steps.count
-        many = [c for c in facts.collectives if c.calls / count >= self.min_calls and self._small(c)]
+        small = [self._small_ones(facts, c) for c in facts.collectives if self._small(c)]
+        many = [c for c in small if c.calls / count >= self.min_calls]
         exposed = sum(float(_own_ns(c).sum()) for c in many) / count
         calls = sum(c.calls for c in many) / count
         if not calls:
             return
         remain = min(calls, sum(_remaining_calls(c, count) for c in many))
         fewer = 1 - min(1.0, remain / calls)
-        host = self._host_time(facts, many)
+        reads = _reads(facts, many)
+        host = self._host_time(facts, many, reads)
         starved, host_ns, _ = host_bounds(facts, host, fewer)
         if exposed + starved < self.min_share * facts.step_ns:
             return
@@ -122,25 +137,28 @@ class SmallCollectives(Rule):
             for c in many
         ]
         waits = " that the GPU waits for" if facts.has_gpu else ""
+        also = " and the reads of their results" if len(reads) else ""
         yield self.finding(
             why=(
                 f"{calls:,.0f} small collectives {per_step(facts)} add {ms(exposed)} of exposed communication to "
                 f"{each_step(facts)}."
-                + (f" Their calls take {ms(host_ns / fewer)} of host time{waits}." if host_ns else "")
+                + (f" Their calls{also} take {ms(host_ns / fewer)} of host time{waits}." if host_ns else "")
             ),
             saving=priced(
                 facts,
                 (UNLIKELY * (gain + starved), share * (gain + host_ns), most + host_ns),
-                self._coalesced(facts, many, host, share * fewer),
+                [*self._coalesced(facts, many, host, share * fewer), *_unread(facts, reads)],
                 f"Assumes that coalescing removes {'all' if share == 1 else percent(share)} of these calls' exposed "
                 f"and host time, minus what a few large calls take. At worst {percent(UNLIKELY)} of that goes; at best "
                 "the waits for late ranks and the time of the bytes go as well.",
                 low=self._coalesced(facts, many, host, UNLIKELY * fewer),
-                high=self._gone(facts, many, host),
+                high=[*self._gone(facts, many, host), *_unread(facts, reads)],
             ),
             evidence=evidence,
             locations=places(evidence),
-            fix=Fix(
+            fix=IN_ONE_READ
+            if len(reads)
+            else Fix(
                 "Flatten the tensors into one buffer, or let DDP's buckets do the reduction."
                 if facts.trains
                 else "Flatten the tensors that are ready at the same time into one buffer.",
@@ -149,11 +167,11 @@ class SmallCollectives(Rule):
             shares_cause_with=["CM001"],
         )
 
-    def _host_time(self, facts: Facts, many: list[CollectiveCalls]) -> Intervals:
-        """When the host makes these calls. On a CPU-only run without the time in which collectives run, because that
-        counts as exposed.
+    def _host_time(self, facts: Facts, many: list[CollectiveCalls], reads: I8) -> Intervals:
+        """When the host makes these calls and reads their results. On a CPU-only run without the time in which
+        collectives run, because that counts as exposed.
         """
-        calls = np.concatenate([c.call for c in many])
+        calls = np.concatenate([*(c.call for c in many), facts.syncs.cause_slice[reads]])
         area = area_of(facts, calls[calls >= 0])
         return area if facts.has_gpu else subtract(area, facts.cpu_phases.communication)
 
@@ -176,9 +194,27 @@ class SmallCollectives(Rule):
             return bool(median(known) <= self.small_bytes)
         return bool(median(calls.duration) <= self.small_us * 1e3)
 
+    def _small_ones(self, facts: Facts, calls: CollectiveCalls) -> CollectiveCalls:
+        """Without what other lines call on large buffers, such as DDP's buckets."""
+        small = [one.rows for one in facts.collectives_by_site(calls) if self._small(one)]
+        return calls.take(np.isin(calls.rows, np.concatenate(small)) if small else np.zeros(calls.calls, bool))
+
     def passed(self, facts: Facts) -> str:
         most = max(c.calls for c in facts.collectives) / facts.steps.count
         return f"No kind of collective runs more than {most:,.0f} times per step."
+
+
+def _reads(facts: Facts, many: list[CollectiveCalls]) -> I8:
+    """The reads of single values in the functions that make these calls, if most calls have one: rows of syncs."""
+    calls = np.concatenate([c.call for c in many])
+    reads = np.flatnonzero(facts.syncs.reason == SCALAR_READ) if facts.has_gpu else np.empty(0, np.int64)
+    called, read = facts.call_sites.of(calls[calls >= 0]), facts.call_sites.of(facts.syncs.cause_slice[reads])
+    mine = reads[(read >= 0) & np.isin(read, called)]
+    return mine if facts.syncs.calls(mine) > len(calls) / 2 else mine[:0]
+
+
+def _unread(facts: Facts, reads: I8) -> Changes:
+    return [DropSync(calls_in(facts, facts.syncs.slice[reads]))] if len(reads) else []
 
 
 def _own_ns(calls: CollectiveCalls) -> npt.NDArray[np.float64]:

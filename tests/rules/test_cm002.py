@@ -6,11 +6,11 @@ from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
-from support.collectives import RULES, collective, machine
+from support.collectives import COMMUNICATION, RULES, collective, machine
 from support.cpu_steps import Events, silent, the
 from support.planted import PlantedFault
 
-from traceopt.rules.catalogue.cm002_small_collectives import IN_ONE_CALL
+from traceopt.rules.catalogue.cm002_small_collectives import IN_ONE_CALL, SmallCollectives
 from traceopt.testing import Machine, answer, assert_finds
 from traceopt.testing import events as build
 
@@ -175,3 +175,47 @@ def test_the_code_reduces_every_tensor_in_place() -> None:
     exec(IN_ONE_CALL, {"torch": torch, "dist": group, "tensors": tensors})  # noqa: S102
     for now, then in zip(tensors, before, strict=True):
         assert torch.equal(now, 2 * then)
+
+
+def metrics(*, count: int = 40, reads: int = 0, buckets: int = 0) -> Machine:
+    """A step that reduces metrics, and reads some of them; and large gradients before, from another line."""
+    job = machine()
+    for _ in range(5):
+        with job.step():
+            with job.python("train.py(20): backward"):
+                for _ in range(buckets):
+                    reduced(job, 400, megabytes=25.0)
+            with job.python("train.py(31): reduce"):
+                for index in range(count):
+                    reduced(job, 30, megabytes=4e-6)
+                    if index < reads:
+                        job.synchronize(COMMUNICATION)
+                        with job.operator("aten::item"), job.operator("aten::_local_scalar_dense"):
+                            job.copy_to_host(1)
+    return job
+
+
+def reduced(job: Machine, us: float, megabytes: float) -> None:
+    with job.operator("c10d::allreduce_"):
+        job.idle(40)
+        collective(job, us, megabytes=megabytes)
+
+
+@pytest.mark.parametrize(("reads", "both"), [(40, True), (1, False)])
+def test_results_that_are_read_one_by_one_are_read_together(reads: int, both: bool) -> None:
+    finding = assert_finds(SmallCollectives, metrics(reads=reads))
+    assert ("the reads of their results" in finding.why) == both
+    assert finding.fix.text.startswith("Stack the values") == both
+
+
+def test_the_saving_includes_the_reads() -> None:
+    every, together = metrics(reads=40).facts(), metrics(count=1, reads=1).facts()
+    finding = assert_finds(SmallCollectives, metrics(reads=40))
+    assert finding.saving is not None
+    all_us = (every.step_ns - together.step_ns) / 1e3
+    assert finding.saving.est_us == pytest.approx(0.8 * (1 - 4 / 40) * all_us, rel=0.1)  # 4 of 40 calls remain
+
+
+def test_large_calls_of_another_line_do_not_count() -> None:
+    finding = assert_finds(SmallCollectives, metrics(buckets=10))
+    assert finding.why.startswith("40 small collectives")
