@@ -7,11 +7,12 @@ python benchmarks/savings/measure.py --out benchmarks/savings/h200.json     # on
 python benchmarks/savings/page.py                                           # docs/accuracy.md, from all of them
 
 This is `traceopt try` on each pair that the machine can run: the plain variant is recorded and analyzed, and the
-prediction comes from its trace alone. If the recorded step took longer than the measured one, for a known reason, the
-prediction is the same share of the measured step, as in `traceopt try`. The change that is tried is the argument
-`--fixed`. Both variants are measured in
-alternating runs without a profiler, in at least five rounds, until the interval of the change is narrow enough. A round
-in which other programs held the cores, or the clock of the GPU dropped, does not count.
+prediction comes from its trace and from the experiments that the findings ask for, as after `traceopt run`. The
+prediction of the trace alone is kept beside it. If the recorded step took longer than the measured one, for a known
+reason, the prediction is the same share of the measured step, as in `traceopt try`. The change that is tried is the
+argument `--fixed`. Both variants are measured in alternating runs without a profiler, in at least five rounds, until
+the interval of the change is narrow enough. A round in which other programs held the cores, or the clock of the GPU
+dropped, does not count.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from fixtures.workloads.pairs import FOLDER, PAIRS, Pair
 from traceopt.api import analyze
 from traceopt.capture.settings import Settings
 from traceopt.errors import TraceoptError
+from traceopt.measuring.for_document import comparisons_of, measured, place_beside, write
 from traceopt.result.comparison import StepChange
 from traceopt.result.document import Result
 from traceopt.trying.changes import Change, Prediction
@@ -46,15 +48,24 @@ from traceopt.trying.workspace import Command, Workspace
 
 ROUNDS = 5  # that count, for each pair
 TIME_LIMIT_S = 300.0  # of a run
+EXPERIMENTS_S = 20.0  # as in `traceopt run`
 LIMITS = Limits(capture.SETTLE + capture.BARE, capture.SETTLE, TIME_LIMIT_S)
 MOST_NOISE = 0.05  # of the step: half the interval of the change
 
 Row = dict[str, Any]
 
 
-def tried_pair(
-    pair: Pair, minutes: float, analyses: Callable[[list[str]], list[Result]], least_rounds: int = ROUNDS
-) -> tuple[list[Result], Rounds]:
+def with_experiments(paths: list[str], select: Sequence[str]) -> list[Result]:
+    """The recording analyzed without and with what this machine answers. `select`: only these rules, if any."""
+    before = analyze(paths, select=select)
+    if not comparisons_of(before):
+        return [before, before]
+    rates = place_beside(before)
+    write(rates, measured(before, EXPERIMENTS_S, again=True))
+    return [before, analyze([*paths, str(rates)], select=select)]
+
+
+def tried_pair(pair: Pair, minutes: float) -> tuple[list[Result], Rounds]:
     """The analyses of the recording of the plain script, and the rounds of both variants.
 
     Raises RuntimeError if the script fails or nothing is recorded.
@@ -68,8 +79,9 @@ def tried_pair(
         recorded, failed = workspace.record(Settings(Path(logs), capture.CYCLES, stop_after=True), TIME_LIMIT_S)
         if failed is not None or not recorded.traces:
             raise RuntimeError(failed.reason if failed is not None else recorded.reason)
-        results = analyses(list(map(str, recorded.traces)))
-        found, recording = found_of(results[0], pair), recording_of(results[0])
+        select = [*pair.codes, *pair.second] if pair.second else []  # of two faults together, no third fix counts
+        results = with_experiments(list(map(str, recorded.traces)), select)
+        found, recording = found_of(results[-1], pair), recording_of(results[-1])
         fixed = Change("fixed", "arguments", pair.planted, "arguments", arguments=("--fixed",))
         until = time.monotonic() + 60 * minutes
         rounds = measure(
@@ -78,7 +90,7 @@ def tried_pair(
             [fixed],
             wanted_us=lambda before: expectation(found[1] if found else None, recording, before).us,
             time_left=lambda: until - time.monotonic(),
-            least_rounds=least_rounds,
+            least_rounds=ROUNDS,
             widest_share=2 * MOST_NOISE,
         )
     if rounds.failed is not None:
@@ -97,14 +109,19 @@ def predicted(result: Result, pair: Pair, rounds: Rounds) -> Row:
 
 def measured_pair(pair: Pair, minutes: float) -> Row:
     """`rounds` that count, each with both steps in ms and the predicted saving; how many were `discarded`; and `noise`,
-    half the interval of the change as a share of the plain step, null if the rounds cannot give one.
+    half the interval of the change as a share of the plain step, null if the rounds cannot give one. `trace_alone`:
+    what is predicted without experiments, as a share of what is predicted with them, null without a prediction.
     """
-    select = [*pair.codes, *pair.second] if pair.second else []
-    [result], rounds = tried_pair(pair, minutes, lambda paths: [analyze(paths, select=select)])
-    shown = predicted(result, pair, rounds)
+    results, rounds = tried_pair(pair, minutes)
+    alone, shown = (predicted(result, pair, rounds) for result in results)
     rows = [{"plain_ms": row.before_us / 1e3, "fixed_ms": row.after_us / 1e3, **shown} for row in rounds.rows()]
     counted = [] if rounds.busy else [rows[index] for index in rounds.counted]
-    return {"rounds": counted, "discarded": len(rows) - len(counted), "noise": noise(rounds.change())}
+    return {
+        "rounds": counted,
+        "discarded": len(rows) - len(counted),
+        "noise": noise(rounds.change()),
+        "trace_alone": round(alone["saving_ms"] / shown["saving_ms"], 4) if alone and shown else None,
+    }
 
 
 def noise(change: StepChange) -> float | None:
@@ -166,18 +183,18 @@ def main() -> None:
     known = json.loads(options.out.read_text(encoding="utf-8")) if again else {"environment": here, "pairs": {}}
     if known["environment"] != here:
         sys.exit(f"{options.out}: measured on another machine; name no pair to measure all of them")
-    measured: dict[str, Row] = known["pairs"]
+    rows: dict[str, Row] = known["pairs"]
     for number, pair in enumerate(pairs):
         left = (until - time.monotonic()) / 60
         if left <= 0:
             return
         try:
-            measured[pair.name] = measured_pair(pair, left / (len(pairs) - number))
+            rows[pair.name] = measured_pair(pair, left / (len(pairs) - number))
         except (RuntimeError, TraceoptError) as error:
             print(f"{pair.name}: {error}", file=sys.stderr)
             continue
-        print(f"{pair.name}: {json.dumps(measured[pair.name])}", file=sys.stderr)
-        text = json.dumps({"environment": here, "pairs": measured}, indent=1)
+        print(f"{pair.name}: {json.dumps(rows[pair.name])}", file=sys.stderr)
+        text = json.dumps({"environment": here, "pairs": rows}, indent=1)
         options.out.write_text(text + "\n", encoding="utf-8")
 
 

@@ -42,6 +42,7 @@ class Proof:
     rounds: list[dict[str, Any]]
     discarded: int
     noise: float | None  # half the interval of the change, as a share of the plain step
+    trace_alone: float | None = None  # the saving predicted without experiments, as a share of the one with them
 
     @cached_property
     def plain_ms(self) -> float:
@@ -64,9 +65,18 @@ class Proof:
     @property
     def gain_error(self) -> float | None:
         """The error of the predicted gain, as a share of the measured gain."""
+        return self._error(1.0)
+
+    @property
+    def error_of_trace_alone(self) -> float | None:
+        """The error of the gain that the trace alone predicts."""
+        return None if self.trace_alone is None else self._error(self.trace_alone)
+
+    def _error(self, share: float) -> float | None:
+        """Of this share of the predicted gain."""
         if self.predicted_ms is None:
             return None
-        return (self.plain_ms - self.predicted_ms) / (self.plain_ms - self.fixed_ms) - 1
+        return share * (self.plain_ms - self.predicted_ms) / (self.plain_ms - self.fixed_ms) - 1
 
     @property
     def published(self) -> bool:
@@ -110,7 +120,7 @@ def measured_on_cpu() -> list[Predicted]:
 
 
 def proofs_of(measured: dict[str, Any]) -> list[Proof]:
-    return [Proof(name, pair["rounds"], pair["discarded"], pair["noise"]) for name, pair in measured["pairs"].items()]
+    return [Proof(name, **pair) for name, pair in measured["pairs"].items()]
 
 
 def machine(measured: dict[str, Any]) -> str:
@@ -121,10 +131,12 @@ def machine(measured: dict[str, Any]) -> str:
     rest = [proof.name for proof in proofs if proof not in shown]
     steps = sorted(abs(error) for proof in shown if (error := proof.step_error) is not None)
     gains = sorted(abs(error) for proof in shown if (error := proof.gain_error) is not None)
+    alone = sorted(abs(error) for proof in shown if (error := proof.error_of_trace_alone) is not None)
     discarded = sum(proof.discarded for proof in proofs)
     summary = (
         f"The median error of the predicted step is {median(steps):.0%}, the largest {steps[-1]:.0%}.\n"
         f"The median error of the predicted gain is {median(gains):.0%}, the largest {gains[-1]:.0%}.\n"
+        f"{without_experiments(alone)}"
         f"{held(predictions_of(shown))}\n"
         "This is no independent test of the ranges, because `ERROR_ON_CPU` is chosen from this table.\n"
         f"{len(steps)} of {len(shown)} pairs have a prediction.{' ' if rest else ''}"
@@ -149,6 +161,13 @@ A pair whose noise exceeds {MOST_NOISE:.0%}, or its gain, is not shown.
 """
 
 
+def without_experiments(errors: Sequence[float]) -> str:
+    """What the trace alone predicts; `errors` in order."""
+    if not errors:
+        return ""
+    return f"From the trace alone, without experiments: {median(errors):.0%}, the largest {errors[-1]:.0%}.\n"
+
+
 def part(machines: list[dict[str, Any]], captures: str, score: str) -> str:
     done = {proof.name for measured in machines for proof in proofs_of(measured) if proof.rounds}
     on_gpu = {name for measured in machines if measured["environment"]["gpus"] for name in measured["pairs"]}
@@ -160,8 +179,9 @@ def part(machines: list[dict[str, Any]], captures: str, score: str) -> str:
 Written by `python benchmarks/savings/page.py`. `python benchmarks/savings/measure.py` repeats the measurement.
 
 Each script in `fixtures/workloads` has a planted bottleneck (one has two), and none with `--fixed`. The prediction
-comes from the recording of the plain script alone: its step without a profiler, minus the saving of the finding. It is
-compared with the step of the script with `--fixed`, without a profiler. Times are milliseconds per step.
+comes from the recording of the plain script, and from the [experiments](prices.md) that its findings ask for: its step
+without a profiler, minus the saving of the finding. It is compared with the step of the script with `--fixed`, without
+a profiler. Times are milliseconds per step.
 
 {chr(10).join(map(machine, machines))}
 {captures}

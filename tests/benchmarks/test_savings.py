@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from itertools import cycle
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
 
+from benchmarks.savings import measure as measuring
 from benchmarks.savings.captures import captured, predictions_of
 from benchmarks.savings.measure import ROUNDS, able, found_of, noise, saving_row
 from benchmarks.savings.page import Proof, measured_on_cpu, part, row
 from benchmarks.savings.widths import Predicted, held, width_of
 from fixtures.workloads.pairs import PAIRS
 from traceopt.comparison.noise import step_change
-from traceopt.result.document import Combined
+from traceopt.result.document import Combined, Result
+from traceopt.result.experiments import Compared, MeasuringDevice, Rates
 from traceopt.rules.savings.known_error import ERROR_ON_CPU, ERROR_ON_GPU
 from traceopt.trying.changes import Prediction
 from traceopt.trying.measured_run import MeasuredRun
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from conftest import GetExample
 
 [PAIR, *_] = PAIRS
+TRACES = Path(__file__).resolve().parents[2] / "fixtures" / "traces"
 BOTH = next(pair for pair in PAIRS if pair.second)
 
 
@@ -39,6 +44,30 @@ def test_a_prediction_is_taken_off_the_step_without_a_profiler() -> None:
     assert proof.step_error == pytest.approx(-1 / 6)
     assert proof.gain_error == pytest.approx(0.25)
     assert row(proof) == "| slow | DL001 | 100.0 | 50.0 | 60.0 | ± 1.1% | -17% | +25% |"
+
+
+def test_what_the_trace_alone_predicts_has_its_own_error() -> None:
+    proof = Proof("slow", rounds(50.0), 0, 0.011, trace_alone=0.6)
+    assert proof.gain_error == pytest.approx(0.25)
+    assert proof.error_of_trace_alone == pytest.approx(-0.25)
+    assert Proof("slow", rounds(50.0), 0, 0.011).error_of_trace_alone is None
+
+
+def test_the_second_analysis_has_the_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = shutil.copytree(TRACES / "h100" / "fp32_matmul" / "plain", tmp_path / "logs")
+
+    def measured(result: Result, _: float, *, again: bool) -> Rates:
+        assert again, "not from an earlier run"
+        answers = tuple(Compared(one, 3e6, 1e6, 0.0) for one in measuring.comparisons_of(result))
+        return Rates(MeasuringDevice("NVIDIA H100 80GB HBM3", "2.13"), answers)
+
+    monkeypatch.setattr(measuring, "measured", measured)
+    results = measuring.with_experiments(sorted(map(str, folder.iterdir())), [])
+    basis, other = (
+        next(one.saving.basis for one in result.findings if one.code == "TC001" and one.saving) for result in results
+    )
+    assert "Measured on this device" in other
+    assert "Measured on this device" not in basis
 
 
 def test_a_range_is_as_wide_as_the_largest_error() -> None:
@@ -91,11 +120,13 @@ def test_the_page_has_the_errors_and_what_is_not_measured() -> None:
     savings = {"slow": 40.0, "slower": 44.0, "slowest": 20.0, "lost": None}
     pairs = {name: {"rounds": rounds(*[ms] * ROUNDS), "discarded": 1, "noise": 0.02} for name, ms in savings.items()}
     pairs["noisy"] = {"rounds": rounds(*[40.0] * ROUNDS), "discarded": 0, "noise": 0.08}
+    pairs["slow"]["trace_alone"] = 0.75
     pairs["few"] = {"rounds": rounds(40.0), "discarded": 3, "noise": 0.02}
     pairs["no_gain"] = {"rounds": rounds(*[1.0] * ROUNDS, fixed_ms=99.0), "discarded": 0, "noise": 0.02}
     text = part([{"environment": environment, "pairs": pairs}], "## captured", "precision 100 %")
     assert "predicted step is 7%, the largest 33%." in text
     assert "predicted gain is 10%, the largest 50%.\n" in text
+    assert "From the trace alone, without experiments: 25%, the largest 25%." in text
     assert "3 of 4 pairs have a prediction" in text
     assert "Measured too imprecisely to publish: noisy, few, no_gain." in text
     assert "not counted: 7." in text
