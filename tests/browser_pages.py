@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from traceopt.reports.html.page import render_html
+from traceopt.reports.html import page as report_page
 from traceopt.result.document import Result
 
 CHROMIUM = Path("/usr/bin/chromium")  # Debian's
 
 OpenPage = Callable[..., Any]
+Rendered = Callable[[Result, bool, bool], Path]
 
 
 class Tab:
@@ -93,26 +94,29 @@ def open_page(browser: Any, tab: Tab) -> Iterator[OpenPage]:
 
 
 @pytest.fixture(scope="session")
-def rendered(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Result, bool], Path]:
+def rendered(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
     """The page of a result in a file, rendered once."""
     folder = tmp_path_factory.mktemp("pages")
-    files: dict[tuple[bytes, bool], Path] = {}
+    files: dict[tuple[bytes, bool, bool], Path] = {}
 
-    def render(result: Result, static: bool) -> Path:
-        key = result.to_json(), static
+    def render(result: Result, static: bool, figures: bool) -> Path:
+        key = result.to_json(), static, figures
         if key not in files:
             files[key] = folder / f"{len(files)}.html"
-            files[key].write_text(render_html(result, static=static), encoding="utf-8")
+            with pytest.MonkeyPatch.context() as patch:
+                if not figures:
+                    patch.setattr(report_page, "plotly", lambda: None)
+                files[key].write_text(report_page.render_html(result, static=static), encoding="utf-8")
         return files[key]
 
     return render
 
 
 @pytest.fixture
-def open_report(open_page: OpenPage, rendered: Callable[[Result, bool], Path]) -> OpenPage:
-    """Opens the page of a result, as `open_page` does."""
+def open_report(open_page: OpenPage, rendered: Rendered) -> OpenPage:
+    """Opens the page of a result, as `open_page` does. `figures`: with those of Plotly, which take half of the time."""
 
-    def open_it(result: Result, *, static: bool = False, **options: Any) -> Any:
-        return open_page(rendered(result, static), **options)
+    def open_it(result: Result, *, static: bool = False, figures: bool = False, **options: Any) -> Any:
+        return open_page(rendered(result, static, figures), **options)
 
     return open_it

@@ -57,7 +57,7 @@ def test_html_is_as_long_as_for_friendly_names(hostile: Result, example: GetExam
 def test_reports_are_quiet(example: GetExample, open_report: OpenPage, scenario: str) -> None:
     """No request, no console line, no error; complete without a script's help."""
     result = example(scenario).result
-    page = open_report(result, static=scenario != "five_faults")
+    page = open_report(result, static=scenario != "five_faults", figures=True)
     page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     shown = page.inner_text("body")
     for finding in result.findings:

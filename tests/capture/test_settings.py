@@ -93,10 +93,10 @@ def test_more_threads_than_cores_are_found(run: Run) -> None:
     assert found.saving is not None
 
 
-@pytest.mark.run("settings.py", "no_workers")
+@ALL
 def test_the_overhead_is_said_by_the_analysis_alone(run: Run) -> None:
     """It knows how many pages of memory the profiler spared later steps, so any other number would contradict it."""
     assert "Recorded steps" not in run.stderr
-    result = analyze(str(run.folder), debug=True)
+    result = result_of(run, "no_workers")
     told = next((note.text for note in result.quality.notes if note.code == "TQ006"), reason(result, "TQ006"))
     assert re.match(r"Recorded steps took (only )?[\d.]+ times", told)

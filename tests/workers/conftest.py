@@ -8,6 +8,8 @@ import pytest
 from small_job import RANKS, RULE
 
 from fixtures.generate import generate_ranks
+from traceopt.api import analyze
+from traceopt.result.document import Result
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +26,16 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def accident(tmp_path: Path) -> Path:
     """A folder with that rule, for --rules-dir; it contains `mode`."""
-    folder = tmp_path / "rules"
+    return with_rule(tmp_path / "rules")
+
+
+@pytest.fixture(scope="session")
+def whole(job: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """The job where the rule does nothing."""
+    return analyze(str(job), rules_dir=with_rule(tmp_path_factory.mktemp("whole") / "rules"))
+
+
+def with_rule(folder: Path) -> Path:
     folder.mkdir()
     (folder / "accident.py").write_text(RULE)
     (folder / "mode").write_text("none")

@@ -21,6 +21,7 @@ from support.command_line import one_error, run
 
 from traceopt.api import analyze
 from traceopt.errors import ConfigError
+from traceopt.result.document import Result
 from traceopt.workers import dask_cluster
 
 # Not imported here: each worker of `pytest -n` imports this file, and one of them runs it.
@@ -85,8 +86,7 @@ def test_the_same_bytes(job: Path, address: str, tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == RANKS
 
 
-def test_a_worker_that_dies_costs_no_rank(job: Path, address: str, accident: Path) -> None:
-    whole = analyze(str(job), rules_dir=accident)
+def test_a_worker_that_dies_costs_no_rank(job: Path, address: str, accident: Path, whole: Result) -> None:
     (accident / "mode").write_text("die once")
     assert analyze(str(job), rules_dir=accident, scheduler=address).to_json() == whole.to_json()
     assert (accident / "died").exists()
@@ -150,11 +150,10 @@ class TestAClusterThatEnds:
         assert note.startswith("The Dask cluster disappeared; this machine read ")
 
     def test_with_a_worker_that_hangs(
-        self, cluster: Cluster, job: Path, accident: Path, monkeypatch: pytest.MonkeyPatch
+        self, cluster: Cluster, job: Path, accident: Path, whole: Result, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(dask_cluster, "QUIET_S", 0.1)
         monkeypatch.setattr(dask_cluster, "QUIET_TIMES", 0.1)
-        whole = analyze(str(job), rules_dir=accident)
         (accident / "mode").write_text("hang once")
         result = analyze(str(job), rules_dir=accident, scheduler=cluster.address)
         (note,) = result.warnings
@@ -172,13 +171,13 @@ class TestAClusterThatEnds:
         cluster: Cluster,
         job: Path,
         accident: Path,
+        whole: Result,
         who: str,
         sent: signal.Signals,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setattr(dask_cluster, "WITHOUT_WORKERS_S", 1.0 if who == "workers" else 60.0)
         monkeypatch.setattr(dask_cluster, "CONNECT_S", 2.0)
-        whole = analyze(str(job), rules_dir=accident)
         (accident / "mode").write_text("be slow")
 
         over = threading.Event()
@@ -188,8 +187,6 @@ class TestAClusterThatEnds:
             for process in [cluster.scheduler] if who == "scheduler" else cluster.workers:
                 process.send_signal(sent)
 
-        for pid in accident.glob("pid*"):
-            pid.unlink()
         killer = threading.Thread(target=kill)
         killer.start()
         try:

@@ -16,6 +16,7 @@ from small_job import RANKS, VICTIM
 
 from traceopt.api import analyze
 from traceopt.errors import InputError
+from traceopt.result.document import Result
 
 
 def test_the_same_bytes_whatever_the_number_of_workers(job: Path) -> None:
@@ -23,8 +24,7 @@ def test_the_same_bytes_whatever_the_number_of_workers(job: Path) -> None:
     assert one == two == four
 
 
-def test_a_worker_that_dies_costs_no_rank(job: Path, accident: Path) -> None:
-    whole = analyze(str(job), rules_dir=accident)
+def test_a_worker_that_dies_costs_no_rank(job: Path, accident: Path, whole: Result) -> None:
     (accident / "mode").write_text("die once")
     assert analyze(str(job), rules_dir=accident, jobs=3).to_json() == whole.to_json()
     assert (accident / "died").exists()

@@ -62,7 +62,7 @@ def test_a_phone_has_closed_sections_and_targets_of_24_pixels(open_report) -> No
 
 
 def test_hostile_strings_stay_text(open_report) -> None:
-    page = open_report(sample.hostile())
+    page = open_report(sample.hostile(), figures=True)
     page.evaluate(OPEN_ALL)
     unpack_timeline(page)
     page.locator("#span-python").check()
@@ -108,7 +108,7 @@ def test_hostile_strings_stay_text(open_report) -> None:
 )
 def test_axe_finds_no_violation(open_report, build, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    page = open_report(build(), color_scheme=scheme, static=build is not sample.rich)
+    page = open_report(build(), color_scheme=scheme, static=build is not sample.rich, figures=True)
     page.evaluate(OPEN_ALL)
     if build is sample.rich:
         unpack_timeline(page)
@@ -198,7 +198,7 @@ def test_keyboard_opens_a_card(open_report) -> None:
 
 def test_the_keyboard_reaches_every_control(open_report) -> None:
     """In page order: skip link, sections, theme, first fix, cards, zoom, sorting, filters, checks."""
-    page = open_report(sample.rich())
+    page = open_report(sample.rich(), figures=True)
     unpack_timeline(page)
     reached: list[str] = []
     for _ in range(240):

@@ -47,7 +47,7 @@ def zoom(page: Any, drawn: Any) -> float:
 
 
 def test_a_step_is_hovered_zoomed_and_picked(open_report) -> None:
-    page = open_report(sample.rich())
+    page = open_report(sample.rich(), figures=True)
     drawn = figure(page, "steps")
     assert not page.locator(".drawing[data-figure=steps]").is_visible()
     buttons = drawn.locator(".modebar-btn").evaluate_all("every => every.map(one => one.dataset.title)")
@@ -66,7 +66,7 @@ def test_a_step_is_hovered_zoomed_and_picked(open_report) -> None:
 
 @pytest.mark.parametrize(("build", "part"), [(sample.rich, "Waiting for data"), (sample.many_ranks, "Rank ")])
 def test_a_rank_is_hovered_and_zoomed(open_report, build, part) -> None:
-    page = open_report(build(), color_scheme="dark")
+    page = open_report(build(), color_scheme="dark", figures=True)
     drawn = figure(page, "ranks")
     area = drawn.locator(".nsewdrag").first.bounding_box()
     page.mouse.move(area["x"] + area["width"] * 0.1, area["y"] + area["height"] * 0.8)
@@ -75,7 +75,7 @@ def test_a_rank_is_hovered_and_zoomed(open_report, build, part) -> None:
 
 
 def test_a_moment_of_the_memory_is_hovered_and_picked(open_report) -> None:
-    page = open_report(sample.rich())
+    page = open_report(sample.rich(), figures=True)
     drawn = figure(page, "memory")
     area = drawn.locator(".nsewdrag").first.bounding_box()
     x, y = area["x"] + area["width"] * 0.6, area["y"] + area["height"] * 0.5
@@ -90,7 +90,7 @@ def test_a_moment_of_the_memory_is_hovered_and_picked(open_report) -> None:
 
 
 def test_a_shape_leads_to_its_row(open_report, example) -> None:
-    page = open_report(example("five_faults").result)
+    page = open_report(example("five_faults").result, figures=True)
     drawn = figure(page, "roofline")
     page.focus("#roofline-scrub")
     page.keyboard.press("Home")
@@ -103,7 +103,7 @@ def test_a_shape_leads_to_its_row(open_report, example) -> None:
 
 
 def test_labels_of_the_roofline_have_room(open_report) -> None:
-    drawn = figure(open_report(sample.with_points()), "roofline")
+    drawn = figure(open_report(sample.with_points(), figures=True), "roofline")
     labels = drawn.locator(".ytick text").all_text_contents()
     assert len(labels) > 1
     assert {label.replace(",", "").strip("0.") for label in labels} <= {"1", "2", "5"}
@@ -126,7 +126,7 @@ KEPT = TriedChange("DL001", "Load data in worker processes", "", "patch", "keep"
     [("run", "From step 100"), ("run-memory", "From step 100"), ("way", "the script as it was")],
 )
 def test_the_whole_run_and_the_way_down_are_hovered_and_zoomed(open_report, name: str, text: str) -> None:
-    page = open_report(replace(sample.rich(), whole_run=WHOLE_RUN, tried=[KEPT]))
+    page = open_report(replace(sample.rich(), whole_run=WHOLE_RUN, tried=[KEPT]), figures=True)
     drawn = figure(page, name)
     area = drawn.locator(".nsewdrag").first.bounding_box()
     page.mouse.move(area["x"] + area["width"] * (0.25 if name == "way" else 0.5), area["y"] + area["height"] * 0.6)
@@ -149,7 +149,7 @@ def test_the_charts_of_a_comparison_are_hovered_and_zoomed(open_report, tmp_path
 
 
 def test_print_and_static_keep_the_drawings(open_report) -> None:
-    page = open_report(sample.rich())
+    page = open_report(sample.rich(), figures=True)
     drawn = figure(page, "steps")
     page.emulate_media(media="print")
     assert page.locator(".drawing[data-figure=steps]").is_visible()
@@ -160,7 +160,7 @@ def test_print_and_static_keep_the_drawings(open_report) -> None:
 
 
 def test_hostile_names_stay_text(open_report) -> None:
-    page = open_report(sample.hostile())
+    page = open_report(sample.hostile(), figures=True)
     area = figure(page, "steps").locator(".nsewdrag").first.bounding_box()
     page.mouse.move(area["x"] + area["width"] / 2, area["y"] + area["height"] * 0.9)
     wait_for_hover(page, "Step ")
@@ -169,7 +169,7 @@ def test_hostile_names_stay_text(open_report) -> None:
 
 
 def test_nothing_moves_when_figures_take_the_place_of_drawings(open_report) -> None:
-    page = open_report(sample.rich())
+    page = open_report(sample.rich(), figures=True)
     page.wait_for_function("document.querySelectorAll('.drawing[style*=figure-height]').length > 1")
     heights = "every => every.map(one => one.closest('.chart').getBoundingClientRect().height)"
     charts = page.locator(".drawing:visible")

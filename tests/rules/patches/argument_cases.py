@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from patch_case import case
+from patch_case import case, silent
 
 from traceopt.result.edits import Edit, SetArguments
 
@@ -36,10 +36,7 @@ FRAMEWORKS = [
         from accelerate import Accelerator as Prepared
         this = Prepared()  #@
         """,
-        """
-        -this = Prepared()
-        +this = Prepared(mixed_precision="bf16")
-        """,
+        ("Prepared(", 'Prepared(mixed_precision="bf16"'),
         in_framework=SetArguments("Accelerator", {"mixed_precision": '"bf16"'}),
     ),
     case(
@@ -71,30 +68,7 @@ ARGUMENTS = [
             def forward(self, ids):
                 return self.head(self.words(ids).mean(1))  #@
         """,
-        """
-        -        self.words = nn.Embedding(100_000, 64)
-        +        self.words = nn.Embedding(100_000, 64, sparse=True)
-        """,
-    ),
-    case(
-        "an embedding that is scaled by frequency has no sparse gradient",
-        "EF020",
-        """
-        from torch import nn
-        words = nn.Embedding(100_000, 64, scale_grad_by_freq=True)
-        vectors = words(ids)  #@
-        """,
-        "",
-    ),
-    case(
-        "two embeddings on one line",
-        "EF020",
-        """
-        from torch import nn
-        users, items = nn.Embedding(100_000, 64), nn.Embedding(500_000, 64)
-        scores = users(u) * items(i)  #@
-        """,
-        "",
+        ("100_000, 64", "100_000, 64, sparse=True"),
     ),
     case(
         "each optimizer of a GAN",
@@ -125,10 +99,7 @@ ARGUMENTS = [
                 other = torch.optim.Adam(self.other.parameters())
                 return torch.optim.Adam(self.parameters())  #@
         """,
-        """
-        -        return torch.optim.Adam(self.parameters())
-        +        return torch.optim.Adam(self.parameters(), fused=True)
-        """,
+        ("self.parameters()", "self.parameters(), fused=True"),
     ),
     case(
         "foreach=False becomes fused=True",
@@ -141,10 +112,7 @@ ARGUMENTS = [
         for batch in loader:
             optimizer.step()  #@
         """,
-        """
-        -    model.parameters(), lr=1e-3, foreach=False  # old
-        +    model.parameters(), lr=1e-3, fused=True  # old
-        """,
+        ("foreach=False", "fused=True"),
     ),
     case(
         "the optimizer that a scaler steps",
@@ -155,77 +123,37 @@ ARGUMENTS = [
             scaler.step(optimizer)  #@
         train(Descent([p for p in model.parameters() if p.requires_grad]), GradScaler())
         """,
-        """
-        -train(Descent([p for p in model.parameters() if p.requires_grad]), GradScaler())
-        +train(Descent([p for p in model.parameters() if p.requires_grad], fused=True), GradScaler())
-        """,
+        ("p.requires_grad]", "p.requires_grad], fused=True"),
     ),
     case(
         "an optimizer without a fused form",
         "OP001",
         "from torch import optim\nopt = optim.RMSprop(params)\nopt.step()  #@\n",
-        """
-        -opt = optim.RMSprop(params)
-        +opt = optim.RMSprop(params, foreach=True)
-        """,
-    ),
-    case(
-        "foreach becomes fused",
-        "OP001",
-        "from torch import optim\nopt = optim.Adam(params, foreach=True, fused=None)\nopt.step()  #@\n",
+        ("params", "params, foreach=True"),
     ),
     case(
         "foreach alone becomes fused",
         "OP001",
         "from torch import optim\nopt = optim.Adam(params, foreach=True)\nopt.step()  #@\n",
-        """
-        -opt = optim.Adam(params, foreach=True)
-        +opt = optim.Adam(params, fused=True)
-        """,
-    ),
-    case(
-        "foreach has nothing to become",
-        "OP001",
-        "from torch import optim\nopt = optim.Rprop(params, foreach=True)\nopt.step()  #@\n",
-    ),
-    case("fused already", "OP001", "from torch import optim\nopt = optim.Adam(p, fused=True)\nopt.step()  #@\n"),
-    case("an optimizer of one's own", "OP001", "from lib import Adam\nopt = Adam(p)\nopt.step()  #@\n"),
-    case(
-        "a generator alone needs parentheses",
-        "OP001",
-        "from torch import optim\nopt = optim.SGD(p for p in params)\nopt.step()  #@\n",
-    ),
-    case(
-        "two optimizers of one name",
-        "OP001",
-        "from torch import optim\nfor opt in [optim.Adam(a), optim.Adam(b)]:\n    opt.step()  #@\n",
+        ("foreach", "fused"),
     ),
     case(
         "set_to_none=False",
         "OP003",
         "optimizer.zero_grad(set_to_none=False)  #@\n",
-        """
-        -optimizer.zero_grad(set_to_none=False)
-        +optimizer.zero_grad(set_to_none=True)
-        """,
+        ("False", "True"),
     ),
     case(
         "by position, with a comment inside",
         "OP003",
         "model.zero_grad(  #@\n    False  # to add to\n)\n",
-        """
-        -    False  # to add to
-        +    True  # to add to
-        """,
+        ("False", "True"),
     ),
     case(
         "an older default",
         "OP003",
         "optimizer.zero_grad()  #@\n",
-        """
-        -optimizer.zero_grad()
-        +optimizer.zero_grad(set_to_none=True)
-        """,
+        ("optimizer.zero_grad(", "optimizer.zero_grad(set_to_none=True"),
     ),
     case("None already", "OP003", "optimizer.zero_grad(set_to_none=True)  #@\n"),
     case(
@@ -235,10 +163,7 @@ ARGUMENTS = [
         from torch.nn.parallel import DistributedDataParallel as DDP
         model = DDP(net, device_ids=[rank], find_unused_parameters=True)  #@
         """,
-        """
-        -model = DDP(net, device_ids=[rank], find_unused_parameters=True)
-        +model = DDP(net, device_ids=[rank], find_unused_parameters=False)
-        """,
+        ("True", "False"),
         edits=SEARCHING,
     ),
     case(
@@ -259,10 +184,7 @@ ARGUMENTS = [
         for batch in loader:
             loss = model(batch)  #@
         """,
-        """
-        -model = DDP(Net().to(rank), device_ids=[rank])
-        +model = DDP(Net().to(rank), device_ids=[rank], broadcast_buffers=False)
-        """,
+        ("rank]", "rank], broadcast_buffers=False"),
     ),
     case(
         "buffers of DDP, switched off",
@@ -271,3 +193,33 @@ ARGUMENTS = [
         "model = DistributedDataParallel(net, broadcast_buffers=False)\nmodel(batch)  #@\n",
     ),
 ]
+ARGUMENTS += silent(
+    "EF020",
+    {
+        "an embedding that is scaled by frequency has no sparse gradient": """
+        from torch import nn
+        words = nn.Embedding(100_000, 64, scale_grad_by_freq=True)
+        vectors = words(ids)  #@
+        """,
+        "two embeddings on one line": """
+        from torch import nn
+        users, items = nn.Embedding(100_000, 64), nn.Embedding(500_000, 64)
+        scores = users(u) * items(i)  #@
+        """,
+    },
+)
+ARGUMENTS += silent(
+    "OP001",
+    {
+        "foreach becomes fused": "from torch import optim\n"
+        "opt = optim.Adam(params, foreach=True, fused=None)\nopt.step()  #@\n",
+        "foreach has nothing to become": "from torch import optim\n"
+        "opt = optim.Rprop(params, foreach=True)\nopt.step()  #@\n",
+        "fused already": "from torch import optim\nopt = optim.Adam(p, fused=True)\nopt.step()  #@\n",
+        "an optimizer of one's own": "from lib import Adam\nopt = Adam(p)\nopt.step()  #@\n",
+        "a generator alone needs parentheses": "from torch import optim\n"
+        "opt = optim.SGD(p for p in params)\nopt.step()  #@\n",
+        "two optimizers of one name": "from torch import optim\n"
+        "for opt in [optim.Adam(a), optim.Adam(b)]:\n    opt.step()  #@\n",
+    },
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from patch_case import case
+from patch_case import case, silent
 
 ATTENTION = [
     case(
@@ -13,10 +13,10 @@ ATTENTION = [
         def attend(q, k, v):
             return F.softmax(q @ k.transpose(-2, -1) * 0.125, dim=-1) @ v  #@
         """,
-        """
-        -    return F.softmax(q @ k.transpose(-2, -1) * 0.125, dim=-1) @ v
-        +    return F.scaled_dot_product_attention(q, k, v, scale=0.125)
-        """,
+        (
+            "F.softmax(q @ k.transpose(-2, -1) * 0.125, dim=-1) @ v",
+            "F.scaled_dot_product_attention(q, k, v, scale=0.125)",
+        ),
     ),
     case(
         "statement by statement, with a mask",
@@ -125,10 +125,10 @@ scale=query.shape[-1] ** -0.5)
             out = (q @ k.mT).masked_fill(mask, -torch.inf).softmax(-1) @ v  #@
             return out + 0 * mask.sum()
         """,
-        """
-        -    out = (q @ k.mT).masked_fill(mask, -torch.inf).softmax(-1) @ v
-        +    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=~mask, scale=1.0)
-        """,
+        (
+            "(q @ k.mT).masked_fill(mask, -torch.inf).softmax(-1) @ v",
+            "torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=~mask, scale=1.0)",
+        ),
     ),
     case(
         "a mask that shows one later token",
@@ -139,26 +139,10 @@ scale=query.shape[-1] ** -0.5)
             mask = torch.ones(8, 8, dtype=torch.bool).triu(2)
             return (q @ k.mT).masked_fill(mask, -torch.inf).softmax(-1) @ v  #@
         """,
-        """
-        -    return (q @ k.mT).masked_fill(mask, -torch.inf).softmax(-1) @ v
-        +    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=~mask, scale=1.0)
-        """,
-    ),
-    case(
-        "operands of different types",
-        "AT001",
-        "import torch\ndef f(q, k, v):\n    q = q.float()\n    s = q @ k.float().mT\n"
-        "    return s.softmax(-1).to(v.dtype) @ v  #@\n",
-    ),
-    case(
-        "to another device",
-        "AT001",
-        "import torch\ndef f(q, k, v):\n    return (q @ k.mT).softmax(-1).to(device) @ v  #@\n",
-    ),
-    case(
-        "a softmax in FP32 that stays FP32",
-        "AT001",
-        "import torch\ndef f(q, k, v):\n    return torch.softmax(q @ k.mT, -1, dtype=torch.float32) @ v  #@\n",
+        (
+            "(q @ k.mT).masked_fill(mask, -torch.inf).softmax(-1) @ v",
+            "torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=~mask, scale=1.0)",
+        ),
     ),
     case(
         "no scale",
@@ -170,26 +154,23 @@ scale=query.shape[-1] ** -0.5)
         +    return torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=1.0)
         """,
     ),
-    case(
-        "weights that are returned",
-        "AT001",
-        "import torch\ndef attend(q, k, v):\n    w = (q @ k.mT).softmax(-1)\n    return w @ v, w  #@\n",
-    ),
-    case(
-        "dropout",
-        "AT001",
-        "import torch\ndef attend(self, q, k, v):\n    w = self.drop((q @ k.mT).softmax(-1))\n    return w @ v  #@\n",
-    ),
-    case(
-        "a query that changes in between",
-        "AT001",
-        "import torch\ndef f(q, k, v):\n    s = q @ k.mT\n    q = g(q)\n    return s.softmax(-1) @ v  #@\n",
-    ),
-    case("another softmax", "AT001", "import torch\ndef f(q, k, v):\n    return (q @ k.mT).softmax(-2) @ v  #@\n"),
-    case(
-        "scaled after the mask",
-        "AT001",
-        "import torch\ndef f(q, k, v):\n    return ((q @ k.mT + m) * 2).softmax(-1) @ v  #@\n",
-    ),
-    case("no transposed key", "AT001", "import torch\ndef f(q, k, v):\n    return (q @ k).softmax(-1) @ v  #@\n"),
 ]
+ATTENTION += silent(
+    "AT001",
+    {
+        "operands of different types": "import torch\ndef f(q, k, v):\n    q = q.float()\n    s = q @ k.float().mT\n"
+        "    return s.softmax(-1).to(v.dtype) @ v  #@\n",
+        "to another device": "import torch\ndef f(q, k, v):\n    return (q @ k.mT).softmax(-1).to(device) @ v  #@\n",
+        "a softmax in FP32 that stays FP32": "import torch\ndef f(q, k, v):\n"
+        "    return torch.softmax(q @ k.mT, -1, dtype=torch.float32) @ v  #@\n",
+        "weights that are returned": "import torch\ndef attend(q, k, v):\n"
+        "    w = (q @ k.mT).softmax(-1)\n    return w @ v, w  #@\n",
+        "dropout": "import torch\ndef attend(self, q, k, v):\n"
+        "    w = self.drop((q @ k.mT).softmax(-1))\n    return w @ v  #@\n",
+        "a query that changes in between": "import torch\ndef f(q, k, v):\n"
+        "    s = q @ k.mT\n    q = g(q)\n    return s.softmax(-1) @ v  #@\n",
+        "another softmax": "import torch\ndef f(q, k, v):\n    return (q @ k.mT).softmax(-2) @ v  #@\n",
+        "scaled after the mask": "import torch\ndef f(q, k, v):\n    return ((q @ k.mT + m) * 2).softmax(-1) @ v  #@\n",
+        "no transposed key": "import torch\ndef f(q, k, v):\n    return (q @ k).softmax(-1) @ v  #@\n",
+    },
+)

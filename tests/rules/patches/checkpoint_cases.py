@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from patch_case import case
+from patch_case import case, silent
 
 from traceopt.result.edits import Edit, RemoveCall
 
@@ -18,10 +18,7 @@ CHECKPOINTS = [
                 x = checkpoint(layer, x, mask=mask, use_reentrant=False)  #@
             return x
         """,
-        """
-        -        x = checkpoint(layer, x, mask=mask, use_reentrant=False)
-        +        x = layer(x, mask=mask)
-        """,
+        ("checkpoint(layer, x, mask=mask, use_reentrant=False", "layer(x, mask=mask"),
     ),
     case(
         "a function without a name",
@@ -30,19 +27,10 @@ CHECKPOINTS = [
         import torch.utils.checkpoint as cp
         y = cp.checkpoint(lambda a: block(a) + a, x, use_reentrant=False, preserve_rng_state=True)  #@
         """,
-        """
-        -y = cp.checkpoint(lambda a: block(a) + a, x, use_reentrant=False, preserve_rng_state=True)
-        +y = (lambda a: block(a) + a)(x)
-        """,
-    ),
-    case(
-        "a reentrant checkpoint, which may keep a layer from training",
-        "MM007",
-        """
-        from torch.utils.checkpoint import checkpoint
-        x = checkpoint(layer, x)  #@
-        """,
-        "",
+        (
+            "cp.checkpoint(lambda a: block(a) + a, x, use_reentrant=False, preserve_rng_state=True",
+            "(lambda a: block(a) + a)(x",
+        ),
     ),
     case(
         "every second layer of a loop",
@@ -62,53 +50,41 @@ CHECKPOINTS = [
         """,
         EVERY_SECOND,
     ),
-    case(
-        "every second layer, whose index has a name already",
-        "MM007",
-        """
+]
+CHECKPOINTS += silent(
+    "MM007",
+    {
+        "a reentrant checkpoint, which may keep a layer from training": """
         from torch.utils.checkpoint import checkpoint
-        for index, layer in enumerate(layers):
-            x = checkpoint(layer, x, use_reentrant=False)  #@
+        x = checkpoint(layer, x)  #@
         """,
-        "",
-        EVERY_SECOND,
-    ),
-    case(
-        "every second layer, without a loop",
-        "MM007",
-        """
-        from torch.utils.checkpoint import checkpoint
-        x = checkpoint(layer, x, use_reentrant=False)  #@
-        """,
-        "",
-        EVERY_SECOND,
-    ),
-    case(
-        "a model of a library, which calls checkpoint itself",
-        "MM007",
-        """
+        "a model of a library, which calls checkpoint itself": """
         model.gradient_checkpointing_enable()
         loss = model(**batch).loss  #@
         """,
-        "",
-    ),
-    case(
-        "a comment inside of the call, which would be lost",
-        "MM007",
-        """
+        "a comment inside of the call, which would be lost": """
         from torch.utils.checkpoint import checkpoint
         x = checkpoint(layer, x,  # saves 2 GB
                        use_reentrant=False)  #@
         """,
-        "",
-    ),
-    case(
-        "what is recomputed is chosen",
-        "MM007",
-        """
+        "what is recomputed is chosen": """
         from torch.utils.checkpoint import checkpoint
         x = checkpoint(layer, x, use_reentrant=False, context_fn=policy)  #@
         """,
-        "",
-    ),
-]
+    },
+)
+CHECKPOINTS += silent(
+    "MM007",
+    {
+        "every second layer, whose index has a name already": """
+        from torch.utils.checkpoint import checkpoint
+        for index, layer in enumerate(layers):
+            x = checkpoint(layer, x, use_reentrant=False)  #@
+        """,
+        "every second layer, without a loop": """
+        from torch.utils.checkpoint import checkpoint
+        x = checkpoint(layer, x, use_reentrant=False)  #@
+        """,
+    },
+    edits=EVERY_SECOND,
+)

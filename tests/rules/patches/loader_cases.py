@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from patch_case import case, loader
+from patch_case import case, loader, silent
 
 HEAD = "import torch\nfrom torch.utils.data import DataLoader\n\n"
 WORKERS_4 = loader(num_workers=4, persistent_workers=True)
@@ -12,18 +12,6 @@ AT_ONCE = loader(sampler="BatchSampler(RandomSampler(dataset), 64, drop_last=Fal
 BATCHES = "sampler=torch.utils.data.BatchSampler(torch.utils.data."
 
 LOADERS = [
-    case(
-        "a new loader in each epoch",
-        "DL006",
-        """
-        from torch.utils.data import DataLoader
-        for epoch in range(9):
-            loader = DataLoader(data, num_workers=2)  #@
-            for batch in loader:
-                step(batch)
-        """,
-        edits=KEPT,
-    ),
     case(
         "each client has a new loader, somewhere else",
         "DL006",
@@ -43,10 +31,7 @@ LOADERS = [
             def __init__(self, data, options):
                 self.loader = DataLoader(data, batch_size=8, num_workers=options.workers)  #@
         """,
-        """
-        -        self.loader = DataLoader(data, batch_size=8, num_workers=options.workers)
-        +        self.loader = DataLoader(data, batch_size=8, num_workers=0)
-        """,
+        ("options.workers", "0"),
         edits=INLINE,
     ),
     case(
@@ -59,30 +44,27 @@ LOADERS = [
         "arguments that mean nothing without workers",
         "DL009",
         HEAD + "loader = DataLoader(data, num_workers=2, persistent_workers=True, prefetch_factor=4)  #@\n",
-        """
-        -loader = DataLoader(data, num_workers=2, persistent_workers=True, prefetch_factor=4)
-        +loader = DataLoader(data, num_workers=0, persistent_workers=False, prefetch_factor=None)
-        """,
+        ("2, persistent_workers=True, prefetch_factor=4", "0, persistent_workers=False, prefetch_factor=None"),
         edits=INLINE,
     ),
     case(
         "batches taken at once, in another order in each epoch",
         "DL008",
         HEAD + "loader = DataLoader(data, 64, shuffle=True, pin_memory=True)  #@\n",
-        f"""
-        -loader = DataLoader(data, 64, shuffle=True, pin_memory=True)
-        +loader = DataLoader(data, {BATCHES}RandomSampler(data), 64, drop_last=False), batch_size=None, pin_memory=True)
-        """,
+        (
+            "64, shuffle=True",
+            f"{BATCHES}RandomSampler(data), 64, drop_last=False), batch_size=None",
+        ),
         edits=AT_ONCE,
     ),
     case(
         "batches taken at once, in order",
         "DL008",
         HEAD + "loader = DataLoader(self.data, batch_size=size, drop_last=True)  #@\n",
-        f"""
-        -loader = DataLoader(self.data, batch_size=size, drop_last=True)
-        +loader = DataLoader(self.data, {BATCHES}SequentialSampler(self.data), size, drop_last=True), batch_size=None)
-        """,
+        (
+            "batch_size=size, drop_last=True",
+            f"{BATCHES}SequentialSampler(self.data), size, drop_last=True), batch_size=None",
+        ),
         edits=AT_ONCE,
     ),
     *(
@@ -112,10 +94,7 @@ LOADERS = [
             def val_dataloader(self):
                 return DataLoader(self.val, batch_size=8)
         """,
-        """
-        -        return DataLoader(self.train, batch_size=8)
-        +        return DataLoader(self.train, batch_size=8, num_workers=4, persistent_workers=True)
-        """,
+        ("self.train, batch_size=8", "self.train, batch_size=8, num_workers=4, persistent_workers=True"),
         WORKERS_4,
     ),
     case(
@@ -127,10 +106,7 @@ LOADERS = [
         for batch in loader:  #@
             step(batch)
         """,
-        """
-        -loader = DataLoader(data, batch_size=8)
-        +loader = DataLoader(data, batch_size=8, num_workers=4, persistent_workers=True)
-        """,
+        ("batch_size=8", "batch_size=8, num_workers=4, persistent_workers=True"),
         WORKERS_4,
     ),
     case(
@@ -142,10 +118,10 @@ LOADERS = [
         for step, batch in enumerate(loader):  #@
             train(batch)
         """,
-        """
-        -loader = tud.DataLoader(data, 8, num_workers=0, persistent_workers=False, prefetch_factor=None)
-        +loader = tud.DataLoader(data, 8, num_workers=4, persistent_workers=True, prefetch_factor=4, pin_memory=True)
-        """,
+        (
+            "0, persistent_workers=False, prefetch_factor=None",
+            "4, persistent_workers=True, prefetch_factor=4, pin_memory=True",
+        ),
         loader(num_workers=4, persistent_workers=True, prefetch_factor=4, pin_memory=True),
     ),
     case(
@@ -199,10 +175,7 @@ LOADERS = [
         for batch in loader:  #@
             train(batch)
         """,
-        """
-        -                    batch_size=8, shuffle=True)
-        +                    batch_size=8, shuffle=True, num_workers=4, persistent_workers=True)
-        """,
+        ("True", "True, num_workers=4, persistent_workers=True"),
         WORKERS_4,
     ),
     case(
@@ -214,10 +187,7 @@ LOADERS = [
         for batch in loader:  #@
             train(batch)
         """,
-        """
-        -loader = DataLoader(data, batch_size=8,)
-        +loader = DataLoader(data, batch_size=8, num_workers=4, persistent_workers=True,)
-        """,
+        ("=8,", "=8, num_workers=4, persistent_workers=True,"),
         WORKERS_4,
     ),
     case(
@@ -240,10 +210,7 @@ LOADERS = [
         for bündel in lader:  #@
             train(bündel)
         """,
-        """
-        -größe = "ÄÖÜ 数据"; lader = DataLoader("數據", größe)  # Lädt
-        +größe = "ÄÖÜ 数据"; lader = DataLoader("數據", größe, num_workers=4, persistent_workers=True)  # Lädt
-        """,
+        (", größe", ", größe, num_workers=4, persistent_workers=True"),
         WORKERS_4,
     ),
     case(
@@ -258,10 +225,7 @@ LOADERS = [
         "no newline at the end of the file",
         "DL001",
         "from torch.utils.data import DataLoader\nfor batch in DataLoader(data): train(batch)  #@",
-        """
-        -for batch in DataLoader(data): train(batch)
-        +for batch in DataLoader(data, num_workers=4, persistent_workers=True): train(batch)
-        """,
+        ("(data", "(data, num_workers=4, persistent_workers=True"),
         WORKERS_4,
     ),
     case(
@@ -277,10 +241,7 @@ LOADERS = [
             for batch in loader:  #@
                 train(batch)
         """,
-        """
-        -        loader = DataLoader(data, num_workers=0)
-        +        loader = DataLoader(data, num_workers=4, persistent_workers=True)
-        """,
+        ("num_workers=0", "num_workers=4, persistent_workers=True"),
         WORKERS_4,
     ),
     case(
@@ -299,10 +260,7 @@ LOADERS = [
             epoch(model, train_loader)
             evaluate(model, test_loader)
         """,
-        """
-        -    train_loader, test_loader = DataLoader(data), DataLoader(test)
-        +    train_loader, test_loader = DataLoader(data, num_workers=4, persistent_workers=True), DataLoader(test)
-        """,
+        ("(data", "(data, num_workers=4, persistent_workers=True"),
         WORKERS_4,
     ),
     case(
@@ -315,10 +273,7 @@ LOADERS = [
             for batch in bar:  #@
                 train(batch)
         """,
-        """
-        -with tqdm.tqdm(Loader(data), unit="batch") as bar:
-        +with tqdm.tqdm(Loader(data, num_workers=4, persistent_workers=True), unit="batch") as bar:
-        """,
+        ("(data", "(data, num_workers=4, persistent_workers=True"),
         WORKERS_4,
     ),
     case(
@@ -339,10 +294,7 @@ LOADERS = [
                 for step in range(100):
                     batch = next(batches)  #@
         """,
-        """
-        -        return DataLoader(training), test
-        +        return DataLoader(training, num_workers=4, persistent_workers=True), test
-        """,
+        ("training", "training, num_workers=4, persistent_workers=True"),
         WORKERS_4,
     ),
     case(
@@ -356,10 +308,7 @@ LOADERS = [
             for batch in loader:
                 train(batch)
         """,
-        """
-        -    loader = DataLoader(data)
-        +    loader = DataLoader(data, num_workers=4, persistent_workers=True)
-        """,
+        ("(data", "(data, num_workers=4, persistent_workers=True"),
         WORKERS_4,
     ),
     case(
@@ -370,10 +319,7 @@ LOADERS = [
         for batch in DataLoader(data, 8, True, None, None, num_workers=2):  #@
             train(batch)
         """,
-        """
-        -for batch in DataLoader(data, 8, True, None, None, num_workers=2):
-        +for batch in DataLoader(data, 8, True, None, None, num_workers=4, persistent_workers=True):
-        """,
+        ("num_workers=2", "num_workers=4, persistent_workers=True"),
         WORKERS_4,
     ),
     case(
@@ -386,10 +332,7 @@ LOADERS = [
                 step(batch)
         train(DataLoader(data, num_workers=options.workers, prefetch_factor=2), DataLoader(test))
         """,
-        """
-        -train(DataLoader(data, num_workers=options.workers, prefetch_factor=2), DataLoader(test))
-        +train(DataLoader(data, num_workers=options.workers, prefetch_factor=4, pin_memory=True), DataLoader(test))
-        """,
+        ("prefetch_factor=2", "prefetch_factor=4, pin_memory=True"),
         loader(prefetch_factor=4, pin_memory=True),
     ),
     case(
@@ -405,12 +348,6 @@ LOADERS = [
         edits=loader(prefetch_factor=4),
     ),
     case(
-        "more workers than advised",
-        "DL001",
-        HEAD + "for batch in DataLoader(data, num_workers=6):  #@\n    train(batch)\n",
-        edits=WORKERS_4,
-    ),
-    case(
         "no number is advised",
         "DL001",
         HEAD + "for batch in DataLoader(data):  #@\n    train(batch)\n",
@@ -421,12 +358,6 @@ LOADERS = [
         "DL001",
         HEAD + "for batch in DataLoader(data, num_workers=2):  #@\n    train(batch)\n",
         edits=loader(num_workers="2 * current", prefetch_factor=4),
-    ),
-    case(
-        "workers that only the run knows",
-        "DL001",
-        HEAD + "for batch in DataLoader(data, num_workers=options.workers):  #@\n    train(batch)\n",
-        edits=WORKERS_4,
     ),
     case(
         "a loader from outside, and the only one here",
@@ -440,70 +371,23 @@ LOADERS = [
                 for batch in self.batches:  #@
                     train(batch)
         """,
-        """
-        -        return self.prepare(DataLoader(data))
-        +        return self.prepare(DataLoader(data, num_workers=4, persistent_workers=True))
-        """,
+        ("(data", "(data, num_workers=4, persistent_workers=True"),
         WORKERS_4,
-    ),
-    case(
-        "a loader of another file beside one of this file",
-        "DL001",
-        HEAD + "from data import loader\ntest = DataLoader(data)\nfor batch in loader:  #@\n    train(batch)\n",
-        edits=WORKERS_4,
-    ),
-    case(
-        "arguments that the source does not show",
-        "DL001",
-        HEAD + "for batch in DataLoader(data, **options):  #@\n    train(batch)\n",
-        edits=WORKERS_4,
-    ),
-    case(
-        "two loaders in turns",
-        "DL001",
-        HEAD + "a, b = DataLoader(x), DataLoader(y)\nfor batch in zip(a, b):  #@\n    train(batch)\n",
-        edits=WORKERS_4,
-    ),
-    case(
-        "a class of the same name",
-        "DL001",
-        "class DataLoader(Base):\n    pass\nfor batch in DataLoader(data):  #@\n    train(batch)\n",
-        edits=WORKERS_4,
-    ),
-    case(
-        "data that each worker would read as a whole",
-        "DL001",
-        "from torch.utils.data import DataLoader, IterableDataset\n"
-        "class Lines(IterableDataset):\n    pass\nfor batch in DataLoader(Lines()):  #@\n    train(batch)\n",
-        edits=WORKERS_4,
-    ),
-    case(
-        "the line is no loop any more",
-        "DL001",
-        HEAD + "loader = DataLoader(data)\nprint(loader)  #@\nfor batch in loader:\n    train(batch)\n",
-        edits=WORKERS_4,
     ),
     case(
         "workers that are started again",
         "DL006",
         HEAD + "for batch in DataLoader(data, num_workers=2):  #@\n    train(batch)\n",
-        """
-        -for batch in DataLoader(data, num_workers=2):
-        +for batch in DataLoader(data, num_workers=2, persistent_workers=True):
-        """,
+        ("num_workers=2", "num_workers=2, persistent_workers=True"),
         edits=KEPT,
     ),
     case(
         "perhaps no workers, and then the argument is an error",
         "DL006",
         HEAD + "for batch in DataLoader(data, num_workers=options.workers):  #@\n    train(batch)\n",
-        """
-        -for batch in DataLoader(data, num_workers=options.workers):
-        +for batch in DataLoader(data, num_workers=options.workers, persistent_workers=options.workers > 0):
-        """,
+        ("options.workers", "options.workers, persistent_workers=options.workers > 0"),
         edits=KEPT,
     ),
-    case("no workers", "DL006", HEAD + "for batch in DataLoader(data):  #@\n    train(batch)\n", edits=KEPT),
     case(
         "both copies and the loader",
         "DL003",
@@ -528,10 +412,7 @@ LOADERS = [
         for batch in DataLoader(data):
             batch = {k: v.to(device, non_blocking=True) for k, v in batch.items()}  #@
         """,
-        """
-        -for batch in DataLoader(data):
-        +for batch in DataLoader(data, pin_memory=True):
-        """,
+        ("(data", "(data, pin_memory=True"),
     ),
     case(
         "a copy in a function of its own",
@@ -552,30 +433,58 @@ LOADERS = [
         +train(DataLoader(data, pin_memory=True), DataLoader(test))
         """,
     ),
-    case(
-        "pinned by choice of the run: then not the copy alone",
-        "DL003",
-        """
+]
+LOADERS += silent(
+    "DL006",
+    {
+        "a new loader in each epoch": """
+        from torch.utils.data import DataLoader
+        for epoch in range(9):
+            loader = DataLoader(data, num_workers=2)  #@
+            for batch in loader:
+                step(batch)
+        """,
+        "no workers": HEAD + "for batch in DataLoader(data):  #@\n    train(batch)\n",
+    },
+    edits=KEPT,
+)
+LOADERS += silent(
+    "DL001",
+    {
+        "more workers than advised": HEAD + "for batch in DataLoader(data, num_workers=6):  #@\n    train(batch)\n",
+        "workers that only the run knows": HEAD
+        + "for batch in DataLoader(data, num_workers=options.workers):  #@\n    train(batch)\n",
+        "a loader of another file beside one of this file": HEAD
+        + "from data import loader\ntest = DataLoader(data)\nfor batch in loader:  #@\n    train(batch)\n",
+        "arguments that the source does not show": HEAD
+        + "for batch in DataLoader(data, **options):  #@\n    train(batch)\n",
+        "two loaders in turns": HEAD
+        + "a, b = DataLoader(x), DataLoader(y)\nfor batch in zip(a, b):  #@\n    train(batch)\n",
+        "a class of the same name": "class DataLoader(Base):\n    pass\n"
+        "for batch in DataLoader(data):  #@\n    train(batch)\n",
+        "data that each worker would read as a whole": "from torch.utils.data import DataLoader, IterableDataset\n"
+        "class Lines(IterableDataset):\n    pass\nfor batch in DataLoader(Lines()):  #@\n    train(batch)\n",
+        "the line is no loop any more": HEAD
+        + "loader = DataLoader(data)\nprint(loader)  #@\nfor batch in loader:\n    train(batch)\n",
+    },
+    edits=WORKERS_4,
+)
+LOADERS += silent(
+    "DL003",
+    {
+        "pinned by choice of the run: then not the copy alone": """
         from torch.utils.data import DataLoader
         for batch in DataLoader(data, pin_memory=cuda):
             batch = batch.to(device)  #@
         """,
-    ),
-    case(
-        "blocking by choice of the run",
-        "DL003",
-        """
+        "blocking by choice of the run": """
         from torch.utils.data import DataLoader
         for batch in DataLoader(data):
             batch = batch.to(device, non_blocking=fast)  #@
         """,
-    ),
-    case(
-        "no loader: data of its own",
-        "DL003",
-        """
+        "no loader: data of its own": """
         for step in range(10):
             batch = data[step].to(device)  #@
         """,
-    ),
-]
+    },
+)

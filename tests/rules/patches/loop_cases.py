@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from patch_case import case
+from patch_case import case, silent
 
 LOOPS = [
     case(
@@ -78,17 +78,6 @@ LOOPS = [
         +    bar.set_postfix(loss=loss.item(), lr=s.get_last_lr()[0])
         """,
     ),
-    case("a sum that goes on", "HS001", "for i, x in enumerate(y):\n    o.step()\n    total += loss.item()  #@\n"),
-    case(
-        "a value that is used afterwards",
-        "HS001",
-        "for i, x in enumerate(y):\n    o.step()\n    v = loss.item()  #@\n    print(v)\n    best = min(best, v)\n",
-    ),
-    case(
-        "a value that is used after the loop",
-        "HS001",
-        "for i, x in enumerate(y):\n    o.step()\n    v = loss.item()  #@\n    print(v)\nprint(v)\n",
-    ),
     case(
         "a value read between two calls, of which one logs",
         "HS001",
@@ -104,23 +93,6 @@ LOOPS = [
         "LG002",
         "for i, x in enumerate(y):\n    o.step()  #@\n    print(a)\n    print(b)\n    scheduler.step()  #@\n",
     ),
-    case("no index", "HS001", "for x in y:\n    o.step()\n    print(loss.item())  #@\n"),
-    case("the index is the pair", "HS001", "for x in enumerate(y):\n    o.step()\n    print(loss.item())  #@\n"),
-    case("no training loop", "HS001", "for i, x in enumerate(model.blocks):\n    print(x.item())  #@\n"),
-    case(
-        "an interval already",
-        "HS001",
-        "for i, x in enumerate(y):\n    o.step()\n    if i % 10 == 0:\n        print(loss.item())  #@\n",
-    ),
-    case(
-        "the index is changed",
-        "HS001",
-        "for i, x in enumerate(y):\n    i += 1\n    o.step()\n    print(loss.item())  #@\n",
-    ),
-    case("the print does more", "HS001", "for i, x in enumerate(y):\n    o.step()\n    print(queue.pop())  #@\n"),
-    case("a result file", "HS001", "for i, x in enumerate(y):\n    o.step()\n    f.write(str(loss.item()))  #@\n"),
-    case("an index by the name of nothing", "HS001", "for _ in range(9):\n    o.step()\n    print(x.item())  #@\n"),
-    case("another call", "HS001", "for i, x in enumerate(y):\n    o.step()\n    meter.update(loss.item())  #@\n"),
     case(
         "a function that only logs",
         "LG001",
@@ -145,26 +117,6 @@ LOOPS = [
         +        if i % 50 == 0:
         +            log_gradients(net, i)
         """,
-    ),
-    case(
-        "a function that also changes something",
-        "LG001",
-        "def f(m):\n    print(m.a)  #@\n    m.a = 0\nfor i, x in enumerate(y):\n    o.step()\n    f(m)\n",
-    ),
-    case(
-        "a function whose value is used",
-        "LG001",
-        "def f(a):\n    print(a)  #@\nfor i, x in enumerate(y):\n    o.step()\n    b = f(i)\n",
-    ),
-    case(
-        "a function that is also used elsewhere",
-        "LG001",
-        "def f(a):\n    print(a)  #@\nfor i, x in enumerate(y):\n    o.step()\n    f(i)\nhooks.append(f)\n",
-    ),
-    case(
-        "a function called at an interval",
-        "LG001",
-        "def f(a):\n    print(a)  #@\nfor i, x in enumerate(y):\n    o.step()\n    if a and i % 9 < 1:\n        f(i)\n",
     ),
     case(
         "a synchronize",
@@ -196,17 +148,6 @@ LOOPS = [
         "-    if cuda: torch.cuda.synchronize()\n",
     ),
     case(
-        "all that an else holds",
-        "HS003",
-        "import torch\nif a:\n    b()\nelse:\n    torch.cuda.synchronize()  #@\nc()\n",
-    ),
-    case(
-        "beside another statement",
-        "HS003",
-        "import torch\nfor x in y:\n    t = clock(); torch.cuda.synchronize()  #@\n    f()\n",
-    ),
-    case("of a stream", "HS003", "for x in y:\n    stream.synchronize()  #@\n    f()\n"),
-    case(
         "a collection in each step",
         "PY001",
         "import gc\nfor step, x in enumerate(y):\n    opt.step()\n    gc.collect()  #@",
@@ -218,3 +159,45 @@ LOOPS = [
     ),
     case("the collector's own", "PY001", "import gc\nfor i, x in enumerate(y):\n    opt.step()  #@\n"),
 ]
+LOOPS += silent(
+    "HS001",
+    {
+        "a sum that goes on": "for i, x in enumerate(y):\n    o.step()\n    total += loss.item()  #@\n",
+        "a value that is used afterwards": "for i, x in enumerate(y):\n    o.step()\n"
+        "    v = loss.item()  #@\n    print(v)\n    best = min(best, v)\n",
+        "a value that is used after the loop": "for i, x in enumerate(y):\n"
+        "    o.step()\n    v = loss.item()  #@\n    print(v)\nprint(v)\n",
+        "no index": "for x in y:\n    o.step()\n    print(loss.item())  #@\n",
+        "the index is the pair": "for x in enumerate(y):\n    o.step()\n    print(loss.item())  #@\n",
+        "no training loop": "for i, x in enumerate(model.blocks):\n    print(x.item())  #@\n",
+        "an interval already": "for i, x in enumerate(y):\n    o.step()\n"
+        "    if i % 10 == 0:\n        print(loss.item())  #@\n",
+        "the index is changed": "for i, x in enumerate(y):\n    i += 1\n    o.step()\n    print(loss.item())  #@\n",
+        "the print does more": "for i, x in enumerate(y):\n    o.step()\n    print(queue.pop())  #@\n",
+        "a result file": "for i, x in enumerate(y):\n    o.step()\n    f.write(str(loss.item()))  #@\n",
+        "an index by the name of nothing": "for _ in range(9):\n    o.step()\n    print(x.item())  #@\n",
+        "another call": "for i, x in enumerate(y):\n    o.step()\n    meter.update(loss.item())  #@\n",
+    },
+)
+LOOPS += silent(
+    "LG001",
+    {
+        "a function that also changes something": "def f(m):\n    print(m.a)  #@\n"
+        "    m.a = 0\nfor i, x in enumerate(y):\n    o.step()\n    f(m)\n",
+        "a function whose value is used": "def f(a):\n    print(a)  #@\n"
+        "for i, x in enumerate(y):\n    o.step()\n    b = f(i)\n",
+        "a function that is also used elsewhere": "def f(a):\n    print(a)  #@\n"
+        "for i, x in enumerate(y):\n    o.step()\n    f(i)\nhooks.append(f)\n",
+        "a function called at an interval": "def f(a):\n    print(a)  #@\n"
+        "for i, x in enumerate(y):\n    o.step()\n    if a and i % 9 < 1:\n        f(i)\n",
+    },
+)
+LOOPS += silent(
+    "HS003",
+    {
+        "all that an else holds": "import torch\nif a:\n    b()\nelse:\n    torch.cuda.synchronize()  #@\nc()\n",
+        "beside another statement": "import torch\nfor x in y:\n"
+        "    t = clock(); torch.cuda.synchronize()  #@\n    f()\n",
+        "of a stream": "for x in y:\n    stream.synchronize()  #@\n    f()\n",
+    },
+)

@@ -6,6 +6,7 @@ last line; `#@name` marks the first line of the function `name`, for traces with
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from textwrap import dedent
@@ -65,10 +66,22 @@ def case(
     name: str,
     code: str,
     text: str,
-    changes: str = "",
+    changes: str | tuple[str, str] = "",
     edits: list[Edit] | None = None,
     in_framework: SetArguments | None = None,
 ) -> Case:
-    """Without `edits`: those that the rule usually advises."""
+    """`changes`: the lines of the diff, or what it replaces in one line, and by what. Without `edits`: those that the
+    rule usually advises.
+    """
+    text = dedent(text).lstrip("\n")
+    if isinstance(changes, tuple):
+        old, new = changes
+        [line] = [line for line in re.sub(r"  #@\w*$", "", text, flags=re.MULTILINE).splitlines() if old in line]
+        changes = f"-{line}\n+{line.replace(old, new)}\n"
     fix = Fix("Change it.", edits=USUAL.get(code, []) if edits is None else edits, in_framework=in_framework)
-    return Case(name, code, dedent(text).lstrip("\n"), dedent(changes).lstrip("\n"), fix)
+    return Case(name, code, text, dedent(changes).lstrip("\n"), fix)
+
+
+def silent(code: str, texts: dict[str, str], edits: list[Edit] | None = None) -> list[Case]:
+    """Sources, by what is the matter with them, for which there must be no patch."""
+    return [case(name, code, text, edits=edits) for name, text in texts.items()]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from patch_case import autocast, case
+from patch_case import autocast, case, silent
 
 from traceopt.result.edits import Call, Edit, SetAttribute
 
@@ -103,18 +103,6 @@ PRECISION = [
         edits=AUTOCAST,
     ),
     case(
-        "a string over several lines must not move",
-        "TC001",
-        'import torch\nfor x in loader:\n    loss = model(x, """a\n    b""")  #@\n    loss.backward()\n',
-        edits=AUTOCAST,
-    ),
-    case(
-        "an f-string over several lines must not move",
-        "TC001",
-        'import torch\nfor x in loader:\n    loss = model(x, f"""{a}\n    b""")  #@\n    loss.backward()\n',
-        edits=AUTOCAST,
-    ),
-    case(
         "strings that lie side by side on several lines may",
         "TC001",
         'import torch\nfor x in loader:\n    loss = model(x, f"{a}"\n        "b")  #@\n    loss.backward()\n',
@@ -125,46 +113,6 @@ PRECISION = [
         +        loss = model(x, f"{a}"
         +            "b")
         """,
-        edits=AUTOCAST,
-    ),
-    case(
-        "something else in between",
-        "TC001",
-        "import torch\nfor x in loader:\n    out = model(x)\n    save(x)\n    loss = f(out)  #@\n    loss.backward()\n",
-        edits=AUTOCAST,
-    ),
-    case(
-        "a forward pass in a branch",
-        "TC001",
-        """
-        import torch
-        for x in loader:
-            if flip:
-                out = model(x.flip(0))
-            else:
-                out = model(x)
-            loss = f(out)  #@
-            loss.backward()
-        """,
-        edits=AUTOCAST,
-    ),
-    case(
-        "a forward pass outside of the block of the loss",
-        "TC001",
-        """
-        import torch
-        for x, y in loader:
-            out = model(x)
-            if train:
-                loss = criterion(out, y)  #@
-                loss.backward()
-        """,
-        edits=AUTOCAST,
-    ),
-    case(
-        "a forward pass before a branch of a function",
-        "TC001",
-        "import torch\ndef f(x):\n    y = m(x)\n    if g:\n        loss = c(y)  #@\n        loss.backward()\n",
         edits=AUTOCAST,
     ),
     case(
@@ -188,29 +136,10 @@ PRECISION = [
         edits=AUTOCAST,
     ),
     case(
-        "two backward passes",
-        "TC001",
-        "import torch\nfor x in loader:\n    a = f(x)  #@\n    a.backward()\n    b = g(x)\n    b.backward()\n",
-        edits=AUTOCAST,
-    ),
-    case(
-        "autocast is there",
-        "TC001",
-        "import torch\nfor x in loader:\n    with torch.autocast('cuda', enabled=amp):\n        loss = f(x)  #@\n"
-        "    loss.backward()\n",
-        edits=AUTOCAST,
-    ),
-    case(
         "float16 needs a scaler",
         "TC001",
         "import torch\nfor x in loader:\n    loss = f(x)  #@\n    loss.backward()\n",
         edits=autocast(dtype="float16"),
-    ),
-    case(
-        "two statements on a line",
-        "TC001",
-        "import torch\nfor x in loader:\n    loss = f(x); loss.backward()  #@\n",
-        edits=AUTOCAST,
     ),
     case(
         "TF32 below the imports",
@@ -235,11 +164,6 @@ PRECISION = [
         """,
     ),
     case(
-        "TF32 under another name, in a file of one line without an end",
-        "TC002",
-        "import torch as t; loss = f(t.ones(1)); loss.backward()  #@",
-    ),
-    case(
         "TF32 for matmuls and convolutions",
         "TC002",
         "import torch\nmodel(x).backward()  #@\n",
@@ -256,7 +180,6 @@ PRECISION = [
         "import torch\ntorch.backends.cudnn.allow_tf32 = flag\nf(x).backward()  #@\n",
         edits=TF32,
     ),
-    case("TF32 is set", "TC002", "import torch\ntorch.backends.cuda.matmul.allow_tf32 = flag\nf(x).backward()  #@\n"),
     case(
         "subnormal numbers",
         "CP008",
@@ -273,8 +196,6 @@ PRECISION = [
         "import torch\ntorch.set_flush_denormal(options.flush)\nnet(x).backward()  #@\n",
         edits=FLUSH,
     ),
-    case("a library sets nothing", "TC002", "import torch\ndef forward(x):\n    return f(x)  #@\n"),
-    case("torch comes later", "TC002", "import os\nif os.name:\n    pass\nimport torch\nf(x).backward()  #@\n"),
     case(
         "cuDNN's search",
         "CV003",
@@ -291,19 +212,13 @@ PRECISION = [
         "cuDNN's search again and again",
         "CV004",
         "import torch\ntorch.backends.cudnn.benchmark = True  # fast\nm(x).backward()  #@\n",
-        """
-        -torch.backends.cudnn.benchmark = True  # fast
-        +torch.backends.cudnn.benchmark = False  # fast
-        """,
+        ("True", "False"),
     ),
     case(
         "cuDNN's search by another name",
         "CV004",
         "import torch\nfrom torch.backends import cudnn\ncudnn.benchmark = True\nm(x).backward()  #@\n",
-        """
-        -cudnn.benchmark = True
-        +cudnn.benchmark = False
-        """,
+        ("True", "False"),
     ),
     case(
         "cuDNN's search by an option",
@@ -344,3 +259,50 @@ PRECISION = [
         "import torch\nmodel = build().to(device)\nfor images in loader:\n    model(images).backward()  #@\n",
     ),
 ]
+PRECISION += silent(
+    "TC001",
+    {
+        "a string over several lines must not move": "import torch\nfor x in loader:\n"
+        '    loss = model(x, """a\n    b""")  #@\n    loss.backward()\n',
+        "an f-string over several lines must not move": "import torch\nfor x in loader:\n"
+        '    loss = model(x, f"""{a}\n    b""")  #@\n    loss.backward()\n',
+        "something else in between": "import torch\nfor x in loader:\n"
+        "    out = model(x)\n    save(x)\n    loss = f(out)  #@\n    loss.backward()\n",
+        "a forward pass in a branch": """
+        import torch
+        for x in loader:
+            if flip:
+                out = model(x.flip(0))
+            else:
+                out = model(x)
+            loss = f(out)  #@
+            loss.backward()
+        """,
+        "a forward pass outside of the block of the loss": """
+        import torch
+        for x, y in loader:
+            out = model(x)
+            if train:
+                loss = criterion(out, y)  #@
+                loss.backward()
+        """,
+        "a forward pass before a branch of a function": "import torch\ndef f(x):\n"
+        "    y = m(x)\n    if g:\n        loss = c(y)  #@\n        loss.backward()\n",
+        "two backward passes": "import torch\nfor x in loader:\n"
+        "    a = f(x)  #@\n    a.backward()\n    b = g(x)\n    b.backward()\n",
+        "autocast is there": "import torch\nfor x in loader:\n"
+        "    with torch.autocast('cuda', enabled=amp):\n        loss = f(x)  #@\n    loss.backward()\n",
+        "two statements on a line": "import torch\nfor x in loader:\n    loss = f(x); loss.backward()  #@\n",
+    },
+    edits=AUTOCAST,
+)
+PRECISION += silent(
+    "TC002",
+    {
+        "TF32 under another name, in a file of one line without an end": "import torch as t; "
+        "loss = f(t.ones(1)); loss.backward()  #@",
+        "TF32 is set": "import torch\ntorch.backends.cuda.matmul.allow_tf32 = flag\nf(x).backward()  #@\n",
+        "a library sets nothing": "import torch\ndef forward(x):\n    return f(x)  #@\n",
+        "torch comes later": "import os\nif os.name:\n    pass\nimport torch\nf(x).backward()  #@\n",
+    },
+)
