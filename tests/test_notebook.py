@@ -118,6 +118,12 @@ def test_a_comparison_has_the_patterns_of_the_report_and_names_as_code(example: 
     assert re.search(r"<td><code>\w+", page)
 
 
+def test_a_comparison_has_a_bar_for_each_side_and_names_what_is_gone(example: GetExample) -> None:
+    page = compare(example("five_faults").result, example("healthy").result)._repr_html_()
+    assert [name for name in ("BASE", "HEAD") if f'role="img" aria-label="{name}:' in page] == ["BASE", "HEAD"]
+    assert re.search(r"No longer seen</td>\s*<td>Load data in worker processes \(DL001\)", page)
+
+
 def test_the_same_each_time(result: Result) -> None:
     assert result._repr_html_() == result._repr_html_()
 
@@ -147,6 +153,14 @@ def test_it_leaves_the_page_around_it_alone(result: Result, open_page: OpenPage,
     assert (seen["scripts"], seen["title"], seen["pwned"]) == (0, "host", True)
     assert seen["wide"] <= 0
     assert 0.9 * seen["room"] < seen["bar"] <= seen["room"]
+
+
+def test_a_narrow_notebook_cuts_nothing(example: GetExample, open_page: OpenPage, tmp_path: Path) -> None:
+    slow, healthy = (example(name).result for name in ("five_faults", "healthy"))
+    for summary in (slow._repr_html_(), compare(slow, healthy)._repr_html_()):
+        (tmp_path / "page.html").write_text(f'<div style="width: 380px">{summary}</div>', encoding="utf-8")
+        inside = "(it => it.scrollWidth - it.clientWidth)(document.querySelector('.traceopt-summary'))"
+        assert open_page(tmp_path / "page.html").evaluate(inside) == 0
 
 
 @pytest.mark.slow

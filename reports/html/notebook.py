@@ -20,7 +20,7 @@ from traceopt.result.document import Result
 
 SCOPE = ".traceopt-summary"
 FIXES_SHOWN = 5
-KERNELS_SHOWN = 5  # of a comparison
+KERNELS_SHOWN = FINDINGS_SHOWN = 5  # of a comparison
 PARTS_SHOWN = 6  # by name; the smaller ones share one row
 
 # How pages are marked: JupyterLab, VS Code, Colab. Without a mark, the browser's setting counts.
@@ -69,6 +69,8 @@ def render_notebook(result: Result) -> str:
 def render_comparison_notebook(comparison: Comparison) -> str:
     """The HTML of a comparison."""
     document = safe_text.cleaned(comparison)
+    groups: tuple[comparison_words.Group, ...] = ("fixed", "new")
+    changed = [finding for group in groups for finding in comparison_words.of_group(document, group)]
     return (
         environment()
         .get_template("notebook_comparison.html.j2")
@@ -80,6 +82,8 @@ def render_comparison_notebook(comparison: Comparison) -> str:
             basis=comparison_words.basis(document),
             parts=comparison_tables.changed_parts(document, comparison_words.shown_parts(document)),
             kernels=comparison_tables.changed_kernels(document.kernels, most=KERNELS_SHOWN, units=True),
+            findings=comparison_tables.compared_findings(document, changed[:FINDINGS_SHOWN]),
+            whole_us=max(sum(getattr(part, side) for part in document.breakdown) for side in ("base_us", "head_us")),
             findings_line=comparison_words.findings_line(document),
         )
     )
