@@ -59,7 +59,10 @@ def test_a_cause_of_less_than_a_fifth_of_the_step_is_no_bottleneck(launch: float
     ("found", "says"),
     [
         ((), "No fix was found for the largest limit, exposed communication (38%)."),
-        (("CM001",), "Largest limit: exposed communication (38%)."),  # a finding without a saving
+        (
+            ("CM001",),
+            "The plan has no fix for the largest limit, exposed communication (38%).",
+        ),  # a finding without a saving
     ],
 )
 def test_a_limit_larger_than_the_one_that_the_first_fix_treats_is_named(

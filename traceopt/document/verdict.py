@@ -259,7 +259,7 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         if later is not None:
             return f"A later fix is for {parts}: {in_sentence(later.finding.title)}."
         if any(self._is_for(limit, one) for one in self.priced):
-            return f"Largest {'limit' if limit.busy else 'cause'}: {parts}."
+            return f"The plan has no fix for the largest {'limit' if limit.busy else 'cause'}, {parts}."
         return f"No fix was found for the largest limit, {parts}."
 
     def _parts(self, limit: Cause) -> str:
