@@ -8,12 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from traceopt.analyzer.arrays.intervals import intersect, union
+from traceopt.analyzer.attribution.syncs import BLOCKING_COPY, EXPLICIT, SCALAR_READ
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import Changes, DropSync, ScaleWork
 from traceopt.analyzer.tables.schema import Mask
 from traceopt.result.finding import Fix
 from traceopt.result.words.message import ms, percent
 from traceopt.rules.evidence import by_site, site_evidence, site_locations
+from traceopt.rules.fixes.advice.compilation import engine_overlap
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.pricing import calls_in, gain_ns, priced, unrecorded_gain_ns
@@ -23,6 +25,8 @@ from traceopt.rules.step_words import the_step, times
 
 SURE_SHARE = 0.7  # of the stall, saved at least: some reads remain
 LEAST_SHARE = 0.01  # of the stall: the finding leaves out what the GPU is idle during the calls if it is less
+READS = (BLOCKING_COPY, SCALAR_READ, EXPLICIT)  # reasons of syncs after which an engine reads tokens
+ONCE = 1.5  # calls per step: a serving engine reads the tokens of each step once
 TOGETHER = 1.5  # times the sum of what each line saves alone
 
 
@@ -89,7 +93,9 @@ class SyncRule(Rule):
         shared = self._shared(facts, rows)
         during = f"{ms(idle)} during the call and for " if idle >= LEAST_SHARE * stall else ""
         meanwhile = f"; the refill also includes work reported by {' and '.join(shared)}" if shared else ""
+        overlap = engine_overlap(facts) if count <= ONCE and self.reason in READS else None
         return self.finding(
+            title="Overlap the engine's scheduler with the GPU's work" if overlap else None,
             why=(
                 f"{self.does} {times(facts, count)}. The GPU is idle for {during}{ms(stall - idle)} until the host "
                 f"has refilled its queue{meanwhile}.{never_ahead}"
@@ -105,7 +111,9 @@ class SyncRule(Rule):
             ),
             evidence=site_evidence(facts, sites),
             locations=site_locations(sites),
-            fix=self.advice(facts, rows),
+            fix=Fix(f"{overlap}, so that it prepares the next step while the GPU runs this one.")
+            if overlap
+            else self.advice(facts, rows),
         )
 
     def advice(self, facts: Facts, rows: npt.NDArray[np.int64]) -> Fix:  # noqa: ARG002

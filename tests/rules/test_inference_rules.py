@@ -9,12 +9,13 @@ import pytest
 from support.inference import COMPILED_REGION, advice
 
 from fixtures import real_traces
-from fixtures.serving import VLLM, serve
+from fixtures.serving import SGLANG, VLLM, serve
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 from traceopt.errors import InputError
 from traceopt.result.words.effort_and_risk import Risk
+from traceopt.rules.catalogue.hs003_explicit_synchronize import ExplicitSynchronize
 from traceopt.rules.catalogue.lb002_launch_bound import LaunchBound
 from traceopt.rules.catalogue.tc001_fp32_matmul import Fp32Matmul
 from traceopt.rules.catalogue.tc003_low_tensor_core_use import LowTensorCoreUse
@@ -22,7 +23,7 @@ from traceopt.rules.catalogue.tq002_no_steps import NoSteps
 from traceopt.rules.engine import run_rules
 from traceopt.rules.fixes.advice.batch_size import larger_batch_risk
 from traceopt.rules.registry import builtin_rules
-from traceopt.testing import A100, Machine, answer, assert_finds, facts_of
+from traceopt.testing import A100, Machine, answer, assert_finds, assert_silent, facts_of
 from traceopt.testing.events import kernel, op, read
 
 SIMT = "maxwell_fp16_hgemm_128x64_nn"
@@ -36,6 +37,24 @@ def test_tc003_does_not_apply_to_decode_steps() -> None:
         for phase in ("prefill", "decode")
     }
     assert status == {"prefill": "found", "decode": "not_applicable"}
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        (VLLM, "Start vLLM with --async-scheduling"),
+        (SGLANG, "Start SGLang without --disable-overlap-schedule"),
+        ({"decode": "my step"}, None),  # no engine
+    ],
+)
+def test_an_engine_that_waits_for_its_tokens_overlaps_its_scheduler(names: dict[str, str], says: str | None) -> None:
+    finding = assert_finds(ExplicitSynchronize, serve(["decode"] * 8, names))
+    assert finding.title.startswith("Overlap the engine's scheduler") == (says is not None)
+    assert finding.fix.text.startswith(says or "Remove")
+
+
+def test_an_engine_that_runs_ahead_waits_for_nothing() -> None:
+    assert_silent(ExplicitSynchronize, serve(["decode"] * 8, VLLM, waits=False))
 
 
 def launching(name: str = "gemm", frame: str = "serve.py(3): loop", region: str = "region") -> Machine:

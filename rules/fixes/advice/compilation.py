@@ -19,6 +19,12 @@ _EAGER = {
     "TensorRT-LLM": "Turn on TensorRT-LLM's CUDA graphs (cuda_graph_config), with the batch sizes you serve",
     "TGI": "Let TGI capture the batch sizes you serve (--cuda-graphs)",
 }
+# Each prepares the next step while the GPU runs this one, unless that is turned off.
+_OVERLAP = {
+    "vLLM": "Start vLLM with --async-scheduling (the default since 0.14)",
+    "SGLang": "Start SGLang without --disable-overlap-schedule",
+    "TensorRT-LLM": "Start TensorRT-LLM without disable_overlap_scheduler",
+}
 _FUSION = {
     "vLLM": "Let vLLM compile the model (without --enforce-eager; -O3), or use a model with its fused layers",
     "SGLang": "Start SGLang with --enable-torch-compile, or use a model with its fused layers",
@@ -60,6 +66,11 @@ def replayed(facts: Facts) -> str | None:
 def engine_graphs(facts: Facts) -> str | None:
     """How to turn on the CUDA graphs of the serving engine; None if there is no engine."""
     return _EAGER.get(facts.serving_engine or "")
+
+
+def engine_overlap(facts: Facts) -> str | None:
+    """How to let the engine schedule while the GPU works; None if there is no engine, or no way."""
+    return _OVERLAP.get(facts.serving_engine or "")
 
 
 def engine_fusion(facts: Facts) -> str | None:
