@@ -8,13 +8,14 @@ words() {
 }
 
 mapfile -t command < <(words "$RUN")
+mapfile -t recording < <(words "$RUN_OPTIONS")
 mapfile -t paths < <(words "$TRACES")
 mapfile -t further < <(words "$OPTIONS")
 mapfile -t gates < <(words "$FAIL_ON")
 mkdir -p "$FOLDER"
 
 if [ ${#command[@]} -gt 0 ]; then
-    "$PYTHON" -m traceopt run --no-analyze --logdir "$FOLDER/traces" -- "${command[@]}"
+    "$PYTHON" -m traceopt run --no-analyze --logdir "$FOLDER/traces" "${recording[@]}" -- "${command[@]}"
     paths=("$FOLDER/traces")
 fi
 

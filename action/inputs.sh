@@ -16,6 +16,7 @@ case "$COMMENT" in
     changed | always | never) ;;
     *) fail "comment: use changed, always or never" ;;
 esac
-for words in "$RUN" "$TRACES" "$OPTIONS" "$FAIL_ON"; do
+[ -n "$RUN" ] || [ -z "$RUN_OPTIONS" ] || fail "run-options: they need a script to record (run: train.py)"
+for words in "$RUN" "$RUN_OPTIONS" "$TRACES" "$OPTIONS" "$FAIL_ON"; do
     xargs -n 1 <<<"$words" >/dev/null 2>&1 || fail "unclosed quote: $words"
 done

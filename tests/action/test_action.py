@@ -58,6 +58,7 @@ class Job:
             "FOLDER": str(folder / "temp"),
             "LABEL": "traceopt",
             "RUN": "",
+            "RUN_OPTIONS": "",
             "TRACES": "",
             "OPTIONS": "",
             "FAIL_ON": "",
@@ -283,9 +284,10 @@ class TestAnalyze:
         return calls
 
     def test_a_script_is_recorded_and_its_traces_are_analyzed(self, job: Job, recorder: Any) -> None:
-        [record, analyze] = recorder(0, RUN="torchrun --nproc-per-node 2 train.py --name 'two words $(x)'")
+        run = "torchrun --nproc-per-node 2 train.py --name 'two words $(x)'"
+        [record, analyze] = recorder(0, RUN=run, RUN_OPTIONS="--preset long")
         assert record == [
-            "-m", "traceopt", "run", "--no-analyze", "--logdir", f"{job.folder}/temp/traces", "--",
+            "-m", "traceopt", "run", "--no-analyze", "--logdir", f"{job.folder}/temp/traces", "--preset", "long", "--",
             "torchrun", "--nproc-per-node", "2", "train.py", "--name", "two words $(x)",
         ]  # fmt: skip
         assert analyze[-2:] == ["--", f"{job.folder}/temp/traces"]
@@ -312,6 +314,7 @@ class TestInputs:
             ({"RUN": "train.py", "TRACES": "logs"}, "either run or traces"),
             ({"RUN": "train.py", "LABEL": "a/b"}, "label: use at most 80 letters"),
             ({"RUN": "train.py", "COMMENT": "yes"}, "comment: use changed, always or never"),
+            ({"TRACES": "logs", "RUN_OPTIONS": "--preset long"}, "run-options: they need a script"),
             ({"RUN": "train.py 'a"}, "unclosed quote: train.py 'a"),
             ({"RUN": "train.py 'a\n::warning::100%"}, "unclosed quote: train.py 'a%0A::warning::100%25"),
         ],
