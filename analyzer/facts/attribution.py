@@ -51,6 +51,7 @@ from traceopt.analyzer.vocabulary.causes.host_names import (
     REPORTING_FUNCTION,
 )
 from traceopt.analyzer.vocabulary.causes.table import (
+    CHECKPOINT,
     COMMUNICATION,
     COMPUTE,
     COPIES,
@@ -169,6 +170,12 @@ class AttributionFacts(TimelineFacts, frozen=True, dict=True):
     def emptying_syncs(self) -> npt.NDArray[np.bool_]:
         """Syncs inside `torch.cuda.empty_cache()`, which waits for the GPU before it frees. Shape (len(syncs),)."""
         return self._syncs_below(library_frames.is_empty_cache_frame)
+
+    @cached_property
+    def checkpoint_syncs(self) -> npt.NDArray[np.bool_]:
+        """Syncs of the copies that save a checkpoint. Shape (len(syncs),)."""
+        saves = self.slices.mask(self.host.rows_of(CHECKPOINT))
+        return np.asarray(self.slices.ancestor(self.syncs.slice, saves) >= 0)
 
     @cached_property
     def result_syncs(self) -> npt.NDArray[np.bool_]:

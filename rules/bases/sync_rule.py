@@ -43,8 +43,9 @@ class SyncRule(Rule):
     min_share: float = threshold(0.01, "smallest stall, as a share of the step, to report")
 
     def rows(self, facts: Facts) -> npt.NDArray[np.bool_]:
-        """The syncs this rule is about; LG002 covers those of logging, HS005 those of gradients."""
-        return np.asarray((facts.syncs.reason == self.reason) & ~facts.reporting_syncs & ~facts.gradient_syncs)
+        """The syncs this rule is about; LG002 covers those of logging, LG003 of checkpoints, HS005 of gradients."""
+        others = facts.reporting_syncs | facts.checkpoint_syncs | facts.gradient_syncs
+        return np.asarray((facts.syncs.reason == self.reason) & ~others)
 
     def check(self, facts: Facts) -> Findings:
         """One finding per line of the user's code; one for all lines if they gain much more together: as long as one

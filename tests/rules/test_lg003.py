@@ -40,6 +40,9 @@ class TestOneSave:
     def test_the_copies_are_a_part_of_the_save(self) -> None:
         assert "Saving a checkpoint took 800.2 ms in 1 of 8 measured steps." in finding(saving_once(4), "LG003").why
 
+    def test_they_are_no_finding_of_their_own(self) -> None:
+        assert "HS002" not in [found.code for found in document_of(saving_once(4)).findings]
+
     def test_the_verdict_begins_with_a_step_that_takes_most_of_the_recording(self) -> None:
         said = "1 of 8 steps takes 56% of the recorded time: saving a checkpoint. GPU-bound: "
         assert document_of(saving_once(4)).verdict.startswith(said)
