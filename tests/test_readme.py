@@ -131,7 +131,7 @@ def test_the_index_lists_every_page() -> None:
 
 
 def example_output() -> str:
-    environment = {**os.environ, "COLUMNS": "100", "PYTHONIOENCODING": "utf-8"}
+    environment = {**os.environ, "COLUMNS": "88", "PYTHONIOENCODING": "utf-8"}
     done = subprocess.run(
         [sys.executable, "-m", *shlex.split(EXAMPLE)], cwd=ROOT, env=environment, capture_output=True, check=True
     )
