@@ -167,6 +167,7 @@ def _view(document: Result, *, every_step: bool) -> dict[str, Any]:
         "all_cards": all_cards,
         "idle_word": idle_word,
         "timeline_keys": span_view.key_help(document),
+        "timeline_answer": span_view.answer(document, idle_word),
         "timeline_about": span_view.about(document, idle_word),
         "result": document,
         "has_trace": document.step.source != "none",

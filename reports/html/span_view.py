@@ -32,6 +32,7 @@ def span_view(document: Result, cards: list[Card], idle_word: str | None) -> dic
     marks = {step.name for step in table.steps}
     series = document.step.series
     return {
+        "answer": answer(document, idle_word),
         "about": about(document, idle_word),
         "rank": rank_phrase(document),
         "cut": cut_command(document),
@@ -112,6 +113,18 @@ def rank_choices(document: Result) -> list[str]:
         return []
     others = [f"{view.rank}{': the others wait for it' if view.late else ''}" for view in document.rank_views]
     return [str(document.run.shown_rank), *others]
+
+
+def answer(document: Result, idle_word: str | None) -> str:
+    """ "Longest gap in GPU work: 187.0 ms in ProfilerStep#9, waiting for data."; "" without a gap."""
+    table = None if document.timeline is None else document.timeline.table
+    if table is None or not table.stalls:
+        return ""
+    gap = max(table.stalls, key=lambda stall: stall.duration_us)
+    steps = [one.name for one in table.steps if 0 <= gap.start_us - one.start_us < one.duration_us]
+    where = f" in {steps[0]}" if steps else ""
+    long, cause = quantities.ms_of_us(gap.duration_us), quantities.in_sentence(gap.label)
+    return f"Longest gap in {'GPU' if idle_word else 'model'} work: {long}{where}, {cause}."
 
 
 def about(document: Result, idle_word: str | None) -> str:

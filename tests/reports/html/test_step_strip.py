@@ -194,8 +194,10 @@ def test_another_rank_can_be_chosen(open_report, tmp_path: Path) -> None:
     assert choices.first.locator("option").all_inner_texts() == ["0", "1: the others wait for it"]
     page.locator("#timeline-box").scroll_into_view_if_needed()
     page.wait_for_selector("#span-canvas[data-ready]")
+    of_rank_0 = page.inner_text("#span-answer")
     choices.first.select_option(index=1)
     page.wait_for_selector("#span-about:has-text('rank 1 of 2')")
+    assert page.inner_text("#span-answer") != of_rank_0
     page.wait_for_selector("#flame-what:has-text('main thread of rank 1 of 2 did in')")
     assert choices.last.input_value() == "1"
     assert not page.locator("#steps-scrub").is_visible()

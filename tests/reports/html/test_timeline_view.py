@@ -367,6 +367,12 @@ def test_on_a_phone_the_lanes_names_are_above_them(open_report) -> None:
     assert title(page) == "GPU idle: Waiting for data"
 
 
+def test_the_longest_gap_is_the_answer_above_the_timeline(timeline) -> None:
+    assert timeline.inner_text("#span-answer").replace("\u00a0", " ") == (
+        "Longest gap in GPU work: 187.0 ms in ProfilerStep#9, waiting for data."
+    )
+
+
 def test_what_is_left_out_is_said() -> None:
     rich = sample.rich()
     assert left_out(rich) == (

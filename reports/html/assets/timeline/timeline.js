@@ -316,6 +316,7 @@
     return tools.loadSpans().then(function (spans) {
       view.read(spans);
       painter.readColors();
+      document.getElementById("span-answer").textContent = spans.view.answer;
       document.getElementById("span-about").textContent = spans.view.about;
       note.textContent = "";
       search.clear();
