@@ -23,7 +23,7 @@ NAME_ROWS = 3  # below the bar, for the names that do not fit into their parts
 LEAST_NAMED_SHARE = 0.01  # of the bar: a smaller part answers, but has no name below the bar
 BAR_PIXELS = 900  # the bar on a wide screen
 LETTER_PIXELS = 7.5
-TIME_PIXELS = 105  # room of the time beside the name
+TIME_PIXELS = 80  # room of the time beside the name
 BELOW_PIXELS = 75  # the same below the bar, where letters are thinner
 
 
@@ -36,9 +36,11 @@ class PartCause(Struct, frozen=True):
 
 
 class NameBelow(Struct, frozen=True):
-    """The name of a part that is too narrow for it, in one of the rows below the bar. `left` is per cent of the bar."""
+    """The name of a part that is too narrow for it, in one of the rows below the bar. `left` is per cent of the bar;
+    None: the name ends with the bar.
+    """
 
-    left: float
+    left: float | None
     row: int
 
 
@@ -113,10 +115,11 @@ def _names_below(parts: Sequence[BreakdownPart]) -> list[NameBelow | None]:
     places: list[NameBelow | None] = [None] * len(parts)
     for index, part in sorted(enumerate(parts), key=lambda pair: -pair[1].us_per_step):
         share, width = part.us_per_step / ends[-1], len(part.label) * LETTER_PIXELS + BELOW_PIXELS
-        left = min((ends[index] - part.us_per_step) * pixels, BAR_PIXELS - width)
+        begin = (ends[index] - part.us_per_step) * pixels
+        left = min(begin, BAR_PIXELS - width)
         free = (row for row, names in enumerate(rows) if all(a >= left + width or b <= left for a, b in names))
         if has_room(part.label, share * BAR_PIXELS) or share < LEAST_NAMED_SHARE or (row := next(free, None)) is None:
             continue
         rows[row].append((left, left + width))
-        places[index] = NameBelow(round(left / BAR_PIXELS * 100, 2), row)
+        places[index] = NameBelow(round(left / BAR_PIXELS * 100, 2) if left == begin else None, row)
     return places

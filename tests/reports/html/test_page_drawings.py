@@ -179,6 +179,8 @@ def test_the_longest_parts_without_room_have_names_below_the_bar() -> None:
     parts = [replace(known[name], us_per_step=time * 1000) for name, time in ms.items()]
     below = {one.part.name: one.below for one in part_answers(replace(rich, breakdown=parts), [], gpu_measured=True)}
     assert {name for name, place in below.items() if place} == {"compute", "copies"}
+    assert below["copies"] is not None
+    assert below["copies"].left is None, "it ends with the bar"
 
 
 def test_navigation_has_the_order_of_the_page() -> None:
