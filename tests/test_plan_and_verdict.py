@@ -15,6 +15,7 @@ import orjson
 import pytest
 from msgspec import Struct
 from msgspec.structs import replace
+from support.findings import outcome_of
 from support.repeated import repeated
 from support.traces import FILES, GENERATED, TWINS, AnalyzedTrace, over
 
@@ -39,9 +40,8 @@ from traceopt.errors import InputError
 from traceopt.result.document import Result
 from traceopt.result.sections.work_rows import PlanRow
 from traceopt.result.words.quantities import percent
-from traceopt.rules.engine import RulesOutcome, run_rules
+from traceopt.rules.engine import RulesOutcome
 from traceopt.rules.plan import MAX_ROWS, MIN_PLAN_SHARE, MIN_ROW_SHARE, Plan
-from traceopt.rules.registry import builtin_rules
 from traceopt.rules.savings.known_error import MAX_SAVED_SHARE
 from traceopt.rules.savings.potential import treated_cause
 from traceopt.rules.savings.pricing import gain_ns
@@ -65,7 +65,7 @@ class Analysis(Struct, frozen=True):
 
 def analysis_of(events: bytes) -> Analysis:
     facts = Facts(read_trace(io.BytesIO(events), "trace.json"))
-    outcome = run_rules([rule() for rule in builtin_rules()], facts, debug=True)
+    outcome = outcome_of(facts)
     return Analysis(facts, outcome, rank_document(facts, outcome))
 
 

@@ -6,11 +6,9 @@ import re
 from collections.abc import Collection
 
 import pytest
+from support.findings import document_of
 
-from traceopt.document.rank_document import rank_document
 from traceopt.result.document import Result
-from traceopt.rules.engine import run_rules
-from traceopt.rules.registry import builtin_rules
 from traceopt.testing import A100, Machine
 from traceopt.testing.events import annotation
 
@@ -31,8 +29,7 @@ def run(slow: Collection[int] = ()) -> Result:
             machine.synchronize()
             with machine.python("train.py(9): log"), machine.python("logging/__init__.py(1479): info"):
                 machine.work(LOG_US, "write")
-    facts = machine.facts()
-    return rank_document(facts, run_rules([rule() for rule in builtin_rules()], facts, debug=True))
+    return document_of(machine.facts())
 
 
 def codes(result: Result) -> list[str]:

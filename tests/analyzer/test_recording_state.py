@@ -6,14 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.findings import document_of
 from support.real import real
 
 from fixtures.real_traces import expected
-from traceopt.analyzer.facts import Facts
-from traceopt.document.rank_document import rank_document
 from traceopt.result.document import Result
-from traceopt.rules.engine import run_rules
-from traceopt.rules.registry import builtin_rules
 from traceopt.testing import Machine
 from traceopt.testing.machine import A100
 
@@ -25,10 +22,6 @@ STATES = {
     "not_steady_state",
     "unsupported_device",
 }
-
-
-def result_of(facts: Facts) -> Result:
-    return rank_document(facts, run_rules([rule() for rule in builtin_rules()], facts, debug=True))
 
 
 def launch_bound(machine: Machine, launches: int = 60) -> None:
@@ -115,7 +108,7 @@ def test_a_state_is_the_verdict_and_no_faster_host_has_a_price(name: str) -> Non
     facts = machine.facts()
     assert facts.state is not None
     assert facts.state.name == state
-    result = result_of(facts)
+    result = document_of(facts)
     assert words in (result.verdict or "")
     assert priced(result) == set()
     assert result.combined is None
@@ -131,7 +124,7 @@ def test_a_cold_start_is_not_the_headline_where_a_collective_takes_more(wait_us:
     facts = machine.facts()
     assert facts.state is not None
     assert facts.state.name == "cold_start"
-    assert result_of(facts).verdict.startswith(headline)
+    assert document_of(facts).verdict.startswith(headline)
 
 
 def silent_before(machine: Machine, kernel: str, us: float) -> None:
@@ -168,7 +161,7 @@ def test_the_same_work_without_the_state_is_launch_bound() -> None:
     launch_bound(machine)
     facts = machine.facts()
     assert facts.state is None
-    assert "LB002" in priced(result_of(facts))
+    assert "LB002" in priced(document_of(facts))
 
 
 @pytest.mark.parametrize("happens", [cold_start, context, compilation, capture, untraced], ids=lambda one: one.__name__)
@@ -179,7 +172,7 @@ def test_one_step_of_many_is_no_state(happens: Callable[[Machine], None]) -> Non
             (happens if index == 1 else launch_bound)(machine)
     facts = machine.facts()
     assert facts.state is None
-    assert "LB002" in priced(result_of(facts))
+    assert "LB002" in priced(document_of(facts))
 
 
 def test_a_few_kernels_per_step_are_enough_if_the_steps_repeat() -> None:
@@ -197,7 +190,7 @@ def test_the_rest_of_a_marked_cold_step_keeps_its_price() -> None:
     facts = machine.facts()
     assert facts.state is not None
     assert facts.state.name == "cold_start"
-    saved = next(f.saving for f in result_of(facts).findings if f.code == "LB002")
+    saved = next(f.saving for f in document_of(facts).findings if f.code == "LB002")
     assert saved is not None
     assert saved.share < 1 - facts.state.share
 
@@ -211,8 +204,8 @@ def test_device_work_keeps_its_price_in_a_cold_start() -> None:
     facts = machine.facts()
     assert facts.state is not None
     assert facts.state.name == "cold_start"
-    assert {"TC001", "TC002"} & priced(result_of(facts))
-    assert "LB002" not in priced(result_of(facts))
+    assert {"TC001", "TC002"} & priced(document_of(facts))
+    assert "LB002" not in priced(document_of(facts))
 
 
 def test_an_allocator_that_is_slow_all_the_time_is_no_cold_start() -> None:
@@ -222,7 +215,7 @@ def test_an_allocator_that_is_slow_all_the_time_is_no_cold_start() -> None:
         machine.launch(100)
     facts = machine.facts()
     assert facts.quality.cold_share == 0
-    result = result_of(facts)
+    result = document_of(facts)
     assert "TQ004" not in {note.code for note in result.quality.notes}
     assert "MM003" in priced(result)
 
@@ -248,14 +241,14 @@ def test_python_at_the_edges_of_the_only_step_has_no_price(steps: int, place: st
                     machine.now = max(machine.ends.values())
     facts = machine.facts()
     assert facts.state is None
-    found = {finding.code: finding for finding in result_of(facts).findings}
+    found = {finding.code: finding for finding in document_of(facts).findings}
     assert (found["LB006"].saving is None) == (steps == 1 and place != "between")
 
 
 def test_what_is_hidden_is_said_without_a_price() -> None:
     machine = Machine(A100)
     cold_start(machine)
-    found = {finding.code: finding for finding in result_of(machine.facts()).findings}
+    found = {finding.code: finding for finding in document_of(machine.facts()).findings}
     assert (found["LB002"].impact, found["LB002"].saving, found["LB002"].confidence) == ("info", None, "low")
     assert found["LB002"].why.endswith("What it costs in a steady step is unknown.")
 
@@ -305,4 +298,4 @@ def test_real_states(path: str, name: str | None) -> None:
 @pytest.mark.real_traces
 @pytest.mark.parametrize("path", quiet_traces())
 def test_nothing_is_priced_where_an_expert_saw_nothing(path: str) -> None:
-    assert priced(result_of(real(path))) == set()
+    assert priced(document_of(real(path))) == set()

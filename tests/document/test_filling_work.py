@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.findings import document_of
 
 from traceopt.analyzer.facts import Facts
-from traceopt.document.rank_document import rank_document
-from traceopt.rules.engine import run_rules
-from traceopt.rules.registry import builtin_rules
 from traceopt.testing import A100, Machine
 from traceopt.testing.events import Json, kernel, op, read, runtime
 
@@ -19,8 +17,7 @@ SQUARE = [[4096, 4096]] * 2
 
 
 def verdict_of(facts: Facts) -> str:
-    outcome = run_rules([rule() for rule in builtin_rules()], facts, debug=True)
-    return rank_document(facts, outcome).verdict
+    return document_of(facts).verdict
 
 
 def step_of(operators: list[str], kernels: dict[str, float], device: Json | None = A100, **args: Any) -> Facts:

@@ -7,13 +7,11 @@ from functools import lru_cache
 
 import pytest
 from support import several_gpus
+from support.findings import document_of
 from support.several_gpus import Node
 
-from traceopt.document.rank_document import rank_document
 from traceopt.reports.words.run_words import device_phrase, gpus
 from traceopt.result.document import Result
-from traceopt.rules.engine import run_rules
-from traceopt.rules.registry import builtin_rules
 
 A100 = "NVIDIA A100-SXM4-40GB"
 RECORDINGS: dict[str, Callable[[], Node]] = {
@@ -30,7 +28,7 @@ RECORDINGS: dict[str, Callable[[], Node]] = {
 @lru_cache
 def result(name: str) -> Result:
     facts = RECORDINGS[name]().facts()
-    return rank_document(facts, run_rules([rule() for rule in builtin_rules()], facts))
+    return document_of(facts)
 
 
 @pytest.mark.parametrize(

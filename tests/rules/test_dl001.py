@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.cpu_steps import STEPS, Events, cpu_answer
-from support.recorded_facts import answer, document_of, finding, generated, reason
+from support.findings import document_of
+from support.recorded_facts import answer, finding, generated, reason
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.loaders import Loader

@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 import pytest
-from support.recorded_facts import NOT_RECORDED, answer, document_of, finding, generated, reason
+from support.findings import document_of
+from support.recorded_facts import NOT_RECORDED, answer, finding, generated, reason
 
 from traceopt.reports.text.terminal import render_terminal
 from traceopt.reports.words.fixes.fix_cards import first_card

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from support.recorded_facts import answer, document_of, finding, generated, reason
+from support.findings import document_of
+from support.recorded_facts import answer, finding, generated, reason
 
 from fixtures.generate import generate_ranks
 from traceopt.api import analyze

@@ -6,14 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 from support.facts import launched_by, repeated
-from support.findings import only
+from support.findings import document_of, only
 
 from traceopt.analyzer.facts import Facts
-from traceopt.document.rank_document import rank_document
 from traceopt.reports.text.terminal import render_terminal
 from traceopt.rules.catalogue.ef007_forward_without_gradients import ForwardWithoutGradients
-from traceopt.rules.engine import run_rules
-from traceopt.rules.registry import builtin_rules
 from traceopt.testing import A100, answer
 from traceopt.testing import events as build
 
@@ -85,7 +82,7 @@ def test_a_trace_without_numbers_of_autograd_does_not_tell() -> None:
 
 def test_the_verdict_names_it_if_no_fix_saves_more() -> None:
     found = facts(TARGETS + TRAINING)
-    document = rank_document(found, run_rules([rule() for rule in builtin_rules()], found, debug=True))
+    document = document_of(found)
     sentence = "Forward passes without gradients take 25% of the step (train.py:30)."
     assert sentence in document.verdict
     assert sentence in " ".join(render_terminal(document, width=80, color=False, unicode=True).split())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.findings import RULES
 
 from traceopt.analyzer.facts import Facts
 from traceopt.result.edits import Compile, Edit, SetAttribute
@@ -15,10 +16,8 @@ from traceopt.rules.engine import run_rules
 from traceopt.rules.fixes.framework_arguments import in_framework
 from traceopt.rules.fixes.run_time import at_run_time
 from traceopt.rules.fixes.same_edit import same_edit
-from traceopt.rules.registry import builtin_rules
 from traceopt.testing import events as build
 
-RULES = {rule.code: rule() for rule in builtin_rules()}
 MAIN = "train.py(30): main"
 TRAINER = ["transformers/trainer.py(1576): train", MAIN]
 FRAMES = {

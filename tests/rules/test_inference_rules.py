@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from support.findings import outcome_of
 from support.inference import COMPILED_REGION, advice
 
 from fixtures import real_traces
@@ -20,9 +21,7 @@ from traceopt.rules.catalogue.lb002_launch_bound import LaunchBound
 from traceopt.rules.catalogue.tc001_fp32_matmul import Fp32Matmul
 from traceopt.rules.catalogue.tc003_low_tensor_core_use import LowTensorCoreUse
 from traceopt.rules.catalogue.tq002_no_steps import NoSteps
-from traceopt.rules.engine import run_rules
 from traceopt.rules.fixes.advice.batch_size import larger_batch_risk
-from traceopt.rules.registry import builtin_rules
 from traceopt.testing import A100, Machine, answer, assert_finds, assert_silent, facts_of
 from traceopt.testing.events import kernel, op, read
 
@@ -204,7 +203,7 @@ def test_inference_gets_no_advice_for_training() -> None:
     for name, facts in inference():
         seen += 1
         loads = len(facts.host.rows_of(DATA_LOADING)) > 0
-        for finding in run_rules([rule() for rule in builtin_rules()], facts, debug=True).findings:
+        for finding in outcome_of(facts).findings:
             text = f"{advice(finding)} {finding.why} {finding.risk_words} {finding.effort}"
             assert not TRAINING.search(text), (name, finding.code, text)
             assert loads or not LOADER.search(text), (name, finding.code, text)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from support.findings import outcome_of
 from support.inference import COMPILED_REGION, advice
 from support.planted import PlantedFault
 
 from traceopt.rules.catalogue.lb003_unfused_elementwise import UnfusedElementwise
-from traceopt.rules.engine import run_rules
-from traceopt.rules.registry import builtin_rules
 from traceopt.testing import A100, Machine, answer, assert_finds, facts_of
 
 
@@ -65,6 +64,6 @@ def test_no_compiler_takes_what_is_differentiated_twice() -> None:
 def test_no_compiler_makes_code_for_a_gpu_older_than_volta() -> None:
     machine = pointwise("forward")
     machine.metadata["deviceProperties"] = [{"id": 0, "name": "Tesla P100", "computeMajor": 6, "computeMinor": 0}]
-    found = run_rules([rule() for rule in builtin_rules()], facts_of(machine)).findings
+    found = outcome_of(facts_of(machine)).findings
     assert "LB003" in {finding.code for finding in found}
     assert not [finding for finding in found if "torch.compile" in f"{finding.title} {advice(finding)}"]

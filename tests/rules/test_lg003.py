@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 import pytest
+from support.findings import document_of
 from support.planted import PlantedFault
-from support.recorded_facts import document_of, finding, generated, reason
+from support.recorded_facts import finding, generated, reason
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.step_ledger import read_ledger

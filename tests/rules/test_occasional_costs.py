@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from support.recorded_facts import answer, document_of, finding, generated
+from support.findings import document_of
+from support.recorded_facts import answer, finding, generated
 
 from traceopt.analyzer.facts import Facts
 

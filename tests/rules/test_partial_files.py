@@ -6,20 +6,14 @@ import json
 from typing import Any
 
 import pytest
+from support.findings import document_of
 
-from traceopt.analyzer.facts import Facts
-from traceopt.document.rank_document import rank_document
 from traceopt.result.document import Result
-from traceopt.rules.engine import run_rules
 from traceopt.rules.registry import builtin_rules
 from traceopt.testing import Machine, assert_finds
 from traceopt.testing.machine import A100, facts_of
 
 RULES = {rule.code: rule for rule in builtin_rules()}
-
-
-def result_of(facts: Facts) -> Result:
-    return rank_document(facts, run_rules([rule() for rule in builtin_rules()], facts, debug=True))
 
 
 def confidence(result: Result, code: str) -> str:
@@ -57,14 +51,14 @@ def copied_first(copy_us: float, compute_us: float, memory: str = "Pinned") -> M
 
 
 def test_one_step_may_not_recur_so_its_findings_are_less_sure() -> None:
-    sure, less = (confidence(result_of(launch_bound(steps).facts()), "LB002") for steps in (6, 1))
+    sure, less = (confidence(document_of(launch_bound(steps).facts()), "LB002") for steps in (6, 1))
     assert (sure, less) == ("high", "medium")
 
 
 def test_savings_of_a_file_without_launches_are_least_sure() -> None:
     whole = events(copied_first(5_000, 10_000, "Pageable"))
     host = ("cuda_runtime", "ac2g", "cpu_op")
-    result = result_of(facts_of([event for event in whole if event.get("cat") not in host]))
+    result = document_of(facts_of([event for event in whole if event.get("cat") not in host]))
     assert confidence(result, "DL003") == "low"
 
 
@@ -101,4 +95,4 @@ def test_findings_of_a_file_that_lacks_most_kernels_are_least_sure() -> None:
     facts = machine.facts()
     assert facts.state is not None
     assert facts.state.name == "lost_kernels"
-    assert confidence(result_of(facts), "TC001") == "low"
+    assert confidence(document_of(facts), "TC001") == "low"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from support.findings import document_of
 from support.planted import PlantedFault
-from support.recorded_facts import document_of, finding, generated, reason
+from support.recorded_facts import finding, generated, reason
 
 
 class TestPlanted(PlantedFault):

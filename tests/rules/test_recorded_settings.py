@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from odd_values import JSON, paths, put
 from support.compiled import compilation
-from support.recorded_facts import NOT_RECORDED, RULES, document_of, finding, generated, of_document, reason
+from support.findings import RULES, document_of
+from support.recorded_facts import NOT_RECORDED, finding, generated, of_document, reason
 
 from fixtures.generate import generate
 from traceopt.document import run_section

@@ -6,16 +6,16 @@ import io
 import re
 from typing import Any
 
+from support.findings import document_of, outcome_of
+
 from fixtures.generate import generate
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.rank_summary import summarize
 from traceopt.analyzer.ranks.run_facts import RunFacts
 from traceopt.analyzer.reading.trace_reader import read_trace
-from traceopt.document.rank_document import rank_document
 from traceopt.result.words.message import plain
 from traceopt.rules import each_step, per_step, the_step, times
-from traceopt.rules.engine import RulesOutcome, run_rules
-from traceopt.rules.registry import builtin_rules
+from traceopt.rules.engine import RulesOutcome
 
 OF_STEPS = re.compile(r"\bper step\b|\beach [\d.,]+ ms step\b|\bof the step\b|\ba step runs\b", re.IGNORECASE)
 OTHER_STEPS = "TQ"  # notes on the trace may say that steps are missing
@@ -24,10 +24,6 @@ COPIES = {"prefetch": False, "input_bytes": 2**30, "batch": 1, "tokens": 256}
 
 def facts_with(scenario: str, **job: Any) -> Facts:
     return Facts(read_trace(io.BytesIO(generate(scenario, **job).to_bytes()), "trace.json"))
-
-
-def outcome_of(facts: Facts) -> RulesOutcome:
-    return run_rules([rule() for rule in builtin_rules()], facts, debug=True)
 
 
 def sentences(outcome: RulesOutcome) -> dict[str, list[str]]:
@@ -69,7 +65,7 @@ def test_the_words_follow_the_marks() -> None:
 
 def test_a_step_of_copies_is_not_called_gpu_bound() -> None:
     facts = facts_with("exposed_copy", **COPIES)
-    document = rank_document(facts, outcome_of(facts))
+    document = document_of(facts)
     share = {part.name: part.share for part in document.breakdown}
     assert share["copies"] > share["compute"]
     assert document.verdict.startswith("Exposed (non-overlapped) copies take ")
@@ -78,6 +74,6 @@ def test_a_step_of_copies_is_not_called_gpu_bound() -> None:
 
 def test_a_little_idle_time_is_not_called_launch_bound() -> None:
     facts = facts_with("slow_loader", load_us=18_000)
-    document = rank_document(facts, outcome_of(facts))
+    document = document_of(facts)
     assert 0.1 < sum(part.share for part in document.breakdown if not part.busy) < 0.2
     assert ". Largest cause: waiting for data. " in document.verdict

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from conftest import GetExample
 from typing import Any
 
-from support.recorded_facts import RULES, document_of, generated, reason
+from support.findings import RULES, document_of
+from support.recorded_facts import generated, reason
 
 from traceopt.result.sections.work_rows import BreakdownPart
 

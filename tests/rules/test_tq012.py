@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support.recorded_facts import document_of, generated
+from support.findings import document_of
+from support.recorded_facts import generated
 
 
 @pytest.mark.parametrize(("threads", "noted"), [(2, True), (20, False)])

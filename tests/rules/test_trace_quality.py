@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 
 import pytest
+from support.findings import document_of
 from support.quality import RULES, STEP_US, notes, on_a_gpu, outcome, steps, why_silent
 from support.real import REAL, real
 
@@ -13,8 +14,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.document.rank_document import rank_document
 from traceopt.rules.bases.rank_rule import RunRule
-from traceopt.rules.engine import run_rules
-from traceopt.rules.registry import TRACE_QUALITY, builtin_rules
+from traceopt.rules.registry import TRACE_QUALITY
 from traceopt.testing import Machine
 from traceopt.testing import events as small_traces
 from traceopt.testing.machine import A100
@@ -124,7 +124,7 @@ class TestPartsOfAFile:
         whole = self.whole()
         for length in (len(whole) - 10, len(whole) // 2):
             facts = Facts(small_traces.read(whole[:length]))
-            document = rank_document(facts, run_rules([rule() for rule in builtin_rules()], facts))
+            document = document_of(facts)
             assert (document.verdict or "").startswith("This file is cut off")
             assert document.quality.verdict == "unusable"
             assert (document.plan, [one.code for one in document.findings if one.saving]) == ([], [])
@@ -142,7 +142,7 @@ class TestPartsOfAFile:
     def test_a_sample_has_no_savings(self) -> None:
         with (TRACES / "hta/trace_filter/sampled_rank-0.json.gz").open("rb") as stream:
             facts = Facts(read_trace(stream, "sampled"))
-        document = rank_document(facts, run_rules([rule() for rule in builtin_rules()], facts))
+        document = document_of(facts)
         assert document.findings
         assert (document.plan, [one.code for one in document.findings if one.saving]) == ([], [])
 
@@ -150,6 +150,6 @@ class TestPartsOfAFile:
         whole = self.whole()
         for trace, confidences in ((whole, {"medium"}), (whole[:-1], {"low"})):
             facts = Facts(small_traces.read(trace))
-            document = rank_document(facts, run_rules([rule() for rule in builtin_rules()], facts))
+            document = document_of(facts)
             assert {finding.confidence for finding in document.findings if finding.code == "TC001"} == confidences
             assert (document.verdict or "").startswith("Part of the file is lost") == (trace != whole)

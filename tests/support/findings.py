@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from traceopt.analyzer.facts import Facts
+from traceopt.document.rank_document import rank_document
+from traceopt.result.document import Result
 from traceopt.result.finding import Finding, Saving
+from traceopt.rules.engine import RulesOutcome, run_rules
 from traceopt.rules.registry import builtin_rules
 from traceopt.rules.rule import Rule
 from traceopt.rules.savings.price import Priced
@@ -35,6 +38,16 @@ def only(rule: type[Rule], facts: Facts) -> Finding:
     check, findings = answer(rule, facts)
     assert len(findings) == 1, check.reason
     return findings[0]
+
+
+def outcome_of(facts: Facts) -> RulesOutcome:
+    """What all rules find."""
+    return run_rules(list(RULES.values()), facts, debug=True)
+
+
+def document_of(facts: Facts) -> Result:
+    """The document of one rank."""
+    return rank_document(facts, outcome_of(facts))
 
 
 def of_code(findings: Iterable[Finding], code: str) -> list[Finding]:

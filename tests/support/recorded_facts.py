@@ -8,17 +8,15 @@ from functools import cache
 from typing import Any
 
 from odd_values import put
+from support.findings import RULES
 
 from fixtures.generate import generate
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
-from traceopt.document.rank_document import rank_document
-from traceopt.result.document import Check, Result
+from traceopt.result.document import Check
 from traceopt.result.finding import Finding
 from traceopt.rules.engine import run_rules
-from traceopt.rules.registry import builtin_rules
 
-RULES = {rule.code: rule() for rule in builtin_rules()}
 NOT_RECORDED = "not recorded; record with traceopt run."
 
 
@@ -59,10 +57,6 @@ def finding(facts: Facts, code: str) -> Finding:
     check, findings = answer(facts, code)
     assert findings, check.reason
     return findings[0]
-
-
-def document_of(facts: Facts) -> Result:
-    return rank_document(facts, run_rules(list(RULES.values()), facts, debug=True))
 
 
 def reason(facts: Facts, code: str, status: str) -> str:

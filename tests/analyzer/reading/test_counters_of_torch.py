@@ -7,15 +7,11 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from support.findings import found
+from support.findings import document_of, found
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.document.companions import gpu_samples_section
-from traceopt.document.rank_document import rank_document
-from traceopt.result.document import Result
-from traceopt.rules.engine import run_rules
-from traceopt.rules.registry import builtin_rules
 from traceopt.testing.events import Json
 
 if TYPE_CHECKING:
@@ -60,10 +56,6 @@ def facts_of(events: list[Json]) -> Facts:
     return Facts(read_trace(io.BytesIO(json.dumps({"traceEvents": events}).encode()), "trace.json"))
 
 
-def document(facts: Facts) -> Result:
-    return rank_document(facts, run_rules([rule() for rule in builtin_rules()], facts, debug=True))
-
-
 def test_both_spellings_give_the_same(events: list[Json]) -> None:
     at = times(events)
     kineto = [of_kineto(name, ts, value) for ts in at for name, (_, value) in METRICS.items()]
@@ -74,7 +66,7 @@ def test_both_spellings_give_the_same(events: list[Json]) -> None:
     assert (counters.sm_active, counters.dram, counters.tensor_active) == pytest.approx((0.96, 0.12, 0.04))
     assert (counters.nvlink, counters.pcie) == pytest.approx((0.08, 0.09))
     assert read.quality.counter_readings == len(torch)
-    one, other = document(read), document(facts_of([*events, *kineto]))
+    one, other = document_of(read), document_of(facts_of([*events, *kineto]))
     one.run.files[0] = other.run.files[0]  # bytes and hash
     assert one == other
 
