@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import Result as Outcome
 from support.command_line import one_error, run
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
@@ -70,19 +71,27 @@ class Project:
     def rows(
         self, *options: str, script: tuple[str, ...] = (SCRIPT,), command: str = "try", **variables: str
     ) -> list[dict[str, Any]]:
-        """The rows of a try, or a tuning, that ends well."""
-        with self.start("--json", "-", *options, script=script, command=command, **variables) as process:
-            out, err = process.communicate(timeout=120)
-        assert process.returncode == 0, err
-        rows: list[dict[str, Any]] = json.loads(out)["tried"]
+        """The rows of a try, or a tuning, that ends well. The command runs in this process."""
+        outcome = self.invoke("--json", "-", *options, script=script, command=command, **variables)
+        assert outcome.exit_code == 0, outcome.stderr
+        rows: list[dict[str, Any]] = json.loads(outcome.stdout)["tried"]
         return rows
+
+    def invoke(
+        self, *options: str, script: tuple[str, ...] = (SCRIPT,), command: str = "try", **variables: str
+    ) -> Outcome:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self.folder)
+            for name in [name for name in os.environ if name.startswith("TRACEOPT")]:
+                patch.delenv(name)
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            return run(*self.command(*options, script=script, command=command)[3:])
 
 
 def refused(project: Project, *words: str, command: str = "try") -> str:
-    """The one line of a command that cannot begin, which runs in this process."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(project.folder)
-        return one_error(run(*project.command(*words, script=(), command=command)[3:]))
+    """The one line of a command that cannot begin."""
+    return one_error(project.invoke(*words, script=(), command=command))
 
 
 def processes_in(folder: Path) -> list[str]:
