@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from support import command_line
 
 from fixtures.mangled import ODD
-from traceopt.cli import cli
 from traceopt.result.encoding import packing
 from traceopt.result.encoding.packing import RESULT_ID
 
@@ -75,7 +74,7 @@ def test_too_little_memory_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         raise MemoryError
 
     monkeypatch.setattr("traceopt.api.analyze", no_memory)
-    outcome = CliRunner().invoke(cli, ["analyze", str(TRACE), "--no-html"])
+    outcome = command_line.run("analyze", TRACE, "--no-html")
     assert outcome.exit_code == 2
     assert outcome.stderr == "traceopt: error: not enough memory: pass fewer or smaller traces\n"
 
@@ -115,7 +114,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any
     """A report's page and its document."""
     folder = tmp_path_factory.mktemp("report")
     page, document = folder / "r.html", folder / "r.json"
-    done = CliRunner().invoke(cli, ["analyze", str(TRACE), "--html", str(page), "--json", str(document), "--static"])
+    done = command_line.run("analyze", TRACE, "--html", page, "--json", document, "--static")
     assert done.exit_code == 0
     return page.read_text(encoding="utf-8"), json.loads(document.read_bytes())
 
@@ -143,7 +142,7 @@ def with_document(page: str, envelope: str) -> str:
 
 def ends_well(*arguments: str) -> int:
     """The exit code, after a look at the rest: 2 has one line, and nothing is internal."""
-    outcome = CliRunner().invoke(cli, arguments)
+    outcome = command_line.run(*arguments)
     assert outcome.exit_code in (0, 2), outcome.stderr
     assert "internal error" not in outcome.stderr
     assert outcome.exit_code == 0 or (outcome.stderr.count("\n") == 1 and not outcome.stdout)
@@ -171,7 +170,7 @@ def test_a_limit_that_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("TRACEOPT_MAX_GB", value)
         assert ends_well("analyze", str(TRACE), "--no-html") == 2
     monkeypatch.setenv("TRACEOPT_MAX_GB", "0.0001")
-    outcome = CliRunner().invoke(cli, ["analyze", str(TRACE), "--no-html"])
+    outcome = command_line.run("analyze", TRACE, "--no-html")
     assert (
         "it has more than 0.0001 GB of text; to read it anyway, set TRACEOPT_MAX_GB to a higher limit" in outcome.stderr
     )

@@ -9,13 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-from click.testing import Result as Outcome
+from support.command_line import one_error, run
 
 from traceopt import run_script
 from traceopt.api import analyze
 from traceopt.capture.launch.outcome import RecordingOutcome
-from traceopt.cli import cli
 from traceopt.result.comparison import Comparison
 from traceopt.result.document import Result
 
@@ -34,15 +32,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, results: dict[str, R
     monkeypatch.chdir(tmp_path)
     for name, result in results.items():
         Path(f"{name}.json").write_bytes(result.to_json())
-
-
-def run(*arguments: str) -> Outcome:
-    return CliRunner().invoke(cli, arguments, prog_name="traceopt")
-
-
-def one_error(outcome: Outcome) -> str:
-    assert (outcome.exit_code, outcome.stdout, outcome.stderr.count("\n")) == (2, "", 1), outcome.output
-    return outcome.stderr
 
 
 def test_compare_prints_and_writes_every_format() -> None:

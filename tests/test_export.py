@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from click.testing import CliRunner
 from click.testing import Result as Outcome
+from support import command_line
+from support.command_line import run
 
 from fixtures.hostile import hostile_trace
 from traceopt.api import analyze
-from traceopt.cli import cli
 from traceopt.reports.html.page import render_html, without_spans
 from traceopt.result.encoding import packing
 
@@ -25,16 +25,13 @@ _EMBEDDED = re.compile(r'(?<=<script type="application/json" id="traceopt-result
 
 
 def export(*arguments: str | Path) -> Outcome:
-    return CliRunner().invoke(cli, ["export", *map(str, arguments)])
+    return run("export", *arguments)
 
 
 def one_error(outcome: Outcome) -> str:
-    assert outcome.exit_code == 2
-    assert outcome.stdout == ""
-    assert outcome.stderr.startswith("traceopt: error: ")
-    assert outcome.stderr.count("\n") == 1
-    assert "internal" not in outcome.stderr
-    return outcome.stderr
+    message = command_line.one_error(outcome)
+    assert message.startswith("traceopt: error: ")
+    return message
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +116,7 @@ def test_a_damaged_envelope(page: str, tmp_path: Path, name: str) -> None:
     (tmp_path / "page.html").write_text(_EMBEDDED.sub(content, page), encoding="utf-8")
     assert complaint in one_error(export(tmp_path / "page.html"))
     page = str(tmp_path / "page.html")
-    assert complaint in one_error(CliRunner().invoke(cli, ["compare", page, page]))
+    assert complaint in one_error(run("compare", page, page))
 
 
 def with_letters(page: str, letters: str) -> str:

@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
-from click.testing import Result as Outcome
+from support.command_line import run
 
 from fixtures.generate import generate_ranks
 from fixtures.nsight import Export
 from fixtures.real_traces import TRACES
 from traceopt.api import analyze
-from traceopt.cli import cli
 from traceopt.testing import A100, Machine
 from traceopt.viewing import perfetto
 from traceopt.viewing.one_trace import one_trace
@@ -59,10 +57,6 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("viewing") / "trace.json"
     path.write_bytes(machine().to_bytes())
     return path
-
-
-def run(*arguments: str | Path) -> Outcome:
-    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
 
 
 def events(text: bytes, *categories: str) -> list[dict[str, Any]]:

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from support.command_line import run
 from support.traces import AnalyzedTrace
 
 from fixtures.real_traces import SHARED
-from traceopt.cli import cli
 from traceopt.result.words.vendors import device_name
 from traceopt.testing.events import Json, annotation, document, op
 
@@ -52,7 +51,7 @@ def test_every_output_names_the_device(events: Callable[[], list[Json]], device:
     trace.write_bytes(document(events()))
     page = tmp_path / "report.html"
     for kind in FORMATS:
-        outcome = CliRunner().invoke(cli, ["analyze", str(trace), "--html", str(page), "--format", kind])
+        outcome = run("analyze", trace, "--html", page, "--format", kind)
         assert outcome.exit_code == 0, outcome.stderr
         assert not CPU_RUN.search(outcome.output), kind
         assert kind in FINDINGS_ALONE or device.lower() in outcome.output.lower(), kind

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
@@ -39,8 +40,8 @@ RESULT = Result(
 )
 
 
-def run(*arguments: str, **options: Any) -> Outcome:
-    return CliRunner().invoke(cli, arguments, prog_name="traceopt", **options)
+def run(*arguments: str | Path, **options: Any) -> Outcome:
+    return CliRunner().invoke(cli, [*map(str, arguments)], prog_name="traceopt", **options)
 
 
 def one_error(outcome: Outcome) -> str:
