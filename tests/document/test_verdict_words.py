@@ -140,3 +140,13 @@ def test_a_line_that_runs_in_few_of_the_steps_is_not_named() -> None:
     found = cpu_facts(step)
     said = rank_document(found, run_rules(prepare(load_rules()), found, debug=True)).verdict
     assert "CPU-only run: other Python takes " in plain(said)
+
+
+@pytest.mark.parametrize(("code", "named"), [("LB002", False), ("CM002", True)])
+def test_launch_bound_names_a_first_fix_of_another_kind(example: GetExample, code: str, named: bool) -> None:
+    facts = example("launch_bound").facts
+    first = run_rules(prepare(load_rules()), facts, debug=True).priced[0]
+    plan = [replace(first, finding=replace(first.finding, code=code))]
+    said = plain(_GpuVerdict(facts, parts_of({"launch": 0.6, "compute": 0.4}), plan, plan).text)
+    assert "Launch-bound: the host launches" in said
+    assert ("First fix: " in said) == named

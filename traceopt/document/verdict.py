@@ -119,7 +119,7 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         waits = exceeds or max(self.idle, limits[COMMUNICATION]) >= MOSTLY_IDLE_SHARE
         treated = self.treated if self.treated is not None or first is None or not waits else largest
         if treated in limits and limits[treated] >= NAMED_SHARE * limits[largest]:
-            later = self._of_the_optimizer if treated is largest else f" {self._why_later(largest)}"
+            later = self._of_other_work if treated is largest else f" {self._why_later(largest)}"
             return self._bottleneck(treated), later
         if first is None:
             if self.idle < MOSTLY_IDLE_SHARE and limits[largest] < MOSTLY_IDLE_SHARE:
@@ -137,10 +137,10 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
         return "Biggest lever" if largest else "First fix"
 
     @property
-    def _of_the_optimizer(self) -> str:
-        """The first fix, if it is one for the optimizer, whose launches "launch-bound" does not name."""
+    def _of_other_work(self) -> str:
+        """The first fix, if it is for launches of a kind that "launch-bound" does not name, such as the optimizer's."""
         first = self.first
-        if first is None or first.finding.family != "optimizer" or self.treated is not LAUNCH:
+        if first is None or first.finding.code in LAUNCH.rules or self.treated is not LAUNCH:
             return ""
         return f" First fix: {in_sentence(first.finding.title)}."
 
