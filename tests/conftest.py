@@ -9,7 +9,6 @@ import pickle
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import orjson
@@ -37,9 +36,9 @@ sys.path[:0] = [str(ROOT), str(HERE / "analyzer"), str(HERE / "reports")]
 
 pytest.register_assert_rewrite("support")
 
-from support.traces import FIXED, GENERATED, AnalyzedTrace, real_trace  # noqa: E402
+from support.traces import FIXED, GENERATED, AnalyzedTrace, Example, GetExample, real_trace  # noqa: E402
 
-from fixtures.generate import GeneratedTrace, Planted, generate_ranks  # noqa: E402
+from fixtures.generate import generate_ranks  # noqa: E402
 
 pytest_plugins = ("browser_pages", "real_traces_marker", "scheduling")
 
@@ -60,21 +59,6 @@ LIGHT_TORCH = HERE / "light_torch"
 def light_torch() -> None:
     """For the trainings that tests start."""
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(LIGHT_TORCH), os.environ.get("PYTHONPATH")]))
-
-
-class Example(AnalyzedTrace):
-    """One generated trace in a file, and what was planted in it."""
-
-    def __init__(self, path: Path, planted: Planted) -> None:
-        super().__init__(path)
-        self.planted = planted
-
-    @property
-    def trace(self) -> GeneratedTrace:
-        return GeneratedTrace(orjson.loads(self.path.read_bytes()), lambda: self.planted)
-
-
-GetExample = Callable[..., Example]
 
 
 @pytest.fixture(scope="session")

@@ -6,9 +6,9 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from support.traces import GetExample
 
 import traceopt
 from fixtures.generate import generate_ranks
@@ -17,9 +17,6 @@ from traceopt.document.timeline.spans import MOST_LETTERS
 from traceopt.errors import ConfigError, InputError
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 
 @pytest.fixture(scope="module")

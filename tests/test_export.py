@@ -6,20 +6,17 @@ import json
 import re
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import Result as Outcome
 from support import command_line
 from support.command_line import run
+from support.traces import GetExample
 
 from fixtures.hostile import hostile_trace
 from traceopt.api import analyze
 from traceopt.reports.html.page import render_html, without_spans
 from traceopt.result.encoding import packing
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 _EMBEDDED = re.compile(r'(?<=<script type="application/json" id="traceopt-result">).*?(?=</script>)', re.DOTALL)
 

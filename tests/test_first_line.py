@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
-from support.traces import FILES, GENERATED, TWINS, AnalyzedTrace, over
+from support.traces import FILES, GENERATED, TWINS, AnalyzedTrace, GetExample, over
 
 from traceopt.document.filling_work import FILLS
 from traceopt.reports.agent.report import render_agent
@@ -22,9 +21,6 @@ from traceopt.reports.words.safe_text import split_sentences
 from traceopt.result.document import Result
 from traceopt.result.words.quantities import in_sentence, percent
 from traceopt.rules.registry import builtin_rules
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 CODES = re.compile(rf"\b(?:{'|'.join(rule.code for rule in builtin_rules())})\b")
 A_FIX = re.compile(r"First fix:|Biggest lever:|Start with:")

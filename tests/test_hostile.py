@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import orjson
 import pytest
+from browser_pages import OpenPage
+from support.traces import GetExample
 
 from fixtures.hostile import HOSTILE, hostile_trace
 from traceopt.api import analyze
 from traceopt.reports.html.page import render_html
 from traceopt.result.document import Result
-
-if TYPE_CHECKING:
-    from browser_pages import OpenPage
-    from conftest import GetExample
 
 # What a scenario shows in its report: idle GPU, communication, no GPU at all, no memory, nothing to fix.
 SCENARIOS = ("five_faults", "exposed_allreduce", "cpu_only", "launch_bound", "memory_pressure", "healthy", "cold_start")

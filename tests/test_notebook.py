@@ -6,10 +6,11 @@ import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from browser_pages import OpenPage
 from msgspec.structs import replace
+from support.traces import GetExample
 
 from fixtures.hostile import hostile_trace
 from traceopt.api import analyze
@@ -17,10 +18,6 @@ from traceopt.reports.words import run_words
 from traceopt.reports.words.display import for_display
 from traceopt.result.document import Result
 from traceopt.run_comparison import compare
-
-if TYPE_CHECKING:
-    from browser_pages import OpenPage
-    from conftest import GetExample
 
 ROOT = Path(__file__).resolve().parents[1]
 TAGS = {"div", "style", "p", "b", "i", "table", "tr", "th", "td", "code"}

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 import pytest
@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from support.findings import outcome_of
 from support.repeated import repeated
-from support.traces import FILES, GENERATED, TWINS, AnalyzedTrace, over
+from support.traces import FILES, GENERATED, TWINS, AnalyzedTrace, GetExample, over
 
 from fixtures.real_traces import TRACES, load
 from traceopt.analyzer.attribution.limits import grouped
@@ -46,9 +46,6 @@ from traceopt.rules.savings.known_error import MAX_SAVED_SHARE
 from traceopt.rules.savings.potential import treated_cause
 from traceopt.rules.savings.pricing import gain_ns
 from traceopt.what_if import what_if
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 ROUNDING_US = 0.002
 MOSTLY_IDLE = 0.9

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from browser_pages import OpenPage
 from support.real import TRUTH, find, result_of
 from support.traces import READABLE, REAL, AnalyzedTrace, over
 
@@ -21,9 +22,6 @@ from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.api import analyze
 from traceopt.errors import InputError
 from traceopt.result.document import Result
-
-if TYPE_CHECKING:
-    from browser_pages import OpenPage
 
 pytestmark = pytest.mark.real_traces
 

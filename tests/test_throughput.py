@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from support.traces import Example, GetExample
 
 from traceopt.api import analyze
 from traceopt.cli import cli
@@ -15,9 +16,6 @@ from traceopt.errors import ConfigError
 from traceopt.reports.html.page import render_html
 from traceopt.reports.text.terminal import render_terminal
 from traceopt.result.document import Result
-
-if TYPE_CHECKING:
-    from conftest import Example, GetExample
 
 TOKENS = 2048.0  # of the healthy job: two sequences of 1024
 

@@ -6,12 +6,11 @@ import gzip
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import orjson
 import pytest
 from support.real import result_of
-from support.traces import READABLE
+from support.traces import READABLE, GetExample
 
 from fixtures.generate import generate
 from fixtures.scenarios import SCENARIOS
@@ -23,9 +22,6 @@ from traceopt.rules.engine import run_rules
 from traceopt.rules.registry import builtin_rules
 from traceopt.testing import A100
 from traceopt.testing.machine import facts_of
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 RULES = {rule.code: rule for rule in builtin_rules()}
 

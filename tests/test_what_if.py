@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from statistics import fmean, median
-from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner, Result
+from support.traces import GetExample
 
 from fixtures.generate import generate_ranks
 from fixtures.job import Job
@@ -20,9 +20,6 @@ from traceopt.reports.text.what_if import render_whatif
 from traceopt.rules.fixes.advice.loader_workers import EXPECTED, SHARED_CORE
 from traceopt.testing.machine import Machine
 from traceopt.what_if import what_if
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 # DL001 expects 1 ms to receive a batch from a worker. It also expects that workers slow the model's 12.9 ms on a CPU
 # down, by half of the worst case. In the fixed twin they do not.

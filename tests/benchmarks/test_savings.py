@@ -6,10 +6,11 @@ import shutil
 from collections.abc import Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from support.traces import GetExample
 
 from benchmarks.savings import measure as measuring
 from benchmarks.savings.captures import captured, predictions_of
@@ -24,9 +25,6 @@ from traceopt.rules.savings.known_error import ERROR_ON_CPU, ERROR_ON_GPU
 from traceopt.trying.changes import Prediction
 from traceopt.trying.measured_run import MeasuredRun
 from traceopt.trying.rounds import measure
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 [PAIR, *_] = PAIRS
 TRACES = Path(__file__).resolve().parents[2] / "fixtures" / "traces"

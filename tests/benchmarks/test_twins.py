@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from support.traces import GetExample
 
 from benchmarks import twins
 from fixtures.workloads.pairs import PAIRS
 from traceopt.result.finding import Fix
 from traceopt.result.trial import TriedChange
 from traceopt.trying.rounds import ALSO_BUSY
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 [PAIR, *_] = PAIRS
 

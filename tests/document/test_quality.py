@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from support.traces import GetExample
 
 from traceopt.document.quality import Allowed, allowed
 from traceopt.result.document import Note, Quality
 from traceopt.result.finding import Confidence, Finding, Fix, Impact, Saving
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 
 def finding(impact: Impact = "high", confidence: Confidence = "high", priced: bool = True) -> Finding:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
+from support.traces import GetExample
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.ranks.rank_summary import summarize
@@ -21,9 +21,6 @@ from traceopt.result.finding import Finding
 from traceopt.rules.engine import check_rules, planned, refuted, run_rules
 from traceopt.rules.registry import builtin_rules
 from traceopt.rules.rule import Rule
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 
 def rules_with(code: str, may_refute: bool = True, **changes: object) -> list[Rule]:

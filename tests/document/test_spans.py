@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
+from support.traces import GetExample
 
+from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.vocabulary.causes.table import IDLE_CAUSES
 from traceopt.document.timeline.spans import span_table
 from traceopt.result.encoding import packing
-from traceopt.result.sections.timeline_rows import COLUMNS, STREAM_COLUMNS
+from traceopt.result.sections.timeline_rows import COLUMNS, STREAM_COLUMNS, SpanTable
 from traceopt.testing.machine import Machine
-
-if TYPE_CHECKING:
-    from conftest import GetExample
-
-    from traceopt.analyzer.tables.schema import I8
-    from traceopt.result.sections.timeline_rows import SpanTable
 
 
 def columns(table: SpanTable) -> dict[str, I8]:

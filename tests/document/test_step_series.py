@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pytest
 from support.recorded_facts import generated
+from support.traces import GetExample
 
 from fixtures.generate import generate
 from traceopt.document.timeline.step_series import step_series
 from traceopt.testing import facts_of
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 
 @pytest.mark.parametrize("scenario", ["five_faults", "cpu_only", "exposed_allreduce"])

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from support.traces import GetExample
 
-if TYPE_CHECKING:
-    from conftest import GetExample
-
-    from traceopt.result.sections.timeline_rows import Lane
+from traceopt.result.sections.timeline_rows import Lane
 
 
 def lanes_of(example: GetExample, scenario: str) -> list[Lane]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 from support.cpu_steps import Events, cpu_facts
 from support.cpu_work import facts, matmul
+from support.traces import GetExample
 
 from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
 from traceopt.document.efficiency import LOW_UTILIZATION
@@ -21,9 +21,6 @@ from traceopt.rules.registry import load_rules
 from traceopt.rules.savings.price import Priced
 from traceopt.testing import Machine
 from traceopt.testing.events import op, python
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 
 def parts_of(shares: Mapping[str, float]) -> list[BreakdownPart]:

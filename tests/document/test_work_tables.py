@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from support.traces import GENERATED, REAL, TWINS, AnalyzedTrace, over
+from support.traces import GENERATED, REAL, TWINS, AnalyzedTrace, GetExample, over
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.vocabulary.formulas.flop_formulas import argument_sizes
@@ -23,9 +23,6 @@ from traceopt.reports.words.not_recorded import missing_gemms
 from traceopt.result.document import Result
 from traceopt.testing.events import op
 from traceopt.testing.machine import Machine
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 H100 = {
     "id": 0,

@@ -7,10 +7,11 @@ import json
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from support.documentation import fences, parse_traceopt
+from support.traces import GetExample
 
 from fixtures.hostile import hostile_trace
 from traceopt.api import analyze
@@ -18,9 +19,6 @@ from traceopt.integrations.tracking import TRACKERS, metrics
 from traceopt.reports.text.terminal import render_concise
 from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes import fix_cards
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from support.traces import GetExample
 
 from traceopt.integrations.tracking import DOCUMENT, REPORT, Logged, log_result, metrics
 from traceopt.integrations.training import Training
 from traceopt.result.document import Result
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 
 @pytest.fixture

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sample
+from browser_pages import OpenPage
 from cmarkgfm import github_flavored_markdown_to_html
 from cmarkgfm.cmark import Options
 from msgspec import Struct
@@ -29,9 +30,6 @@ from traceopt.result.comparison import AllSteps, Comparison, SettingChange
 from traceopt.result.document import Result
 from traceopt.result.sections.work_rows import Kernel
 from traceopt.run_comparison import runs_of
-
-if TYPE_CHECKING:
-    from browser_pages import OpenPage
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 GATES = ("high", "finding=new-high", "gpu_idle=40%", "step_time=+5%", "peak_memory=+10%", "tokens_per_s=1000")

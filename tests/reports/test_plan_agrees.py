@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 import sample
 from msgspec.structs import replace
-from support.traces import GENERATED, READABLE, AnalyzedTrace, over
+from support.traces import GENERATED, READABLE, AnalyzedTrace, GetExample, over
 
 from traceopt.reports.html.notebook import render_notebook
 from traceopt.reports.html.page import render_html
@@ -19,9 +18,6 @@ from traceopt.reports.words.display import for_display
 from traceopt.reports.words.fixes import fix_cards, headline, plan_numbers
 from traceopt.result.document import Result
 from traceopt.result.words import quantities
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 NUMBER = r"(≈ )?(?P<number>[\d,.]+) m?s"
 

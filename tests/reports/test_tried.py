@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from msgspec.structs import replace
+from support.traces import GetExample
 
 from traceopt.comparison.gates import Gate, judge
 from traceopt.reports.figures import way
@@ -17,9 +16,6 @@ from traceopt.reports.text.trial_terminal import render_trial
 from traceopt.result.document import Result
 from traceopt.result.trial import ComparedLosses, PeakMemory, TriedChange
 from traceopt.result.words.quantities import NO_BREAK_SPACE
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 LOSSES = ComparedLosses("close", 1e-3, 0.0, None, [3.0, 2.0, None], [3.0, 2.001, 1.5])
 KEPT = TriedChange(

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from support.traces import GetExample
 
 from traceopt.result.document import Check, Result
 from traceopt.result.frames import TABLES, Frames
 from traceopt.result.sections import rank_rows, timeline_rows, work_rows
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = {  # the rows of the document that become a frame as they are

@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
 from jsonschema import Draft202012Validator
+from support.traces import GetExample
 
 from traceopt.result import document, finding
 from traceopt.result.document import Result
 from traceopt.result.field_notes import field_notes
 from traceopt.result.sections import rank_rows, run, step, timeline_rows, work_rows
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "result.schema.json"
 UNITS = {

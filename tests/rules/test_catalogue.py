@@ -8,10 +8,10 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from support.traces import GENERATED, REAL, TWINS, AnalyzedTrace, over
+from support.traces import GENERATED, REAL, TWINS, AnalyzedTrace, GetExample, over
 
 from fixtures.generate import generate
 from traceopt.analyzer.requirements import lacks
@@ -22,9 +22,6 @@ from traceopt.result.words.effort_and_risk import Risk
 from traceopt.rules.registry import TRACE_QUALITY, builtin_rules
 from traceopt.rules.rule import Rule
 from traceopt.testing import events as build
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 RULES = list(builtin_rules())
 LONGEST_PARAGRAPH = 1000  # characters: 13 lines of a terminal

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from support.findings import RULES, found, saving_of
 from support.gpu_steps import NCCL, steps
+from support.planted import PlantedFault
+from support.traces import GetExample
 
 from traceopt.testing.events import kernel, span
-
-if TYPE_CHECKING:
-    from conftest import GetExample
-from support.planted import PlantedFault
 
 
 class TestPlanted(PlantedFault):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from support.cpu_steps import STEPS, Events, cpu_answer
 from support.findings import document_of
+from support.planted import PlantedFault
 from support.recorded_facts import answer, finding, generated, reason
+from support.traces import GetExample
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.run_log.loaders import Loader
@@ -20,10 +22,6 @@ from traceopt.rules.fixes.advice.loader_workers import EXPECTED, SHARED_CORE, Lo
 from traceopt.rules.savings.known_error import ERROR_ON_CPU
 from traceopt.testing import assert_finds, assert_silent
 from traceopt.testing import events as build
-
-if TYPE_CHECKING:
-    from conftest import GetExample
-from support.planted import PlantedFault
 
 
 class TestPlanted(PlantedFault):

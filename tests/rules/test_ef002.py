@@ -6,20 +6,17 @@ import re
 from collections.abc import Sequence
 from contextlib import nullcontext
 from statistics import mean, median
-from typing import TYPE_CHECKING
 
 import pytest
 from support.findings import RULES, found
 from support.recorded_facts import answer, finding, generated
 from support.step_lengths import steps_of
+from support.traces import GetExample
 
 from traceopt.analyzer.facts import Facts
 from traceopt.result.words.message import plain
 from traceopt.testing import Machine
 from traceopt.testing import events as small_traces
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 
 class TestSlowSteps:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from support.findings import found
-
-if TYPE_CHECKING:
-    from conftest import GetExample
+from support.traces import GetExample
 
 
 @pytest.mark.parametrize("code", ["GM003", "GM004", "GM005"])

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from support.findings import found
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 from support.planted import PlantedFault
+from support.traces import GetExample
 
 
 class TestPlanted(PlantedFault):

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from support.findings import found
+from support.planted import PlantedFault
+from support.traces import GetExample
 
 from traceopt.analyzer.facts import Facts
-
-if TYPE_CHECKING:
-    from conftest import GetExample
-from support.planted import PlantedFault
 
 
 class TestPlanted(PlantedFault):

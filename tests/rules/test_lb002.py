@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from statistics import median
-from typing import TYPE_CHECKING
 
 import pytest
 from support.findings import found, saving_of
 from support.jobs import facts_with
 from support.planted import PlantedFault
+from support.traces import GetExample
 
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Finding
@@ -17,9 +17,6 @@ from traceopt.result.words.message import plain
 from traceopt.rules.catalogue.lb002_launch_bound import LaunchBound
 from traceopt.rules.savings.starvation import dispatch_ns
 from traceopt.testing import Machine
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 SMALL = {"batch": 1, "tokens": 512, "hidden": 512, "vocabulary": 8192, "input_bytes": 2**16}
 GRAPH = "Replay the forward and backward passes as CUDA graphs"

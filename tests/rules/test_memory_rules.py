@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from support.findings import found
 from support.jobs import facts_with
+from support.traces import GetExample
 
 from traceopt.analyzer.memory.composition import ACTIVATIONS, OPTIMIZER_STATE, PARAMETERS
 from traceopt.rules.fixes.advice.memory import remedies
-
-if TYPE_CHECKING:
-    from conftest import GetExample
-
 
 CODES = ("MM001", "MM006")
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from support.findings import found
 from support.jobs import facts_with
-
-if TYPE_CHECKING:
-    from conftest import GetExample
+from support.traces import GetExample
 
 
 class TestHeadroom:

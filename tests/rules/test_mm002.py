@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import TYPE_CHECKING
 
 import pytest
 from support.findings import RULES, found, saving_of
 from support.step_lengths import steps_of
+from support.traces import GetExample
 
 from traceopt.result.words.message import plain
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 
 class TestMemoryPressure:

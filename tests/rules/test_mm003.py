@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 import pytest
 from support.findings import found, of_code, saving_of
 from support.real import REAL, real
+from support.traces import GetExample
 
 import traceopt
 from fixtures.memory_snapshots import training
@@ -20,10 +20,6 @@ from traceopt.result.edits import RemoveCall
 from traceopt.testing import Machine
 from traceopt.testing import events as small_traces
 from traceopt.testing.machine import A100
-
-if TYPE_CHECKING:
-    from conftest import GetExample
-
 
 ALEXNET = "hta/critical_path/alexnet/benchmark_result_2869224_1695835535_trace.json.gz"
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import TYPE_CHECKING
 
 import pytest
 from support.findings import found as found_in
 from support.findings import saving_of
 from support.jobs import facts_with
+from support.traces import GetExample
 
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Finding
@@ -16,9 +16,6 @@ from traceopt.result.words.quantities import size
 from traceopt.rules.catalogue.mm007_checkpointing_with_headroom import CheckpointingWithHeadroom
 from traceopt.testing import answer
 from traceopt.testing import events as build
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 STEP_US, STEPS, MB = 20_000, 4, 1_000_000
 NODE = "autograd::engine::evaluate_function: AddmmBackward0"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.traces import GENERATED, AnalyzedTrace, over
+from support.traces import GENERATED, AnalyzedTrace, GetExample, over
 
 from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY, DATA_LOADING, LAUNCH, PROFILER
 from traceopt.api import analyze
@@ -17,8 +17,6 @@ from traceopt.document.sections import breakdown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from conftest import GetExample
 
     from traceopt.analyzer.facts import Facts
     from traceopt.analyzer.replay.changes import Change

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
+from support.traces import GetExample
 
 from traceopt.analyzer.replay.changes import Change, DropSync, RemoveHost, ScaleWork
 from traceopt.analyzer.trace_quality import TraceQuality
@@ -27,8 +28,6 @@ from traceopt.testing.machine import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from conftest import GetExample
 
     from traceopt.analyzer.facts import Facts
 

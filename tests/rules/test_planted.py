@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from statistics import median
-from typing import TYPE_CHECKING
 
 import pytest
 from support.findings import loud, of_code, places, saving_of
 from support.planted import MORE_TO_RECEIVE_US, claimed_us, median_cost_us
+from support.traces import Example, GetExample
 
 from fixtures.scenarios import SCENARIOS
-
-if TYPE_CHECKING:
-    from conftest import Example, GetExample
-
 
 HEALTHY = ("healthy", "cuda_graph", "loss_item", "hidden_host_work")
 

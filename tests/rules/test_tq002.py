@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from support.quality import STEP_US, notes, on_a_gpu, outcome, steps, why_silent
+from support.traces import GetExample
 
 from traceopt.analyzer.facts import Facts
 from traceopt.document.rank_document import rank_document
 from traceopt.testing import events as small_traces
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 
 class TestNoSteps:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
 
 import pytest
 from support.quality import STEP_US, launched, notes, on_a_gpu, steps, why_silent
+from support.traces import GetExample
 
 from fixtures import broken
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.testing import events as small_traces
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 
 class TestCroppedOrSampled:

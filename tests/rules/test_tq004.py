@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from support.quality import notes, on_a_gpu, steps
+from support.traces import GetExample
 
 from traceopt.analyzer.facts import Facts
 from traceopt.testing import events as small_traces
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 
 class TestColdStart:

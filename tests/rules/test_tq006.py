@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import pytest
-from support.quality import notes, on_a_gpu, steps, why_silent
-
-from traceopt.rules.engine import run_rules
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 from typing import Any
 
+import pytest
 from support.findings import RULES, document_of
+from support.quality import notes, on_a_gpu, steps, why_silent
 from support.recorded_facts import generated, reason
+from support.traces import GetExample
 
 from traceopt.result.sections.work_rows import BreakdownPart
+from traceopt.rules.engine import run_rules
 
 
 def busy_us(breakdown: list[BreakdownPart]) -> float:

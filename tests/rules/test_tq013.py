@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import orjson
 import pytest
-from support.traces import GENERATED, REAL, TWINS, AnalyzedTrace, over
+from support.traces import GENERATED, REAL, TWINS, AnalyzedTrace, GetExample, over
 
 from traceopt.result.document import NOT_JUDGED, Result
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 

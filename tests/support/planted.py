@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from statistics import fmean, median
-from typing import TYPE_CHECKING
 
 import pytest
 from support.findings import loud, of_code, places, saving_of
+from support.traces import GetExample
 
 from fixtures.generate import Planted, generate
 from fixtures.job import Job
@@ -14,9 +14,6 @@ from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.facts import Facts
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 # A worker's batch takes DL001's `hand_over_ms` to receive where nothing hides it; in the fixed twins it takes less.
 MORE_TO_RECEIVE_US = 1_000 - Job.load_us

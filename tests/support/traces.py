@@ -8,12 +8,14 @@ All tests of a trace run in one process of `pytest -n`, so they share its facts,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+import orjson
 import pytest
 
+from fixtures.generate import GeneratedTrace, Planted
 from fixtures.real_traces import TRACES, expected, public, unseen
 from fixtures.scenarios import SCENARIOS
 from traceopt.analysis import Analysis
@@ -76,6 +78,21 @@ class AnalyzedTrace:
     def _planned(self, checked: RulesOutcome, facts: Facts) -> RulesOutcome:
         """`checked` may also be what is left if other ranks refute a fix."""
         return self.outcome if checked is self._checked else planned(checked, facts)
+
+
+class Example(AnalyzedTrace):
+    """One generated trace in a file, and what was planted in it."""
+
+    def __init__(self, path: Path, planted: Planted) -> None:
+        super().__init__(path)
+        self.planted = planted
+
+    @property
+    def trace(self) -> GeneratedTrace:
+        return GeneratedTrace(orjson.loads(self.path.read_bytes()), lambda: self.planted)
+
+
+GetExample = Callable[..., Example]
 
 
 def result_of_facts(facts: Facts) -> Analysis:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
+from support.traces import GetExample
 
 from traceopt.reports.words.comparing import trial_words
 from traceopt.trying.changes import Change, Prediction
@@ -16,7 +17,6 @@ from traceopt.trying.session import Session
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from conftest import GetExample
 
 PREDICTED = Prediction(88_000.0, 66_000.0, 99_000.0)
 CALM = MeasuredRun([200_000.0] * 20, core_wait_share=0.01)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from support.traces import GetExample
 
 from traceopt.errors import ConfigError, InputError
 from traceopt.result.edits import Call, CallEvery, Compile, Edit, SetArguments, SetAttribute, SetVariable, Wrap
@@ -14,9 +15,6 @@ from traceopt.result.finding import Fix
 from traceopt.rules.fixes.run_time import at_run_time
 from traceopt.trying import changes
 from traceopt.trying.session import prediction_of
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 
 def test_the_plan_in_its_order(example: GetExample) -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from support.traces import GetExample
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING, PHASES
 from traceopt.testing.events import Json, annotation, op, python, read
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from support.facts import facts_of
+from support.traces import GetExample
 
 from traceopt.analyzer.facts import Facts
 from traceopt.testing.events import Json, annotation, kernel, op, python, read, runtime, span
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 SCENARIOS_WITH_SYNC = {
     "item_stall": "scalar_read",

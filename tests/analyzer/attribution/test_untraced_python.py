@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from support.facts import facts_of
+from support.traces import GetExample
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.vocabulary.causes.table import UNTRACED_PYTHON
 from traceopt.testing import Machine
 from traceopt.testing.events import Json, annotation, kernel, op, python, read, runtime
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 LAUNCHES = [
     runtime("cudaLaunchKernel", 90, 5, 1),

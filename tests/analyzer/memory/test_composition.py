@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from support.facts import facts_of
+from support.traces import GetExample
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.blocks import AFTER, BEFORE, find_blocks
 from traceopt.analyzer.memory.composition import ACTIVATIONS, GRADIENTS, OPTIMIZER_STATE, OTHER, PARAMETERS, TEMPORARY
 from traceopt.analyzer.memory.model_state import state_multiple
 from traceopt.testing.events import Json, annotation, document, kernel, op, read, runtime
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 A100 = {"id": 0, "name": "NVIDIA A100-SXM4-40GB", "totalGlobalMem": 42_297_524_224}
 NODE = "autograd::engine::evaluate_function: MmBackward0"

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.facts import facts_of
+from support.traces import GetExample
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.curve import DeviceMemory
 from traceopt.testing.events import Json, annotation, kernel, read
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 CPU, CUDA = 0, 1
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from support.traces import GetExample
 
 from traceopt.api import analyze
 from traceopt.testing.events import Json, read, span
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 COPY = re.compile(r"Memcpy (\w+) \(([\w ]+) -> ([\w ]+)\)")
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 from support.findings import document_of, found
+from support.traces import GetExample
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.document.companions import gpu_samples_section
 from traceopt.testing.events import Json
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 PERIOD_US = 50.0
 METRICS = {  # by CUPTI's name: PyTorch's, and the value

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.random_runs import Action, actions, run
+from support.traces import GetExample
 
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.facts import Facts
@@ -18,9 +18,6 @@ from traceopt.analyzer.replay.graph import HOST
 from traceopt.analyzer.replay.retime import retime
 from traceopt.testing.events import annotation, kernel, op, python, read, runtime, span
 from traceopt.testing.machine import Machine
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 
 def awaited(facts: Facts) -> list[tuple[str, str]]:

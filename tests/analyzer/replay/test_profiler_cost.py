@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
+from support.traces import GetExample
 
 from traceopt.analyzer.arrays.intervals import Intervals, union
 from traceopt.analyzer.facts import Facts
@@ -15,9 +14,6 @@ from traceopt.analyzer.timeline.call_tree import OP, PYTHON, Slices
 from traceopt.analyzer.timeline.marks.marks import Marks
 from traceopt.analyzer.timeline.steps import find_steps
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 NOTHING = np.empty(0, np.int64)
 STEPS = find_steps(

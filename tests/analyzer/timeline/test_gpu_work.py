@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
+from support.traces import GetExample
 
 from fixtures.scenarios import SCENARIOS
 from traceopt.analyzer.arrays.intervals import Intervals
@@ -13,9 +12,6 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.document import sections
 from traceopt.testing.events import Json, annotation, kernel, read, runtime, span
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 WINDOW = (0, 1_000_000)
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

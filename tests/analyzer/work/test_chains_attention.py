@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from support.facts import facts_of
+from support.traces import GetExample
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.work.unfused_chains import MAX_GAIN
 from traceopt.testing import A100, Machine
 from traceopt.testing.events import Json, annotation, kernel, op, read, runtime
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >"
 NORM = "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float, float>(int, float)"

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from support.facts import facts_on_an_a100
+from support.traces import GetExample
 
 from fixtures.real_traces import TRACES
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.trace_reader import read_trace
 from traceopt.analyzer.vocabulary.formulas.flop_formulas import op_flops
 from traceopt.testing.events import Json, kernel, op, python, runtime
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 QKV = [[2, 8, 100, 64]] * 3
 SAME = ["", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1"]

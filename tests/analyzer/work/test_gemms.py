@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from support.facts import facts_of
+from support.traces import GetExample
 
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.work.gemms import GemmShape
 from traceopt.testing import A100
 from traceopt.testing.events import Json, kernel, op, runtime
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 MI300X = {"name": "AMD Instinct MI300X", "computeMajor": 9, "computeMinor": 4, "totalGlobalMem": 206_141_652_992}
 V100 = {"name": "Tesla V100-SXM2-16GB", "computeMajor": 7, "computeMinor": 0, "totalGlobalMem": 16_945_512_448}

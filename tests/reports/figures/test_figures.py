@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sample
 from msgspec.structs import replace
 from plotly.offline import get_plotlyjs
 from support.figures import markup_in
+from support.traces import GetExample
 
 from traceopt.analysis import Analysis
 from traceopt.reports.figures import breakdown, flame, idle, kernels, memory, overlaps, ranks, roofline, steps, timeline
@@ -16,9 +17,6 @@ from traceopt.reports.figures.figure import plain
 from traceopt.reports.figures.figures import Figures
 from traceopt.result.sections.rank_rows import GroupOverlapRow
 from traceopt.result.words.quantities import NO_BREAK_SPACE
-
-if TYPE_CHECKING:
-    from conftest import GetExample
 
 NAMES = [name for name, value in vars(Figures).items() if isinstance(value, property)]
 SAMPLES = [sample.rich, sample.cpu_only, sample.empty, sample.hostile, sample.many_ranks, sample.with_points]

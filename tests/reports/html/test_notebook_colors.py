@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sample
+from browser_pages import OpenPage
 
 from traceopt.reports.html.notebook import render_notebook
-
-if TYPE_CHECKING:
-    from browser_pages import OpenPage
 
 
 def opened(open_page: OpenPage, folder: Path, mark: str = "", color_scheme: str = "light") -> Any:
