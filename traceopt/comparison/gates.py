@@ -111,7 +111,8 @@ def _findings(impact: Impact, head: Sequence[Result], comparison: Comparison | N
     else:
         wanted = IMPACTS[: IMPACTS.index(impact) + 1]
         changes = [change for change in comparison.findings if change.head_impact in wanted]
-        found, kind = [change.code for change in changes if change.status == "new"], f"new findings {of_impact}"
+        new = [change for change in changes if change.status == "new" and change.share_of_base is None]
+        found, kind = [change.code for change in new], f"new findings {of_impact}"
         unknown = [change.code for change in changes if change.status == "unknown"]
         if unknown and not found:
             return _not_checked(f"the baseline did not check {', '.join(unknown)} {of_impact}")
