@@ -49,7 +49,7 @@ class WorkFacts(ReplayFacts, frozen=True, dict=True):
     @cached_property
     def tensor_core_work(self) -> TensorCoreWork:
         """GPU work that Tensor Cores could do, and whether they did it."""
-        return TensorCoreWork(self.trace, self.slices, self.links, self.gpu)
+        return TensorCoreWork(self.trace, self.slices, self.links, self.gpu, self.device)
 
     @cached_property
     def main_work(self) -> MainWork | None:

@@ -56,6 +56,11 @@ class TraceDevice(Struct, frozen=True):
         return "float16" if self.arch is not None and not self.arch.has_bf16 else "bfloat16"
 
     @property
+    def rounds_fp32(self) -> bool:
+        """Whether FP32 tensors on its matrix units are multiplied in TF32, if the kernel's name does not tell."""
+        return self.vendor is NVIDIA if self.arch is None else not self.arch.fp32_on_matrix_cores
+
+    @property
     def compiles(self) -> bool:
         """Whether torch.compile can make code for it. It needs Triton, which supports no GPU older than Volta."""
         capability = capability_of(self.arch.name) if self.arch is not None else None

@@ -143,27 +143,22 @@ class Flops(Struct, frozen=True, dict=True):
 
     @cached_property
     def dtype(self) -> str | None:
-        """The type of most of the FLOP: "tf32" if FP32 tensors ran on Tensor Cores."""
+        """The type of most of the FLOP."""
         work = np.flatnonzero(self.tensor_core_work.eligible & (self.owner >= 0))
         if not len(work):
             return None
         longest = longest_of_group(self.gpu.work.duration[work], self.owner[work], len(self.counted.slices))
         owner = np.flatnonzero(longest >= 0)
         row = work[longest[owner]]
-        on_matrix_cores = self.device.arch is not None and self.device.arch.fp32_on_matrix_cores
-        tf32 = self.tensor_core_work.dtype.among("fp32")[row] & (self.gpu.tensor_core[row] == 1) & (not on_matrix_cores)
-        names = sorted({"tf32", *self.tensor_core_work.dtype.values})
+        names = sorted(set(self.tensor_core_work.dtype.values))
         place = np.array([names.index(name) for name in self.tensor_core_work.dtype.values])
-        group = np.where(tf32, names.index("tf32"), place[self.tensor_core_work.dtype.codes[row]])
+        group = place[self.tensor_core_work.dtype.codes[row]]
         calls, flops = np.bincount(group), np.bincount(group, weights=self.counted.executed[owner])
         return names[int(np.where(calls > 0, flops, -1).argmax())] or None
 
     def dtype_of(self, row: int) -> str | None:
-        """The type in which a row of the device's work multiplies: "tf32" if it runs FP32 tensors on Tensor Cores."""
-        on_matrix_cores = self.device.arch is not None and self.device.arch.fp32_on_matrix_cores
-        dtype = self.tensor_core_work.dtype.at(row)
-        tf32 = dtype == "fp32" and self.gpu.tensor_core[row] == 1 and not on_matrix_cores
-        return "tf32" if tf32 else dtype or None
+        """The type in which a row of the device's work multiplies."""
+        return self.tensor_core_work.dtype.at(row) or None
 
     @property
     def peak_tflops(self) -> float | None:

@@ -134,7 +134,7 @@ class Gemms(Struct, frozen=True, dict=True):
         uses = True if (tensor_core == 1).any() else None if (tensor_core == -1).all() else False
         if dtype is None or dtype == "uint8":  # bytes that hold packed narrow elements
             dtype = kernel.dtype or "unknown"
-        if dtype == "fp32" and uses and not (self.device.arch and self.device.arch.fp32_on_matrix_cores):
+        if dtype == "fp32" and (kernel.dtype == "tf32" or (uses and self.device.rounds_fp32)):
             dtype = "tf32"
         rows = distinct_values(owner)
         return GemmShape(

@@ -12,6 +12,7 @@ from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.schema import Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, Slices
+from traceopt.analyzer.timeline.device import TraceDevice
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.vocabulary import op_names
@@ -25,6 +26,7 @@ class TensorCoreWork(Struct, frozen=True, dict=True):
     slices: Slices
     links: LaunchLinks
     gpu: GpuWork
+    device: TraceDevice
 
     @cached_property
     def eligible(self) -> Mask:
@@ -61,7 +63,7 @@ class TensorCoreWork(Struct, frozen=True, dict=True):
     def dtype(self) -> Categorical:
         """Operand type of each eligible kernel: from its operator's tensors if recorded, else from its name; "" if
         unknown or not eligible. A name that says FP8 or FP4 decides, because the tensors of an operator that quantizes
-        its inputs are wider.
+        its inputs are wider. "tf32" if FP32 tensors ran on Tensor Cores.
         """
         rows = np.flatnonzero(self.eligible)
         ops, named = self.trace.ops, self.gpu.dtype
@@ -75,7 +77,10 @@ class TensorCoreWork(Struct, frozen=True, dict=True):
         recorded = np.array([dtype != "" for dtype in of_text], bool)[of_row] & ~named.among("fp8", "fp4")[rows]
         codes = np.where(self.eligible, named.codes + 1, 0).astype(np.int32)
         codes[rows[recorded]] = (1 + len(named.values) + of_row)[recorded]
-        return Categorical(["", *named.values, *of_text], codes)
+        types = ["", *named.values, *of_text, "tf32"]
+        rounded = named.among("tf32") | ((self.gpu.tensor_core == 1) & self.device.rounds_fp32)
+        rounded &= Categorical(types, codes).among("fp32")
+        return Categorical(types, np.where(rounded, len(types) - 1, codes))
 
 
 def _operand_dtype(text: str) -> str | None:

@@ -44,12 +44,18 @@ def test_a_gpu_that_idles_for_a_tenth_is_mostly_the_limit(idle: float, bound: st
 
 
 @pytest.mark.parametrize(
-    ("launch", "says"), [(0.18, "Largest cause: launching GPU work."), (0.28, "Launch-bound: the host launches")]
+    ("launch", "says"), [(0.18, "Largest cause: launching GPU work (18%)."), (0.28, "Launch-bound: the host launches")]
 )
 def test_a_cause_of_less_than_a_fifth_of_the_step_is_no_bottleneck(launch: float, says: str) -> None:
     """Idle time with several causes."""
     text = verdict_of(compute=0.67, launch=launch, queued=0.33 - launch)
     assert text.startswith(f"The GPU is idle for 33% of the step. {says}")
+
+
+def test_a_cause_of_several_parts_is_named_with_those_of_the_chart() -> None:
+    """Together they exceed the largest part below."""
+    text = verdict_of(compute=0.67, launch=0.11, python=0.07, queued=0.15)
+    assert ". Largest cause: launching GPU work (11%), running Python between launches (7.0%)." in text
 
 
 @pytest.mark.parametrize(

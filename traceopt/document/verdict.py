@@ -236,9 +236,9 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
             return f"{self._state(limit)} {_NO_LAUNCHES}"
         if limit is not QUEUED and self.limits[limit] < MOSTLY_IDLE_SHARE:
             rank = "Largest cause" if limit is self.largest else "First cause to treat"
-            return f"{self._state(limit)} {rank}: {in_sentence(self.facts.label(limit))}."
+            return f"{self._state(limit)} {rank}: {self._parts(limit)}."
         if limit.may_pass and self._passes(limit):
-            return f"{self._state(limit)} Largest cause: {in_sentence(self.facts.label(limit))}, {_PASSING}"
+            return f"{self._state(limit)} Largest cause: {self._parts(limit)}, {_PASSING}"
         return f"{self._state(limit)} {limit.verdict}"
 
     def _passes(self, cause: Cause) -> bool:

@@ -133,7 +133,7 @@ def fp32_saving(
 
 def _fp32_attention(facts: Facts) -> Mask:
     """Fused attention of FP32 tensors, which other kernels do in 16 bits, whatever units they use now."""
-    return facts.gpu.kind.among("attention") & facts.tensor_core_work.dtype.among("fp32")
+    return facts.gpu.kind.among("attention") & facts.tensor_core_work.dtype.among("fp32", "tf32")
 
 
 def _casts_ns(facts: Facts, shapes: Sequence[GemmShape]) -> float:

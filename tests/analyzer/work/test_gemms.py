@@ -191,3 +191,20 @@ class TestKnownShare:
         assert products(self.without_shapes("aten::convolution", 1_000, 2)).gemms.known_share is None
         old = self.without_shapes("aten::cudnn_convolution_backward", 1_000, 2)  # in traces of 2021
         assert products(known, old).gemms.known_share == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "dtype"),
+    [
+        ("cutlass_80_tensorop_s1688gemm_128x128_16x5_tn_align4", {}, "tf32"),
+        ("volta_sgemm_128x64_nn", {}, "fp32"),
+        ("Cijk_Ailk_Bljk_SB_MT64x64x16_MI32x32x2x1_SN", MI300X, "fp32"),  # matrix units that multiply FP32 as it is
+        ("Cijk_Ailk_Bljk_S_MX_B_MT64x64x16_MI32x32x4x1_SN", MI300X, "tf32"),
+    ],
+)
+def test_fp32_tensors_on_tensor_cores_are_tf32_wherever_work_is_named(
+    name: str, device: dict[str, Any], dtype: str
+) -> None:
+    facts = products(call("aten::mm", [[128, 256], [256, 512]], "float", name, 100, 1), **device)
+    assert facts.main_work is not None
+    assert (only(facts).dtype, facts.main_work.dtype, facts.flops.dtype) == (dtype, dtype, dtype)
