@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, cast
 
 import msgspec
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from traceopt.analyzer.facts import Facts
 from traceopt.errors import ConfigError
 from traceopt.result.finding import Fix, Impact
 from traceopt.result.words.effort_and_risk import Effort, Risk
@@ -19,9 +20,6 @@ from traceopt.rules.engine import RulesOutcome, configure, prepare, run_rules
 from traceopt.rules.registry import TRACE_QUALITY, Registry
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.price import Price
-
-if TYPE_CHECKING:
-    from traceopt.analyzer.facts import Facts
 
 
 class FakeFacts:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.traces import GENERATED, AnalyzedTrace, GetExample, over
 
+from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.replay.changes import Change
+from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY, DATA_LOADING, LAUNCH, PROFILER
 from traceopt.api import analyze
 from traceopt.document.plan_rows import UNEXPLAINED_SHARE, _idle_left, parts_left
 from traceopt.document.sections import breakdown
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from traceopt.analyzer.facts import Facts
-    from traceopt.analyzer.replay.changes import Change
-    from traceopt.analyzer.vocabulary.causes.cause import Cause
-
 
 FIVE_FAULTS = Path(__file__).resolve().parents[2] / "fixtures" / "traces" / "five_faults.json.gz"
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 from support.traces import GetExample
 
+from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import Change, DropSync, RemoveHost, ScaleWork
 from traceopt.analyzer.trace_quality import TraceQuality
 from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
@@ -25,11 +26,6 @@ from traceopt.rules.savings.joint import JointSavings
 from traceopt.rules.savings.price import Price, Priced
 from traceopt.rules.savings.pricing import area_of
 from traceopt.testing.machine import Machine
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from traceopt.analyzer.facts import Facts
 
 # One fault each, whose whole cost a single fix saves.
 SINGLE = ("slow_loader", "logging_stall", "gc_pause_recorded", "item_stall", "misaligned_vocab", "metric_sync")

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from traceopt.analyzer.facts import Facts
 from traceopt.rules.engine import RulesOutcome, run_rules
 from traceopt.rules.registry import builtin_rules
 from traceopt.testing import events as small_traces
-
-if TYPE_CHECKING:
-    pass
-
 
 RULES = [rule() for rule in builtin_rules() if rule.code.startswith("TQ")]
 GPU = {"id": 0, "name": "NVIDIA A100-SXM4-40GB", "totalGlobalMem": 42_297_524_224, "computeMajor": 8, "computeMinor": 0}

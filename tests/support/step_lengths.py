@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from support.quality import launched, on_a_gpu
 
 from traceopt.analyzer.facts import Facts
 from traceopt.testing import events as small_traces
-
-if TYPE_CHECKING:
-    pass
 
 
 def steps_of(

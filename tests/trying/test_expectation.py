@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
@@ -13,10 +13,6 @@ from traceopt.trying.changes import Change, Prediction
 from traceopt.trying.expectation import Recording, expectation, recording_of
 from traceopt.trying.measured_run import MeasuredRun
 from traceopt.trying.session import Session
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 PREDICTED = Prediction(88_000.0, 66_000.0, 99_000.0)
 CALM = MeasuredRun([200_000.0] * 20, core_wait_share=0.01)

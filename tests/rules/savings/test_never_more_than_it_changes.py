@@ -4,22 +4,17 @@ over all rules and traces.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import numpy.typing as npt
 from support.traces import FILES, GENERATED, AnalyzedTrace, over
 
+from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import RemoveHost, RemoveLaunches, ScaleWork
 from traceopt.rules.savings.known_error import ERROR_ON_GPU
+from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.pricing import area_of
 from traceopt.rules.savings.starvation import launched_ns
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from traceopt.analyzer.arrays.intervals import Intervals
-    from traceopt.rules.savings.price import Priced
 
 SLACK = 1.02  # the replayed step differs from the measured one
 
