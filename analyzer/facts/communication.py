@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
 
 from traceopt.analyzer.arrays.grouping import numbered, split
 from traceopt.analyzer.arrays.intervals import Intervals, merge, union
+from traceopt.analyzer.attribution.syncs import SCALAR_READ
 from traceopt.analyzer.communication.collectives import CollectiveCalls, find_collectives, find_cpu_collectives
 from traceopt.analyzer.communication.data_parallel import find_data_parallel_calls
 from traceopt.analyzer.communication.device_times import DeviceTimes, DeviceWaits
@@ -45,10 +47,19 @@ class CommunicationFacts(AutogradFacts, frozen=True, dict=True):
         exposed = phases.areas[COMMUNICATION]
         return find_cpu_collectives(self.trace, self.slices, phases.collectives, exposed, self.steps.window)
 
-    def collectives_by_site(self, calls: CollectiveCalls) -> list[CollectiveCalls]:
-        """The calls of one kind, grouped by the user's line that makes them."""
+    def collectives_of_sites(
+        self, calls: CollectiveCalls, wanted: Callable[[CollectiveCalls], bool]
+    ) -> CollectiveCalls:
+        """The calls of one kind without those of some of the user's lines. `wanted` is asked for the calls of each."""
         sites, group = numbered(self.call_sites.of(calls.call))
-        return [calls.take(mine) for mine in split(np.arange(calls.calls), group, len(sites))]
+        kept = [wanted(calls.take(mine)) for mine in split(np.arange(calls.calls), group, len(sites))]
+        return calls.take(np.array(kept, bool)[group])
+
+    def reads_of_sites(self, calls: I8) -> I8:
+        """The reads of single values at the user's lines that make some calls: rows of `syncs`."""
+        reads = np.flatnonzero(self.syncs.reason == SCALAR_READ)
+        site = self.call_sites.of(self.syncs.cause_slice[reads])
+        return reads[(site >= 0) & np.isin(site, self.call_sites.of(calls))]
 
     @cached_property
     def data_parallel_calls(self) -> I8:

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from traceopt.analyzer.communication.collectives import CollectiveCalls
 from traceopt.rules import (
     I8,
-    SCALAR_READ,
     Changes,
     DropSync,
     Evidence,
@@ -107,7 +106,8 @@ class SmallCollectives(Rule):
 
     def check(self, facts: Facts) -> Findings:
         count = facts.steps.count
-        small = [self._small_ones(facts, c) for c in facts.collectives if self._small(c)]
+        # without what other lines call on large buffers, such as DDP's buckets
+        small = [facts.collectives_of_sites(c, self._small) for c in facts.collectives if self._small(c)]
         many = [c for c in small if c.calls / count >= self.min_calls]
         exposed = sum(float(_own_ns(c).sum()) for c in many) / count
         calls = sum(c.calls for c in many) / count
@@ -194,11 +194,6 @@ class SmallCollectives(Rule):
             return bool(median(known) <= self.small_bytes)
         return bool(median(calls.duration) <= self.small_us * 1e3)
 
-    def _small_ones(self, facts: Facts, calls: CollectiveCalls) -> CollectiveCalls:
-        """Without what other lines call on large buffers, such as DDP's buckets."""
-        small = [one.rows for one in facts.collectives_by_site(calls) if self._small(one)]
-        return calls.take(np.isin(calls.rows, np.concatenate(small)) if small else np.zeros(calls.calls, bool))
-
     def passed(self, facts: Facts) -> str:
         most = max(c.calls for c in facts.collectives) / facts.steps.count
         return f"No kind of collective runs more than {most:,.0f} times per step."
@@ -206,11 +201,11 @@ class SmallCollectives(Rule):
 
 def _reads(facts: Facts, many: list[CollectiveCalls]) -> I8:
     """The reads of single values in the functions that make these calls, if most calls have one: rows of syncs."""
+    if not facts.has_gpu:
+        return np.empty(0, np.int64)
     calls = np.concatenate([c.call for c in many])
-    reads = np.flatnonzero(facts.syncs.reason == SCALAR_READ) if facts.has_gpu else np.empty(0, np.int64)
-    called, read = facts.call_sites.of(calls[calls >= 0]), facts.call_sites.of(facts.syncs.cause_slice[reads])
-    mine = reads[(read >= 0) & np.isin(read, called)]
-    return mine if facts.syncs.calls(mine) > len(calls) / 2 else mine[:0]
+    reads = facts.reads_of_sites(calls[calls >= 0])
+    return reads if facts.syncs.calls(reads) > len(calls) / 2 else reads[:0]
 
 
 def _unread(facts: Facts, reads: I8) -> Changes:
