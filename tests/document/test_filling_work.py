@@ -8,8 +8,9 @@ import pytest
 from support.findings import document_of
 
 from traceopt.analyzer.facts import Facts
+from traceopt.document.filling_work import ways_of_copies
 from traceopt.testing import A100, Machine
-from traceopt.testing.events import Json, kernel, op, read, runtime
+from traceopt.testing.events import Json, kernel, op, read, runtime, span
 
 BF16, DOUBLE = ["c10::BFloat16"] * 4, ["double"] * 2
 HEADS = [[1, 32, 8192, 128]] * 3
@@ -174,3 +175,21 @@ def test_matmuls_without_shapes_have_few_rows_where_all_others_do(rows: int, bou
             machine.events.insert(at, op("aten::mm", start - 0.5, machine.now - start + 1, **shapes))
             machine.synchronize()
     assert ("With 16 rows or fewer, reading the weights limits them" in verdict_of(machine.facts())) is bound
+
+
+@pytest.mark.parametrize(
+    ("copies", "says"),
+    [
+        ({"Memcpy HtoD (Pinned -> Device)": 5.0, "Memcpy DtoH (Device -> Pageable)": 1.0}, ", mostly to the GPU"),
+        (
+            {"Memcpy HtoD (Pinned -> Device)": 1.0, "Memcpy DtoH (Device -> Pageable)": 2.0},
+            ", from the GPU and to the GPU",
+        ),
+        ({"Memcpy DtoD (Device -> Device)": 1.0}, ", mostly within the GPU"),
+        ({"Memcpy HtoD (Pageable -> Device)": 3.0, "CopyHostToDevice": 2.0}, ""),  # an unknown way
+        ({}, ""),
+    ],
+)
+def test_exposed_copies_say_which_way_they_go(copies: dict[str, float], says: str) -> None:
+    events = [span("gpu_memcpy", name, 3_000 * n, 500 * ms, tid=7) for n, (name, ms) in enumerate(copies.items())]
+    assert ways_of_copies(Facts(read([op("aten::copy_", 0, 10), *events]))) == says

@@ -69,7 +69,7 @@ def test_a_step_of_copies_is_not_called_gpu_bound() -> None:
     share = {part.name: part.share for part in document.breakdown}
     assert share["copies"] > share["compute"]
     assert document.verdict.startswith("Exposed (non-overlapped) copies take ")
-    assert "They are the bottleneck." in document.verdict
+    assert ", mostly to the GPU. They are the bottleneck." in document.verdict
 
 
 def test_a_little_idle_time_is_not_called_launch_bound() -> None:

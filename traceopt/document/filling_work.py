@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,7 +22,24 @@ from traceopt.rules.savings.roofline import peak_caveat
 
 FILLS = 1 / 3  # of the step: work that takes more is named
 MOST = 0.5  # of the work: an operator or line with less of it is not the one to name
+MOSTLY = 0.8  # of the exposed copies: they go one way
+MUCH = 0.2  # of the exposed copies: a way that is named
+WAYS = {"HtoD": "to the GPU", "DtoH": "from the GPU", "DtoD": "within the GPU", "PtoP": "between GPUs"}
 WELL_BELOW_PEAK = 0.5  # of the peak: work that reaches less may have a faster kernel
+
+
+def ways_of_copies(facts: Facts) -> str:
+    """Which way the exposed copies go: ", mostly from the GPU". Empty if that is unknown."""
+    exposed_ns = Counter[str]()
+    for copy in facts.copies:
+        exposed_ns[copy.kind.partition(" ")[0]] += copy.exposed_ns
+    total_ns = exposed_ns.total()
+    ways = [way for way, ns in exposed_ns.most_common() if ns > MUCH * total_ns]
+    if not ways or any(way not in WAYS for way in ways):
+        return ""
+    if exposed_ns[ways[0]] >= MOSTLY * total_ns:
+        return f", mostly {WAYS[ways[0]]}"
+    return f", {' and '.join(WAYS[way] for way in ways)}" if len(ways) > 1 else ""
 
 
 def filling_work(facts: Facts, priced: Sequence[Priced], whole_ns: float, whole: str) -> str:

@@ -25,7 +25,7 @@ from traceopt.analyzer.vocabulary.causes.table import (
     QUEUED,
 )
 from traceopt.document.efficiency import against_reference, cpu_lever, kind_of_work, utilization
-from traceopt.document.filling_work import filling_work
+from traceopt.document.filling_work import filling_work, ways_of_copies
 from traceopt.document.quality import caveat_of_file, stated
 from traceopt.document.run.whole_run import fewer_threads_first, lacks_cores
 from traceopt.result.document import Quality
@@ -231,7 +231,8 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
                 share = percent(waits_ns / self.facts.steps.window_ns)
                 return f"The GPU waits for other pipeline stages for {share} of {self.unit}."
             most = _MORE_THAN_COMPUTE[limit] if self.limits[limit] > self.compute else ""
-            return limit.verdict.format(share=percent(self.limits[limit]), unit=self.unit) + most
+            ways = ways_of_copies(self.facts) if limit is COPIES else ""
+            return limit.verdict.format(share=percent(self.limits[limit]), unit=self.unit + ways) + most
         if limit.host_label and self.facts.replay_error is None:
             return f"{self._state(limit)} {_NO_LAUNCHES}"
         if limit is not QUEUED and self.limits[limit] < MOSTLY_IDLE_SHARE:
