@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.grouping import NameTotal
@@ -16,14 +14,13 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.autograd.nodes import is_heavy
 from traceopt.analyzer.autograd.operator_inputs import nodes_of
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.replay.changes import RemoveHost
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.work.tiny_ops import CalledOps
 from traceopt.result.finding import Evidence, Fix, Location
 from traceopt.result.words.effort_and_risk import Risk
-from traceopt.result.words.message import ms, percent
+from traceopt.result.words.message import ms
 from traceopt.rules.evidence import SiteCost, by_site, location_of
 from traceopt.rules.fixes.advice.batch_size import larger_batch_risk
 from traceopt.rules.fixes.advice.graph_capture import FEW_READS
@@ -40,9 +37,10 @@ from traceopt.rules.fixes.advice.operator_loops import (
     UPDATES,
 )
 from traceopt.rules.rule import Findings, Rule, threshold
-from traceopt.rules.savings.price import Price, Priced
-from traceopt.rules.savings.pricing import area_of, priced
-from traceopt.rules.savings.work.lookups import in_one_table, with_gradients
+from traceopt.rules.savings.operator_loops import LAYERS_REMOVABLE, LOOP_REMOVABLE, Loop, Visits, price_of_loop
+from traceopt.rules.savings.price import Priced
+from traceopt.rules.savings.pricing import area_of
+from traceopt.rules.savings.work.lookups import with_gradients
 from traceopt.rules.step_words import each_step, per_step
 
 ONE_LINE = "Batch many small operations into one"
@@ -60,45 +58,7 @@ WRITE = frozenset({"aten::copy_", "aten::view", "aten::detach_", "aten::to"})
 FEW_CALLS = 2  # of a line per step: so many are no loop, whatever they call
 MOST_OPERATORS = 0.8  # of a line
 SAME = 0.01  # of the weights: calls of an operator in a loop over all of them may differ by so many
-LAYERS_REMOVABLE = 0.0, 0.3, 0.7  # of the time of small layers: low, expected, high; their work stays
-LOOP_REMOVABLE = 0.0, 0.3, 1.0  # of the time of a loop whose rounds may need each other's results
-
 Function = tuple[str, str | None]  # file and name
-
-
-class Loop(Struct, frozen=True, dict=True):
-    """The lines of one loop, and the tiny operators that they call.
-
-    `kind`: "updates" if a function mostly calls such operators on tensors that are not trained, "elements" if it only
-    writes numbers of Python into tensors, "layers" if one call of a line runs them, "tables" if its rounds look up
-    embeddings, "weights" if they visit the weights of the model, "in turn" if the host reads values between them,
-    "items in turn" if they also index at ever other places and run no layers, which may be of a policy or a decoder.
-    `area` is what the fix shortens, `most` what goes if one operator replaces the loop; `shares` of
-    them go: at least, as expected, and at most.
-    """
-
-    lines: list[SiteCost]
-    ops: CalledOps
-    kind: Literal["loop", "updates", "elements", "layers", "tables", "weights", "in turn", "items in turn"]
-    area: Intervals
-    most: Intervals
-    shares: tuple[float, float, float]
-
-    @cached_property
-    def places(self) -> list[Location]:
-        return [line.location for line in self.lines if line.location is not None]
-
-    @property
-    def calls(self) -> int:
-        return sum(line.calls for line in self.lines)
-
-    @property
-    def longest_line_calls(self) -> int:
-        return max(line.calls for line in self.lines)
-
-    def lookups(self, facts: Facts) -> I8:
-        """The slices that look up rows of tables."""
-        return self.ops.rows[facts.regions.named(op_names.LOOKUPS.__contains__, OP)[self.ops.rows]]
 
 
 FIXES = {
@@ -119,18 +79,6 @@ RISKS = {
     "weights": (Risk.NONE, None),
     "elements": (Risk.CORRECTNESS, "Wrong if it is built only once and a step needs other values"),
 }
-
-
-class Visits(Struct, frozen=True):
-    """What autograd, zero_grad and the optimizer do for the parameters of a loop, per step."""
-
-    parameters: float
-    of: float  # parameters of the model
-    ns: float
-
-    @property
-    def share(self) -> float:
-        return self.parameters / max(1.0, self.of)
 
 
 class OperatorLoopRule(Rule):
@@ -227,7 +175,7 @@ class OperatorLoopRule(Rule):
             risk=risk,
             risk_note=risk_note,
             why=why,
-            saving=None if loop.kind == "in turn" else _price(facts, loop, visits),
+            saving=None if loop.kind == "in turn" else price_of_loop(facts, loop, visits),
             confidence="medium" if loop.kind in ("updates", "elements", "tables", "weights") else "low",
             evidence=[
                 Evidence(
@@ -325,36 +273,6 @@ class OperatorLoopRule(Rule):
                 mine = ops.only(site.rows)
                 areas.setdefault(_function(site.location), []).append(union(mine.start, mine.end))
         return {function: merge(*of_lines) for function, of_lines in areas.items()}
-
-
-def _price(facts: Facts, loop: Loop, visits: Visits | None) -> Price:
-    low, expected, most = loop.shares
-    time_ns, most_ns = facts.steps.mean_ns(loop.area), most * facts.steps.mean_ns(loop.most)
-    visits_ns = visits.ns if visits is not None else 0.0
-    fewer_visits = [] if visits is None else [RemoveHost(facts.parameter_work.area, visits.share)]  # one is left
-    whose = "this" if loop.kind in ("updates", "elements") else "these operators'"
-    if loop.kind == "layers":
-        at_most = f"At most, it drops by {percent(most)}."
-    else:
-        at_most = (
-            f"At most, all lines of {loop.places[0].function or 'the file'} that call as many operators go away "
-            f"({ms(most_ns)}), as when one operator replaces a loop."
-        )
-    left = ", and one parameter is left" if visits is not None else ""
-    basis = f"Assumes {whose} time drops by {percent(low)}, or by {percent(expected)}{left}. {at_most}"
-    work = in_one_table(facts, loop.lookups(facts), time_ns) if loop.kind == "tables" else None
-    if work is not None and work.speedup is not None:
-        low, expected, _ = work.shares
-        basis = f"{work.words}{left}. {at_most}"
-    price = priced(
-        facts,
-        (low * time_ns, expected * time_ns + visits_ns, most_ns + visits_ns),
-        [RemoveHost(loop.area, expected), *fewer_visits],
-        basis,
-        low=[RemoveHost(loop.area, low)],
-        high=[RemoveHost(loop.most, most), *fewer_visits],
-    )
-    return price if work is None else replace(price, experiments=work.experiments)
 
 
 def _main_kinds(facts: Facts, ops: CalledOps) -> list[NameTotal]:
