@@ -80,9 +80,7 @@ class SyncRule(Rule):
         idle = typical_ns(facts, syncs.start[rows], syncs.idle[rows])
         count = syncs.calls(rows) / facts.steps.count
         dropped = DropSync(calls_in(facts, syncs.slice[rows]))
-        factor = factor_to_host(facts) if copying else 1.0
-        pinned: Changes = [dropped, ScaleWork(copied, factor)] if copying else [dropped]
-        gone: Changes = [dropped, ScaleWork(copied, 0.0)] if copying else pinned
+        pinned: Changes = [dropped, ScaleWork(copied, factor_to_host(facts))] if copying else [dropped]
         basis = "Assumes the wait is gone, capped at the GPU's idle time during the call and the refill after it."
         most, never_ahead = stall, ""
         if facts.captured.corrected and (gain := self._gain_ns(facts, rows)) > stall:
@@ -90,7 +88,7 @@ class SyncRule(Rule):
             basis, most = "Assumes the wait is gone, so the host gets ahead of the GPU.", gain
             never_ahead = " So the host never gets ahead, and the GPU also waits for launches that would be hidden."
         if copying:
-            basis += " The copies are faster with pinned memory; at best, they are gone, or hidden by compute."
+            basis += " Pinned memory makes the copies faster; at worst it does not, and at best compute hides them."
         shared = self._shared(facts, rows)
         during = f"{ms(idle)} during the call and for " if idle >= LEAST_SHARE * stall else ""
         meanwhile = f"; the refill also includes work reported by {' and '.join(shared)}" if shared else ""
@@ -105,10 +103,11 @@ class SyncRule(Rule):
             shares_cause_with=shared,
             saving=priced(
                 facts,
-                (SURE_SHARE * stall + (1 - factor) * copying, most + copying, most + copying),
+                (SURE_SHARE * stall, most + copying, most + copying),
                 pinned,
                 basis,
-                high=gone,
+                low=[dropped] if copying else None,
+                high=[dropped, ScaleWork(copied, 0.0)] if copying else None,
             ),
             evidence=site_evidence(facts, sites),
             locations=site_locations(sites),

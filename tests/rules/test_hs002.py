@@ -35,7 +35,8 @@ def test_a_copy_during_which_nothing_else_runs_counts() -> None:
     """The GPU is never idle for long, so the wait for it costs nothing, but the copy does."""
     finding = assert_finds(BlockingCopy, predictions(computes_meanwhile=False))
     assert finding.saving is not None
-    assert finding.saving.est_us == pytest.approx((1 - UNKNOWN_FACTOR) * COPY_US, rel=0.05)
+    assert finding.saving.est_us == pytest.approx((1 - UNKNOWN_FACTOR) / 2 * COPY_US, rel=0.05)
+    assert finding.saving.low_us < 0.05 * COPY_US, "this host may copy no faster from pinned memory"
     assert finding.saving.high_us == pytest.approx(COPY_US, rel=0.05)
     assert "another 20.0 ms it only copies" in finding.why
 

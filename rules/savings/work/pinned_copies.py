@@ -50,12 +50,14 @@ def pageable_copies(facts: Facts, expected_gb_per_s: float = 0.0) -> PageableCop
 
 def factor_to_host(facts: Facts) -> float:
     """How long a copy to the host takes with pinned memory, as a share of what the copies to pageable memory take now;
-    1 if no copy is known to be one.
+    1 if no copy is known to be one. Unless the trace shows pinned copies, halfway between no gain and the rate of the
+    device's link: hosts reach from a fifth of that to all of it.
     """
     calls = next((copy for copy in facts.copies if copy.kind == "DtoH pageable"), None)
     if calls is None:
         return 1.0
-    return _factor(calls, _pinned_in_trace(facts, calls) or _pinned_by_device(facts))
+    in_trace = _pinned_in_trace(facts, calls)
+    return _factor(calls, in_trace) if in_trace else (1 + _factor(calls, _pinned_by_device(facts))) / 2
 
 
 def _factor(calls: CopyCalls, pinned: float) -> float:
