@@ -15,6 +15,7 @@ from traceopt.analyzer.vocabulary.causes.work_kinds import MATMULS
 from traceopt.analyzer.vocabulary.op_names import is_backward
 from traceopt.document.tables.kernel_rates import KernelRates, Rate
 from traceopt.result.words.message import named, per_second, percent, placed
+from traceopt.result.words.vendors import Term
 from traceopt.rules.evidence import operator_of_work, place_of_work, to_location
 from traceopt.rules.savings.potential import shortened_work
 from traceopt.rules.savings.price import Priced
@@ -52,7 +53,8 @@ def filling_work(facts: Facts, priced: Sequence[Priced], whole_ns: float, whole:
     rate, accelerator = KernelRates(facts).of(work.rows), facts.device.accelerator
     if work.dtype and (accelerator is None or accelerator.peak(work.dtype) is None):
         rate = replace(rate, peak_share=None)  # the bandwidth need not be what limits work that computes
-    typed = f" in {work.dtype.upper()}" if work.dtype and rate.peak_share is None else ""
+    dtype = facts.device.vendor.word(Term.TF32) if work.dtype == "tf32" else work.dtype.upper()
+    typed = f" in {dtype}" if work.dtype and rate.peak_share is None else ""
     label = named(work.kind.label) if work.kind.is_named else work.kind.label
     takes = "take" if work.kind.plural else "takes"
     backward = " in the backward pass" if work.is_backward else ""

@@ -18,6 +18,7 @@ class Term(Enum):
     """A name that each vendor has its own word for. The value is NVIDIA's, which sentences are written in."""
 
     TENSOR_CORE = "Tensor Core"
+    TF32 = "TF32"
     CUDA_GRAPH = "CUDA graph"
     CUDNN = "cuDNN"
     NCCL = "NCCL"
@@ -111,6 +112,7 @@ AMD = Vendor(
     words=MappingProxyType(
         {
             Term.TENSOR_CORE: "Matrix Core",
+            Term.TF32: "XF32",
             Term.CUDA_GRAPH: "HIP graph",
             Term.CUDNN: "MIOpen",
             Term.NCCL: "RCCL",
