@@ -132,6 +132,7 @@ def machine(measured: dict[str, Any]) -> str:
     steps = sorted(abs(error) for proof in shown if (error := proof.step_error) is not None)
     gains = sorted(abs(error) for proof in shown if (error := proof.gain_error) is not None)
     alone = sorted(abs(error) for proof in shown if (error := proof.error_of_trace_alone) is not None)
+    older = [proof.name for proof in shown if proof.trace_alone is None and proof.predicted_ms is not None]
     discarded = sum(proof.discarded for proof in proofs)
     summary = (
         f"The median error of the predicted step is {median(steps):.0%}, the largest {steps[-1]:.0%}.\n"
@@ -152,8 +153,9 @@ A pair whose noise exceeds {MOST_NOISE:.0%}, or its gain, is not shown.
 """
     if not shown:
         return f"{head}\n{not_shown}"
+    from_trace = f" Predicted from the trace alone, by an earlier version: {', '.join(older)}." if older else ""
     return f"""{head}
-{summary}{not_shown}
+{summary}{not_shown}{from_trace}
 
 | workload | rule | plain | predicted | fixed | noise | error of the step | error of the gain |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |

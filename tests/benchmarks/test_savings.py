@@ -125,6 +125,7 @@ def test_the_page_has_the_errors_and_what_is_not_measured() -> None:
     assert "predicted step is 7%, the largest 33%." in text
     assert "predicted gain is 10%, the largest 50%.\n" in text
     assert "From the trace alone, without experiments: 25%, the largest 25%." in text
+    assert "Predicted from the trace alone, by an earlier version: slower, slowest." in text
     assert "3 of 4 pairs have a prediction" in text
     assert "Measured too imprecisely to publish: noisy, few, no_gain." in text
     assert "not counted: 7." in text
