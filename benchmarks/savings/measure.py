@@ -109,8 +109,8 @@ def predicted(result: Result, pair: Pair, rounds: Rounds) -> Row:
 
 def measured_pair(pair: Pair, minutes: float) -> Row:
     """`rounds` that count, each with both steps in ms and the predicted saving; how many were `discarded`; and `noise`,
-    half the interval of the change as a share of the plain step, null if the rounds cannot give one. `trace_alone`:
-    what is predicted without experiments, as a share of what is predicted with them, null without a prediction.
+    half the interval of the change as a share of the plain step, null if the rounds cannot give one. `trace_alone`: the
+    saving by the trace alone, as a share of the saving with experiments; null if one of them is not known.
     """
     results, rounds = tried_pair(pair, minutes)
     alone, shown = (predicted(result, pair, rounds) for result in results)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.traces import FILES, AnalyzedTrace, over
 
-from fixtures.real_traces import TRACES, expected
+from fixtures.real_traces import TRACES
 from traceopt.analyzer.attribution.idle import LAUNCH_LATENCY_NS
 from traceopt.analyzer.attribution.silent_work import LONG_NS
 from traceopt.analyzer.facts import Facts
@@ -21,7 +22,6 @@ from traceopt.analyzer.vocabulary.causes.table import (
     MODULE_LOAD,
     STARTUP,
 )
-from traceopt.errors import InputError
 from traceopt.rules.catalogue.lb002_launch_bound import LaunchBound
 from traceopt.rules.savings.starvation import dispatch_amount
 from traceopt.testing import A100, Machine, answer
@@ -30,7 +30,6 @@ from traceopt.testing.events import Json, annotation, kernel, op, python, read, 
 MAIN, AUTOGRAD = 1, 2
 FETCH = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 STEP = annotation("ProfilerStep#0", 0, 200_000)
-PUBLIC = sorted(path.name for path in (TRACES / "public").glob("*.json.gz"))
 
 
 def launched(at: float, correlation: int, us: float = 100, tid: int = MAIN) -> list[Json]:
@@ -208,13 +207,9 @@ def real(path: str) -> Facts:
         return Facts(read_trace(stream, path))
 
 
-@pytest.mark.real_traces
-@pytest.mark.parametrize("path", [*(p for p in expected() if "memory" not in p), *(f"public/{n}" for n in PUBLIC)])
-def test_causes_are_exclusive_and_dispatch_is_short(path: str) -> None:
-    try:
-        facts = real(path)
-    except InputError:
-        pytest.skip("not a trace")
+@over(FILES)
+def test_causes_are_exclusive_and_dispatch_is_short(trace: AnalyzedTrace) -> None:
+    facts = trace.facts
     gaps, amount = facts.gaps, facts.idle.amount
     assert (amount >= 0).all()
     assert np.array_equal(amount.sum(axis=1), gaps.end - gaps.start)
