@@ -32,7 +32,9 @@ _INSTALLED = re.compile(
     r"|/torch/(?:_\w+|amp|ao|autograd|backends|cuda|distributed|fx|jit|nn|optim|profiler|sparse|utils)/"  # from source
     r"|/torch/(?:_\w+|functional|library|overrides|serialization)\.py$"
     r"|/python/triton/"
+    r"| <importlib\._bootstrap>$"
 )
+_HOOK = " <importlib._bootstrap>("  # a file of hooks of `traceopt run`: the name keeps them out of Python's warnings
 _CHECKOUT = Path(__file__).parents[2].as_posix() + "/"  # of traceopt's source, in an editable install
 _SUBPACKAGES = frozenset({"analyzer", "capture", "reports", "rules", "trying"})  # which it keeps beside the package
 _HOME = re.compile(r"^(?:[A-Za-z]:)?/(?:home|Users)/[^/]+/|^/root/")
@@ -148,7 +150,7 @@ def is_python(name: str) -> bool:
 
 def is_recorder(name: str) -> bool:
     """Whether a frame belongs to `traceopt run`, which works inside the recorded process."""
-    return "capture/" in name and shown_frame(name).startswith("traceopt/capture/")
+    return _HOOK in name or ("capture/" in name and shown_frame(name).startswith("traceopt/capture/"))
 
 
 def call_name(name: str) -> str:

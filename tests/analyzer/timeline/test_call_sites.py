@@ -102,6 +102,7 @@ LIBRARIES = [
     "traceopt/capture/hooks.py(1): fetch",
     f"{OWN_FILE}(1): fetch",  # as recorded from a checkout
     f"{CHECKOUT}/traceopt/run_script.py(1): main",
+    "/data/tools/capture/script/hooks.py <importlib._bootstrap>(343): fetch",  # from a checkout on another machine
     "/tmp/torchinductor_root/dn/cdnig.py(16165): call",  # noqa: S108
     "/work/triton-custom/python/triton/runtime/jit.py(364): __getitem__",
     "<built-in function len>",
