@@ -127,9 +127,10 @@ class LaunchBound(OperatorLoopRule):
     CPU the range is wide for such a loop: at most, all operators that its lines call go away, of any size. If each
     iteration has parameters of its own, one operator needs one parameter. Then the work for each parameter goes, too:
     autograd's accumulation, zero_grad, the optimizer. `traceopt run` and `traceopt measure` measure lookups in many
-    tables and in one. If a function of a training step mostly calls such operators without a backward, as for averages
-    of the weights or metrics, all of its time counts. If one call of the line, such as of nn.Sequential, runs them,
-    they are small layers and no loop: between nothing and 70 % of their time goes.
+    tables and in one; the Python and the slices of the loop go, too. If a function of a training step mostly calls such
+    operators without a backward, as for averages of the weights or metrics, all of its time counts. If one call of the
+    line, such as of nn.Sequential, runs them, they are small layers and no loop: between nothing and 70 % of their time
+    goes.
 
     On a GPU, the estimate replays the step with 70 % less launch time, or 85 % less where a graph is the fix, and no
     more than this wait counts, or the same share of it in a recording of one step. A kernel that takes longer than its

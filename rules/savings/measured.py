@@ -18,12 +18,14 @@ COVERED = 0.5  # of the time, that must have been measured
 
 class Part(Struct, frozen=True):
     """Work of one size: its time in ns per step, and it before and after the fix; None if that cannot be measured.
-    `calls` per step: 0 if the time of one is not known.
+    `calls` per step: 0 if the time of one is not known. `replaced`: the fix also removes what the part does beside the
+    work that is measured, such as the Python of a loop.
     """
 
     time_ns: float
     comparison: Comparison | None
     calls: float = 0.0
+    replaced: bool = False
 
 
 class MeasuredWork(Struct, frozen=True):
@@ -85,7 +87,8 @@ def _speedup(facts: Facts, part: Part) -> tuple[float, Source] | None:
     if part.calls and (same_ns := _in_this_trace(facts, after)) is not None:
         return part.time_ns / part.calls / same_ns, Source.TRACE
     if answer is not None:
-        return answer.speedup, Source.DEVICE
+        speedup = max(answer.speedup, part.time_ns / answer.after_ns) if part.replaced else answer.speedup
+        return speedup, Source.DEVICE
     known_ns = facts.rates.ns(after) if facts.rates is not None and part.calls else None
     return None if known_ns is None else (part.time_ns / part.calls / known_ns, Source.KIND)
 

@@ -105,8 +105,10 @@ class TestTinyOperators:
         comparison = Comparison(now, Lookup(1, 10_000, 8, 6_400, "fp32"))
         assert finding.saving is not None
         assert finding.saving.experiments == (comparison,)
-        monkeypatch.setattr(Facts, "compared", {comparison: Compared(comparison, 5e6, 1e6, 0.0)})
-        assert the("LB002", step)[1] == pytest.approx(0.8 * time_us, rel=0.01)
+        for before_us, after_us, left_us in ((10_000, 2_000, time_us / 5), (5_000, 1_000, 1_000)):
+            answer = Compared(comparison, before_us * 1e3, after_us * 1e3, 0.0)
+            monkeypatch.setattr(Facts, "compared", {comparison: answer})
+            assert the("LB002", step)[1] == pytest.approx(time_us - left_us, rel=0.01)
 
     def test_the_operators_that_it_counts_are_named(self) -> None:
         def step(t: float, _: int) -> Events:

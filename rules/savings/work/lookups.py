@@ -46,6 +46,7 @@ def in_one_table(facts: Facts, lookups: I8, time_ns: float) -> MeasuredWork:
             Part(
                 time_ns * calls / len(lookups),
                 _joined(round(calls / facts.steps.count), table_rows, row_size, picked_rows),
+                replaced=True,
             )
         )
     return measured(facts, parts)
