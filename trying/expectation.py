@@ -1,8 +1,9 @@
 """What is expected of a change on this machine: its prediction, in terms of the step that is measured.
 
-The recorded step may be longer than the measured one, because the profiler slowed it or because its threads waited for
-cores. Then a fix gains the same share of a shorter step. The profiler's own time is left out before the two are
-compared, because no prediction includes it.
+The recorded step may be longer than the measured one, because the profiler slowed it, because its threads waited for
+cores, or because the machine was slower then; or shorter, because memory that the profiler freed served its tensors.
+Then a fix gains the same share of the other step. The profiler's own time is left out before the two are compared,
+because no prediction includes it.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from traceopt.trying.changes import Prediction
 from traceopt.trying.measured_run import MeasuredRun
 from traceopt.trying.rounds import MORE_WAIT
 
-LONGER = 1.1  # times as long as the measured step: the times of the recording do not hold
-UNLIKE = 1.25  # times as long or as short, for no known reason: the recording says nothing about the measured step
+DIFFERENT = 1.1  # times as long or as short as the measured step: the times of the recording do not hold
+UNLIKE = 1.25  # for no known reason: the recording says nothing about the measured step
 
 
 class Recording(Struct, frozen=True):
@@ -69,20 +70,21 @@ def expectation(
     measured_us = geometric_mean(run.step_us for run in unchanged)
     longer = (recording.step_us - recording.profiler_us) / measured_us
     both = f"the recorded step took {ms_of_us(recording.step_us)} and the measured one {ms_of_us(measured_us)}"
-    why = _why_longer(recording, unchanged)
-    if longer >= LONGER and why is not None:
-        us, low_us, high_us = (round(us / longer, 3) for us in (prediction.us, prediction.low_us, prediction.high_us))
-        scaled = Prediction(us, low_us, high_us, prediction.correction)
-        return Expectation(scaled, f"{why}; {both}, so the prediction is the same share of the measured step")
-    if not 1 / UNLIKE < longer < UNLIKE:
+    why = _why_longer(recording, unchanged) if longer > 1 else None
+    if why is None and not 1 / UNLIKE < longer < UNLIKE:
         return Expectation(None, f"{both}: they are not alike, so there is no prediction")
-    return Expectation(prediction)
+    if 1 / DIFFERENT < longer < DIFFERENT:
+        return Expectation(prediction)
+    us, low_us, high_us = (round(us / longer, 3) for us in (prediction.us, prediction.low_us, prediction.high_us))
+    scaled = Prediction(us, low_us, high_us, prediction.correction)
+    known = "" if why is None else f"{why}; "
+    return Expectation(scaled, f"{known}{both}, so the prediction is the same share of the measured step")
 
 
 def _why_longer(recording: Recording, unchanged: Sequence[MeasuredRun]) -> str | None:
     waits = [run.core_wait_share for run in unchanged if run.core_wait_share is not None]
     if recording.core_wait_share is not None and waits and recording.core_wait_share > fmean(waits) + MORE_WAIT:
         return "threads waited for cores during the recording"
-    if recording.stretch is not None and recording.stretch >= LONGER:
+    if recording.stretch is not None and recording.stretch >= DIFFERENT:
         return "the profiler slowed the recorded steps"
     return None

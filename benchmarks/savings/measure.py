@@ -8,11 +8,10 @@ python benchmarks/savings/page.py                                           # do
 
 This is `traceopt try` on each pair that the machine can run: the plain variant is recorded and analyzed, and the
 prediction comes from its trace and from the experiments that the findings ask for, as after `traceopt run`. The
-prediction of the trace alone is kept beside it. If the recorded step took longer than the measured one, for a known
-reason, the prediction is the same share of the measured step, as in `traceopt try`. The change that is tried is the
-argument `--fixed`. Both variants are measured in alternating runs without a profiler, in at least five rounds, until
-the interval of the change is narrow enough. A round in which other programs held the cores, or the clock of the GPU
-dropped, does not count.
+prediction of the trace alone is kept beside it. If the recorded step and the measured one differ, the prediction is
+the same share of the measured step, as in `traceopt try`. The change that is tried is the argument `--fixed`. Both
+variants are measured in alternating runs without a profiler, in at least five rounds, until the interval of the change
+is narrow enough. A round in which other programs held the cores, or the clock of the GPU dropped, does not count.
 """
 
 from __future__ import annotations

@@ -34,6 +34,13 @@ def test_a_recording_that_the_profiler_slowed_gives_the_share_of_the_step() -> N
     assert "the profiler slowed the recorded steps; the recorded step took" in expected.note
 
 
+@pytest.mark.parametrize("recorded_us", [170_000.0, 230_000.0])
+def test_a_recording_on_a_machine_of_another_pace_gives_the_share_of_the_step(recorded_us: float) -> None:
+    expected = expectation(PREDICTED, Recording(recorded_us, 1.0, 0.01), [CALM])
+    assert expected.us == pytest.approx(88_000 * 200_000 / recorded_us)
+    assert (expected.note or "").startswith("the recorded step took")
+
+
 def test_the_profilers_own_time_is_in_no_prediction() -> None:
     """Of 230 ms the profiler takes 25. Without them the steps are alike, so nothing is scaled."""
     expected = expectation(PREDICTED, Recording(230_000.0, 1.15, 0.01, profiler_us=25_000.0), [CALM])
