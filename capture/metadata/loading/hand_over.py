@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.reduction import DupFd
 from typing import Any
 
@@ -33,7 +33,7 @@ PAUSE_S = 0.001
 
 COMPUTING_S = 0.06  # alone, and again side by side
 SETTLING_S = 0.01  # until the other process has found a core
-ATTEMPTS = 3  # of which the middle one counts: other programs may have the cores for a moment
+ATTEMPTS = 3  # the shortest times count: what disturbs the machine for a moment only ever makes them longer
 ON_A_CORE = 0.8  # share of the time that both must have had a core, or else they did not run side by side
 
 
@@ -90,12 +90,20 @@ def _main(tensors: int, tensor_bytes: int, pickled_bytes: int) -> dict[str, floa
     measured = {
         name: round(_quarter(times[1:]) * scale * 1e6, 1) for name, times in (("us", received), ("worker_us", sent))
     }
-    attempts = sorted(one for _ in range(ATTEMPTS) if (one := _slowdown(context)) is not None)
-    return {**measured, "slowdown": round(attempts[len(attempts) // 2], 3)} if attempts else measured
+    slowdown = _slowdown([_alone_and_beside(context) for _ in range(ATTEMPTS)])
+    return measured if slowdown is None else {**measured, "slowdown": round(slowdown, 3)}
 
 
-def _slowdown(context: Any) -> float | None:
-    """CPU time of the same work beside a process that does it too, as a multiple of its CPU time alone.
+def _slowdown(attempts: Sequence[tuple[float, float] | None]) -> float | None:
+    """Of the times alone and beside another process; None if no attempt had two cores."""
+    known = [attempt for attempt in attempts if attempt is not None]
+    if not known:
+        return None
+    return max(1.0, min(beside_s for _, beside_s in known) / min(alone_s for alone_s, _ in known))
+
+
+def _alone_and_beside(context: Any) -> tuple[float, float] | None:
+    """CPU time in seconds of the same work alone and beside a process that does it too; None if one lacked a core.
 
     CPU time does not grow while another program has the core. It does grow if the two share a physical core, caches or
     memory bandwidth.
@@ -115,7 +123,7 @@ def _slowdown(context: Any) -> float | None:
         return None
     finally:
         other.terminate()
-    return max(1.0, beside / alone) if min(own_share, other_share) >= ON_A_CORE else None
+    return (alone, beside) if min(own_share, other_share) >= ON_A_CORE else None
 
 
 def _beside(parent: Any) -> None:
