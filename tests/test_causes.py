@@ -32,7 +32,7 @@ from traceopt.rules.registry import builtin_rules
 from traceopt.testing import Machine
 
 ROOT = Path(__file__).resolve().parents[1]
-STYLES = (ROOT / "reports" / "html" / "assets" / "patterns.css").read_text(encoding="utf-8")
+STYLES = (ROOT / "reports" / "html" / "assets" / "style" / "patterns.css").read_text(encoding="utf-8")
 COLORS = set(re.findall(r"--([a-z]+):", palette.style_sheet()))
 PATTERNS = {"", *re.findall(r"\.p-([a-z]+) \{", STYLES)}
 

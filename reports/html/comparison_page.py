@@ -22,7 +22,7 @@ def render_comparison_html(comparison: Comparison) -> str:
     heading, more = safe_text.first_sentence(document.verdict)
     parts = comparison_words.shown_parts(document)
     figures = comparison_figures(document) if document.comparable and plotly() is not None else {}
-    scripts = page_scripts(["main.js"], {}, figures)
+    scripts = page_scripts([], {}, figures)
     return (
         report.environment()
         .get_template("compare.html.j2")

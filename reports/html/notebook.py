@@ -99,6 +99,6 @@ def _style() -> str:
             f"@media (prefers-color-scheme: dark) {{ {SCOPE} {{{dark}}} }}",
             f"{on_dark} {{{dark}}}",
             asset_text("notebook.css"),
-            asset_text("patterns.css").replace(".p-", f"{SCOPE} i.p-"),
+            asset_text("style/patterns.css").replace(".p-", f"{SCOPE} i.p-"),
         ]
     )

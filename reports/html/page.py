@@ -92,7 +92,7 @@ def render_html(result: Result, *, static: bool = False) -> str:
     view = _view(document, every_step=every_step)
     spans = [span_view.span_view(one, view["all_cards"], view["idle_word"]) for one in view["rank_documents"]]
     flame = flame_view.flame_view(document)
-    scripts: list[str] = ["main.js"]
+    scripts: list[str] = []
     data: dict[str, Any] = {}
     under_pointer = readouts(
         view["rank_documents"],

@@ -22,6 +22,10 @@ from traceopt.result.encoding import packing
 
 ASSETS = Path(__file__).parent / "assets"  # style sheets and scripts
 PLOTLY = ASSETS / "plotly.js.gz"  # made by setup.py; where it could not be made, charts stay drawings
+# Later rules overrule earlier ones; paper and narrow screens come after what they change.
+STYLES = ("base", "header", "parts", "fixes", "tables", "charts", "checks", "narrow", "print", "flame", "patterns")
+# Of all pages; each uses those before it.
+SCRIPTS = ("shared", "navigation", "copying", "tables", "fixes", "linked", "readouts", "parts", "ranks")
 _COMMENTS = re.compile(r"\s*/\*(?:(?!\*/).)*\*/\s*$", re.MULTILINE | re.DOTALL)
 
 
@@ -50,7 +54,8 @@ def asset_text(name: str) -> str:
 
 def style() -> Markup:
     """The style sheet of a page."""
-    return Markup("".join([palette.style_sheet(), asset_text("report.css"), "\n", asset_text("patterns.css")]))  # noqa: S704 (our own files)
+    sheets = "\n".join(asset_text(f"style/{name}.css") for name in STYLES)
+    return Markup(palette.style_sheet() + sheets)  # noqa: S704 (our own files)
 
 
 class Scripts(Struct, frozen=True):
@@ -63,7 +68,7 @@ class Scripts(Struct, frozen=True):
 
 
 def page_scripts(names: Sequence[str], data: Mapping[str, Any], figures: Mapping[str, FigureDict]) -> Scripts:
-    """The scripts of these names, and plotly.js if there are figures and it is installed."""
+    """The scripts of all pages and of these names, and plotly.js if there are figures and it is installed."""
     packed = {name: packing.pack(orjson.dumps(one, default=asdict)) for name, one in data.items()}
     bundle = plotly() if figures else None
     hashes = []
@@ -71,7 +76,8 @@ def page_scripts(names: Sequence[str], data: Mapping[str, Any], figures: Mapping
         names = [*names, "charts.js"]
         packed |= {"plotly": bundle.packed, "figures": packing.pack(orjson.dumps(figures))}
         hashes.append(bundle.hash)
-    head, *body = (Markup(asset_text(name)) for name in ("head.js", *names))  # noqa: S704 (our own files)
+    of_all = "\n".join(asset_text(f"page/{name}.js") for name in SCRIPTS)
+    head, *body = map(Markup, (asset_text("head.js"), of_all, *map(asset_text, names)))
     hashes += [_hash(script.encode()) for script in (head, *body)]
     return Scripts(head, body, packed, _content_security_policy(hashes))
 

@@ -1,4 +1,4 @@
-"""What the charts say under the pointer: a position and a text for each step, rank or moment, read by main.js."""
+"""What the charts say under the pointer: a position and a text for each step, rank or moment."""
 
 from __future__ import annotations
 

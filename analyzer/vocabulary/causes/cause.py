@@ -11,7 +11,7 @@ from traceopt.analyzer.vocabulary.causes.span_categories import CPU, SpanCategor
 
 
 class Look(Struct, frozen=True):
-    """`color` is one of palette.css, `pattern` a `p-` class of report.css ("": a busy part), `detail` explains."""
+    """`color` is one of palette.css, `pattern` a `p-` class of patterns.css ("": a busy part), `detail` explains."""
 
     color: str
     pattern: str

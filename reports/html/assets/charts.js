@@ -1,7 +1,7 @@
 /* Draws the figures of page_figures.py by plotly.js, where the page has its own drawings until then, and in print. */
 (function () {
   "use strict";
-  var tools = window.traceopt; /* of main.js */
+  var tools = window.traceopt; /* of page/shared.js */
   var drawings = Array.prototype.slice.call(document.querySelectorAll(".drawing"));
   if (!document.getElementById("plotly-gz") || !window.DecompressionStream) {
     return;

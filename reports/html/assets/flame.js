@@ -1,7 +1,7 @@
 /* The flame graph: nodes as boxes below their callers, widths by host time or by the GPU time launched. */
 (function () {
   "use strict";
-  var tools = window.traceopt; /* of main.js */
+  var tools = window.traceopt; /* of page/shared.js */
   var graph = document.getElementById("flame-graph");
   if (!graph || !window.DecompressionStream) {
     if (graph) {

@@ -1,7 +1,7 @@
 /* Times, shares and counts as text, as in traceopt/result/words/quantities.py. */
 (function () {
   "use strict";
-  var tools = window.traceopt; /* of main.js */
+  var tools = window.traceopt; /* of page/shared.js */
   var LONG = 10000; /* ms; longer times are in seconds */
 
   function time(value) {

@@ -21,7 +21,7 @@ def test_lines_are_short(file) -> None:
 
 def test_columns_are_not_counted() -> None:
     """Only rows and tiles are: alignment and widths follow from the type of a column."""
-    style = (ASSETS / "report.css").read_text(encoding="utf-8")
+    style = "".join(file.read_text(encoding="utf-8") for file in sorted((ASSETS / "style").iterdir()))
     counted = re.findall(r"([^\s,({]*):nth-child", style)
     assert counted
     assert [selector for selector in counted if not selector.startswith(("tr", ".tile"))] == []

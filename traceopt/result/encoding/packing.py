@@ -1,4 +1,4 @@
-"""Data embedded in the page: gzip, then base64. main.js has the decoder."""
+"""Data embedded in the page: gzip, then base64. reports/html/assets/page/shared.js has the decoder."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 /* What the timeline says of the chosen span or range, below the canvas. All names are set as text. */
 (function () {
   "use strict";
-  var tools = window.traceopt; /* of main.js */
+  var tools = window.traceopt; /* of page/shared.js */
   var time = tools.time, percent = tools.percent, counted = tools.counted; /* of units.js */
   var LEAST_APART = 1e-6; /* ms */
   var MOST_CALLS = 30; /* of a stack */

@@ -1,7 +1,7 @@
 /* Where the spans of the timeline stand: lanes one below the other, and in a thread a row for each level of nesting. */
 (function () {
   "use strict";
-  var tools = window.traceopt; /* of main.js */
+  var tools = window.traceopt; /* of page/shared.js */
   var SIZES = tools.SPAN_SIZES = { /* pixels */
     ticks: 26, stepNames: 18, tall: 22, low: 16, header: 18, laneGap: 8,
     named: 30, /* a lane's name beside its rows */

@@ -1,7 +1,7 @@
 /* What stands over the bars of the timeline: the axis, the chosen span with its arrows, and the chosen range. */
 (function () {
   "use strict";
-  var tools = window.traceopt; /* of main.js */
+  var tools = window.traceopt; /* of page/shared.js */
   var SIZES = tools.SPAN_SIZES; /* of layout.js */
   var MOST_ARROWS = 200;
   var TICK_ROOM = 110; /* pixels from one time of the axis to the next, at least */

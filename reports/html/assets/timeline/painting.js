@@ -1,7 +1,7 @@
 /* Draws the timeline on its canvas: bands, rows, names of lanes. Names are only ever drawn, never markup. */
 (function () {
   "use strict";
-  var tools = window.traceopt; /* of main.js */
+  var tools = window.traceopt; /* of page/shared.js */
   var SIZES = tools.SPAN_SIZES; /* of layout.js */
   var SHADES = 4; /* of a color, so that neighbors of one kind differ */
   var TOKENS = ["ink", "mute", "card", "grid", "line2", "link", "wait", "shade"];

@@ -1,7 +1,7 @@
 /* The pointer on the timeline: it moves, zooms, chooses spans, ranges and steps, and names what is below it. */
 (function () {
   "use strict";
-  var tools = window.traceopt; /* of main.js */
+  var tools = window.traceopt; /* of page/shared.js */
   var SIZES = tools.SPAN_SIZES; /* of layout.js */
   var STILL = 3; /* pixels: a pointer that moves less has clicked */
   var NEAR = 3; /* pixels from a narrow span */

@@ -1,7 +1,7 @@
 /* The search of the timeline: spans by name. */
 (function () {
   "use strict";
-  var tools = window.traceopt; /* of main.js */
+  var tools = window.traceopt; /* of page/shared.js */
   /* Work of the GPU is found first, then its idle times and what threads did, then operators and calls, then Python. */
   var FOUND_FIRST = { stream: 0, idle: 1, stalls: 1, activity: 1, thread: 2 };
   var PYTHON_LAST = 3;

@@ -1,7 +1,7 @@
 /* The spans of traceopt/result/sections/timeline_rows.py as columns, which the timeline and the flame graph read. */
 (function () {
   "use strict";
-  var tools = window.traceopt; /* of main.js */
+  var tools = window.traceopt; /* of page/shared.js */
   var resulting = null; /* the document of the page */
   var loading = {}; /* by rank */
 

@@ -3,7 +3,7 @@
 (function () {
   "use strict";
 
-  var tools = window.traceopt; /* of main.js */
+  var tools = window.traceopt; /* of page/shared.js */
   var canvas = document.getElementById("span-canvas");
   if (!canvas || !window.DecompressionStream) {
     return;
