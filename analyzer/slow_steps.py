@@ -10,12 +10,12 @@ from traceopt.analyzer.timeline.call_tree import PYTHON
 from traceopt.analyzer.timeline.gpu_work import GpuWork
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.timeline.steps import Steps
-from traceopt.analyzer.vocabulary.python_frames import CallSite
+from traceopt.result.finding import Location
 
 MOST = 0.5  # of what slow steps take longer: a function that takes less does not explain it
 
 
-def find_slow_step_function(regions: Regions, sites: CallSites, steps: Steps, slow: I8) -> CallSite | None:
+def find_slow_step_function(regions: Regions, sites: CallSites, steps: Steps, slow: I8) -> Location | None:
     """The outermost function of the program that runs in slow steps (indices) and in no other. None if none explains
     most of what they take longer: by the time of the host, or of the device's work that it launches.
     """

@@ -95,7 +95,6 @@ from traceopt.rules.evidence import (
     site_evidence,
     site_locations,
     slowest_line_of,
-    to_location,
 )
 from traceopt.rules.registry import TRACE_QUALITY
 from traceopt.rules.rule import Findings, Former, Rule, required, threshold
@@ -206,7 +205,6 @@ __all__ += [
     "site_evidence",
     "site_locations",
     "slowest_line_of",
-    "to_location",
 ]
 
 # Terms that vendors name differently: f"{TENSOR_CORE}s" reads "Matrix Cores" on AMD

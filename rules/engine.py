@@ -21,7 +21,6 @@ from traceopt.result.encoding.serialization import fields_of
 from traceopt.result.finding import Finding, Location, value_order
 from traceopt.result.words.message import Message
 from traceopt.rules.bases.rank_rule import RunRule
-from traceopt.rules.evidence import to_location
 from traceopt.rules.fixes.advice.compilation import within_compiler_limits
 from traceopt.rules.fixes.framework_arguments import in_framework
 from traceopt.rules.plan import Plan, in_order, make_plan
@@ -254,7 +253,7 @@ def _with_user_lines(fix: Priced, facts: Facts) -> Priced:
     sets_arguments = any(isinstance(edit, SetArguments) for edit in fix.finding.fix.edits)
     for place in fix.finding.locations:
         caller = facts.call_sites.user_caller_of(place.file, place.function)
-        both = [place] if caller is None else [place, to_location(caller)]
+        both = [place] if caller is None else [place, caller]
         every |= dict.fromkeys(reversed(both) if sets_arguments else both)
     return replace(fix, finding=replace(fix.finding, locations=list(every)))
 

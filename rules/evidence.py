@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import overload
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +15,6 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.compilation import KernelSource
 from traceopt.analyzer.timeline.call_tree import PYTHON
 from traceopt.analyzer.timeline.python_stretches import PythonStretches
-from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.result.finding import Evidence, Location
 from traceopt.result.sections.work_rows import ViaGraph
 from traceopt.result.words.message import ms, named, percent
@@ -134,19 +132,6 @@ def function_location(facts: Facts, row: int) -> Location | None:
     return location_of(facts, row) if facts.call_sites.code_frames[row] else None
 
 
-@overload
-def to_location(site: CallSite) -> Location: ...
-
-
-@overload
-def to_location(site: None) -> None: ...
-
-
-def to_location(site: CallSite | None) -> Location | None:
-    """A call site as the location of a finding; None stays None."""
-    return None if site is None else Location(site.file, site.line, site.function, site.last_line)
-
-
 def location_of(facts: Facts, slice_row: int) -> Location | None:
     """The user's or the model's code behind a slice; None if no stack was recorded."""
     return locations_of(facts, [slice_row])[0]
@@ -158,7 +143,7 @@ def locations_of(facts: Facts, slice_rows: Sequence[int]) -> list[Location | Non
     known = facts.call_sites.of(rows[rows >= 0])
     sites = np.full(len(rows), -1)
     sites[rows >= 0] = known
-    return [to_location(facts.call_sites.sites[site]) if site >= 0 else None for site in sites.tolist()]
+    return [facts.call_sites.sites[site] if site >= 0 else None for site in sites.tolist()]
 
 
 def place_of_work(facts: Facts, row: int) -> Location | None:
@@ -173,7 +158,7 @@ def places_of_work(facts: Facts, rows: npt.NDArray[np.integer]) -> list[Location
     launched_at = facts.graph_origins.launched_at
     logged = [None if row in launched_at else _compiled_source(facts, row) for row in rows.tolist()]
     return [
-        (to_location(source.site) if source is not None else None) or _at(facts, site)
+        (source.site if source is not None else None) or _at(facts, site)
         for source, site in zip(logged, facts.sites_of_work(rows).tolist(), strict=True)
     ]
 
@@ -222,7 +207,7 @@ def library_around(facts: Facts, row: int, location: Location | None) -> str | N
 
 
 def _at(facts: Facts, site: int) -> Location | None:
-    return to_location(facts.call_sites.sites[site]) if site >= 0 else None
+    return facts.call_sites.sites[site] if site >= 0 else None
 
 
 def site_evidence(

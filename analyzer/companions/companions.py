@@ -17,8 +17,8 @@ from traceopt.analyzer.companions.trials import read_trials
 from traceopt.analyzer.reading.sources import CompanionFile, TraceSource
 from traceopt.analyzer.tables.compilation import Compilation
 from traceopt.analyzer.vocabulary.companion_kinds import KindName
-from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.errors import InputError, one_line
+from traceopt.result.finding import Location
 from traceopt.result.trial import Attempt
 
 
@@ -30,7 +30,7 @@ class Companions(Struct, frozen=True):
     flight_recorder: FlightRecording | None = None
     gpu_samples: GpuSamples | None = None
     measured_rates: MeasuredRates | None = None
-    graph_stacks: Mapping[int, CallSite] = {}
+    graph_stacks: Mapping[int, Location] = {}
     trials: list[Attempt] = []
 
 

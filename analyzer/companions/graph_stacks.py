@@ -14,17 +14,18 @@ from msgspec.json import decode
 from traceopt.analyzer.reading.decompression import TextBlocks
 from traceopt.analyzer.reading.limits import TooLargeError
 from traceopt.analyzer.reading.sources import TraceSource
-from traceopt.analyzer.vocabulary.python_frames import CallSite, is_place, parse_frame
+from traceopt.analyzer.vocabulary.python_frames import is_place, parse_frame
 from traceopt.errors import InputError
+from traceopt.result.finding import Location
 
 MOST_BYTES = 256 << 20  # of text: a million nodes with 250 characters each
 
 
-def read_graph_stacks(files: Sequence[TraceSource], warnings: list[str]) -> dict[int, CallSite]:
+def read_graph_stacks(files: Sequence[TraceSource], warnings: list[str]) -> dict[int, Location]:
     """The line that launched each node of a graph. Keys: the graph's number in the upper 32 bits, the node's below. A
     node of which the files say different lines is left out. Raises InputError if no file can be read.
     """
-    sites: dict[int, CallSite | None] = {}
+    sites: dict[int, Location | None] = {}
     unreadable: list[str] = []
     for file in files:
         try:
@@ -55,7 +56,7 @@ def _stacks(file: TraceSource) -> dict[str, str]:
     return found
 
 
-def _site(stack: str) -> CallSite | None:
+def _site(stack: str) -> Location | None:
     """The innermost line that a report may name, of frames such as "/home/me/train.py:12:forward"."""
     for frame in stack.split("\n"):
         file, _, place = frame.rpartition(":")[0].rpartition(":")

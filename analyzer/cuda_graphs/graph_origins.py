@@ -24,7 +24,7 @@ from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, Slices
 from traceopt.analyzer.timeline.launch_links import LaunchLinks
 from traceopt.analyzer.vocabulary import runtime_calls
-from traceopt.analyzer.vocabulary.python_frames import CallSite
+from traceopt.result.finding import Location
 
 _LENGTH = 200
 _NODE_BITS = 32
@@ -46,7 +46,7 @@ class GraphOrigins(Struct, frozen=True):
     annotation: I4
     annotations: tuple[str, ...]
     compiled: Mask
-    launched_at: Mapping[int, CallSite]
+    launched_at: Mapping[int, Location]
 
     @property
     def known(self) -> Mask:
@@ -55,7 +55,7 @@ class GraphOrigins(Struct, frozen=True):
 
 
 def find_graph_origins(
-    trace: Trace, slices: Slices, links: LaunchLinks, compilation: Compilation | None, sites: Mapping[int, CallSite]
+    trace: Trace, slices: Slices, links: LaunchLinks, compilation: Compilation | None, sites: Mapping[int, Location]
 ) -> GraphOrigins:
     """`sites`: the lines of nodes. Keys: the graph's number in the upper 32 bits, the node's below."""
     graph_call = np.array([runtime_calls.is_graph_launch(name) for name in trace.names] or [False])
@@ -74,7 +74,7 @@ def find_graph_origins(
     return GraphOrigins(replayed, launch_slice, op_slice, capture_start, annotation, annotations, compiled, launched_at)
 
 
-def _launched_at(trace: Trace, replayed: Mask, sites: Mapping[int, CallSite]) -> dict[int, CallSite]:
+def _launched_at(trace: Trace, replayed: Mask, sites: Mapping[int, Location]) -> dict[int, Location]:
     """Kineto numbers a node together with its graph, Cuspy without it."""
     rows = np.flatnonzero(replayed & (trace.gpu.graph_node > 0))
     node, graph = trace.gpu.graph_node[rows], np.maximum(trace.gpu.graph[rows], 0)

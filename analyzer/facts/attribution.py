@@ -66,7 +66,8 @@ from traceopt.analyzer.vocabulary.causes.table import (
     THREAD_WAIT,
 )
 from traceopt.analyzer.vocabulary.causes.table import PYTHON as RUNNING_PYTHON
-from traceopt.analyzer.vocabulary.python_frames import CallSite, is_recorder
+from traceopt.analyzer.vocabulary.python_frames import is_recorder
+from traceopt.result.finding import Location
 
 
 class AttributionFacts(TimelineFacts, frozen=True, dict=True):
@@ -229,7 +230,7 @@ class AttributionFacts(TimelineFacts, frozen=True, dict=True):
         return limit_of({cause: float(times.sum()) for cause, times in self.parts_by_step.items()})
 
     @cached_property
-    def slow_step_function(self) -> CallSite | None:
+    def slow_step_function(self) -> Location | None:
         """The function of the program that explains slow steps: it runs only in them. None if there is none."""
         slow = np.flatnonzero(unusual(self.recorded_steps.duration)[0])
         if not len(slow) or not self.call_sites.recorded:

@@ -10,7 +10,7 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.serving import serving_marks
-from traceopt.analyzer.vocabulary.python_frames import CallSite
+from traceopt.result.finding import Location
 
 PARTS = 1024  # of a recording; a phase ends somewhere in one of them
 MOST_PAUSE = 10  # medians of a step of a serving engine; after a longer pause, the next rollout begins
@@ -27,7 +27,7 @@ class RankPhases(Struct, frozen=True):
     phase: I8
     start: I8
     end: I8
-    places: dict[str, CallSite]
+    places: dict[str, Location]
     recorded_from: int
     recorded_to: int
     busy_ns: I8

@@ -17,7 +17,7 @@ from traceopt.analyzer.ranks.rank_history import RankHistory, rank_history
 from traceopt.analyzer.ranks.rank_phases import RankPhases, find_rank_phases
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.vocabulary.causes.table import COMPUTE, DISPATCH, HOST_ACTIVITIES
-from traceopt.analyzer.vocabulary.python_frames import CallSite
+from traceopt.result.finding import Location
 
 _MOST_PLACES = 3
 _FIGHTING_SHARE = 0.03  # of the run in which the training thread is ready but has no core
@@ -56,7 +56,7 @@ class RankSummary(Struct, frozen=True):
     durations: I8  # of every recorded step, ns
     parts: dict[str, I8]
     profiler_ns: I8
-    places: dict[str, CallSite]
+    places: dict[str, Location]
     collectives: Collectives
     has_clock: bool  # the file says when it was recorded
     sampled: bool  # the file holds only a sample of the events
@@ -142,7 +142,7 @@ def _waits(facts: Facts) -> dict[str, I8]:
     return {cause.key: facts.stalls.of_steps(cause) for cause in facts.stalls.causes if not cause.busy}
 
 
-def _places(facts: Facts, parts: dict[str, I8]) -> dict[str, CallSite]:
+def _places(facts: Facts, parts: dict[str, I8]) -> dict[str, Location]:
     """For the longest idle causes, the most expensive line of each. Ordinary host work happens everywhere."""
     waits = [cause for cause in HOST_ACTIVITIES if cause.key in parts and cause not in DISPATCH]
     longest = sorted(waits, key=lambda cause: -int(parts[cause.key].sum()))[:_MOST_PLACES]

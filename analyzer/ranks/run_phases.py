@@ -10,7 +10,7 @@ from traceopt.analyzer.arrays.intervals import Intervals, clip, merge
 from traceopt.analyzer.attribution.rl_phases import is_rl
 from traceopt.analyzer.ranks.rank_phases import RankPhases
 from traceopt.analyzer.vocabulary.phases.rl_phases import PHASES, PhaseName
-from traceopt.analyzer.vocabulary.python_frames import CallSite
+from traceopt.result.finding import Location
 
 MIN_COMMON = 0.5  # of the shortest recording that all processes must have recorded
 
@@ -28,7 +28,7 @@ class RunPhase(Struct, frozen=True):
     gpus: int
     idle_gpus: float | None
     idle_of_rank: dict[int, float]
-    place: CallSite | None
+    place: Location | None
 
 
 def find_run_phases(ranks: Sequence[RankPhases | None], trains: Sequence[bool]) -> list[RunPhase]:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.tables.json_values import flag, rows, whole, word
 from traceopt.analyzer.tables.trace import Trace
-from traceopt.analyzer.vocabulary.python_frames import CallSite, is_library, parse_frame
+from traceopt.analyzer.vocabulary.python_frames import is_library, parse_frame
 from traceopt.analyzer.vocabulary.training_frameworks import (
     FRAMEWORKS,
     REPLACE_LOADERS,
@@ -17,6 +17,7 @@ from traceopt.analyzer.vocabulary.training_frameworks import (
     framework_of_frame,
     framework_of_package,
 )
+from traceopt.result.finding import Location
 
 MOST_FRAMES = 64  # read of one stack
 MOST_STACKS = 3
@@ -28,7 +29,7 @@ class Construction(Struct, frozen=True):
     called it. `library` is the package that called the constructor; None if the user's code did.
     """
 
-    site: CallSite
+    site: Location
     library: str | None
 
 

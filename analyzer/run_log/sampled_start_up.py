@@ -10,6 +10,7 @@ from msgspec import Struct
 from traceopt.analyzer.tables.json_values import rows, table, time_ns, whole, word
 from traceopt.analyzer.vocabulary.phases.start_up_parts import SAMPLED, StartUpPartName
 from traceopt.analyzer.vocabulary.python_frames import shown_file
+from traceopt.result.finding import Location
 
 MOST_LINE = 10_000_000
 MOST_PARTS = 100
@@ -19,9 +20,7 @@ MOST_LINES = 20  # of one part
 class StartUpLine(Struct, frozen=True):
     """A line of the user's code. `what`: the package that it imports, if it does."""
 
-    file: str
-    line: int
-    function: str
+    location: Location
     what: str | None
     total_ns: int
 
@@ -78,4 +77,4 @@ def _line(row: Mapping[str, Any]) -> StartUpLine | None:
     line, total_ns = whole(row.get("line"), MOST_LINE), time_ns(row.get("us"))
     if not file or not function or not line or total_ns is None:
         return None
-    return StartUpLine(shown_file(file), line, function, word(row.get("what")) or None, total_ns)
+    return StartUpLine(Location(shown_file(file), line, function), word(row.get("what")) or None, total_ns)

@@ -14,6 +14,7 @@ from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.tables.json_values import MOST_ROWS, MOST_US, amount, rows, table, time_ns, times_ns, whole, word
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.vocabulary.python_frames import shown_file
+from traceopt.result.finding import Location
 
 EARLY = 2  # the first steps of a run allocate what stays
 SETTLED = 3  # the first steps of a run are slow and left out of medians
@@ -36,11 +37,9 @@ class Window(Struct, frozen=True):
 
 
 class Place(Struct, frozen=True):
-    """A line of the user's code, how often something was done there, and for how long in all."""
+    """How often something was done at a line of the user's code, and for how long in all."""
 
-    file: str
-    line: int
-    function: str
+    location: Location
     count: int
     total_ns: int
 
@@ -341,7 +340,7 @@ def _places(value: object) -> tuple[Place, ...]:
         file, function = word(row.get("file")), word(row.get("function"))
         line, count, total_ns = whole(row.get("line"), MOST_LINE), whole(row.get("count")), time_ns(row.get("us"))
         if file and function and line and count and total_ns is not None:
-            found.append(Place(shown_file(file), line, function, count, total_ns))
+            found.append(Place(Location(shown_file(file), line, function), count, total_ns))
     return tuple(sorted(found, key=lambda place: -place.total_ns))
 
 

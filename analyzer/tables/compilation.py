@@ -14,8 +14,8 @@ from typing import Literal, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.analyzer.vocabulary.torch_compile import BreakText, GuardText
+from traceopt.result.finding import Location
 
 Phase = Literal[
     "dynamo",
@@ -52,7 +52,7 @@ class Compiled(Struct, frozen=True):
 
     key: FrameKey
     function: str | None
-    site: CallSite | None
+    site: Location | None
     duration_ns: int | None
     backward: bool = False
     resumed: bool = False
@@ -65,7 +65,7 @@ class GraphBreak(Struct, frozen=True):
     """A place where Dynamo split the graph, and how often it did so. `frames` are the frames that it compiled there."""
 
     text: BreakText
-    site: CallSite | None
+    site: Location | None
     count: int
     frames: tuple[str, ...] = ()
 
@@ -78,7 +78,7 @@ class Recompiled(Struct, frozen=True):
     """
 
     function: str | None
-    site: CallSite | None
+    site: Location | None
     guards: tuple[GuardText, ...]
     count: int
     total_ns: int | None
@@ -89,13 +89,13 @@ class Fallback(Struct, frozen=True):
     """A function that Dynamo gave up on: the calls that no compiled code fits run in eager mode."""
 
     function: str | None
-    site: CallSite | None
+    site: Location | None
     text: BreakText
     count: int
     guard: GuardText | None
 
     @property
-    def cause(self) -> CallSite | None:
+    def cause(self) -> Location | None:
         """The line of the last guard that failed; where the function begins if that is unknown."""
         return self.site if self.guard is None else self.guard.site or self.site
 
@@ -104,14 +104,14 @@ class KernelSource(Struct, frozen=True):
     """The operators that Inductor fused into a kernel ("aten.silu, aten.mul"), and a line. None: unknown."""
 
     operators: str | None
-    site: CallSite | None
+    site: Location | None
 
 
 class GraphSkip(Struct, frozen=True):
     """Compiled code that Inductor does not replay as a CUDA graph, and why; `site` is the line of the cause."""
 
     reason: str
-    site: CallSite | None
+    site: Location | None
     count: int
 
 
@@ -146,7 +146,7 @@ class Compilation(Struct, frozen=True, dict=True):
             compiled.key.frame for compiled in self.compiled if compiled.resumed and compiled.key.frame is not None
         )
 
-    def frames_of(self, site: CallSite | None) -> frozenset[str]:
+    def frames_of(self, site: Location | None) -> frozenset[str]:
         """The frames that Dynamo compiled of a function, by any of its lines."""
         if site is None:
             return frozenset()
@@ -225,7 +225,7 @@ def with_functions(compiled: Iterable[Compiled]) -> list[Compiled]:
 
 def merged_breaks(breaks: Iterable[GraphBreak]) -> tuple[GraphBreak, ...]:
     """One for each reason and place; most often first."""
-    groups: defaultdict[tuple[str, CallSite | None], list[GraphBreak]] = defaultdict(list)
+    groups: defaultdict[tuple[str, Location | None], list[GraphBreak]] = defaultdict(list)
     for graph_break in breaks:
         groups[graph_break.text.title, graph_break.site].append(graph_break)
     found = [
@@ -242,7 +242,7 @@ def merged_breaks(breaks: Iterable[GraphBreak]) -> tuple[GraphBreak, ...]:
 
 def merged_skips(skips: Iterable[GraphSkip]) -> tuple[GraphSkip, ...]:
     """One for each reason and place; most often first."""
-    counts: defaultdict[tuple[str, CallSite | None], int] = defaultdict(int)
+    counts: defaultdict[tuple[str, Location | None], int] = defaultdict(int)
     for skip in skips:
         counts[skip.reason, skip.site] += skip.count
     found = [GraphSkip(reason, site, count) for (reason, site), count in counts.items()]

@@ -10,8 +10,9 @@ from typing import Any
 
 from traceopt.analyzer.tables.compilation import Compiled, FrameKey, GraphSkip
 from traceopt.analyzer.tables.json_values import MOST_US, amount, time_ns, whole, word
-from traceopt.analyzer.vocabulary.python_frames import CallSite, parse_frame
+from traceopt.analyzer.vocabulary.python_frames import parse_frame
 from traceopt.analyzer.vocabulary.torch_compile import is_resumed, parse_guard, parse_reason, parse_skip, user_function
+from traceopt.result.finding import Location
 
 MOST_LINE = 10_000_000
 
@@ -71,7 +72,7 @@ def graph_skip(row: Compiled) -> GraphSkip | None:
     return GraphSkip(reason, site or row.site, 1)
 
 
-def _begin(file: str | None, line: object, function: str | None) -> CallSite | None:
+def _begin(file: str | None, line: object, function: str | None) -> Location | None:
     number = whole(line, MOST_LINE)
     if not file or not number or not function:
         return None

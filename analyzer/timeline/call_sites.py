@@ -25,13 +25,13 @@ from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, Slices
 from traceopt.analyzer.vocabulary import library_frames
 from traceopt.analyzer.vocabulary.python_frames import (
-    CallSite,
     is_library,
     is_library_file,
     is_model_library,
     is_place,
     parse_frame,
 )
+from traceopt.result.finding import Location
 
 
 class CallSites(Struct, frozen=True, dict=True):
@@ -52,11 +52,11 @@ class CallSites(Struct, frozen=True, dict=True):
         return bool((self.trace.python.call_line > 0).any())
 
     @cached_property
-    def sites(self) -> list[CallSite]:
+    def sites(self) -> list[Location]:
         return []
 
     @cached_property
-    def _site_index(self) -> dict[CallSite, int]:
+    def _site_index(self) -> dict[Location, int]:
         return {}
 
     @cached_property
@@ -69,7 +69,7 @@ class CallSites(Struct, frozen=True, dict=True):
                 out[code] = self.add(parse_frame(name))
         return out
 
-    def add(self, site: CallSite | None) -> int:
+    def add(self, site: Location | None) -> int:
         """The index of a site, which is added if it is new; -1 for None."""
         if site is None:
             return -1
@@ -174,13 +174,13 @@ class CallSites(Struct, frozen=True, dict=True):
         around = np.where(self.code_frames[rows] & (parent >= 0), self._nearest_frame[parent], -1)
         return np.where(around >= 0, self._in_frames(rows, around), self.of(rows))
 
-    def most_frequent(self, rows: npt.NDArray[np.integer]) -> CallSite | None:
+    def most_frequent(self, rows: npt.NDArray[np.integer]) -> Location | None:
         """The call site of most of these slices; None if none is known."""
         sites = self.of(rows)
         known = sites[sites >= 0]
         return self.sites[int(np.bincount(known).argmax())] if len(known) else None
 
-    def user_caller_of(self, file: str, function: str | None) -> CallSite | None:
+    def user_caller_of(self, file: str, function: str | None) -> Location | None:
         """The user's line that most often calls a function of a model's code; None for a function of the user."""
         if not is_library_file(file):
             return None
@@ -230,7 +230,7 @@ class CallSites(Struct, frozen=True, dict=True):
         moved = []
         for index, low, high in zip(*(c[place].tolist() for c in (out[rows], first, last)), strict=True):
             function = self.sites[index]
-            moved.append(self.add(CallSite(function.file, low, function.function, high if high > low else None)))
+            moved.append(self.add(Location(function.file, low, function.function, high if high > low else None)))
         out[rows] = np.array(moved, np.int32)[group]
         return out
 

@@ -19,7 +19,7 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
-from msgspec import Struct
+from traceopt.result.finding import Location
 
 MODULE_FRAME = "nn.Module: "  # before the class and number of a module: the call of an nn.Module
 FRAME = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)$", re.S)
@@ -100,33 +100,24 @@ _STDLIB = (sys.stdlib_module_names | {"asynchat", "asyncore", "distutils", "imp"
 }
 
 
-class CallSite(Struct, frozen=True):
-    """Lines of a function of the user's or a model's code: those of the call if known, else where it begins."""
-
-    file: str
-    line: int | None
-    function: str
-    last_line: int | None = None  # the site may be any line up to this one
-
-
-def parse_frame(name: str) -> CallSite | None:
-    """ "train.py(97): log_metrics" -> CallSite; None for builtins and modules. The file of an installed package is
-    relative to the folder of packages.
+def parse_frame(name: str) -> Location | None:
+    """Where the function of a frame such as "train.py(97): log_metrics" begins; None for builtins and modules. The file
+    of an installed package is relative to the folder of packages.
     """
     match = FRAME.match(name)
-    return None if match is None else CallSite(shown_file(match["file"]), int(match["line"]), match["function"])
+    return None if match is None else Location(shown_file(match["file"]), int(match["line"]), match["function"])
 
 
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<function>.*)_at_(?P<line>\d+)$")
 
 
-def resumed_at(name: str) -> CallSite | None:
+def resumed_at(name: str) -> Location | None:
     """The graph break after which Dynamo resumes a function: line 40 of forward for
     "model.py(40): torch_dynamo_resume_in_forward_at_40"; None for other frames.
     """
     site = parse_frame(name) if "torch_dynamo_resume_in_" in name else None
-    match = _RESUMED.match(site.function) if site is not None else None
-    return CallSite(site.file, int(match["line"]), match["function"]) if site and match else None
+    match = _RESUMED.match(site.function or "") if site is not None else None
+    return Location(site.file, int(match["line"]), match["function"]) if site and match else None
 
 
 def shown_frame(name: str) -> str:

@@ -13,7 +13,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from traceopt.analyzer.vocabulary.python_frames import CallSite, is_library, parse_frame
+from traceopt.analyzer.vocabulary.python_frames import is_library, parse_frame
+from traceopt.result.finding import Location
 
 _COMPILE_MARKS = (
     "TorchDynamo Cache Lookup",  # a lookup, not a compilation: see is_compile
@@ -139,7 +140,7 @@ class GuardText(Struct, frozen=True):
     pattern: str
     kind: str | None
     hint: str | None = None
-    site: CallSite | None = None
+    site: Location | None = None
 
 
 def parse_reason(text: str) -> BreakText:
@@ -157,7 +158,7 @@ def parse_reason(text: str) -> BreakText:
     )
 
 
-def parse_break(text: str) -> tuple[BreakText, CallSite | None]:
+def parse_break(text: str) -> tuple[BreakText, Location | None]:
     """A message about a graph break (the artifact `dynamo_graph_break_reason`): its reason and its line."""
     text = text[:MOST_TEXT]
     reason, place, traceback = _REASON.search(text), _BREAK_AT.search(text), _TRACEBACK.search(text)
@@ -184,14 +185,14 @@ def parse_guard(text: str, file: str | None = None) -> GuardText:
     return GuardText(guard, _VALUES.sub("*", guard), kind, one_line(hint.rstrip(") \n")) or None, site)
 
 
-def parse_skip(text: str) -> tuple[str, CallSite | None]:
+def parse_skip(text: str) -> tuple[str, Location | None]:
     """Why CUDA graphs were skipped, and the line that torch found."""
     text = text[:MOST_TEXT].strip()
     reason = re.sub(r"^skipping cudagraphs? due to ", "", one_line(text.partition("Found from")[0]), flags=re.I)
     return reason.rstrip(". ") or "unknown reason", user_site(stack_frames(text))
 
 
-def user_site(frames: Sequence[tuple[str, int, str]]) -> CallSite | None:
+def user_site(frames: Sequence[tuple[str, int, str]]) -> Location | None:
     """The innermost line of the user's code in a stack (outermost first); without one, the innermost line."""
     names = [f"{file}({line}): {user_function(function)}" for file, line, function in frames]
     user = [name for name in names if not is_library(name)]

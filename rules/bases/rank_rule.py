@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.result.finding import Location
-from traceopt.rules.evidence import to_location
 from traceopt.rules.rule import Findings, Rule
 from traceopt.rules.savings.known_error import ERROR_ON_GPU, saving_of_step
 from traceopt.rules.savings.price import Price, Priced
@@ -92,5 +91,4 @@ def on_rank(one: Priced, run: RunFacts, *indices: int) -> Priced:
 
 def place_on(run: RunFacts, index: int, part: Cause) -> Location | None:
     """The source line behind the time that a rank spends on a part of its step."""
-    site = run.ranks[index].places.get(part.key)
-    return to_location(site)
+    return run.ranks[index].places.get(part.key)

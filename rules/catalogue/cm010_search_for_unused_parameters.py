@@ -24,7 +24,6 @@ from traceopt.rules import (
     site_evidence,
     the_step,
     threshold,
-    to_location,
 )
 
 EXPECTED = 0.95  # of the search
@@ -98,7 +97,7 @@ class SearchForUnusedParameters(Rule):
             ),
             saving=price,
             evidence=evidence,
-            locations=[*map(to_location, built), *places(evidence)],
+            locations=[*built, *places(evidence)],
             fix=Fix(
                 "Do not set find_unused_parameters. Keep it if parameters may be unused in some iterations, or on some "
                 "ranks.",

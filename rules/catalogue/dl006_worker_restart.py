@@ -23,7 +23,6 @@ from traceopt.rules import (
     percent,
     site_locations,
     threshold,
-    to_location,
     us,
     whole_run_saving,
 )
@@ -186,7 +185,7 @@ def _cost(loader: Loader, count: int) -> _Cost | None:
         high,
         build_ns * (loader.batches or 0) / len(loader.starts) or math.inf,
         loader.rebuilt,
-        to_location(loader.built.site) if loader.built is not None else None,
+        loader.built.site if loader.built is not None else None,
     )
 
 

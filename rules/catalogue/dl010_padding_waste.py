@@ -27,7 +27,6 @@ from traceopt.rules import (
     site_evidence,
     the_step,
     threshold,
-    to_location,
 )
 from traceopt.rules.fixes.advice.constructed import loader_places
 from traceopt.rules.savings.work.backward_nodes import held_ns, node_ns
@@ -125,7 +124,7 @@ class PaddingWaste(Rule):
 
 
 def _collate(padding: Padding) -> list[Location]:
-    return [to_location(padding.collate.site)] if padding.collate is not None else []
+    return [padding.collate.site] if padding.collate is not None else []
 
 
 def _time_ns(facts: Facts, rows: I8) -> float:

@@ -32,7 +32,6 @@ from traceopt.rules import (
     site_evidence,
     site_locations,
     threshold,
-    to_location,
     unusual,
     us,
     usual_interval,
@@ -124,7 +123,7 @@ class SlowSteps(Rule):
         places = [location for _, of_cause in sites for location in site_locations(of_cause)]
         function = None if places else facts.slow_step_function
         if function is not None:
-            places = [to_location(function)]
+            places = [function]
         ends = [] if places else _ends(facts, slow)
         wait = 0.0 if known or facts.captured.ledger is None else facts.captured.ledger.core_wait_share or 0.0
         contended = wait >= self.min_core_wait
@@ -372,7 +371,7 @@ def _ends(facts: Facts, slow: I8) -> list[Location]:
 
 
 def _places(ledger: Ledger) -> list[Location]:
-    return [Location(place.file, place.line, place.function) for place in ledger.long_ends[:1]]
+    return [place.location for place in ledger.long_ends[:1]]
 
 
 def _times(factor: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceopt.rules import Evidence, Facts, Findings, Fix, Ledger, Location, Risk, Rule, median, ms, percent, threshold
+from traceopt.rules import Evidence, Facts, Findings, Fix, Ledger, Risk, Rule, median, ms, percent, threshold
 
 
 class EvaluationTime(Rule):
@@ -71,11 +71,11 @@ class EvaluationTime(Rule):
                 Evidence(
                     name,
                     detail=f"{place.count:,} times, {ms(place.total_ns / place.count)} each",
-                    location=Location(place.file, place.line, place.function),
+                    location=place.location,
                 )
                 for place in ledger.evaluations[:3]
             ],
-            locations=[Location(place.file, place.line, place.function) for place in ledger.evaluations[:3]],
+            locations=[place.location for place in ledger.evaluations[:3]],
             fix=Fix(
                 "Evaluate less often or on fewer batches. Use torch.no_grad(), larger batches and mixed precision "
                 "for it. Rollouts and self-play: run many games or environments as one batch.",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.run_log.sampled_start_up import StartUpLine, StartUpPart
+from traceopt.analyzer.run_log.sampled_start_up import StartUpPart
 from traceopt.analyzer.vocabulary.phases.start_up_parts import START_UP_LABELS, StartUpPartName
-from traceopt.rules import Effort, Evidence, Facts, Findings, Fix, Location, Rule, percent, required, seconds, threshold
+from traceopt.rules import Effort, Evidence, Facts, Findings, Fix, Rule, percent, required, seconds, threshold
 
 _ADVICE: dict[StartUpPartName, str] = {
     "imports": "Import only the modules that you use, inside the function that needs them, and keep the Python "
@@ -78,12 +78,12 @@ class StartUpTime(Rule):
                 Evidence(
                     START_UP_LABELS[part.name],
                     detail=seconds(part.total_ns),
-                    location=_location(part.lines[0]) if part.lines else None,
+                    location=part.lines[0].location if part.lines else None,
                 )
                 for part in named
             ]
             or [Evidence("Start-up", detail=seconds(known.total_ns))],
-            locations=[_location(part.lines[0]) for part in large if part.lines][:1],
+            locations=[part.lines[0].location for part in large if part.lines][:1],
             fix=Fix(
                 " ".join(_ADVICE[part.name] for part in large) or "Find out what the script does before its steps."
             ),
@@ -116,8 +116,4 @@ def _part(part: StartUpPart) -> str:
         return text
     first = part.lines[0]
     most = f", {seconds(first.total_ns)}" if first.total_ns < ALMOST_ALL * part.total_ns else ""
-    return f"{text} ({f'{first.what}, ' if first.what else ''}{_location(first)}{most})"
-
-
-def _location(line: StartUpLine) -> Location:
-    return Location(line.file, line.line, line.function)
+    return f"{text} ({f'{first.what}, ' if first.what else ''}{first.location}{most})"

@@ -22,7 +22,6 @@ from traceopt.rules import (
     site_evidence,
     the_step,
     threshold,
-    to_location,
 )
 from traceopt.rules.savings.work.backward_nodes import (
     Shares,
@@ -162,7 +161,7 @@ def _passes(facts: Facts, found: ClearedNodes) -> str:
 
 def _parameters(found: ClearedNodes) -> str:
     built = found.gradients.built
-    of = f" (of the optimizer from {to_location(built.site)})" if built is not None else ""
+    of = f" (of the optimizer from {built.site})" if built is not None else ""
     return counted(len(found.gradients.shapes), "parameter") + of
 
 

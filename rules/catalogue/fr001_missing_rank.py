@@ -5,7 +5,7 @@ from __future__ import annotations
 from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording
 from traceopt.analyzer.companions.flight_recorder.stuck_calls import Hang, LastCall, StuckCall
 from traceopt.result.words.rank_lists import are, ranks_text
-from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, required, threshold, to_location
+from traceopt.rules import Evidence, Facts, Findings, Fix, Rule, counted, required, threshold
 from traceopt.rules.fixes.advice.companion_evidence import MAX_ROWS, call_name, waiting_in
 
 
@@ -58,8 +58,8 @@ class MissingRank(Rule):
                 saving=None,
                 impact="high",
                 evidence=_evidence(recording, hang),
-                locations=[to_location(last.site) for last in hang.culprits if last.site]
-                + [to_location(call.site) for call in hang.calls if call.site],
+                locations=[last.site for last in hang.culprits if last.site]
+                + [call.site for call in hang.calls if call.site],
                 confidence="high" if main.missing and group.known else "medium",
                 ranks=ranks,
             )
@@ -86,7 +86,7 @@ def _why(recording: FlightRecording, hang: Hang, ranks: list[int]) -> str:
 def _fix(hang: Hang, main: StuckCall) -> str:
     if not main.missing:
         return "Look for the end of its process: its log, exit code, and the messages of the kernel (out of memory)."
-    places = {str(to_location(last.site)) for last in hang.culprits if last.site}
+    places = {str(last.site) for last in hang.culprits if last.site}
     after = f" after {min(places)}" if len(places) == 1 else " after its last call"
     return f"Find what keeps it from the call{after}: a branch, an exception, or a wait for something else."
 
@@ -99,4 +99,4 @@ def _evidence(recording: FlightRecording, hang: Hang) -> list[Evidence]:
 
 def _last(last: LastCall) -> Evidence:
     what = "no call" if last.operation is None else last.operation
-    return Evidence(f"Last call of rank {last.rank:,}: {what}", location=to_location(last.site))
+    return Evidence(f"Last call of rank {last.rank:,}: {what}", location=last.site)

@@ -9,7 +9,7 @@ from traceopt.analyzer.companions.flight_recorder.mismatches import Mismatch, Si
 from traceopt.analyzer.companions.flight_recorder.recording import FlightRecording
 from traceopt.analyzer.companions.flight_recorder.stuck_calls import Hang
 from traceopt.result.words.rank_lists import ranks_text
-from traceopt.rules import Evidence, Facts, Findings, Fix, Priced, Rule, counted, required, to_location
+from traceopt.rules import Evidence, Facts, Findings, Fix, Priced, Rule, counted, required
 from traceopt.rules.fixes.advice.companion_evidence import MAX_ROWS, waiting_in
 
 MAX_SIZES = 4  # tensors of a call in a sentence
@@ -54,7 +54,7 @@ class CollectiveMismatch(Rule):
                 saving=None,
                 impact="high",
                 evidence=[_evidence(side, mismatch) for side in mismatch.sides],
-                locations=[to_location(site) for site in sites if site is not None],
+                locations=[site for site in sites if site is not None],
                 ranks=sorted(odd),
             )
         for hang in recording.hangs:
@@ -76,7 +76,7 @@ class CollectiveMismatch(Rule):
                 waiting_in(recording, call, f"{ranks_text(call.waiting)}, for {ranks_text(call.awaited)}")
                 for call in hang.calls[:MAX_ROWS]
             ],
-            locations=[to_location(call.site) for call in hang.calls[:MAX_ROWS] if call.site is not None],
+            locations=[call.site for call in hang.calls[:MAX_ROWS] if call.site is not None],
             ranks=ranks,
         )
 
@@ -110,7 +110,7 @@ def _evidence(side: Side, mismatch: Mismatch) -> Evidence:
     return Evidence(
         f"{side.operation.name} number {mismatch.sequence:,}: {_tensors(side)}",
         detail=ranks_text(side.ranks),
-        location=to_location(side.site),
+        location=side.site,
     )
 
 

@@ -16,7 +16,6 @@ from traceopt.rules import (
     percent,
     required,
     threshold,
-    to_location,
 )
 
 _SECOND_NS = 1e9
@@ -66,7 +65,7 @@ class LateRank(Rule):
                 fix=Fix(_fix(late)),
                 saving=None,
                 evidence=_evidence(recording, late),
-                locations=[to_location(site) for site in sites],
+                locations=sites,
                 confidence="high" if late.measured else "medium",
                 ranks=[late.rank],
             )
@@ -99,7 +98,7 @@ def _why(recording: FlightRecording, late: Late) -> str:
 def _fix(late: Late) -> str:
     if late.after is None:
         return "Find what only this rank does before the call."
-    return f"Find what only this rank does between {to_location(late.after)} and the late call."
+    return f"Find what only this rank does between {late.after} and the late call."
 
 
 def _evidence(recording: FlightRecording, late: Late) -> list[Evidence]:
@@ -107,9 +106,9 @@ def _evidence(recording: FlightRecording, late: Late) -> list[Evidence]:
         Evidence(
             f"Latest call: {late.operation} of {recording.groups[late.group].label}",
             detail=f"{counted(late.collectives, 'late call')} in all",
-            location=to_location(late.site),
+            location=late.site,
         )
     ]
     if late.after is not None:
-        rows.append(Evidence(f"The call before it, on rank {late.rank:,}", location=to_location(late.after)))
+        rows.append(Evidence(f"The call before it, on rank {late.rank:,}", location=late.after))
     return rows

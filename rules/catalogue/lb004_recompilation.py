@@ -17,7 +17,6 @@ from traceopt.rules import (
     lacks,
     places,
     threshold,
-    to_location,
 )
 from traceopt.rules.bases.once_only_rule import SteadyRule
 from traceopt.rules.fixes.advice.recompilation import fix_for, guard_evidence
@@ -167,7 +166,7 @@ def _fallback_evidence(fallback: Fallback) -> Evidence:
     return Evidence(
         f"Runs in eager mode: {fallback.function or 'a function'}()",
         detail=fallback.text.title,
-        location=to_location(fallback.cause),
+        location=fallback.cause,
     )
 
 

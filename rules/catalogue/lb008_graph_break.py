@@ -17,7 +17,6 @@ from traceopt.rules import (
     host_bounds,
     priced,
     threshold,
-    to_location,
 )
 
 MOST_ROWS = 8
@@ -72,10 +71,10 @@ class GraphBreakInStep(Rule):
             fix=_fix(first),
             saving=self._saving(facts),
             evidence=[
-                Evidence(f"Graph break: {one.text.title}", detail=_detail(one), location=to_location(one.site))
+                Evidence(f"Graph break: {one.text.title}", detail=_detail(one), location=one.site)
                 for one in breaks[:MOST_ROWS]
             ],
-            locations=[to_location(one.site) for one in breaks[:3] if one.site is not None],
+            locations=[one.site for one in breaks[:3] if one.site is not None],
         )
 
     def _saving(self, facts: Facts) -> Price | None:

@@ -14,7 +14,6 @@ from traceopt.rules import (
     places,
     required,
     threshold,
-    to_location,
 )
 
 MOST_ROWS = 6
@@ -78,7 +77,7 @@ class GraphSkipped(Rule):
             Evidence(
                 f"No {CUDA_GRAPH}: {skip.reason}",
                 detail=counted(skip.count, "compilation"),
-                location=to_location(skip.site),
+                location=skip.site,
             )
             for skip in compilation.graph_skips[:MOST_ROWS]
         ]

@@ -14,7 +14,6 @@ from traceopt.rules import (
     percent,
     rank_name,
     threshold,
-    to_location,
 )
 
 MOST_RANKS = 8
@@ -69,7 +68,6 @@ class IdleProcesses(RunRule):
         if not idle:
             return
         most = max(idle, key=_lost)
-        place = to_location(most.place)
         yield self.finding(
             title=f"Use the GPUs that are idle in the {most.name} phase",
             why=(
@@ -84,11 +82,11 @@ class IdleProcesses(RunRule):
                 Evidence(
                     f"GPUs idle in {phase.name}",
                     detail=f"{phase.idle_gpus or 0.0:.1f} of {phase.gpus}, {percent(phase.share)} of the time",
-                    location=to_location(phase.place),
+                    location=phase.place,
                 )
                 for phase in run.phases
             ],
-            locations=[place] if place is not None else [],
+            locations=[most.place] if most.place is not None else [],
         )
 
     def _counts(self, phase: RunPhase) -> bool:

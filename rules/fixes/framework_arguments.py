@@ -13,7 +13,6 @@ from traceopt.analyzer.run_log.constructions import FrameworkSettings
 from traceopt.analyzer.vocabulary.training_frameworks import TrainingFramework
 from traceopt.result.edits import SetArguments
 from traceopt.result.finding import Finding, Fix
-from traceopt.rules.evidence import to_location
 from traceopt.rules.fixes.advice.constructed import optimizer_classes, stepping_optimizers
 
 # What configures each framework, unless the script was recorded with a class derived from it.
@@ -80,7 +79,7 @@ def in_framework(finding: Finding, facts: Facts) -> Finding:
     settings = _settings(facts, framework)
     name = settings.class_name if settings is not None else _CLASSES[framework]
     text = fix.text + f" With {_called(framework)}, set it in {name}."
-    places = [to_location(settings.built.site)] if settings is not None else []
+    places = [settings.built.site] if settings is not None else []
     return replace(
         finding,
         fix=Fix(text, edits=fix.edits, in_framework=SetArguments(name, arguments)),

@@ -173,4 +173,4 @@ def test_odd_lines_are_left_out() -> None:
     known = generated("healthy", change=change).captured.start_up
     assert known is not None
     [imports] = (part for part in known.parts if part.name == "imports")
-    assert [(one.line, one.what) for one in imports.lines] == [(5, None)]
+    assert [(one.location.line, one.what) for one in imports.lines] == [(5, None)]

@@ -16,7 +16,7 @@ from traceopt.analyzer.vocabulary.op_names import is_backward
 from traceopt.document.tables.kernel_rates import KernelRates, Rate
 from traceopt.result.words.message import named, per_second, percent, placed
 from traceopt.result.words.vendors import Term
-from traceopt.rules.evidence import operator_of_work, place_of_work, to_location
+from traceopt.rules.evidence import operator_of_work, place_of_work
 from traceopt.rules.savings.potential import shortened_work
 from traceopt.rules.savings.price import Priced
 from traceopt.rules.savings.roofline import peak_caveat
@@ -127,7 +127,7 @@ def _where(facts: Facts, work: MainWork) -> str:
     if (site >= 0).any():
         largest = int(np.bincount(site[site >= 0], weights=time_ns[site >= 0]).argmax())
         most = int(time_ns[site == largest].sum()) >= least_ns
-        place = to_location(facts.call_sites.sites[largest]) if most else None
+        place = facts.call_sites.sites[largest] if most else None
     at += [placed(place)] if place is not None else []
     return f": {', '.join(at)}" if at else ""
 

@@ -29,7 +29,7 @@ from traceopt.result.sections.step import (
 from traceopt.result.sections.work_rows import BreakdownPart, Copy, IdleCause, MemoryPart, MemoryPoint
 from traceopt.result.words.rounding import rate, share, us
 from traceopt.rules.bases.rank_rule import rank_name
-from traceopt.rules.evidence import location_of, to_location
+from traceopt.rules.evidence import location_of
 
 
 def step(facts: Facts) -> Step:
@@ -262,10 +262,17 @@ def phases_of_run(run: RunFacts, step_us: float | None) -> list[RlPhaseRow]:
     rows = []
     for phase in run.phases:
         phase_us = phase.share * step_us
-        idle_us = None if phase.idle_gpus is None else us(1e3 * phase_us * phase.idle_gpus / phase.gpus)
-        names = [rank_name(run, index) for index in phase.ranks]
-        place = to_location(phase.place)
-        rows.append(RlPhaseRow(phase.name, us(1e3 * phase_us), share(phase.share), idle_us, place, phase.gpus, names))
+        rows.append(
+            RlPhaseRow(
+                name=phase.name,
+                us_per_step=us(1e3 * phase_us),
+                share=share(phase.share),
+                idle_us_per_step=None if phase.idle_gpus is None else us(1e3 * phase_us * phase.idle_gpus / phase.gpus),
+                location=phase.place,
+                gpus=phase.gpus,
+                processes=[rank_name(run, index) for index in phase.ranks],
+            )
+        )
     return rows
 
 

@@ -13,8 +13,8 @@ from msgspec import DecodeError
 from msgspec.json import decode
 
 from traceopt.analyzer.tables.compilation import KernelSource
-from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.analyzer.vocabulary.torch_compile import MOST_TEXT, one_line, stack_frames, user_site
+from traceopt.result.finding import Location
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class KernelSources:
 
     def __init__(self) -> None:
         self._operators: defaultdict[str, set[str]] = defaultdict(set)
-        self._sites: defaultdict[str, set[CallSite]] = defaultdict(set)
+        self._sites: defaultdict[str, set[Location]] = defaultdict(set)
 
     def add_code(self, text: str) -> None:
         """The comment above a kernel belongs to it. The code that calls kernels follows all of them."""

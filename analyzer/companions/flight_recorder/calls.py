@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.companions.flight_recorder.dump import Dump, GroupName, Operation
 from traceopt.analyzer.tables.schema import I8, Mask
-from traceopt.analyzer.vocabulary.python_frames import CallSite
+from traceopt.result.finding import Location
 
 T = TypeVar("T", bound=Hashable)
 
@@ -36,7 +36,7 @@ class Calls(Struct, frozen=True):
 
     groups: list[Group]
     operations: list[Operation]
-    sites: list[CallSite]
+    sites: list[Location]
     wrapped: dict[int, bool]  # for each rank with a dump: it has lost older calls
     rank: I8
     group: I8
@@ -53,11 +53,11 @@ class Calls(Struct, frozen=True):
     def __len__(self) -> int:
         return len(self.rank)
 
-    def site_of(self, row: int) -> CallSite | None:
+    def site_of(self, row: int) -> Location | None:
         """The user's line of a call; None if the dump has no stacks."""
         return self.sites[self.site[row]] if row >= 0 and self.site[row] >= 0 else None
 
-    def usual_site(self, rows: I8) -> CallSite | None:
+    def usual_site(self, rows: I8) -> Location | None:
         """The line that most of these calls come from."""
         known = self.site[rows][self.site[rows] >= 0]
         return self.sites[int(np.bincount(known).argmax())] if len(known) else None

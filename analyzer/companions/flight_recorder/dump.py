@@ -18,8 +18,9 @@ from msgspec import Meta, Struct
 from traceopt.analyzer.companions.restricted_pickle import load
 from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.analyzer.tables.schema import I8, Mask
-from traceopt.analyzer.vocabulary.python_frames import CallSite, is_place, parse_frame
+from traceopt.analyzer.vocabulary.python_frames import is_place, parse_frame
 from traceopt.errors import InputError
+from traceopt.result.finding import Location
 
 MAX_DUMP_BYTES = 1 << 30  # a dump of 2,000 entries has 2 MB
 MAX_RANKS = 1 << 20  # of one process group
@@ -63,7 +64,7 @@ class Dump(Struct, frozen=True):
     wrapped: bool  # the ring buffer has lost older entries
     groups: list[GroupName]
     operations: list[Operation]
-    sites: list[CallSite]
+    sites: list[Location]
     group: I8  # index into groups
     operation: I8  # index into operations
     site: I8  # index into sites, the user's line of the call; -1 if unknown
@@ -209,7 +210,7 @@ class _Sites:
     """The user's line of each stack: the innermost frame of the user's or a model's code."""
 
     def __init__(self) -> None:
-        self.all: list[CallSite] = []
+        self.all: list[Location] = []
         self._index: dict[tuple[Any, Any, Any], int] = {}
 
     def of(self, frames: Sequence[Any]) -> int:

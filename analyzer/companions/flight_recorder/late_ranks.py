@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.companions.flight_recorder.calls import Calls
 from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.vocabulary.python_frames import CallSite
+from traceopt.result.finding import Location
 
 MIN_COLLECTIVES = 10  # timed ones, to say which rank is usually the last
 CLOCK_NS = 5_000_000_000  # what clocks of hosts, and launches ahead of the GPU, may differ by
@@ -37,8 +37,8 @@ class LateRank(Struct, frozen=True):
     group: int
     operation: str
     sequence: int
-    site: CallSite | None
-    after: CallSite | None
+    site: Location | None
+    after: Location | None
 
 
 def find_late_ranks(calls: Calls) -> list[LateRank]:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from traceopt.analyzer.companions.flight_recorder.calls import Calls
 from traceopt.analyzer.companions.flight_recorder.dump import Operation
 from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.vocabulary.python_frames import CallSite
+from traceopt.result.finding import Location
 
 # What all ranks of a collective must have in common, besides its name. Operations that are not listed may differ.
 _SAME_INPUTS = frozenset(
@@ -35,7 +35,7 @@ class Side(Struct, frozen=True):
 
     ranks: tuple[int, ...]
     operation: Operation
-    site: CallSite | None
+    site: Location | None
 
 
 class Mismatch(Struct, frozen=True):

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from traceopt.analyzer.companions.flight_recorder.calls import Calls
 from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.vocabulary.python_frames import CallSite
+from traceopt.result.finding import Location
 
 _PEER = re.compile(r"(send|recv) (\d+)(?:->|<-)(\d+)")
 
@@ -23,7 +23,7 @@ class StuckCall(Struct, frozen=True):
     group: int
     operation: str
     sequence: int
-    site: CallSite | None  # where the waiting ranks call it
+    site: Location | None  # where the waiting ranks call it
     waiting: tuple[int, ...]
     missing: tuple[int, ...]
     without_dump: tuple[int, ...]
@@ -40,7 +40,7 @@ class LastCall(Struct, frozen=True):
 
     rank: int
     operation: str | None  # None: it has called nothing
-    site: CallSite | None
+    site: Location | None
 
 
 class Hang(Struct, frozen=True):

@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from traceopt.analyzer.companions.memory_snapshot.snapshot_file import Frame, SnapshotTables
 from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.vocabulary.python_frames import CallSite, is_place, parse_frame
+from traceopt.analyzer.vocabulary.python_frames import is_place, parse_frame
+from traceopt.result.finding import Location
 
 BEFORE_RECORDING = "Allocated before the recording"
 NO_PYTHON = "No Python frame (such as gradients in the backward pass)"
@@ -21,7 +22,7 @@ class Owner(Struct, frozen=True):
     """`site` is None for memory without a line; `layer` is the module of torch.nn around the allocation."""
 
     name: str
-    site: CallSite | None = None
+    site: Location | None = None
     layer: str | None = None
 
 
@@ -55,7 +56,7 @@ def find_owners(tables: SnapshotTables) -> Owners:
 
 
 def _owner(
-    stack: list[int], places: list[CallSite | None], layers: list[str | None], frames: list[Frame]
+    stack: list[int], places: list[Location | None], layers: list[str | None], frames: list[Frame]
 ) -> Owner | None:
     if not stack:
         return None
@@ -71,7 +72,7 @@ def _owner(
     return Owner(f"{_short(site.file)}:{site.line} {site.function}", site, layer)
 
 
-def _place(frame: Frame) -> CallSite | None:
+def _place(frame: Frame) -> Location | None:
     name = f"{frame[0]}({frame[1]}): {frame[2]}"
     return parse_frame(name) if is_place(name) else None
 

@@ -9,7 +9,6 @@ from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Evidence, Location
 from traceopt.result.words.message import named, size
 from traceopt.result.words.quantities import counted
-from traceopt.rules.evidence import to_location
 from traceopt.rules.rule import required
 
 MAX_ROWS = 8  # of each kind of evidence of a flight recorder
@@ -22,7 +21,7 @@ def snapshot_of(facts: Facts) -> MemorySnapshot:
 
 def place_of(snapshot: MemorySnapshot, owner: int) -> Location | None:
     """The line of an owner of memory; None if its stack names none."""
-    return to_location(snapshot.owner(owner).site)
+    return snapshot.owner(owner).site
 
 
 def held_by(snapshot: MemorySnapshot, holders: list[Holder], most: int = 5) -> list[Evidence]:
@@ -51,4 +50,4 @@ def call_name(call: StuckCall) -> str:
 def waiting_in(recording: FlightRecording, call: StuckCall, detail: str) -> Evidence:
     """A row for a call that ranks wait in."""
     group = recording.groups[call.group].label
-    return Evidence(f"Waiting in {call_name(call)} of {group}", detail=detail, location=to_location(call.site))
+    return Evidence(f"Waiting in {call_name(call)} of {group}", detail=detail, location=call.site)

@@ -9,7 +9,6 @@ from traceopt.analyzer.run_log.run_settings import Optimizer
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP
 from traceopt.analyzer.vocabulary import op_names
 from traceopt.result.finding import Location
-from traceopt.rules.evidence import to_location
 
 MOST_OPTIMIZERS = 4
 
@@ -17,7 +16,7 @@ MOST_OPTIMIZERS = 4
 def loader_places(facts: Facts) -> list[Location]:
     """Where the training's loader is constructed; empty if that was not recorded."""
     loader = facts.captured.training_loader
-    return [to_location(loader.built.site)] if loader is not None and loader.built is not None else []
+    return [loader.built.site] if loader is not None and loader.built is not None else []
 
 
 def optimizer_places(facts: Facts) -> list[Location]:
@@ -27,8 +26,7 @@ def optimizer_places(facts: Facts) -> list[Location]:
         for optimizer in stepping_optimizers(facts)
         if optimizer.built is not None and not optimizer.fused
     ]
-    places = list(dict.fromkeys(map(to_location, sites)))
-    return sorted(places, key=lambda place: (place.file, place.line or 0))[:MOST_OPTIMIZERS]
+    return sorted(dict.fromkeys(sites), key=lambda place: (place.file, place.line or 0))[:MOST_OPTIMIZERS]
 
 
 def stepping_optimizers(facts: Facts) -> list[Optimizer]:

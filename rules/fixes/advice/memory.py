@@ -14,11 +14,9 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.memory.blocks import AFTER
 from traceopt.analyzer.memory.composition import ACTIVATIONS, GRADIENTS, OPTIMIZER_STATE, PARAMETERS, Composition
 from traceopt.analyzer.timeline.call_tree import OP
-from traceopt.analyzer.vocabulary.python_frames import CallSite
-from traceopt.result.finding import Evidence
+from traceopt.result.finding import Evidence, Location
 from traceopt.result.words.message import of_memory, percent, size
 from traceopt.result.words.rounding import rate
-from traceopt.rules.evidence import to_location
 
 MANY_BLOCKS = 16  # fewest stored activations for which recomputation pays off
 
@@ -37,14 +35,12 @@ class Retained(Struct, frozen=True):
     operator: str
     calls_per_step: float
     bytes_per_step: float
-    site: CallSite | None
+    site: Location | None
 
     @property
     def evidence(self) -> Evidence:
         detail = f"retains {size(self.bytes_per_step)} per step"
-        return Evidence(
-            self.operator, calls_per_step=rate(self.calls_per_step), detail=detail, location=to_location(self.site)
-        )
+        return Evidence(self.operator, calls_per_step=rate(self.calls_per_step), detail=detail, location=self.site)
 
 
 def peak_bytes(facts: Facts) -> int:

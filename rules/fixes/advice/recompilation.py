@@ -6,7 +6,6 @@ from traceopt.analyzer.tables.compilation import Recompiled
 from traceopt.analyzer.vocabulary.torch_compile import GuardText
 from traceopt.result.finding import Evidence, Fix
 from traceopt.result.words.quantities import counted
-from traceopt.rules.evidence import to_location
 
 MOST_VALUES = 3
 _LENGTH = 160
@@ -55,5 +54,5 @@ def guard_evidence(one: Recompiled) -> Evidence:
         f"Failed guard: {one.guards[0].guard[:_LENGTH]}",
         detail=f"{counted(one.count, 'recompilation')} of {one.function or 'a function'}(){seconds}"
         + (f"; also {values}" if values else ""),
-        location=to_location(one.site),
+        location=one.site,
     )

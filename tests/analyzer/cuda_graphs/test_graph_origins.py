@@ -19,7 +19,6 @@ from traceopt.analyzer.companions.graph_stacks import read_graph_stacks
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.analyzer.tables.compilation import Compilation, KernelSource
-from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.api import analyze
 from traceopt.document.sections import graph_shares
 from traceopt.document.tables import tables
@@ -27,6 +26,7 @@ from traceopt.document.tables.module_times import module_times
 from traceopt.document.timeline.flame_graph import flame_graph
 from traceopt.document.timeline.spans import span_table
 from traceopt.errors import InputError
+from traceopt.result.finding import Location
 from traceopt.rules import place_of_work
 from traceopt.rules.savings.work.precision import kernel_evidence
 from traceopt.testing.events import document
@@ -152,7 +152,7 @@ def test_annotations_of_pytorch_name_the_kernels() -> None:
 
 
 def test_a_log_of_torch_compile_knows_inductors_kernels() -> None:
-    source = KernelSource("aten.relu, aten.add", CallSite("model.py", 7, "forward"))
+    source = KernelSource("aten.relu, aten.add", Location("model.py", 7, "forward"))
     log = Compilation("log", (), (), {}, kernels={"relu_kernel": source})
     trace = facts_without_steps(*(replay(step) for step in range(3))).trace
     facts = Facts(trace, companions=Companions(compile_log=log))
@@ -194,7 +194,7 @@ def test_unreadable_launch_stacks_are_a_warning_beside_others(tmp_path: Path) ->
         (file := tmp_path / f"{number}.json").write_bytes(text)
         files.append(TraceSource(str(file), None, file.name))
     warnings: list[str] = []
-    assert read_graph_stacks(files, warnings) == {4294967298: CallSite("a.py", 2, "f")}
+    assert read_graph_stacks(files, warnings) == {4294967298: Location("a.py", 2, "f")}
     assert [warning.partition(":")[0] for warning in warnings] == [
         "2.json cannot be read as launch stacks of CUDA graphs"
     ]

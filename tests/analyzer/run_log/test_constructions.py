@@ -11,7 +11,7 @@ from traceopt.analyzer.run_log.constructions import (
     read_framework_settings,
 )
 from traceopt.analyzer.tables.trace import Trace
-from traceopt.analyzer.vocabulary.python_frames import CallSite
+from traceopt.result.finding import Location
 from traceopt.testing import events as build
 
 MAIN = "train.py(30): main"
@@ -20,7 +20,7 @@ OF_ACCELERATE = ["accelerate/data_loader.py(441): __init__", "accelerate/acceler
 
 
 def built(line: int, function: str, library: str | None = None) -> Construction:
-    return Construction(CallSite("train.py", line, function), library)
+    return Construction(Location("train.py", line, function), library)
 
 
 def test_a_constructor_that_the_script_calls() -> None:

@@ -11,13 +11,13 @@ import traceopt.capture.script.hooks
 from traceopt.analyzer.timeline.call_sites import CallSites
 from traceopt.analyzer.timeline.call_tree import build_slices
 from traceopt.analyzer.vocabulary.python_frames import (
-    CallSite,
     is_library,
     is_model_code,
     is_place,
     parse_frame,
     shown_frame,
 )
+from traceopt.result.finding import Location
 from traceopt.testing.events import PID, Json, annotation, op, python, read, runtime, span
 
 
@@ -36,23 +36,23 @@ def sites(events: list[Json]) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("name", "site"),
     [
-        ("train.py(97): log_metrics", CallSite("train.py", 97, "log_metrics")),
-        ("/home/ann/proj/train.py(3): <module>", CallSite("~/proj/train.py", 3, "<module>")),
-        ("/Users/ann/a b/train.py(3): f", CallSite("~/a b/train.py", 3, "f")),
-        ("/root/train.py(3): f", CallSite("~/train.py", 3, "f")),
-        (r"C:\Users\ann\proj\train.py(3): f", CallSite("~/proj/train.py", 3, "f")),
-        (r"models\net.py(3): f", CallSite("models/net.py", 3, "f")),
-        ("/data/home/ann/train.py(3): f", CallSite("/data/home/ann/train.py", 3, "f")),
-        ("copy(2).py(3): f", CallSite("copy(2).py", 3, "f")),
-        ("runs/one/../../train.py(3): f", CallSite("train.py", 3, "f")),
-        ("../train.py(3): f", CallSite("../train.py", 3, "f")),
+        ("train.py(97): log_metrics", Location("train.py", 97, "log_metrics")),
+        ("/home/ann/proj/train.py(3): <module>", Location("~/proj/train.py", 3, "<module>")),
+        ("/Users/ann/a b/train.py(3): f", Location("~/a b/train.py", 3, "f")),
+        ("/root/train.py(3): f", Location("~/train.py", 3, "f")),
+        (r"C:\Users\ann\proj\train.py(3): f", Location("~/proj/train.py", 3, "f")),
+        (r"models\net.py(3): f", Location("models/net.py", 3, "f")),
+        ("/data/home/ann/train.py(3): f", Location("/data/home/ann/train.py", 3, "f")),
+        ("copy(2).py(3): f", Location("copy(2).py", 3, "f")),
+        ("runs/one/../../train.py(3): f", Location("train.py", 3, "f")),
+        ("../train.py(3): f", Location("../train.py", 3, "f")),
         ("<built-in method item of Tensor object at 0x7f>", None),
         ("nn.Module: Linear_0", None),
         ("train.py", None),
         ("", None),
     ],
 )
-def test_frames_are_parsed(name: str, site: CallSite | None) -> None:
+def test_frames_are_parsed(name: str, site: Location | None) -> None:
     assert parse_frame(name) == site
 
 
@@ -162,7 +162,7 @@ def test_no_models_of_libraries(name: str) -> None:
 
 def test_a_file_of_a_package_is_named_without_the_folder_of_packages() -> None:
     site = parse_frame("/home/ann/venv/lib/python3.11/site-packages/timm/models/vit.py(70): forward")
-    assert site == CallSite("timm/models/vit.py", 70, "forward")
+    assert site == Location("timm/models/vit.py", 70, "forward")
 
 
 @pytest.mark.parametrize(
@@ -208,8 +208,8 @@ def test_models_come_before_the_line_that_calls_them_in_call_stacks_of_2021() ->
     trace = read([span("Operator", "aten::linear", 0, 50, **{"Call stack": stack + "train.py(46): <module>"})])
     found = CallSites(trace, build_slices(trace))
     (site,) = found.of(np.array([0]))
-    assert found.sites[site] == CallSite("torchvision/models/resnet.py", 89, "forward")
-    assert found.user_caller_of("torchvision/models/resnet.py", "forward") == CallSite("train.py", 46, "<module>")
+    assert found.sites[site] == Location("torchvision/models/resnet.py", 89, "forward")
+    assert found.user_caller_of("torchvision/models/resnet.py", "forward") == Location("train.py", 46, "<module>")
     assert found.user_caller_of("train.py", "<module>") is None
 
 
@@ -331,7 +331,7 @@ def test_a_site_is_numbered_once() -> None:
     trace = read([python("a.py(1): f", 0, 5), python("a.py(1): f", 10, 5), op("x", 1, 1), op("y", 11, 1)])
     found = CallSites(trace, build_slices(trace))
     assert found.of(np.arange(4)).tolist() == [0, 0, 0, 0]
-    assert found.sites == [CallSite("a.py", 1, "f")]
+    assert found.sites == [Location("a.py", 1, "f")]
 
 
 def recorded_lines(frames: list[tuple[str, float, float, int]], *others: Json, calling: bool = False) -> dict[str, str]:

@@ -14,7 +14,6 @@ from traceopt.result.sections.companions import (
 )
 from traceopt.result.words.quantities import counted
 from traceopt.result.words.rounding import rate
-from traceopt.rules.evidence import to_location
 
 MOST_ROWS = 50
 MOST_VALUES = 5
@@ -40,7 +39,7 @@ def section(facts: Facts) -> TorchCompile | None:
                 explanation=one.text.explanation,
                 hint=next(iter(one.text.hints), None),
                 page=one.text.page,
-                location=to_location(one.site),
+                location=one.site,
                 count=one.count,
                 in_steps=None if in_steps is None else one in in_steps,
             )
@@ -52,19 +51,17 @@ def section(facts: Facts) -> TorchCompile | None:
                 guard=recompilation.guards[0].guard,
                 other_values=[guard.guard for guard in recompilation.guards[1 : MOST_VALUES + 1]],
                 kind=recompilation.guards[0].kind,
-                location=to_location(recompilation.site),
+                location=recompilation.site,
                 count=recompilation.count,
                 us=_us(recompilation.total_ns),
             )
             for recompilation in known.recompilations[:MOST_ROWS]
         ],
         fallbacks=[
-            CompileFallback(fallback.function, fallback.text.title, to_location(fallback.cause))
+            CompileFallback(fallback.function, fallback.text.title, fallback.cause)
             for fallback in known.fallbacks[:MOST_ROWS]
         ],
-        graph_skips=[
-            CompileGraphSkip(skip.reason, to_location(skip.site), skip.count) for skip in known.graph_skips[:MOST_ROWS]
-        ],
+        graph_skips=[CompileGraphSkip(skip.reason, skip.site, skip.count) for skip in known.graph_skips[:MOST_ROWS]],
         graph_recordings=known.graph_recordings,
         graph_rerecordings=known.graph_rerecordings,
         pieces_per_step=rate(pieces) if pieces else None,

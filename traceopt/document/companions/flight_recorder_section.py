@@ -12,7 +12,6 @@ from traceopt.result.sections.companions import FlightRecorder, GroupRow, LateRa
 from traceopt.result.words.quantities import counted
 from traceopt.result.words.rank_lists import are, ranks_text
 from traceopt.result.words.rounding import us
-from traceopt.rules.evidence import to_location
 
 MAX_ROWS = 100
 MAX_LATE = 20
@@ -100,5 +99,5 @@ def _stuck(recording: FlightRecording, call: StuckCall) -> StuckCallRow:
         missing=list(call.missing),
         without_dump=list(call.without_dump),
         timed_out=call.timed_out,
-        location=to_location(call.site),
+        location=call.site,
     )

@@ -8,7 +8,6 @@ from traceopt.analyzer.companions.memory_snapshot.failures import Failure
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import Holder, MemorySnapshot
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
-from traceopt.result.finding import Location
 from traceopt.result.sections.companions import (
     FailedAllocation,
     MemoryHolder,
@@ -66,7 +65,7 @@ def section(facts: Facts) -> MemorySnapshotSection | None:
             fragmented=failure.fragmented,
             caught=failure.caught,
             count=failure.count,
-            location=_location(snapshot, failure.owner),
+            location=snapshot.owner(failure.owner).site,
             stack=snapshot.stack(failure.stack),
         ),
     )
@@ -110,15 +109,10 @@ def _holder(snapshot: MemorySnapshot, held: Holder) -> MemoryHolder:
         name=owner.name,
         bytes=held.bytes,
         blocks=held.blocks,
-        location=_location(snapshot, held.owner),
+        location=owner.site,
         layer=owner.layer,
         stack=snapshot.stack(held.stack),
     )
-
-
-def _location(snapshot: MemorySnapshot, owner: int) -> Location | None:
-    site = snapshot.owner(owner).site
-    return None if site is None else Location(site.file, site.line, site.function)
 
 
 def _shown_rows(snapshot: MemorySnapshot) -> I8:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.run_log.sampled_start_up import StartUpLine
 from traceopt.analyzer.vocabulary.phases.start_up_parts import START_UP_LABELS
-from traceopt.result.finding import Location
 from traceopt.result.sections.companions import StartUpLineRow, StartUpPartRow, StartUpSection
 from traceopt.result.words.rounding import share, us
 
@@ -33,7 +31,7 @@ def section(facts: Facts) -> StartUpSection | None:
                 us(part.total_ns),
                 share(part.total_ns / known.total_ns),
                 [
-                    _line(line)
+                    StartUpLineRow(line.location, us(line.total_ns), line.what)
                     for line in part.lines[:MOST_LINES]
                     if line is part.lines[0] or line.total_ns >= LINE_SHARE * known.total_ns
                 ],
@@ -41,7 +39,3 @@ def section(facts: Facts) -> StartUpSection | None:
             for part in known.parts
         ],
     )
-
-
-def _line(line: StartUpLine) -> StartUpLineRow:
-    return StartUpLineRow(Location(line.file, line.line, line.function), us(line.total_ns), line.what)

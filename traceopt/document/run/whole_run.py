@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.run_log.sampled_start_up import StartUpLine
 from traceopt.analyzer.run_log.step_drift import Change, main_cause
-from traceopt.analyzer.run_log.step_ledger import Ledger, Place
+from traceopt.analyzer.run_log.step_ledger import Ledger
 from traceopt.analyzer.run_log.step_memory import UNKNOWN, StepMemory
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.steps import unusual
-from traceopt.analyzer.vocabulary.python_frames import CallSite
 from traceopt.result.finding import Location
 from traceopt.result.sections.run import RunMemory, RunPart, RunPartName, StepHistory, WholeRun
 from traceopt.result.words.message import ms, percent
 from traceopt.result.words.quantities import counted, in_sentence
 from traceopt.result.words.rounding import share, us
-from traceopt.rules.evidence import to_location
 
 MIN_LONG_STEPS = 3  # fewer may be one-off pauses: the sentence then leaves open what they are
 MIN_OCCURRENCES = 2  # of an evaluation or a save: a single one says nothing about the run
@@ -77,15 +73,15 @@ def whole_run(facts: Facts) -> WholeRun | None:
         "end": run.rest_ns,
     }
     start_up = facts.captured.start_up
-    lines: dict[RunPartName, Sequence[Place | StartUpLine | CallSite]] = {
-        "startup": [part.lines[0] for part in start_up.parts if part.lines] if start_up is not None else [],
-        "evaluation": ledger.evaluations,
-        "checkpoints": ledger.saved_at,
+    locations: dict[RunPartName, list[Location]] = {
+        "startup": [part.lines[0].location for part in start_up.parts if part.lines] if start_up is not None else [],
+        "evaluation": [place.location for place in ledger.evaluations],
+        "checkpoints": [place.location for place in ledger.saved_at],
         "recompiling": [frame.site for frame in recompiled if frame.site is not None],
-        "long_steps": ledger.long_ends,
+        "long_steps": [place.location for place in ledger.long_ends],
     }
     parts = [
-        RunPart(name, _LABELS[name], us(ns), share(ns / run.total_ns), _locations(lines.get(name, ())))
+        RunPart(name, _LABELS[name], us(ns), share(ns / run.total_ns), locations.get(name, [])[:MOST_LINES])
         for name, ns in amounts.items()
         if ns
     ]
@@ -132,10 +128,6 @@ def _memory(read: StepMemory | None) -> list[RunMemory]:
     return found
 
 
-def _locations(places: Sequence[Place | StartUpLine | CallSite]) -> list[Location]:
-    return [Location(place.file, place.line, place.function) for place in places[:MOST_LINES]]
-
-
 def of_the_run(facts: Facts, run: WholeRun | None, saved_share: float) -> tuple[str, str]:
     """What is said of the whole run before the step's verdict, and what after it; "" if it is nothing. What costs more
     than the fixes save comes before. `saved_share`: of the step, by all fixes of the plan.
@@ -173,7 +165,7 @@ def _long_steps(facts: Facts, saved_share: float) -> str:
     grown = {cause: (ns[long] - median(ns[~slow])).sum() for cause, ns in facts.of_every_step.parts_by_step.items()}
     most = in_sentence(facts.label(max(grown, key=lambda cause: grown[cause])))
     if (function := facts.slow_step_function) is not None:
-        most = f"{function.function}() runs only then ({to_location(function)})"
+        most = f"{function.function}() runs only then ({function})"
     take = "takes" if len(long) == 1 else "take"
     share = percent(steps.duration[long].sum() / steps.duration.sum())
     return f"{len(long)} of {steps.count} steps {take} {share} of the recorded time: {most}."
@@ -184,8 +176,7 @@ def _regular_steps(facts: Facts, saved_share: float) -> str:
     found, ledger = facts.regular_steps, facts.captured.ledger
     if found is None or ledger is None or found.excess_share < max(LARGE_SHARE, saved_share) or len(ledger.long_steps):
         return ""
-    ends = _locations(ledger.long_ends)[:1]
-    where = f" ({_BEFORE['long_steps']}{ends[0]})" if ends else ""
+    where = f" ({_BEFORE['long_steps']}{ledger.long_ends[0].location})" if ledger.long_ends else ""
     return (
         f"Every {found.every} steps, one takes {ms(found.long_ns)} instead of {ms(found.usual_ns)}{where}: "
         f"{percent(found.excess_share)} of the time of all steps."

@@ -36,7 +36,6 @@ from traceopt.result.encoding.packing import pack_columns
 from traceopt.result.sections.timeline_rows import COLUMNS, STREAM_COLUMNS, LaneKind, SpanLane, SpanTable, StepWindow
 from traceopt.result.words.quantities import size
 from traceopt.result.words.rounding import us
-from traceopt.rules.evidence import to_location
 
 # A span takes 3 to 7 letters of the report, which may have 2.2 MB, 0.5 MB of them for plotly.js.
 MOST_SPANS = 250_000
@@ -326,7 +325,7 @@ class _LaneMaker:
             "names": used,
             "labels": ["" if label == text else label for label, text in zip(labels, used, strict=True)],
             "categories": [CATEGORIES[code] for code in categories],
-            "places": [to_location(sites[site]) for site in places[1:]],
+            "places": [sites[site] for site in places[1:]],
             "details": self.details.values(),
             "tick_ns": tick,
         }
