@@ -265,7 +265,7 @@ def site_locations(sites: list[SiteCost], limit: int = 3) -> list[Location]:
     return [site.location for site in sites if site.location is not None][:limit]
 
 
-def places(evidence: list[Evidence], limit: int = 3) -> list[Location]:
+def places(evidence: Sequence[Evidence], limit: int = 3) -> list[Location]:
     """The distinct locations in the evidence."""
     return list(dict.fromkeys(row.location for row in evidence if row.location is not None))[:limit]
 

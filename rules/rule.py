@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 from msgspec import Struct
@@ -12,6 +12,7 @@ from traceopt.analyzer.requirements import lacks, rules_out
 from traceopt.result.finding import Confidence, Evidence, Finding, Fix, Impact, Location, impact_of_share, sure_of
 from traceopt.result.words.effort_and_risk import Effort, Risk, risk_and_note
 from traceopt.result.words.message import Message
+from traceopt.rules.evidence import places
 from traceopt.rules.savings.price import Price, Priced
 
 if TYPE_CHECKING:
@@ -180,8 +181,8 @@ class Rule:
         *,
         why: str,
         fix: Fix,
-        saving: Price | None,
-        evidence: list[Evidence],
+        saving: Price | None = None,
+        evidence: Sequence[Evidence] = (),
         locations: list[Location] | None = None,
         title: str | None = None,
         effort: Effort | None = None,
@@ -194,9 +195,10 @@ class Rule:
         occasional: bool = False,
         impact: Impact = "info",
     ) -> Priced:
-        """A finding with this rule's metadata; the saving determines the impact. `aspect`: which of several things it
-        is, for programs. `occasional`: the cost is not one of every step. `impact`: without a saving; high of a hang,
-        a crash, or what takes more of the run than its steps.
+        """A finding with this rule's metadata; the saving determines the impact. `locations`: the first ones of the
+        evidence, unless given. `aspect`: which of several things it is, for programs. `occasional`: the cost is not one
+        of every step. `impact`: without a saving; high of a hang, a crash, or what takes more of the run than its
+        steps.
         """
         if risk is None:
             risk, risk_note = self.risk, risk_note or self.risk_note
@@ -215,8 +217,8 @@ class Rule:
             risk_note=risk_note,
             saving=None if saving is None else saving.saving,
             why=why,
-            evidence=evidence,
-            locations=list(dict.fromkeys(locations or [])),
+            evidence=list(evidence),
+            locations=places(evidence) if locations is None else list(dict.fromkeys(locations)),
             fix=fix,
             ranks=ranks or [],
             shares_cause_with=shares_cause_with or [],

@@ -14,7 +14,7 @@ from traceopt.analyzer.replay.changes import Changes, DropSync, ScaleWork
 from traceopt.analyzer.tables.schema import Mask
 from traceopt.result.finding import Fix
 from traceopt.result.words.message import ms, percent
-from traceopt.rules.evidence import by_site, site_evidence, site_locations
+from traceopt.rules.evidence import by_site, site_evidence
 from traceopt.rules.fixes.advice.compilation import engine_overlap
 from traceopt.rules.rule import Findings, Rule, threshold
 from traceopt.rules.savings.price import Priced
@@ -110,7 +110,6 @@ class SyncRule(Rule):
                 high=[dropped, ScaleWork(copied, 0.0)] if copying else None,
             ),
             evidence=site_evidence(facts, sites),
-            locations=site_locations(sites),
             fix=Fix(f"{overlap}, so that it prepares the next step while the GPU runs this one.")
             if overlap
             else self.advice(facts, rows),

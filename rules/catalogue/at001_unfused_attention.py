@@ -28,7 +28,6 @@ from traceopt.rules import (
     kernel_evidence,
     ms,
     percent,
-    places,
     priced,
     shorter,
     site_evidence,
@@ -152,15 +151,13 @@ class UnfusedAttentionRule(Rule):
         own = facts.math_attention.mask  # inside scaled_dot_product_attention
         if time_ns < self.min_share * facts.step_ns or (unfused.mask & own).sum() > 0.5 * unfused.mask.sum():
             return
-        evidence = kernel_evidence(facts, unfused.mask)
         yield self.finding(
             why=(
                 f"Unfused attention (matmul, softmax, matmul) runs {times(facts, unfused.count / count)}. It takes "
                 f"{ms(time_ns)} of {each_step(facts)}, {ms(unfused.other_ns / count)} of it between the matmuls."
             ),
             saving=_price(facts, unfused),
-            evidence=evidence,
-            locations=places(evidence),
+            evidence=kernel_evidence(facts, unfused.mask),
             fix=FIX_WITH_DROPOUT if unfused.drops else FIX,
         )
 
@@ -203,7 +200,6 @@ class UnfusedAttentionRule(Rule):
             ),
             saving=fused.price,
             evidence=site_evidence(facts, sites),
-            locations=site_locations(sites),
             fix=Fix(f"{ON_CPU}.", edits=[CALL]),
         )
 
@@ -226,7 +222,6 @@ class UnfusedAttentionRule(Rule):
             ),
             saving=fused.price,
             evidence=[Evidence("Math backend", us(fused.time_ns), calls), *site_evidence(facts, sites)],
-            locations=site_locations(sites),
             fix=fix,
             risk=Risk.CONVERGENCE if ends_dropout else None,
             risk_note=NO_DROPOUT if ends_dropout else None,

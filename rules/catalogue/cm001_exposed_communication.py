@@ -27,7 +27,6 @@ from traceopt.rules import (
     named,
     per_second,
     percent,
-    places,
     priced,
     the_step,
     threshold,
@@ -127,7 +126,6 @@ class ExposedCommunication(Rule):
         room = float(overlap.free_compute_ns.mean())
         possible = min(exposed, float(overlap.possible_ns.mean()))
         serialized = self._serialized(facts)
-        evidence = [*self._evidence(facts), *(_wait(facts, kinds) for kinds in serialized)]
         who = "Exposed communication takes" if facts.has_gpu else "The main thread waits for communication for"
         hidden = overlap.hidden_share
         yield self.finding(
@@ -143,8 +141,7 @@ class ExposedCommunication(Rule):
                 + "".join(f" {_behind(facts, kinds)}." for kinds in serialized)
             ),
             saving=self._saving(facts, possible) if possible >= WORTH * facts.step_ns else None,
-            evidence=evidence,
-            locations=places(evidence),
+            evidence=[*self._evidence(facts), *(_wait(facts, kinds) for kinds in serialized)],
             fix=_fix(facts, serialized) if facts.trains or serialized else INFERENCE_FIX,
         )
 

@@ -31,7 +31,6 @@ from traceopt.rules import (
     named,
     per_step,
     percent,
-    places,
     priced,
     site_locations,
     subtract,
@@ -126,16 +125,6 @@ class SmallCollectives(Rule):
             / count
         )
         share = LIKELY if any(_remaining_ns(c, count) is None for c in many) else 1.0
-        evidence = [
-            Evidence(
-                what=named(c.name),
-                us_per_step=round(float(c.exposed.sum()) / count / 1e3, 3),
-                calls_per_step=round(c.calls / count, 3),
-                detail=f"median {microseconds(median(c.duration))} per call",
-                location=next(iter(site_locations(by_site(facts, c.launch, c.exposed))), None),
-            )
-            for c in many
-        ]
         waits = " that the GPU waits for" if facts.has_gpu else ""
         also = " and the reads of their results" if len(reads) else ""
         yield self.finding(
@@ -154,8 +143,16 @@ class SmallCollectives(Rule):
                 low=self._coalesced(facts, many, host, UNLIKELY * fewer),
                 high=[*self._gone(facts, many, host), *_unread(facts, reads)],
             ),
-            evidence=evidence,
-            locations=places(evidence),
+            evidence=[
+                Evidence(
+                    what=named(c.name),
+                    us_per_step=round(float(c.exposed.sum()) / count / 1e3, 3),
+                    calls_per_step=round(c.calls / count, 3),
+                    detail=f"median {microseconds(median(c.duration))} per call",
+                    location=next(iter(site_locations(by_site(facts, c.launch, c.exposed))), None),
+                )
+                for c in many
+            ],
             fix=IN_ONE_READ
             if len(reads)
             else Fix(

@@ -165,6 +165,7 @@ class SlowCollective(Rule):
                 high=hide(facts, rows, late[rows]),
             ),
             evidence=evidence,
+            locations=[],
             fix=Fix(
                 f"{likely} Analyze the traces of all ranks together: they show which rank is late, and why. If none "
                 f"is, check the transport with NCCL_DEBUG=INFO: {TRANSPORT}.",

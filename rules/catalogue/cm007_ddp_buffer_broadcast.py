@@ -23,7 +23,6 @@ from traceopt.rules import (
     percent,
     priced,
     site_evidence,
-    site_locations,
     threshold,
     union,
 )
@@ -85,7 +84,6 @@ class DdpBufferBroadcast(Rule):
             ),
             saving=saved,
             evidence=site_evidence(facts, sites),
-            locations=site_locations(sites),
             fix=Fix(
                 "Pass broadcast_buffers=False to DDP; use SyncBatchNorm if the statistics must be shared.",
                 edits=[SetArguments("DistributedDataParallel", {"broadcast_buffers": "False"})],

@@ -86,6 +86,7 @@ class OverlapTax(Rule):
                 high=_quicker(facts, slowed, 1.0),
             ),
             evidence=[_evidence(facts, slowdown) for slowdown in slowed[:5]],
+            locations=[],
             fix=Fix(
                 f"Limit {NCCL}'s channels, and measure the step again.", edits=[SetVariable("NCCL_MAX_NCHANNELS", "8")]
             ),

@@ -18,7 +18,6 @@ from traceopt.rules import (
     percent,
     priced,
     site_evidence,
-    site_locations,
     the_step,
     threshold,
 )
@@ -104,7 +103,6 @@ class PipelineBubble(Rule):
                 high=_shorter(facts, high),
             ),
             evidence=site_evidence(facts, sites, "Waiting in sends and receives"),
-            locations=site_locations(sites),
             fix=TRAINING_FIX if facts.trains else INFERENCE_FIX,
         )
 

@@ -12,7 +12,6 @@ from traceopt.rules import (
     each_step,
     ms,
     percent,
-    places,
     the_step,
     threshold,
 )
@@ -58,12 +57,9 @@ class OneDnnOff(Rule):
         time_ns = operators_ns(facts, convolutions)
         if facts.captured.environment.cpu.mkldnn_enabled or time_ns < self.min_share * facts.step_ns:
             return
-        evidence = operator_evidence(facts, convolutions)
         yield self.finding(
             why=f"Convolutions take {ms(time_ns)} of {each_step(facts)}, and oneDNN is switched off.",
-            saving=None,
-            evidence=evidence,
-            locations=places(evidence),
+            evidence=operator_evidence(facts, convolutions),
             fix=Fix(
                 "Remove the line that switches oneDNN off.",
                 edits=[SetAttribute("torch.backends.mkldnn.enabled", "True")],

@@ -86,7 +86,6 @@ class PageFaults(Rule):
                 f"The system provides {faults:,.0f} new pages of memory in {each_step(facts)}. On this machine a page "
                 f"costs {ledger.page_fault_ns / 1e3:.2g} us, together {ms(cost_ns)}."
             ),
-            saving=None,
             evidence=[Evidence("Page faults", us(cost_ns), round(faults, 1))],
             fix=Fix(
                 "Let malloc keep freed memory, or use tcmalloc or jemalloc. traceopt try --fix CP006 measures it.",

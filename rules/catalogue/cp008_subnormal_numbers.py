@@ -19,7 +19,6 @@ from traceopt.rules import (
     each_step,
     ms,
     percent,
-    places,
     priced_host,
     site_evidence,
     the_step,
@@ -88,7 +87,6 @@ class SubnormalNumbers(Rule):
             return
         rows = facts.subnormal_work.rows
         duration_ns = facts.slices.duration_of(rows)
-        evidence = site_evidence(facts, by_calling_site(facts, rows, duration_ns), "Operators with these tensors", 4)
         worst = max(_tensors(facts), key=lambda tensor: tensor.slowdown)
         yield self.finding(
             why=(
@@ -96,8 +94,7 @@ class SubnormalNumbers(Rule):
                 f"{_kinds(facts)}. Multiplying these numbers takes {worst.slowdown:.1f} times as long on this CPU."
             ),
             saving=price,
-            evidence=evidence,
-            locations=places(evidence),
+            evidence=site_evidence(facts, by_calling_site(facts, rows, duration_ns), "Operators with these tensors", 4),
             fix=Fix(
                 "Let the CPU take them for zero, at the start of the script, before operators start threads.",
                 edits=[Call("torch.set_flush_denormal", "True")],

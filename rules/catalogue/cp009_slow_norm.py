@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import Facts, Findings, Fix, Risk, Rule, each_step, ms, percent, places, the_step, threshold
+from traceopt.rules import Facts, Findings, Fix, Risk, Rule, each_step, ms, percent, the_step, threshold
 from traceopt.rules.savings.work.cpu_operators import faster_operators, operator_evidence, operators_ns
 
 ADVICE = (
@@ -52,7 +52,6 @@ class SlowNorm(Rule):
         time_ns = 0.0 if norms is None else operators_ns(facts, [norms])
         if norms is None or time_ns < self.min_share * facts.step_ns:
             return
-        evidence = operator_evidence(facts, [norms])
         yield self.finding(
             why=f"Norms along a dimension that is not the last take {ms(time_ns)} of {each_step(facts)}.",
             saving=faster_operators(
@@ -62,8 +61,7 @@ class SlowNorm(Rule):
                 f"Assumes {percent(self.low)}, {percent(self.expected)} or 100% of the gain at {SPEEDUP} times the "
                 "speed.",
             ),
-            evidence=evidence,
-            locations=places(evidence),
+            evidence=operator_evidence(facts, [norms]),
             fix=Fix(ADVICE, "length = x.square().sum(0).clamp_min(1e-24).sqrt()  # instead of x.norm(dim=0)"),
         )
 

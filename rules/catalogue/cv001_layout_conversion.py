@@ -15,7 +15,6 @@ from traceopt.rules import (
     ms,
     per_step,
     percent,
-    places,
     the_step,
     threshold,
 )
@@ -108,7 +107,6 @@ class LayoutConversion(Rule):
         layout, count = ChannelsLast(facts), facts.steps.count
         if layout.transposes_ns < self.min_share * facts.step_ns:
             return
-        evidence = layout.evidence()
         share = percent(facts.gpu.spent_ns(layout.transposes) / max(1, facts.gpu.busy.total))
         yield self.finding(
             why=(
@@ -118,8 +116,7 @@ class LayoutConversion(Rule):
                 + _undone(layout)
             ),
             saving=layout.price() if layout.undone_share < self.most_undone else None,
-            evidence=evidence,
-            locations=places(evidence),
+            evidence=layout.evidence(),
             fix=_fix(facts) if layout.undone_share < self.most_undone else KEEP_LAYOUT,
         )
 
@@ -133,7 +130,6 @@ class LayoutConversion(Rule):
         time_ns, speedup = operators_ns(facts, convolutions), sizes.speedup or _cpu_speedup(facts) or 1.0
         if time_ns < self.min_convolution_share * facts.step_ns or speedup < self.min_speedup:
             return
-        evidence = operator_evidence(facts, convolutions)
         yield self.finding(
             why=(
                 f"Convolutions on NCHW tensors take {ms(time_ns)} of {each_step(facts)}. On this machine a "
@@ -152,8 +148,7 @@ class LayoutConversion(Rule):
                 ),
             ),
             confidence="low" if sizes.speedup is None else "medium",
-            evidence=evidence,
-            locations=places(evidence),
+            evidence=operator_evidence(facts, convolutions),
             fix=CONVERT,
         )
 

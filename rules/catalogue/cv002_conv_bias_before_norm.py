@@ -22,7 +22,6 @@ from traceopt.rules import (
     priced,
     scaled,
     site_evidence,
-    site_locations,
     the_step,
     threshold,
 )
@@ -82,7 +81,6 @@ class ConvBiasBeforeNorm(Rule):
                 "Assumes the bias kernels go away; at most their GPU time.",
             ),
             evidence=site_evidence(facts, sites, lambda _: "Convolution with a bias before a batch norm"),
-            locations=site_locations(sites),
             fix=Fix("Pass bias=False to these convolutions.", "nn.Conv2d(64, 128, 3, padding=1, bias=False)")
             if facts.trains
             else Fix(

@@ -16,7 +16,6 @@ from traceopt.rules import (
     kernel_evidence,
     ms,
     percent,
-    places,
     the_step,
     threshold,
 )
@@ -67,15 +66,15 @@ class CudnnBenchmarkOff(Rule):
         shapes = facts.convolutions.repeated_shapes
         if facts.captured.environment.cudnn_benchmark or time_ns < self.min_share * facts.step_ns or not shapes:
             return
-        evidence = kernel_evidence(facts, work, 3)
         yield self.finding(
             why=(
                 f"Convolutions take {ms(time_ns)} of {each_step(facts)}, and cudnn.benchmark is off. Every "
                 f"step has the same {'convolution shape' if shapes == 1 else f'{shapes} convolution shapes'}."
             ),
-            saving=None,
-            evidence=[*evidence, Evidence("torch.backends.cudnn.benchmark = False", detail="recorded setting")],
-            locations=places(evidence),
+            evidence=[
+                *kernel_evidence(facts, work, 3),
+                Evidence("torch.backends.cudnn.benchmark = False", detail="recorded setting"),
+            ],
             fix=Fix(
                 "Turn it on before the first convolution and compare the step time. The first steps take longer.",
                 edits=[SetAttribute("torch.backends.cudnn.benchmark", "True")],

@@ -24,7 +24,6 @@ from traceopt.rules import (
     percent,
     priced,
     site_evidence,
-    site_locations,
     the_step,
     threshold,
 )
@@ -90,7 +89,6 @@ class CudnnSearch(Rule):
             ),
             saving=_price(facts, searches.within(steps.typical_rows)),
             evidence=site_evidence(facts, sites),
-            locations=site_locations(sites),
             fix=Fix(
                 "Switch the search off where shapes vary. Or pad the inputs to a few sizes, and leave it on.",
                 edits=[SetAttribute("torch.backends.cudnn.benchmark", "False")],

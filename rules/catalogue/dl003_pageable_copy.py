@@ -29,7 +29,6 @@ from traceopt.rules import (
     percent,
     priced,
     site_evidence,
-    site_locations,
     the_step,
     threshold,
     typical_ns,
@@ -114,7 +113,6 @@ class PageableCopy(Rule):
                 without_replay_ns=typical * (1 - 0.5 * faster) + blocked,
             ),
             evidence=site_evidence(facts, sites, named("Memcpy HtoD (Pageable -> Device)")),
-            locations=site_locations(sites),
             fix=_fix(facts),
         )
 

@@ -17,7 +17,6 @@ from traceopt.rules import (
     functions_inside,
     ms,
     percent,
-    places,
     priced_host,
     site_evidence,
     the_step,
@@ -89,7 +88,6 @@ class SlowSampler(Rule):
             return
         sites = [] if len(fresh) else functions_inside(facts, calls)
         what = "A new iterator and its order" if len(fresh) else "The sampler"
-        evidence = site_evidence(facts, sites or by_calling_site(facts, calls, cost_ns), what, 1)
         low, expected = ITERATORS_REMOVED if len(fresh) else ORDER_REMOVED
         takes = f"takes {ms(stall)} of {each_step(facts)}."
         yield self.finding(
@@ -106,8 +104,7 @@ class SlowSampler(Rule):
                 (low, expected, 1.0),
                 f"Assumes the fix removes {percent(low)}, {percent(expected)} or 100% of this time.",
             ),
-            evidence=evidence,
-            locations=places(evidence),
+            evidence=site_evidence(facts, sites or by_calling_site(facts, calls, cost_ns), what, 1),
             fix=ONE_ITERATOR if len(fresh) else ONE_ORDER,
         )
 

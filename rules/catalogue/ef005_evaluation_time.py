@@ -65,7 +65,6 @@ class EvaluationTime(Rule):
                 f"{name} takes {percent(share)} of the run after its first step. It happens {_often(every)}, for "
                 f"{ms(each_ns)} each time. Half as many evaluations make the run {half} shorter."
             ),
-            saving=None,
             impact="high" if sure and run.evaluation_ns > run.steps_ns else "info",
             evidence=[
                 Evidence(

@@ -72,7 +72,6 @@ class StartUpTime(Rule):
         cut_short = "" if whole else " The run was stopped early, so its share of a whole run is not known."
         yield self.finding(
             why=f"Start-up takes {seconds(known.total_ns)}{_of_run(facts)}{_list(large)}.{cut_short}",
-            saving=None,
             confidence="medium" if whole else "low",
             evidence=[
                 Evidence(

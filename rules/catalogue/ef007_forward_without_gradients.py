@@ -14,7 +14,6 @@ from traceopt.rules import (
     each_step,
     ms,
     percent,
-    places,
     site_evidence,
     the_step,
     threshold,
@@ -81,7 +80,6 @@ class ForwardWithoutGradients(Rule):
                 ),
                 saving=None,  # only the author knows whether each step needs the result
                 evidence=evidence,
-                locations=places(evidence),
                 fix=RARER,
             )
         unused = facts.calls_without_backward
@@ -96,7 +94,6 @@ class ForwardWithoutGradients(Rule):
                 ),
                 saving=None,  # mostly memory
                 evidence=evidence,
-                locations=places(evidence),
                 fix=OFF,
             )
 

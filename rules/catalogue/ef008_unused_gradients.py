@@ -20,7 +20,6 @@ from traceopt.rules import (
     each_step,
     ms,
     percent,
-    places,
     site_evidence,
     the_step,
     threshold,
@@ -109,7 +108,6 @@ class UnusedGradients(Rule):
             ),
             saving=_price(facts, known, apart),
             evidence=evidence,
-            locations=places(evidence),
             fix=RUN_WITHOUT_GRADIENTS if apart else TURN_OFF,
         )
 

@@ -19,7 +19,6 @@ from traceopt.rules import (
     each_step,
     ms,
     per_step,
-    places,
     site_evidence,
     site_locations,
     the_step,
@@ -68,7 +67,6 @@ class RepeatedBackward(Rule):
         rows = facts.repeated_backward
         if not len(rows) or nodes_per_step_ns(facts, rows) < self.min_share * facts.step_ns:
             return
-        evidence = _evidence(facts, rows)
         yield self.finding(
             why=(
                 f"Several backward passes {per_step(facts)} go through the same forward pass. Nodes that an earlier "
@@ -81,8 +79,8 @@ class RepeatedBackward(Rule):
                 ALL,
                 "Assumes the repeated nodes are gone. Adding up what flows back from the losses takes little time.",
             ),
-            evidence=evidence,
-            locations=_lines(facts, rows) or places(evidence),
+            evidence=_evidence(facts, rows),
+            locations=_lines(facts, rows) or None,
             fix=Fix(
                 "Add the losses and call backward() once. The gradients are the same, because gradients add up.",
                 "(loss_a + loss_b).backward()  # instead of one backward(retain_graph=True) for each loss",

@@ -16,7 +16,6 @@ from traceopt.rules import (
     each_step,
     ms,
     per_step,
-    places,
     rate,
     the_step,
     threshold,
@@ -71,11 +70,6 @@ class IndexingInLoop(Rule):
             time_ns = site.cost_ns / facts.steps.count
             if time_ns < self.min_share * facts.step_ns:
                 continue
-            evidence = [
-                Evidence(
-                    "Backward of indexing", us(time_ns), rate(site.calls / facts.steps.count), location=site.location
-                )
-            ]
             yield self.finding(
                 why=(
                     f"A line indexes a tensor {site.calls / facts.steps.count:,.0f} times {per_step(facts)}. For each, "
@@ -89,8 +83,14 @@ class IndexingInLoop(Rule):
                     EXPECTED,
                     "Assumes the fix removes 60%, 90% or 100% of these backward nodes.",
                 ),
-                evidence=evidence,
-                locations=places(evidence),
+                evidence=[
+                    Evidence(
+                        "Backward of indexing",
+                        us(time_ns),
+                        rate(site.calls / facts.steps.count),
+                        location=site.location,
+                    )
+                ],
                 fix=Fix(
                     "If the indices do not overlap, split the tensor with unbind() or split() before the loop. If the "
                     "loop runs over time steps, a fused layer such as nn.LSTM or nn.GRU is faster still.",

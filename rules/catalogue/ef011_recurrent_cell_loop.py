@@ -24,7 +24,6 @@ from traceopt.rules import (
     each_step,
     ms,
     per_step,
-    places,
     rate,
     the_step,
     threshold,
@@ -147,12 +146,6 @@ class RecurrentCellLoop(Rule):
                 continue
             often = [_often(facts, site, calls) for site in sites]
             takes = "this line takes" if len(sites) == 1 else f"these {len(sites)} lines take"
-            evidence = [
-                Evidence(
-                    loop.evidence, us(site.cost_ns / count), rate(_often(facts, site, calls)), location=site.location
-                )
-                for site in sites
-            ]
             yield self.finding(
                 title=loop.title,
                 risk_note=loop.risk_note,
@@ -168,8 +161,15 @@ class RecurrentCellLoop(Rule):
                     loop.expected,
                     loop.basis,
                 ),
-                evidence=evidence,
-                locations=places(evidence),
+                evidence=[
+                    Evidence(
+                        loop.evidence,
+                        us(site.cost_ns / count),
+                        rate(_often(facts, site, calls)),
+                        location=site.location,
+                    )
+                    for site in sites
+                ],
                 fix=loop.fix,
             )
 

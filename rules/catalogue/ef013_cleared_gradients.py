@@ -18,7 +18,6 @@ from traceopt.rules import (
     ms,
     per_step,
     percent,
-    places,
     site_evidence,
     the_step,
     threshold,
@@ -87,7 +86,6 @@ class ClearedGradient(Rule):
 
     def _before(self, facts: Facts, found: ClearedNodes) -> Findings:
         """The network comes before what is trained: the pass can end there."""
-        evidence = _evidence(facts, found, "Backward nodes that serve nothing else")
         yield self.finding(
             title="Detach what comes from a network that this loss does not train",
             why=(
@@ -104,8 +102,8 @@ class ClearedGradient(Rule):
                 "which computes the gradient of its input.",
                 (found.border, OF_INPUT),
             ),
-            evidence=evidence,
-            locations=_lines(facts, found) or places(evidence),
+            evidence=_evidence(facts, found, "Backward nodes that serve nothing else"),
+            locations=_lines(facts, found) or None,
             fix=Fix(
                 "Detach the output of that network before it enters this loss, or compute it under torch.no_grad().",
                 "loss = criterion(discriminator(images.detach()), labels)",
@@ -114,7 +112,6 @@ class ClearedGradient(Rule):
 
     def _through(self, facts: Facts, found: ClearedNodes) -> Findings:
         """The network comes after what is trained: gradients pass through it, but not into its weights."""
-        evidence = _evidence(facts, found, "Matmuls and convolutions of that pass")
         shares = " or ".join(map(percent, OF_WEIGHTS))
         yield self.finding(
             title="Turn off gradients of weights that this loss only passes through",
@@ -129,8 +126,8 @@ class ClearedGradient(Rule):
                 OF_WEIGHTS,
                 f"Assumes {shares} of these operators' time is for the gradients of weights.",
             ),
-            evidence=evidence,
-            locations=_lines(facts, found) or places(evidence),
+            evidence=_evidence(facts, found, "Matmuls and convolutions of that pass"),
+            locations=_lines(facts, found) or None,
             confidence="low",
             fix=Fix(
                 "Turn off the gradients of that network's parameters before its forward pass for this loss, and on "

@@ -13,7 +13,6 @@ from traceopt.rules import (
     each_step,
     ms,
     name_of,
-    places,
     site_evidence,
     the_step,
     threshold,
@@ -62,15 +61,12 @@ class ValuesForTheLog(Rule):
         if time_ns < self.min_share * facts.step_ns:
             return
         sites = by_site(facts, rows, node_ns(facts, rows))
-        evidence = site_evidence(facts, sites, "Operators on a line that reads a value", 4)
         yield self.finding(
             why=(
                 f"Operators whose values are only read take {ms(time_ns)} of {each_step(facts)}: "
                 f"{', '.join(_longest(facts, rows))}. No gradient and no layer depends on them on these lines."
             ),
-            saving=None,
-            evidence=evidence,
-            locations=places(evidence),
+            evidence=site_evidence(facts, sites, "Operators on a line that reads a value", 4),
             fix=Fix(
                 "If the values are for a log, compute them every N steps, or of a sample of the elements.",
                 "if step % 50 == 0:\n    log(std=flat.std().item())",

@@ -20,7 +20,6 @@ from traceopt.rules import (
     ms,
     named,
     percent,
-    places,
     site_evidence,
     the_step,
     threshold,
@@ -92,7 +91,6 @@ class IndexBackward(Rule):
         time_ns = products_ns(facts, known.rows)
         if price is None and not (facts.has_gpu and time_ns >= self.min_unpriced_share * facts.step_ns):
             return
-        evidence = _evidence(facts, known)
         picking_ns = _picking_ns(facts, known)
         yield self.finding(
             why=(
@@ -102,8 +100,7 @@ class IndexBackward(Rule):
                 + (SORTS if facts.has_gpu else ONE_BY_ONE)
             ),
             saving=price,
-            evidence=evidence,
-            locations=places(evidence),
+            evidence=_evidence(facts, known),
             shares_cause_with=["EF020"],
             fix=Fix(
                 "Pick the rows with index_select, whose backward pass adds them up at once. It takes no negative "

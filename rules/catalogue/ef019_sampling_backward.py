@@ -15,7 +15,6 @@ from traceopt.rules import (
     name_of,
     named,
     percent,
-    places,
     site_evidence,
     the_step,
     threshold,
@@ -76,13 +75,10 @@ class SamplingBackward(Rule):
             time_ns = products_ns(facts, mine) if len(mine) else 0.0
             if time_ns < self.min_share * facts.step_ns:
                 continue
-            evidence = site_evidence(facts, by_site(facts, mine, node_ns(facts, mine)))
             yield self.finding(
                 title=title,
                 why=f"{named(name_of(facts, int(mine[0])))} takes {ms(time_ns)} of {each_step(facts)}. {words}",
-                saving=None,
-                evidence=evidence,
-                locations=places(evidence),
+                evidence=site_evidence(facts, by_site(facts, mine, node_ns(facts, mine))),
                 fix=fix,
             )
 

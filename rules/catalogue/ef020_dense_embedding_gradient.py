@@ -19,7 +19,6 @@ from traceopt.rules import (
     ms,
     percent,
     site_evidence,
-    site_locations,
     the_step,
     threshold,
 )
@@ -106,7 +105,6 @@ class DenseEmbeddingGradient(Rule):
             ),
             saving=_price(facts),
             evidence=site_evidence(facts, lookups, "Backward of lookups"),
-            locations=site_locations(lookups),
             fix=Fix("Create the table with sparse=True.", edits=[SPARSE])
             if is_plain
             else _fix(classes, found.are_read),

@@ -26,7 +26,6 @@ from traceopt.rules import (
     each_step,
     ms,
     percent,
-    places,
     site_evidence,
     the_step,
     threshold,
@@ -153,7 +152,6 @@ class BroadcastPairs(Rule):
             ),
             saving=_price(facts, form, pairs),
             evidence=evidence,
-            locations=places(evidence),
             fix=form.fix,
             risk=None if form.rounds else Risk.NONE,
         )

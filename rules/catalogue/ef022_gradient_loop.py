@@ -21,7 +21,6 @@ from traceopt.rules import (
     percent,
     priced_host,
     site_evidence,
-    site_locations,
     the_step,
     threshold,
 )
@@ -135,7 +134,6 @@ class GradientLoopRule(Rule):
             ),
             saving=_price(facts, loop),
             evidence=site_evidence(facts, sites, "Calls of the autograd engine"),
-            locations=site_locations(sites),
             fix=form.fix,
             confidence=form.confidence,
         )

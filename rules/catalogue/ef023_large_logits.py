@@ -19,7 +19,6 @@ from traceopt.rules import (
     ms,
     percent,
     site_evidence,
-    site_locations,
     size,
     the_step,
     threshold,
@@ -111,7 +110,6 @@ class LargeLogitsRule(Rule):
             ),
             saving=_price(facts, found),
             evidence=site_evidence(facts, losses),
-            locations=site_locations(losses),
             fix=FUSED if facts.has_gpu else CHUNKED,
         )
 

@@ -24,7 +24,6 @@ from traceopt.rules import (
     priced,
     scaled,
     site_evidence,
-    site_locations,
     the_step,
     threshold,
     union,
@@ -101,7 +100,6 @@ class RecomputedPrefix(Rule):
                 high=_shorter(facts, found, high / whole),
             ),
             evidence=site_evidence(facts, sites, "Rounds over all tokens"),
-            locations=site_locations(sites),
             fix=Fix(
                 "With causal attention, keep the keys and values of earlier tokens, and give the model only the new "
                 "token (use_cache=True of transformers).",

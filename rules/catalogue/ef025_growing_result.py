@@ -18,7 +18,6 @@ from traceopt.rules import (
     named,
     percent,
     site_evidence,
-    site_locations,
     the_step,
     threshold,
 )
@@ -113,7 +112,6 @@ class GrowingResult(Rule):
                 ),
                 saving=_price(facts, found.rows),
                 evidence=site_evidence(facts, sites, named("aten::cat")),
-                locations=site_locations(sites),
                 fix=growth.fix,
             )
 

@@ -13,7 +13,6 @@ from traceopt.rules import (
     ms,
     percent,
     site_evidence,
-    site_locations,
     the_step,
     threshold,
 )
@@ -70,7 +69,6 @@ class FullSort(Rule):
             ),
             saving=_price(facts),
             evidence=site_evidence(facts, sites, "Sorts of all values"),
-            locations=site_locations(sites),
             fix=Fix(
                 "Find the first values with torch.topk. largest=False finds the smallest ones, in ascending order.",
                 "values, indices = torch.topk(x, k, dim=1)",

@@ -16,7 +16,6 @@ from traceopt.rules import (
     ms,
     percent,
     site_evidence,
-    site_locations,
     the_step,
     threshold,
 )
@@ -76,7 +75,6 @@ class RepeatedConstant(Rule):
             ),
             saving=_price(facts),
             evidence=site_evidence(facts, sites, "Operators without gradients", 4),
-            locations=site_locations(sites),
             fix=Fix(
                 "If the result is the same each time, build it once before the loop, or once per step, and pass it on. "
                 "A sparse matrix can stay sparse: torch.sparse.mm multiplies by it.",

@@ -18,7 +18,6 @@ from traceopt.rules import (
     ms,
     percent,
     site_evidence,
-    site_locations,
     the_step,
     threshold,
 )
@@ -83,7 +82,6 @@ class MostlyZeroMatmul(Rule):
             ),
             saving=price,
             evidence=site_evidence(facts, sites),
-            locations=site_locations(sites),
             fix=Fix(
                 "If the matrix stays the same, convert it to a sparse one once. If its rows hold the ids of a few "
                 "items, pick these rows of the weight and add them (F.embedding_bag).",

@@ -13,7 +13,6 @@ from traceopt.rules import (
     ms,
     percent,
     site_evidence,
-    site_locations,
     the_step,
     threshold,
 )
@@ -79,7 +78,6 @@ class OneHotLoss(Rule):
                 f"Assumes the fix removes {percent(LOW)}, {percent(EXPECTED)} or 100% of these operators' time.",
             ),
             evidence=site_evidence(facts, sites, "Product with the one-hot matrix"),
-            locations=site_locations(sites),
             fix=Fix(
                 "Pass the ids of the classes to F.cross_entropy. A loss of its own picks the log-probability of each "
                 "target first: log_p.gather(-1, ids[..., None]).",

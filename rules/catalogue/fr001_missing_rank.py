@@ -55,7 +55,6 @@ class MissingRank(Rule):
                 title=None if main.missing else f"Find out why {ranks_text(ranks)} wrote no dump",
                 why=_why(recording, hang, ranks),
                 fix=Fix(_fix(hang, main)),
-                saving=None,
                 impact="high",
                 evidence=_evidence(recording, hang),
                 locations=[last.site for last in hang.culprits if last.site]

@@ -51,7 +51,6 @@ class CollectiveMismatch(Rule):
             yield self.finding(
                 why=_why(recording, mismatch),
                 fix=Fix(_fix(mismatch)),
-                saving=None,
                 impact="high",
                 evidence=[_evidence(side, mismatch) for side in mismatch.sides],
                 locations=[site for site in sites if site is not None],
@@ -70,7 +69,6 @@ class CollectiveMismatch(Rule):
                 f"{', '.join(dict.fromkeys(calls))}. Each call lacks a rank that waits in another one."
             ),
             fix=Fix("Call the collectives of these groups in the same order on all ranks."),
-            saving=None,
             impact="high",
             evidence=[
                 waiting_in(recording, call, f"{ranks_text(call.waiting)}, for {ranks_text(call.awaited)}")

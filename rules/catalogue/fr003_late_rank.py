@@ -63,7 +63,6 @@ class LateRank(Rule):
             yield self.finding(
                 why=_why(recording, late),
                 fix=Fix(_fix(late)),
-                saving=None,
                 evidence=_evidence(recording, late),
                 locations=sites,
                 confidence="high" if late.measured else "medium",

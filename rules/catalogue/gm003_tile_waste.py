@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import Facts, Findings, Fix, Rule, each_step, ms, per_step, places, priced, threshold, times
+from traceopt.rules import Facts, Findings, Fix, Rule, each_step, ms, per_step, priced, threshold, times
 from traceopt.rules.savings.work.merged_gemms import MergedGemms, as_one, describe, may_depend, merged, roofline
 
 JOINED = "self.qkv = nn.Linear(hidden, 3 * hidden)"
@@ -50,7 +50,6 @@ class TileWaste(Rule):
         gain = sum(gemm.now_ns - gemm.starved_ns - gemm.merged_ns for gemm in found) / count
         if gain < self.min_share * facts.step_ns:
             return
-        evidence = describe(facts, found)
         time = sum(gemm.now_ns - gemm.starved_ns for gemm in found) / count
         most = 1.5 if facts.trains else 1.0
         yield self.finding(
@@ -68,8 +67,7 @@ class TileWaste(Rule):
                 low=as_one(facts, found, self.low),
                 high=as_one(facts, found, most),
             ),
-            evidence=evidence,
-            locations=places(evidence),
+            evidence=describe(facts, found),
             fix=Fix(
                 "Compute the projections with one weight and split the result."
                 if facts.trains

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.rules import Effort, Facts, Findings, Fix, Rule, each_step, ms, per_step, places, priced, threshold
+from traceopt.rules import Effort, Facts, Findings, Fix, Rule, each_step, ms, per_step, priced, threshold
 from traceopt.rules.savings.work.merged_gemms import MergedGemms, as_one, describe, may_depend, merged, roofline
 
 
@@ -49,7 +49,6 @@ class ManySmallGemms(Rule):
         gain = sum(gemm.gain_ns for gemm in found) / count
         if gain < self.min_share * facts.step_ns:
             return
-        evidence = describe(facts, found)
         time, starved = (sum(getattr(gemm, name) for gemm in found) / count for name in ("now_ns", "starved_ns"))
         calls = sum(len(gemm.calls) for gemm in found) / count
         launching = f", {ms(starved)} of it waiting for launches" if starved > 0.1 * time else ""
@@ -67,8 +66,7 @@ class ManySmallGemms(Rule):
                 low=as_one(facts, found, self.low),
                 high=as_one(facts, found, 1.0),
             ),
-            evidence=evidence,
-            locations=places(evidence),
+            evidence=describe(facts, found),
             fix=Fix(
                 "Stack the operands and multiply them in one call.",
                 "y = torch.bmm(x, w)  # instead of: for g in range(groups): y[g] = x[g] @ w[g]",

@@ -20,7 +20,6 @@ from traceopt.rules import (
     per_step,
     percent,
     site_evidence,
-    site_locations,
     the_step,
     threshold,
 )
@@ -117,7 +116,6 @@ class SmallLinearAlgebra(Rule):
             why=f"{what} They keep the GPU busy or waiting for {ms(time_ns)} of {each_step(facts)}.",
             saving=without_calls_of(facts, site.rows.astype(np.int64), shares, basis) if priced else None,
             evidence=site_evidence(facts, [site]),
-            locations=site_locations([site]),
             fix=fix,
         )
 

@@ -18,7 +18,6 @@ from traceopt.rules import (
     ms,
     per_step,
     percent,
-    places,
     priced,
     the_step,
     threshold,
@@ -72,7 +71,6 @@ class UnfusedElementwise(Rule):
         if time < self.min_share * facts.step_ns:
             return
         gain = chains.fused_gain_ns / count
-        evidence = kernel_evidence(facts, chains.mask)
         title, fix = _remedy(facts)
         counters = facts.measured_counters
         memory = counters.dram_during(chains.mask) if counters is not None else None
@@ -96,8 +94,7 @@ class UnfusedElementwise(Rule):
                 low=self._fused(facts, self.low, fusible),
                 high=self._fused(facts, 1.0),
             ),
-            evidence=evidence,
-            locations=places(evidence),
+            evidence=kernel_evidence(facts, chains.mask),
             fix=fix,
         )
 

@@ -15,7 +15,6 @@ from traceopt.rules import (
     Recompiled,
     counted,
     lacks,
-    places,
     threshold,
 )
 from traceopt.rules.bases.once_only_rule import SteadyRule
@@ -93,15 +92,12 @@ class Recompilation(SteadyRule):
         return [recompiled for recompiled in every if recompiled.count >= self.min_recompilations]
 
     def _over_the_run(self, repeated: list[Recompiled], given_up: list[Fallback]) -> Priced:
-        evidence = [*map(_fallback_evidence, given_up), *map(guard_evidence, repeated)][:MOST_ROWS]
         return self.finding(
             title="Stop recompiling the same function",
             effort=Effort.FEW_LINES,
             why=" ".join([*map(_gave_up, given_up[:1]), *map(_again, repeated[:1])]),
             fix=_fix(repeated, given_up),
-            saving=None,
-            evidence=evidence,
-            locations=places(evidence),
+            evidence=[*map(_fallback_evidence, given_up), *map(guard_evidence, repeated)][:MOST_ROWS],
         )
 
     def advice(self, facts: Facts) -> Fix:

@@ -27,7 +27,6 @@ from traceopt.rules import (
     merge,
     ms,
     percent,
-    places,
     priced_host,
     the_step,
     threshold,
@@ -97,7 +96,6 @@ class PythonBound(Rule):
             why=why + (_recorded_calls(facts, area) if facts.frames_recorded_with_times else ""),
             saving=priced_host(facts, area, stall, (low, expected, 1.0), basis),
             evidence=evidence,
-            locations=places(evidence),
             fix=_fix(facts, evidence),
         )
 

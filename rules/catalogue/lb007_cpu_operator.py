@@ -14,7 +14,6 @@ from traceopt.rules import (
     percent,
     priced_host,
     site_evidence,
-    site_locations,
     the_step,
     threshold,
 )
@@ -72,7 +71,6 @@ class CpuOperator(Rule):
                 f"Assumes {percent(LOW)}, {percent(EXPECTED)} or 100% of this time goes away.",
             ),
             evidence=site_evidence(facts, sites),
-            locations=site_locations(sites),
             fix=Fix(
                 "Create the tensor on the GPU and process it there. Or do this work in the data loader workers.",
                 'noise = torch.randn(shape, device="cuda")  # instead of torch.randn(shape).to("cuda")',

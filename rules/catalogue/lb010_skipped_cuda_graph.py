@@ -11,7 +11,6 @@ from traceopt.rules import (
     GraphSkip,
     Rule,
     counted,
-    places,
     required,
     threshold,
 )
@@ -73,20 +72,17 @@ class GraphSkipped(Rule):
             )
         if not said:
             return
-        evidence = [
-            Evidence(
-                f"No {CUDA_GRAPH}: {skip.reason}",
-                detail=counted(skip.count, "compilation"),
-                location=skip.site,
-            )
-            for skip in compilation.graph_skips[:MOST_ROWS]
-        ]
         yield self.finding(
             why=" ".join(said),
             fix=_fix(compilation.graph_skips),
-            saving=None,
-            evidence=evidence,
-            locations=places(evidence),
+            evidence=[
+                Evidence(
+                    f"No {CUDA_GRAPH}: {skip.reason}",
+                    detail=counted(skip.count, "compilation"),
+                    location=skip.site,
+                )
+                for skip in compilation.graph_skips[:MOST_ROWS]
+            ],
         )
 
     def passed(self, facts: Facts) -> str:

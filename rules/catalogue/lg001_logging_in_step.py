@@ -21,7 +21,6 @@ from traceopt.rules import (
     percent,
     priced,
     site_evidence,
-    site_locations,
     the_step,
     threshold,
     union,
@@ -92,7 +91,6 @@ class LoggingInStep(Rule):
                 "Assumes logging every N steps, which leaves 1/N of the measured stall.",
             ),
             evidence=site_evidence(facts, sites),
-            locations=site_locations(sites),
             fix=IMAGES if mostly_images else LINES if facts.trains else LINES_WITHOUT_LOSS,
         )
 

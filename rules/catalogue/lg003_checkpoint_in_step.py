@@ -109,7 +109,6 @@ class CheckpointInStep(Rule):
             if every_step
             else None,
             evidence=site_evidence(facts, sites),
-            locations=site_locations(sites),
             fix=_FIX,
         )
 

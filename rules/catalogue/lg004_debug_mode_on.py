@@ -88,7 +88,6 @@ class DebugModeOn(Rule):
             names = ", ".join(switch for switch, _ in switches)
             yield self.finding(
                 why=f"{len(switches)} debugging {'switch is' if len(switches) == 1 else 'switches are'} set: {names}.",
-                saving=None,
                 evidence=[Evidence(switch, detail=effect) for switch, effect in switches],
                 fix=Fix(
                     "Unset it and measure the step again: no event shows its cost.",

@@ -82,7 +82,6 @@ class MemoryHeadroom(Rule):
                 f"Memory peaks at {peak_of_capacity(facts)}. The GPU waits {ms(starved)} of {each_step(facts)} for "
                 f"launches, and a larger batch needs no more of them. {_growth(held, factor)}"
             ),
-            saving=None,
             locations=loader_places(facts) if facts.trains else [],
             evidence=[Evidence(of_memory("Peak allocated"), detail=size(held.total)), *parts(held)],
             fix=Fix(

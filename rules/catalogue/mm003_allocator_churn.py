@@ -28,7 +28,6 @@ from traceopt.rules import (
     ms,
     named,
     percent,
-    places,
     priced,
     rate,
     site_locations,
@@ -112,24 +111,21 @@ class AllocatorChurn(Rule):
 
     def _retried(self, snapshot: MemorySnapshot) -> Priced:
         retries = snapshot.retries
-        evidence = [
-            Evidence(
-                named(snapshot.owner(owner).name),
-                detail=f"{counted(count, 'time')}, {size(given_back)} given back",
-                location=place_of(snapshot, owner),
-            )
-            for owner, count, given_back in retries.by_owner()[:MOST_ROWS]
-        ]
         return self.finding(
             title="Avoid allocations that empty the cache",
             why=(
                 f"{len(retries):,} allocations succeeded only after the allocator had given "
                 f"{size(int(retries.freed_bytes.sum()))} of cached memory back to the driver."
             ),
-            saving=None,
             confidence="medium",
-            evidence=evidence,
-            locations=places(evidence),
+            evidence=[
+                Evidence(
+                    named(snapshot.owner(owner).name),
+                    detail=f"{counted(count, 'time')}, {size(given_back)} given back",
+                    location=place_of(snapshot, owner),
+                )
+                for owner, count, given_back in retries.by_owner()[:MOST_ROWS]
+            ],
             fix=Fix(
                 "Keep tensor sizes the same from step to step, or let segments grow.",
                 edits=[] if snapshot.tables.expandable else [EXPANDABLE],

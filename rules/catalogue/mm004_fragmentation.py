@@ -19,7 +19,6 @@ from traceopt.rules import (
     named,
     of_memory,
     percent,
-    places,
     size,
     threshold,
 )
@@ -98,9 +97,7 @@ class Fragmentation(Rule):
         if unused is not None:
             yield self.finding(
                 why=unused.why,
-                saving=None,
                 evidence=unused.evidence,
-                locations=places(unused.evidence),
                 confidence=unused.confidence,
                 fix=_fix(facts, snapshot),
                 shares_cause_with=["MM008"] if unused.failed else ["MM002"],

@@ -113,10 +113,8 @@ class MemoryGrowth(Rule):
         yield self.finding(
             title=None if lines else "Find what the script keeps in every step",
             why=" ".join(growth.why for growth in growths),
-            saving=None,
             confidence="high" if lines else "medium",
             evidence=[Evidence("Growth per step", detail=size(growths[0].bytes_per_step)), *lines],
-            locations=places(lines),
             fix=_fix(facts, known=bool(places(lines))),
         )
 

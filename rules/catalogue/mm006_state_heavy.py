@@ -64,8 +64,8 @@ class StateHeavy(Rule):
                 f"Memory peaks at {peak_of_capacity(facts)}. {size(_state(facts))} of it persist across steps: "
                 f"{', '.join(f'{part.lower()} {size(held.of(part))}' for part in STATE)}."
             ),
-            saving=None,
             evidence=[*parts(held), *as_evidence(chosen)],
+            locations=[],
             fix=Fix(
                 f"The largest part is {largest.lower()}. {try_first}".strip(),
                 next((remedy.code for remedy in chosen if remedy.code and remedy.bytes), None),

@@ -22,7 +22,6 @@ from traceopt.rules import (
     kernel_evidence,
     ms,
     percent,
-    places,
     rate,
     size,
     the_step,
@@ -94,13 +93,11 @@ class CheckpointingWithHeadroom(Rule):
         full = facts.has_gpu and free is not None and free <= 0
         if full or part * time_ns < self.min_share * facts.step_ns:
             return
-        evidence = _evidence(facts, time_ns)
         room = [] if free is None else [Evidence("Free memory that may be used", detail=size(free))]
         yield self.finding(
             why=_on_gpu(facts, rows, time_ns, needed) if facts.has_gpu else _on_cpu(facts, time_ns, needed),
             saving=_price(facts, rows, part, needed) if facts.has_gpu or (needed and free is not None) else None,
-            evidence=[*room, *evidence],
-            locations=places(evidence),
+            evidence=[*room, *_evidence(facts, time_ns)],
             fix=_fix(facts, part),
         )
 

@@ -58,7 +58,6 @@ class OutOfMemory(Rule):
                 f"{size(failure.allocated)} was allocated and {size(failure.device_free)} was free on the device."
                 f"{times}{went_on}"
             ),
-            saving=None,
             risk=Risk.LATENCY if facts.has_trace and not facts.trains else None,
             impact="info" if failure.caught else "high",
             evidence=[*evidence, *held_by(snapshot, snapshot.holders_at(failure.row))],

@@ -24,7 +24,6 @@ from traceopt.rules import (
     percent,
     priced,
     site_evidence,
-    site_locations,
     the_step,
     threshold,
 )
@@ -92,7 +91,6 @@ class OptimizerOnCpu(Rule):
                 high=_without(facts, copies, 1.0),
             ),
             evidence=site_evidence(facts, sites),
-            locations=site_locations(sites),
             fix=Fix(
                 "Keep the states on the GPU if they fit: with fused=True, in 8 bits, or divided among the ranks (FSDP, "
                 "ZeRO). If not, overlap copies and update with the passes: CPUOffloadOptimizer of torchao, or `ratio` "

@@ -95,7 +95,6 @@ class IdlePhase(Rule):
                     f"{percent(idle_ns / phase.total_ns)} of it, which is {share} of {the_step(facts)}."
                 ),
                 fix=Fix(_ADVICE[phase.name]),
-                saving=None,
                 evidence=[
                     Evidence(
                         f"GPU idle in {one.name}",

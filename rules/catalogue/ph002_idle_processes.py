@@ -77,7 +77,6 @@ class IdleProcesses(RunRule):
             fix=Fix(
                 "Generate the next batch while this one trains (asynchronous rollout), or use all GPUs for both tasks."
             ),
-            saving=None,
             evidence=[
                 Evidence(
                     f"GPUs idle in {phase.name}",

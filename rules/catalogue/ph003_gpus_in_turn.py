@@ -16,7 +16,6 @@ from traceopt.rules import (
     ms,
     passes_area,
     percent,
-    places,
     priced_work,
     size,
     threshold,
@@ -94,7 +93,6 @@ class GpusInTurn(Rule):
             ),
             saving=None if slow_host else price,
             evidence=evidence,
-            locations=places(evidence),
             fix=self._fix(facts),
             risk=None if facts.trains else Risk.MEMORY,
         )

@@ -140,7 +140,6 @@ class GcPause(Rule):
                 facts, (0.8 * mean, mean, mean), [RemoveHost(area_of(facts, rows))], "Assumes the pauses are gone."
             ),
             evidence=site_evidence(facts, sites),
-            locations=site_locations(sites),
             fix=_FIX,
         )
 
@@ -157,10 +156,8 @@ class GcPause(Rule):
                 f"{ms(float(cost.max()))} inside one Python frame while the GPU is idle. This is probably the garbage "
                 "collector, or else native code that holds the interpreter."
             ),
-            saving=None,
             confidence="low",
             evidence=site_evidence(facts, sites),
-            locations=site_locations(sites),
             fix=_MEASURE,
         )
 

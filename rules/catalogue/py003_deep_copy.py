@@ -19,7 +19,6 @@ from traceopt.rules import (
     host_bounds,
     ms,
     per_step,
-    places,
     priced_host,
     site_evidence,
     the_step,
@@ -69,7 +68,6 @@ class DeepCopy(Rule):
         per_step_ns = facts.steps.per_step(facts.steps.host_step_of(facts.slices.start[copies]), cost_ns)
         if time_ns < self.min_share * facts.step_ns or not np.all(per_step_ns):
             return
-        evidence = site_evidence(facts, by_calling_site(facts, copies, cost_ns), "copy.deepcopy", 4)
         calls = round(len(copies) / facts.steps.count)
         yield self.finding(
             why=(
@@ -77,8 +75,7 @@ class DeepCopy(Rule):
                 f"{per_step(facts)}."
             ),
             saving=_price(facts, copies),
-            evidence=evidence,
-            locations=places(evidence),
+            evidence=site_evidence(facts, by_calling_site(facts, copies, cost_ns), "copy.deepcopy", 4),
             fix=Fix(
                 "If neither the copy nor the original changes while the copy is used, use the original. Otherwise make "
                 "the copy once, before the loop, and update its tensors in place.",

@@ -25,7 +25,6 @@ from traceopt.rules import (
     each_step,
     ms,
     percent,
-    places,
     priced,
     site_evidence,
     the_step,
@@ -217,7 +216,6 @@ class MainThreadWait(Rule):
             why=f"{wait.starts} {effect} {ms(stall)} of {each_step(facts)}{wait.goes_on.format(often=often)}",
             saving=None if wait.removes is None else _price(facts, calls, wait.removes),
             evidence=evidence,
-            locations=places(evidence),
             fix=wait.fix,
         )
 

@@ -24,7 +24,6 @@ from traceopt.rules import (
     percent,
     priced_host,
     site_evidence,
-    site_locations,
     the_step,
     threshold,
 )
@@ -158,7 +157,6 @@ class SlowFunctionRule(Rule):
             ),
             saving=_price(facts, function, calls),
             evidence=site_evidence(facts, sites),
-            locations=site_locations(sites),
             fix=function.fix,
             confidence=function.confidence,
             risk=function.risk,

@@ -74,7 +74,6 @@ class CappedClocks(Rule):
             yield self.finding(
                 why=f"GPU {gpu.index} ({gpu.name}) runs at {percent(clock)} of its highest clock. {_reason(gpu, main)}",
                 fix=Fix(_fix(main, gpu.vendor)),
-                saving=None,
                 evidence=[
                     Evidence(REASONS[bit], detail=f"{percent(gpu.share_limited(bit))} of the busy samples")
                     for bit in bits

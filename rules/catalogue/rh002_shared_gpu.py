@@ -57,7 +57,6 @@ class SharedGpu(Rule):
                     f"Another program uses GPU {gpu.index} ({gpu.name}) in {percent(share)} of the samples of this run."
                 ),
                 fix=Fix("End the other process, or select a free GPU with CUDA_VISIBLE_DEVICES."),
-                saving=None,
                 evidence=[
                     Evidence(f"Process {pid}", detail=f"up to {size(held)}" if held else "memory not known")
                     for pid, held in sorted(most.items(), key=lambda item: -item[1])[:5]

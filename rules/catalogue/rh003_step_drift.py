@@ -55,7 +55,6 @@ class StepDrift(Rule):
             yield self.finding(
                 why=_why(lasting, self._crowded(facts)),
                 fix=Fix(_fix(lasting)),
-                saving=None,
                 evidence=[
                     Evidence("Median step before", us(lasting.before_ns)),
                     Evidence("Median step after", us(lasting.after_ns)),
@@ -68,7 +67,6 @@ class StepDrift(Rule):
                 title="Find out what makes single steps slow at regular distances",
                 why=_why_periodic(period),
                 fix=Fix(f"Look for what the script does every {period.every:,} steps, and do it less often."),
-                saving=None,
                 evidence=[Evidence("Longer than the median step by", us(period.extra_ns), period.count)],
                 occasional=True,
             )

@@ -17,7 +17,6 @@ from traceopt.rules import (
     kernel_evidence,
     ms,
     percent,
-    places,
     the_step,
     threshold,
     within,
@@ -133,7 +132,6 @@ class Fp32Matmul(Rule):
         arch = facts.device.arch
         bf16 = arch is not None and arch.has_bf16
         dtype = "bf16" if bf16 else "fp16"
-        evidence = kernel_evidence(facts, work)
         price = fp32_saving(facts, work, dtype, self.low_speedup, self.speedup, self.high_speedup, pointwise=0.5)
         yield self.finding(
             why=(
@@ -141,8 +139,7 @@ class Fp32Matmul(Rule):
                 f"{TENSOR_CORE}s of the {facts.device.label}."
             ),
             saving=price if facts.infers else with_casts_of_autocast(facts, price, work),
-            evidence=evidence,
-            locations=places(evidence),
+            evidence=kernel_evidence(facts, work),
             fix=_without_linear_algebra(_fix(facts, bf16)) if len(facts.linear_algebra) else _fix(facts, bf16),
         )
 
@@ -161,7 +158,6 @@ class Fp32Matmul(Rule):
         if price is not None and (attends or sizes.speedup is None):
             caveat = "Attention in bfloat16 may take all of it." if attends else "No matmul of its sizes was measured."
             price = within(facts, price, 0.0, price.high_ns, f"{price.basis} {caveat}")
-        evidence = operator_evidence(facts, products)
         measured = f" On this machine, matmuls in bfloat16 are {speedup:.1f} times as fast." if speedup else ""
         yield self.finding(
             title="Use bfloat16 for matmuls on the CPU",
@@ -173,8 +169,7 @@ class Fp32Matmul(Rule):
             ),
             saving=price,
             confidence="low",  # the shares were not measured on many CPUs
-            evidence=evidence,
-            locations=places(evidence),
+            evidence=operator_evidence(facts, products),
             fix=_fix_on_cpu(trains=facts.trains, attends=attends),
         )
 

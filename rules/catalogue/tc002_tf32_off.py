@@ -19,7 +19,6 @@ from traceopt.rules import (
     kernel_evidence,
     ms,
     percent,
-    places,
     the_step,
     threshold,
 )
@@ -81,15 +80,13 @@ class Tf32Off(Rule):
         time = facts.tensor_core_work.time_ns(work) / facts.steps.count
         if time < self.min_share * facts.step_ns:
             return
-        evidence = kernel_evidence(facts, work)
         yield self.finding(
             why=(
                 f"FP32 matmuls and convolutions take {ms(time)} of {each_step(facts)} without Tensor "
                 f"Cores. The {facts.device.label} could run them in TF32."
             ),
             saving=fp32_saving(facts, work, "tf32", self.low_speedup, self.speedup, self.high_speedup),
-            evidence=[*evidence, *_recorded(facts)],
-            locations=places(evidence),
+            evidence=[*kernel_evidence(facts, work), *_recorded(facts)],
             fix=Fix(
                 "Allow TF32 for matmuls and convolutions. It keeps FP32's range but has only 10 mantissa bits, so "
                 f"check the {'loss' if facts.trains else 'results'} once after the change.",

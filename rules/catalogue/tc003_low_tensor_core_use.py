@@ -17,7 +17,6 @@ from traceopt.rules import (
     kernel_evidence,
     ms,
     percent,
-    places,
     threshold,
 )
 
@@ -79,7 +78,6 @@ class LowTensorCoreUse(Rule):
         measured = _measured(facts, work)
         if measured is not None and measured >= self.active:
             return
-        evidence = kernel_evidence(facts, work)
         counted = (
             f" Hardware counters measured the {TENSOR_CORE}s active for {percent(measured)} of that time."
             if measured is not None
@@ -88,9 +86,7 @@ class LowTensorCoreUse(Rule):
         yield self.finding(
             why=(f"16-bit or 8-bit matmuls take {ms(time)} of {each_step(facts)} without {TENSOR_CORE}s.{counted}"),
             confidence=None if measured is None else "medium",
-            saving=None,
-            evidence=evidence,
-            locations=places(evidence),
+            evidence=kernel_evidence(facts, work),
             fix=Fix(NAIVE_CONVOLUTIONS.instead)
             if facts.main_work is not None and facts.main_work.kind is NAIVE_CONVOLUTIONS
             else Fix(

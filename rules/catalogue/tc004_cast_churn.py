@@ -21,7 +21,6 @@ from traceopt.rules import (
     ms,
     percent,
     place_of_work,
-    places,
     priced,
     shorter,
     the_step,
@@ -78,7 +77,6 @@ class CastChurn(Rule):
         if time + launching[0] < self.min_share * facts.step_ns:
             return
         back = launched_ns(facts, undone & ~weights)
-        evidence = _evidence(facts, weights | undone)
         reverted = f" ({ms(back)})" if back > 0.1 * time else ""
         waits = f" The GPU waits another {ms(launching[0])} for their launches." if launching[0] > 0.1 * time else ""
         yield self.finding(
@@ -94,8 +92,7 @@ class CastChurn(Rule):
                 "to stay.",
                 low=shorter(facts, weights | undone, 0.5 * time),
             ),
-            evidence=evidence,
-            locations=places(evidence),
+            evidence=_evidence(facts, weights | undone),
             fix=_fix(facts),
             shares_cause_with=["LB003"] if (facts.chains.mask & (weights | undone)).any() else [],
         )

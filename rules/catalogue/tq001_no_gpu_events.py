@@ -48,8 +48,6 @@ class NoGpuEvents(Rule):
         yield self.finding(
             why=_what_is_missing(facts),
             fix=Fix("Record CPU and CUDA activities together.", RECORD),
-            saving=None,
-            evidence=[],
         )
 
     def passed(self, facts: Facts) -> str:

@@ -48,7 +48,7 @@ class NoSteps(Rule):
             return
         if facts.has_gpu and _idle_share(facts) < self.min_idle_share and not _without_launches(facts):
             return
-        yield self.finding(title=_title(facts), why=_what_is_known(facts), fix=_fix(facts), saving=None, evidence=[])
+        yield self.finding(title=_title(facts), why=_what_is_known(facts), fix=_fix(facts))
 
     def passed(self, facts: Facts) -> str:
         if _marked(facts) and facts.steps.count > 1:

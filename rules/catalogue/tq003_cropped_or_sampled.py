@@ -77,8 +77,6 @@ class CroppedOrSampled(Rule):
                     "Analyze the file as the profiler wrote it, and wait for the GPU before the recording starts.",
                     "torch.cuda.synchronize()\nprof.start()",
                 ),
-                saving=None,
-                evidence=[],
             )
 
     def _damage(self, facts: Facts) -> Iterator[str]:

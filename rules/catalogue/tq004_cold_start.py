@@ -51,8 +51,6 @@ class ColdStart(Rule):
                     "Let the schedule skip the first steps, and capture every shape before the recording starts.",
                     "profile(schedule=schedule(wait=2, warmup=3, active=6))",
                 ),
-                saving=None,
-                evidence=[],
             )
 
     def _signs(self, facts: Facts) -> Iterator[str]:

@@ -81,8 +81,6 @@ class ProfilerOverhead(Rule):
                     "GPU's clocks. Kernels take a different time than in an ordinary run."
                 ),
                 fix=Fix("Record without hardware counters to measure durations."),
-                saving=None,
-                evidence=[],
             )
         if stretch is not None:
             if facts.captured.corrected and stretch >= self.min_stretch:
@@ -105,8 +103,6 @@ class ProfilerOverhead(Rule):
             ),
             fix=Fix("Find the line with stacks, then measure without them.", "profile(with_stack=False)"),
             aspect=STACKS,
-            saving=None,
-            evidence=[],
         )
 
     def _corrected(self, facts: Facts, stretch: float) -> Priced:
@@ -117,8 +113,6 @@ class ProfilerOverhead(Rule):
                 f"({recorded}). {_taken_out(facts)}"
             ),
             fix=Fix("Nothing. Viewers of the trace file, such as Perfetto, show the steps as they were recorded."),
-            saving=None,
-            evidence=[],
         )
 
     def _measured(self, facts: Facts, stretch: float) -> Priced:
@@ -135,7 +129,6 @@ class ProfilerOverhead(Rule):
                 f"profiler slows only the host: {inflated}."
             ),
             fix=Fix("Rely on the order of the findings more than on their milliseconds."),
-            saving=None,
             evidence=[Evidence(f"{cycle} cycle", detail=f"{ratio:.2f} times") for cycle, ratio in cycles.items()],
         )
 
@@ -148,7 +141,6 @@ class ProfilerOverhead(Rule):
                 "They are not like the other steps of the run: these do more, or other programs slow them down."
             ),
             fix=Fix("Record other steps: --wait skips more of the first ones.", "traceopt run --wait 50 train.py"),
-            saving=None,
             evidence=[Evidence(f"{cycle} cycle", detail=f"{ratio:.2f} times") for cycle, ratio in cycles.items()],
         )
 

@@ -40,8 +40,6 @@ class UnsupportedDevice(Rule):
                 "cannot say how busy the device was. Use the vendor's analyzer instead."
             ),
             fix=Fix("Record the job on a CUDA or ROCm GPU, or use the vendor's own analyzer."),
-            saving=None,
-            evidence=[],
         )
 
     def passed(self, facts: Facts) -> str:

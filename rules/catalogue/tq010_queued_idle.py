@@ -50,8 +50,6 @@ class QueuedIdle(Rule):
                 "Record all ranks, check whether another process uses the GPU, and trace the kernels inside graphs.",
                 None if command is None else f"{command} python script.py",
             ),
-            saving=None,
-            evidence=[],
         )
 
     def passed(self, facts: Facts) -> str:

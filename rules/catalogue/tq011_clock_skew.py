@@ -48,9 +48,7 @@ class ClockSkew(RunRule):
         if len(apart):
             names = ", ".join(rank_name(run, int(index)) for index in apart[:4])
             text = f"The clock of {names} cannot be compared with the other ranks: too few collectives in common."
-        yield self.finding(
-            why=text, fix=Fix("Keep the machines' clocks synchronized.", "chronyc tracking"), saving=None, evidence=[]
-        )
+        yield self.finding(why=text, fix=Fix("Keep the machines' clocks synchronized.", "chronyc tracking"))
 
     def passed_run(self, run: RunFacts) -> str:
         offset = run.clock_offset

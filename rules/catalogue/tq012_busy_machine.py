@@ -45,8 +45,6 @@ class BusyMachine(Rule):
                 f"{percent(share)} of the run. Times are longer than on an idle machine, and not all alike."
             ),
             fix=Fix("Record again when nothing else runs."),
-            saving=None,
-            evidence=[],
         )
 
     def passed(self, facts: Facts) -> str:

@@ -48,8 +48,6 @@ class ImpossibleTimes(Rule):
             yield self.finding(
                 why=" ".join(map(_sentence, facts.time_faults)),
                 fix=Fix("Record again with a current version of PyTorch and of the driver."),
-                saving=None,
-                evidence=[],
             )
 
     def passed(self, facts: Facts) -> str:

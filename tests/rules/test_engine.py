@@ -118,7 +118,7 @@ def yielding(**parts: Any) -> Any:
         ({"check": lambda *_: raise_(MuteError())}, "MuteError:"),
         ({"check": yielding(why=5)}, "ValidationError: Expected `str`, got `int` - at `$.why`"),
         ({"check": yielding(fix="text")}, "ValidationError: Expected `object`, got `str` - at `$.fix`"),
-        ({"check": yielding(evidence=None)}, "ValidationError: Expected `array`, got `null` - at `$.evidence`"),
+        ({"check": yielding(evidence=None)}, "TypeError: 'NoneType' object is not iterable"),
         ({"check": yielding(why="\ud800")}, "TypeError: str is not valid UTF-8: surrogates not allowed"),
         ({"check": yielding(confidence="odd")}, "ValidationError: Invalid enum value 'odd' - at `$.confidence`"),
         (
