@@ -5,7 +5,6 @@ from __future__ import annotations
 from traceopt.analyzer.communication.pipeline import PipelineStage
 from traceopt.rules import (
     Changes,
-    Effort,
     Facts,
     Findings,
     Fix,
@@ -65,7 +64,6 @@ class PipelineBubble(Rule):
     name = "pipeline-bubble"
     title = "Use more micro-batches or a schedule with a smaller pipeline bubble"
     family = "communication"
-    effort = Effort.FEW_LINES
     risk = Risk.CONVERGENCE
     risk_note = "More micro-batches of the same size are a larger batch"
     confidence = "medium"

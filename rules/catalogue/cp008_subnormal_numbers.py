@@ -68,7 +68,6 @@ class SubnormalNumbers(Rule):
     effort = Effort.ONE_LINE
     risk = Risk.NUMERICS
     risk_note = "Values below 1.2e-38 become 0"
-    confidence = "high"
     requires = ("cpu_only", "shapes")
 
     min_share: float = threshold(0.05, "smallest expected saving, as a share of the step, to report")

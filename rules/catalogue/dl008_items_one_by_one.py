@@ -65,7 +65,6 @@ class ItemsOneByOne(Rule):
     name = "items-one-by-one"
     title = "Take batches of in-memory data at once"
     family = "input pipeline"
-    confidence = "high"
     requires = ("work", "whole")
 
     min_share: float = threshold(0.03, "smallest expected saving, as a share of the step, to report")

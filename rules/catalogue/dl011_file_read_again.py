@@ -7,7 +7,6 @@ import numpy as np
 from traceopt.analyzer.run_log.loaders import OpenedFiles
 from traceopt.analyzer.vocabulary.causes.table import DATA_LOADING
 from traceopt.rules import (
-    Effort,
     Facts,
     Findings,
     Fix,
@@ -58,10 +57,8 @@ class FileReadAgain(Rule):
     name = "file-read-again"
     title = "Read the file once, not for each item"
     family = "input pipeline"
-    effort = Effort.FEW_LINES
     risk = Risk.MEMORY
     risk_note = "Its contents stay in memory"
-    confidence = "high"
     requires = ("work", "whole", "stacks")
 
     min_share: float = threshold(0.03, "smallest time at these lines, as a share of the step, to report")

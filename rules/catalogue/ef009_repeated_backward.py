@@ -55,7 +55,6 @@ class RepeatedBackward(Rule):
     effort = Effort.ONE_LINE
     risk = Risk.CORRECTNESS
     risk_note = "Wrong if the script reads the gradients of single losses"
-    confidence = "high"
     requires = ("whole", "ops")
 
     min_share: float = threshold(0.02, "smallest time of repeated nodes, as a share of the step, to report")

@@ -56,7 +56,6 @@ class OneHotMatmul(Rule):
     title = "Use an embedding instead of multiplying one-hot vectors"
     family = "efficiency"
     risk = Risk.ROUNDING
-    confidence = "high"
     requires = ("whole", "ops", "shapes")
 
     min_share: float = threshold(0.02, "smallest time of these operators, as a share of the step, to report")

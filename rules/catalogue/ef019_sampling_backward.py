@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from traceopt.rules import (
-    Effort,
     Facts,
     Findings,
     Fix,
@@ -49,7 +48,6 @@ class SamplingBackward(Rule):
     name = "sampling-backward"
     title = "Interpolate in FP32"
     family = "efficiency"
-    effort = Effort.FEW_LINES
     risk = Risk.MEMORY
     risk_note = "FP32 copies of the pictures"
     confidence = "low"

@@ -72,7 +72,6 @@ class DenseEmbeddingGradient(Rule):
     name = "dense-embedding-gradient"
     title = "Use sparse gradients for the large embedding"
     family = "efficiency"
-    effort = Effort.FEW_LINES
     risk = Risk.CONVERGENCE
     confidence = "medium"
     requires = ("work", "whole", "ops", "shapes")

@@ -120,7 +120,6 @@ class BroadcastPairs(Rule):
     family = "efficiency"
     effort = Effort.ONE_LINE_TESTED
     risk = Risk.ROUNDING
-    confidence = "high"
     requires = ("work", "whole", "ops", "shapes")
 
     min_share: float = threshold(0.03, "smallest time of these operators, as a share of the step, to report")

@@ -6,7 +6,6 @@ import numpy as np
 
 from traceopt.analyzer.autograd.forward.zero_products import ZeroProducts
 from traceopt.rules import (
-    Effort,
     Facts,
     Findings,
     Fix,
@@ -57,7 +56,6 @@ class MostlyZeroMatmul(Rule):
     name = "mostly-zero-matmul"
     title = "Multiply by a sparse matrix instead of zeros"
     family = "efficiency"
-    effort = Effort.FEW_LINES
     risk = Risk.ROUNDING
     confidence = "medium"
     requires = ("whole", "ops", "shapes")

@@ -37,7 +37,6 @@ class MissingRank(Rule):
     name = "missing-rank"
     title = "Let every rank call the collective"
     family = "hangs"
-    confidence = "high"
     requires = ("flight_recorder",)
     needs_trace = False
 

@@ -39,7 +39,6 @@ class CollectiveMismatch(Rule):
     name = "collective-mismatch"
     title = "Make the same collective calls on all ranks"
     family = "hangs"
-    confidence = "high"
     requires = ("flight_recorder",)
     needs_trace = False
 

@@ -46,7 +46,6 @@ class LateRank(Rule):
     title = "Remove the delay of the rank that all others wait for"
     family = "hangs"
     effort = Effort.DEPENDS
-    confidence = "high"
     requires = ("flight_recorder",)
     needs_trace = False
 

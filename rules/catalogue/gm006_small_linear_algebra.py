@@ -6,7 +6,6 @@ import numpy as np
 
 from traceopt.analyzer.work.linear_algebra import LinearAlgebra
 from traceopt.rules import (
-    Effort,
     Facts,
     Findings,
     Fix,
@@ -61,7 +60,6 @@ class SmallLinearAlgebra(Rule):
     name = "small-linear-algebra"
     title = "Batch the linear algebra of small matrices"
     family = "matrix shapes"
-    effort = Effort.FEW_LINES
     risk = Risk.ROUNDING
     confidence = "medium"
     requires = ("gpu", "launches", "ops", "shapes")

@@ -52,7 +52,6 @@ class GraphBreakInStep(Rule):
     name = "graph-break"
     title = "Avoid graph breaks in the compiled step"
     family = "launch and dispatch"
-    confidence = "high"
     requires = ("compilation",)
     needs_trace = False
 

@@ -33,7 +33,6 @@ class OutOfMemory(Rule):
     family = "memory"
     risk = Risk.CONVERGENCE
     risk_note = "A smaller batch may change convergence"
-    confidence = "high"
     requires = ("memory_snapshot",)
     needs_trace = False
 

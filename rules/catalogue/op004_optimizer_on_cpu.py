@@ -9,7 +9,6 @@ from traceopt.analyzer.vocabulary.causes.table import CPU_OPTIMIZER
 from traceopt.rules import (
     I8,
     Changes,
-    Effort,
     Facts,
     Findings,
     Fix,
@@ -60,7 +59,6 @@ class OptimizerOnCpu(Rule):
     name = "optimizer-on-cpu"
     title = "Keep the optimizer's states on the GPU"
     family = "optimizer"
-    effort = Effort.FEW_LINES
     confidence = "medium"
     requires = ("gpu", "whole", "launches")
 

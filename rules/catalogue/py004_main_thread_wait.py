@@ -168,7 +168,6 @@ class MainThreadWait(Rule):
     name = "main-thread-wait"
     title = "Remove waits of the main thread from the step"
     family = "Python runtime"
-    confidence = "high"
     requires = ("work", "whole", "stacks")
     former = (
         Former("PY004", "sleep"),
