@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.grouping import numbered
 from traceopt.analyzer.arrays.intervals import intersect, union
@@ -28,17 +29,6 @@ _MOST_GROUPS = 100  # a rank is in a few; each takes a pass over all collectives
 _LIST = re.compile(r"\[\d{1,7}(, *\d{1,7})*\]")  # a long list is cut: "[0, 1, ..., 511]"
 
 
-class GroupOfKind(Struct, frozen=True):
-    """The collectives of one kind in a group. Arrays have shape (calls,), times in ns."""
-
-    kind: str
-    rows: I8  # of the device's work; on a CPU-only run, of the slices
-    duration: I8
-    exposed: I8  # not overlapped by compute
-    bytes: I8  # that one rank puts in, -1: not recorded
-    bus_factor: float | None  # bytes over the link per byte of the buffer, None: unknown
-
-
 class ProcessGroup(Struct, frozen=True):
     """The collectives of one group inside the window. Times in ns."""
 
@@ -47,7 +37,7 @@ class ProcessGroup(Struct, frozen=True):
     ranks: tuple[int, ...]  # its members; empty: not recorded
     size: int  # its number of ranks, 0: not recorded
     parallelism: str | None  # what it is for; None: not known
-    by_kind: list[GroupOfKind]  # longest first
+    by_kind: list[CollectiveCalls]  # longest first
     beside_ns: int  # in which a collective of another group runs, too
 
     @property
@@ -111,7 +101,7 @@ def find_process_groups(
         name = trace.texts[code].strip('"')
         about = declared.get(name) or _Declared("", _listed_ranks(trace, int(work.process_group_ranks[mine[0]])))
         size = len(about.ranks) or max(0, int(work.group_size[mine].max()))
-        by_kind = [_of_kind(calls, group_of[calls.rows] == code, size, trace) for calls in collectives]
+        by_kind = [_in_group(calls.take(group_of[calls.rows] == code), size, trace) for calls in collectives]
         by_kind = [calls for calls in by_kind if len(calls.rows)]
         by_kind.sort(key=lambda calls: -int(gpu.in_window[calls.rows].sum()))
         beside = union(work.start[others], work.end_of(others))
@@ -154,7 +144,7 @@ def find_only_group(
     if len(declared) != 1 or not collectives:
         return []
     ((name, about),) = declared.items()
-    by_kind = [_of_kind(calls, slice(None), len(about.ranks), trace) for calls in collectives]
+    by_kind = [_in_group(calls, len(about.ranks), trace) for calls in collectives]
     parallelism = parallelism_of(about.description) or _by_its_work(by_kind, reductions, stages)
     return [ProcessGroup(name, about.description, about.ranks, len(about.ranks), parallelism, by_kind, beside_ns=0)]
 
@@ -167,21 +157,19 @@ def _longest(codes: npt.NDArray[np.int32], duration: I8) -> list[int]:
     return longest
 
 
-def _of_kind(calls: CollectiveCalls, mine: Any, size: int, trace: Trace) -> GroupOfKind:
-    factor = bus_factor(calls.name, size, trace.meta.world_size or 0)
-    return GroupOfKind(
-        calls.name, calls.rows[mine], calls.duration[mine], calls.exposed[mine], calls.bytes[mine], factor
-    )
+def _in_group(calls: CollectiveCalls, size: int, trace: Trace) -> CollectiveCalls:
+    """Some of the calls, as those of a group of this size."""
+    return replace(calls, bus_factor=bus_factor(calls.name, size, trace.meta.world_size or 0), group_size=size)
 
 
-def _by_its_work(by_kind: Sequence[GroupOfKind], reductions: GradientReductions, stages: StageWaits) -> str | None:
+def _by_its_work(by_kind: Sequence[CollectiveCalls], reductions: GradientReductions, stages: StageWaits) -> str | None:
     """What a group is for, by what it does: data parallelism if it reduces gradients, and next to nothing outside
     backward passes; a pipeline if it sends and receives. Tensor, context and expert parallelism look alike.
     """
     rows = np.concatenate([calls.rows for calls in by_kind])
     if np.isin(rows, stages.rows).mean() >= MOST:
         return PIPELINE
-    reducing = [calls for calls in by_kind if calls.kind in REDUCING]
+    reducing = [calls for calls in by_kind if calls.name in REDUCING]
     reduced = sum(float(np.maximum(calls.bytes, 1).sum()) for calls in reducing)
     in_backward = sum(
         float(np.maximum(calls.bytes, 1)[np.isin(calls.rows, reductions.rows)].sum()) for calls in reducing

@@ -129,7 +129,7 @@ def _groups(facts: Facts) -> list[CommunicationGroup]:
                 parallelism=group.parallelism,
                 size=group.size or None,
                 ranks=list(group.ranks),
-                collectives=[calls.kind for calls in group.by_kind],
+                collectives=[calls.name for calls in group.by_kind],
                 calls_per_step=rate(len(group.rows) / count),
                 us_per_step=us((facts.gpu.step_ns[group.rows].sum() if facts.has_gpu else ran_ns) / count),
                 exposed_us_per_step=us(group.exposed_ns / count),

@@ -55,7 +55,7 @@ def test_groups_have_their_members_and_what_they_are_for() -> None:
         "3": (None, (0, 1, 2, 3), 4),
     }
     assert list(found) == ["1", "2", "3"]  # most exposed first
-    assert [one.kind for one in found["3"].by_kind] == ["all_gather"]
+    assert [calls.name for calls in found["3"].by_kind] == ["all_gather"]
 
 
 def test_each_group_has_its_own_bytes_and_bus_factor() -> None:
