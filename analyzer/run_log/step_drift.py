@@ -53,24 +53,13 @@ class MemoryChange(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """From `step` on, the median step is `after_ns`, before it `before_ns`. `data_ns` and `gc_ns` say how much of the
-    difference is waiting for data and garbage collection. `samples` and `sample_size` (elements of a sample) are the
-    median afterwards as a multiple of the one before; 1 if they are the same or not known. `memory` is what grew.
+    """From `step` on, the median step is `after_ns`, before it `before_ns`. None: from the first to the last block, the
+    steps become longer. `data_ns` and `gc_ns` say how much of the difference is waiting for data and garbage
+    collection. `samples` and `sample_size` (elements of a sample) are the median afterwards as a multiple of the one
+    before; 1 if they are the same or not known. `memory` is what grew.
     """
 
-    step: int
-    before_ns: float
-    after_ns: float
-    data_ns: float
-    gc_ns: float
-    samples: float = 1.0
-    sample_size: float = 1.0
-    memory: MemoryChange | None = None
-
-
-class Growth(Struct, frozen=True):
-    """The steps become longer from the first to the last block, from `before_ns` to `after_ns`; as in `Change`."""
-
+    step: int | None
     before_ns: float
     after_ns: float
     data_ns: float
@@ -93,36 +82,31 @@ Cause = Literal["data", "gc", "sample size", "samples", "memory"]
 
 
 class Drift(Struct, frozen=True):
-    """At most one of `change` and `growth` is known. `steps` is the number of judged steps, `slower_share` the
-    share of their time that they would not take if all were like those before.
+    """`steps` is the number of judged steps, `slower_share` the share of their time that they would not take if all
+    were like those before the change.
     """
 
     steps: int
     change: Change | None
-    growth: Growth | None
     period: Period | None
     slower_share: float = 0.0
 
-    @property
-    def lasting(self) -> Change | Growth | None:
-        return self.change or self.growth
 
-
-def main_cause(lasting: Change | Growth) -> Cause | None:
+def main_cause(change: Change) -> Cause | None:
     """What makes up at least half of the difference, or what grew in the batches by at least half as much as the steps,
     else memory if it grew at all; None if it is none of these.
     """
-    half_ns = (lasting.after_ns - lasting.before_ns) / 2
-    enough = 1 + half_ns / lasting.before_ns
-    if lasting.data_ns >= half_ns:
+    half_ns = (change.after_ns - change.before_ns) / 2
+    enough = 1 + half_ns / change.before_ns
+    if change.data_ns >= half_ns:
         return "data"
-    if lasting.gc_ns >= half_ns:
+    if change.gc_ns >= half_ns:
         return "gc"
-    if lasting.sample_size >= enough:
+    if change.sample_size >= enough:
         return "sample size"
-    if lasting.samples >= enough:
+    if change.samples >= enough:
         return "samples"
-    return "memory" if lasting.memory is not None else None
+    return "memory" if change.memory is not None else None
 
 
 def find_drift(ledger: Ledger, memory: StepMemory | None = None) -> Drift | None:
@@ -139,16 +123,15 @@ def find_drift(ledger: Ledger, memory: StepMemory | None = None) -> Drift | None
             at = None
         else:
             trend = None
-    change, growth = None, None
+    change = None
     if at is not None:
         row = _refined(own_ns, int(edges[at]))
         change = Change(int(steps[row]), *_difference(ledger, memory, steps[:row], steps[row:]))
     elif trend is not None:
         quarter = len(steps) // 4
-        growth = Growth(*_difference(ledger, memory, steps[:quarter], steps[-quarter:]))
-    lasting = change or growth
-    slower_share = 0.0 if lasting is None else max(0.0, 1 - lasting.before_ns / float(own_ns.mean()))
-    return Drift(len(steps), change, growth, _period(own_ns, steps), slower_share)
+        change = Change(None, *_difference(ledger, memory, steps[:quarter], steps[-quarter:]))
+    slower_share = 0.0 if change is None else max(0.0, 1 - change.before_ns / float(own_ns.mean()))
+    return Drift(len(steps), change, _period(own_ns, steps), slower_share)
 
 
 def _edges(count: int) -> I8:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from traceopt.analyzer.run_log.step_drift import Change, Growth, Period, main_cause
+from traceopt.analyzer.run_log.step_drift import Change, Period, main_cause
 from traceopt.rules import Effort, Evidence, Facts, Findings, Fix, Rule, ms, percent, size, threshold, us
 
 
@@ -50,15 +50,15 @@ class StepDrift(Rule):
         drift = facts.step_drift
         if drift is None:
             return
-        lasting = drift.lasting
-        if lasting is not None and lasting.after_ns - lasting.before_ns >= self.min_share * lasting.before_ns:
+        change = drift.change
+        if change is not None and change.after_ns - change.before_ns >= self.min_share * change.before_ns:
             yield self.finding(
-                why=_why(lasting, self._crowded(facts)),
-                fix=Fix(_fix(lasting)),
+                why=_why(change, self._crowded(facts)),
+                fix=Fix(_fix(change)),
                 evidence=[
-                    Evidence("Median step before", us(lasting.before_ns)),
-                    Evidence("Median step after", us(lasting.after_ns)),
-                    *_memory(lasting),
+                    Evidence("Median step before", us(change.before_ns)),
+                    Evidence("Median step after", us(change.after_ns)),
+                    *_memory(change),
                 ],
             )
         period = drift.period
@@ -80,29 +80,29 @@ class StepDrift(Rule):
         return f"{drift.steps if drift else 0:,} steps without a profiler show no lasting change."
 
 
-def _why(lasting: Change | Growth, crowded: bool) -> str:
-    times, part = f"from {ms(lasting.before_ns)} to {ms(lasting.after_ns)}", _part(lasting, crowded)
-    share = percent(lasting.after_ns / lasting.before_ns - 1)
-    if isinstance(lasting, Change):
-        return f"From about step {lasting.step:,} on, the median step takes {share} longer: {times}. {part}"
+def _why(change: Change, crowded: bool) -> str:
+    times, part = f"from {ms(change.before_ns)} to {ms(change.after_ns)}", _part(change, crowded)
+    share = percent(change.after_ns / change.before_ns - 1)
+    if change.step is not None:
+        return f"From about step {change.step:,} on, the median step takes {share} longer: {times}. {part}"
     return f"The steps become longer during the run, by {share}: {times}. {part}"
 
 
-def _part(lasting: Change | Growth, crowded: bool) -> str:
-    match main_cause(lasting):
+def _part(change: Change, crowded: bool) -> str:
+    match main_cause(change):
         case "data":
-            return f"The wait for data grows by {ms(lasting.data_ns)}."
+            return f"The wait for data grows by {ms(change.data_ns)}."
         case "gc":
-            return f"Garbage collection grows by {ms(lasting.gc_ns)}."
+            return f"Garbage collection grows by {ms(change.gc_ns)}."
         case "sample size":
             return (
-                f"A sample of the batches has {lasting.sample_size:.2g} times as many elements as before: longer "
+                f"A sample of the batches has {change.sample_size:.2g} times as many elements as before: longer "
                 "sequences, or larger inputs."
             )
         case "samples":
-            return f"The batches have {lasting.samples:.2g} times as many samples as before."
-        case "memory" if lasting.memory is not None:
-            memory = lasting.memory
+            return f"The batches have {change.samples:.2g} times as many samples as before."
+        case "memory" if change.memory is not None:
+            memory = change.memory
             return (
                 f"Memory grows with them: {memory.of}, from {size(memory.before_bytes)} to {size(memory.after_bytes)}."
             )
@@ -112,8 +112,8 @@ def _part(lasting: Change | Growth, crowded: bool) -> str:
             return "Neither the wait for data nor garbage collection explains it."
 
 
-def _fix(lasting: Change | Growth) -> str:
-    match main_cause(lasting):
+def _fix(change: Change) -> str:
+    match main_cause(change):
         case "data":
             return "Look at what the data loader reads from then on, and at the storage."
         case "gc":
@@ -126,8 +126,8 @@ def _fix(lasting: Change | Growth) -> str:
             return "Record one trace from the start and one from the end of the run (--wait), and compare them."
 
 
-def _memory(lasting: Change | Growth) -> list[Evidence]:
-    memory = lasting.memory
+def _memory(change: Change) -> list[Evidence]:
+    memory = change.memory
     if memory is None:
         return []
     sizes = f"{size(memory.before_bytes)} before, {size(memory.after_bytes)} after"

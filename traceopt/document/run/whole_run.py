@@ -8,7 +8,7 @@ import numpy as np
 
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
-from traceopt.analyzer.run_log.step_drift import Change, main_cause
+from traceopt.analyzer.run_log.step_drift import main_cause
 from traceopt.analyzer.run_log.step_ledger import Ledger
 from traceopt.analyzer.run_log.step_memory import UNKNOWN, StepMemory
 from traceopt.analyzer.tables.schema import I8
@@ -106,7 +106,7 @@ def _history(facts: Facts, ledger: Ledger) -> StepHistory | None:
     return StepHistory(
         steps[edges[:-1]].tolist(),
         [us(median(own_ns[first:last])) for first, last in stretches],
-        None if drift.change is None else drift.change.step,
+        drift.change.step if drift.change is not None else None,
     )
 
 
@@ -222,16 +222,16 @@ def _slower_steps(facts: Facts, saved_share: float) -> str:
     more than the fixes save.
     """
     drift, ledger = facts.step_drift, facts.captured.ledger
-    if drift is None or drift.lasting is None or drift.slower_share < max(LARGE_SHARE, saved_share):
+    if drift is None or drift.change is None or drift.slower_share < max(LARGE_SHARE, saved_share):
         return ""
     if ledger is not None and (ledger.core_wait_share or 0.0) >= CROWDED_SHARE:
         return ""
-    lasting = drift.lasting
-    if main_cause(lasting) in ("samples", "sample size"):
+    change = drift.change
+    if main_cause(change) in ("samples", "sample size"):
         return ""
-    when = f"at about step {lasting.step:,}" if isinstance(lasting, Change) else "during the run"
-    grows = ", and memory grows with them" if lasting.memory is not None else ""
-    return f"Steps become slower {when}, from {ms(lasting.before_ns)} to {ms(lasting.after_ns)}{grows}."
+    when = f"at about step {change.step:,}" if change.step is not None else "during the run"
+    grows = ", and memory grows with them" if change.memory is not None else ""
+    return f"Steps become slower {when}, from {ms(change.before_ns)} to {ms(change.after_ns)}{grows}."
 
 
 def _beside_the_steps(facts: Facts, run: WholeRun | None, saved_share: float) -> tuple[str, str]:
