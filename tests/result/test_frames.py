@@ -8,7 +8,7 @@ import pytest
 from support.traces import GetExample
 
 from traceopt.result.document import Check, Result
-from traceopt.result.frames import TABLES, Frames
+from traceopt.result.frames import TABLES
 from traceopt.result.sections import rank_rows, timeline_rows, work_rows
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,10 +48,6 @@ def test_columns_and_dtypes_are_those_declared(result: Result, name: str) -> Non
         column: dtype for column, (dtype, _) in columns.items()
     }
     assert frame.attrs["columns"] == {column: meaning for column, (_, meaning) in columns.items()}
-
-
-def test_every_table_is_a_frame() -> None:
-    assert TABLES.keys() == {name for name, value in vars(Frames).items() if isinstance(value, property)}
 
 
 @pytest.mark.parametrize("name", ROWS)
