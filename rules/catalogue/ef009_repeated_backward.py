@@ -7,7 +7,6 @@ import numpy.typing as npt
 
 from traceopt.rules import (
     Effort,
-    Evidence,
     Facts,
     Findings,
     Fix,
@@ -19,12 +18,11 @@ from traceopt.rules import (
     each_step,
     ms,
     per_step,
-    site_evidence,
     site_locations,
     the_step,
     threshold,
 )
-from traceopt.rules.savings.work.backward_nodes import node_ns, nodes_per_step_ns, without_nodes
+from traceopt.rules.savings.work.backward_nodes import node_evidence, nodes_per_step_ns, without_nodes
 
 LOW, ALL = 0.8, 1.0  # of the repeated nodes: one backward pass runs each node once
 
@@ -78,7 +76,7 @@ class RepeatedBackward(Rule):
                 ALL,
                 "Assumes the repeated nodes are gone. Adding up what flows back from the losses takes little time.",
             ),
-            evidence=_evidence(facts, rows),
+            evidence=node_evidence(facts, rows, "Backward nodes that run again", 4),
             locations=_lines(facts, rows) or None,
             fix=Fix(
                 "Add the losses and call backward() once. The gradients are the same, because gradients add up.",
@@ -99,7 +97,3 @@ def _lines(facts: Facts, rows: npt.NDArray[np.int64]) -> list[Location]:
     inside_ns = area_of(facts, rows).within(facts.slices.start[passes], facts.slices.end[passes])
     again = inside_ns > 0
     return site_locations(by_calling_site(facts, passes[again], inside_ns[again]))
-
-
-def _evidence(facts: Facts, rows: npt.NDArray[np.int64]) -> list[Evidence]:
-    return site_evidence(facts, by_calling_site(facts, rows, node_ns(facts, rows)), "Backward nodes that run again", 4)

@@ -11,20 +11,18 @@ from traceopt.rules import (
     Location,
     Risk,
     Rule,
-    by_calling_site,
     counted,
     each_step,
     location_of,
     ms,
     per_step,
     percent,
-    site_evidence,
     the_step,
     threshold,
 )
 from traceopt.rules.savings.work.backward_nodes import (
     Shares,
-    node_ns,
+    node_evidence,
     nodes_per_step_ns,
     products_ns,
     without_nodes,
@@ -171,4 +169,4 @@ def _lines(facts: Facts, found: ClearedNodes) -> list[Location]:
 
 def _evidence(facts: Facts, found: ClearedNodes, label: str) -> list[Evidence]:
     rows = found.nodes if len(found.nodes) else found.products
-    return site_evidence(facts, by_calling_site(facts, rows, node_ns(facts, rows)), label, 4)
+    return node_evidence(facts, rows, label, 4)

@@ -22,17 +22,15 @@ from traceopt.rules import (
     Priced,
     Risk,
     Rule,
-    by_calling_site,
     each_step,
     ms,
     percent,
-    site_evidence,
     the_step,
     threshold,
     us,
 )
 from traceopt.rules.savings.measured import Part, measured
-from traceopt.rules.savings.work.backward_nodes import node_ns, nodes_per_step_ns, without_nodes
+from traceopt.rules.savings.work.backward_nodes import node_evidence, nodes_per_step_ns, without_nodes
 
 
 class Form(Struct, frozen=True):
@@ -138,7 +136,7 @@ class BroadcastPairs(Rule):
         forward, backward = (
             np.sort(np.concatenate(rows)) for rows in zip(*((p.rows, p.nodes) for p in pairs), strict=True)
         )
-        evidence = site_evidence(facts, by_calling_site(facts, forward, node_ns(facts, forward)))
+        evidence = node_evidence(facts, forward)
         if len(backward):
             evidence.append(Evidence("Their backward pass", us(nodes_per_step_ns(facts, backward))))
         sizes = " x ".join(f"{size:,}" for size in shape)

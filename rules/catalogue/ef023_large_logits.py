@@ -14,17 +14,15 @@ from traceopt.rules import (
     Price,
     Risk,
     Rule,
-    by_calling_site,
     each_step,
     ms,
     percent,
-    site_evidence,
     size,
     the_step,
     threshold,
 )
 from traceopt.rules.savings.measured import MeasuredWork, Part, measured
-from traceopt.rules.savings.work.backward_nodes import node_ns, nodes_per_step_ns, without_nodes
+from traceopt.rules.savings.work.backward_nodes import node_evidence, nodes_per_step_ns, without_nodes
 
 # Of the time of operators on logits. On CPUs, chunks that fit into the cache saved little and multiply twice; fused
 # kernels of GPUs read the logits once and write the gradient in their place.
@@ -99,7 +97,6 @@ class LargeLogitsRule(Rule):
         found = facts.large_logits
         if found is None or not self._is_large(facts, found):
             return
-        losses = by_calling_site(facts, found.losses, node_ns(facts, found.losses))
         sizes = " x ".join(f"{size:,}" for size in found.shape)
         peak = _peak_share(facts, found)
         of_peak = f", {percent(peak)} of the peak of the memory" if peak else ""
@@ -109,7 +106,7 @@ class LargeLogitsRule(Rule):
                 f"gradients are as large. Without the matmul, this takes {ms(_time_ns(facts))} of {each_step(facts)}."
             ),
             saving=_price(facts, found),
-            evidence=site_evidence(facts, losses),
+            evidence=node_evidence(facts, found.losses),
             fix=FUSED if facts.has_gpu else CHUNKED,
         )
 

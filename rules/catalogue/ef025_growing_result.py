@@ -12,16 +12,19 @@ from traceopt.rules import (
     Fix,
     Price,
     Rule,
-    by_calling_site,
     each_step,
     ms,
     named,
     percent,
-    site_evidence,
     the_step,
     threshold,
 )
-from traceopt.rules.savings.work.backward_nodes import node_ns, nodes_per_step_ns, without_nodes, without_part_of
+from traceopt.rules.savings.work.backward_nodes import (
+    node_evidence,
+    nodes_per_step_ns,
+    without_nodes,
+    without_part_of,
+)
 
 LOW, EXPECTED = 0.5, 0.9  # of the time: one concatenation at the end copies each row once
 
@@ -102,7 +105,6 @@ class GrowingResult(Rule):
             time_ns = nodes_per_step_ns(facts, found.rows)
             if len(found) == 0 or time_ns < self.min_share * facts.step_ns:
                 continue
-            sites = by_calling_site(facts, found.rows, node_ns(facts, found.rows))
             yield self.finding(
                 title=growth.title,
                 why=(
@@ -111,7 +113,7 @@ class GrowingResult(Rule):
                     "more with each round."
                 ),
                 saving=_price(facts, found.rows),
-                evidence=site_evidence(facts, sites, named("aten::cat")),
+                evidence=node_evidence(facts, found.rows, named("aten::cat")),
                 fix=growth.fix,
             )
 

@@ -8,15 +8,19 @@ from traceopt.rules import (
     Fix,
     Price,
     Rule,
-    by_calling_site,
     each_step,
     ms,
     percent,
-    site_evidence,
     the_step,
     threshold,
 )
-from traceopt.rules.savings.work.backward_nodes import node_ns, nodes_per_step_ns, without_nodes, without_part_of
+from traceopt.rules.savings.work.backward_nodes import (
+    node_evidence,
+    node_ns,
+    nodes_per_step_ns,
+    without_nodes,
+    without_part_of,
+)
 
 # Of the time: low, expected, high. On a CPU topk took 1 to 42 % of it, for 1 to 12 % of 1,000 to 30,000 values.
 SHARES = 0.5, 0.85, 0.95
@@ -61,14 +65,13 @@ class FullSort(Rule):
         if time_ns < self.min_share * facts.step_ns:
             return
         longest = int(node_ns(facts, found.rows).argmax())
-        sites = by_calling_site(facts, found.rows, node_ns(facts, found.rows))
         yield self.finding(
             why=(
                 f"Sorts take {ms(time_ns)} of {each_step(facts)}, and what follows them takes only the first values: "
                 f"{found.kept[longest]:,} of {found.values[longest]:,}."
             ),
             saving=_price(facts),
-            evidence=site_evidence(facts, sites, "Sorts of all values"),
+            evidence=node_evidence(facts, found.rows, "Sorts of all values"),
             fix=Fix(
                 "Find the first values with torch.topk. largest=False finds the smallest ones, in ascending order.",
                 "values, indices = torch.topk(x, k, dim=1)",

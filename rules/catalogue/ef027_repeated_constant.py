@@ -11,15 +11,13 @@ from traceopt.rules import (
     Price,
     Risk,
     Rule,
-    by_calling_site,
     each_step,
     ms,
     percent,
-    site_evidence,
     the_step,
     threshold,
 )
-from traceopt.rules.savings.work.backward_nodes import node_ns, nodes_per_step_ns, without_nodes
+from traceopt.rules.savings.work.backward_nodes import node_evidence, node_ns, nodes_per_step_ns, without_nodes
 
 
 class RepeatedConstant(Rule):
@@ -66,7 +64,6 @@ class RepeatedConstant(Rule):
         time_ns = nodes_per_step_ns(facts, found.rows)
         if time_ns < self.min_share * facts.step_ns:
             return
-        sites = by_calling_site(facts, found.rows, node_ns(facts, found.rows))
         yield self.finding(
             why=(
                 f"Operators that create a tensor and combine it with others, none of which has a gradient, take "
@@ -74,7 +71,7 @@ class RepeatedConstant(Rule):
                 "the same shapes and arguments."
             ),
             saving=_price(facts),
-            evidence=site_evidence(facts, sites, "Operators without gradients", 4),
+            evidence=node_evidence(facts, found.rows, "Operators without gradients", 4),
             fix=Fix(
                 "If the result is the same each time, build it once before the loop, or once per step, and pass it on. "
                 "A sparse matrix can stay sparse: torch.sparse.mm multiplies by it.",

@@ -12,15 +12,13 @@ from traceopt.rules import (
     Price,
     Risk,
     Rule,
-    by_calling_site,
     each_step,
     ms,
     percent,
-    site_evidence,
     the_step,
     threshold,
 )
-from traceopt.rules.savings.work.backward_nodes import node_ns, nodes_per_step_ns, without_nodes
+from traceopt.rules.savings.work.backward_nodes import node_evidence, node_ns, nodes_per_step_ns, without_nodes
 
 # How many times as long as a multiplication of a full product one of a sparse product takes, low to high saving:
 # measured on a CPU for matrices of 1,000 and 3,000 rows. The backward pass transposes a CSR matrix each time.
@@ -72,14 +70,13 @@ class MostlyZeroMatmul(Rule):
         if price.est_ns < self.min_share * facts.step_ns:
             return
         zeros, took_ns = 1 - float(found.used.min()), nodes_per_step_ns(facts, found.rows)
-        sites = by_calling_site(facts, found.rows, node_ns(facts, found.rows))
         yield self.finding(
             why=(
                 f"Matmuls with a matrix of up to {percent(zeros)} zeros take {ms(took_ns)} of {each_step(facts)}, with "
                 "their backward pass. A sparse product multiplies only the other elements."
             ),
             saving=price,
-            evidence=site_evidence(facts, sites),
+            evidence=node_evidence(facts, found.rows),
             fix=Fix(
                 "If the matrix stays the same, convert it to a sparse one once. If its rows hold the ids of a few "
                 "items, pick these rows of the weight and add them (F.embedding_bag).",

@@ -8,15 +8,13 @@ from traceopt.rules import (
     Fix,
     Risk,
     Rule,
-    by_calling_site,
     each_step,
     ms,
     percent,
-    site_evidence,
     the_step,
     threshold,
 )
-from traceopt.rules.savings.work.backward_nodes import node_ns, nodes_per_step_ns, without_nodes
+from traceopt.rules.savings.work.backward_nodes import node_evidence, nodes_per_step_ns, without_nodes
 
 LOW, EXPECTED = 0.6, 0.9  # of the time: the log-softmax stays, and its gradient is still of that size
 
@@ -63,7 +61,6 @@ class OneHotLoss(Rule):
         time_ns = nodes_per_step_ns(facts, found.rows)
         if time_ns < self.min_share * facts.step_ns:
             return
-        sites = by_calling_site(facts, found.products, node_ns(facts, found.products))
         yield self.finding(
             why=(
                 f"Log-probabilities are multiplied by a one-hot matrix with {found.classes:,} columns. With all that "
@@ -77,7 +74,7 @@ class OneHotLoss(Rule):
                 EXPECTED,
                 f"Assumes the fix removes {percent(LOW)}, {percent(EXPECTED)} or 100% of these operators' time.",
             ),
-            evidence=site_evidence(facts, sites, "Product with the one-hot matrix"),
+            evidence=node_evidence(facts, found.products, "Product with the one-hot matrix"),
             fix=Fix(
                 "Pass the ids of the classes to F.cross_entropy. A loss of its own picks the log-probability of each "
                 "target first: log_p.gather(-1, ids[..., None]).",

@@ -13,6 +13,8 @@ from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.vocabulary.kernels.kernel_names import is_gradient
 from traceopt.analyzer.vocabulary.op_names import is_convolution, is_gradient_accumulation
+from traceopt.result.finding import Evidence
+from traceopt.rules.evidence import by_calling_site, site_evidence
 from traceopt.rules.savings.price import Price
 from traceopt.rules.savings.pricing import area_of, priced, scaled, shorter
 from traceopt.rules.savings.starvation import host_bounds, launched_ns
@@ -38,6 +40,11 @@ def held_ns(facts: Facts, rows: I8) -> I8:
 
 def nodes_per_step_ns(facts: Facts, nodes: I8) -> float:
     return float(node_ns(facts, nodes).sum()) / facts.steps.count
+
+
+def node_evidence(facts: Facts, nodes: I8, what: str | None = None, limit: int = 5) -> list[Evidence]:
+    """One row for each line that calls them, most expensive first. `what`: None for the name of the call."""
+    return site_evidence(facts, by_calling_site(facts, nodes, node_ns(facts, nodes)), what, limit)
 
 
 def without_nodes(
