@@ -8,9 +8,10 @@ from typing import Any
 from msgspec import Struct
 
 from traceopt.analyzer.tables.json_values import rows, table, time_ns, whole, word
-from traceopt.analyzer.vocabulary.phases.start_up_parts import SAMPLED, StartUpPartName
+from traceopt.analyzer.vocabulary.phases.start_up_parts import SAMPLED
 from traceopt.analyzer.vocabulary.python_frames import shown_file
 from traceopt.result.finding import Location
+from traceopt.result.sections.companions import StartUpPartName
 
 MOST_LINE = 10_000_000
 MOST_PARTS = 100

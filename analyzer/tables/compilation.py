@@ -9,26 +9,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Literal, get_args
+from typing import get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.vocabulary.torch_compile import BreakText, GuardText
 from traceopt.result.finding import Location
+from traceopt.result.sections.companions import CompilePhaseName, CompileSource
 
-Phase = Literal[
-    "dynamo",
-    "aot_autograd",
-    "inductor",
-    "code_generation",
-    "kernel_compilation",
-    "autotuning",
-    "cuda_graph_recording",
-]
-PHASES: tuple[Phase, ...] = get_args(Phase)  # in the order in which they run; each is without the others
-
-Source = Literal["log", "run"]
+PHASES: tuple[CompilePhaseName, ...] = get_args(CompilePhaseName)  # each is without the others
 
 
 class FrameKey(Struct, frozen=True):
@@ -123,7 +113,7 @@ class Compilation(Struct, frozen=True, dict=True):
     `kernels` are Inductor's by name, without names that stand for different operators.
     """
 
-    source: Source
+    source: CompileSource
     compiled: tuple[Compiled, ...]
     breaks: tuple[GraphBreak, ...]
     phases_ns: dict[str, int]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from traceopt.analyzer.run_log.sampled_start_up import StartUpPart
-from traceopt.analyzer.vocabulary.phases.start_up_parts import START_UP_LABELS, StartUpPartName
+from traceopt.analyzer.vocabulary.phases.start_up_parts import START_UP_LABELS
+from traceopt.result.sections.companions import StartUpPartName
 from traceopt.rules import Effort, Evidence, Facts, Findings, Fix, Rule, percent, required, seconds, threshold
 
 _ADVICE: dict[StartUpPartName, str] = {

@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import get_args
 
-StartUpPartName = Literal[
-    "imports",
-    "downloads",
-    "data",
-    "model",
-    "checkpoint",
-    "device",
-    "process_group",
-    "compilation",
-    "first_batch",
-    "first_step",
-    "other",
-    "python",
-    "unsampled",
-]
+from traceopt.result.sections.companions import StartUpPartName
+
 SAMPLED: tuple[StartUpPartName, ...] = get_args(StartUpPartName)[:-2]  # those that a recording names
 
 START_UP_LABELS: dict[StartUpPartName, str] = {

@@ -9,6 +9,32 @@ from msgspec import Struct
 from traceopt.result.field_notes import note
 from traceopt.result.finding import Location
 
+CompilePhaseName = Literal[  # in the order in which they run
+    "dynamo",
+    "aot_autograd",
+    "inductor",
+    "code_generation",
+    "kernel_compilation",
+    "autotuning",
+    "cuda_graph_recording",
+]
+CompileSource = Literal["log", "run"]
+StartUpPartName = Literal[
+    "imports",
+    "downloads",
+    "data",
+    "model",
+    "checkpoint",
+    "device",
+    "process_group",
+    "compilation",
+    "first_batch",
+    "first_step",
+    "other",
+    "python",
+    "unsampled",
+]
+
 
 class MemoryHolder(Struct, frozen=True):
     """The memory that one line of code holds at the peak."""
@@ -86,18 +112,7 @@ class MemorySnapshotSection(Struct, frozen=True):
 class CompilePhase(Struct, frozen=True):
     """A part of the compiler, without the parts that it calls."""
 
-    name: Annotated[
-        Literal[
-            "dynamo",
-            "aot_autograd",
-            "inductor",
-            "code_generation",
-            "kernel_compilation",
-            "autotuning",
-            "cuda_graph_recording",
-        ],
-        note("key of the phase"),
-    ]
+    name: Annotated[CompilePhaseName, note("key of the phase")]
     us: Annotated[float, note("time over the whole run", "us")]
 
 
@@ -144,7 +159,7 @@ class CompileGraphSkip(Struct, frozen=True):
 class TorchCompile(Struct, frozen=True):
     """What torch.compile did in the whole run."""
 
-    source: Annotated[Literal["log", "run"], note("log: a TORCH_TRACE folder; run: traceopt run asked Dynamo")]
+    source: Annotated[CompileSource, note("log: a TORCH_TRACE folder; run: traceopt run asked Dynamo")]
     processes: Annotated[int, note("processes whose logs were read")]
     compilations: Annotated[int, note("compiled frames: functions, and the rest of them after graph breaks")]
     unknown: Annotated[int, note("compilations of which only the number is known")]
@@ -246,21 +261,7 @@ class StartUpPartRow(Struct, frozen=True):
     """A part of the start-up; the parts add up to it."""
 
     name: Annotated[
-        Literal[
-            "imports",
-            "downloads",
-            "data",
-            "model",
-            "checkpoint",
-            "device",
-            "process_group",
-            "compilation",
-            "first_batch",
-            "first_step",
-            "other",
-            "python",
-            "unsampled",
-        ],
+        StartUpPartName,
         note(
             '"first_step": forward, backward and optimizer up to the end of step 0; "other": code of the user that '
             'does none of these; "python": before the script; "unsampled": not seen by the sampler'
