@@ -91,7 +91,7 @@ class HostFlow(Struct, frozen=True, dict=True):
         """
         areas = self.host.of_thread(thread) | dict.fromkeys((*LONG_WORK, UNTRACED_PYTHON), EMPTY)
         silence = self._silent_work.of(thread)
-        silence = silence.only((silence.end - silence.start >= LONG_NS) | self._long.contains(silence.start))
+        silence = silence.take((silence.end - silence.start >= LONG_NS) | self._long.contains(silence.start))
         for cause in {CAUSES[index] for index in silence.cause.tolist()} - {LAUNCH}:
             area = intersect(silence.of(cause).area, areas[LAUNCH])
             areas |= {cause: merge(areas[cause], area), LAUNCH: subtract(areas[LAUNCH], area)}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from msgspec import Struct
 
+from traceopt.analyzer.arrays.columns import Columns
 from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON, RUNTIME, Slices
@@ -13,16 +13,12 @@ from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary.causes.cause import Cause
 
 
-class MainThreadCalls(Struct, frozen=True):
+class MainThreadCalls(Columns, frozen=True):
     """The calls of one activity on the main thread, in order. Arrays have shape (len,)."""
 
     rows: I8  # of Slices
     start: I8  # ns
     cost_ns: I8  # while the device waits, in the typical steps
-
-    def only(self, mask: Mask) -> MainThreadCalls:
-        """Those of a mask. Its shape is (len,)."""
-        return MainThreadCalls(self.rows[mask], self.start[mask], self.cost_ns[mask])
 
     def typical_ns(self, steps: Steps) -> float:
         """Their cost per step."""

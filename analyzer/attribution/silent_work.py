@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.columns import Columns
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.arrays.intervals import Intervals, union
 from traceopt.analyzer.attribution.first_calls import first_of_name
@@ -36,7 +37,7 @@ COMPUTES_NS = 200_000
 _SEVERAL = 3  # calls that tell what is usual
 
 
-class Silence(Struct, frozen=True):
+class Silence(Columns, frozen=True):
     """Stretches of a thread without an event. Arrays have shape (len,), times in ns."""
 
     start: I8
@@ -44,11 +45,8 @@ class Silence(Struct, frozen=True):
     slice: I8  # the innermost slice
     cause: I8  # index in CAUSES of what the thread does
 
-    def only(self, mask: Mask) -> Silence:
-        return Silence(self.start[mask], self.end[mask], self.slice[mask], self.cause[mask])
-
     def of(self, cause: Cause) -> Silence:
-        return self.only(self.cause == CAUSES.index(cause))
+        return self.take(self.cause == CAUSES.index(cause))
 
     @property
     def area(self) -> Intervals:
@@ -71,7 +69,7 @@ class SilentWork(Struct, frozen=True, dict=True):
         start, end = edges[at], edges[at + 1]
         cause = self._cause(mine, row, end)
         computes = (cause == CAUSES.index(CPU_OP)) & ~self._launching[row]
-        return Silence(start, end, row, cause).only((end - start >= LONG_NS) | computes)
+        return Silence(start, end, row, cause).take((end - start >= LONG_NS) | computes)
 
     def _cause(self, mine: slice, row: npt.NDArray[np.int64], end: I8) -> I8:
         """What the thread does in each stretch."""

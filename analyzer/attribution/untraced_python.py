@@ -7,8 +7,8 @@ native code that holds the GIL, or a loop that makes no calls, which takes time 
 from __future__ import annotations
 
 import numpy as np
-from msgspec import Struct
 
+from traceopt.analyzer.arrays.columns import Columns
 from traceopt.analyzer.attribution.idle import Gaps
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import PYTHON, Slices
@@ -18,16 +18,13 @@ SEVERAL = 2  # calls per step
 MOST = 0.5  # of the calls of a function
 
 
-class UntracedPython(Struct, frozen=True):
+class UntracedPython(Columns, frozen=True):
     """Arrays have shape (len,); times in ns. `slice` is the Python frame around the stretch."""
 
     gap: I8  # row of Gaps
     start: I8
     end: I8
     slice: I8
-
-    def __len__(self) -> int:
-        return len(self.gap)
 
 
 NO_UNTRACED_PYTHON = UntracedPython(*(np.empty(0, np.int64) for _ in range(4)))

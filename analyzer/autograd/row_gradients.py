@@ -7,8 +7,8 @@ from math import prod
 
 import msgspec
 import numpy as np
-from msgspec import Struct
 
+from traceopt.analyzer.arrays.columns import Columns
 from traceopt.analyzer.arrays.grouping import distinct_values
 from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.schema import I8, Mask
@@ -23,7 +23,7 @@ UNKNOWN_DIM = -1
 _WIDE = ("float", "double")  # types of the profiler: numbers that devices add atomically at full rate
 
 
-class RowGradients(Struct, frozen=True):
+class RowGradients(Columns, frozen=True):
     """The backward passes of `x[indices]` and of embeddings in the window. Arrays have shape (len,); slices are in
     order.
     """
@@ -36,9 +36,6 @@ class RowGradients(Struct, frozen=True):
     table_rows: I8  # from so many rows it was picked; 0: unknown, as are the two that follow
     row_size: I8  # elements of a row
     picked_rows: I8  # so many were picked, some of them several times
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
     @property
     def picks(self) -> I8:
@@ -55,9 +52,6 @@ class RowGradients(Struct, frozen=True):
         """The dimension from which most of them pick; 0 if none is known."""
         known = self.dim[self.dim != UNKNOWN_DIM]
         return int(np.bincount(known).argmax()) if len(known) else 0
-
-    def take(self, wanted: Mask) -> RowGradients:
-        return RowGradients(*(getattr(self, column)[wanted] for column in self.__struct_fields__))
 
 
 def find_row_gradients(regions: Regions, steps: Steps, sites: CallSites) -> RowGradients:

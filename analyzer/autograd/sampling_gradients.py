@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from msgspec import Struct
 
+from traceopt.analyzer.arrays.columns import Columns
 from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP
@@ -15,15 +15,12 @@ from traceopt.analyzer.vocabulary import op_names
 _SIXTEEN_BITS = ("c10::Half", "c10::BFloat16")
 
 
-class SamplingGradients(Struct, frozen=True):
+class SamplingGradients(Columns, frozen=True):
     """The backward passes of grid_sample and of interpolation in the window. Arrays have shape (len,)."""
 
     rows: I8  # slices, in order
     narrow: Mask  # the gradients have 16 bits
     of_picture: Mask  # where the picture has a gradient, and not the grid alone
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
 
 def find_sampling_gradients(regions: Regions, steps: Steps) -> SamplingGradients:

@@ -195,7 +195,7 @@ class AttributionFacts(TimelineFacts, frozen=True, dict=True):
         profiler = slices.ancestor(found.rows, self.regions.named(PROFILER_FRAME, PYTHON)) >= 0
         recorder = slices.ancestor(found.rows, self.regions.named(is_recorder, PYTHON))
         profiler |= recorder > slices.ancestor(found.rows, self.call_sites.code_frames)  # hooks also call the program
-        return found.only(~profiler & ~self.regions.named(library_frames.is_engine_frame, PYTHON)[found.rows])
+        return found.take(~profiler & ~self.regions.named(library_frames.is_engine_frame, PYTHON)[found.rows])
 
     @cached_property
     def idle(self) -> Idle:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.columns import Columns
 from traceopt.analyzer.arrays.percentiles import median, medians_of_others
 from traceopt.analyzer.ranks.missing_ranks import missing_ranks
 from traceopt.analyzer.ranks.rank_summary import RankSummary
@@ -28,7 +29,7 @@ MIN_COMMON = 3  # collectives that two ranks must share to align their clocks
 SAME_WORK = 0.01  # of the blocks: ranks that differ by less do the same work
 
 
-class Matched(Struct, frozen=True):
+class Matched(Columns, frozen=True):
     """Collectives seen on at least two ranks. Arrays have shape (len,), with one row per collective and rank.
 
     `event` numbers the collectives in order; `rank` is an index into RunFacts.ranks, `step` into RunFacts.step_names.
@@ -43,9 +44,6 @@ class Matched(Struct, frozen=True):
     symmetric: npt.NDArray[np.bool_]
     group: I8  # number of the process group
     call: I8  # index into the rank's collectives
-
-    def __len__(self) -> int:
-        return len(self.event)
 
     @property
     def count(self) -> int:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from msgspec import Struct
 
+from traceopt.analyzer.arrays.columns import Columns
 from traceopt.analyzer.tables.schema import I4, I8, U1, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import OP, RUNTIME, Slices
@@ -24,7 +24,7 @@ BORDER, LAUNCH, GRAPH_LAUNCH, SYNC, STREAM_WAIT = 0, 1, 2, 3, 4
 CONCURRENT_SHARE = 0.1  # of a thread's calls that happen while the training thread is active
 
 
-class Calls(Struct, frozen=True):
+class Calls(Columns, frozen=True):
     """In order of time; arrays have shape (len,), times in ns. A concurrent call ends when it starts."""
 
     kind: U1  # BORDER, LAUNCH, ...
@@ -32,9 +32,6 @@ class Calls(Struct, frozen=True):
     start: I8
     end: I8
     concurrent: Mask
-
-    def __len__(self) -> int:
-        return len(self.row)
 
 
 def find_calls(trace: Trace, slices: Slices, links: LaunchLinks, steps: Steps) -> Calls:

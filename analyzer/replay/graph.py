@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.columns import Columns
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.replay.calls import BORDER, GRAPH_LAUNCH, LAUNCH, STREAM_WAIT, Calls, find_calls, named
@@ -31,7 +32,7 @@ OWN_NS = 5_000  # what a waiting call costs in addition
 MIN_SETTLED = 2  # steps after the first: with fewer, the first counts as well
 
 
-class Rows(Struct, frozen=True):
+class Rows(Columns, frozen=True):
     """What a change may alter; arrays have shape (len,), times in ns.
 
     A row is work on a stream, or only the host (`stream` HOST): a wait or a step border. First the host works for
@@ -46,9 +47,6 @@ class Rows(Struct, frozen=True):
     duration: I8
     awaits: I8  # -1: nothing
     wake: I8
-
-    def __len__(self) -> int:
-        return len(self.host)
 
 
 class Graph(Struct, frozen=True, dict=True):

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from msgspec import Struct
 
+from traceopt.analyzer.arrays.columns import Columns
 from traceopt.analyzer.replay.calls import LAUNCH, STREAM_WAIT, SYNC, Calls, named
 from traceopt.analyzer.replay.queues import Queues
 from traceopt.analyzer.tables.schema import I8, MEMCPY, Mask, queue_of
@@ -32,7 +32,7 @@ _OF_STREAM = re.compile(r"StreamSynchronize|synchronizeStream|SynchronizeStream"
 _TO_PAGEABLE = re.compile(r"DtoH .*Pageable")
 
 
-class HostWaits(Struct, frozen=True):
+class HostWaits(Columns, frozen=True):
     """One row for each piece of work that a call waited for; arrays have shape (len,)."""
 
     call: I8
@@ -40,9 +40,6 @@ class HostWaits(Struct, frozen=True):
     wake: I8  # ns from that end to the end of the wait; negative for copies that return once the rest is staged
     blocked: Mask  # the call had to wait
     inferred: Mask
-
-    def __len__(self) -> int:
-        return len(self.call)
 
 
 def find_host_waits(trace: Trace, gpu: GpuWork, calls: Calls, queues: Queues) -> HostWaits:

@@ -12,7 +12,8 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
+
+from traceopt.analyzer.arrays.columns import Columns
 
 # The types of columns. A column is declared once, as a field of its table: SCHEMA, and the fields read from an event's
 # `args`, follow from the name of the type.
@@ -33,10 +34,8 @@ _STREAM_NUMBERS = 2**40  # a device has fewer streams: profilers number them in 
 KERNEL, MEMCPY, MEMSET = 0, 1, 2  # GpuTable.kind
 
 
-class Table(Struct, frozen=True):
-    """Base of the tables. Its length is the length of its columns; `SCHEMA` maps them to dtypes ("i4x3": three numbers
-    per row).
-    """
+class Table(Columns, frozen=True):
+    """Base of the tables. `SCHEMA` maps their columns to dtypes ("i4x3": three numbers per row)."""
 
     SCHEMA: ClassVar[dict[str, str]] = {}
     KINDS: ClassVar[dict[str, str]] = {}  # names of the columns' types: "I8", "Text", ...
@@ -51,18 +50,11 @@ class Table(Struct, frozen=True):
         """The columns that come from an event's `args`: all of them, or those of some kinds."""
         return tuple(n for n, kind in cls.KINDS.items() if n not in _OF_EVENT and (not kinds or kind in kinds))
 
-    def __len__(self) -> int:
-        return len(getattr(self, self.__struct_fields__[0]))
-
     @classmethod
     def empty(cls: type[T]) -> T:
         """A table without rows."""
         shapes = {"i4x3": ((0, 3), np.int32)}
         return cls(**{name: np.empty(*shapes.get(kind, (0, kind))) for name, kind in cls.SCHEMA.items()})
-
-    def take(self: T, rows: npt.NDArray[Any]) -> T:
-        """The rows selected by an index array or a mask, in that order."""
-        return type(self)(**{column: getattr(self, column)[rows] for column in self.__struct_fields__})
 
 
 class Spans(Table, frozen=True):

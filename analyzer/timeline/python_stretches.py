@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
 
+from traceopt.analyzer.arrays.columns import Columns
 from traceopt.analyzer.arrays.grouping import group_rows, numbered
 from traceopt.analyzer.arrays.intervals import Intervals, union
 from traceopt.analyzer.tables.schema import I8, Mask
@@ -19,16 +19,13 @@ LARGE_BYTES = 1 << 22  # tensors that the C library may return to the system
 FREED_PER_NS = 4
 
 
-class PythonStretches(Struct, frozen=True):
+class PythonStretches(Columns, frozen=True):
     """Stretches of time in which one slice of a thread is the innermost. Arrays have shape (len,), times in ns."""
 
     rows: I8  # of the slices; a slice that calls others has several stretches
     start: I8
     end: I8
     function: I8  # name code of the slice
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
     @property
     def length(self) -> I8:
@@ -52,7 +49,7 @@ class PythonStretches(Struct, frozen=True):
         usual = np.sort(by_step.reshape(len(functions), steps.count), axis=1)[:, steps.count // 4]
         recurs = usual[group] > 0
         total = np.bincount(group, weights=self.length, minlength=len(functions))
-        return (self.length * usual[group] / total[group])[recurs], self.only(recurs)
+        return (self.length * usual[group] / total[group])[recurs], self.take(recurs)
 
     def after_loading(self, slices: Slices, loading: Intervals) -> Mask:
         """Which stretches directly follow the call that loaded a batch. There, a loop frees the batch before, which can
@@ -80,10 +77,6 @@ class PythonStretches(Struct, frozen=True):
         _, line = group_rows(sites, self.function)
         bytes_freed = np.bincount(line, weights=(freed[last] - freed[first]) * seen)
         return np.asarray((bytes_freed > FREED_PER_NS * np.bincount(line, weights=self.length * seen))[line])
-
-    def only(self, mask: Mask) -> PythonStretches:
-        """Those of a mask. Its shape is (len,)."""
-        return PythonStretches(self.rows[mask], self.start[mask], self.end[mask], self.function[mask])
 
 
 def python_stretches(slices: Slices, thread: int, area: Intervals, steps: Steps) -> PythonStretches:

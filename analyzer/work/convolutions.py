@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.columns import Columns
 from traceopt.analyzer.arrays.grouping import distinct_values, numbered
 from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.schema import I8, Mask
@@ -62,16 +63,13 @@ class Convolutions(Struct, frozen=True, dict=True):
         return len(kinds) if (of_step == of_step[0]).all() else 0
 
 
-class Searches(Struct, frozen=True):
+class Searches(Columns, frozen=True):
     """The convolutions in which cuDNN runs several algorithms and waits for each, to choose the fastest: those of the
     recorded steps. Arrays have shape (len,).
     """
 
     rows: I8  # slices, in order
     step: I8  # of each, an index into the recorded steps
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
     @property
     def steps(self) -> int:
@@ -81,9 +79,6 @@ class Searches(Struct, frozen=True):
     def within(self, steps: I8) -> Searches:
         """Those of these steps."""
         return self.take(np.isin(self.step, steps))
-
-    def take(self, wanted: Mask) -> Searches:
-        return Searches(self.rows[wanted], self.step[wanted])
 
     def trials(self, regions: Regions) -> Mask:
         """The GPU work that they launch, without the last kernel of each, which computes the result."""

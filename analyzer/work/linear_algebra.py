@@ -6,8 +6,8 @@ from math import prod
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
 
+from traceopt.analyzer.arrays.columns import Columns
 from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP
@@ -18,7 +18,7 @@ from traceopt.analyzer.vocabulary import op_names
 MOST_COLUMNS = 512  # of a small matrix: it leaves most of a GPU idle
 
 
-class LinearAlgebra(Struct, frozen=True):
+class LinearAlgebra(Columns, frozen=True):
     """The calls on small matrices in the window. Arrays have shape (len,)."""
 
     rows: I8  # slices, in order
@@ -27,15 +27,9 @@ class LinearAlgebra(Struct, frozen=True):
     batched: Mask  # the libraries of GPUs have kernels for a whole batch
     repeats: Mask  # the next call follows with nothing in between but copies, views and picked parts
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
     def only(self, rows: npt.NDArray[np.integer]) -> LinearAlgebra:
         """The calls among these slices."""
         return self.take(np.isin(self.rows, rows))
-
-    def take(self, wanted: Mask) -> LinearAlgebra:
-        return LinearAlgebra(*(getattr(self, column)[wanted] for column in self.__struct_fields__))
 
 
 def linear_algebra_calls(regions: Regions, steps: Steps) -> I8:

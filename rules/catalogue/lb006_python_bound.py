@@ -185,11 +185,11 @@ def _held(facts: Facts) -> _Held:
 def _python_work(facts: Facts, area: Intervals) -> PythonStretches:
     stretches = facts.python_stretches(area)
     loading = facts.host.of_thread(facts.steps.thread)[DATA_LOADING]
-    stretches = stretches.only(~stretches.after_loading(facts.slices, loading))
+    stretches = stretches.take(~stretches.after_loading(facts.slices, loading))
     memory, blocks, steps = facts.memory, facts.blocks, facts.recorded_steps
     if facts.has_gpu or memory is None or blocks is None or not len(stretches):
         return stretches
     known = memory.peak_by_step(steps) >= 0
     recorded = Intervals(steps.host_start[known], steps.host_end[known])
     sites = facts.call_sites.of_own_time(stretches.rows, stretches.start)
-    return stretches.only(~stretches.free_memory(sites, blocks.bytes, blocks.end, recorded))
+    return stretches.take(~stretches.free_memory(sites, blocks.bytes, blocks.end, recorded))

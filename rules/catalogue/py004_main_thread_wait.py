@@ -186,8 +186,8 @@ class MainThreadWait(Rule):
         sleeps = facts.main_thread_calls(SLEEP)
         polls = facts.sleeps_that_wait(sleeps)
         for wait, calls, least in (
-            (PAUSE, sleeps.only(~polls), self.min_share),
-            (POLL, sleeps.only(polls), self.min_share),
+            (PAUSE, sleeps.take(~polls), self.min_share),
+            (POLL, sleeps.take(polls), self.min_share),
             (PROGRAM, facts.main_thread_calls(RUNNING_PROGRAM), self.min_share),
             (
                 THREAD_OF_SERVER if facts.may_serve else THREAD,

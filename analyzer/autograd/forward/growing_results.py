@@ -9,6 +9,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from traceopt.analyzer.arrays.columns import Columns
 from traceopt.analyzer.autograd.operator_inputs import Shape, nodes_of, of_inputs, tensors
 from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.call_tree import OP
@@ -19,15 +20,12 @@ HEADS_DIMENSIONS = 4  # of keys and values: batch, heads, tokens, width
 TOKEN_AXES = (1, 2)
 
 
-class GrowingResults(Struct, frozen=True):
+class GrowingResults(Columns, frozen=True):
     """Shape (len,), in order: the calls, which are slices, the rows that each copies again, and those that it adds."""
 
     rows: I8
     copied: I8
     added: I8
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
 
 class Append(Struct, frozen=True):

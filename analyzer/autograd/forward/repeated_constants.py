@@ -6,8 +6,8 @@ from collections import Counter
 from itertools import pairwise
 
 import numpy as np
-from msgspec import Struct
 
+from traceopt.analyzer.arrays.columns import Columns
 from traceopt.analyzer.arrays.grouping import group_rows
 from traceopt.analyzer.autograd.nodes import ForwardOperators
 from traceopt.analyzer.tables.schema import I8
@@ -26,16 +26,13 @@ _COMBINES = frozenset(
 LEAST_OPERATORS = 3  # of a chain: fewer may be alike by chance
 
 
-class RepeatedConstants(Struct, frozen=True):
+class RepeatedConstants(Columns, frozen=True):
     """Slices in order: the operators of all such chains, with the number of equal chains in the step of each. Both have
     shape (len,).
     """
 
     rows: I8
     times: I8
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
 
 def find_repeated_constants(regions: Regions, steps: Steps, operators: ForwardOperators) -> RepeatedConstants:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.columns import Columns
 from traceopt.analyzer.companions.memory_snapshot.entry_columns import (
     ALLOC,
     FREE_COMPLETED,
@@ -52,15 +53,12 @@ class Failure(Struct, frozen=True):
         return self.reserved + self.device_free
 
 
-class Retries(Struct, frozen=True):
+class Retries(Columns, frozen=True):
     """Allocations that first had to give cached segments back to the driver. Arrays have shape (retries,)."""
 
     row: I8  # of the allocation of the new segment
     freed_bytes: I8
     owner: I8
-
-    def __len__(self) -> int:
-        return len(self.row)
 
     def by_owner(self) -> list[tuple[int, int, int]]:
         """Owner, number of retries, and bytes given back; most retries first."""

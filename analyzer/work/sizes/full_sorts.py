@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from msgspec import Struct
 
+from traceopt.analyzer.arrays.columns import Columns
 from traceopt.analyzer.arrays.grouping import group_rows
 from traceopt.analyzer.tables.json_values import listed
 from traceopt.analyzer.tables.schema import I8
@@ -17,15 +17,12 @@ CUT = "aten::slice"
 MOST_KEPT = 1 / 8  # of the values: to find more of them takes about as long as sorting
 
 
-class FullSorts(Struct, frozen=True):
+class FullSorts(Columns, frozen=True):
     """Shape (len,): the calls, which are slices in order, how many values each sorts, and how many are taken."""
 
     rows: I8
     values: I8
     kept: I8
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
 
 def find_full_sorts(regions: Regions, steps: Steps) -> FullSorts:
