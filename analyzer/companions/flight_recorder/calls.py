@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 from msgspec import Struct
 
-from traceopt.analyzer.companions.flight_recorder.dump import Dump, GroupName, Operation
+from traceopt.analyzer.companions.flight_recorder.dump import Dump, Entries, GroupName
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.result.finding import Location
 
@@ -31,27 +31,12 @@ class Group(Struct, frozen=True):
         return f"group {self.description if self.description not in ('', 'undefined') else self.name}"
 
 
-class Calls(Struct, frozen=True):
-    """One row for each entry of each dump, in the order of the ranks and of time. Times are ns of each host's clock."""
+class Calls(Entries, frozen=True):
+    """The entries of all dumps, in the order of the ranks and of time."""
 
     groups: list[Group]
-    operations: list[Operation]
-    sites: list[Location]
     wrapped: dict[int, bool]  # for each rank with a dump: it has lost older calls
     rank: I8
-    group: I8
-    operation: I8
-    site: I8
-    sequence: I8
-    is_p2p: Mask
-    created_ns: I8
-    duration_ns: I8
-    timeout_ns: I8
-    done: Mask
-    timed_out: Mask
-
-    def __len__(self) -> int:
-        return len(self.rank)
 
     def site_of(self, row: int) -> Location | None:
         """The user's line of a call; None if the dump has no stacks."""

@@ -52,17 +52,9 @@ class GroupName(Struct, frozen=True):
     ranks: tuple[int, ...] | None
 
 
-class Dump(Struct, frozen=True):
-    """One rank's entries, oldest first. The columns have one value for each entry; times are ns of the host's clock, 0
-    where they were not recorded.
-    """
+class Entries(Struct, frozen=True):
+    """One row for each entry, oldest first. Times are ns of the host's clock, 0 where they were not recorded."""
 
-    rank: int
-    label: str
-    version: str
-    library: str
-    wrapped: bool  # the ring buffer has lost older entries
-    groups: list[GroupName]
     operations: list[Operation]
     sites: list[Location]
     group: I8  # index into groups
@@ -78,6 +70,17 @@ class Dump(Struct, frozen=True):
 
     def __len__(self) -> int:
         return len(self.group)
+
+
+class Dump(Entries, frozen=True):
+    """The entries of one rank."""
+
+    rank: int
+    label: str
+    version: str
+    library: str
+    wrapped: bool  # the ring buffer has lost older entries
+    groups: list[GroupName]
 
 
 class _Entry(Struct):
