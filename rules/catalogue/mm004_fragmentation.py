@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
-
 from traceopt.analyzer.companions.memory_snapshot.memory_snapshot import MemorySnapshot
 from traceopt.rules import (
-    Confidence,
     Effort,
     Evidence,
     Facts,
@@ -31,15 +28,6 @@ EXPANDABLE = Fix(
 )
 REORDER = Fix("Allocate what stays before what comes and goes, and call empty_cache() once in between.")
 PAD = Fix("Pad inputs to a few sizes.")
-
-
-class Unused(Struct, frozen=True):
-    """Reserved memory that holds no tensor: a sentence, rows of evidence, and whether an allocation failed by it."""
-
-    why: str
-    evidence: list[Evidence]
-    confidence: Confidence
-    failed: bool = False
 
 
 class Fragmentation(Rule):
@@ -93,62 +81,61 @@ class Fragmentation(Rule):
 
     def check(self, facts: Facts) -> Findings:
         snapshot = _snapshot(facts)
-        unused = self._in_trace(facts) if snapshot is None else self._in_snapshot(snapshot)
-        if unused is not None:
-            yield self.finding(
-                why=unused.why,
-                evidence=unused.evidence,
-                confidence=unused.confidence,
-                fix=_fix(facts, snapshot),
-                shares_cause_with=["MM008"] if unused.failed else ["MM002"],
-            )
+        return self._in_trace(facts) if snapshot is None else self._in_snapshot(facts, snapshot)
 
-    def _in_trace(self, facts: Facts) -> Unused | None:
+    def _in_trace(self, facts: Facts) -> Findings:
         reserved, allocated = _peaks(facts)
         capacity = facts.device.memory_bytes or 1
         if reserved - allocated < self.min_unused * reserved or reserved < self.min_reserved * capacity:
-            return None
-        return Unused(
-            f"The allocator reserves {size(reserved)} of {size(capacity)} but hands out at most {size(allocated)}: "
-            f"{percent(1 - allocated / reserved)} is stuck between live blocks or in its cache.",
-            [
+            return
+        yield self.finding(
+            why=(
+                f"The allocator reserves {size(reserved)} of {size(capacity)} but hands out at most {size(allocated)}: "
+                f"{percent(1 - allocated / reserved)} is stuck between live blocks or in its cache."
+            ),
+            evidence=[
                 Evidence("Peak reserved", detail=size(reserved)),
                 Evidence(of_memory("Peak allocated"), detail=size(allocated)),
             ],
-            "low",
+            confidence="low",
+            fix=_fix(facts),
+            shares_cause_with=["MM002"],
         )
 
-    def _in_snapshot(self, snapshot: MemorySnapshot) -> Unused | None:
+    def _in_snapshot(self, facts: Facts, snapshot: MemorySnapshot) -> Findings:
         failure, lost = snapshot.failure, snapshot.fragmentation
         reserved, allocated = snapshot.reserved_at_peak, snapshot.peak_allocated
         unused = reserved - allocated
-        evidence = [
-            Evidence("Reserved but not allocated at the peak", detail=size(unused)),
-            Evidence("Largest free piece between blocks in use", detail=size(lost.largest_free)),
-            *(
-                Evidence(
-                    named(snapshot.owner(owner).name),
-                    detail=f"{size(held)} of free pieces next to its blocks",
-                    location=place_of(snapshot, owner),
-                )
-                for owner, held in lost.pinned[:MOST_ROWS]
-            ),
-        ]
-        if failure is not None and failure.fragmented:
-            return Unused(
+        failed = failure is not None and failure.fragmented
+        if failure is not None and failed:
+            why = (
                 f"A request for {size(failure.requested)} failed although {size(failure.unusable)} was free between "
-                f"blocks in use: the largest piece had {size(lost.largest_free)}.",
-                evidence,
-                "medium",
-                failed=True,
+                f"blocks in use: the largest piece had {size(lost.largest_free)}."
             )
-        if unused < self.min_bytes or unused < self.min_unused * reserved:
-            return None
-        return Unused(
-            f"At the peak {size(allocated)} is allocated and {size(reserved)} is reserved: "
-            f"{percent(unused / reserved)} of the allocator's memory holds no tensor.",
-            evidence,
-            "medium",
+        elif unused < self.min_bytes or unused < self.min_unused * reserved:
+            return
+        else:
+            why = (
+                f"At the peak {size(allocated)} is allocated and {size(reserved)} is reserved: "
+                f"{percent(unused / reserved)} of the allocator's memory holds no tensor."
+            )
+        yield self.finding(
+            why=why,
+            evidence=[
+                Evidence("Reserved but not allocated at the peak", detail=size(unused)),
+                Evidence("Largest free piece between blocks in use", detail=size(lost.largest_free)),
+                *(
+                    Evidence(
+                        named(snapshot.owner(owner).name),
+                        detail=f"{size(held)} of free pieces next to its blocks",
+                        location=place_of(snapshot, owner),
+                    )
+                    for owner, held in lost.pinned[:MOST_ROWS]
+                ),
+            ],
+            confidence="medium",
+            fix=REORDER if snapshot.tables.expandable else _fix(facts),
+            shares_cause_with=["MM008"] if failed else ["MM002"],
         )
 
     def passed(self, facts: Facts) -> str:
@@ -171,7 +158,5 @@ def _peaks(facts: Facts) -> tuple[int, int]:
     return ((memory.peak_reserved or 0), (memory.peak_allocated or 0)) if memory else (0, 0)
 
 
-def _fix(facts: Facts, snapshot: MemorySnapshot | None) -> Fix:
-    if snapshot is not None and snapshot.tables.expandable:
-        return REORDER
+def _fix(facts: Facts) -> Fix:
     return EXPANDABLE if facts.device.vendor.has_expandable_segments else PAD
