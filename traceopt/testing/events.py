@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from traceopt.analyzer.reading.trace_reader import read_trace
@@ -61,7 +61,7 @@ def kernel(name: str, start: float, duration: float, correlation: int, stream: i
     return span("kernel", name, start, duration, stream, **args) | {"pid": args["device"]}
 
 
-def document(events: Sequence[Any], **metadata: Any) -> bytes:
+def document(events: Iterable[Any], **metadata: Any) -> bytes:
     """The text of a trace file, with the metadata before the events."""
     return json.dumps({"schemaVersion": 1, **metadata, "traceEvents": list(events)}).encode()
 
