@@ -65,13 +65,13 @@ class OneHotMatmul(Rule):
         return None if len(facts.one_hot_products) else "No one-hot matrix is multiplied by a parameter."
 
     def check(self, facts: Facts) -> Findings:
-        found = facts.one_hot_products
-        time_ns = nodes_per_step_ns(facts, found.rows)
-        classes = int(found.classes.max())
+        matmuls = facts.one_hot_products
+        time_ns = nodes_per_step_ns(facts, matmuls.rows)
+        classes = int(matmuls.classes.max())
         if classes < self.min_classes or time_ns < self.min_share * facts.step_ns:
             return
-        sites = by_calling_site(facts, found.one_hot, node_ns(facts, found.one_hot))
-        products = by_calling_site(facts, found.product, node_ns(facts, found.product))
+        sites = by_calling_site(facts, matmuls.one_hot, node_ns(facts, matmuls.one_hot))
+        products = by_calling_site(facts, matmuls.product, node_ns(facts, matmuls.product))
         yield self.finding(
             why=(
                 f"A one-hot matrix with {classes:,} columns is multiplied by a parameter. With the casts and the "
@@ -98,8 +98,8 @@ class OneHotMatmul(Rule):
 
 
 def _rest_ns(facts: Facts) -> float:
-    found = facts.one_hot_products
-    return nodes_per_step_ns(facts, np.setdiff1d(found.rows, np.concatenate([found.one_hot, found.product])))
+    matmuls = facts.one_hot_products
+    return nodes_per_step_ns(facts, np.setdiff1d(matmuls.rows, np.concatenate([matmuls.one_hot, matmuls.product])))
 
 
 def _price(facts: Facts) -> Price:

@@ -77,55 +77,55 @@ class ClearedGradient(Rule):
         return None if facts.captured.cleared_gradients else "No gradients are cleared before an optimizer reads them."
 
     def check(self, facts: Facts) -> Findings:
-        for found in facts.cleared_nodes:
-            if _time_ns(facts, found) < self.min_share * facts.step_ns:
+        for cleared in facts.cleared_nodes:
+            if _time_ns(facts, cleared) < self.min_share * facts.step_ns:
                 continue
-            yield from self._before(facts, found) if len(found.nodes) else self._through(facts, found)
+            yield from self._before(facts, cleared) if len(cleared.nodes) else self._through(facts, cleared)
 
-    def _before(self, facts: Facts, found: ClearedNodes) -> Findings:
+    def _before(self, facts: Facts, cleared: ClearedNodes) -> Findings:
         """The network comes before what is trained: the pass can end there."""
         yield self.finding(
             title="Detach what comes from a network that this loss does not train",
             why=(
-                f"{_passes(facts, found)} on into a network that it does not train: its {_parameters(found)} get "
+                f"{_passes(facts, cleared)} on into a network that it does not train: its {_parameters(cleared)} get "
                 f"gradients that are cleared before their optimizer reads them. These nodes take "
-                f"{ms(_time_ns(facts, found))} of {each_step(facts)}."
+                f"{ms(_time_ns(facts, cleared))} of {each_step(facts)}."
             ),
             saving=without_nodes(
                 facts,
-                found.nodes,
+                cleared.nodes,
                 NODES_LOW,
                 NODES_ALL,
                 "Assumes the nodes of that network are gone from this pass, and up to 80% of the node before them, "
                 "which computes the gradient of its input.",
-                (found.border, OF_INPUT),
+                (cleared.border, OF_INPUT),
             ),
-            evidence=_evidence(facts, found, "Backward nodes that serve nothing else"),
-            locations=_lines(facts, found) or None,
+            evidence=_evidence(facts, cleared, "Backward nodes that serve nothing else"),
+            locations=_lines(facts, cleared) or None,
             fix=Fix(
                 "Detach the output of that network before it enters this loss, or compute it under torch.no_grad().",
                 "loss = criterion(discriminator(images.detach()), labels)",
             ),
         )
 
-    def _through(self, facts: Facts, found: ClearedNodes) -> Findings:
+    def _through(self, facts: Facts, cleared: ClearedNodes) -> Findings:
         """The network comes after what is trained: gradients pass through it, but not into its weights."""
         shares = " or ".join(map(percent, OF_WEIGHTS))
         yield self.finding(
             title="Turn off gradients of weights that this loss only passes through",
             why=(
-                f"{_passes(facts, found)} through a network that it does not train: its {_parameters(found)} get "
+                f"{_passes(facts, cleared)} through a network that it does not train: its {_parameters(cleared)} get "
                 f"gradients that are cleared before their optimizer reads them. They are a part of these matmuls "
-                f"and convolutions, which take {ms(products_ns(facts, found.products))} of {each_step(facts)}."
+                f"and convolutions, which take {ms(products_ns(facts, cleared.products))} of {each_step(facts)}."
             ),
             saving=without_part_of(
                 facts,
-                found.products,
+                cleared.products,
                 OF_WEIGHTS,
                 f"Assumes {shares} of these operators' time is for the gradients of weights.",
             ),
-            evidence=_evidence(facts, found, "Matmuls and convolutions of that pass"),
-            locations=_lines(facts, found) or None,
+            evidence=_evidence(facts, cleared, "Matmuls and convolutions of that pass"),
+            locations=_lines(facts, cleared) or None,
             confidence="low",
             fix=Fix(
                 "Turn off the gradients of that network's parameters before its forward pass for this loss, and on "
@@ -136,37 +136,37 @@ class ClearedGradient(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        total_ns = sum(_time_ns(facts, found) for found in facts.cleared_nodes)
+        total_ns = sum(_time_ns(facts, cleared) for cleared in facts.cleared_nodes)
         if not facts.cleared_nodes:
             return "Which nodes compute the gradients that are cleared unread is not known."
         return f"Gradients that are cleared unread take {ms(total_ns)} of {the_step(facts)}."
 
 
-def _time_ns(facts: Facts, found: ClearedNodes) -> float:
+def _time_ns(facts: Facts, cleared: ClearedNodes) -> float:
     """What can go, per step."""
-    if len(found.nodes):
-        return nodes_per_step_ns(facts, found.nodes)
-    return OF_WEIGHTS[1] * products_ns(facts, found.products)
+    if len(cleared.nodes):
+        return nodes_per_step_ns(facts, cleared.nodes)
+    return OF_WEIGHTS[1] * products_ns(facts, cleared.products)
 
 
-def _passes(facts: Facts, found: ClearedNodes) -> str:
-    number = round(len(found.passes) / facts.steps.count)
+def _passes(facts: Facts, cleared: ClearedNodes) -> str:
+    number = round(len(cleared.passes) / facts.steps.count)
     return "A backward pass goes" if number == 1 else f"Each of {number} backward passes {per_step(facts)} goes"
 
 
-def _parameters(found: ClearedNodes) -> str:
-    built = found.gradients.built
+def _parameters(cleared: ClearedNodes) -> str:
+    built = cleared.gradients.built
     of = f" (of the optimizer from {built.site})" if built is not None else ""
-    return counted(len(found.gradients.shapes), "parameter") + of
+    return counted(len(cleared.gradients.shapes), "parameter") + of
 
 
-def _lines(facts: Facts, found: ClearedNodes) -> list[Location]:
+def _lines(facts: Facts, cleared: ClearedNodes) -> list[Location]:
     """Where the network to detach is called, or else where the pass begins."""
-    calls = facts.calls_that_made(found.nodes)
-    location = location_of(facts, int(calls[0] if len(calls) else found.passes[0]))
+    calls = facts.calls_that_made(cleared.nodes)
+    location = location_of(facts, int(calls[0] if len(calls) else cleared.passes[0]))
     return [location] if location is not None else []
 
 
-def _evidence(facts: Facts, found: ClearedNodes, label: str) -> list[Evidence]:
-    rows = found.nodes if len(found.nodes) else found.products
+def _evidence(facts: Facts, cleared: ClearedNodes, label: str) -> list[Evidence]:
+    rows = cleared.nodes if len(cleared.nodes) else cleared.products
     return node_evidence(facts, rows, label, 4)

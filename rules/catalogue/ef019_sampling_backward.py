@@ -59,17 +59,17 @@ class SamplingBackward(Rule):
         return None if len(facts.sampling_gradients) else "No backward pass of grid_sample or of an interpolation."
 
     def check(self, facts: Facts) -> Findings:
-        found = facts.sampling_gradients
+        gradients = facts.sampling_gradients
         for mask, title, words, fix in (
-            (found.narrow, None, "It adds 16-bit numbers, which GPUs do slowly.", IN_FP32),
+            (gradients.narrow, None, "It adds 16-bit numbers, which GPUs do slowly.", IN_FP32),
             (
-                found.of_picture & ~found.narrow,
+                gradients.of_picture & ~gradients.narrow,
                 DETACH,
                 "It also computes the gradient of the picture that grid_sample reads.",
                 DETACHED,
             ),
         ):
-            mine = found.rows[mask]
+            mine = gradients.rows[mask]
             time_ns = products_ns(facts, mine) if len(mine) else 0.0
             if time_ns < self.min_share * facts.step_ns:
                 continue

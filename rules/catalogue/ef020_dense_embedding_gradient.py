@@ -87,18 +87,18 @@ class DenseEmbeddingGradient(Rule):
         return None if len(facts.dense_gradients) else "No step looks up few rows of a table that is trained."
 
     def check(self, facts: Facts) -> Findings:
-        found = facts.dense_gradients
-        rows, width = found.tables[0]
+        dense = facts.dense_gradients
+        rows, width = dense.tables[0]
         time_ns = _time_ns(facts)
         if rows < self.min_rows or time_ns < self.min_share * facts.step_ns:
             return
-        lookups = by_calling_site(facts, found.lookups, node_ns(facts, found.nodes))
+        lookups = by_calling_site(facts, dense.lookups, node_ns(facts, dense.nodes))
         classes = optimizer_classes(facts)
-        is_plain = found.are_added and not found.are_read and classes == ["SGD"]
-        tables = "a table" if len(found.tables) == 1 else "tables"
+        is_plain = dense.are_added and not dense.are_read and classes == ["SGD"]
+        tables = "a table" if len(dense.tables) == 1 else "tables"
         yield self.finding(
             why=(
-                f"A step looks up at most {percent(found.used)} of the rows of {tables} of up to {rows:,} x {width:,} "
+                f"A step looks up at most {percent(dense.used)} of the rows of {tables} of up to {rows:,} x {width:,} "
                 "numbers. The gradient has all rows, and so has the update. With zero_grad, this takes "
                 f"{ms(time_ns)} of {each_step(facts)}."
             ),
@@ -106,7 +106,7 @@ class DenseEmbeddingGradient(Rule):
             evidence=site_evidence(facts, lookups, "Backward of lookups"),
             fix=Fix("Create the table with sparse=True.", edits=[SPARSE])
             if is_plain
-            else _fix(classes, found.are_read),
+            else _fix(classes, dense.are_read),
             effort=Effort.ONE_LINE if is_plain else None,
             risk=Risk.NONE if is_plain else None,
             risk_note=None if is_plain else EXACT if _take_sparse(classes) else LAZY,
@@ -140,8 +140,8 @@ def _fix(classes: list[str], are_read: bool) -> Fix:
 
 
 def _price(facts: Facts) -> Price:
-    found = facts.dense_gradients
-    low, expected = (share * (1 - found.used) for share in (LOW_ON_GPU if facts.has_gpu else LOW, EXPECTED))
+    dense = facts.dense_gradients
+    low, expected = (share * (1 - dense.used) for share in (LOW_ON_GPU if facts.has_gpu else LOW, EXPECTED))
     high = 1.0
     basis = f"Assumes that sparse gradients remove {percent(low)}, {percent(expected)} or 100% of the time"
     work = with_sparse_gradients(facts, _time_ns(facts)) if optimizer_classes(facts) == ["SGD"] else None
@@ -150,12 +150,12 @@ def _price(facts: Facts) -> Price:
         basis = f"{work.words}. Sparse gradients remove as much of the time"
     price = without_nodes(
         facts,
-        found.all_nodes,
+        dense.all_nodes,
         low,
         expected,
-        f"{basis} of the backward of these lookups, and of the {percent(found.element_share)} of zero_grad and the "
+        f"{basis} of the backward of these lookups, and of the {percent(dense.element_share)} of zero_grad and the "
         "optimizer that are theirs.",
-        (_updates(facts), (low * found.element_share, expected * found.element_share, high * found.element_share)),
+        (_updates(facts), (low * dense.element_share, expected * dense.element_share, high * dense.element_share)),
         high=high,
     )
     return price if work is None else replace(price, experiments=work.experiments)
@@ -163,8 +163,8 @@ def _price(facts: Facts) -> Price:
 
 def _time_ns(facts: Facts) -> float:
     """Per step: the backward of lookups, and the part of zero_grad and the optimizer for their tables."""
-    found = facts.dense_gradients
-    return nodes_per_step_ns(facts, found.all_nodes) + found.element_share * nodes_per_step_ns(facts, _updates(facts))
+    dense = facts.dense_gradients
+    return nodes_per_step_ns(facts, dense.all_nodes) + dense.element_share * nodes_per_step_ns(facts, _updates(facts))
 
 
 def _updates(facts: Facts) -> I8:

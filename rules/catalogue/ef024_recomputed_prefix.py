@@ -73,31 +73,31 @@ class RecomputedPrefix(Rule):
         return None if facts.growing_prefix is not None else "No input grows by one token in each round."
 
     def check(self, facts: Facts) -> Findings:
-        found = facts.growing_prefix
-        if found is None:
+        prefix = facts.growing_prefix
+        if prefix is None:
             return
-        took = _round_ns(facts, found)
-        shortest = float(np.median(took[found.tokens == found.tokens.min()]))
+        took = _round_ns(facts, prefix)
+        shortest = float(np.median(took[prefix.tokens == prefix.tokens.min()]))
         low = float(np.maximum(took - shortest, 0).sum()) / facts.steps.count
-        high = max(low, float((took * (1 - 1 / found.tokens)).sum()) / facts.steps.count)
+        high = max(low, float((took * (1 - 1 / prefix.tokens)).sum()) / facts.steps.count)
         expected, whole = (low + high) / 2, float(took.sum()) / facts.steps.count
         if expected < self.min_share * facts.step_ns:
             return
-        sites = by_calling_site(facts, found.first, took.astype(np.int64))
+        sites = by_calling_site(facts, prefix.first, took.astype(np.int64))
         yield self.finding(
             why=(
-                f"{len(found.first) / facts.steps.count:,.0f} rounds {per_step(facts)} compute all tokens so far "
-                f"again, {found.tokens.min():,} to {found.tokens.max():,} of them, instead of the new one. They take "
+                f"{len(prefix.first) / facts.steps.count:,.0f} rounds {per_step(facts)} compute all tokens so far "
+                f"again, {prefix.tokens.min():,} to {prefix.tokens.max():,} of them, instead of the new one. They take "
                 f"{ms(whole)} of {each_step(facts)}."
             ),
             saving=priced(
                 facts,
                 (low, expected, high),
-                _shorter(facts, found, expected / whole),
+                _shorter(facts, prefix, expected / whole),
                 f"At least each round takes as long as the shortest ({percent(low / whole)} less), at most as long as "
                 f"one of its tokens now ({percent(high / whole)} less).",
-                low=_shorter(facts, found, low / whole),
-                high=_shorter(facts, found, high / whole),
+                low=_shorter(facts, prefix, low / whole),
+                high=_shorter(facts, prefix, high / whole),
             ),
             evidence=site_evidence(facts, sites, "Rounds over all tokens"),
             fix=Fix(
@@ -110,19 +110,19 @@ class RecomputedPrefix(Rule):
         )
 
     def passed(self, facts: Facts) -> str:
-        found = facts.growing_prefix
-        share = 0.0 if found is None else float(_round_ns(facts, found).sum()) / facts.steps.window_ns
+        prefix = facts.growing_prefix
+        share = 0.0 if prefix is None else float(_round_ns(facts, prefix).sum()) / facts.steps.window_ns
         return f"Rounds that compute earlier tokens again take {percent(share)} of {the_step(facts)}."
 
 
-def _round_ns(facts: Facts, found: GrowingPrefix) -> F8:
+def _round_ns(facts: Facts, prefix: GrowingPrefix) -> F8:
     """What each round takes: of the device's work that it launches, or of the host in a CPU-only run."""
-    return found.took_ns(facts.regions, on_gpu=facts.has_gpu)
+    return prefix.took_ns(facts.regions, on_gpu=facts.has_gpu)
 
 
-def _shorter(facts: Facts, found: GrowingPrefix, share: float) -> Changes:
+def _shorter(facts: Facts, prefix: GrowingPrefix, share: float) -> Changes:
     """Rounds that take this share less time; on a GPU the host launches as much as before."""
-    area = _area(facts, found)
+    area = _area(facts, prefix)
     if not facts.has_gpu:
         return [RemoveHost(area, share)]
     launch = facts.links.launch_slice
@@ -130,5 +130,5 @@ def _shorter(facts: Facts, found: GrowingPrefix, share: float) -> Changes:
     return scaled(facts, work, 1 - share)
 
 
-def _area(facts: Facts, found: GrowingPrefix) -> Intervals:
-    return union(facts.slices.start[found.first], facts.slices.start[found.next])
+def _area(facts: Facts, prefix: GrowingPrefix) -> Intervals:
+    return union(facts.slices.start[prefix.first], facts.slices.start[prefix.next])

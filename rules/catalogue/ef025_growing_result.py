@@ -101,19 +101,19 @@ class GrowingResult(Rule):
         return "No tensor grows by concatenation."
 
     def check(self, facts: Facts) -> Findings:
-        for growth, found in ((RESULT, facts.growing_results), (CACHE, facts.growing_caches)):
-            time_ns = nodes_per_step_ns(facts, found.rows)
-            if len(found) == 0 or time_ns < self.min_share * facts.step_ns:
+        for growth, calls in ((RESULT, facts.growing_results), (CACHE, facts.growing_caches)):
+            time_ns = nodes_per_step_ns(facts, calls.rows)
+            if len(calls) == 0 or time_ns < self.min_share * facts.step_ns:
                 continue
             yield self.finding(
                 title=growth.title,
                 why=(
-                    f"{growth.what}: up to {int(found.copied.max()):,} {growth.rows} to add "
-                    f"{int(found.added[found.copied.argmax()]):,}. This takes {ms(time_ns)} of {each_step(facts)}, and "
+                    f"{growth.what}: up to {int(calls.copied.max()):,} {growth.rows} to add "
+                    f"{int(calls.added[calls.copied.argmax()]):,}. This takes {ms(time_ns)} of {each_step(facts)}, and "
                     "more with each round."
                 ),
-                saving=_price(facts, found.rows),
-                evidence=node_evidence(facts, found.rows, named("aten::cat")),
+                saving=_price(facts, calls.rows),
+                evidence=node_evidence(facts, calls.rows, named("aten::cat")),
                 fix=growth.fix,
             )
 

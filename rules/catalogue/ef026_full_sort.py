@@ -60,18 +60,18 @@ class FullSort(Rule):
         return None if len(facts.full_sorts) else "No sort is cut to its first values."
 
     def check(self, facts: Facts) -> Findings:
-        found = facts.full_sorts
-        time_ns = nodes_per_step_ns(facts, found.rows)
+        sorts = facts.full_sorts
+        time_ns = nodes_per_step_ns(facts, sorts.rows)
         if time_ns < self.min_share * facts.step_ns:
             return
-        longest = int(node_ns(facts, found.rows).argmax())
+        longest = int(node_ns(facts, sorts.rows).argmax())
         yield self.finding(
             why=(
                 f"Sorts take {ms(time_ns)} of {each_step(facts)}, and what follows them takes only the first values: "
-                f"{found.kept[longest]:,} of {found.values[longest]:,}."
+                f"{sorts.kept[longest]:,} of {sorts.values[longest]:,}."
             ),
             saving=_price(facts),
-            evidence=node_evidence(facts, found.rows, "Sorts of all values"),
+            evidence=node_evidence(facts, sorts.rows, "Sorts of all values"),
             fix=Fix(
                 "Find the first values with torch.topk. largest=False finds the smallest ones, in ascending order.",
                 "values, indices = torch.topk(x, k, dim=1)",

@@ -60,18 +60,18 @@ class RepeatedConstant(Rule):
         return None if len(facts.repeated_constants) else "No step builds the same tensor again."
 
     def check(self, facts: Facts) -> Findings:
-        found = facts.repeated_constants
-        time_ns = nodes_per_step_ns(facts, found.rows)
+        built = facts.repeated_constants
+        time_ns = nodes_per_step_ns(facts, built.rows)
         if time_ns < self.min_share * facts.step_ns:
             return
         yield self.finding(
             why=(
                 f"Operators that create a tensor and combine it with others, none of which has a gradient, take "
-                f"{ms(time_ns)} of {each_step(facts)}. They run up to {int(found.times.max()):,} times in a step, with "
+                f"{ms(time_ns)} of {each_step(facts)}. They run up to {int(built.times.max()):,} times in a step, with "
                 "the same shapes and arguments."
             ),
             saving=_price(facts),
-            evidence=node_evidence(facts, found.rows, "Operators without gradients", 4),
+            evidence=node_evidence(facts, built.rows, "Operators without gradients", 4),
             fix=Fix(
                 "If the result is the same each time, build it once before the loop, or once per step, and pass it on. "
                 "A sparse matrix can stay sparse: torch.sparse.mm multiplies by it.",
@@ -85,8 +85,8 @@ class RepeatedConstant(Rule):
 
 
 def _price(facts: Facts) -> Price:
-    found = facts.repeated_constants
-    took_ns = node_ns(facts, found.rows)
-    expected = float((took_ns * (1 - 1 / found.times)).sum() / max(1, np.sum(took_ns)))
+    built = facts.repeated_constants
+    took_ns = node_ns(facts, built.rows)
+    expected = float((took_ns * (1 - 1 / built.times)).sum() / max(1, np.sum(took_ns)))
     basis = f"Assumes one of them is left in each step ({percent(expected)} of their time goes), or all or none go."
-    return without_nodes(facts, found.rows, 0.0, expected, basis)
+    return without_nodes(facts, built.rows, 0.0, expected, basis)

@@ -66,17 +66,17 @@ class MostlyZeroMatmul(Rule):
         return None if len(_counted(facts).rows) else "No matmul has such a matrix."
 
     def check(self, facts: Facts) -> Findings:
-        found, price = _counted(facts), _price(facts)
+        products, price = _counted(facts), _price(facts)
         if price.est_ns < self.min_share * facts.step_ns:
             return
-        zeros, took_ns = 1 - float(found.used.min()), nodes_per_step_ns(facts, found.rows)
+        zeros, took_ns = 1 - float(products.used.min()), nodes_per_step_ns(facts, products.rows)
         yield self.finding(
             why=(
                 f"Matmuls with a matrix of up to {percent(zeros)} zeros take {ms(took_ns)} of {each_step(facts)}, with "
                 "their backward pass. A sparse product multiplies only the other elements."
             ),
             saving=price,
-            evidence=node_evidence(facts, found.rows),
+            evidence=node_evidence(facts, products.rows),
             fix=Fix(
                 "If the matrix stays the same, convert it to a sparse one once. If its rows hold the ids of a few "
                 "items, pick these rows of the weight and add them (F.embedding_bag).",
@@ -96,15 +96,15 @@ def _counted(facts: Facts) -> ZeroProducts:
 
 
 def _price(facts: Facts) -> Price:
-    found = _counted(facts)
-    took_ns = node_ns(facts, found.rows)
+    products = _counted(facts)
+    took_ns = node_ns(facts, products.rows)
     low, expected, high = (
-        float((took_ns * np.maximum(0.0, 1 - times * found.used)).sum()) / max(1.0, float(took_ns.sum()))
+        float((took_ns * np.maximum(0.0, 1 - times * products.used)).sum()) / max(1.0, float(took_ns.sum()))
         for times in SLOWER
     )
     return without_nodes(
         facts,
-        found.rows,
+        products.rows,
         low,
         expected,
         f"Assumes that each multiplication of a sparse product takes {SLOWER[2]:.0f} to {SLOWER[0]:.0f} times as long, "

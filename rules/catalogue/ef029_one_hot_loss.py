@@ -57,24 +57,24 @@ class OneHotLoss(Rule):
         return None if len(facts.one_hot_losses) else "No loss multiplies log-probabilities by a one-hot matrix."
 
     def check(self, facts: Facts) -> Findings:
-        found = facts.one_hot_losses
-        time_ns = nodes_per_step_ns(facts, found.rows)
+        losses = facts.one_hot_losses
+        time_ns = nodes_per_step_ns(facts, losses.rows)
         if time_ns < self.min_share * facts.step_ns:
             return
         yield self.finding(
             why=(
-                f"Log-probabilities are multiplied by a one-hot matrix with {found.classes:,} columns. With all that "
+                f"Log-probabilities are multiplied by a one-hot matrix with {losses.classes:,} columns. With all that "
                 f"is computed in its size, and the backward pass, this takes {ms(time_ns)} of {each_step(facts)}. "
                 "Cross entropy reads one number of each row."
             ),
             saving=without_nodes(
                 facts,
-                found.rows,
+                losses.rows,
                 LOW,
                 EXPECTED,
                 f"Assumes the fix removes {percent(LOW)}, {percent(EXPECTED)} or 100% of these operators' time.",
             ),
-            evidence=node_evidence(facts, found.products, "Product with the one-hot matrix"),
+            evidence=node_evidence(facts, losses.products, "Product with the one-hot matrix"),
             fix=Fix(
                 "Pass the ids of the classes to F.cross_entropy. A loss of its own picks the log-probability of each "
                 "target first: log_p.gather(-1, ids[..., None]).",
