@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
+from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.columns import Columns
 from traceopt.analyzer.arrays.percentiles import median, medians_of_others
@@ -216,18 +217,7 @@ class RunFacts(Struct, frozen=True, dict=True):
         """Collectives of ranks with aligned clocks, on the clock of the first rank."""
         raw = self._raw
         shift = self.clock_offset[raw.rank]
-        keep = ~np.isnan(shift)
-        return Matched(
-            event=raw.event[keep],
-            rank=raw.rank[keep],
-            step=raw.step[keep],
-            start=(raw.start - shift)[keep],
-            end=(raw.end - shift)[keep],
-            exposed=raw.exposed[keep],
-            symmetric=raw.symmetric[keep],
-            group=raw.group[keep],
-            call=raw.call[keep],
-        )
+        return replace(raw, start=raw.start - shift, end=raw.end - shift).take(~np.isnan(shift))
 
     @cached_property
     def _in_step(self) -> I8:
