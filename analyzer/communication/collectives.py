@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -78,31 +79,20 @@ def find_collectives(trace: Trace, slices: Slices, links: LaunchLinks, gpu: GpuW
     kinds = [_kind(trace, gpu, slices, row, slice_) for row, slice_ in pairs]
     sizes = np.array([_bytes(trace, gpu, row, slices, slice_) for row, slice_ in pairs])
     group, world = np.maximum(gpu.work.group_size[rows], 0), trace.meta.world_size or 0
-    exposed = _alone(gpu.work.start[rows], gpu.work.end_of(rows), gpu.exposed_communication)
-    launches = links.launch_slice[rows].astype(np.int64)
-    calls = _calls_around(trace, slices, launches)
-    since_last = _since_last(gpu.work.start[rows], gpu.work.end_of(rows))
-    out = []
-    for kind in sorted(set(kinds)):
-        mine = np.array([k == kind for k in kinds])
-        duration = gpu.in_window[rows[mine]]
-        of_kind = int(group[mine].max())
-        factor = bus_factor(kind, of_kind, world)
-        out.append(
-            CollectiveCalls(
-                name=kind,
-                rows=rows[mine],
-                launch=launches[mine],
-                call=calls[mine],
-                duration=duration,
-                exposed=exposed[mine],
-                since_last=since_last[mine],
-                bytes=sizes[mine],
-                bus_factor=factor,
-                group_size=of_kind,
-            )
-        )
-    return sorted(out, key=lambda c: -int(c.exposed.sum()))
+    start, end, launches = gpu.work.start[rows], gpu.work.end_of(rows), links.launch_slice[rows].astype(np.int64)
+    every = CollectiveCalls(
+        name="",
+        rows=rows,
+        launch=launches,
+        call=_calls_around(trace, slices, launches),
+        duration=gpu.in_window[rows],
+        exposed=_alone(start, end, gpu.exposed_communication),
+        since_last=_since_last(start, end),
+        bytes=sizes,
+        bus_factor=None,
+        group_size=0,
+    )
+    return _by_kind(every, kinds, group, world)
 
 
 def find_cpu_collectives(
@@ -111,37 +101,39 @@ def find_cpu_collectives(
     """The collectives of a CPU-only run by kind, most exposed first. `runs` are the slices in which collectives run, on
     threads of their own; `exposed` is when the training thread waits for them, inside the window.
     """
-    every = np.flatnonzero(runs)
-    every = every[np.argsort(slices.start[every], kind="stable")]
+    rows = np.flatnonzero(runs)
+    rows = rows[np.argsort(slices.start[rows], kind="stable")]
     kinds = _kinds_of_names(trace)
-    launches = _launches(trace, slices, every, kinds)
-    inside = window.within(slices.start[every], slices.end[every]) > 0
-    rows, launches = every[inside], launches[inside]
+    launches = _launches(trace, slices, rows, kinds)
+    inside = window.within(slices.start[rows], slices.end[rows]) > 0
+    rows, launches = rows[inside], launches[inside]
     start, end = slices.start[rows], slices.end[rows]
-    alone = _alone(start, end, exposed)
-    since_last = _since_last(start, end)
     pairs = zip(rows.tolist(), launches.tolist(), strict=True)
-    sizes = np.array([_bytes_of_run(trace, slices, row, launch) for row, launch in pairs], np.int64)
-    around = _calls_around(trace, slices, launches)
-    world = trace.meta.world_size or 0
+    every = CollectiveCalls(
+        name="",
+        rows=rows,
+        launch=launches,
+        call=_calls_around(trace, slices, launches),
+        duration=window.within(start, end),
+        exposed=_alone(start, end, exposed),
+        since_last=_since_last(start, end),
+        bytes=np.array([_bytes_of_run(trace, slices, row, launch) for row, launch in pairs], np.int64),
+        bus_factor=None,
+        group_size=0,
+    )
+    of_calls = [kinds[code] for code in slices.name[rows].tolist()]
+    return _by_kind(every, of_calls, np.zeros(len(rows), np.int64), trace.meta.world_size or 0)
+
+
+def _by_kind(every: CollectiveCalls, kinds: Sequence[str], groups: I8, world: int) -> list[CollectiveCalls]:
+    """The calls of each kind, most exposed first. `groups`: how many ranks the group of each call has, 0: unknown."""
     out = []
-    for kind in sorted({kinds[code] for code in slices.name[rows].tolist()}):
-        mine = np.array([kinds[code] == kind for code in slices.name[rows].tolist()])
-        out.append(
-            CollectiveCalls(
-                name=kind,
-                rows=rows[mine],
-                launch=launches[mine],
-                call=around[mine],
-                duration=window.within(start, end)[mine],
-                exposed=alone[mine],
-                since_last=since_last[mine],
-                bytes=sizes[mine],
-                bus_factor=bus_factor(kind, 0, world),
-                group_size=0,
-            )
-        )
-    return sorted(out, key=lambda c: -int(c.exposed.sum()))
+    for kind in sorted(set(kinds)):
+        mine = np.array(kinds) == kind
+        size = int(groups[mine].max())
+        calls = replace(every.take(mine), name=kind, bus_factor=bus_factor(kind, size, world), group_size=size)
+        out.append(calls)
+    return sorted(out, key=lambda calls: -int(calls.exposed.sum()))
 
 
 def _alone(start: I8, end: I8, area: Intervals) -> I8:
