@@ -178,8 +178,8 @@ class TimelineFacts(RecordingFacts, frozen=True, dict=True):
         return totals_by_name(self.trace.names, self.slices.name[rows], rows, amount)
 
     def work_by_name(self, mask: npt.NDArray[np.bool_]) -> list[NameTotal]:
-        """The GPU work of a mask grouped by kernel name, with what it takes of the window in all, ns. Longest first."""
-        rows = np.flatnonzero(mask)
+        """The GPU work of a mask inside the window, by kernel name, with its time in the window, ns. Longest first."""
+        rows = np.flatnonzero(mask & self.gpu.is_inside)
         return totals_by_name(self.trace.names, self.gpu.work.name[rows], rows, self.gpu.step_ns[rows])
 
     @cached_property

@@ -31,6 +31,7 @@ from traceopt.rules import (
     ms,
     percent,
     priced,
+    rate,
     site_locations,
     threshold,
     us,
@@ -97,14 +98,14 @@ class DebugModeOn(Rule):
 
     def _measured(self, facts: Facts, mode: _Mode, mask: Mask, saved: Price) -> Priced:
         area = _area(facts, mask)
-        rows = np.flatnonzero(mask)
         time_ns = facts.steps.host_mean_ns(area)
-        sites = by_site(facts, rows)
+        sites = by_site(facts, np.flatnonzero(mask))
+        calls = sum(site.calls for site in sites) / facts.steps.count
         return self.finding(
             title=mode.title,
             why=f"{mode.what} {ms(time_ns)} of {each_step(facts)} on the host.",
             saving=saved,
-            evidence=[Evidence(mode.evidence, us(time_ns), round(len(rows) / facts.steps.count, 3))],
+            evidence=[Evidence(mode.evidence, us(time_ns), rate(calls))],
             locations=site_locations(sites, 2),
             fix=Fix(mode.advice, mode.code),
             shares_cause_with=["HS001"] if mode is _MODES[0] else [],

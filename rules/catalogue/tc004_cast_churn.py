@@ -17,6 +17,7 @@ from traceopt.rules import (
     area_of,
     each_step,
     host_bounds,
+    launched_in_steps,
     launched_ns,
     ms,
     percent,
@@ -134,7 +135,7 @@ def _masks(facts: Facts) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
 
 def _evidence(facts: Facts, chosen: npt.NDArray[np.bool_], limit: int = 5) -> list[Evidence]:
     """The kinds of casts that take the most time."""
-    count = facts.steps.count
+    count, chosen = facts.steps.count, chosen & launched_in_steps(facts)
     rows = []
     for kind in facts.casts.kinds:
         mine = kind.rows[chosen[kind.rows]]

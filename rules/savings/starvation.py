@@ -110,10 +110,13 @@ def typical_ns(facts: Facts, times: npt.NDArray[np.int64], amount: npt.NDArray[n
 
 
 def launched_ns(facts: Facts, work: npt.NDArray[np.bool_] | npt.NDArray[np.float64]) -> float:
-    """GPU time per step of work that the steps launched, whenever it ran: the GPU may lag by several steps. `work` is a
-    mask, or the share of each row that counts.
-    """
+    """GPU time per step of `launched_in_steps`. `work` is a mask, or the share of each row that counts."""
+    time_ns = facts.gpu.work.duration * facts.gpu.own_share * work
+    return float(time_ns[launched_in_steps(facts)].sum()) / facts.steps.count
+
+
+def launched_in_steps(facts: Facts) -> npt.NDArray[np.bool_]:
+    """The GPU work that the steps launched, whenever it ran: the GPU may lag by several steps."""
     launch = facts.links.launch_slice
     at = facts.slices.start[np.maximum(launch, 0)] if len(facts.slices) else np.zeros(len(launch), np.int64)
-    inside = (launch >= 0) & facts.steps.host_window.contains(at)
-    return float((facts.gpu.work.duration * facts.gpu.own_share * work)[inside].sum()) / facts.steps.count
+    return np.asarray((launch >= 0) & facts.steps.host_window.contains(at))

@@ -33,6 +33,12 @@ class TestDebugModes:
         assert found.saving.est_us == 3 * 150
         assert "set_detect_anomaly" in str(found.fix.code)
 
+    def test_checks_outside_the_steps_are_not_counted(self) -> None:
+        part = self.part("MmBackward0", "aten::isnan", "aten::_is_any_true", "aten::item")
+        before = [{**event, "ts": event["ts"] - 5_000} for event in part]
+        found = finding(steps([*before, *part], part, part), "LG004")
+        assert [row.calls_per_step for row in found.evidence] == [3]
+
     def test_tracebacks_that_the_forward_pass_stores(self) -> None:
         """Anomaly mode calls it in each operator that records a node; a script may call it without that mode."""
         stored = build.python("torch/fx/traceback.py(497): format_stack", 200, 400)

@@ -25,6 +25,8 @@ def cast(machine: Machine, size: list[int]) -> None:
 
 def test_casts_of_a_weight_and_its_bias_count_with_their_launches() -> None:
     machine = Machine(A100)
+    cast(machine, [128, 512])  # before the steps
+    machine.synchronize()
     for _ in range(5):
         with machine.step():
             cast(machine, [128, 512])
@@ -37,5 +39,6 @@ def test_casts_of_a_weight_and_its_bias_count_with_their_launches() -> None:
             machine.synchronize()
     _, [finding] = answer(CastChurn, machine)
     assert [row.what for row in finding.evidence] == ["fp32 to fp16: 128 x 512", "fp32 to fp16: 128"]
+    assert [row.calls_per_step for row in finding.evidence] == [1, 1]
     assert finding.saving is not None
     assert finding.saving.est_us == pytest.approx(32, rel=0.1)  # more than the 20 us of the GPU
