@@ -138,7 +138,7 @@ def _of_one(
         left_us,
         us(saved_ns),
         breakdown,
-        parts_after(breakdown, left_us, savings.changes(fixes), facts),
+        parts_after(breakdown, left_us, savings.changes(fixes), fixes, facts),
         [_left_out(one) for one in priced if one not in fixes],
     )
 

@@ -15,7 +15,7 @@ from traceopt.analyzer.replay.changes import Change
 from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY, DATA_LOADING, LAUNCH, PROFILER
 from traceopt.api import analyze
-from traceopt.document.plan_rows import UNEXPLAINED_SHARE, _idle_left, parts_left
+from traceopt.document.plan_rows import UNEXPLAINED_SHARE, _idle_left, _undone, parts_left, treated_parts
 from traceopt.document.sections import breakdown
 
 FIVE_FAULTS = Path(__file__).resolve().parents[2] / "fixtures" / "traces" / "five_faults.json.gz"
@@ -106,6 +106,35 @@ def test_a_cause_that_no_fix_touches_stays() -> None:
     assert _idle_left(now, replayed, {LAUNCH: 120.0, DATA_LOADING: 0.0}) == {**now, DATA_LOADING: 0.0}
     half = _idle_left(now, replayed, {LAUNCH: 60.0, DATA_LOADING: 50.0})
     assert half == {PROFILER: 50.0, LAUNCH: 10.0, DATA_LOADING: 50.0}
+
+
+@over(GENERATED)
+def test_no_part_shrinks_that_no_fix_treats_while_treated_ones_grow_back(trace: AnalyzedTrace) -> None:
+    """If the replay saves more than the measured costs allow, what is undone first is what only follows."""
+    plan, facts = trace.outcome.plan, trace.facts
+    changes, left_us = planned(trace)
+    if not changes:
+        return
+    now_us = {CAUSE_OF_KEY[part.name]: part.us_per_step for part in breakdown(facts)}
+    replays = facts.replayed, facts.replay(changes)
+    whole = parts_left(now_us, sum(now_us.values()) - plan.savings.by_replay(plan.fixes) / 1e3, *replays, facts)
+    left = parts_left(now_us, left_us, *replays, facts, plan.fixes)
+    if not left or not whole:
+        return
+    treated = treated_parts(plan.fixes, facts)
+    follows = [part for part in left if part not in treated and left[part] < now_us.get(part, 0.0) - 0.001]
+    if follows:
+        assert all(left[part] == pytest.approx(whole[part], abs=1.0) for part in treated if part in left)
+
+
+def test_a_change_that_only_follows_is_undone_first() -> None:
+    now = {LAUNCH: 60.0, PROFILER: 20.0, DATA_LOADING: 20.0}
+    left = {LAUNCH: 10.0, PROFILER: 5.0, DATA_LOADING: 20.0}
+    assert _undone(now, left, 45.0, {LAUNCH}) == {**left, PROFILER: 15.0}
+    assert _undone(now, left, 60.0, {LAUNCH}) == pytest.approx({**now, LAUNCH: 20.0})
+    assert _undone(now, left, 45.0, set()) == pytest.approx(
+        {LAUNCH: 10 + 50 * 10 / 65, PROFILER: 5 + 15 * 10 / 65, DATA_LOADING: 20.0}
+    )
 
 
 def test_parts_that_do_not_explain_the_step_are_not_told(example: GetExample) -> None:

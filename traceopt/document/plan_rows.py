@@ -9,7 +9,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.replay.changes import Change
 from traceopt.analyzer.replay.replayed import Replayed
 from traceopt.analyzer.vocabulary.causes.cause import Cause
-from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
+from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY, DISPATCH, LAUNCH
 from traceopt.result.document import BeforeAndAfter, Combined
 from traceopt.result.finding import Finding
 from traceopt.result.sections.work_rows import BreakdownPart, PlanRow
@@ -17,6 +17,8 @@ from traceopt.result.words.rounding import us
 from traceopt.rules.fixes.same_edit import same_edit
 from traceopt.rules.plan import Plan
 from traceopt.rules.savings.known_error import MAX_SAVED_SHARE
+from traceopt.rules.savings.potential import treated_cause
+from traceopt.rules.savings.price import Priced
 
 UNEXPLAINED_SHARE = 0.05  # of the step after the fixes: largest gap between the plan and the parts that are left
 
@@ -51,7 +53,7 @@ def combine(plan: Plan, rows: Sequence[PlanRow], breakdown: Sequence[BreakdownPa
         return None
     saved_us, left_us = us(plan.savings.of(plan.fixes)), rows[-1].step_us_after
     changes = plan.savings.changes(plan.fixes)
-    left_of_parts = parts_after(breakdown, left_us, changes, facts)
+    left_of_parts = parts_after(breakdown, left_us, changes, plan.fixes, facts)
     limit = clear_limit(left_of_parts) if left_of_parts else None
     replayed = bool(changes) and facts.replay_trusted
     return Combined(
@@ -74,23 +76,32 @@ def parts_of(breakdown: Sequence[BreakdownPart]) -> dict[Cause, float]:
 
 
 def parts_after(
-    breakdown: Sequence[BreakdownPart], left_us: float, changes: Sequence[Change], facts: Facts
+    breakdown: Sequence[BreakdownPart],
+    left_us: float,
+    changes: Sequence[Change],
+    fixes: Sequence[Priced],
+    facts: Facts,
 ) -> dict[Cause, float]:
-    """The parts of the step after these changes, us. Empty if they are not known."""
+    """The parts of the step after these changes, us; those of the fixes are among them. Empty if they are not known."""
     if not changes or not facts.replay_trusted:
         return {}
-    return parts_left(parts_of(breakdown), left_us, facts.replayed, facts.replay(changes), facts)
+    return parts_left(parts_of(breakdown), left_us, facts.replayed, facts.replay(changes), facts, fixes)
 
 
 def parts_left(
-    now_us: Mapping[Cause, float], left_us: float, replayed: Replayed, changed: Replayed, facts: Facts
+    now_us: Mapping[Cause, float],
+    left_us: float,
+    replayed: Replayed,
+    changed: Replayed,
+    facts: Facts,
+    fixes: Sequence[Priced] = (),
 ) -> dict[Cause, float]:
     """The parts of the step after some changes, us; they sum to `left_us`. Empty if the replay, without and with the
     changes, does not explain it.
 
     Each part changes as in the replay. So a part that the changes do not touch stays as it is in the breakdown, which
-    may be of other steps than the replayed ones. If the replay saves more than is stated, a share of each change is
-    undone.
+    may be of other steps than the replayed ones. If the replay saves more than is stated, changes are undone: first
+    those of parts that no fix treats, which only follow from the others.
     """
     step_us, to_measured = sum(now_us.values()), sum(now_us.values()) / replayed.step_ns  # us per ns of the replay
     was, becomes = (
@@ -106,8 +117,26 @@ def parts_left(
         return {}
     if total > left_us or step_us <= left_us:
         return {cause: us * left_us / total for cause, us in left.items()}
-    undone = (left_us - total) / (step_us - total)  # of each change
-    return {cause: us + undone * (now_us.get(cause, 0.0) - us) for cause, us in left.items()}
+    return _undone(now_us, left, left_us, treated_parts(fixes, facts))
+
+
+def treated_parts(fixes: Sequence[Priced], facts: Facts) -> set[Cause]:
+    """The parts that fixes treat; of the host's ordinary work with a GPU, all."""
+    treated = {cause for fix in fixes if (cause := treated_cause(facts, fix.changes)) is not None}
+    return treated | set(DISPATCH) if LAUNCH in treated and facts.has_gpu else treated
+
+
+def _undone(
+    now_us: Mapping[Cause, float], left: Mapping[Cause, float], left_us: float, treated: set[Cause]
+) -> dict[Cause, float]:
+    """The parts with so much less of the changes that they sum to `left_us`."""
+    left = dict(left)
+    untreated = [cause for cause, us in left.items() if cause not in treated and us < now_us.get(cause, 0.0)]
+    for causes in (untreated, list(left)):
+        changed_us = {cause: now_us.get(cause, 0.0) - left[cause] for cause in causes}
+        undone = (left_us - sum(left.values())) / (sum(changed_us.values()) or 1.0)
+        left |= {cause: left[cause] + min(1.0, undone) * us for cause, us in changed_us.items()}
+    return left
 
 
 def _idle_left(
