@@ -194,7 +194,7 @@ def _worth(fix: Priced, gain_ns: float) -> float:
 
 def _is_guess(fix: Priced) -> bool:
     """Whether the fix may save nothing."""
-    return fix.finding.confidence == "low" and fix.price is not None and fix.price.low_ns == 0
+    return fix.price is not None and fix.price.low_ns <= 0
 
 
 def _doubts(fix: Priced) -> tuple[int, bool, bool, bool]:

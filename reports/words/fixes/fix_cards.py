@@ -23,11 +23,11 @@ CONFIDENCE_WORDS: dict[Confidence, str] = {
     "medium": "modeled, or the range begins at 0",
     "low": "the cause is inferred; check it before you rely on it",
 }
-HOW_SURE = "Confidence: how sure it is that a fix saves time. Likely range: how much."
+HOW_SURE = "Confidence: how sure it is that a fix saves time."
 # What orders the plan (rules/plan.py).
 PLAN_ORDER = (
-    "Each row is the fix that saves most after those above it, so the savings add up. If two save about as much, the "
-    "surer comes first. A fix that may save nothing counts half. Rare costs come last."
+    "Each row saves this after those above it, so the savings add up. The largest come first, or the surer of two that "
+    "are close. One that may be nothing counts half, and rare costs come last."
 )
 
 

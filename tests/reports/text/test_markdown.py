@@ -66,7 +66,7 @@ def test_says_what_the_report_says() -> None:
         "Load data in worker processes (DL001)", "150\u00a0ms", "262\u00a0ms", "train.py:61",
         "Stop copying logits to the CPU every step (HS002, needs fix 1)", "22\u00a0ms", "9\u00a0ms", "214\u00a0ms",
         "Pin host memory for input batches",
-        "so the savings add up. If two save about as much, the surer comes first.", "3 more findings below.",
+        "so the savings add up. The largest come first", "3 more findings below.",
         "Saves 112–187\u00a0ms per step.", "and 7.0–12\u00a0ms alone.",
         "+    drop_last=True, pin_memory=True)",  # the patch
         "Waiting for data", "187.0", "45%",  # the breakdown

@@ -63,7 +63,7 @@ def test_says_what_the_report_says() -> None:
         r" 3  22 ms    9 ms      214 ms  high +HS002 Stop copying logits.*\n +train.py:98 · needs fix 1",
     ):
         assert re.search(f"^{row}$", output, re.M), row
-    legend = ("Each row is the fix that saves most", "may save nothing counts half.", "Alone:", "Likely range:")
+    legend = ("Each row saves this after those above it", "may be nothing counts half", "Alone:", "Confidence:")
     places = [" ".join(output.split()).index(part) for part in (*legend, " 1 150 ms")]
     assert places == sorted(places)
     assert "Not in the plan: alternatives, and fixes that add little:" in output
