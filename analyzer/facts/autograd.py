@@ -114,10 +114,11 @@ class AutogradFacts(WorkFacts, frozen=True, dict=True):
 
     @cached_property
     def indexing_backward(self) -> I8:
-        """The backward nodes of `x[i]` and `x[a:b]` in the window, without those inside paddings and in torch's layers.
-        Slices, in order.
+        """The backward nodes of `x[i]`, `x[a:b]` and `x[indices]` in the window, without those inside paddings and in
+        torch's layers. Slices, in order.
         """
-        nodes = self._in_window(self.regions.named(op_names.is_index_backward, OP))
+        kinds = op_names.is_index_backward, op_names.is_index_tensor_backward
+        nodes = self._in_window(np.any([self.regions.named(kind, OP) for kind in kinds], axis=0))
         forward = self.call_sites.forward_of(nodes)
         paddings = self.regions.named(op_names.is_padding, OP)
         padded = (forward >= 0) & (self.slices.ancestor(np.maximum(forward, 0), paddings) >= 0)

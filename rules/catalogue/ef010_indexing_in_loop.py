@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.vocabulary import op_names
 from traceopt.rules import (
     Effort,
     Evidence,
@@ -23,11 +25,22 @@ from traceopt.rules import (
 )
 from traceopt.rules.savings.work.backward_nodes import node_ns, nodes_per_step_ns, without_nodes
 
+SPLIT = Fix(
+    "If the indices do not overlap, split the tensor with unbind() or split() before the loop. If the loop runs over "
+    "time steps, a fused layer such as nn.LSTM or nn.GRU is faster still.",
+    "for x_t in x.unbind(1):  # instead of x[:, t]",
+)
+GROUPS = Fix(
+    "If each row is picked once, sort the rows by group and split them before the loop. Sums, means and maxima of "
+    "groups need no loop: torch.scatter_reduce or index_add_ computes all of them at once.",
+    "for rows in x[group.argsort()].split(group.bincount().tolist()):  # instead of x[group == g]",
+)
 LOW, EXPECTED = 0.6, 0.9  # of the nodes' time: the parts of the gradient are still put together once
 
 
 class IndexingInLoop(Rule):
-    """Measures the backward pass of `x[:, t]` and `x[a:b]` on lines that index many times per step, with gradients on.
+    """Measures the backward pass of `x[:, t]`, `x[a:b]` and `x[group == g]` on lines that index many times in one call
+    of their function, with gradients on.
 
     Why it costs: the gradient of an indexed tensor is zero except in the indexed part. Autograd creates a tensor of the
     whole size for every index, fills it with zeros, writes the part, and adds it to those of the other indices. For a
@@ -38,7 +51,11 @@ class IndexingInLoop(Rule):
         for x_t in x.unbind(1):      # instead of: for t in range(x.shape[1]): x_t = x[:, t]
             h = cell(x_t, h)
 
-    For ranges use `x.split(size)`; for a loop over time steps a fused layer such as nn.LSTM is faster still.
+    For ranges use `x.split(size)`; for a loop over time steps a fused layer such as nn.LSTM is faster still. Rows of
+    groups, such as the nodes of each graph, are sorted once and split; their sums, means and maxima need no loop.
+
+        for rows in x[group.argsort()].split(group.bincount().tolist()):   # instead of x[group == g]
+        means = torch.zeros(groups, size).scatter_reduce(0, group[:, None].expand_as(x), x, "mean", include_self=False)
 
     When it is wrong: indices that overlap or depend on the data cannot be split. A loop over the elements of a small
     tensor does not count; LB002 reports it.
@@ -55,7 +72,7 @@ class IndexingInLoop(Rule):
     requires = ("whole", "ops", "stacks")
 
     min_share: float = threshold(0.03, "smallest time of these backward nodes, as a share of the step, to report")
-    min_calls: int = threshold(16, "fewest indexing operations of a line per step to count")
+    min_calls: int = threshold(16, "fewest indexing operations of a line in one call of its function to count")
     min_node_us: float = threshold(
         30.0, "smallest median time of such a node in a CPU-only run, in microseconds: shorter ones fill small tensors"
     )
@@ -66,11 +83,13 @@ class IndexingInLoop(Rule):
     def check(self, facts: Facts) -> Findings:
         cells = facts.recurrent_cells
         loops = {site.location for site in by_calling_site(facts, cells, node_ns(facts, cells))}
+        picks = facts.regions.named(op_names.is_index_tensor_backward, OP)
         for site in self._sites(facts):
-            time_ns = site.cost_ns / facts.steps.count
+            time_ns, by_rows = site.cost_ns / facts.steps.count, bool(picks[site.rows].all())
             if time_ns < self.min_share * facts.step_ns:
                 continue
             yield self.finding(
+                title="Sort the rows by group once instead of picking them in a loop" if by_rows else None,
                 why=(
                     f"A line indexes a tensor {site.calls / facts.steps.count:,.0f} times {per_step(facts)}. For each, "
                     "the backward pass fills a tensor of the whole size with zeros and adds it up. This takes "
@@ -91,12 +110,8 @@ class IndexingInLoop(Rule):
                         location=site.location,
                     )
                 ],
-                fix=Fix(
-                    "If the indices do not overlap, split the tensor with unbind() or split() before the loop. If the "
-                    "loop runs over time steps, a fused layer such as nn.LSTM or nn.GRU is faster still.",
-                    "for x_t in x.unbind(1):  # instead of x[:, t]",
-                ),
-                shares_cause_with=["EF011"] if site.location in loops else [],
+                fix=GROUPS if by_rows else SPLIT,
+                shares_cause_with=["EF018"] if by_rows else ["EF011"] if site.location in loops else [],
             )
 
     def passed(self, facts: Facts) -> str:
@@ -110,9 +125,17 @@ class IndexingInLoop(Rule):
             site
             for site in sites
             if site.location is not None
-            and site.calls >= self.min_calls * facts.steps.count
+            and _times_in_a_call(facts, site) >= self.min_calls
             and (facts.has_gpu or _median_ns(facts, site) >= self.min_node_us * 1e3)
         ]
+
+
+def _times_in_a_call(facts: Facts, site: SiteCost) -> float:
+    """How often the line indexes in one call of its function, on average. One that each layer calls once is no loop."""
+    sites = facts.call_sites
+    calls = facts.slices.ancestor(sites.forward_of(site.rows), sites.code_frames)
+    calls = calls[calls >= 0]
+    return len(calls) / max(1, len(np.unique(calls)))
 
 
 def _median_ns(facts: Facts, site: SiteCost) -> float:

@@ -21,6 +21,18 @@ def test_fires_on_the_backward_nodes_of_an_index_at_its_line() -> None:
     assert found.shares_cause_with == ["EF011"]  # without the loop, nothing is indexed
 
 
+def test_rows_of_groups_are_sorted_once_and_split() -> None:
+    found = the(IndexingInLoop, sequence_loop(index=("aten::index", "IndexBackward0")))
+    assert "A line indexes a tensor 20 times per step" in found.why
+    assert "x[group == g]" in (found.fix.code or "")
+    assert found.shares_cause_with == ["EF018"]
+
+
+@pytest.mark.parametrize("index", [("aten::index", "IndexBackward0"), ("aten::select", "SelectBackward0")])
+def test_a_line_that_each_layer_calls_once_is_no_loop(index: tuple[str, str]) -> None:
+    assert answer(IndexingInLoop, sequence_loop(index=index, calls=20))[1] == []
+
+
 def test_a_padding_indexes_by_itself() -> None:
     """No line of the script can split what F.pad(mode="circular") slices."""
     assert answer(IndexingInLoop, sequence_loop(inside=build.op("aten::pad", 0, 30)))[1] == []
