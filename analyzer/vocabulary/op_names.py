@@ -335,6 +335,7 @@ def casts_to_double(values: list[Any] | None) -> bool:
 
 SCALAR_READ = "aten::item"
 HOST_READ = "aten::_local_scalar_dense"  # what each read of one value calls
+NONZERO = "aten::nonzero"  # the places at which a tensor is not 0
 CONDITION = "aten::is_nonzero"  # an `if` or `while` asks for the value of a tensor
 VECTOR_NORM = "aten::linalg_vector_norm"  # what Tensor.norm and torch.linalg.norm call
 # On other devices, autograd differentiates the matmul inside aten::linear.

@@ -46,6 +46,7 @@ from traceopt.rules import (
 from traceopt.rules.bases.operator_loop_rule import OperatorLoopRule
 from traceopt.rules.fixes.advice.batch_size import larger_batch_risk
 from traceopt.rules.fixes.advice.compilation import compiled, replayed
+from traceopt.rules.fixes.advice.expert_loops import GROUPED, loops_over_experts
 from traceopt.rules.fixes.advice.fewer_launches import FEWER_ROUNDS, GRAPHS, decoding_fix, fewer_launches_fix, graph_fix
 from traceopt.rules.fixes.advice.graph_capture import blockers, rounds_in_turn
 from traceopt.rules.savings.starvation import dispatch_amount, passes_amount
@@ -122,6 +123,9 @@ class LaunchBound(OperatorLoopRule):
         with torch.inference_mode():
             logits = model(inputs)
 
+    A mixture of experts that finds the tokens of one expert after the other and multiplies them needs one grouped
+    matmul for all: torch.nn.functional.grouped_mm, or experts_implementation="grouped_mm" in Transformers 5.
+
     Fused optimizers, fewer Python hooks and fewer tiny operators also help: one embedding with offsets instead of a
     list of embeddings, torch.stack and one matmul instead of a loop, nn.LSTM instead of a loop over time steps. On a
     CPU the range is wide for such a loop: at most, all operators that its lines call go away, of any size. If each
@@ -153,7 +157,7 @@ class LaunchBound(OperatorLoopRule):
 
     Sources: PyTorch, "Accelerating PyTorch with CUDA Graphs"; PyTorch documentation of torch.cuda.CUDAGraph,
     constraints; PyTorch blog, "Accelerating Generative AI with PyTorch II: GPT, Fast" (2023); Hugging Face
-    documentation, "LLM inference optimization"; NVIDIA, "CUDA Graphs" programming guide chapter.
+    documentation, "LLM inference optimization" and "Experts backends"; NVIDIA, "CUDA Graphs" programming guide chapter.
     """
 
     code = "LB002"
@@ -295,6 +299,8 @@ class LaunchBound(OperatorLoopRule):
         blocks, evidence = blockers(facts) if fix.edits == [GRAPHS] else ([], [])
         if in_turn := rounds_in_turn(facts):
             title, fix = FEWER_ROUNDS
+        elif loops_over_experts(facts):
+            title, fix = GROUPED
         elif blocks:
             one = f" One {CUDA_GRAPH} cannot hold all of it: the step {' and '.join(blocks)}."
             parts = f" torch.compile splits the model where it has to, and makes a {CUDA_GRAPH} of each part."

@@ -31,6 +31,32 @@ def the(facts: Facts) -> Finding:
     return finding
 
 
+def layer_of_experts(experts: int, products: int = 2) -> Machine:
+    """Steps whose layer picks the tokens of one expert after the other and multiplies them: kernels of 3 us."""
+    machine = Machine()
+    for _ in range(4):
+        with machine.step(), machine.python("train.py(8): step"), machine.python("model.py(21): forward"):
+            for _ in range(experts):
+                machine.work(3, "aten::nonzero")
+                machine.synchronize()
+                for _ in range(products):
+                    machine.work(20, "aten::mm")
+                    machine.launch(3)
+    return machine
+
+
+class TestExperts:
+    def test_one_after_the_other_are_grouped(self) -> None:
+        finding = the(layer_of_experts(64).facts())
+        assert finding.title == "Multiply all experts in one grouped matmul instead of a loop"
+        assert "grouped_mm" in (finding.fix.code or "")
+
+    @pytest.mark.parametrize(("experts", "products"), [(2, 60), (64, 0)], ids=["two masks", "no matmuls"])
+    def test_other_masks_are_no_experts(self, experts: int, products: int) -> None:
+        facts = layer_of_experts(experts, products).facts()
+        assert not any("experts" in one.title for one in found("LB002", facts))
+
+
 class TestGraph:
     def test_of_steps_that_launch_the_same(self) -> None:
         finding = the(facts_with("launch_bound"))
