@@ -94,14 +94,10 @@ def _savings(result: Result) -> str:
 
 
 def _overhead(result: Result) -> str:
-    stretch = result.step.stretch
-    stretched = (
-        f"The recorded steps took {stretch:.2f} times as long as the other steps of the run, not counting waits for "
-        "data. "
-        if stretch is not None
-        else ""
-    )
+    if result.step.recorded_us is not None:
+        recorded = quantities.ms_of_us(result.step.recorded_us)
+        return f"All times are corrected for the cost of recording. The recorded steps took {recorded}."
     return (
-        f"{stretched}Recording slows the CPU down, and recording stacks slows it most. Steps without the profiler are "
+        "Recording slows the CPU down, and recording stacks slows it most. Steps without the profiler are "
         "usually faster, so shares carry over better than milliseconds."
     )

@@ -83,9 +83,9 @@ class ProfilerOverhead(Rule):
                 fix=Fix("Record without hardware counters to measure durations."),
             )
         if stretch is not None:
-            if facts.captured.corrected and stretch >= self.min_stretch:
-                yield self._corrected(facts, stretch)
-            elif stretch >= self.min_stretch:
+            if facts.captured.corrected and _recorded_ns(facts) >= self.min_stretch * facts.step_ns:
+                yield self._corrected(facts)
+            elif stretch >= self.min_stretch and not facts.captured.corrected:
                 yield self._measured(facts, stretch)
             elif stretch <= self.max_shrink:
                 yield self._unlike(facts, stretch)
@@ -105,32 +105,29 @@ class ProfilerOverhead(Rule):
             aspect=STACKS,
         )
 
-    def _corrected(self, facts: Facts, stretch: float) -> Priced:
-        recorded = ms(facts.trace.meta.recorded_step_ns or 0.0)
+    def _corrected(self, facts: Facts) -> Priced:
         return self.finding(
-            why=(
-                f"All times are corrected for the profiler, which made the steps {stretch:.2f} times as long "
-                f"({recorded}). {_taken_out(facts)}"
-            ),
+            why=f"All times are corrected for the profiler. {_taken_out(facts)}",
             fix=Fix("Nothing. Viewers of the trace file, such as Perfetto, show the steps as they were recorded."),
         )
 
     def _measured(self, facts: Facts, stretch: float) -> Priced:
-        ledger = facts.captured.ledger
-        cycles = ledger.stretch if ledger is not None else {}
         inflated = (
             f"the GPU's wait for the host, {percent(_host_share(facts))} of {the_step(facts)}, is shorter without it"
             if facts.has_gpu
             else "Python and small operators take less time without it"
         )
         return self.finding(
-            why=(
-                f"Recorded steps took {stretch:.2f} times as long as unrecorded ones, excluding waits for data. The "
-                f"profiler slows only the host: {inflated}."
-            ),
+            why=f"{self._compared(facts, stretch)} The profiler slows only the host: {inflated}.",
             fix=Fix("Rely on the order of the findings more than on their milliseconds."),
-            evidence=[Evidence(f"{cycle} cycle", detail=f"{ratio:.2f} times") for cycle, ratio in cycles.items()],
         )
+
+    def _compared(self, facts: Facts, stretch: float) -> str:
+        """The steps with and without a profiler. In steps that wait as long for data, only the rest tells."""
+        usual_ns = facts.captured.ledger.usual_step_ns if facts.captured.ledger is not None else None
+        if usual_ns and (facts.step_ns >= self.min_stretch * usual_ns) == (stretch >= self.min_stretch):
+            return f"Recorded steps took {ms(facts.step_ns)}, and unrecorded ones {ms(usual_ns)}."
+        return f"Recorded steps took {stretch:.2f} times as long as unrecorded ones, excluding waits for data."
 
     def _unlike(self, facts: Facts, stretch: float) -> Priced:
         ledger = facts.captured.ledger
@@ -147,17 +144,23 @@ class ProfilerOverhead(Rule):
     def passed(self, facts: Facts) -> str:
         stretch = facts.captured.stretch
         if stretch is not None:
-            return f"Recorded steps took {stretch:.2f} times as long as unrecorded ones, excluding waits for data." + (
-                f" {_taken_out(facts)}" if facts.captured.corrected else ""
-            )
+            return _taken_out(facts) if facts.captured.corrected else self._compared(facts, stretch)
         return f"The GPU waits for the host's ordinary work for {percent(_host_share(facts))} of {the_step(facts)}."
 
 
 def _taken_out(facts: Facts) -> str:
-    """What recording cost, which all times are corrected for."""
+    """What recording cost, which all times are corrected for, and the step with and without it."""
     meta = facts.trace.meta
     event, kernel = microseconds(meta.event_cost_ns or 0.0), microseconds(meta.kernel_cost_ns)
-    return f"Each recorded event cost the host {event}, and each kernel the GPU {kernel}. Both are taken out."
+    return (
+        f"Recorded steps took {ms(_recorded_ns(facts))}, and take {ms(facts.step_ns)} without its cost: each recorded "
+        f"event cost the host {event}, and each kernel the GPU {kernel}."
+    )
+
+
+def _recorded_ns(facts: Facts) -> float:
+    """The step before the correction."""
+    return facts.trace.meta.recorded_step_ns or 0.0
 
 
 def _host_share(facts: Facts) -> float:
