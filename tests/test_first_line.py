@@ -71,7 +71,7 @@ def unnamed_work(result: Result) -> Iterator[str]:
     if kernel is None or not step_us or result.quality.verdict == "unusable" or result.quality.sampled_share:
         return
     priced = any(finding.saving is not None for finding in result.findings)
-    is_work = kernel.kind not in ("collective", "copy", "memset")
+    is_work = kernel.kind not in ("collective", "memcpy", "memset")
     if (
         is_work
         and not priced

@@ -67,7 +67,7 @@ class GroupOverlap(Struct, frozen=True):
     """For how long something runs while a group communicates. Time in ns."""
 
     group: ProcessGroup
-    beside: str  # kind of compute, "copy", "memset", or the name of another group
+    beside: str  # kind of compute, "memcpy", "memset", or the name of another group
     is_group: bool
     ns: int
     of_ns: int  # while the group communicates

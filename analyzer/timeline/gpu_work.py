@@ -115,7 +115,7 @@ class GpuWork(Struct, frozen=True, dict=True):
 
     @cached_property
     def kind(self) -> Categorical:
-        """Kind of each row, from the table in kernel_names.py; copies and fills are "copy" and "memset", but copies of
+        """Kind of each row, from the table in kernel_names.py; copies and fills are "memcpy" and "memset", but those of
         a collective are "collective".
         """
         classes, inverse = self._classes
@@ -123,7 +123,7 @@ class GpuWork(Struct, frozen=True, dict=True):
         codes = np.where(self.work.kind == KERNEL, inverse, of_name).astype(np.int32)
         if self.copy_collectives is not None:
             codes[self.copy_collectives] = len(classes) + 2
-        return Categorical([*(c.kind for c in classes), "copy", "memset", "collective"], codes)
+        return Categorical([*(c.kind for c in classes), "memcpy", "memset", "collective"], codes)
 
     @cached_property
     def tensor_core(self) -> npt.NDArray[np.int8]:

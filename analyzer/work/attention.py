@@ -38,7 +38,7 @@ def find_unfused_attention(gpu: GpuWork, regions: Regions) -> UnfusedAttention:
     work = gpu.work
     mask = np.zeros(len(work), bool)
     product = gpu.kind.among("gemm") & _batched(gpu, regions)
-    light = gpu.kind.among(*FUSIBLE_KINDS, "index", "reduction", "memset", "other")
+    light = gpu.kind.among(*FUSIBLE_KINDS, "index", "reduction", "memcpy", "memset", "other")
     order = np.lexsort((work.start, work.queue))
     position = np.empty(len(work), np.int64)
     position[order] = np.arange(len(work))

@@ -15,7 +15,7 @@ from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline.kernel_launches import KernelLaunches
 from traceopt.analyzer.work.gemms import Gemms, GemmShape
 
-BETWEEN = ("copy", "memset", "layout")  # kinds that may be between two calls that could be merged
+BETWEEN = ("copy", "memcpy", "memset", "layout")  # kinds that may be between two calls that could be merged
 
 
 class GemmCalls(Struct, frozen=True, dict=True):

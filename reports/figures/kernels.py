@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION, COPIES
+from traceopt.analyzer.vocabulary.causes.table import COMPUTE
 from traceopt.reports.figures.figure import FigureDict, color, figure, label, lines, nothing, plain
 from traceopt.reports.words.not_recorded import missing_kernels
+from traceopt.reports.words.part_styles import part_of_work
 from traceopt.reports.words.safe_text import clean
 from traceopt.reports.words.step_words import per_step, scope
 from traceopt.result.document import Result
@@ -17,7 +18,6 @@ TITLE = "GPU kernels"
 BOX = 48  # characters of a name, and of each of its lines
 BOX_LINE = 18
 _COLORS = ("compute", "launch", "input", "python", "range", "host", "driver", "sync", "queue", "backward")
-_SAME_AS_PARTS = {"collective": COMMUNICATION, "copy": COPIES, "memset": COPIES}
 
 
 def draw(document: Result) -> FigureDict:
@@ -29,8 +29,8 @@ def draw(document: Result) -> FigureDict:
     every_step = per_step(document)
     boxes: list[tuple[str, str, str, float, str, str]] = []
     for number, (kind, kernels) in enumerate(sorted(by_kind.items(), key=lambda item: -_total(item[1]))):
-        cause = _SAME_AS_PARTS.get(kind)
-        shade = color(cause.look.color if cause is not None else _COLORS[number % len(_COLORS)])
+        part = part_of_work(kind)
+        shade = color(_COLORS[number % len(_COLORS)] if part is COMPUTE else part.look.color)
         share = quantities.percent(sum(kernel.share for kernel in kernels))
         about = lines(kind, f"{quantities.ms_of_us(_total(kernels))}{every_step}, {share} of the GPU's time")
         boxes.append((kind, label(kind), "", _total(kernels), about, shade))

@@ -11,7 +11,7 @@ from traceopt.analyzer.vocabulary.causes.cause import Look
 from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY, COMMUNICATION, COMPUTE, COPIES
 from traceopt.reports.words.fixes.card_lookup import cards_of_part
 from traceopt.reports.words.fixes.fix_cards import Card
-from traceopt.reports.words.part_styles import part_style
+from traceopt.reports.words.part_styles import part_of_work, part_style
 from traceopt.result.document import Result
 from traceopt.result.finding import Location
 from traceopt.result.sections.work_rows import BreakdownPart
@@ -82,22 +82,32 @@ def part_answers(document: Result, cards: list[Card], gpu_measured: bool) -> lis
 
 
 def _causes(document: Result, part: BreakdownPart, cards: Sequence[Card]) -> list[PartCause]:
-    """The longest work of a busy part; of an idle one, the evidence of its first fix."""
+    """The longest work of a busy part; of an idle one, the evidence of its first fix, unless that is about a longer
+    part or about several.
+    """
     if part.name == COMPUTE.key:
-        rows = [PartCause(row.label or row.name, row.us_per_step, row.location) for row in document.kernels]
+        kernels = [row for row in document.kernels if part_of_work(row.kind) is COMPUTE]
+        rows = [PartCause(row.label or row.name, row.us_per_step, row.location) for row in kernels]
     elif part.name == COMMUNICATION.key:
         collectives = document.communication.collectives
         rows = [PartCause(row.name, row.exposed_us_per_step, row.location) for row in collectives]
     elif part.name == COPIES.key:
         rows = [PartCause(row.kind, row.exposed_us_per_step) for row in document.copies]
     else:
-        evidence = cards[0].finding.evidence if cards else []
+        evidence = cards[0].finding.evidence if cards and part is _longest(document, cards[0]) else []
         rows = [
             PartCause(row.what, row.us_per_step, row.location)
             for row in evidence
             if row.us_per_step is not None and not row.inside
         ]
+        most_us = max(part.us_per_step, part.raw_us_per_step or 0.0)
+        rows = [] if any(row.us > most_us for row in rows) else rows
     return sorted(rows, key=lambda row: -row.us)[:MOST_CAUSES]
+
+
+def _longest(document: Result, card: Card) -> BreakdownPart:
+    """The longest of the parts that the rule of a fix measures."""
+    return max((part for part in document.breakdown if cards_of_part([card], part)), key=lambda part: part.us_per_step)
 
 
 def has_room(label: str, pixels: float, beside: float = TIME_PIXELS) -> bool:

@@ -7,16 +7,15 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION
+from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION, COPIES
 from traceopt.reports.words import names, not_recorded, rank_words, run_words, step_words, table_captions
 from traceopt.reports.words.fixes.fix_cards import Card
+from traceopt.reports.words.part_styles import part_of_work
 from traceopt.reports.words.tables import Derived, ShownTable, shown_table
 from traceopt.result.document import Result
 from traceopt.result.sections.work_rows import Kernel, ModuleRow
 from traceopt.result.tables import rank_tables, step_tables
 from traceopt.result.words import quantities
-
-_NOT_LAUNCHED = ("copy", "memset")  # kinds of work that are no kernels
 
 _KERNEL: Derived = {
     # Of the limit that the kernel is nearer to: the other rate says little.
@@ -124,7 +123,7 @@ def _tables(document: Result) -> Iterator[ShownTable]:
 
 
 def _is_launched(kernel: Kernel) -> bool:
-    return kernel.kind not in _NOT_LAUNCHED and kernel.longest_us is not None
+    return part_of_work(kernel.kind) is not COPIES and kernel.longest_us is not None
 
 
 def _depths(modules: Sequence[ModuleRow]) -> list[int]:

@@ -9,9 +9,9 @@ from collections.abc import Sequence, Set
 
 from msgspec.structs import replace
 
-from traceopt.analyzer.vocabulary.causes.cause import Look
+from traceopt.analyzer.vocabulary.causes.cause import Cause, Look
 from traceopt.analyzer.vocabulary.causes.span_categories import SPAN_CATEGORIES
-from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY
+from traceopt.analyzer.vocabulary.causes.table import CAUSE_OF_KEY, COMMUNICATION, COMPUTE, COPIES
 from traceopt.result.sections.work_rows import BreakdownPart
 
 PLAIN = ""
@@ -19,6 +19,12 @@ _UNKNOWN = Look("other", "dots")
 _LOOK_OF_SPAN = {row.key: (row.color, row.label) for row in SPAN_CATEGORIES}
 _OTHER_SPAN = ("other", "Other")
 _IDLE = "GPU idle"
+_PART_OF_WORK = {"collective": COMMUNICATION, "memcpy": COPIES, "memset": COPIES}
+
+
+def part_of_work(kind: str) -> Cause:
+    """The part of the step to which a kind of GPU work belongs."""
+    return _PART_OF_WORK.get(kind, COMPUTE)
 
 
 def part_style(name: str, busy: bool) -> Look:

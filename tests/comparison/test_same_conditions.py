@@ -213,7 +213,7 @@ def test_copies_of_the_same_size_leave_no_doubt_about_the_work() -> None:
     """Pinned or pageable, the batch is as large as before."""
 
     def copying(kind: str, us: float, size: float) -> Result:
-        rows = [Kernel("Memcpy HtoD", "copy", 2.0, us, us / 2, 0.9, None, None, None)]
+        rows = [Kernel("Memcpy HtoD", "memcpy", 2.0, us, us / 2, 0.9, None, None, None)]
         step = replace(rich().step, per_step_us=[us + 1_000] * 12)
         unknown = replace(rich().efficiency, flops_per_step=None)
         return replace(

@@ -100,7 +100,7 @@ def test_kinds() -> None:
         copy(180, 10, "gpu_memset", "Memset (Device)"),
         kernel("triton_poi_fused_add_0", 200, 10, 4),
     )
-    assert [gpu.kind.at(row) for row in range(6)] == ["gemm", "gemm", "collective", "copy", "memset", "elementwise"]
+    assert [gpu.kind.at(row) for row in range(6)] == ["gemm", "gemm", "collective", "memcpy", "memset", "elementwise"]
     assert gpu.tensor_core.tolist()[:2] == [1, 0]
     assert gpu.fused.tolist() == [False] * 5 + [True]
     assert gpu.is_compute.tolist() == [True, True, False, False, False, True]

@@ -78,7 +78,7 @@ class GroupOverlapRow(Struct, frozen=True):
     """Something that runs while a process group communicates."""
 
     group: Annotated[str, note("name of the process group, or what the framework calls it")]
-    beside: Annotated[str, note("kind of kernel, copy, or another process group")]
+    beside: Annotated[str, note("kind of GPU work, or another process group")]
     is_group: Annotated[bool, note("whether that is another process group")]
     us_per_step: Annotated[float, note("time per step of both", "us")]
     share: Annotated[float, note("the same as a part of the group's time", "share")]
