@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from support.traces import GENERATED, REAL, AnalyzedTrace, over
 
 from traceopt.document import sections
+from traceopt.reports.words.fixes.headline import tiles
+from traceopt.result.sections.step import MANY_STEPS
 from traceopt.result.sections.work_rows import BreakdownPart
+from traceopt.result.words.quantities import ms_of_us
 from traceopt.testing import Machine
 from traceopt.testing.machine import A100
 
@@ -38,3 +42,19 @@ def test_the_wait_after_the_last_step_is_no_sync_of_the_steps() -> None:
     trace.synchronize()  # as the profiler does when it stops
     assert sections.sync(trace.facts()).us_per_step == 0
     assert host_sync(trace) is None
+
+
+@over(GENERATED, REAL)
+def test_the_spread_is_of_the_steps_of_the_mean(trace: AnalyzedTrace) -> None:
+    """So that the mean lies in it, and of few steps each end is a step that was recorded."""
+    step = trace.result.step
+    if step.p10_us is None or step.p90_us is None or step.typical_us is None:
+        return
+    typical = [step.per_step_us[index] for index in step.typical_steps]
+    assert min(typical) <= step.p10_us <= step.p90_us <= max(typical)
+    if len(typical) < MANY_STEPS:
+        assert (step.p10_us, step.p90_us) == (min(typical), max(typical))
+        assert step.p10_us - 0.001 <= step.typical_us <= step.p90_us + 0.001
+        assert not any("p10" in tile.note for tile in tiles(trace.result))
+    if 1 < len(typical) < step.count and trace.result.quality.verdict != "unusable" and step.source != "window":
+        assert ms_of_us(max(typical)) in tiles(trace.result)[0].note or len(typical) >= MANY_STEPS

@@ -13,6 +13,7 @@ from traceopt.analyzer.vocabulary.causes.table import COMMUNICATION, COMPUTE, CO
 from traceopt.document.timeline.step_series import step_series
 from traceopt.result.sections.rank_rows import ProcessGpu
 from traceopt.result.sections.step import (
+    MANY_STEPS,
     DataLoader,
     Efficiency,
     Gpu,
@@ -35,7 +36,8 @@ from traceopt.rules.evidence import location_of
 def step(facts: Facts) -> Step:
     steps, stretch = facts.recorded_steps, facts.captured.stretch
     duration = steps.duration
-    p10, p90 = percentiles(duration, 10, 90)
+    typical = duration[steps.typical_rows]
+    p10, p90 = percentiles(typical, *((10, 90) if len(typical) >= MANY_STEPS else (0, 100)))
     return Step(
         source=steps.source,
         count=steps.count,

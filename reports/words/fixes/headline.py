@@ -11,6 +11,7 @@ from traceopt.reports.words.fixes.fix_cards import Card, combined_fixes
 from traceopt.reports.words.rank_words import rank_phrase
 from traceopt.reports.words.step_words import on_cpu
 from traceopt.result.document import Combined, Result
+from traceopt.result.sections.step import MANY_STEPS
 from traceopt.result.words import quantities
 
 WORTH_FIXING_SHARE = 0.03  # the headline mentions fixes that save at least 3 % of the step
@@ -169,9 +170,9 @@ def _step_tile(result: Result) -> Tile:
     typical = len(step.typical_steps)
     note = quantities.counted(step.count, "step")
     note = f"mean of {typical} of {note}{_of_all(result)}" if typical < step.count else note
-    if step.p10_us is not None and step.p90_us is not None and step.count > 1:
+    if step.p10_us is not None and step.p90_us is not None and typical > 1:
         spread = quantities.from_to(quantities.ms_of_us(step.p10_us), quantities.ms_of_us(step.p90_us), "–")
-        note = f"{spread} (p10–p90), {note}"
+        note = f"{spread}{' (p10–p90)' if typical >= MANY_STEPS else ''}, {note}"
     if (span := rank_words.span_of_ranks(result)) is not None:
         note = f"{note}, {rank_phrase(result)}; the ranks take {span}"
     return Tile(label, *quantities.time_parts(step.typical_us), note)

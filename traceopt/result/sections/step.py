@@ -19,6 +19,8 @@ from traceopt.result.sections.rank_rows import (
 )
 from traceopt.result.sections.work_rows import CpuOperator, IdleCause, MemoryPart, MemoryPoint, StepSeries
 
+MANY_STEPS = 10  # of fewer, p10 and p90 are the shortest and the longest
+
 
 class ServedRequests(Struct, frozen=True):
     """What requests see of a serving engine's steps, as far as this trace shows it: no figures of the service."""
@@ -74,8 +76,8 @@ class Step(Struct, frozen=True):
         list[int], note("indices into per_step_us of the typical steps: all but those that are unusual once or cut")
     ]
     median_us: Annotated[float | None, note("median of all recorded steps", "us")]
-    p10_us: Annotated[float | None, note("10th percentile", "us")]
-    p90_us: Annotated[float | None, note("90th percentile", "us")]
+    p10_us: Annotated[float | None, note("10th percentile of typical steps, or the shortest of fewer than 10", "us")]
+    p90_us: Annotated[float | None, note("90th percentile of typical steps, or the longest of fewer than 10", "us")]
     per_step_us: Annotated[list[float], note("every step, in order", "us")]
     stretch: Annotated[
         float | None,
