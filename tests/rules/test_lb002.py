@@ -13,8 +13,10 @@ from support.traces import GetExample
 
 from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Finding
+from traceopt.result.words.effort_and_risk import Risk
 from traceopt.result.words.message import plain
 from traceopt.rules.catalogue.lb002_launch_bound import LaunchBound
+from traceopt.rules.fixes.advice import batch_size
 from traceopt.rules.savings.starvation import dispatch_ns
 from traceopt.testing import Machine
 
@@ -136,6 +138,14 @@ class TestFewerLaunches:
 
     def test_a_larger_batch_has_a_risk(self) -> None:
         assert the(facts_with("launch_bound", steps=2)).risk_words == "A larger batch may change convergence"
+
+    def test_no_larger_batch_where_memory_is_full(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        facts = facts_with("launch_bound", steps=2)
+        monkeypatch.setattr(batch_size, "peak_share", lambda _: 0.96)
+        monkeypatch.setattr(Facts, "memory", object())
+        finding = the(facts)
+        assert "batch" not in f"{finding.title} {finding.fix.text}"
+        assert finding.risk is Risk.NONE
 
     def test_compiling_the_model_does_not_speed_up_the_optimizer(self, example: GetExample) -> None:
         facts = example("single_tensor_optimizer").facts

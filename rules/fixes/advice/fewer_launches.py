@@ -6,6 +6,7 @@ from traceopt.analyzer.facts import Facts
 from traceopt.result.edits import Compile
 from traceopt.result.finding import Fix
 from traceopt.result.words.message import CUDA_GRAPH, SERVING_ENGINES
+from traceopt.rules.fixes.advice.batch_size import memory_is_full
 from traceopt.rules.fixes.advice.compilation import compiled, engine_graphs, replayed
 
 _BY_HAND = "Capture {} by hand (torch.cuda.graph, torch.cuda.make_graphed_callables)"
@@ -50,14 +51,17 @@ def graph_fix(facts: Facts) -> tuple[str, Fix]:
         return title, Fix(f"{_BY_HAND.format(passes)}. A larger batch also gives each launch more work.")
     how = "Pass mode='reduce-overhead' to torch.compile" if compiled(facts) else f"Compile with {CUDA_GRAPH}s"
     whole = " A capture by hand can hold the whole step, with a capturable optimizer." if facts.trains else ""
-    batch = " A larger batch also gives each launch more work."
+    batch = "" if memory_is_full(facts) else " A larger batch also gives each launch more work."
     return title, Fix(f"{how}, or capture {passes}.{_without_breaks(facts)}{whole}{batch}", edits=[GRAPHS])
 
 
 def fewer_launches_fix(facts: Facts) -> tuple[str | None, Fix]:
     """Title (None: the rule's) and fix. Code that is compiled, replayed or served already is not told to become so."""
+    full = memory_is_full(facts)
+    batch, or_batch = ("", "") if full else ("Raise the batch size if memory allows. ", "larger batch or ")
     if (graphs := replayed(facts)) is not None:
-        text = f"{graphs} Capture what still runs outside them (see the evidence), or raise the batch size."
+        text = f"{graphs} Capture what still runs outside them (see the evidence)"
+        text += "." if full else ", or raise the batch size."
         return f"Reduce launch overhead outside the {CUDA_GRAPH}s", Fix(text)
     if (engine := engine_graphs(facts)) is not None:
         return f"Reduce launch overhead: the engine's {CUDA_GRAPH}s", Fix(
@@ -65,18 +69,18 @@ def fewer_launches_fix(facts: Facts) -> tuple[str | None, Fix]:
         )
     if compiled(facts):
         text = (
-            "The model is compiled already. Raise the batch size if memory allows, or let the compiler replay its "
-            f"kernels as {CUDA_GRAPH}s (mode='reduce-overhead').{_without_breaks(facts)}"
+            f"The model is compiled already. {batch}The compiler can replay its kernels as {CUDA_GRAPH}s "
+            f"(mode='reduce-overhead').{_without_breaks(facts)}"
         )
-        return f"Reduce launch overhead: larger batch or {CUDA_GRAPH}s", Fix(text, edits=[GRAPHS])
+        return f"Reduce launch overhead: {or_batch}{CUDA_GRAPH}s", Fix(text, edits=[GRAPHS])
     if not facts.device.compiles:
-        text = f"Raise the batch size if memory allows. {_BY_HAND.format('what repeats')}."
-        return f"Reduce launch overhead: larger batch or {CUDA_GRAPH}s", Fix(text)
+        text = f"{batch}{_BY_HAND.format('what repeats')}."
+        return f"Reduce launch overhead: {or_batch}{CUDA_GRAPH}s", Fix(text)
     text = (
-        "Raise the batch size if memory allows. Otherwise use torch.compile, which fuses kernels and (with "
+        f"{batch}{'Use' if full else 'Otherwise use'} torch.compile, which fuses kernels and (with "
         f"mode='reduce-overhead') replays them as {CUDA_GRAPH}s."
     )
-    return None, Fix(text, edits=[GRAPHS])
+    return f"Reduce launch overhead: torch.compile or {CUDA_GRAPH}s" if full else None, Fix(text, edits=[GRAPHS])
 
 
 def _without_breaks(facts: Facts) -> str:
