@@ -46,7 +46,8 @@ class ForwardWithoutGradients(Rule):
             targets = features(style_image)  # before the loop, not inside it
 
     When it is wrong: a teacher, a target network or a rollout needs the pass in every step. What the fix saves depends
-    on that, so the finding has no saving. Frozen layers that run with gradients on are not seen.
+    on that, so the finding has no saving. In reinforcement learning, whose phases the report shows, such passes are not
+    counted. Frozen layers that run with gradients on are not seen.
 
     Sources: PyTorch documentation, "Autograd mechanics: locally disabling gradient computation".
     """
@@ -71,7 +72,7 @@ class ForwardWithoutGradients(Rule):
 
     def check(self, facts: Facts) -> Findings:
         without = facts.calls_without_gradients
-        if without is not None and self._much(facts, without):
+        if without is not None and not facts.rl_phases and self._much(facts, without):
             evidence = _evidence(facts, without, "Forward pass without gradients")
             yield self.finding(
                 why=(

@@ -50,6 +50,13 @@ def test_fires_at_the_time_and_the_place_of_the_pass_without_gradients() -> None
     assert [(one.file, one.function) for one in found.locations] == [("train.py", "train")]
 
 
+def test_rollouts_of_reinforcement_learning_are_no_such_passes() -> None:
+    rollout = [build.annotation("rollout", 200, 3_500), build.annotation("update_policy", 3_800, 5_000)]
+    of_phases = facts(rollout + TARGETS + TRAINING)
+    assert of_phases.rl_phases
+    assert answer(ForwardWithoutGradients, of_phases)[1] == []
+
+
 def test_on_a_gpu_it_is_the_time_of_the_kernels() -> None:
     found = only(ForwardWithoutGradients, facts(TARGETS + TRAINING, gpu=True))
     assert "take 2.0 ms of GPU time in each 10.0 ms step" in found.why
