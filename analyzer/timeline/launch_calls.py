@@ -39,12 +39,19 @@ class LaunchCalls(Struct, frozen=True, dict=True):
         """The calls that launched kernels."""
         return distinct_values(self._launch[self.gpu.is_kernel & (self._launch >= 0)])
 
+    @cached_property
+    def _kernel_starts(self) -> I8:
+        return np.sort(self.gpu.trace.runtime.start[self._launch[self.gpu.is_kernel & (self._launch >= 0)]])
+
+    def count_before(self, time: I8) -> I8:
+        """Kernels that are launched before each time. Shape (len(time),)."""
+        return np.searchsorted(self._kernel_starts, time)
+
     def share_before(self, time: I8) -> npt.NDArray[np.float64]:
         """Share (0..1) of its step's kernels launched before each time; NaN outside the steps. Shape (len(time),)."""
-        started = np.sort(self.gpu.trace.runtime.start[self._launch[self.gpu.is_kernel & (self._launch >= 0)]])
         step = self.steps.host_step_of(time)
-        first, last = np.searchsorted(started, self.steps.host_start), np.searchsorted(started, self.steps.host_end)
-        before = np.searchsorted(started, time) - first[step]
+        first, last = self.count_before(self.steps.host_start), self.count_before(self.steps.host_end)
+        before = self.count_before(time) - first[step]
         return np.where(step >= 0, before / np.maximum(1, last[step] - first[step]), np.nan)
 
     def function_with_share(self, share: float) -> int | None:

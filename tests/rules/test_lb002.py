@@ -59,6 +59,30 @@ class TestExperts:
         assert not any("experts" in one.title for one in found("LB002", facts))
 
 
+class TestRoundsThatReadValues:
+    """A solver reads a value after a few kernels, a decoder after those of a token."""
+
+    def rounds(self, kernels: int) -> Finding:
+        machine = Machine()
+        for _ in range(3):
+            with machine.step(), machine.python("train.py(8): rollout"):
+                for _ in range(6):
+                    for _ in range(kernels):
+                        machine.work(20, "aten::mul")
+                        machine.launch(3)
+                    with machine.operator("aten::item"), machine.operator("aten::_local_scalar_dense"):
+                        machine.copy_to_host(2)
+        return the(machine.facts())
+
+    def test_of_few_kernels_wait_for_each_other(self) -> None:
+        finding = self.rounds(20)
+        assert finding.title == "Run several rounds as one batch, and read their values together"
+        assert finding.confidence == "low"
+
+    def test_of_many_kernels_gain_by_graphs(self) -> None:
+        assert self.rounds(150).title == LaunchBound.title
+
+
 class TestGraph:
     def test_of_steps_that_launch_the_same(self) -> None:
         finding = the(facts_with("launch_bound"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.attribution.syncs import BLOCKING_COPY, DATA_DEPENDENT, EXPLICIT, SCALAR_READ
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
@@ -22,6 +23,7 @@ BLOCKERS = {
     EXPLICIT: "synchronizes",
 }
 FEW_READS = 3  # by a line per step: with as many, they may decide what the step does next
+FEW_KERNELS, MANY_KERNELS = 5, 100  # between two reads
 UNEVEN = "all_to_all"  # each rank may put in another size in each step
 
 
@@ -52,11 +54,19 @@ def blockers(facts: Facts) -> tuple[list[str], list[Evidence]]:
 
 def rounds_in_turn(facts: Facts) -> bool:
     """Whether a line reads values again and again amid the launches of a step, as a solver or an environment does: each
-    of its rounds waits for the one before.
+    of its rounds waits for the one before. A round with many kernels, such as of a token, gains much by a graph of its
+    own.
     """
     reads = (facts.syncs.reason == SCALAR_READ) & ~facts.reporting_syncs & ~facts.gradient_syncs
     sites = facts.syncs_by_site(reads & _amid_launches(facts, facts.syncs.start))
-    return any(len(rows) >= FEW_READS * facts.steps.count for rows in sites)
+    often = [facts.syncs.start[rows] for rows in sites if len(rows) >= FEW_READS * facts.steps.count]
+    return any(_kernels_of_a_round(facts, np.sort(reads)) < MANY_KERNELS for reads in often)
+
+
+def _kernels_of_a_round(facts: Facts, reads: I8) -> float:
+    """Kernels between two reads, the median. Reads that follow each other at once are of one round."""
+    between = np.diff(facts.launch_calls.count_before(reads))
+    return median(between[between > FEW_KERNELS])
 
 
 def _amid_launches(facts: Facts, at: I8) -> npt.NDArray[np.bool_]:
