@@ -51,7 +51,7 @@ def test_fires_at_the_time_and_the_place_of_the_pass_without_gradients() -> None
 
 
 def test_rollouts_of_reinforcement_learning_are_no_such_passes() -> None:
-    rollout = [build.annotation("rollout", 200, 3_500), build.annotation("update_policy", 3_800, 5_000)]
+    rollout = [build.annotation("rollout", 200, 3_500), build.annotation("reward", 3_800, 100)]
     of_phases = facts(rollout + TARGETS + TRAINING)
     assert of_phases.rl_phases
     assert answer(ForwardWithoutGradients, of_phases)[1] == []
