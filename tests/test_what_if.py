@@ -56,6 +56,13 @@ def test_two_fixes_are_replayed_together(example: GetExample) -> None:
     assert both.fixes[0].alone_us == loader.saving_us
 
 
+def test_a_fix_of_the_plan_stays_beside_another_finding_of_a_code(example: GetExample) -> None:
+    """HS001 has two findings here. One of them treats the cause of DL001, and alone saves more."""
+    asked = what_if(str(example("five_faults").path), ["DL001", "HS001"])
+    assert [fix.code for fix in asked.fixes] == ["DL001", "HS001"]
+    assert any("HS001" in text and "is left out" in text for text in asked.warnings)
+
+
 def test_a_fix_that_only_moves_the_bottleneck_says_so(example: GetExample) -> None:
     """Kernels that take a tenth of their time: the loader, until then hidden, is the step."""
     document = what_if(str(example("hidden_host_work").path), scales=[("kernel~.", 0.1)])

@@ -129,7 +129,9 @@ def _of_one(
         chosen += mine
     priced = [one for one in found if one in chosen and one.price is not None]
     savings = JointSavings(facts, [change for by_rank in scaled for change in by_rank[0]])
-    fixes = best_choice(priced, savings) if priced else []
+    rows = outcome.plan.rows if outcome.plan is not None else []
+    planned = [one for one in found[: len(rows)] if one in priced]
+    fixes = best_choice(_beside(priced, planned), savings) if priced else []
     saved_ns, breakdown = savings.of(fixes), sections.breakdown(facts)
     left_us = us(savings.step_ns - saved_ns)
     return _Answer(
@@ -141,6 +143,11 @@ def _of_one(
         parts_after(breakdown, left_us, savings.changes(fixes), fixes, facts),
         [_left_out(one) for one in priced if one not in fixes],
     )
+
+
+def _beside(priced: Sequence[Priced], planned: Sequence[Priced]) -> list[Priced]:
+    """The fixes without rivals of those that the plan chose: a code may have several findings."""
+    return [one for one in priced if one in planned or not any(one.shares_cause_with(fix) for fix in planned)]
 
 
 def _applied(row: Planned) -> WhatIfFix:
