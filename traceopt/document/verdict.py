@@ -357,15 +357,12 @@ def _cpu_verdict(
 
 
 def _cpu_limit(facts: Facts, breakdown: Sequence[BreakdownPart]) -> str:
-    stall = max((p for p in breakdown if not p.busy), key=lambda p: p.share, default=None)
     work = sum(p.share for p in breakdown if p.busy and p.name != COMMUNICATION.key)
-    communication = sum(p.share for p in breakdown if p.name == COMMUNICATION.key)
-    if communication >= max(0.10, work):
-        waits = f"waits for communication{_where(facts, COMMUNICATION)} for {percent(communication)} of {_unit(facts)}"
-        return f"The main thread {waits}."
-    if stall is not None and stall.share >= HEALTHY_IDLE_SHARE and stall.share > 0.5 * work:
-        label = f"{stall.label}{_where(facts, CAUSE_OF_KEY[stall.name])}"
-        return f"{label} takes {percent(stall.share)} of {_unit(facts)}; model work takes {percent(work)}."
+    waits = [p for p in breakdown if not p.busy or p.name == COMMUNICATION.key]
+    longest = max(waits, key=lambda p: p.share, default=None)
+    if longest is not None and longest.share >= max(HEALTHY_IDLE_SHARE, 0.5 * work):
+        label = f"{longest.label}{_where(facts, CAUSE_OF_KEY[longest.name])}"
+        return f"{label} takes {percent(longest.share)} of {_unit(facts)}; model work takes {percent(work)}."
     optimizer = sum(p.share for p in breakdown if p.name == OPTIMIZER.key)
     kind = f", most of it the optimizer ({percent(optimizer)})" if optimizer > 0.5 * work else kind_of_work(facts)
     return f"Model work takes {percent(work)} of {_unit(facts)}{kind}."
