@@ -19,6 +19,7 @@ from traceopt.analyzer.vocabulary import op_names
 from traceopt.analyzer.vocabulary.architectures import DTYPE_BYTES, needed_multiple
 from traceopt.analyzer.vocabulary.gemm_ops import gemm_shape, is_gemm, operand_type
 from traceopt.analyzer.vocabulary.kernels.kernel_entries import MEMORY_BOUND_PRODUCT
+from traceopt.result.experiments import Matmul
 
 MOST_OF_PEAK = 1.03  # clocks may be a little above those of the datasheet
 BALANCE = 10.0  # FLOP per byte that the FP32 units of any GPU since 2017 do while memory delivers the byte (A100: 12)
@@ -40,6 +41,11 @@ class GemmShape(Struct, frozen=True):
     tensor_core: bool | None
     kernel_alignment: int | None  # of the slowest kernel, from its name
     kernel: str  # name of the slowest kernel
+
+    @property
+    def work(self) -> Matmul:
+        """One call, as the experiment that repeats it."""
+        return Matmul(self.m, self.n, self.k, self.batch, self.dtype)
 
     @property
     def flops(self) -> int:

@@ -52,7 +52,7 @@ def works_of(path: Path) -> tuple[str, list[Timed]]:
     with path.open("rb") as stream:
         facts = Facts(read_trace(stream, path.name))
     found = [
-        Timed(Matmul(shape.m, shape.n, shape.k, shape.batch, shape.dtype), shape.kernel_ns / shape.calls)
+        Timed(shape.work, shape.kernel_ns / shape.calls)
         for shape in facts.gemms.shapes
         if shape.dtype in DTYPES and not any(size % ALIGNED for size in (shape.m, shape.n, shape.k))
     ]

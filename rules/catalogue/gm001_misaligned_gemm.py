@@ -6,7 +6,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from traceopt.analyzer.vocabulary.architectures import needed_multiple
-from traceopt.result.experiments import DTYPES, Comparison, Matmul
+from traceopt.result.experiments import DTYPES, Comparison
 from traceopt.result.words.kernel_names import gemm_name
 from traceopt.rules import (
     OP,
@@ -182,10 +182,9 @@ def _padded(facts: Facts, shape: GemmShape) -> list[tuple[str, int, int]]:
 
 def _part(facts: Facts, shape: GemmShape) -> Part:
     """The matmul, and it with padded sizes."""
-    now = Matmul(shape.m, shape.n, shape.k, shape.batch, shape.dtype)
     padded = {name.lower(): size for name, _, size in _padded(facts, shape)}
-    known = shape.dtype in DTYPES
-    return Part(shape.duration_ns / facts.steps.count, Comparison(now, replace(now, **padded)) if known else None)
+    comparison = Comparison(shape.work, replace(shape.work, **padded)) if shape.dtype in DTYPES else None
+    return Part(shape.duration_ns / facts.steps.count, comparison)
 
 
 def _example(shapes: list[GemmShape]) -> str:

@@ -96,6 +96,6 @@ def _speedup(facts: Facts, part: Part) -> tuple[float, Source] | None:
 def _in_this_trace(facts: Facts, work: object) -> float | None:
     """What the device needed for the same matmul in this trace."""
     for shape in facts.gemms.shapes if isinstance(work, Matmul) else ():
-        if work == Matmul(shape.m, shape.n, shape.k, shape.batch, shape.dtype):
+        if work == shape.work:
             return shape.kernel_ns / shape.calls
     return None

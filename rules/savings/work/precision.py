@@ -159,8 +159,7 @@ def _measured_products(facts: Facts, shapes: Sequence[GemmShape], dtype: str) ->
     """Matmuls and fused attention in FP32, and in a narrower dtype. TF32 changes no attention."""
     steps = facts.steps.count
     works: list[tuple[Matmul | Attention, int, int]] = [
-        (Matmul(shape.m, shape.n, shape.k, shape.batch, shape.dtype), shape.duration_ns, shape.calls)
-        for shape in shapes
+        (shape.work, shape.duration_ns, shape.calls) for shape in shapes
     ]
     if dtype != "tf32":
         works += [
