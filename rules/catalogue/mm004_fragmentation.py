@@ -103,14 +103,14 @@ class Fragmentation(Rule):
         )
 
     def _in_snapshot(self, facts: Facts, snapshot: MemorySnapshot) -> Findings:
-        failure, lost = snapshot.failure, snapshot.fragmentation
+        failure, largest = snapshot.failure, size(snapshot.fragmentation.largest_free_bytes)
         reserved, allocated = snapshot.reserved_at_peak, snapshot.peak_allocated
         unused = reserved - allocated
         failed = failure is not None and failure.fragmented
         if failure is not None and failed:
             why = (
                 f"A request for {size(failure.requested)} failed although {size(failure.unusable)} was free between "
-                f"blocks in use: the largest piece had {size(lost.largest_free)}."
+                f"blocks in use: the largest piece had {largest}."
             )
         elif unused < self.min_bytes or unused < self.min_unused * reserved:
             return
@@ -123,14 +123,14 @@ class Fragmentation(Rule):
             why=why,
             evidence=[
                 Evidence("Reserved but not allocated at the peak", detail=size(unused)),
-                Evidence("Largest free piece between blocks in use", detail=size(lost.largest_free)),
+                Evidence("Largest free piece between blocks in use", detail=largest),
                 *(
                     Evidence(
                         named(snapshot.owner(owner).name),
                         detail=f"{size(held)} of free pieces next to its blocks",
                         location=place_of(snapshot, owner),
                     )
-                    for owner, held in lost.pinned[:MOST_ROWS]
+                    for owner, held in snapshot.pinned[:MOST_ROWS]
                 ),
             ],
             confidence="medium",

@@ -15,6 +15,7 @@ from traceopt.analyzer.companions.memory_snapshot.owners import Owner, Owners, f
 from traceopt.analyzer.companions.memory_snapshot.snapshot_file import SnapshotTables, read_tables
 from traceopt.analyzer.reading.sources import TraceSource
 from traceopt.analyzer.tables.schema import I8
+from traceopt.result.sections.companions import SnapshotFragmentation
 
 _MOST_FRAMES = 30  # of a stack that is shown
 
@@ -26,20 +27,6 @@ class Holder(Struct, frozen=True):
     bytes: int
     blocks: int
     stack: int
-
-
-class Fragmentation(Struct, frozen=True):
-    """Bytes when the snapshot was taken. `cached` are segments without any block in use, which the allocator can give
-    back; `unusable` is free in the other segments; `largest_free` the largest piece of it.
-    """
-
-    reserved: int
-    active: int
-    cached: int
-    unusable: int
-    largest_free: int
-    holes: int  # number of pieces
-    pinned: list[tuple[int, int]]  # owner, and bytes of holes beside its blocks, most first
 
 
 class MemorySnapshot(Struct, frozen=True, dict=True):
@@ -110,22 +97,22 @@ class MemorySnapshot(Struct, frozen=True, dict=True):
         return find_retries(self.tables, self.owners)
 
     @cached_property
-    def fragmentation(self) -> Fragmentation:
-        blocks, segments = self.tables.blocks, self.tables.segments
-        idle = ~blocks.active & ~segments.free[blocks.segment]
-        return Fragmentation(
-            reserved=int(segments.size.sum()),
-            active=int(blocks.size[blocks.active].sum()),
-            cached=int(segments.size[segments.free].sum()),
-            unusable=int(blocks.size[idle].sum()),
-            largest_free=int(blocks.size[idle].max(initial=0)),
-            holes=int(idle.sum()),
-            pinned=self._pinned(np.flatnonzero(idle)),
+    def fragmentation(self) -> SnapshotFragmentation:
+        blocks, segments, holes = self.tables.blocks, self.tables.segments, self._holes
+        return SnapshotFragmentation(
+            reserved_bytes=int(segments.size.sum()),
+            active_bytes=int(blocks.size[blocks.active].sum()),
+            cached_bytes=int(segments.size[segments.free].sum()),
+            unusable_bytes=int(blocks.size[holes].sum()),
+            largest_free_bytes=int(blocks.size[holes].max(initial=0)),
         )
 
-    def _pinned(self, holes: I8) -> list[tuple[int, int]]:
-        """Each hole belongs to the block before it in its segment, else to the one behind it. Blocks are in order."""
-        blocks = self.tables.blocks
+    @property
+    def pinned(self) -> list[tuple[int, int]]:
+        """Owners, and bytes of the holes beside their blocks, most first. Each hole belongs to the block before it in
+        its segment, else to the one behind it. Blocks are in order.
+        """
+        blocks, holes = self.tables.blocks, self._holes
         before = np.maximum(holes - 1, 0)
         same = (blocks.segment[before] == blocks.segment[holes]) & blocks.active[before]
         beside = np.where(same, before, np.minimum(holes + 1, len(blocks.size) - 1))
@@ -133,6 +120,12 @@ class MemorySnapshot(Struct, frozen=True, dict=True):
         owner = np.where(stack >= 0, self.owners.of_stack[stack], self.owners.without_stack)
         sums = {number: int(blocks.size[holes[owner == number]].sum()) for number in np.unique(owner).tolist()}
         return sorted(sums.items(), key=lambda item: -item[1])
+
+    @cached_property
+    def _holes(self) -> I8:
+        """Blocks that are free, in segments that are partly in use."""
+        blocks, segments = self.tables.blocks, self.tables.segments
+        return np.flatnonzero(~blocks.active & ~segments.free[blocks.segment])
 
     def owner(self, number: int) -> Owner:
         return self.owners.owners[number]

@@ -130,11 +130,11 @@ class TestMeasured:
         assert snapshot.failure is not None
         assert snapshot.failure.fragmented
         lost = snapshot.fragmentation
-        site = snapshot.owner(lost.pinned[0][0]).site
+        site = snapshot.owner(snapshot.pinned[0][0]).site
         assert site is not None
         assert site.line == TABLE_LINE
-        assert lost.active + lost.cached + lost.unusable == lost.reserved
-        assert lost.largest_free < snapshot.failure.requested
+        assert lost.active_bytes + lost.cached_bytes + lost.unusable_bytes == lost.reserved_bytes
+        assert lost.largest_free_bytes < snapshot.failure.requested
 
     def test_retries_are_not_calls_of_empty_cache(self, tmp_path: Path) -> None:
         assert len(of_file(device("retries").write(tmp_path / "a.pickle")).retries) >= 3

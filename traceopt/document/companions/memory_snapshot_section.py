@@ -13,7 +13,6 @@ from traceopt.result.sections.companions import (
     MemoryHolder,
     MemorySnapshotSection,
     SnapshotCurve,
-    SnapshotFragmentation,
     SnapshotGrowth,
 )
 from traceopt.result.words.quantities import counted, size
@@ -29,7 +28,7 @@ def section(facts: Facts) -> MemorySnapshotSection | None:
     snapshot = facts.companions.memory_snapshot
     if snapshot is None:
         return None
-    growth, lost, failure = snapshot.growth, snapshot.fragmentation, snapshot.failure
+    growth, failure = snapshot.growth, snapshot.failure
     rows = _shown_rows(snapshot)
     times = _times_us(snapshot, rows)
     return MemorySnapshotSection(
@@ -52,7 +51,7 @@ def section(facts: Facts) -> MemorySnapshotSection | None:
                 for one in growth.kept[:10]
             ],
         ),
-        fragmentation=SnapshotFragmentation(lost.reserved, lost.active, lost.cached, lost.unusable, lost.largest_free),
+        fragmentation=snapshot.fragmentation,
         retries=len(snapshot.retries),
         failure=None
         if failure is None
