@@ -20,7 +20,6 @@ class Repetition(Struct, frozen=True):
 
     kernels: float  # per step, median
     same_share: float  # steps that launch the same as the most common step: names, grids and order
-    same_names_share: float  # the same, ignoring grids
     replayed_share: float  # of the kernels: those that graphs launch already
 
 
@@ -32,7 +31,7 @@ def find_repetition(trace: Trace, gpu: GpuWork, links: LaunchLinks, steps: Steps
     inside = step >= 0
     rows, at, step = rows[inside], at[inside], step[inside]
     if not len(rows):
-        return Repetition(0.0, 0.0, 0.0, 0.0)
+        return Repetition(0.0, 0.0, 0.0)
     order = np.lexsort((gpu.work.start[rows], at))
     rows, step = rows[order], step[order]
     names, grids = gpu.work.name[rows], gpu.work.grid[rows]
@@ -42,7 +41,6 @@ def find_repetition(trace: Trace, gpu: GpuWork, links: LaunchLinks, steps: Steps
     return Repetition(
         kernels=median(np.bincount(step, minlength=steps.count)),
         same_share=_most_common([names[part].tobytes() + grids[part].tobytes() for part in parts]),
-        same_names_share=_most_common([names[part].tobytes() for part in parts]),
         replayed_share=float(graphs[trace.runtime.name[launch[rows]]].mean()),
     )
 

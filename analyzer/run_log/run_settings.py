@@ -62,7 +62,6 @@ class Model(Struct, frozen=True):
     compiled: bool | None
     channels_last: bool | None
     parameters: int | None
-    trainable: int | None
     dtypes: Mapping[str, int]  # number of parameter elements by type
     devices: Mapping[str, int]  # number of parameter tensors by device: "cuda:0"
     gradients: Gradients | None = None
@@ -86,7 +85,6 @@ class Collections(Struct, frozen=True):
     count: int
     total_ns: int
     full_count: int
-    full_ns: int
     frozen: int
 
 
@@ -104,7 +102,6 @@ class AllocatorState(Struct, frozen=True):
     peak_allocated_bytes: int | None
     reserved_bytes: int | None
     peak_reserved_bytes: int | None
-    alloc_retries: int | None
     out_of_memory: int | None
 
 
@@ -298,7 +295,6 @@ def _model(row: Mapping[str, Any]) -> Model:
         compiled=flag(row.get("compiled")),
         channels_last=flag(row.get("channels_last")),
         parameters=whole(row.get("parameters")),
-        trainable=whole(row.get("trainable")),
         dtypes=counts(row.get("dtypes")),
         devices=counts(row.get("devices")),
         gradients=_gradients(counts(row.get("gradients"))),
@@ -330,8 +326,8 @@ def _collections(row: Mapping[str, Any]) -> Collections | None:
     count, total_ns = whole(row.get("collections")), time_ns(row.get("us"))
     if count is None or total_ns is None:
         return None
-    full, full_ns = whole(row.get("full_collections")) or 0, time_ns(row.get("full_us")) or 0
-    return Collections(count, total_ns, full, full_ns, whole(row.get("frozen_objects")) or 0)
+    full, frozen = (whole(row.get(name)) or 0 for name in ("full_collections", "frozen_objects"))
+    return Collections(count, total_ns, full, frozen)
 
 
 def _checkpoints(row: Mapping[str, Any]) -> Checkpoints | None:

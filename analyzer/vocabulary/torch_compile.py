@@ -139,7 +139,6 @@ class GuardText(Struct, frozen=True):
     guard: str
     pattern: str
     kind: str | None
-    hint: str | None = None
     site: Location | None = None
 
 
@@ -173,7 +172,7 @@ def parse_guard(text: str, file: str | None = None) -> GuardText:
     text = _COMPILE_ID.sub("", text[:MOST_TEXT].strip())
     stack = _STACK.search(text)
     text = text[: stack.start()] if stack is not None else text
-    text, _, hint = text.partition("(HINT: ")
+    text = text.partition("(HINT: ")[0]
     place = _GUARD_PLACE.search(text)
     guard = one_line(text.partition("  #")[0])
     frames = stack_frames(stack["frames"]) if stack is not None else []
@@ -182,7 +181,7 @@ def parse_guard(text: str, file: str | None = None) -> GuardText:
     known = [(file if file is not None and _same_end(file, frame[0]) else frame[0], *frame[1:]) for frame in frames]
     site = user_site(known)
     kind = next((kind for kind, pattern in _GUARD_KINDS if pattern.search(guard)), None)
-    return GuardText(guard, _VALUES.sub("*", guard), kind, one_line(hint.rstrip(") \n")) or None, site)
+    return GuardText(guard, _VALUES.sub("*", guard), kind, site)
 
 
 def parse_skip(text: str) -> tuple[str, Location | None]:

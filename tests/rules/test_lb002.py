@@ -117,7 +117,6 @@ class TestGraph:
         trace.gpu.grid[5, 0] += 1  # one kernel of one step has another grid
         changed = Facts(trace).repetition
         assert changed.same_share == 0.75
-        assert changed.same_names_share == 1
 
     def test_needs_steps_to_compare(self) -> None:
         assert the(facts_with("launch_bound", steps=2)).title == LaunchBound.title

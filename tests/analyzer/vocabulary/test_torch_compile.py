@@ -97,7 +97,7 @@ def test_the_line_of_a_guard_comes_from_its_stack_or_its_comment() -> None:
     found = parse_guard(f"{comment} (HINT: make it a tensor.)", "/home/user/train.py")
     assert found.site is not None
     assert (found.site.file, found.site.line, found.site.function) == ("~/train.py", 11, "forward")
-    assert found.hint == "make it a tensor."
+    assert parse_guard("2/2: self.scale == 2 (HINT: make it a tensor.)").guard == "self.scale == 2"
     assert parse_guard(comment, "/home/other/model.py").site is None
     stack = 'User stack trace:\n  File "/home/user/train.py", line 12, in forward\n    return x'
     found = parse_guard(f"{comment}\n{stack}", "train.py")
