@@ -15,6 +15,7 @@ FEWEST_CARDS, FEWEST_ROWS = 5, 5  # with fewer, a filter only takes room
 MOST_CHOICES = 0.5  # of the number of cards: with more, a choice is hardly more than one card
 PRINTED_ROWS = 6  # of a table, as the style sheet for print has it
 _PART_END = re.compile(r"(?:(?<=::)|(?<=[/_<,(]))(?=[A-Za-z0-9])")
+_NAME_PART = re.compile(r"(?<=[_/])(?=\w\w)")  # not "GB/s"
 
 
 def convolutions_take_longer(document: Result) -> bool:
@@ -42,8 +43,10 @@ def look(column: Column) -> Markup:
 
 
 def breakable(text: str) -> Markup:
-    """A title whose names, such as scaled_dot_product_attention, break after an underscore on a narrow screen."""
-    return Markup("_<wbr>").join(escape(part) for part in text.split("_"))
+    """A title whose names and paths, such as scaled_dot_product_attention and layers/unquant.py:136, break after an
+    underscore or a slash on a narrow screen.
+    """
+    return Markup("<wbr>").join(escape(part) for part in _NAME_PART.split(text))
 
 
 def breakable_name(name: str) -> Markup:
