@@ -320,6 +320,7 @@ def environment() -> jinja2.Environment:
         evidence_table=evidence_table,
         step_before=plan_numbers.step_before,
         plan_time=plan_numbers.plan_time,
+        saved_us=plan_numbers.saved_us,
         row_numbers=plan_numbers.row_numbers,
         row_range=plan_numbers.row_range,
         step_after=plan_numbers.step_after,

@@ -13,7 +13,7 @@ from traceopt.reports.agent import words
 from traceopt.reports.words import run_words, safe_text, step_words
 from traceopt.reports.words.companions.sections import companion_lines
 from traceopt.reports.words.display import for_display
-from traceopt.reports.words.fixes import fix_cards
+from traceopt.reports.words.fixes import fix_cards, plan_numbers
 from traceopt.result.document import Result
 from traceopt.result.finding import Finding, Location
 from traceopt.result.sections.work_rows import PlanRow
@@ -40,8 +40,10 @@ def analyzed(result: Result) -> AnalyzeAnswer:
         job=", ".join(run_words.environment(document)),
         quality=document.quality.verdict,
         notes=[f"{note.code}: {note.text}" for note in document.quality.notes] + document.warnings,
-        step_ms=milliseconds(document.step.typical_us),
-        step_after_ms=None if combined is None else milliseconds(combined.step_us_after),
+        step_ms=milliseconds(document.step.typical_us)
+        if combined is None
+        else plan_numbers.shown_time(combined.step_us_after + combined.saving_us, document) / 1e3,
+        step_after_ms=None if combined is None else plan_numbers.shown_time(combined.step_us_after, document) / 1e3,
         limit=words.limit(document),
         limit_after=None if combined is None else step_words.limit(combined.limit_after),
         beside_the_trace=companion_lines(document),
@@ -86,15 +88,17 @@ def explained(
 
 
 def _problem(result: Result, finding: Finding, row: PlanRow | None, same_cause_as: Sequence[str] = ()) -> FoundProblem:
+    times = None if row is None else plan_numbers.row_times(row, result)
+    alone_us = finding.saving.est_us if finding.saving is not None else None
     return FoundProblem(
         id=finding.id,
         title=fix_cards.name(finding, result),
         confidence=finding.confidence,
         where=[str(place) for place in finding.locations[:PLACES]]
         or [one for one in [fix_cards.place(finding)] if one],
-        saves_ms=None if row is None else milliseconds(row.saving_us),
-        saves_alone_ms=None if finding.saving is None else milliseconds(finding.saving.est_us),
-        step_after_ms=None if row is None else milliseconds(row.step_us_after),
+        saves_ms=None if times is None else times.saves / 1e3,
+        saves_alone_ms=milliseconds(alone_us) if times is None else times.alone / 1e3,
+        step_after_ms=None if times is None else times.step_after / 1e3,
         needs=[] if row is None else [result.plan[number - 1].finding for number in row.needs],
         same_cause_as=list(same_cause_as),
         has_patch=finding.fix.patch is not None,

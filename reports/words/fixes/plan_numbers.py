@@ -1,7 +1,8 @@
 """The numbers of the plan as text, the same in every format.
 
-Savings and steps get as many decimals as three digits of the plan's whole saving have. So a reader can check that the
-step minus a saving is the step after it.
+All have the same decimals: three digits of the plan's whole saving, and more if its smallest row would lose its second
+digit above 10 ms, or its first. A saving is the difference of two steps as they are shown, so that a reader who
+subtracts gets the step after it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,19 @@ from traceopt.result.sections.work_rows import PlanRow
 from traceopt.result.words import quantities
 
 
+class RowTimes(Struct, frozen=True):
+    """What a row of the plan saves after the rows above, at least and at most, what it saves alone, and the step before
+    and after it, in µs as they are shown.
+    """
+
+    saves: float
+    low: float
+    high: float
+    alone: float
+    step_before: float
+    step_after: float
+
+
 class RowNumbers(Struct, frozen=True):
     """What a row of the plan saves after the rows above, what it saves alone, and the step after it, with units."""
 
@@ -23,13 +37,27 @@ class RowNumbers(Struct, frozen=True):
     step_after: str
 
 
+def row_times(row: PlanRow, result: Result) -> RowTimes:
+    step_us = row.step_us_after + row.saving_us
+    before, after, alone, low, high = (
+        shown_time(us, result) for us in (step_us, row.step_us_after, row.alone_us, row.low_us, row.high_us)
+    )
+    saves = round(before - after, 6)
+    if alone == shown_time(row.saving_us, result):
+        alone = saves
+    alone = max(alone, saves) if row.alone_us >= row.saving_us else min(alone, saves)
+    return RowTimes(saves, min(low, saves), max(high, saves), alone, before, after)
+
+
 def row_numbers(row: PlanRow, result: Result) -> RowNumbers:
-    return RowNumbers(*(plan_time(us, result) for us in (row.saving_us, row.alone_us, row.step_us_after)))
+    times = row_times(row, result)
+    return RowNumbers(*(plan_time(us, result) for us in (times.saves, times.alone, times.step_after)))
 
 
 def row_range(row: PlanRow, result: Result) -> str:
     """What the row saves at least and at most: "47–58 ms"; "24 ms" if both look the same."""
-    low, high = plan_time(row.low_us, result), plan_time(row.high_us, result)
+    times = row_times(row, result)
+    low, high = plan_time(times.low, result), plan_time(times.high, result)
     return high if low == high else quantities.from_to(low, high, "–")
 
 
@@ -43,8 +71,8 @@ def beyond_measured(saving: Saving) -> str:
 
 def other_alone(row: PlanRow, result: Result) -> str:
     """Why a row saves another amount in the plan than alone, as the end of a clause; empty if both look the same."""
-    planned, alone = plan_time(row.saving_us, result), plan_time(row.alone_us, result)
-    if planned == alone:
+    times = row_times(row, result)
+    if times.saves == times.alone:
         return ""
     if row.saving_us > row.alone_us:
         return ", where the fixes above uncover it"
@@ -53,15 +81,38 @@ def other_alone(row: PlanRow, result: Result) -> str:
 
 def step_before(row: PlanRow, result: Result) -> str:
     """The step with the fixes above the row: "1,096 ms"."""
-    return plan_time(row.step_us_after + row.saving_us, result)
+    return plan_time(row_times(row, result).step_before, result)
 
 
 def plan_time(us: float, result: Result) -> str:
     """Microseconds of the plan: "148 ms". All have the unit of the step."""
     combined = result.combined
-    saving_us = combined.saving_us if combined is not None else sum(row.saving_us for row in result.plan)
     step_us = combined.step_us_after + combined.saving_us if combined is not None else 0.0
-    return quantities.as_precise_as(us, saving_us / 10, step_us)
+    return quantities.with_decimals(us, _decimals(result), step_us)
+
+
+def shown_time(us: float, result: Result) -> float:
+    """Microseconds of the plan as they are shown."""
+    return round(round(us / 1e3, _decimals(result)) * 1e3, 6)
+
+
+def _decimals(result: Result) -> int:
+    savings = [row.saving_us / 1e3 for row in result.plan if row.saving_us > 0]
+    if not savings:
+        return 1
+    combined = result.combined
+    whole, smallest = combined.saving_us / 1e3 if combined is not None else sum(savings), min(savings)
+    digits = min(quantities.decimals_of(whole, 3), max(1, quantities.decimals_of(whole)))
+    return max(digits, min(0, quantities.decimals_of(smallest)), quantities.decimals_of(smallest, 1))
+
+
+def saved_us(result: Result) -> float:
+    """What the plan saves, as the difference of the steps before and after it."""
+    combined = result.combined
+    if combined is None:
+        return 0.0
+    before = shown_time(combined.step_us_after + combined.saving_us, result)
+    return round(before - shown_time(combined.step_us_after, result), 6)
 
 
 def saved_together(result: Result) -> str:
@@ -71,7 +122,7 @@ def saved_together(result: Result) -> str:
         return ""
     unit, likely = of_each_step(result), likely_share(result)
     share = quantities.percent(combined.share) + (f", likely {likely}" if likely else "")
-    return f"{plan_time(combined.saving_us, result)} {unit} ({share})"
+    return f"{plan_time(saved_us(result), result)} {unit} ({share})"
 
 
 def likely_share(result: Result) -> str:

@@ -7,7 +7,8 @@ All of them spell the same digits, so a number in a sentence is the number in th
     measured time   milliseconds: one decimal, two significant digits below 1 ms     187.4 ms, 0.095 ms
     estimated time  milliseconds: two significant digits                             ≈ 190 ms
     long time       seconds from 10 s on, except where a heading has the unit        43.4 s, ≈ 42 s
-    plan            as many decimals as three digits of its whole saving have        26 ms of 198 ms
+    plan            as many decimals as three digits of its whole saving have,       26 ms of 198 ms
+                    and more if its smallest row needs them
                     in seconds if the step is                                        4.72 s of 16.2 s
     share           per cent: one decimal below 10%, and where it would read 100%    34%, 1.2%, <0.1%, 99.8%
     memory          GiB, or MiB below 0.1 GiB; rounded like a measured time          23.4 GiB, 5.0 MiB
@@ -185,7 +186,7 @@ def estimated(us: float) -> str:
 
 
 def _estimate_parts(us: float) -> tuple[str, str]:
-    long = us >= 1e6 and round(us / 1e3, _two_digit_decimals(us / 1e3)) >= LONG_MS
+    long = us >= 1e6 and round(us / 1e3, decimals_of(us / 1e3)) >= LONG_MS
     return (two_digits(us / 1e6), "s") if long else (estimate_number(us), "ms")
 
 
@@ -200,16 +201,20 @@ def estimate_range(low_us: float, high_us: float) -> str:
     return high if low == high else from_to(low, high, "–")
 
 
-def as_precise_as(us: float, reference_us: float, whole_us: float = 0.0) -> str:
-    """A time, rounded where the two digits of `reference_us` end: after a saving of 198 ms, 214 ms is "210 ms".
-
-    In seconds also if it is a part of `whole_us`, which is: 4.72 s of 16.2 s.
-    """
+def as_precise_as(us: float, reference_us: float) -> str:
+    """A time, rounded where the two digits of `reference_us` end: after a saving of 198 ms, 214 ms is "210 ms"."""
     value, reference = us / 1_000, reference_us / 1_000
     if value <= 0 or reference <= 0:
         return estimated(us)
-    decimals = min(_two_digit_decimals(reference), max(1, _two_digit_decimals(value)))
-    rounded = round(value, decimals)
+    return with_decimals(us, min(decimals_of(reference), max(1, decimals_of(value))))
+
+
+def with_decimals(us: float, decimals: int, whole_us: float = 0.0) -> str:
+    """A time with as many decimals of a millisecond; less than half of the last one has two digits.
+
+    In seconds also if it is a part of `whole_us`, which is: 4.72 s of 16.2 s.
+    """
+    rounded = round(us / 1_000, decimals)
     if rounded <= 0:
         return estimated(us)
     if max(rounded, round(whole_us / 1e3, 1)) >= LONG_MS:
@@ -264,15 +269,15 @@ def two_digits(value: float) -> str:
     """`value` >= 0 to two significant digits: 198 -> "200", 4.24 -> "4.2"."""
     if value <= 0:
         return "0"
-    decimals = _two_digit_decimals(value)
+    decimals = decimals_of(value)
     return _grouped(round(value, decimals), decimals)
 
 
-def _two_digit_decimals(value: float) -> int:
-    """Decimals that leave two significant digits; negative for numbers of 100 and more."""
-    magnitude = math.floor(math.log10(value))
-    rounded = round(value, 1 - magnitude)  # 9.96 becomes 10, which has a digit more
-    return 1 - math.floor(math.log10(rounded))
+def decimals_of(value: float, digits: int = 2) -> int:
+    """Decimals that leave so many significant digits of `value` > 0; negative for large numbers."""
+    decimals = digits - 1 - math.floor(math.log10(value))
+    rounded = round(value, decimals)  # 9.96 becomes 10, which has a digit more
+    return digits - 1 - math.floor(math.log10(rounded))
 
 
 def _grouped(value: float, decimals: int) -> str:
