@@ -116,10 +116,11 @@ class DataloaderStall(Rule):
     With recorded shapes, a core counts as free for workers only while no operator of the model uses it: an operator on
     large tensors runs on all threads, and ends with the slowest of them. The range covers both ends.
 
-    The estimate is of the typical step. If unusual steps wait longer or less, the range also covers the mean of all
-    recorded steps. The first batch of each epoch is not ready when the epoch begins: that wait is spread over its
-    steps. If the script constructs a new DataLoader for each epoch, workers would be started each time. How long that
-    takes is unknown, so the range begins at 0 and the confidence is low.
+    The estimate is of the typical step. If unusual steps wait less, the range begins at the mean of all recorded steps.
+    If they wait longer, the estimate names that mean, but no fix saves more than the typical wait. The first batch of
+    each epoch is not ready when the epoch begins: that wait is spread over its steps. If the script constructs a new
+    DataLoader for each epoch, workers would be started each time. How long that takes is unknown, so the range begins
+    at 0 and the confidence is low.
 
     If more workers do not help, make batches cheaper: decode once and cache, store packed data on a fast local disk, or
     move augmentation to the GPU.

@@ -83,15 +83,13 @@ def priced(
 
 
 def over_all_steps(facts: Facts, price: Price, typical_ns: float, mean_ns: float) -> Price:
-    """The price with a range that also covers the mean of all recorded steps. `typical_ns`, `mean_ns`: the cost in the
-    typical step, and on average in all of them.
+    """The price with a low end that also covers the mean of all recorded steps, if that is less: no fix saves more of a
+    step than the step has. `typical_ns`, `mean_ns`: the cost in the typical step, and on average in all of them.
     """
-    basis, scale = price.basis, mean_ns / typical_ns
+    basis = price.basis
     if is_unlike(typical_ns, mean_ns):
-        count = f"{facts.recorded_steps.count:,}"
-        basis += f" The range also covers the mean of all {count} steps, unusual ones included: {ms(mean_ns)}."
-    mean = scale * price.est_ns
-    return within(facts, price, min(price.low_ns, mean), max(price.high_ns, mean), basis)
+        basis += f" In all {facts.recorded_steps.count:,} steps, unusual ones included, it is {ms(mean_ns)} on average."
+    return within(facts, price, min(price.low_ns, mean_ns / typical_ns * price.est_ns), price.high_ns, basis)
 
 
 def is_unlike(typical_ns: float, mean_ns: float) -> bool:

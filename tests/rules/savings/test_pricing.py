@@ -136,7 +136,7 @@ def test_then_the_confidence_falls_too(tmp_path: Path) -> None:
     assert (confidence(0), confidence(2_000)) == ("high", "medium")
 
 
-def test_the_range_covers_the_mean_of_steps_that_are_unlike(tmp_path: Path) -> None:
+def test_the_range_is_of_the_typical_step(tmp_path: Path) -> None:
     """One of twelve steps waits far longer for its batch, and is no typical step."""
     machine = Machine()
     for step in range(12):
@@ -150,8 +150,8 @@ def test_the_range_covers_the_mean_of_steps_that_are_unlike(tmp_path: Path) -> N
     path.write_bytes(document(machine.events))
     (found,) = analyze(str(path), select=["DL001"]).findings
     assert found.saving is not None
-    assert found.saving.high_us == pytest.approx(found.saving.est_us * 8_000 / 6_000, rel=0.02)
-    assert "The range also covers the mean of all 12 steps, unusual ones included: 8.0 ms." in found.saving.basis
+    assert found.saving.high_us <= (1 + ERROR_ON_GPU) * found.saving.est_us + 1
+    assert "In all 12 steps, unusual ones included, it is 8.0 ms on average." in found.saving.basis
 
 
 class TestEachOthersLimit:
