@@ -69,6 +69,14 @@ _PANDAS_SERIES = re.compile(r"(?:^|/)pandas/core/(?:base|series)\.py\(\d+\): ")
 _MODULE_CAST = re.compile(r"torch/nn/modules/module\.py\(\d+\): (?:bfloat16|cpu|cuda|double|float|half|to|type)$")
 
 
+_ARRAY_LIBRARY = re.compile(r"(?:^|/)(?:numpy|pandas|scipy|sklearn)/")
+
+
+def is_array_library_frame(name: str) -> bool:
+    """A library computes on arrays: ``numpy/lib/_histograms_impl.py(685): histogram``."""
+    return _ARRAY_LIBRARY.search(name) is not None
+
+
 def is_pandas_row_frame(name: str) -> bool:
     """pandas reads a row or a cell, or selects or sorts rows: ``pandas/core/indexing.py(1327): __getitem__``."""
     return _PANDAS_ROWS.search(name) is not None

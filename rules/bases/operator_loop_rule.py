@@ -15,8 +15,9 @@ from traceopt.analyzer.autograd.nodes import is_heavy
 from traceopt.analyzer.autograd.operator_inputs import nodes_of
 from traceopt.analyzer.facts import Facts
 from traceopt.analyzer.tables.schema import I8
-from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.analyzer.timeline.call_tree import OP, PYTHON
 from traceopt.analyzer.vocabulary import op_names
+from traceopt.analyzer.vocabulary.library_frames import is_array_library_frame
 from traceopt.analyzer.work.tiny_ops import CalledOps
 from traceopt.result.finding import Evidence, Fix, Location
 from traceopt.result.words.effort_and_risk import Risk
@@ -227,8 +228,8 @@ class OperatorLoopRule(Rule):
 
     def _update_area(self, facts: Facts, ops: CalledOps) -> Intervals | None:
         """When the function ran that calls these operators, if it mostly does that: it updates averages or computes
-        metrics, tensor by tensor. None if their results are trained or decide what the next round does, or the function
-        does much else.
+        metrics, tensor by tensor; without what NumPy and the like compute in it. None if their results are trained or
+        decide what the next round does, or the function does much else.
         """
         conditions, choices, picks = (
             ops.between(facts.regions, facts.steps, *names)
@@ -241,7 +242,8 @@ class OperatorLoopRule(Rule):
         calls = facts.called_ops.functions_of(ops, slices, facts.call_sites.code_frames, self.update_share)
         if not len(calls) or not facts.steps.host_window.contains(slices.start[calls]).all():
             return None
-        return subtract(slices.area_of(calls), area_of(facts, facts.deep_copies))
+        arrays = facts.regions.area(facts.regions.named(is_array_library_frame, PYTHON), facts.steps.thread)
+        return subtract(slices.area_of(calls), merge(area_of(facts, facts.deep_copies), arrays))
 
     def _lines_in_turn(self, facts: Facts, ops: CalledOps) -> list[list[SiteCost]]:
         """The lines that call many operators per step, most expensive first. Lines that a loop runs in turn are one."""

@@ -150,6 +150,18 @@ class TestTinyOperators:
         assert "forward and backward" not in finding.why
         assert code in (finding.fix.code or "")
 
+    def test_what_numpy_computes_in_the_function_stays(self) -> None:
+        def step(t: float, _: int) -> Events:
+            yield build.annotation("Optimizer.step#SGD.step", t, 400)
+            yield build.python("watch.py(4): watch", t + 500, 6_000)
+            for index in range(150):
+                yield build.op("aten::mul", t + 500 + 40 * index, 5)
+                yield build.python("numpy/lib/_histograms_impl.py(685): histogram", t + 510 + 40 * index, 20)
+
+        finding, saved_us, _ = the("LB002", step)
+        assert "watch takes 3.0 ms" in finding.why
+        assert saved_us == pytest.approx(0.9 * 3_000, rel=0.05)
+
     @pytest.mark.parametrize(
         ("operators", "code"),
         [

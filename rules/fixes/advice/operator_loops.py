@@ -30,7 +30,7 @@ ELEMENTS = Fix(
 )
 NORMS = Fix(
     "torch.nn.utils.clip_grad_norm_ computes the norms of all gradients together and scales them. torch._foreach_norm "
-    "returns the norm of each weight.",
+    "returns the norm of each weight. If the norms are for a log, compute them every N steps.",
     "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)  # instead of a loop over the weights",
 )
 PENALTY = Fix(
