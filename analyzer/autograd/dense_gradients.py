@@ -126,8 +126,7 @@ def _are_read(regions: Regions, steps: Steps) -> bool:
 
 def _are_added(regions: Regions) -> bool:
     slices = regions.slices
-    inside = slices.ancestor(operators := np.flatnonzero(slices.kind == OP), regions.optimizer) >= 0
-    outer = slices.outermost(slices.mask(operators[inside]))
+    outer = slices.outermost((slices.kind == OP) & regions.updates)
     names = {regions.trace.names[code] for code in distinct_values(slices.name[outer]).tolist()}
     return bool(names) and names <= _ADDS
 

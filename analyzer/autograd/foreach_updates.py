@@ -19,7 +19,7 @@ PREFIX = "aten::_foreach_"
 def foreach_updates(regions: Regions) -> I8:
     """The foreach operators in steps of the optimizer. Slices."""
     rows = np.flatnonzero(regions.named(lambda name: name.startswith(PREFIX), OP))
-    return rows[regions.slices.ancestor(rows, regions.optimizer) >= 0].astype(np.int64)
+    return rows[regions.updates[rows]].astype(np.int64)
 
 
 def updated_values(regions: Regions, rows: I8) -> int:

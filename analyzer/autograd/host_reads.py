@@ -30,8 +30,8 @@ def operators_for_host_reads(regions: Regions, steps: Steps, sites: CallSites, o
     site = np.where(sites.at_known_lines(outer), sites.of(outer), -1)
     other = np.unique(site[runs_layer | acts | (operators.has_node & ~reads)])
     only_read = (site >= 0) & np.isin(site, site[reads]) & ~np.isin(site, other)
-    elsewhere = regions.optimizer | regions.data_code
-    inside = steps.host_window.contains(slices.start[outer]) & (slices.ancestor(outer, elsewhere) < 0)
+    elsewhere = regions.updates[outer] | (slices.ancestor(outer, regions.data_code) >= 0)
+    inside = steps.host_window.contains(slices.start[outer]) & ~elsewhere
     return outer[only_read & ~reads & ~regions.named(COPIES.__contains__, OP)[outer] & inside]
 
 

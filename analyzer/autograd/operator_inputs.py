@@ -68,7 +68,7 @@ def forward_calls(regions: Regions, steps: Steps, test: Callable[[str], bool]) -
     slices = regions.slices
     rows = regions.calls((slices.kind == OP) & ~regions.optimizer, steps)
     rows = rows[regions.named(test, OP)[rows]]
-    return rows[slices.ancestor(rows, regions.backward | regions.optimizer) < 0]
+    return rows[(slices.ancestor(rows, regions.backward) < 0) & ~regions.updates[rows]]
 
 
 def nodes_of(regions: Regions, rows: Rows) -> tuple[I8, I8]:

@@ -41,7 +41,7 @@ def calls_without_gradients(regions: Regions, steps: Steps, operators: ForwardOp
     heavy = np.flatnonzero(regions.named(is_heavy, OP) & (slices.thread == steps.thread))
     heavy = heavy[steps.host_window.contains(slices.start[heavy])]
     heavy = heavy[slices.ancestor(heavy, trains) < 0]
-    heavy = heavy[~regions.own_time(regions.optimizer, steps.thread).contains(slices.start[heavy])]
+    heavy = heavy[~regions.updates[heavy]]
     if not len(heavy):
         return heavy.astype(np.int64)
     return _calls_around(regions, heavy, trains)
@@ -62,7 +62,7 @@ def calls_without_backward(regions: Regions, steps: Steps) -> I8:
     forward = (sequence >= 0) & ~regions.backward
     heavy = np.flatnonzero(regions.named(is_heavy, OP) & (slices.thread == steps.thread))
     heavy = heavy[steps.host_window.contains(slices.start[heavy])]
-    heavy = heavy[slices.ancestor(heavy, regions.backward | regions.optimizer) < 0]
+    heavy = heavy[(slices.ancestor(heavy, regions.backward) < 0) & ~regions.updates[heavy]]
     node = slices.ancestor(heavy, forward)
     heavy, node = heavy[node >= 0], node[node >= 0]
     trains = np.isin(sequence[node], used)

@@ -155,7 +155,7 @@ class CommunicationFacts(AutogradFacts, frozen=True, dict=True):
         """When the device computes, without the optimizer; on a CPU-only run, the training thread."""
         if not self.has_gpu:
             return merge(self.cpu_phases.areas[FORWARD], self.cpu_phases.areas[BACKWARD])
-        work, updates = self.gpu.work, self.regions.work_under(self.regions.optimizer)
+        work, updates = self.gpu.work, self.regions.update_work
         rows = np.flatnonzero(self.gpu.is_compute & ~updates)
         return union(work.start[rows], work.end_of(rows))
 

@@ -246,6 +246,6 @@ class TimelineFacts(RecordingFacts, frozen=True, dict=True):
         """Share (0..1) of the kernels in the window that torch.compile generated, or that its code launched; without
         collectives and the optimizer's.
         """
-        updates = self.regions.work_under(self.regions.optimizer | self.regions.zero_grad)
+        updates = self.regions.update_work | self.regions.work_under(self.regions.zero_grad)
         kernels = self.gpu.is_compute & self.gpu.is_inside & ~updates
         return float((self.regions.compiled_work & kernels).sum() / max(1, kernels.sum()))

@@ -119,7 +119,7 @@ class WorkFacts(ReplayFacts, frozen=True, dict=True):
         """Chains of unfused memory-bound kernels, without those of the optimizer, of unfused attention, of large logits
         and of compiled code.
         """
-        optimizer = self.regions.work_under(self.regions.optimizer | self.regions.zero_grad)
+        optimizer = self.regions.update_work | self.regions.work_under(self.regions.zero_grad)
         fusible = self.gpu.is_kernel & self.gpu.kind.among(*FUSIBLE_KINDS) & ~self.gpu.fused
         fusible &= ~optimizer & ~self.unfused_attention.mask & ~self.regions.compiled_work
         if self.trains and self.large_logits is not None:

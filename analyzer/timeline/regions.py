@@ -10,7 +10,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from traceopt.analyzer.arrays.grouping import distinct_values
-from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, union
+from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, subtract, union
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.tables.trace import Trace
 from traceopt.analyzer.timeline.call_tree import ANNOTATION, OP, PYTHON, RUNTIME, Slices
@@ -20,6 +20,7 @@ from traceopt.analyzer.timeline.steps import Steps
 from traceopt.analyzer.vocabulary import library_frames, op_names, runtime_calls, torch_compile
 from traceopt.analyzer.vocabulary.gemm_ops import is_gemm
 from traceopt.analyzer.vocabulary.kernels.kernel_names import is_inductor
+from traceopt.analyzer.vocabulary.python_frames import is_place
 
 
 class Regions(Struct, frozen=True, dict=True):
@@ -74,12 +75,46 @@ class Regions(Struct, frozen=True, dict=True):
 
     def own_time(self, optimizer: Mask, thread: int) -> Intervals:
         """When the optimizers of the mask update parameters, on one thread. If the optimizer step runs the forward and
-        backward passes itself (a closure, as with LBFGS and Lightning), it counts from the end of its last backward.
+        backward passes itself (a closure, as with LBFGS and Lightning), the time of the closure does not count. Without
+        its frames, the step counts from the end of its last backward.
         """
         rows = np.flatnonzero(optimizer & (self.slices.thread == thread))
         start, end = self.slices.start[rows], self.slices.end[rows]
-        done = np.append(np.iinfo(np.int64).min, np.sort(self.slices.end[self.backward]))
-        return union(np.maximum(start, done[np.searchsorted(done, end, side="right") - 1]), end)
+        closure = self.area(self.closure, thread)
+        passes = np.flatnonzero(self.backward & ~closure.contains(self.slices.start))
+        done = np.append(np.iinfo(np.int64).min, np.sort(self.slices.end[passes]))
+        return subtract(union(np.maximum(start, done[np.searchsorted(done, end, side="right") - 1]), end), closure)
+
+    @cached_property
+    def closure(self) -> Mask:
+        """Frames of what an optimizer step calls that is no part of the optimizer: closures and hooks. They are the
+        user's or a model's code that torch's optimizer calls, except another `step`, or are named as closures.
+        """
+        slices = self.slices
+        optimizer = self.named(library_frames.is_optimizer_frame, PYTHON)
+        place = self.named(is_place, PYTHON)
+        called = place & ~self.named(library_frames.is_optimizer_step_frame, PYTHON)
+        caller = slices.ancestor(slices.parent, optimizer | place)
+        called &= (caller >= 0) & optimizer[caller]
+        called |= self.named(library_frames.is_closure_frame, PYTHON)
+        return called & (slices.nearest(self.optimizer) >= 0)
+
+    @cached_property
+    def updates(self) -> Mask:
+        """The slices inside Optimizer.step when it updates parameters."""
+        slices = self.slices
+        inside = slices.nearest(self.optimizer) >= 0
+        out = np.zeros(len(slices), bool)
+        for thread in distinct_values(slices.thread[self.optimizer]).tolist():  # mostly one
+            rows = np.flatnonzero(inside & (slices.thread == thread))
+            out[rows] = self.own_time(self.optimizer, thread).contains(slices.start[rows])
+        return out
+
+    @cached_property
+    def update_work(self) -> Mask:
+        """The device's work that optimizers launch to update parameters."""
+        launch = self.links.launch_slice
+        return np.asarray((launch >= 0) & self.updates[launch])
 
     @cached_property
     def zero_grad(self) -> Mask:

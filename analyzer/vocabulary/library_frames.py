@@ -152,6 +152,21 @@ def is_layer_frame(name: str) -> bool:
     return _LAYER.search(name) is not None
 
 
+def is_optimizer_frame(name: str) -> bool:
+    """A function of torch's optimizers: ``torch/optim/adam.py(214): step``."""
+    return "torch/optim/" in name
+
+
+def is_optimizer_step_frame(name: str) -> bool:
+    """A step of an optimizer, whoever wrote it: ``muon.py(40): step``."""
+    return name.endswith(": step")
+
+
+def is_closure_frame(name: str) -> bool:
+    """The closure of a training framework: ``lightning/pytorch/plugins/precision/precision.py(96): _wrap_closure``."""
+    return name.rpartition(": ")[2] in ("closure", "_wrap_closure", "wrap_closure")
+
+
 def is_engine_frame(name: str) -> bool:
     """The Python frame in which the autograd engine works: ``<built-in method run_backward of torch._C...>``."""
     return name.startswith("<built-in method run_backward")

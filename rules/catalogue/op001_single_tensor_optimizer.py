@@ -125,7 +125,7 @@ class SingleTensorOptimizer(Rule):
         steps = tuple(f"Optimizer.step#{kind}.step" for kind in fusible(facts))
         optimizer = facts.regions.named(lambda name: name.startswith(steps), ANNOTATION)
         area = facts.regions.own_time(optimizer, facts.steps.thread)
-        ops = np.flatnonzero((slices.kind == OP) & (slices.nearest(optimizer) >= 0) & area.contains(slices.start))
+        ops = np.flatnonzero((slices.kind == OP) & facts.regions.updates & area.contains(slices.start))
         if facts.regions.named(lambda name: name.startswith("aten::_fused_"), OP)[ops].any():
             return
         count, calls = len(ops) / facts.steps.count, _calls(facts)
@@ -169,7 +169,7 @@ class SingleTensorOptimizer(Rule):
 def _kernels(facts: Facts) -> Mask:
     """Kernels that optimizers launch inside the window, without fused ones."""
     gpu = facts.gpu
-    return gpu.is_kernel & gpu.is_inside & ~gpu.fused & facts.regions.work_under(facts.regions.optimizer)
+    return gpu.is_kernel & gpu.is_inside & ~gpu.fused & facts.regions.update_work
 
 
 def _calls(facts: Facts) -> float:

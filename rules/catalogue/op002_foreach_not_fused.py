@@ -84,7 +84,7 @@ class ForeachNotFused(Rule):
         rows = rows[facts.slices.thread[rows] == facts.steps.thread]
         area = facts.slices.area_of(rows)
         count = len(rows) / facts.steps.count
-        kernels = facts.gpu.is_kernel & facts.regions.work_under(facts.regions.optimizer) & facts.gpu.is_inside
+        kernels = facts.gpu.is_kernel & facts.regions.update_work & facts.gpu.is_inside
         gpu_ns = float(facts.gpu.step_ns[kernels].sum()) / facts.steps.count
         share = 1 - 1 / max(1.0, count)
         fused_ns = _fused_ns(facts, kind or "")

@@ -44,6 +44,15 @@ class TestOptimizer:
 
         assert silent("OP001", step)
 
+    def test_a_callback_is_not_the_optimizers(self) -> None:
+        def step(t: float, index: int) -> Events:
+            yield from self.step("AdamW", "aten::linalg_vector_norm")(t, index)
+            yield build.python("torch/optim/adam.py(214): step", t + 5_001, 2_990)
+            yield build.python("lightning/pytorch/precision.py(96): _wrap_closure", t + 5_002, 2_900)
+            yield build.python("watch.py(8): log_norms", t + 5_003, 2_890)
+
+        assert silent("OP001", step)
+
 
 class TestCallsOfTheOptimizer:
     """A step may call the optimizer several times, as an update of PPO does."""

@@ -152,7 +152,7 @@ def _accumulated(regions: Regions, steps: Steps) -> set[tuple[int, int, int]]:
 
 def _pairs_of_one_shape(regions: Regions, steps: Steps, mask: Mask) -> set[tuple[int, int]]:
     """The step and the number of elements of the tensors of one shape that an operator of the forward pass takes."""
-    rows = np.flatnonzero(mask & (regions.slices.nearest(regions.backward | regions.optimizer) < 0))
+    rows = np.flatnonzero(mask & (regions.slices.nearest(regions.backward) < 0) & ~regions.updates)
     shapes = of_inputs(regions, rows, lambda _name, dims, _types: _repeated(tensors(dims)))
     step = steps.host_step_of(regions.slices.start[rows]).tolist()
     return {(at, prod(one)) for at, one in zip(step, shapes, strict=True) if one}

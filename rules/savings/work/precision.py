@@ -105,7 +105,7 @@ def fp32_saving(
         for speedup, gain_ns in zip((low, expected, high), of_shapes, strict=True)
     ]
     light = facts.gpu.is_kernel & facts.gpu.kind.among(*FUSIBLE_KINDS)
-    light &= ~facts.regions.work_under(facts.regions.optimizer | facts.regions.zero_grad)  # the weights stay FP32
+    light &= ~(facts.regions.update_work | facts.regions.work_under(facts.regions.zero_grad))  # the weights stay FP32
     light_ns = facts.gpu.spent_ns(light) / facts.steps.count * pointwise
     light_gains = (0.0, 0.5 * light_ns, light_ns)
     peak = "a higher peak rate" if known is None else f"{known:.0f} times the peak rate"

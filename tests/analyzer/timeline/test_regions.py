@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from traceopt.analyzer.facts import Facts
+from traceopt.analyzer.timeline.call_tree import OP
+from traceopt.testing import Machine
 from traceopt.testing.events import annotation, op, read
 
 
@@ -41,3 +45,50 @@ def test_recomputation_without_python_stacks() -> None:
     regions = Facts(read(events)).regions
     names = [regions.trace.names[code] for code in regions.slices.name[regions.recompute]]
     assert names == ["aten::linear", "aten::gelu"]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "called", "own"),
+    [
+        ("torch/optim/adam.py(214): step", "train.py(30): closure", ["aten::update"]),
+        ("torch/optim/adam.py(214): step", "watch.py(8): log_norms", ["aten::update"]),
+        ("torch/optim/adam.py(214): step", "lightning/pytorch/precision.py(96): _wrap_closure", ["aten::update"]),
+        ("muon.py(40): step", "train.py(30): closure", ["aten::update"]),
+        ("muon.py(40): step", "muon.py(9): newton_schulz", ["aten::called", "aten::update"]),
+        ("torch/optim/adam.py(214): step", "torch/optim/adam.py(347): _single", ["aten::called", "aten::update"]),
+    ],
+)
+def test_what_an_optimizer_step_calls_is_not_always_its_own(optimizer: str, called: str, own: list[str]) -> None:
+    """Closures and hooks are not, functions of the optimizer are, also of one that the user wrote."""
+    machine = Machine()
+    with machine.python("torch/optim/optimizer.py(509): wrapper"):
+        machine.idle(5)
+        with machine.annotate("Optimizer.step#Adam.step"):
+            machine.idle(5)
+            with machine.python(optimizer):
+                machine.idle(5)
+                with machine.python(called):
+                    machine.idle(5)
+                    machine.work(50, "aten::called")
+                machine.idle(5)
+                machine.work(10, "aten::update")
+    regions = machine.facts().regions
+    rows = regions.updates & (regions.slices.kind == OP)
+    assert [regions.trace.names[code] for code in regions.slices.name[rows]] == own
+
+
+def test_kernels_of_a_closure_are_not_the_optimizers() -> None:
+    machine = Machine()
+    with machine.annotate("Optimizer.step#LBFGS.step"):
+        machine.idle(5)
+        with machine.python("torch/optim/lbfgs.py(340): step"):
+            for _ in range(2):
+                machine.idle(5)
+                with machine.python("train.py(30): closure"):
+                    machine.idle(5)
+                    machine.launch(100, name="gemm")
+                    machine.work(50, "autograd::engine::evaluate_function: MmBackward0")
+                machine.launch(10, name="direction")
+    regions = machine.facts().regions
+    names = regions.gpu.work.name[regions.update_work]
+    assert [regions.trace.names[code] for code in names] == ["direction", "direction"]
