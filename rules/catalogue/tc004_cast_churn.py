@@ -28,6 +28,11 @@ from traceopt.rules import (
     threshold,
 )
 
+IN_ONE_TYPE = Fix(
+    "Give neighbors one type, where accuracy allows: adapters that PEFT holds in FP32 take the type of the model with "
+    "autocast_adapter_dtype=False.",
+    "model = get_peft_model(model, config, autocast_adapter_dtype=False)  # adapters in the type of the model",
+)
 HOST = 0.9  # of the host time of their launches
 
 
@@ -48,6 +53,9 @@ class CastChurn(Rule):
     FSDP's mixed precision and DeepSpeed hold 16-bit weights beside a master copy in FP32; torch.compile fuses casts
     into their neighbors. Only in inference can the weights themselves be narrow: `model.to(torch.bfloat16)`. A torch
     optimizer keeps no master copy, so 16-bit weights would lose small updates.
+
+    Casts back and forth come from parts in another type, such as adapters in FP32 within a model in 16 bits. PEFT keeps
+    them in the type of the model with `autocast_adapter_dtype=False`.
 
     When it is wrong: the rule recognizes weights by their size. Casts that a normalization does for its accuracy are
     not counted, unless the next kernel reverts them.
@@ -78,13 +86,17 @@ class CastChurn(Rule):
         if time + launching[0] < self.min_share * facts.step_ns:
             return
         back = launched_ns(facts, undone & ~weights)
-        reverted = f" ({ms(back)})" if back > 0.1 * time else ""
         waits = f" The GPU waits another {ms(launching[0])} for their launches." if launching[0] > 0.1 * time else ""
+        parts = []
+        if back < 0.9 * time:
+            parts.append(
+                f"Casts of weights take {ms(time - back)} of {each_step(facts)}, with the same result every time."
+            )
+        if back > 0.1 * time:
+            parts.append(f"Casts that the next cast reverts take {ms(back)} of {each_step(facts)}.")
         yield self.finding(
-            why=(
-                f"Casts of weights and casts that are reverted at once{reverted} take {ms(time)} of "
-                f"{each_step(facts)}. Their result is the same every time.{waits}"
-            ),
+            title=None if back < 0.9 * time else "Keep tensors in one type instead of casting them back and forth",
+            why=f"{' '.join(parts)}{waits}",
             saving=priced(
                 facts,
                 (0.5 * time, 0.9 * time + launching[1], time + launching[2]),
@@ -94,7 +106,7 @@ class CastChurn(Rule):
                 low=shorter(facts, weights | undone, 0.5 * time),
             ),
             evidence=_evidence(facts, weights | undone),
-            fix=_fix(facts),
+            fix=_fix(facts) if back < 0.9 * time else IN_ONE_TYPE,
             shares_cause_with=["LB003"] if (facts.chains.mask & (weights | undone)).any() else [],
         )
 

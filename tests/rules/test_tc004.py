@@ -14,12 +14,12 @@ class TestPlanted(PlantedFault):
     code = "TC004"
 
 
-def cast(machine: Machine, size: list[int]) -> None:
-    """From FP32 to FP16, 90 us of the host for 10 us of the GPU."""
+def cast(machine: Machine, size: list[int], to: str = "c10::Half", source: str = "float") -> None:
+    """90 us of the host for 10 us of the GPU."""
     machine.idle(80)
     start = machine.now
     machine.launch(10, name="void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda>")
-    sizes = {"Input Dims": [size, size, []], "Input type": ["c10::Half", "float", "Scalar"]}
+    sizes = {"Input Dims": [size, size, []], "Input type": [to, source, "Scalar"]}
     machine.events.append(op("aten::copy_", start - 1, machine.now - start + 2, **sizes))
 
 
@@ -42,3 +42,17 @@ def test_casts_of_a_weight_and_its_bias_count_with_their_launches() -> None:
     assert [row.calls_per_step for row in finding.evidence] == [1, 1]
     assert finding.saving is not None
     assert finding.saving.est_us == pytest.approx(32, rel=0.1)  # more than the 20 us of the GPU
+
+
+def test_casts_back_and_forth_are_not_called_casts_of_weights() -> None:
+    machine = Machine(A100)
+    for _ in range(5):
+        with machine.step():
+            for _ in range(4):
+                cast(machine, [4, 1024, 4096], "float", "c10::Half")
+                cast(machine, [4, 1024, 4096])
+            machine.synchronize()
+    _, [finding] = answer(CastChurn, machine)
+    assert finding.title == "Keep tensors in one type instead of casting them back and forth"
+    assert "weights" not in finding.why
+    assert "autocast_adapter_dtype=False" in (finding.fix.code or "")
