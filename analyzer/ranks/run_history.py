@@ -74,25 +74,11 @@ def find_run_history(histories: Sequence[RankHistory | None], numbers: Sequence[
         return None
     width = max(history.width for history in ranks)
     steps = min(history.steps for history in ranks)
-    stretches = _Stretches(ranks, width, -(-steps // width))
+    stretches = _Stretches(ranks, width, steps, _nodes(ranks, numbers))
     known = stretches.known
     if np.count_nonzero(known) < FEW_STRETCHES:
         return None
-    found = [*stretches.slow(), *stretches.alone("eval_ns", "evaluation"), *stretches.alone("save_ns", "checkpoints")]
-    nodes = _nodes(ranks, numbers)
-    slow = [
-        SlowRanks(
-            ranks=one.ranks,
-            is_node=frozenset(one.ranks) in nodes,
-            first_step=one.first * width,
-            last_step=min(steps, (one.last + 1) * width) - 1,
-            late_ns=one.late_ns,
-            ratio=one.ratio,
-            share=one.share,
-            cause=one.cause,
-        )
-        for one in sorted(found, key=lambda one: (-one.share, one.first, one.ranks))[:MOST_ROWS]
-    ]
+    slow = [*stretches.slow(), *stretches.alone("eval_ns", "evaluation"), *stretches.alone("save_ns", "checkpoints")]
     times_ns = np.maximum(
         1.0, (stretches.step_ns * stretches.usual + stretches.eval_ns + stretches.save_ns).max(axis=0)
     )
@@ -103,31 +89,20 @@ def find_run_history(histories: Sequence[RankHistory | None], numbers: Sequence[
         step_ns=np.where(known, np.median(stretches.step_ns, axis=0), np.nan),
         eval_share=np.minimum(1.0, stretches.eval_ns.max(axis=0) / times_ns),
         save_share=np.minimum(1.0, stretches.save_ns.max(axis=0) / times_ns),
-        slow=slow,
+        slow=sorted(slow, key=lambda ranks: (-ranks.share, ranks.first_step, ranks.ranks))[:MOST_ROWS],
     )
-
-
-class _Slow(Struct, frozen=True):
-    """As `SlowRanks`, with the first and the last stretch."""
-
-    ranks: list[int]
-    first: int
-    last: int
-    late_ns: float | None
-    ratio: float | None
-    share: float
-    cause: Cause | None
 
 
 class _Stretches:
     """The histories of all ranks as matrices of shape (ranks, stretches)."""
 
-    def __init__(self, ranks: Sequence[RankHistory], width: int, count: int) -> None:
+    def __init__(self, ranks: Sequence[RankHistory], width: int, steps: int, nodes: set[frozenset[int]]) -> None:
         def matrix(name: str, weighted: bool = False) -> F8:
-            rows = [_wider(history, getattr(history, name), width, weighted)[:count] for history in ranks]
+            rows = [_wider(history, getattr(history, name), width, weighted)[: -(-steps // width)] for history in ranks]
             return np.array(rows, np.float64)
 
-        self._width, self._run_ns = width, np.array([history.run_ns for history in ranks], np.float64)
+        self._width, self._steps, self._nodes = width, steps, nodes
+        self._run_ns = np.array([history.run_ns for history in ranks], np.float64)
         self.usual = matrix("usual")
         self.step_ns, self.fetch_ns, self.gc_ns = (matrix(name, True) for name in ("step_ns", "fetch_ns", "gc_ns"))
         self.eval_ns, self.save_ns = matrix("eval_ns"), matrix("save_ns")
@@ -138,7 +113,7 @@ class _Stretches:
         self.excess_ns = np.maximum(self._by_step, self._until_backward)
         self.longer = self.excess_ns / others_ns
 
-    def slow(self) -> list[_Slow]:
+    def slow(self) -> list[SlowRanks]:
         longer, columns = self.longer[:, self.known], np.flatnonzero(self.known)
         spread = MAD_TO_SIGMA * median(np.abs(longer - median(longer.ravel())).ravel())
         rank, first, last = _runs(longer > max(MIN_SLOW, MIN_SPREADS * spread))
@@ -157,7 +132,7 @@ class _Stretches:
                 mine.append(row)
         return [self._described(group, rank, columns[first], columns[last], share) for group in groups]
 
-    def _described(self, rows: list[int], rank: I8, first: I8, last: I8, share: F8) -> _Slow:
+    def _described(self, rows: list[int], rank: I8, first: I8, last: I8, share: F8) -> SlowRanks:
         """Ranks that are slow together, as they are in the stretches of the first one."""
         ranks, begin, end = sorted(set(rank[rows].tolist())), int(first[rows[0]]), int(last[rows[0]])
         inside = np.arange(begin, end + 1)
@@ -170,9 +145,9 @@ class _Stretches:
         parts: tuple[tuple[Cause, F8], ...] = (("data", self.fetch_ns), ("gc", self.gc_ns))
         more = {cause: median((values - _of_others(values))[cells].mean(axis=1)) for cause, values in parts}
         cause = next((cause for cause, more_ns in more.items() if more_ns >= HALF * late_ns), None)
-        return _Slow(ranks, begin, end, late_ns, ratio, float(share[rows].max()), cause)
+        return self._slow_ranks(ranks, begin, end, float(share[rows].max()), cause, late_ns, ratio)
 
-    def alone(self, name: str, cause: Cause) -> list[_Slow]:
+    def alone(self, name: str, cause: Cause) -> list[SlowRanks]:
         """The ranks that alone evaluate or save, if that takes much."""
         times_ns: F8 = getattr(self, name)
         total_ns = times_ns.sum(axis=1, keepdims=True)
@@ -182,7 +157,21 @@ class _Stretches:
         if not len(ranks):
             return []
         there = np.flatnonzero(times_ns[ranks].any(axis=0))
-        return [_Slow(ranks.tolist(), int(there[0]), int(there[-1]), None, None, float(share[ranks].max()), cause)]
+        return [self._slow_ranks(ranks.tolist(), int(there[0]), int(there[-1]), float(share[ranks].max()), cause)]
+
+    def _slow_ranks(
+        self,
+        ranks: list[int],
+        first: int,
+        last: int,
+        share: float,
+        cause: Cause | None,
+        late_ns: float | None = None,
+        ratio: float | None = None,
+    ) -> SlowRanks:
+        """`first` and `last` are stretches."""
+        begin, end = first * self._width, min(self._steps, (last + 1) * self._width)
+        return SlowRanks(ranks, frozenset(ranks) in self._nodes, begin, end - 1, late_ns, ratio, share, cause)
 
 
 def _wider(rank: RankHistory, values: I8, width: int, weighted: bool) -> F8:
