@@ -8,12 +8,11 @@ import os
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable
 from types import CodeType, ModuleType
 
 import pytest
 from runs import Run
+from support.waiting import until
 
 from traceopt.capture.start_up import stack_sampler, start_up
 from traceopt.capture.start_up.breakdown import parts_of
@@ -148,13 +147,6 @@ def test_lines_are_summed_by_part() -> None:
     assert (part["part"], part["us"]) == ("other", 3.5e6)
     lines = [(line["file"], line["line"], line["us"]) for line in part["lines"]]
     assert lines == [("/work/train.py", 2, 3e6), ("/work/train.py", 1, 0.5e6)]
-
-
-def until(true: Callable[[], object]) -> None:
-    give_up = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < give_up
-        time.sleep(0.001)
 
 
 def test_the_main_thread_is_sampled_and_no_other() -> None:

@@ -8,12 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 
 import pytest
 from projects import Project
+from support.waiting import until
 
 from traceopt.trying import timed_runs
 from traceopt.trying.changes import Change
@@ -63,13 +63,6 @@ def nothing() -> None:
     return None
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
 def test_a_run_stops_with_its_workers_and_no_step_contains_the_stop(training: Path) -> None:
     began, waited_s, turns = time.monotonic(), 0.0, 0
     with started(training) as script:
@@ -109,9 +102,9 @@ def test_a_run_goes_on_if_the_program_that_started_it_is_killed(training: Path) 
     """Otherwise it would stay stopped forever, and keep its memory."""
     starter = "import subprocess, sys; subprocess.Popen([sys.executable, 'train.py'], start_new_session=True).wait()"
     with subprocess.Popen([sys.executable, "-c", starter], cwd=training) as program:
-        wait_until(lambda: any(_is_stopped(path) for path in _children(program.pid)))
+        until(lambda: any(_is_stopped(path) for path in _children(program.pid)))
         program.send_signal(signal.SIGKILL)
-    wait_until((training / "result.json").exists)
+    until((training / "result.json").exists)
 
 
 def _children(parent: int) -> list[Path]:

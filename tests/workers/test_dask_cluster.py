@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.util import find_spec
@@ -18,6 +17,7 @@ from pathlib import Path
 import pytest
 from small_job import RANKS, VICTIM
 from support.command_line import one_error, run
+from support.waiting import until
 
 from traceopt.api import analyze
 from traceopt.errors import ConfigError
@@ -119,7 +119,7 @@ def test_interrupted(job: Path, accident: Path) -> None:
         (accident / "mode").write_text("hang")
         command = [sys.executable, "-m", "traceopt", "analyze", str(job), "--no-html", "--rules-dir", str(accident)]
         process = subprocess.Popen([*command, "--scheduler", cluster.address], stderr=subprocess.PIPE, text=True)
-        wait_until(lambda: any(accident.glob("pid*")))
+        until(lambda: any(accident.glob("pid*")))
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=60)
     finally:
@@ -183,7 +183,7 @@ class TestAClusterThatEnds:
         over = threading.Event()
 
         def kill() -> None:
-            wait_until(lambda: (accident / f"pid{VICTIM}").exists() or over.is_set())
+            until(lambda: (accident / f"pid{VICTIM}").exists() or over.is_set())
             for process in [cluster.scheduler] if who == "scheduler" else cluster.workers:
                 process.send_signal(sent)
 
@@ -259,11 +259,3 @@ def test_without_dask(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ConfigError, match=r"pip install 'traceopt-profiler\[distributed\]'"):
         analyze(str(job), scheduler="tcp://127.0.0.1:8786")
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    for _ in range(6_000):
-        if condition():
-            return
-        time.sleep(0.01)
-    pytest.fail("it did not happen within a minute")

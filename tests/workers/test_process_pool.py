@@ -7,12 +7,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from small_job import RANKS, VICTIM
+from support.waiting import until
 
 from traceopt.api import analyze
 from traceopt.errors import InputError
@@ -150,11 +150,3 @@ def members(session: int) -> list[int]:
         if int(of_session) == session and state != "Z":
             found.append(int(stat.parent.name))
     return found
-
-
-def until(condition: Callable[[], bool]) -> None:
-    for _ in range(600):
-        if condition():
-            return
-        time.sleep(0.1)
-    pytest.fail("it did not happen within a minute")
