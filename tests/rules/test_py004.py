@@ -18,6 +18,7 @@ from traceopt.testing import events as build
 
 STEPS = 5
 SLEEP = "<built-in function sleep>"
+LOCK = "<built-in method acquire of _thread.lock>"
 HELPER = 2  # a thread that is not the training thread
 
 
@@ -114,12 +115,13 @@ def test_a_sleep_of_another_thread_is_silent() -> None:
     assert_silent(MainThreadWait, machine)
 
 
-def test_a_sleep_inside_the_loader_is_the_loaders() -> None:
+@pytest.mark.parametrize("wait", [SLEEP, LOCK])
+def test_a_wait_inside_the_loader_is_the_loaders(wait: str) -> None:
     machine = Machine(with_stack=1)
     for _ in range(STEPS):
         with machine.step(), machine.python("train.py(30): train"):
             with machine.python("torch/utils/data/dataloader.py(733): __next__"):
-                call(machine, SLEEP, 5_000)
+                call(machine, wait, 5_000)
             machine.work(8_000, "aten::mm")
     assert_silent(MainThreadWait, machine)
 
@@ -183,8 +185,6 @@ def test_a_recording_without_steps() -> None:
 class TestThreads:
     """Waits for locks."""
 
-    LOCK = "<built-in method acquire of _thread.lock>"
-
     @pytest.mark.parametrize("lock", [LOCK, "<method 'acquire' of '_thread.lock' objects>"])
     def test_a_server_may_wait_for_requests(self, lock: str) -> None:
         [found] = answer(MainThreadWait, cpu_steps(lock).facts())[1]
@@ -196,7 +196,7 @@ class TestThreads:
         machine = Machine(A100, with_stack=1)
         for _ in range(STEPS):
             with machine.step(), machine.python("server.py(30): work"):
-                call(machine, self.LOCK, 20_000)
+                call(machine, LOCK, 20_000)
                 machine.work(50, "aten::mm")
                 machine.launch(2_000)
                 machine.synchronize()
@@ -206,7 +206,7 @@ class TestThreads:
         assert "record it under load." in rank_document(facts, outcome).verdict
 
     def test_a_queue_that_is_empty(self) -> None:
-        machine = cpu_steps(self.LOCK)
+        machine = cpu_steps(LOCK)
         machine.events.append(build.annotation("Optimizer.step#SGD.step", machine.now, 1))
         [found] = answer(MainThreadWait, machine.facts())[1]
         assert "waits for another thread, which takes 20.0 ms of each 28.0 ms step" in found.why
@@ -214,19 +214,10 @@ class TestThreads:
         assert found.saving is not None
         assert found.saving.low_us == 0 < found.saving.est_us <= found.saving.high_us
         assert found.confidence == "low"
-        assert_silent(PythonBound, cpu_steps(self.LOCK))
-
-    def test_what_a_loader_waits_for_is_its_own(self) -> None:
-        machine = Machine(with_stack=1)
-        for _ in range(STEPS):
-            with machine.step(), machine.python("train.py(30): train"):
-                with machine.python("torch/utils/data/dataloader.py(720): __next__"):
-                    call(machine, self.LOCK, 5_000)
-                machine.work(8_000, "aten::mm")
-        assert_silent(MainThreadWait, machine)
+        assert_silent(PythonBound, cpu_steps(LOCK))
 
     def test_a_wait_of_now_and_then_is_silent(self) -> None:
-        assert_silent(MainThreadWait, cpu_steps(self.LOCK, steps=range(2)))
+        assert_silent(MainThreadWait, cpu_steps(LOCK, steps=range(2)))
 
     def test_short_waits_are_silent(self) -> None:
-        assert_silent(MainThreadWait, cpu_steps(self.LOCK, us=100))
+        assert_silent(MainThreadWait, cpu_steps(LOCK, us=100))
