@@ -42,7 +42,8 @@ class BlockingCopy(SyncRule):
         "if step % 50 == 0:\n    accuracy = correct.item() / seen",
     )
     inference_fix = Fix(
-        "Copy results once per batch, into pinned memory with non_blocking=True and an event, while the next batch "
-        "runs.",
-        "host.copy_(result, non_blocking=True)   # host: pinned memory\ncopied.record()",
+        "If the host computes what the next step needs, such as the next token, compute it on the GPU. Copy other "
+        "results once per batch, into pinned memory with non_blocking=True and an event, while the next batch runs.",
+        "token = torch.multinomial(probabilities, 1)   # stays on the GPU\n"
+        "host.copy_(result, non_blocking=True)         # host: pinned memory\ncopied.record()",
     )
