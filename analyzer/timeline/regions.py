@@ -201,6 +201,17 @@ class Regions(Struct, frozen=True, dict=True):
         return self.named(library_frames.is_next_batch_frame, PYTHON)
 
     @cached_property
+    def pinning(self) -> Mask:
+        """Where a thread of a DataLoader copies batches to pinned memory."""
+        return self.named(library_frames.is_pinning_frame, PYTHON)
+
+    @cached_property
+    def pinned_tensors(self) -> Mask:
+        """Copies of single tensors to pinned memory, by such a thread."""
+        rows = np.flatnonzero(self.named(library_frames.is_pinned_tensor_frame, PYTHON))
+        return self.slices.mask(rows[self.slices.ancestor(rows, self.pinning) >= 0])
+
+    @cached_property
     def deep_copy(self) -> Mask:
         """`copy.deepcopy`, and its calls of itself for what an object holds."""
         return self.named(library_frames.is_deep_copy_frame, PYTHON)

@@ -127,6 +127,19 @@ def is_data_frame(name: str) -> bool:
     return "torch/utils/data/dataloader.py(" in name or name.endswith(": __getitem__")
 
 
+_PINNING = re.compile(r"torch/utils/data/_utils/pin_memory\.py\(\d+\): pin_memory$")
+
+
+def is_pinning_frame(name: str) -> bool:
+    """A thread copies a batch to pinned memory: ``torch/utils/data/_utils/pin_memory.py(64): pin_memory``."""
+    return _PINNING.search(name) is not None
+
+
+def is_pinned_tensor_frame(name: str) -> bool:
+    """One tensor is copied to pinned memory: ``<built-in method pin_memory of Tensor object at 0x7f29d8c1d770>``."""
+    return name.startswith("<built-in method pin_memory of Tensor")
+
+
 def is_new_iterator_frame(name: str) -> bool:
     """The loop begins to read a DataLoader: ``torch/utils/data/dataloader.py(492): __iter__`` calls ``_get_iterator``,
     or ``_reset`` if the workers persist.

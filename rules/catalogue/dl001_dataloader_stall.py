@@ -45,6 +45,7 @@ from traceopt.rules.fixes.advice.loader_workers import (
     Left,
     LoaderPlan,
 )
+from traceopt.rules.fixes.advice.pinning import pinning_in_waits
 from traceopt.rules.savings.pricing import over_all_steps
 from traceopt.rules.savings.work.pinned_copies import pageable_copies
 
@@ -125,6 +126,10 @@ class DataloaderStall(Rule):
     If more workers do not help, make batches cheaper: decode once and cache, store packed data on a fast local disk, or
     move augmentation to the GPU.
 
+    With `pin_memory=True`, a thread of the training process copies each batch to pinned memory, tensor by tensor. If
+    Python stacks show that it is busy with that in most of the wait, more workers do not help: the finding then advises
+    to pin fewer tensors, and the range begins at 0, because workers may be the next limit.
+
     The sampler runs in the main process even with workers, so its time remains; DL007 covers it.
 
     With workers, there is no finding if the time in which the main thread was ready but no core was free may explain
@@ -148,6 +153,10 @@ class DataloaderStall(Rule):
 
     min_share: float = threshold(0.03, "smallest wait for data, as a share of the step, to report")
     named_share: float = threshold(0.5, "smallest share of the loading at one line of the data set to name the line")
+    pinning_share: float = threshold(
+        0.5,
+        "share of the main thread's time in the loader in which another thread pins batches, from which that limits",
+    )
     hand_over_ms: float = threshold(
         1.0, "time to receive a ready batch from a worker, in ms, if it was not measured; it cannot be saved"
     )
@@ -167,6 +176,20 @@ class DataloaderStall(Rule):
         function = None if line else next((one for one in reversed(inside[1:]) if one.cost_ns >= most_ns), None)
         who = "The GPU" if facts.has_gpu else "The main thread"
         title, cause = _title_and_cause(wait)
+        pinning = pinning_in_waits(facts)
+        if pinning.wait_share >= self.pinning_share:
+            yield self.finding(
+                title=pinning.title,
+                effort=Effort.FEW_LINES,
+                risk=Risk.NONE,
+                why=f"{who} waits {ms(wait.ns)} of {each_step(facts)} for the next batch. {pinning.cause}.",
+                saving=pinning.saving(facts, wait.ns),
+                confidence="medium",
+                evidence=site_evidence(facts, sites),
+                locations=[*loader_places(facts), *site_locations(sites, 2)],
+                fix=pinning.fix,
+            )
+            return
         slowest = [one for one in (line, function) if one is not None]
         yield self.finding(
             title=title,

@@ -354,3 +354,40 @@ class TestWorkers:
         facts = generated("slow_steps", every=1, load_us=16_200, build_us=20_000.0)
         assert facts.stalls.typical_ns(DATA_LOADING) > 0.03 * facts.step_ns
         assert answer(facts, "DL001")[1] == []
+
+
+class TestPinning:
+    """DL001 does not advise workers where the thread that pins batches is the limit."""
+
+    def finding(self, pinning_us: float, tensors: int) -> Finding:
+        def step(t: float, _: int) -> Events:
+            loader = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+            yield build.annotation(loader, t, 5_000)
+            yield build.python("torch/utils/data/_utils/pin_memory.py(25): _pin_memory_loop", t, 9_990, tid=77)
+            yield build.python("torch/utils/data/_utils/pin_memory.py(64): pin_memory", t + 1, pinning_us, tid=77)
+            for index in range(tensors):
+                at = t + 2 + index * pinning_us / tensors
+                yield build.python("<built-in method pin_memory of Tensor object at 0x7f>", at, 1, tid=77)
+            yield build.op("aten::mm", t + 6_000, 3_000)
+
+        _, [finding] = cpu_answer("DL001", step)
+        return finding
+
+    @pytest.mark.parametrize(
+        ("tensors", "title", "advice"),
+        [(200, "Pin fewer, larger tensors", "in collate_fn"), (4, "Pin less data per batch", "smaller in bytes")],
+    )
+    def test_the_thread_that_pins_is_the_limit(self, tensors: int, title: str, advice: str) -> None:
+        finding = self.finding(pinning_us=4_500, tensors=tensors)
+        assert (finding.title, finding.confidence) == (title, "medium")
+        pinned = f"a thread copies batches to pinned memory: {tensors} tensors per step."
+        assert finding.why.endswith(f"In 90% of that time, {pinned}")
+        assert advice in finding.fix.text
+        assert not finding.fix.edits
+        assert finding.saving is not None
+        assert finding.saving.low_us == 0
+        assert finding.saving.est_us == pytest.approx(2_250, rel=0.01)
+        assert finding.saving.high_us == pytest.approx(4_500, rel=0.01)
+
+    def test_a_thread_that_waits_for_workers_is_not(self) -> None:
+        assert self.finding(pinning_us=1_500, tensors=200).title == "Use more data loader workers"
