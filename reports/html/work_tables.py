@@ -24,6 +24,9 @@ _KERNEL: Derived = {
     "bound_words": table_captions.bound_words,
     "via_graph_words": lambda kernel: not_recorded.VIA_GRAPH.get(kernel.via_graph, ""),
 }
+_OP: Derived = {
+    "other_lines_words": lambda op: f"and {quantities.counted(op.other_lines, 'other')}" if op.other_lines else "",
+}
 _GEMM: Derived = {
     "n_misaligned": lambda gemm: table_captions.misaligned(gemm, gemm.n),
     "k_misaligned": lambda gemm: table_captions.misaligned(gemm, gemm.k),
@@ -101,7 +104,7 @@ def _tables(document: Result) -> Iterator[ShownTable]:
     counted = names.short_kernels(row.kernel for row in document.counter_ranges)
     yield plain(step_tables.COUNTERS, document.counter_ranges, derived={"short_name": lambda row: counted[row.kernel]})
     worked = [op for op in document.ops if op.gpu_us_per_step or op.cpu_self_us_per_step]
-    yield of_step(step_tables.OPERATORS, worked, total=len(document.ops))
+    yield of_step(step_tables.OPERATORS, worked, derived=_OP, total=len(document.ops))
     experts, capacity = document.communication.experts, [table_captions.expert_caption(document)]
     yield of_step(rank_tables.COLLECTIVES, document.communication.collectives, captions=[] if experts else capacity)
     groups = document.communication.groups

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 from support.traces import GENERATED, REAL, TWINS, AnalyzedTrace, GetExample, over
@@ -21,6 +23,7 @@ from traceopt.document.tables.module_times import module_times
 from traceopt.document.tables.shaped_operators import shaped_operators
 from traceopt.reports.words.not_recorded import missing_gemms
 from traceopt.result.document import Result
+from traceopt.result.finding import Location
 from traceopt.testing.events import op
 from traceopt.testing.machine import Machine
 
@@ -240,3 +243,32 @@ def test_shapes_of_longer_batches_give_no_rates(variant: str, known_share: float
     assert max((gemm.peak_share or 0 for gemm in result.gemms), default=0) < 0.9
     assert result.efficiency.hfu is None
     assert result.gemms or "batches of another size" in missing_gemms(result)
+
+
+@over(GENERATED, REAL)
+def test_an_operator_has_the_line_with_most_of_its_gpu_time(trace: AnalyzedTrace) -> None:
+    facts = trace.facts
+    rows = np.flatnonzero(facts.gpu.is_inside & (facts.regions.op_of_work >= 0))
+    lines: dict[str, Counter[Location]] = {}
+    for row, site in zip(rows.tolist(), facts.sites_of_work(rows).tolist(), strict=True):
+        if site >= 0:
+            name = facts.trace.names[facts.regions.op_of_work[row]]
+            lines.setdefault(name, Counter())[facts.call_sites.sites[site]] += int(facts.gpu.in_window[row])
+    for one in trace.result.ops:
+        if one.gpu_us_per_step and one.name in lines:
+            assert one.location is not None
+            assert lines[one.name][one.location] == max(lines[one.name].values())
+            assert one.other_lines == len(lines[one.name]) - 1
+
+
+def test_an_operator_without_gpu_time_has_the_line_with_most_of_its_cpu_time() -> None:
+    machine = Machine(H100, with_stack=1)
+    with machine.step():
+        for line, us in ((3, 100), (3, 100), (5, 150)):  # the longest call is at the other line
+            with machine.python(f"train.py({line}): work"):
+                machine.work(us, "aten::nonzero")
+        machine.launch(10)
+        machine.synchronize()
+    (one,) = [one for one in tables.ops(machine.facts()) if one.name == "aten::nonzero"]
+    assert one.location is not None
+    assert (one.location.line, one.other_lines) == (3, 1)

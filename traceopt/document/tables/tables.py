@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from traceopt.analyzer.arrays.grouping import distinct, longest_of_group, split
+from traceopt.analyzer.arrays.grouping import distinct, group_rows, longest_of_group, split
 from traceopt.analyzer.arrays.intervals import Intervals
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.facts import Facts
@@ -101,7 +101,7 @@ def ops(facts: Facts) -> list[Op]:
     """The operators in the window by name, sorted by GPU time, or without a GPU by CPU self time; at most MAX_ROWS."""
     slices, steps = facts.slices, facts.steps
     names = len(facts.trace.names)
-    calls, cpu_ns, longest = _operators(slices, steps.host_window, names)
+    calls, cpu_ns, own_ns = _operators(slices, steps.host_window, names)
     if not calls.any():
         return []
     gpu_ns: npt.NDArray[Any] = np.zeros(names)
@@ -115,9 +115,9 @@ def ops(facts: Facts) -> list[Op]:
     codes = np.flatnonzero((calls > 0) | (gpu_ns > 0))
     codes = codes[np.lexsort((-cpu_ns[codes], -shown[codes]))][:MAX_ROWS]
     total = facts.gpu.busy_ns if facts.has_gpu else steps.window_ns
-    places = locations_of(facts, longest[codes].tolist())
+    sites = _sites_by_time(facts, codes, gpu_ns[codes] > 0, own_ns)
     out = []
-    for code, place in zip(codes, places, strict=True):
+    for code, called_from in zip(codes, sites, strict=True):
         out.append(
             Op(
                 name=facts.trace.names[code],
@@ -125,31 +125,53 @@ def ops(facts: Facts) -> list[Op]:
                 gpu_us_per_step=us(gpu_ns[code] / steps.count) if facts.has_gpu else None,
                 cpu_self_us_per_step=us(cpu_ns[code] / steps.count),
                 share=share(shown[code] / total),
-                location=place,
+                location=facts.call_sites.sites[called_from[0]] if called_from else None,
                 launches_per_step=rate(launches[code] / steps.count) if facts.has_gpu else None,
+                other_lines=len(called_from[1:]),
             )
         )
     return out
 
 
+def _sites_by_time(
+    facts: Facts, codes: npt.NDArray[np.intp], on_gpu: npt.NDArray[np.bool_], own_ns: I8
+) -> list[list[int]]:
+    """The call sites of operators, those with most of the time first: of the GPU's time, or without any (as `on_gpu`
+    says) of the CPU's own time.
+    """
+    slices, op = facts.slices, facts.regions.op_of_work
+    place = np.full(len(facts.trace.names) + 1, -1)  # the last: of no operator
+    place[codes] = np.arange(len(codes))
+    work = np.flatnonzero(facts.gpu.is_inside & (place[op] >= 0))
+    begun = (slices.kind == OP) & facts.steps.host_window.contains(slices.start)
+    begun &= (place[slices.name] >= 0) & ~on_gpu[place[slices.name]]
+    rows = np.flatnonzero(begun)
+    of = np.concatenate((place[op[work]], place[slices.name[rows]]))
+    site = np.concatenate((facts.sites_of_work(work), facts.call_sites.of(rows)))
+    time_ns = np.concatenate((facts.gpu.in_window[work], np.maximum(own_ns[rows], 0)))
+    known = site >= 0
+    first, group = group_rows(of[known], site[known])
+    totals = np.bincount(group, weights=time_ns[known], minlength=len(first))
+    found: list[list[int]] = [[] for _ in codes]
+    for row in np.flatnonzero(known)[first[np.argsort(-totals, kind="stable")]]:
+        found[of[row]].append(int(site[row]))
+    return found
+
+
 def _operators(slices: Slices, window: Intervals, names: int) -> tuple[I8, npt.NDArray[Any], I8]:
-    """By name: operators that began in the window, their CPU self time in ns, and the row of the longest (or -1)."""
+    """By name: operators that began in the window, and their CPU self time in ns. Of every slice, its own time."""
     own_ns = slices.end - slices.start  # minus the slices directly inside
     for block in _blocks(len(slices)):
         child = block.start + np.flatnonzero(slices.parent[block] >= 0)
         np.subtract.at(own_ns, slices.parent[child].astype(np.intp), slices.duration_of(child))
     calls, cpu_ns = np.zeros(names, np.int64), np.zeros(names)
-    longest, longest_ns = np.full(names, -1), np.full(names, -1)
     for block in _blocks(len(slices)):
         begin = slices.start[block]
         rows = block.start + np.flatnonzero((slices.kind[block] == OP) & window.contains(begin))
-        name, duration = slices.name[rows], slices.duration_of(rows)
+        name = slices.name[rows]
         calls += np.bincount(name, minlength=names)
         cpu_ns += np.bincount(name, weights=np.maximum(own_ns[rows], 0), minlength=names)
-        found = longest_of_group(duration, name, names)
-        longer = np.flatnonzero((found >= 0) & (duration[found] > longest_ns)) if len(rows) else rows
-        longest[longer], longest_ns[longer] = rows[found[longer]], duration[found[longer]]
-    return calls, cpu_ns, longest
+    return calls, cpu_ns, own_ns
 
 
 def _blocks(rows: int) -> Iterator[slice]:

@@ -187,10 +187,11 @@ class Op(Struct, frozen=True):
     gpu_us_per_step: Annotated[float | None, note("time per step of the GPU work that it launched", "us")]
     cpu_self_us_per_step: Annotated[float, note("time per step on the CPU, callees excluded", "us")]
     share: Annotated[float, note("part of the GPU's busy time; without a GPU, part of the step", "share")]
-    location: Annotated[Location | None, note("line of the user's code that calls it")]
+    location: Annotated[Location | None, note("line of the user's code with most of its GPU time, or else CPU time")]
     launches_per_step: Annotated[
         float | None, note("GPU work that it launched, per step; null: no GPU, or an older version")
     ] = None
+    other_lines: Annotated[int, note("other lines that call it", "lines")] = 0
 
 
 class CpuOperator(Struct, frozen=True):

@@ -104,7 +104,13 @@ OPERATORS = Table(
             "cpu_self_us_per_step", "CPU ms{per_step}", "ms", about="CPU time excludes the operators that it calls."
         ),
         CALLS,
-        CALLER,
+        Column(
+            "location",
+            "Called from",
+            "place",
+            about="Called from: the line with most of that time.",
+            beside="other_lines_words",
+        ),
     ),
     noun="operators",
     most=100,
