@@ -65,7 +65,7 @@ DATA_LOADING = Cause(
     rules=("DL001", "DL005"),
     slow_step_rules=("DL005",),
     refill_rule="DL001",
-    advice="Use more loader workers or cheaper items, so that the queue never runs empty.",
+    advice="Load data in enough worker processes, or make items cheaper, so that no step waits for its batch.",
     straggler="its data loader: workers, shards of unequal cost, a slow disk or mount",
 )
 CHECKPOINT = Cause(
