@@ -92,7 +92,7 @@ class TestSlowSteps:
         (finding,) = found("EF002", machine.facts())
         assert "They have different causes: waiting for data grew by 20." in finding.why
         assert " in ProfilerStep#3; garbage collection grew by 14." in finding.why
-        assert finding.fix.text.startswith("Waiting for data: use more loader workers")
+        assert finding.fix.text.startswith("Waiting for data: load data in enough worker processes")
         assert "Garbage collection: freeze long-lived objects" in finding.fix.text
         assert set(finding.shares_cause_with) == {"DL005", "PY001"}
 
