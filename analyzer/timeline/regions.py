@@ -114,7 +114,9 @@ class Regions(Struct, frozen=True, dict=True):
     def update_work(self) -> Mask:
         """The device's work that optimizers launch to update parameters."""
         launch = self.links.launch_slice
-        return np.asarray((launch >= 0) & self.updates[launch])
+        out = launch >= 0
+        out[out] = self.updates[launch[out]]
+        return out
 
     @cached_property
     def zero_grad(self) -> Mask:
