@@ -15,6 +15,7 @@ from traceopt.analyzer.communication.data_parallel import find_data_parallel_cal
 from traceopt.analyzer.communication.device_times import DeviceTimes, DeviceWaits
 from traceopt.analyzer.communication.experts import ALL_TO_ALL, ExpertLoad, find_expert_load
 from traceopt.analyzer.communication.gradient_reductions import GradientReductions, find_gradient_reductions
+from traceopt.analyzer.communication.late_waits import LateWaits, find_late_waits
 from traceopt.analyzer.communication.node_link import NodeLink, find_node_link
 from traceopt.analyzer.communication.overlap import Overlap, cpu_overlap, gpu_overlap
 from traceopt.analyzer.communication.overlap_slowdown import OverlappedKernel, find_overlapped_kernels
@@ -85,6 +86,11 @@ class CommunicationFacts(AutogradFacts, frozen=True, dict=True):
         return (
             find_stage_waits(self.collectives, self.regions) if self.has_gpu else find_cpu_stage_waits(self.collectives)
         )
+
+    @cached_property
+    def late_waits(self) -> LateWaits:
+        """Collectives of the GPU that wait for another rank, by the speed of others of their kind."""
+        return find_late_waits(self.collectives if self.has_gpu else [], self.gpu, self.steps)
 
     @cached_property
     def node_link(self) -> NodeLink | None:

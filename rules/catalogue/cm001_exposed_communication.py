@@ -82,6 +82,9 @@ class ExposedCommunication(Rule):
     In inference there is no backward pass to hide behind: with tensor parallelism each layer waits for its all-reduce.
     Use fewer GPUs per replica, or an all-reduce made for small messages. The title of the finding then says so.
 
+    If single calls take many times as long as others of their kind and size, the exposed time that they cause is the
+    wait for another rank and does not count (CM003).
+
     If the traces of all ranks are given and most of the exposed time is the wait for late ranks, the finding has no
     saving: CM004 prices it.
 
@@ -121,6 +124,8 @@ class ExposedCommunication(Rule):
     def check(self, facts: Facts) -> Findings:
         overlap = facts.overlap
         exposed = float(overlap.exposed_ns.mean()) - facts.stage_waits.total_ns / facts.steps.count
+        late_ns = min(exposed, facts.late_waits.step_ns)
+        exposed -= late_ns
         if exposed < self.min_share * facts.step_ns:
             return
         room = float(overlap.free_compute_ns.mean())
@@ -133,6 +138,7 @@ class ExposedCommunication(Rule):
             why=(
                 f"{who} {ms(exposed)} of {each_step(facts)}"
                 + (f"; {percent(hidden)} of all communication time is overlapped." if hidden > 0.005 else ".")
+                + (f" Another {ms(late_ns)} is the wait for a late rank (CM003)." if late_ns else "")
                 + (
                     f" Overlap can hide at most {ms(room)} of it, because no more compute is left."
                     if room < exposed
@@ -252,5 +258,6 @@ def _overlapped(facts: Facts, share: float) -> Changes:
     rows = np.flatnonzero(facts.gpu.is_communication & facts.gpu.is_inside)
     work = facts.gpu.work
     exposed = facts.gpu.exposed_communication.within(work.start[rows], work.end_of(rows))
-    exposed -= facts.stage_waits.within(rows)
+    exposed = exposed - facts.stage_waits.within(rows)
+    exposed = exposed * (1 - facts.late_waits.exposed_ns.sum() / max(1, overlap.exposed_ns.sum()))
     return hide(facts, rows, share * overlap.possible_share * exposed)

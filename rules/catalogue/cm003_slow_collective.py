@@ -9,6 +9,8 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from traceopt.analyzer.communication.collectives import CollectiveCalls
+from traceopt.analyzer.communication.late_waits import UNEVEN, LateWaits
+from traceopt.analyzer.communication.stage_waits import SEND_RECV
 from traceopt.rules import (
     I8,
     Effort,
@@ -18,6 +20,7 @@ from traceopt.rules import (
     Findings,
     Fix,
     Mask,
+    Priced,
     Rule,
     RunFacts,
     SetVariable,
@@ -28,6 +31,7 @@ from traceopt.rules import (
     ms,
     named,
     per_second,
+    per_step,
     percent,
     place_of_work,
     priced,
@@ -36,6 +40,7 @@ from traceopt.rules import (
 )
 
 SMALL_CALLS = "Most of it is in small calls, so this rank waits for a late one."
+LATE = "Find the late rank"
 BASIS = "Expects half of the exposed excess to go away."
 VERBOSE = SetVariable("NCCL_DEBUG", "INFO")
 TRANSPORT = "P2P and InfiniBand in use, and the right network interface"
@@ -43,8 +48,6 @@ EITHER = "Either this rank waits for a late one, or the link is slow."
 STEADY = "They take about as long in every step, so a slow link is more likely than a rank that is late now and then."
 STEADY_SHARE = 1.2  # times the shortest of the steps: if none takes longer, they take about as long in every step
 MIN_STEADY = 3  # steps
-POINT_TO_POINT = "send_recv"  # a pipeline stage waits for its neighbor by design
-UNEVEN = "all_to_all"  # each rank may put in another size; how much the others put in is not recorded
 
 
 class _Judged(NamedTuple):
@@ -62,6 +65,9 @@ class SlowCollective(Rule):
 
     Why it costs: a collective ends when the last rank arrives. If its rate is far too low, this rank waits for a late
     one (the kernel spins and looks busy), or the link or its settings are wrong.
+
+    Whatever the link, a collective waits for another rank if it takes many times as long as most of its kind and size.
+    The collectives behind it start later, so the rule measures what they expose from then on.
 
     Where hardware counters were sampled (GPU metrics of Nsight Systems), the traffic on NVLink during these collectives
     is measured: a busy link is not reported, the finding says if the link is idle, and the expected time follows from
@@ -116,7 +122,7 @@ class SlowCollective(Rule):
         judged = [
             _Judged(c, *self._judged(facts, c, facts.gpu.work.duration[c.rows]))
             for c in facts.collectives
-            if c.bus_factor is not None and c.name != POINT_TO_POINT
+            if c.bus_factor is not None and c.name != SEND_RECV  # a pipeline stage waits by design
         ]
         slow_rows = np.zeros(len(facts.gpu.work), bool)
         for kind in judged:
@@ -146,6 +152,11 @@ class SlowCollective(Rule):
                 )
             )
         excess_ns = float(late.sum()) / count
+        waits = facts.late_waits
+        if waits.step_ns > excess_ns and (waits.exposed_ns > 0).sum() >= min(2, count):
+            if waits.step_ns >= self.min_share * facts.step_ns:
+                yield self._late(facts, waits)
+            return
         if excess_ns < self.min_share * facts.step_ns:
             return
         rows = np.flatnonzero(late)
@@ -173,12 +184,44 @@ class SlowCollective(Rule):
             ),
         )
 
+    def _late(self, facts: Facts, waits: LateWaits) -> Priced:
+        slow_calls = len(waits.rows) / facts.steps.count
+        return self.finding(
+            title=LATE,
+            why=(
+                f"The GPU waits {ms(waits.step_ns)} of {each_step(facts)} for another rank. It waits in collectives "
+                f"that take {median(waits.slower):.0f} times as long as most of their kind and size ({slow_calls:.3g} "
+                f"{per_step(facts)}). The collectives behind them start later."
+            ),
+            confidence="medium",
+            saving=priced(
+                facts,
+                (0.0, 0.5 * waits.step_ns, waits.step_ns),
+                hide(facts, waits.rows, 0.5 * waits.waits_ns),
+                "Expects half of the wait to go away.",
+                low=[],
+                high=hide(facts, waits.rows, waits.waits_ns),
+            ),
+            evidence=[
+                Evidence(
+                    what=named("collectives that wait"),
+                    us_per_step=round(waits.step_ns / 1e3, 3),
+                    calls_per_step=round(slow_calls, 3),
+                    location=place_of_work(facts, int(waits.rows[0])),
+                )
+            ],
+            locations=[],
+            fix=Fix(
+                "Record all ranks and analyze their traces together: they show which rank is late, and why: its data, "
+                "its host, its clocks or more work. More overlap or larger buckets do not shorten this wait."
+            ),
+        )
+
     def in_view_of_ranks(self, finding: Finding, run: RunFacts) -> Finding:
         """With the traces of all ranks, the wait for late ranks is measured: the rest is the link's."""
         if run.missing is not None:
-            return replace(
-                finding, why=finding.why + f" {run.missing}, so it is not known whether one of them is late."
-            )
+            unknown = "which of them is late" if finding.title == LATE else "whether one of them is late"
+            return replace(finding, why=finding.why + f" {run.missing}, so it is not known {unknown}.")
         rank = finding.ranks[0] if finding.ranks else None
         late_ns = run.late_start_ns(rank)
         if late_ns is None:

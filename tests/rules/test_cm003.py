@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from support.collectives import NODE, RULES, after_compute, collective, machine
+from support.findings import document_of
 from support.planted import PlantedFault
 
 from traceopt.rules.engine import prepare, run_rules
 from traceopt.rules.registry import load_rules
-from traceopt.testing import answer, assert_finds
+from traceopt.testing import Machine, answer, assert_finds, assert_silent
 
 
 class TestPlanted(PlantedFault):
@@ -85,3 +86,53 @@ class TestLinkOfTheNode:
         """Each rank puts in 100 MB and receives 700: 4.7 ms at 150 GB/s, so 10 ms are not slow."""
         _, findings = answer(RULES["CM003"], after_compute(20_000, 10_000, kind="_allgather_base", megabytes=100))
         assert findings == []
+
+
+def late_machine(waits_us: float, every: int = 1) -> Machine:
+    """Each step computes 20 ms while six collectives of 2 ms run; the first of every such step takes longer."""
+    rank = machine(world_size=16)  # on two nodes, so the link is unknown
+    for step in range(4):
+        with rank.step():
+            for bucket in range(6):
+                collective(rank, 2_000 + (waits_us if not bucket and not step % every else 0), megabytes=100)
+            rank.launch(20_000)
+            rank.synchronize()
+    return rank
+
+
+class TestWaitForAnotherRank:
+    def test_of_a_call_that_takes_longer_than_others_of_its_size(self) -> None:
+        """Those behind it are exposed in its place: 16 + 12 ms of collectives beside 20 of compute."""
+        facts = late_machine(16_000).facts()
+        [finding, *others] = run_rules(prepare(load_rules(None)), facts).findings
+        assert (finding.code, finding.title, finding.confidence) == ("CM003", "Find the late rank", "medium")
+        assert "take 9 times as long as most of their kind and size (1 per step)" in finding.why
+        assert "CM001" not in [one.code for one in others]
+        assert finding.saving is not None
+        assert finding.saving.low_us == 0
+        assert finding.saving.high_us == pytest.approx(8_000, rel=0.05)
+        assert "Record all ranks" in finding.fix.text
+
+    def test_a_wait_that_other_work_hides_costs_nothing(self) -> None:
+        assert_silent(RULES["CM003"], late_machine(7_000).facts())
+
+    def test_a_wait_in_one_step_is_where_the_recordings_begin(self) -> None:
+        assert_silent(RULES["CM003"], late_machine(16_000, every=4).facts())
+
+    def test_overlap_is_promised_for_what_the_bytes_need_alone(self) -> None:
+        """Of 22 exposed ms, 16 are the wait."""
+        rank = machine(world_size=16)
+        for _ in range(4):
+            with rank.step():
+                rank.launch(30_000)
+                rank.synchronize()
+                for waits_us in (16_000, 0, 0):
+                    collective(rank, 2_000 + waits_us, megabytes=100)
+                rank.synchronize()
+        finding = assert_finds(RULES["CM001"], rank, saving_us=0.7 * 6_000)
+        assert "Another 16.0 ms is the wait for a late rank (CM003)." in finding.why
+
+    def test_the_verdict_says_so(self) -> None:
+        assert document_of(late_machine(26_000).facts()).verdict.startswith(
+            "The GPU waits for another rank for 47% of the step."
+        )

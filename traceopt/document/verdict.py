@@ -230,6 +230,10 @@ class _GpuVerdict(Struct, frozen=True, dict=True):
             if limit is COMMUNICATION and waits_ns > NAMED_SHARE * exposed_ns:
                 share = percent(waits_ns / self.facts.steps.window_ns)
                 return f"The GPU waits for other pipeline stages for {share} of {self.unit}."
+            late_ns = self.facts.late_waits.exposed_ns.sum()
+            if limit is COMMUNICATION and late_ns > NAMED_SHARE * exposed_ns:
+                share = percent(late_ns / self.facts.steps.window_ns)
+                return f"The GPU waits for another rank for {share} of {self.unit}."
             most = _MORE_THAN_COMPUTE[limit] if self.limits[limit] > self.compute else ""
             ways = ways_of_copies(self.facts) if limit is COPIES else ""
             return limit.verdict.format(share=percent(self.limits[limit]), unit=self.unit + ways) + most
