@@ -138,7 +138,7 @@ class ExposedCommunication(Rule):
             why=(
                 f"{who} {ms(exposed)} of {each_step(facts)}"
                 + (f"; {percent(hidden)} of all communication time is overlapped." if hidden > 0.005 else ".")
-                + (f" Another {ms(late_ns)} is the wait for a late rank (CM003)." if late_ns else "")
+                + (f" Another {ms(late_ns)} is the wait for another rank." if late_ns else "")
                 + (
                     f" Overlap can hide at most {ms(room)} of it, because no more compute is left."
                     if room < exposed

@@ -130,7 +130,7 @@ class TestWaitForAnotherRank:
                     collective(rank, 2_000 + waits_us, megabytes=100)
                 rank.synchronize()
         finding = assert_finds(RULES["CM001"], rank, saving_us=0.7 * 6_000)
-        assert "Another 16.0 ms is the wait for a late rank (CM003)." in finding.why
+        assert "Another 16.0 ms is the wait for another rank." in finding.why
 
     def test_the_verdict_says_so(self) -> None:
         assert document_of(late_machine(26_000).facts()).verdict.startswith(
