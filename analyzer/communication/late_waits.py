@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
+from traceopt.analyzer.arrays.grouping import numbered, split
 from traceopt.analyzer.arrays.percentiles import median
 from traceopt.analyzer.communication.collectives import CollectiveCalls
 from traceopt.analyzer.communication.stage_waits import SEND_RECV
@@ -38,13 +39,17 @@ def find_late_waits(collectives: Sequence[CollectiveCalls], gpu: GpuWork, steps:
     found = [(np.empty(0, np.int64),) * 3]
     for calls in collectives:
         large = np.flatnonzero(calls.bytes >= LARGE_BYTES)
-        if calls.name in (SEND_RECV, UNEVEN) or len(large) < LEAST_CALLS:
+        if calls.name in (SEND_RECV, UNEVEN):
             continue
-        rows, size = calls.rows[large], calls.bytes[large]
-        took = gpu.work.duration[rows]
-        usual = size * median(took / size)
-        late = took >= SLOWER * usual
-        found.append((rows[late], (took - usual)[late].astype(np.int64), (took / usual)[late].astype(np.int64)))
+        groups, group = numbered(gpu.work.process_group[calls.rows[large]])  # each may have a link of its own
+        for mine in split(large, group, len(groups)):
+            if len(mine) < LEAST_CALLS:
+                continue
+            rows, size = calls.rows[mine], calls.bytes[mine]
+            took = gpu.work.duration[rows]
+            usual = size * median(took / size)
+            late = took >= SLOWER * usual
+            found.append((rows[late], (took - usual)[late].astype(np.int64), (took / usual)[late].astype(np.int64)))
     rows, waits, slower = (np.concatenate(column) for column in zip(*found, strict=True))
     order = np.argsort(gpu.work.start[rows], kind="stable")
     rows, waits, slower = rows[order], waits[order], slower[order]

@@ -88,13 +88,17 @@ class TestLinkOfTheNode:
         assert findings == []
 
 
-def late_machine(waits_us: float, every: int = 1) -> Machine:
-    """Each step computes 20 ms while six collectives of 2 ms run; the first of every such step takes longer."""
+def late_machine(waits_us: float, every: int = 1, group: str = "0") -> Machine:
+    """Each step computes 20 ms while six collectives of 2 ms run; the first of every such step, of `group`, takes
+    longer.
+    """
     rank = machine(world_size=16)  # on two nodes, so the link is unknown
     for step in range(4):
         with rank.step():
             for bucket in range(6):
-                collective(rank, 2_000 + (waits_us if not bucket and not step % every else 0), megabytes=100)
+                late = not bucket and not step % every
+                about = {"Process Group Name": group if late else "0"}
+                collective(rank, 2_000 + (waits_us if late else 0), megabytes=100, **about)
             rank.launch(20_000)
             rank.synchronize()
     return rank
@@ -115,6 +119,9 @@ class TestWaitForAnotherRank:
 
     def test_a_wait_that_other_work_hides_costs_nothing(self) -> None:
         assert_silent(RULES["CM003"], late_machine(7_000).facts())
+
+    def test_another_group_may_have_a_slower_link(self) -> None:
+        assert not len(late_machine(16_000, group="1").facts().late_waits.rows)
 
     def test_a_wait_in_one_step_is_where_the_recordings_begin(self) -> None:
         assert_silent(RULES["CM003"], late_machine(16_000, every=4).facts())
