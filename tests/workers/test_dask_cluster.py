@@ -152,9 +152,14 @@ class TestAClusterThatEnds:
     def test_with_a_worker_that_hangs(
         self, cluster: Cluster, job: Path, accident: Path, whole: Result, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(dask_cluster, "QUIET_S", 0.1)
         monkeypatch.setattr(dask_cluster, "QUIET_TIMES", 0.1)
         (accident / "mode").write_text("hang once")
+
+        def lose_patience() -> None:
+            until((accident / "hung").exists)  # else this machine takes over before, and hangs itself
+            monkeypatch.setattr(dask_cluster, "QUIET_S", 0.1)
+
+        threading.Thread(target=lose_patience).start()
         result = analyze(str(job), rules_dir=accident, scheduler=cluster.address)
         (note,) = result.warnings
         assert re.fullmatch(r"The Dask cluster gave no answer for \d+ s; this machine read \d of 6 ranks\.", note)
