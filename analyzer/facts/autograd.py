@@ -127,6 +127,11 @@ class AutogradFacts(WorkFacts, frozen=True, dict=True):
         return nodes[~padded & ~of_layer]
 
     @cached_property
+    def indexes_by_rows(self) -> Mask:
+        """The backward nodes of `x[indices]`. Shape (len(slices),)."""
+        return self.regions.named(op_names.is_index_tensor_backward, OP)
+
+    @cached_property
     def row_gradients(self) -> RowGradients:
         """The backward passes of `x[indices]` and of embeddings in the window, which add up gradients of rows."""
         return find_row_gradients(self.regions, self.steps, self.call_sites)

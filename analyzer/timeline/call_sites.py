@@ -290,6 +290,14 @@ class CallSites(Struct, frozen=True, dict=True):
         frames = str(msgspec.json.decode(text)).split(";")
         return next((self.add(parse_frame(f.strip())) for f in frames if self.wanted(f.strip())), -1)
 
+    def times_in_a_call(self, rows: npt.NDArray[np.integer]) -> float:
+        """How often the forward operators of backward slices run in one call of the function around them, on average; 0
+        if none is known. What each layer calls once is no loop.
+        """
+        calls = self.slices.ancestor(self.forward_of(rows), self.code_frames)
+        calls = calls[calls >= 0]
+        return len(calls) / max(1, len(np.unique(calls)))
+
     def forward_of(self, rows: npt.NDArray[np.integer]) -> I4:
         """The slice of the forward operator for slices of backward work; -1: none. Shape (len(rows),)."""
         forward = self._forward_by_sequence_of(rows)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from traceopt.analyzer.timeline.call_tree import OP
-from traceopt.analyzer.vocabulary import op_names
 from traceopt.rules import (
     Effort,
     Evidence,
@@ -83,9 +81,8 @@ class IndexingInLoop(Rule):
     def check(self, facts: Facts) -> Findings:
         cells = facts.recurrent_cells
         loops = {site.location for site in by_calling_site(facts, cells, node_ns(facts, cells))}
-        picks = facts.regions.named(op_names.is_index_tensor_backward, OP)
         for site in self._sites(facts):
-            time_ns, by_rows = site.cost_ns / facts.steps.count, bool(picks[site.rows].all())
+            time_ns, by_rows = site.cost_ns / facts.steps.count, bool(facts.indexes_by_rows[site.rows].all())
             if time_ns < self.min_share * facts.step_ns:
                 continue
             yield self.finding(
@@ -125,17 +122,9 @@ class IndexingInLoop(Rule):
             site
             for site in sites
             if site.location is not None
-            and _times_in_a_call(facts, site) >= self.min_calls
+            and facts.call_sites.times_in_a_call(site.rows) >= self.min_calls
             and (facts.has_gpu or _median_ns(facts, site) >= self.min_node_us * 1e3)
         ]
-
-
-def _times_in_a_call(facts: Facts, site: SiteCost) -> float:
-    """How often the line indexes in one call of its function, on average. One that each layer calls once is no loop."""
-    sites = facts.call_sites
-    calls = facts.slices.ancestor(sites.forward_of(site.rows), sites.code_frames)
-    calls = calls[calls >= 0]
-    return len(calls) / max(1, len(np.unique(calls)))
 
 
 def _median_ns(facts: Facts, site: SiteCost) -> float:

@@ -13,6 +13,7 @@ from traceopt.rules.catalogue.lb002_launch_bound import LaunchBound
 from traceopt.rules.catalogue.lb006_python_bound import PythonBound
 from traceopt.rules.catalogue.py004_main_thread_wait import MainThreadWait
 from traceopt.rules.engine import run_rules
+from traceopt.rules.savings.known_error import ERROR_ON_CPU
 from traceopt.testing import A100, Machine, answer, assert_finds, assert_silent
 from traceopt.testing import events as build
 
@@ -80,7 +81,7 @@ def test_fires_on_all_of_a_sleep_at_its_line() -> None:
     found = assert_finds(MainThreadWait, cpu_steps(SLEEP), saving_us=20_000, tolerance=0.01, location="train.py:5")
     assert found.why == "The step sleeps: time.sleep takes 20.0 ms of each 28.0 ms step."
     assert found.confidence == "high"
-    assert saving_of(found).low_us > 15_000
+    assert saving_of(found).low_us == pytest.approx((1 - ERROR_ON_CPU) * 20_000)
 
 
 @pytest.mark.parametrize("name", [SLEEP, "subprocess.py(506): run"])
