@@ -51,7 +51,7 @@ class TestExperts:
     def test_one_after_the_other_are_grouped(self) -> None:
         finding = the(layer_of_experts(64).facts())
         assert finding.title == "Multiply all experts in one grouped matmul instead of a loop"
-        assert "grouped_mm" in (finding.fix.code or "")
+        assert "grouped_mm" in finding.fix.text
 
     @pytest.mark.parametrize(("experts", "products"), [(2, 60), (64, 0)], ids=["two masks", "no matmuls"])
     def test_other_masks_are_no_experts(self, experts: int, products: int) -> None:
@@ -74,8 +74,9 @@ class TestRoundsThatReadValues:
                         machine.copy_to_host(2)
         return the(machine.facts())
 
-    def test_of_few_kernels_wait_for_each_other(self) -> None:
-        finding = self.rounds(20)
+    @pytest.mark.parametrize("kernels", [4, 20])
+    def test_of_few_kernels_wait_for_each_other(self, kernels: int) -> None:
+        finding = self.rounds(kernels)
         assert finding.title == "Run several rounds as one batch, and read their values together"
         assert finding.confidence == "low"
 

@@ -16,8 +16,7 @@ GROUPED = (
     Fix(
         "The layer finds the tokens of each expert and multiplies them, expert by expert. Sort the tokens by expert "
         "once, and multiply all of them in one call (torch.nn.functional.grouped_mm, PyTorch 2.9; megablocks). "
-        "Transformers 5 does so with experts_implementation='grouped_mm'.",
-        'model = AutoModelForCausalLM.from_pretrained(name, experts_implementation="grouped_mm")  # Transformers 5',
+        "Transformers 5 does so with experts_implementation='grouped_mm'."
     ),
 )
 

@@ -66,7 +66,8 @@ def rounds_in_turn(facts: Facts) -> bool:
 def _kernels_of_a_round(facts: Facts, reads: I8) -> float:
     """Kernels between two reads, the median. Reads that follow each other at once are of one round."""
     between = np.diff(facts.launch_calls.count_before(reads))
-    return median(between[between > FEW_KERNELS])
+    rounds = between[between > FEW_KERNELS]
+    return median(rounds) if len(rounds) else float(FEW_KERNELS)
 
 
 def _amid_launches(facts: Facts, at: I8) -> npt.NDArray[np.bool_]:
