@@ -31,7 +31,6 @@ from traceopt.rules import (
 IN_ONE_TYPE = Fix(
     "Give neighbors one type, where accuracy allows: adapters that PEFT holds in FP32 take the type of the model with "
     "autocast_adapter_dtype=False.",
-    "model = get_peft_model(model, config, autocast_adapter_dtype=False)  # adapters in the type of the model",
 )
 HOST = 0.9  # of the host time of their launches
 

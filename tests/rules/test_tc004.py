@@ -55,4 +55,4 @@ def test_casts_back_and_forth_are_not_called_casts_of_weights() -> None:
     _, [finding] = answer(CastChurn, machine)
     assert finding.title == "Keep tensors in one type instead of casting them back and forth"
     assert "weights" not in finding.why
-    assert "autocast_adapter_dtype=False" in (finding.fix.code or "")
+    assert "autocast_adapter_dtype=False" in finding.fix.text
