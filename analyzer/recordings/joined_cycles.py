@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.intervals import Intervals, union
 from traceopt.analyzer.arrays.percentiles import median
-from traceopt.analyzer.recordings.operator_alignment import align, count_same
+from traceopt.analyzer.recordings.operator_alignment import Calls, align, count_same
 from traceopt.analyzer.recordings.same_work import SameWork
 from traceopt.analyzer.tables.schema import I4, I8, Mask, MemoryTable, PythonTable, T
 from traceopt.analyzer.tables.trace import Trace
@@ -41,7 +41,8 @@ def join_cycles(timing: Trace, detail: Trace) -> Trace:
     What happened in only one cycle has no counterpart: a pause in the timing cycle shows the frames that the detail
     cycle has at that point, stretched in proportion. Where one cycle has operators that the other does not have, no
     frames are borrowed; nor are they from a step that is mostly different (one that evaluates, for example). Steps
-    whose loops usually run a different number of times may differ that much.
+    whose loops usually run a different number of times may differ that much, and so may steps that run the same
+    operators in another order (sequences of other lengths).
     """
     names = _Union(timing.names, detail.names)
     texts = _Union(timing.texts, detail.texts)
@@ -162,6 +163,10 @@ class _Marks(Struct, frozen=True, dict=True):
         first, last = np.searchsorted(self.thread, [thread, thread + 1])
         return slice(*(np.searchsorted(self.start[first:last], [start, end]) + first))
 
+    def calls(self, rows: slice) -> Calls:
+        after = np.searchsorted(self.start[rows], self.end[rows])
+        return Calls(self.name[rows], np.maximum(after - np.arange(len(after)) - 1, 0))
+
 
 class _Clock(Struct, frozen=True):
     """Maps times of a detail step to times of the timing step; both increase. It stands still in the collections of
@@ -246,7 +251,9 @@ def _pair_steps(timing: Trace, detail: Trace) -> Iterator[_StepPair]:
         # samples.
         similarity = [(*_similarity(names, pattern), place == index) for place, pattern in enumerate(patterns)]
         best = similarity.index(max(similarity))
-        yield _pair(marks, other_marks, range(len(timing.threads)), here, there[best], best, usual)
+        differing, longer = -similarity[best][0], max(len(names), len(patterns[best]))
+        same_operators = len(names) + len(patterns[best]) - differing >= 2 * _ALIKE * longer
+        yield _pair(marks, other_marks, range(len(timing.threads)), here, there[best], best, usual, same_operators)
 
 
 def _usual_share(operators: list[int]) -> float:
@@ -277,6 +284,7 @@ def _pair(
     there: tuple[int, int],
     borrowed: int,
     usual_share: float,
+    same_operators: bool,
 ) -> _StepPair:
     rows: list[I8] = []
     other_rows: list[I8] = []
@@ -284,7 +292,7 @@ def _pair(
     most = least = 0
     for thread in threads:
         own, theirs = marks.within(thread, *here), others.within(thread, *there)
-        left, right = align(marks.name[own], others.name[theirs])
+        left, right = align(marks.calls(own), others.calls(theirs))
         rows.append(marks.row[own][left])
         other_rows.append(others.row[theirs][right])
         times = np.concatenate((others.start[theirs][right], others.end[theirs][right], there))
@@ -306,7 +314,7 @@ def _pair(
         ops=(row[both_ops], other_row[both_ops]),
         annotations=(row[both_annotations] - marks.op_count, other_row[both_annotations] - others.op_count),
         clocks=clocks,
-        alike=len(row) >= _ALIKE * max(usual_share * most, least),
+        alike=same_operators or len(row) >= _ALIKE * max(usual_share * most, least),
     )
 
 

@@ -1,4 +1,4 @@
-"""Aligns the operators of two steps: two sequences of names that are mostly the same."""
+"""Aligns the operators of two steps: two sequences of nested calls that are mostly the same."""
 
 from __future__ import annotations
 
@@ -6,25 +6,48 @@ from bisect import bisect_left
 from collections.abc import Callable
 
 import numpy as np
+from msgspec import Struct
 
-from traceopt.analyzer.tables.schema import I4, I8
+from traceopt.analyzer.tables.schema import I4, I8, Mask
 
-_MOST_EDITS = 300  # names that only one side has; with more, names are matched by those that follow them
+_MOST_EDITS = 300  # names that only one side has; with more, calls are matched before what they call
 _CONTEXT = (1, 2, 4)  # doubles what a code stands for each time: a name and the seven that follow it
 
 
-def align(left: I4, right: I4) -> tuple[I8, I8]:
-    """Matching positions in `left` and `right` (codes of names), both increasing.
+class Calls(Struct, frozen=True):
+    """Calls of a thread in the order of their starts, each before what it calls."""
+
+    name: I4
+    inside: I8  # how many of the next ones each contains
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+    def part(self, begin: int, end: int) -> Calls:
+        most = np.arange(end - begin - 1, -1, -1)
+        return Calls(self.name[begin:end], np.minimum(self.inside[begin:end], most))
+
+    @property
+    def outermost(self) -> I8:
+        """Positions of the calls that no other one contains."""
+        places = np.arange(len(self))
+        return np.flatnonzero(places > np.append(-1, np.maximum.accumulate(places + self.inside)[:-1]))
+
+
+def align(left: Calls, right: Calls) -> tuple[I8, I8]:
+    """Matching positions in `left` and `right`, both increasing.
 
     As few names as possible are left out (Myers, "An O(ND) difference algorithm and its variations", 1986), so that a
-    model's identical layers are not confused. Steps that differ in many names, such as loops with another number of
-    rounds, are matched by context: the first occurrence of a name and those that follow it is the first of the other
-    side, and so on.
+    model's identical layers are not confused. In steps that differ in many names, such as loops with another number of
+    rounds, calls that no other one contains are matched first, and then what they call. What calls nothing is matched
+    by context: the first occurrence of a name and those that follow it is the first of the other side, and so on.
     """
     shorter = min(len(left), len(right))
-    head = count_same(left[:shorter], right[:shorter])
-    tail = count_same(left[::-1][: shorter - head], right[::-1][: shorter - head])
-    middle_left, middle_right = _align_middle(left[head : len(left) - tail], right[head : len(right) - tail])
+    head = count_same(left.name[:shorter], right.name[:shorter])
+    tail = count_same(left.name[::-1][: shorter - head], right.name[::-1][: shorter - head])
+    middle, other = left.part(head, len(left) - tail), right.part(head, len(right) - tail)
+    positions = _fewest_edits(middle.name, other.name)
+    middle_left, middle_right = positions if positions is not None else _align_nested(middle, other)
     ends = np.arange(-tail, 0)
     return (
         np.concatenate((np.arange(head), middle_left + head, ends + len(left))),
@@ -38,12 +61,16 @@ def count_same(left: I4, right: I4) -> int:
     return len(same) if same.all() else int(np.argmin(same))
 
 
-def _align_middle(left: I4, right: I4) -> tuple[I8, I8]:
-    """Positions of the longest common subsequence; with too many edits, those of a common context.
+def _fewest_edits(left: I4, right: I4) -> tuple[I8, I8] | None:
+    """Positions of the longest common subsequence; None if there are too many edits.
 
     On diagonal k (position in `left` minus position in `right`), `reach[k]` is how far `left` gets with a given number
     of edits. The loop is over edits and diagonals only: runs of equal names are skipped at once.
     """
+    if not len(left) or not len(right):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    if abs(len(left) - len(right)) > _MOST_EDITS:
+        return None
     same_until = _diagonals(left, right)
     reach = {1: 0}
     history = []
@@ -56,7 +83,45 @@ def _align_middle(left: I4, right: I4) -> tuple[I8, I8]:
             reach[diagonal] = at
             if at >= len(left) and at - diagonal >= len(right):
                 return _trace_back(history, diagonal, at)
-    return _same_context(left, right)
+    return None
+
+
+def _align_nested(left: Calls, right: Calls) -> tuple[I8, I8]:
+    """Positions of the outermost calls that match, and of what is inside them."""
+    outer, other = left.outermost, right.outermost
+    if len(outer) == len(left) and len(other) == len(right):
+        return _same_context(left.name, right.name)
+    one, two = align(*(Calls(calls.name[at], np.zeros_like(at)) for calls, at in ((left, outer), (right, other))))
+    outer, other = outer[one], other[two]
+    same = _same_inside(left, right, outer, other)
+    lefts, rights = [outer, _inside(left, outer[same])], [other, _inside(right, other[same])]
+    for begin, begun in zip(outer[~same].tolist(), other[~same].tolist(), strict=True):
+        inner, inmost = (
+            calls.part(at + 1, at + 1 + int(calls.inside[at])) for calls, at in ((left, begin), (right, begun))
+        )
+        one, two = align(inner, inmost)
+        lefts.append(one + begin + 1)
+        rights.append(two + begun + 1)
+    positions = np.concatenate(lefts)
+    order = np.argsort(positions)
+    return positions[order], np.concatenate(rights)[order]
+
+
+def _same_inside(left: Calls, right: Calls, outer: I8, other: I8) -> Mask:
+    """Which pairs of calls call the same, name by name."""
+    same = left.inside[outer] == right.inside[other]
+    sizes = left.inside[outer[same]]
+    differ = left.name[_inside(left, outer[same])] != right.name[_inside(right, other[same])]
+    before = np.append(0, np.cumsum(differ))
+    ends = np.cumsum(sizes)
+    same[same] = before[ends] == before[ends - sizes]
+    return np.asarray(same)
+
+
+def _inside(calls: Calls, outer: I8) -> I8:
+    """Positions of what is inside these calls, in order."""
+    sizes = calls.inside[outer]
+    return np.arange(sizes.sum()) + np.repeat(outer + 1 - np.cumsum(sizes) + sizes, sizes)
 
 
 def _same_context(left: I4, right: I4) -> tuple[I8, I8]:

@@ -142,6 +142,19 @@ def test_steps_of_another_number_of_rounds_borrow_where_rounds_usually_differ(
     assert (FORWARD in names_at(joined, 100_000)) is borrows
 
 
+def test_steps_of_the_same_operators_in_another_order_borrow() -> None:
+    """Half of the operators have no counterpart in order: sequences of other lengths, one after the other."""
+    one, two = ["aten::select", "aten::item"], ["aten::add", "aten::mul"]
+
+    def sequences(number: int, lengths: list[int], us: float) -> list[Json]:
+        names = [name for at, length in enumerate(lengths) for name in (one, two)[at % 2] * length]
+        return step(number, 0, [(name, (2 * at + 1) * us, us) for at, name in enumerate(names)], 900 * us)
+
+    plain, detail = sequences(0, [100, 20, 20, 80], 1), sequences(9, [20, 80, 100, 20], 4)
+    joined = join_cycles(read(plain), read([*detail, python(TRAIN, 0, 3600), python(FORWARD, 3, 3000)]))
+    assert FORWARD in names_at(joined, 100_000)
+
+
 def test_a_step_borrows_from_the_one_with_as_many_operators() -> None:
     """Of two detail steps, the first ends early, and the second only begins in another order."""
     ops = [(f"aten::op{n}", 10 * n + 5, 5) for n in range(10)]

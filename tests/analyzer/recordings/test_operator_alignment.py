@@ -1,4 +1,4 @@
-"""Two sequences of names are aligned: equal ones completely, changed ones around the changes."""
+"""Two sequences of calls are aligned: equal ones completely, changed ones around the changes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from traceopt.analyzer.recordings.operator_alignment import align
+from traceopt.analyzer.recordings.operator_alignment import Calls, align
 
 LAYERS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] * 6  # repeating names, like a model's layers
 
 
+def calls(names: list[int], inside: list[int] | None = None) -> Calls:
+    return Calls(np.array(names, np.int32), np.array(inside or [0] * len(names), np.int64))
+
+
 def matched(left: list[int], right: list[int]) -> list[tuple[int, int]]:
-    at_left, at_right = align(np.array(left, np.int32), np.array(right, np.int32))
+    return matched_calls(calls(left), calls(right))
+
+
+def matched_calls(left: Calls, right: Calls) -> list[tuple[int, int]]:
+    at_left, at_right = align(left, right)
     return list(zip(at_left.tolist(), at_right.tolist(), strict=True))
 
 
@@ -62,3 +70,32 @@ def test_loops_of_other_lengths_match_round_by_round() -> None:
 
 def test_steps_with_nothing_in_common_have_no_context_in_common() -> None:
     assert matched(list(range(400)), list(range(500, 900))) == []
+
+
+def layers(rounds: list[int]) -> Calls:
+    """A layer for each sequence: it calls three operators a round, of which the last calls another one."""
+    names, inside = [], []
+    for count in rounds:
+        names += [1, *[2, 3, 4] * count]
+        inside += [3 * count, *[0, 1, 0] * count]
+    return calls(names, inside)
+
+
+def test_a_call_matches_its_like_though_what_it_calls_repeats_more_often() -> None:
+    rounds, others = np.random.default_rng(0).integers(10, 70, (2, 40)).tolist()
+    left, right = layers(rounds), layers(others)
+    pairs = matched_calls(left, right)
+    assert all(left.name[i] == right.name[j] for i, j in pairs)
+    assert pairs == sorted(set(pairs))
+    assert [j for _, j in pairs] == sorted({j for _, j in pairs})
+    outer = [np.flatnonzero(side.name == 1).tolist() for side in (left, right)]
+    assert set(zip(*outer, strict=True)) <= set(pairs)
+    common = sum(map(min, rounds, others))
+    assert len(pairs) == len(rounds) + 3 * common
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=30))
+def test_the_outermost_calls_contain_all_others(sizes: list[int]) -> None:
+    inside = [count for size in sizes for count in range(size, -1, -1)]  # each call calls the next one
+    starts = np.cumsum([0, *[size + 1 for size in sizes]])[:-1]
+    assert calls([0] * len(inside), inside).outermost.tolist() == starts.tolist()
