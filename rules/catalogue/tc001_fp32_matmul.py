@@ -1,6 +1,8 @@
-"""TC001: matmuls and convolutions run in FP32 on a device that multiplies faster in 16 bits."""
+"""TC001: matmuls and convolutions run in FP32 or TF32 on a device that multiplies faster in 16 bits."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from traceopt.analyzer.work.cpu_work import CpuOperator
 from traceopt.rules import (
@@ -25,10 +27,12 @@ from traceopt.rules.savings.work.cpu_bfloat16 import bfloat16_price, bfloat16_sp
 from traceopt.rules.savings.work.cpu_experiments import measured_operators, measured_price, under_autocast
 from traceopt.rules.savings.work.cpu_operators import operator_evidence, operators_ns
 from traceopt.rules.savings.work.precision import (
-    fp32_saving,
+    Wide,
     fp32_work,
     mixed_share,
+    narrow_saving,
     needs_precision,
+    tf32_work,
     with_casts_of_autocast,
 )
 
@@ -46,13 +50,15 @@ AUTOCAST_ON_CPU = "Run the model under autocast in bfloat16, or load its weights
 
 
 class Fp32Matmul(Rule):
-    """Measures the GPU time of FP32 matmuls, convolutions and attention that run without Tensor Cores on a device that
-    has them. A run that does a good part of such work in 16 or 8 bits uses mixed precision already. In a run without a
-    GPU: the time of FP32 matmuls on a CPU that has instructions for bfloat16 (AMX, AVX512_BF16, Arm BF16).
+    """Measures the GPU time of matmuls, convolutions and attention in FP32 or TF32 on a device with Tensor Cores. A run
+    that does a good part of such work in 16 or 8 bits uses mixed precision already: there, only a large part in TF32 is
+    reported (a VAE in FP32 beside a model in 16 bits). In a run without a GPU: the time of FP32 matmuls on a CPU that
+    has instructions for bfloat16 (AMX, AVX512_BF16, Arm BF16).
 
     Why it costs: FP32 runs on the ordinary units at a fraction of the rate: 15.7 instead of 125 TFLOP/s on a V100, 19.5
-    instead of 312 on an A100. On a CPU, the instructions for bfloat16 multiply several times as many numbers at a time,
-    and the numbers take half of the memory.
+    instead of 312 on an A100. TF32 uses Tensor Cores at half of their rate in 16 bits, and its tensors take twice the
+    memory. On a CPU, the instructions for bfloat16 multiply several times as many numbers at a time, and the numbers
+    take half of the memory.
 
     How to fix: run the forward pass under autocast.
 
@@ -69,9 +75,10 @@ class Fp32Matmul(Rule):
     of FP32 matmuls to bfloat16 by itself. It is one line and gains less, because it converts at each call.
 
     When it is wrong: the estimate is a model of kernels, not of your run. Memory-bound matmuls gain less, large ones
-    more, and the step gets faster only as far as the host keeps up. The time of autocast's casts is subtracted, at the
-    bandwidth of the memory. The low end of the saving also subtracts the host's time to launch them, which matters
-    where the GPU waits for the host or for data. Numerics change; check the loss.
+    more, and the step gets faster only as far as the host keeps up. A part of a mixed run may be in FP32 on purpose:
+    the VAE of some diffusion models overflows in float16, though not in bfloat16. The time of autocast's casts is
+    subtracted, at the bandwidth of the memory. The low end of the saving also subtracts the host's time to launch them,
+    which matters where the GPU waits for the host or for data. Numerics change; check the loss.
 
     On a CPU the gain follows from the rates that `traceopt run` measured after the run, for square matrices; without
     them the finding has no saving. Matmuls with few columns gain nothing there, because autocast converts both factors,
@@ -104,6 +111,10 @@ class Fp32Matmul(Rule):
     low_speedup: float = threshold(1.5, "speed-up of the kernels, low")
     speedup: float = threshold(2.5, "speed-up of the kernels, expected")
     high_speedup: float = threshold(8.0, "speed-up of the kernels, high (at most the ratio of the peaks)")
+    low_tf32_speedup: float = threshold(1.2, "speed-up of kernels in TF32, low")
+    tf32_speedup: float = threshold(1.6, "speed-up of kernels in TF32, expected")
+    high_tf32_speedup: float = threshold(2.0, "speed-up of kernels in TF32, high (at most the ratio of the peaks)")
+    min_tf32_share: float = threshold(0.2, "smallest time in TF32, of which at most half goes, as a share of the step")
     min_cpu_share: float = threshold(0.10, "smallest time of FP32 matmuls in a CPU-only run, as a share of the step")
     min_peak_share: float = threshold(0.3, "smallest share of the CPU's FP32 peak of a matmul that may become faster")
     min_speedup: float = threshold(1.3, "smallest measured speedup of matmuls in bfloat16 on the CPU to report")
@@ -125,23 +136,36 @@ class Fp32Matmul(Rule):
         return self._on_gpu(facts) if facts.has_gpu else self._on_cpu(facts)
 
     def _on_gpu(self, facts: Facts) -> Findings:
-        work = fp32_work(facts)
-        time = facts.tensor_core_work.time_ns(work) / facts.steps.count
-        if time < self.min_share * facts.step_ns or mixed_share(facts) > self.max_used_share:
+        mixed = mixed_share(facts) > self.max_used_share
+        candidates = [
+            (self.min_tf32_share, Wide(tf32_work(facts), "tf32", self._tf32_speedups)),
+            (np.inf if mixed else self.min_share, Wide(fp32_work(facts), "fp32", self._speedups)),
+        ]
+        count = facts.steps.count
+        times = {part.dtype: facts.tensor_core_work.time_ns(part.work) / count for _, part in candidates}
+        wide = [part for least, part in candidates if times[part.dtype] >= least * facts.step_ns]
+        if not wide:
             return
         arch = facts.device.arch
         bf16 = arch is not None and arch.has_bf16
-        dtype = "bf16" if bf16 else "fp16"
-        price = fp32_saving(facts, work, dtype, self.low_speedup, self.speedup, self.high_speedup, pointwise=0.5)
+        price = narrow_saving(facts, wide, "bf16" if bf16 else "fp16", pointwise=0.0 if mixed else 0.5)
+        work = np.logical_or.reduce([part.work for part in wide])
         yield self.finding(
-            why=(
-                f"Matmuls, convolutions and attention take {ms(time)} of {each_step(facts)} in FP32, without the "
-                f"{TENSOR_CORE}s of the {facts.device.label}."
-            ),
+            title="Run all of the model in 16 bits" if mixed else None,
+            confidence="low" if mixed else None,
+            why=_why(facts, {part.dtype: times[part.dtype] for part in wide}, mixed=mixed),
             saving=price if facts.infers else with_casts_of_autocast(facts, price, work),
             evidence=kernel_evidence(facts, work),
             fix=_without_linear_algebra(_fix(facts, bf16)) if len(facts.linear_algebra) else _fix(facts, bf16),
         )
+
+    @property
+    def _speedups(self) -> tuple[float, float, float]:
+        return self.low_speedup, self.speedup, self.high_speedup
+
+    @property
+    def _tf32_speedups(self) -> tuple[float, float, float]:
+        return self.low_tf32_speedup, self.tf32_speedup, self.high_tf32_speedup
 
     def _on_cpu(self, facts: Facts) -> Findings:
         products, speedup = self._cpu_products(facts), bfloat16_speedup(facts)
@@ -194,8 +218,20 @@ class Fp32Matmul(Rule):
         mixed = mixed_share(facts)
         if mixed > self.max_used_share:
             return f"{TENSOR_CORE}s run {percent(mixed)} of the matmul time in mixed precision."
-        share = facts.tensor_core_work.time_ns(fp32_work(facts)) / facts.steps.window_ns
-        return f"FP32 matmuls without {TENSOR_CORE}s take {percent(share)} of {the_step(facts)}."
+        share = facts.tensor_core_work.time_ns(fp32_work(facts) | tf32_work(facts)) / facts.steps.window_ns
+        return f"Matmuls and convolutions in FP32 and TF32 take {percent(share)} of {the_step(facts)}."
+
+
+def _why(facts: Facts, times: dict[str, float], *, mixed: bool) -> str:
+    wide = []
+    if "fp32" in times:
+        wide.append(
+            f"{ms(times['fp32'])} of {each_step(facts)} in FP32, without the {TENSOR_CORE}s of the {facts.device.label}"
+        )
+    if "tf32" in times:
+        wide.append(f"{ms(times['tf32'])}{'' if wide else f' of {each_step(facts)}'} in TF32")
+    why = f"Matmuls, convolutions and attention take {' and '.join(wide)}."
+    return f"{why} The rest of such work is in 16 bits, at a higher rate and with half of the memory." if mixed else why
 
 
 def _rounds_already(facts: Facts) -> bool:

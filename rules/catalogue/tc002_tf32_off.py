@@ -22,7 +22,7 @@ from traceopt.rules import (
     the_step,
     threshold,
 )
-from traceopt.rules.savings.work.precision import fp32_saving, fp32_work, needs_precision, peak_ratio
+from traceopt.rules.savings.work.precision import Wide, fp32_work, narrow_saving, needs_precision, peak_ratio
 
 
 class Tf32Off(Rule):
@@ -85,7 +85,9 @@ class Tf32Off(Rule):
                 f"FP32 matmuls and convolutions take {ms(time)} of {each_step(facts)} without Tensor "
                 f"Cores. The {facts.device.label} could run them in TF32."
             ),
-            saving=fp32_saving(facts, work, "tf32", self.low_speedup, self.speedup, self.high_speedup),
+            saving=narrow_saving(
+                facts, [Wide(work, "fp32", (self.low_speedup, self.speedup, self.high_speedup))], "tf32"
+            ),
             evidence=[*kernel_evidence(facts, work), *_recorded(facts)],
             fix=Fix(
                 "Allow TF32 for matmuls and convolutions. It keeps FP32's range but has only 10 mantissa bits, so "

@@ -77,6 +77,39 @@ def test_solvers_stay_in_fp32() -> None:
     assert finding.fix.edits == []
 
 
+def convolutions(tf32_us: float, bf16_us: float) -> Machine:
+    machine = Machine(A100)
+    for _ in range(5):
+        with machine.step():
+            for us, name in (
+                (tf32_us, "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw"),
+                (bf16_us, BF16),
+            ):
+                for _ in range(8 if us else 0):
+                    machine.work(20, "aten::conv2d")
+                    machine.launch(us / 8, name=name)
+            machine.synchronize()
+    return machine
+
+
+BF16 = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_nn"
+
+
+def test_tf32_has_half_of_the_rate_of_16_bits() -> None:
+    _, [finding] = answer(Fp32Matmul, convolutions(8_000, 0))
+    assert finding.saving is not None
+    assert "in TF32" in finding.why
+    assert finding.saving.est_us == pytest.approx(8_000 * (1 - 1 / 1.6), rel=0.02)
+    assert finding.saving.high_us <= 8_000 / 2 * 1.02
+
+
+@pytest.mark.parametrize(("tf32_us", "named"), [(4_000, True), (500, False)])
+def test_a_large_part_in_tf32_beside_work_in_16_bits_is_named(tf32_us: float, named: bool) -> None:
+    check, findings = answer(Fp32Matmul, convolutions(tf32_us, 4_000))
+    assert [found.title for found in findings] == ["Run all of the model in 16 bits"] * named
+    assert named or "in mixed precision" in (check.reason or "")
+
+
 @pytest.mark.parametrize("rule", [Fp32Matmul, Tf32Off])
 def test_where_linear_algebra_takes_much_products_keep_their_precision(rule: type[Rule]) -> None:
     """Rounded products can make a matrix singular."""

@@ -1,10 +1,11 @@
-"""Which work runs in FP32 without Tensor Cores, and what a narrower dtype would save: shared by precision rules."""
+"""Which work runs in FP32 and TF32, and what a narrower dtype would save: shared by precision rules."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from traceopt.analyzer.arrays.grouping import distinct_values
@@ -37,6 +38,22 @@ def fp32_work(facts: Facts) -> Mask:
     return facts.tensor_core_work.unused & facts.tensor_core_work.dtype.among("fp32", "")
 
 
+def tf32_work(facts: Facts) -> Mask:
+    """Matmuls, convolutions and attention of FP32 tensors on Tensor Cores. Shape (len(gpu.work),)."""
+    work = facts.tensor_core_work
+    return work.eligible & ~work.unused & work.dtype.among("tf32")
+
+
+class Wide(Struct, frozen=True):
+    """Work in FP32 or TF32, and how many times as fast it is in the narrower dtype, if no better source knows: low,
+    expected and high, at most the ratio of the peaks.
+    """
+
+    work: Mask  # shape (len(gpu.work),)
+    dtype: str  # "fp32" or "tf32"
+    speedups: tuple[float, float, float]
+
+
 def needs_precision(facts: Facts) -> str | None:
     """Why products are left in the precision that they have; None: nothing speaks for it. Rounded products can make a
     matrix singular, or not positive definite.
@@ -56,69 +73,46 @@ def mixed_share(facts: Facts) -> float:
     return work.time_ns(narrow) / work.eligible_ns if work.eligible_ns else 0.0
 
 
-def peak_ratio(facts: Facts, dtype: str) -> float | None:
-    """How many times the FP32 peak the device reaches in a dtype; None if neither the peaks nor its family tell."""
-    accelerator = facts.device.accelerator
-    wide = accelerator.peak("fp32") if accelerator else None
-    narrow = accelerator.peak(dtype) if accelerator else None
-    if narrow and wide:
-        return narrow / wide
-    if dtype == "fp64":  # which differs between GPUs that run the same kernels
-        return fp64_ratio(facts.device.arch) if facts.device.name else None
-    return geforce_ratio(facts.device.name or "", facts.device.arch, dtype)
-
-
-def fp32_saving(
-    facts: Facts, work: Mask, dtype: str, low: float, expected: float, high: float, pointwise: float = 0.0
-) -> Price:
-    """Kernel time that a narrower dtype saves.
-
-    Matmuls with a recorded shape are priced by the device's roofline in `dtype`. For other work, `low`, `expected` and
-    `high` are speed-ups, capped by the ratio of the peaks. `pointwise` is the share of the memory-bound kernels' time
-    that narrower tensors may save; half of it is expected.
+def peak_ratio(facts: Facts, dtype: str, wide: str = "fp32") -> float | None:
+    """How many times the peak of a wide dtype the device reaches in a dtype; None if neither the peaks nor its family
+    tell.
     """
     accelerator = facts.device.accelerator
-    narrow = accelerator.peak(dtype) if accelerator else None
-    known = peak_ratio(facts, dtype)
-    ratio = high if known is None else known
-    if dtype != "tf32":
-        work = work | _fp32_attention(facts)
-    time = facts.gpu.spent_ns(work) / facts.steps.count
-    shaped = [s for s in facts.gemms.shapes if s.dtype == "fp32" and s.tensor_core is False]
-    products = _measured_products(facts, shaped, dtype)
-    by_shape = bool(narrow) and products.speedup is None
-    shaped_ns = sum(s.duration_ns for s in shaped) / facts.steps.count if by_shape else 0.0
-    if products.speedup is not None:
-        shaped_ns = sum(part.time_ns for part in products.parts)
-    rest = max(0.0, time - shaped_ns)
-    if products.speedup is not None:
-        of_shapes: Sequence[float] = products.gains_ns(shaped_ns)
-    else:
-        left = (
-            sum(at_rate_ns(facts, s, narrow * efficiency, dtype) for s in shaped) / facts.steps.count if narrow else 0.0
-            for efficiency in ROOFLINE_EFFICIENCY
-        )
-        of_shapes = [max(0.0, shaped_ns - left_ns) for left_ns in left]
-    casts_ns = 0.0 if facts.infers or dtype == "tf32" else _casts_ns(facts, shaped)
-    gains = [
-        max(0.0, rest * (1 - 1 / max(1.0, min(speedup, ratio))) + gain_ns - casts_ns)
-        for speedup, gain_ns in zip((low, expected, high), of_shapes, strict=True)
-    ]
+    slow, fast = (accelerator.peak(name) if accelerator else None for name in (wide, dtype))
+    if fast and slow:
+        return fast / slow
+    if dtype == "fp64":  # which differs between GPUs that run the same kernels
+        return fp64_ratio(facts.device.arch) if facts.device.name else None
+    slow, fast = (geforce_ratio(facts.device.name or "", facts.device.arch, name) for name in (wide, dtype))
+    return fast / slow if fast and slow else None
+
+
+def narrow_saving(facts: Facts, wide: Sequence[Wide], dtype: str, pointwise: float = 0.0) -> Price:
+    """Kernel time that a narrower dtype saves.
+
+    FP32 matmuls with a recorded shape are priced by the device's roofline in `dtype`, if nobody measured them.
+    `pointwise` is the share of the memory-bound kernels' time that narrower tensors may save; half of it is expected.
+    """
+    shapes = [s for s in facts.gemms.shapes if (s.dtype == "fp32" and s.tensor_core is False) or _rounds(s, wide)]
+    products = _measured_products(facts, shapes, dtype)
+    casts_ns = 0.0 if facts.infers or dtype == "tf32" else _casts_ns(facts, shapes)
+    counted = np.logical_or.reduce([part.work for part in wide])
+    attention = np.zeros_like(counted) if dtype == "tf32" else _fp32_attention(facts) & ~counted
+    parts = [_gains(facts, part, part.work | attention & (part.dtype == "fp32"), dtype, products) for part in wide]
     light = facts.gpu.is_kernel & facts.gpu.kind.among(*FUSIBLE_KINDS)
     light &= ~(facts.regions.update_work | facts.regions.work_under(facts.regions.zero_grad))  # the weights stay FP32
     light_ns = facts.gpu.spent_ns(light) / facts.steps.count * pointwise
     light_gains = (0.0, 0.5 * light_ns, light_ns)
-    peak = "a higher peak rate" if known is None else f"{known:.0f} times the peak rate"
-    speed = f"{count(low)} to {count(min(high, ratio))} times the speed"
-    if products.speedup is not None:
-        speed = f"{products.speedup:.1f} times the speed where shapes were recorded"
-    elif shaped_ns:
-        roofline = f"the {dtype} roofline ({percent(ROOFLINE_EFFICIENCY[1])} of the peak)"
-        speed = f"{roofline} if shapes were recorded, else {speed}"
-    variants = [[*shorter(facts, work, a), *shorter(facts, light, b)] for a, b in zip(gains, light_gains, strict=True)]
+    gains = [max(0.0, sum(part.gains_ns[at] for part in parts) - casts_ns) for at in range(3)]
+    variants = []
+    for at, gain_ns in enumerate(gains):
+        whole_ns = sum(part.gains_ns[at] for part in parts)
+        kept = gain_ns / whole_ns if whole_ns else 0.0
+        changes = [change for part in parts for change in shorter(facts, part.work, part.gains_ns[at] * kept)]
+        variants.append([*changes, *shorter(facts, light, light_gains[at])])
     bounds = gains[0], gains[1] + light_gains[1], gains[2] + light_gains[2]
-    caveat = peak_caveat(facts, "fp32", dtype, "hbm_gb_per_s") if narrow else ""
-    basis = f"{products.source.words}. Assumes that these kernels run at {speed}; {dtype} has {peak}{caveat}."
+    main = max(parts, key=lambda part: part.gains_ns[1])
+    basis = f"{products.source.words}. Assumes that these kernels run at {main.words}."
     if casts_ns:
         basis += f" Casts of autocast take {ms(casts_ns)}."
     if light_ns:
@@ -129,6 +123,60 @@ def fp32_saving(
     worst, best = (variants[0], variants[2]) if bounds[0] < bounds[2] else (None, None)
     price = priced(facts, bounds, variants[1], basis, low=worst, high=best)
     return replace(price, experiments=products.experiments)
+
+
+class _Gains(Struct, frozen=True):
+    """What work saves per step: low, expected and high. `words`: at which speed."""
+
+    work: Mask
+    gains_ns: tuple[float, float, float]
+    words: str
+
+
+def _gains(facts: Facts, wide: Wide, work: Mask, dtype: str, products: MeasuredWork) -> _Gains:
+    time_ns = facts.gpu.spent_ns(work) / facts.steps.count
+    accelerator = facts.device.accelerator
+    narrow = accelerator.peak(dtype) if accelerator else None
+    known = peak_ratio(facts, dtype, wide.dtype)
+    speedups = [max(1.0, speedup if known is None else min(speedup, known)) for speedup in wide.speedups]
+    shapes = [
+        s for s in facts.gemms.shapes if s.dtype == wide.dtype and (s.tensor_core is False) is (s.dtype == "fp32")
+    ]
+    shaped_ns = sum(s.duration_ns for s in shapes) / facts.steps.count
+    of_shapes: Sequence[float] = (0.0, 0.0, 0.0)
+    speed = f"{count(speedups[0])} to {count(speedups[2])} times the speed"
+    if products.speedup is not None:
+        shaped_ns = sum(part.time_ns for part in products.parts if _dtype(part) == wide.dtype)
+        of_shapes = products.gains_ns(shaped_ns)
+        speed = f"{products.speedup:.1f} times the speed where shapes were recorded"
+    elif narrow and wide.dtype == "fp32":
+        left = (
+            sum(at_rate_ns(facts, s, narrow * efficiency, dtype) for s in shapes) / facts.steps.count
+            for efficiency in ROOFLINE_EFFICIENCY
+        )
+        of_shapes = [max(0.0, shaped_ns - left_ns) for left_ns in left]
+        if shaped_ns:
+            roofline = f"the {dtype} roofline ({percent(ROOFLINE_EFFICIENCY[1])} of the peak)"
+            speed = f"{roofline} if shapes were recorded, else {speed}"
+    else:
+        shaped_ns = 0.0
+    rest_ns = max(0.0, time_ns - shaped_ns)
+    low, expected, high = (
+        rest_ns * (1 - 1 / speedup) + gain_ns for speedup, gain_ns in zip(speedups, of_shapes, strict=True)
+    )
+    peak = "a higher peak rate" if known is None else f"{known:.0f} times the peak rate"
+    caveat = peak_caveat(facts, wide.dtype, dtype, "hbm_gb_per_s") if narrow else ""
+    return _Gains(work, (low, expected, high), f"{speed}; {dtype} has {peak}{caveat}")
+
+
+def _dtype(part: Part) -> str | None:
+    before = part.comparison.before if part.comparison is not None else None
+    return before.dtype if isinstance(before, Matmul | Attention) else None
+
+
+def _rounds(shape: GemmShape, wide: Sequence[Wide]) -> bool:
+    """Whether a matmul in TF32 is in one of the parts."""
+    return shape.dtype == "tf32" and any(part.dtype == "tf32" for part in wide)
 
 
 def _fp32_attention(facts: Facts) -> Mask:
