@@ -31,6 +31,7 @@ def render_comparison_markdown(comparison: Comparison, *, label: str = LABEL) ->
         prose(comparison_words.unusual_steps(document)),
         _bold_line(document),
         prose(comparison_words.basis(document)),
+        prose(comparison_words.got_worse(document)),
         step_bars.base_and_head(document),
         _explanation(document.explanation),
         _gates(document.gates),

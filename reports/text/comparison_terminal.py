@@ -11,7 +11,7 @@ from traceopt.reports.words.comparing import comparison_tables, comparison_words
 from traceopt.result.comparison import Comparison, FindingChange, GateOutcome, RowChange, Side
 from traceopt.result.words import quantities
 
-ROWS = 8  # kernels shown, and operators
+ROWS = 5  # kernels shown, and operators
 FINDINGS = 10  # shown of each group
 NOTES = 6
 WORD_COLUMNS = 8  # of what became of a row
@@ -46,10 +46,10 @@ def render_comparison(comparison: Comparison, *, width: int, color: bool, unicod
         _notes(document, terminal),
         _parts(document, terminal),
         _explanation(document, terminal),
+        _findings(document, terminal),
         _rows("kernel", document.kernels, terminal),
         _rows("operator", document.ops, terminal),
         _counts(document, terminal),
-        _findings(document, terminal),
         _settings(document, terminal),
         _gates(document.gates, terminal),
     ]
@@ -89,6 +89,7 @@ def _headline(comparison: Comparison, terminal: Terminal) -> list[str]:
         basis = f"{share}. {basis}"
     metrics = comparison_words.metrics_line(comparison)
     lines += terminal.wrap(basis) if basis else []
+    lines += terminal.wrap(comparison_words.got_worse(comparison))
     return lines + (terminal.wrap(f"{metrics}.") if metrics else [])
 
 
@@ -155,7 +156,7 @@ def _rows(noun: str, rows: Sequence[RowChange], terminal: Terminal) -> list[str]
     room = terminal.width - NUMBERS - 2
     name_width = room - WORD_COLUMNS - calls_width - 2
     full = [terminal.plain(short_name(row.name) if noun == "kernel" else row.name) for row in shown]
-    title = f"{noun}s that changed"
+    title = f"the same by {noun}"
     lines = [_heading(f"{title}{heading:>{room - len(title)}}", room, terminal)]
     for row, name, counted in zip(shown, names.told_apart(full, name_width, terminal.mark), calls, strict=True):
         word = comparison_words.ROW_WORDS[row.status]

@@ -15,6 +15,7 @@ from traceopt.comparison.findings import finding_changes
 from traceopt.comparison.runs import slim
 from traceopt.errors import ConfigError, InputError
 from traceopt.reports.html.page import render_html
+from traceopt.reports.text.comparison_terminal import render_comparison
 from traceopt.reports.words.comparing.comparison_words import group_of, other_place
 from traceopt.result.comparison import AllSteps, Comparison, FindingChange
 from traceopt.result.document import Check, Note, Quality, Result
@@ -24,6 +25,7 @@ from traceopt.result.sections.work_rows import Kernel, Op
 from traceopt.rules.fingerprint import with_ids
 from traceopt.run_comparison import runs_of
 
+TRACES = Path(__file__).parents[2] / "fixtures" / "traces"
 GetExample = Callable[..., object]
 
 
@@ -203,7 +205,12 @@ def test_a_finding_whose_first_place_changes_is_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("longer", "group", "beside"), [(1.0, "new", ""), (20.0, "small", "Only 1.8% of the step of BASE.")]
+    ("longer", "group", "beside"),
+    [
+        (1.0, "new", ""),
+        (20.0, "small", "Only 1.8% of the step of BASE."),
+        (2_000.0, "small", "Only <0.1% of the step of BASE."),
+    ],
 )
 def test_a_new_finding_that_is_small_beside_the_step_of_base_may_not_be_new(
     longer: float, group: str, beside: str
@@ -212,9 +219,23 @@ def test_a_new_finding_that_is_small_beside_the_step_of_base_may_not_be_new(
     (finding,) = (one for one in head.findings if one.code == "DL001")
     slower = replace(head.step, typical_us=head.step.typical_us * longer)
     base = replace(head, findings=[one for one in head.findings if one is not finding], step=slower)
-    (new,) = (one for one in finding_changes([base], [head]) if one.code == "DL001")
+    (new,) = (one for one in finding_changes([base], [head])[0] if one.code == "DL001")
     assert new.status == "new"
     assert (group_of(new), other_place(new)) == (group, beside)
+
+
+@pytest.mark.parametrize(("name", "before"), [("item_each_step", 53), ("explicit_synchronize", 3)])
+def test_syncs_that_are_gone_are_said_although_the_step_varies(name: str, before: int) -> None:
+    folder = TRACES / "h100" / name
+    comparison = traceopt.compare(folder / "plain", folder / "fixed")
+    assert comparison.step.verdict == "unclear"
+    assert "host sync (waiting for the GPU) shrank by 2.0 ms, beyond noise" in comparison.verdict
+    assert f"host syncs are gone ({before} → 0 per step)" in comparison.verdict
+    shown = render_comparison(comparison, width=100, color=False, unicode=True)
+    assert "estimated" in shown
+    assert "Worse: idle with work queued" in shown or "No part of the step got worse" in shown
+    kernels, findings = shown.find("by kernel"), shown.find("Findings:")
+    assert 0 < findings < kernels, "what was mended comes before its details"
 
 
 def test_without_stacks_findings_are_matched_by_rule() -> None:
@@ -377,7 +398,7 @@ def test_findings_of_one_title_have_their_functions() -> None:
     one = rich()
     first, *rest = one.findings
     again = replace(first, id=f"{first.code}-012345", locations=[Location("train.py", 33, "read_loss")])
-    changes = finding_changes([replace(one, findings=rest)], [replace(one, findings=[first, again, *rest])])
+    changes, _ = finding_changes([replace(one, findings=rest)], [replace(one, findings=[first, again, *rest])])
     titles = {change.id: change.title for change in changes}
     assert [titles[each.id] for each in (first, again)] == [
         f"{first.title}, in {function}" for function in ("build_loader", "read_loss")

@@ -40,6 +40,13 @@ def test_a_call_in_one_of_many_steps_is_not_a_change() -> None:
     assert count_changes(before, with_ops(before, replace(EQUAL, calls_per_step=0.1))) == []
 
 
+def test_garbage_collections_have_a_name() -> None:
+    before = rich()
+    found = count_changes(with_ops(before, replace(EQUAL, name="traceopt: gc")), before)
+    assert CountChange("Garbage collections", "calls", 1.0, 0.0) in found
+    assert not any(one.named for one in found)
+
+
 def test_a_name_that_a_full_table_may_hide_is_not_new() -> None:
     many = [replace(EQUAL, name=f"aten::op{number}") for number in range(MAX_ROWS)]
     full = replace(rich(), ops=many)

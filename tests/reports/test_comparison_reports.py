@@ -151,7 +151,9 @@ def test_the_terminal_says_what_changed() -> None:
     assert re.search(r"Waiting for data +187\.0 ms +247\.0 ms +\+60\.0 ms", text)
     assert re.search(r"new +new_kernel<float> +– +5\.0 ms +\+5\.0 ms", text)
     assert "Findings: 2 no longer seen, 4 in both." in text
-    assert re.search(r"gone  CM004 .*\n {8}\w+ impact, ≈ .* ms", text), "a low impact is no low confidence"
+    assert re.search(r"gone  CM004 .*\n {8}\w+ impact, BASE estimated ≈ .* ms", text), (
+        "a low impact is no low confidence"
+    )
     lines = text.splitlines()
     assert lines[-5].startswith("ok    no new findings of high impact (--fail-on finding=new-high)")
     assert lines[-3].startswith("FAIL  step_time is 15% worse than the baseline: 412.0 ms → 472.0 ms")
@@ -337,6 +339,7 @@ def test_a_saving_says_which_number_it_is(
 ) -> None:
     finding = replace(
         worse().findings[0],
+        status="kept",
         base_impact=None if alone_us[0] is None else "high",
         head_impact=None if alone_us[1] is None else "high",
         base_saving_us=alone_us[0],

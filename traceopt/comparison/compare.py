@@ -7,8 +7,8 @@ from statistics import fmean
 
 from msgspec import Struct
 
-from traceopt.comparison.counts import count_changes
-from traceopt.comparison.findings import finding_changes, note_changes
+from traceopt.comparison.counts import HOST_SYNCS, count_changes
+from traceopt.comparison.findings import finding_changes
 from traceopt.comparison.gates import Gate, judge
 from traceopt.comparison.noise import step_change
 from traceopt.comparison.rows import kernel_changes, metric_changes, op_changes, part_changes
@@ -28,6 +28,7 @@ from traceopt.result.comparison import (
     AllSteps,
     ComparedRun,
     Comparison,
+    CountChange,
     PartChange,
     SettingChange,
     Side,
@@ -36,7 +37,7 @@ from traceopt.result.comparison import (
 )
 from traceopt.result.document import Result
 from traceopt.result.sections.run import Tool
-from traceopt.result.words.quantities import in_sentence, ms, percent
+from traceopt.result.words.quantities import count, in_sentence, ms, percent
 from traceopt.result.words.vendors import device_name
 from traceopt.rules.catalogue.tq006_profiler_overhead import STACKS
 from traceopt.version import __version__
@@ -82,9 +83,11 @@ def compare_runs(
     every = all_steps(before, after, step) if timed is None else None
     kernels = kernel_changes(before, after)
     ops = [] if other_graphs(before[0], after[0]) else op_changes(before, after)
+    findings, notes = finding_changes(before, after, comparable=comparable)
+    counts = count_changes(before[0], after[0]) if comparable else []
     comparison = Comparison(
         tool=Tool("traceopt", __version__),
-        verdict=f"{_unlike(unlike)}{_verdict(step, parts, every)}{_per_work(per_work)}",
+        verdict=f"{_unlike(unlike)}{_verdict(step, parts, every)}{_certain(step, parts, counts)}{_per_work(per_work)}",
         base=_side(base, None if timed is None else timed.base_us),
         head=_side(head, None if timed is None else timed.head_us),
         step=step,
@@ -93,8 +96,8 @@ def compare_runs(
         metrics=metric_changes(before, after, step),
         kernels=kernels if comparable else [],
         ops=ops if comparable else [],
-        findings=finding_changes(before, after, comparable=comparable),
-        unestimated=note_changes(before, after) if comparable else [],
+        findings=findings,
+        unestimated=notes,
         settings=_settings(before[0], after[0]),
         notes=[
             *([TIMED] if timed is not None else []),
@@ -106,7 +109,7 @@ def compare_runs(
         explanation=explanation(before[0], after[0], ops, kernels) if comparable else [],
         comparable=comparable,
         work=per_work,
-        counts=count_changes(before[0], after[0]) if comparable else [],
+        counts=counts,
     )
     comparison.gates.extend(judge(gate, after, comparison) for gate in gates)
     return comparison
@@ -252,6 +255,23 @@ def _largest_part(step: StepChange, parts: Sequence[PartChange]) -> str:
         else f"{'Most' if share > 0.5 else 'The largest part'} of it: {label}"
     )
     return f" {what} {verb} by {ms(changed_us * 1e3)}."
+
+
+def _certain(step: StepChange, parts: Sequence[PartChange], counts: Sequence[CountChange]) -> str:
+    """ " But host sync shrank by 2.0 ms, beyond noise, and host syncs are gone (53 → 0)."; only of an unclear step."""
+    if step.verdict != "unclear":
+        return ""
+    found = []
+    whole_us = (step.head_us or 0.0) - (step.base_us or 0.0)
+    part = next((one for one in parts if one.beyond_noise), None)
+    if part is not None and part.change_us is not None and abs(part.change_us) >= abs(whole_us) / 3:
+        verb = "grew" if part.change_us > 0 else "shrank"
+        found.append(f"{in_sentence(part.label)} {verb} by {ms(abs(part.change_us) * 1e3)}, beyond noise")
+    waits = next((one for one in counts if one.name == HOST_SYNCS and not (one.base and one.head)), None)
+    if waits is not None:
+        change = f"{count(waits.base)} → {count(waits.head)} per step"
+        found.append(f"host syncs are {'gone' if waits.base else 'new'} ({change})")
+    return f" But {', and '.join(found)}." if found else ""
 
 
 def _settings(base: Result, head: Result) -> list[SettingChange]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
-from traceopt.analyzer.vocabulary.op_names import is_backward
+from traceopt.analyzer.vocabulary.op_names import is_backward, is_collection
 from traceopt.document.tables.tables import MAX_ROWS
 from traceopt.result.comparison import CountChange, CountUnit
 from traceopt.result.document import Result
@@ -15,6 +15,7 @@ from traceopt.result.sections.work_rows import Kernel, Op
 LEAST = 0.5  # per step: fewer more or less are steps of another kind among those that were recorded
 LEAST_SHARE = 0.002  # the same of a total
 MOST_NAMES = 20  # of operators, and of kernels
+HOST_SYNCS = "Host syncs"
 
 
 class _Total(Struct, frozen=True):
@@ -30,6 +31,12 @@ def _calls(rows: Sequence[Op | Kernel]) -> float | None:
     return sum(row.calls_per_step for row in rows) if 0 < len(rows) < MAX_ROWS else None
 
 
+def _collections(ops: Sequence[Op]) -> float | None:
+    """None for a table that may hide them."""
+    found = [op.calls_per_step for op in ops if is_collection(op.name)]
+    return sum(found) if found or 0 < len(ops) < MAX_ROWS else None
+
+
 def _bytes(rows: Iterable[float | None]) -> float | None:
     known = list(rows)
     return None if None in known else sum(number for number in known if number is not None)
@@ -38,7 +45,8 @@ def _bytes(rows: Iterable[float | None]) -> float | None:
 _TOTALS = (
     _Total("Operators", "calls", lambda run: _calls(run.ops)),
     _Total("Kernels, copies and memsets", "calls", lambda run: _calls(run.kernels)),
-    _Total("Host syncs", "calls", lambda run: run.sync.calls_per_step),
+    _Total(HOST_SYNCS, "calls", lambda run: run.sync.calls_per_step),
+    _Total("Garbage collections", "calls", lambda run: _collections(run.ops)),
     _Total(
         "Collectives",
         "calls",
@@ -75,7 +83,8 @@ def _of_names(base: Sequence[Op | Kernel], head: Sequence[Op | Kernel]) -> list[
     calls of the operator in it.
     """
     before, after = (
-        {row.name: row.calls_per_step for row in rows if not is_backward(row.name)} for rows in (base, head)
+        {row.name: row.calls_per_step for row in rows if not is_backward(row.name) and not is_collection(row.name)}
+        for rows in (base, head)
     )
     names = dict.fromkeys((*before, *after))
     if max(len(base), len(head)) >= MAX_ROWS:

@@ -15,6 +15,7 @@ from traceopt.result.finding import Finding, impact_of_share, name_among, value_
 from traceopt.rules.fingerprint import Place, places
 
 _ORDER: tuple[FindingStatus, ...] = ("new", "unknown", "fixed", "kept")
+MUCH_SMALLER = 0.5  # times the share of the step of HEAD
 _UNCHECKED = ("not_checked", "error")
 
 
@@ -42,37 +43,44 @@ class _Group(Struct):
         return self.code == finding.code and (not others or not self.places or not self.places.isdisjoint(others))
 
 
-def finding_changes(base: Sequence[Result], head: Sequence[Result], *, comparable: bool = True) -> list[FindingChange]:
-    """New findings first, then unknown, fixed and kept ones, each sorted by value.
+def finding_changes(
+    base: Sequence[Result], head: Sequence[Result], *, comparable: bool = True
+) -> tuple[list[FindingChange], list[FindingChange]]:
+    """The findings: new ones first, then unknown, fixed and kept ones, each sorted by value. And the notes, which do
+    not count: findings without a price whose impact is not known, new or fixed, of comparable sides.
 
     With several runs per side, a new or fixed finding must be in more than half of them, because findings near a
-    threshold come and go. Notes do not count: findings without a price whose impact is not known. If the sides are not
-    `comparable`, a finding of one side is unknown on the other.
+    threshold come and go. If the sides are not `comparable`, a finding of one side is unknown on the other.
     """
-    return _changes([group for group in _groups(base, head) if group.counts], base, head, comparable=comparable)
+    found = []
+    for group in _groups(base, head):
+        status, reason = _status(group, base, head, comparable=comparable)
+        if status is not None:
+            found.append((group.counts, *_change(group, base, head, status, reason)))
+    ordered = sorted(found, key=lambda one: (_ORDER.index(one[1].status), one[2]))
+    everything = [change for _, change, _ in ordered]
+    told = [_small_in_base(_with_the_other_place(change, everything), base, head) for change in everything]
+    counts = [of_value for of_value, _, _ in ordered]
+    notes = [change for change, of_value in zip(told, counts, strict=True) if not of_value]
+    return (
+        [change for change, of_value in zip(told, counts, strict=True) if of_value],
+        [note for note in notes if comparable and note.status in ("new", "fixed")],
+    )
 
 
-def note_changes(base: Sequence[Result], head: Sequence[Result]) -> list[FindingChange]:
-    """Notes that only one side of comparable sides has although both checked them: new or fixed, as for findings."""
-    changes = _changes([group for group in _groups(base, head) if not group.counts], base, head, comparable=True)
-    return [change for change in changes if change.status in ("new", "fixed")]
-
-
-def _changes(
-    groups: Sequence[_Group], base: Sequence[Result], head: Sequence[Result], *, comparable: bool
-) -> list[FindingChange]:
-    changes = []
-    for group in groups:
-        if group.base and group.head:
-            changes.append(_change(group, base, head, "kept"))
-        elif 2 * len(group.head) > len(head):
-            reason = _unknown(group.code, base, "BASE") if comparable else None
-            changes.append(_change(group, base, head, "unknown" if reason or not comparable else "new", reason))
-        elif 2 * len(group.base) > len(base):
-            reason = _unknown(group.code, head, "HEAD") if comparable else None
-            changes.append(_change(group, base, head, "unknown" if reason or not comparable else "fixed", reason))
-    ordered = [change for change, _ in sorted(changes, key=lambda pair: (_ORDER.index(pair[0].status), pair[1]))]
-    return [_small_in_base(_with_the_other_place(change, ordered), base, head) for change in ordered]
+def _status(
+    group: _Group, base: Sequence[Result], head: Sequence[Result], *, comparable: bool
+) -> tuple[FindingStatus | None, str | None]:
+    """What became of the finding, and why the other side is not known; None if too few runs have it."""
+    if group.base and group.head:
+        return "kept", None
+    if 2 * len(group.head) > len(head):
+        reason = _unknown(group.code, base, "BASE") if comparable else None
+        return ("unknown" if reason or not comparable else "new"), reason
+    if 2 * len(group.base) > len(base):
+        reason = _unknown(group.code, head, "HEAD") if comparable else None
+        return ("unknown" if reason or not comparable else "fixed"), reason
+    return None, None
 
 
 def _with_the_other_place(change: FindingChange, changes: Sequence[FindingChange]) -> FindingChange:
@@ -86,12 +94,12 @@ def _with_the_other_place(change: FindingChange, changes: Sequence[FindingChange
 
 
 def _small_in_base(change: FindingChange, base: Sequence[Result], head: Sequence[Result]) -> FindingChange:
-    """A new finding whose saving has a low impact as a share of the longer step of BASE, which may have left it out."""
+    """A new finding whose saving is a much smaller share of the longer step of BASE, which may have left it out."""
     saving_us, steps = change.head_saving_us, [_mean_step_us(side) for side in (base, head)]
     if change.status != "new" or change.reason or saving_us is None or None in steps:
         return change
     before, after = (saving_us / step_us for step_us in steps if step_us)
-    if impact_of_share(before) != "low" or impact_of_share(after) == "low":
+    if impact_of_share(before) != "low" or (impact_of_share(after) == "low" and before > MUCH_SMALLER * after):
         return change
     return replace(change, share_of_base=round(before, 6))
 

@@ -116,11 +116,14 @@ def times_differ(base: Sequence[float], head: Sequence[float]) -> bool:
 def steps_differ(base: Sequence[float], head: Sequence[float]) -> bool | None:
     """Whether a part of the steps of one run differs from that of another beyond noise; None without two steps each.
 
-    Noise is the spread of the steps, and the assumed noise from run to run.
+    Noise is the spread of the steps, and the assumed noise from run to run. What every step of one side has and no step
+    of the other is gone, however much it varies.
     """
     sides = [np.array(base), np.array(head)]
     if min(map(len, sides)) < 2:
         return None
+    if any(not one.any() and other.all() for one, other in (sides, sides[::-1])):
+        return True
     independent = _independent([side - np.mean(side) for side in sides])
     error = sum(
         float(np.var(side, ddof=1)) / max(1.0, len(side) * independent) + (ASSUMED_SPREAD * float(np.mean(side))) ** 2

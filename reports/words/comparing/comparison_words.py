@@ -204,9 +204,25 @@ def part_of_sides(comparison: Comparison, part: PartChange) -> list[str]:
     return cells
 
 
+def got_worse(comparison: Comparison) -> str:
+    """ "Worse: exposed copies +1.0 ms, peak memory 3.2 GiB → 3.4 GiB.": parts beyond noise, and more memory."""
+    if not comparison.comparable:
+        return ""
+    parts = [part for part in shown_parts(comparison) if part.beyond_noise and (part.change_us or 0.0) > 0]
+    found = [f"{quantities.in_sentence(part.label)} {part_change(part)}" for part in parts]
+    for metric in comparison.metrics:
+        sides = [metric_value(metric, value) for value in (metric.base, metric.head)]
+        more = metric.name == "peak_memory" and (metric.head or 0.0) > (metric.base or metric.head or 0.0)
+        if more and metric.beyond_noise is not False and sides[0] != sides[1]:
+            found.append(f"{quantities.in_sentence(metric.label)} {' → '.join(sides)}")
+    nothing = "No part of the step got worse beyond noise." if any(p.beyond_noise for p in comparison.breakdown) else ""
+    return f"Worse: {', '.join(found)}." if found else nothing
+
+
 def metrics_line(comparison: Comparison) -> str:
-    """ "GPU idle 44% → 28%, peak memory 3.2 → 3.4 GiB": every other metric that both sides measured."""
-    known = [m for m in comparison.metrics if m.name != metrics.STEP_TIME and m.base is not None and m.head is not None]
+    """ "GPU idle 44% → 28%, MFU 28% → 40%": the other metrics that both sides measured, without parts of the step."""
+    left_out = {metrics.METRICS[metrics.STEP_TIME].label, *(part.label for part in comparison.breakdown)}
+    known = [m for m in comparison.metrics if m.label not in left_out and m.base is not None and m.head is not None]
     between = " → " if comparison.comparable else " and "
     pairs = [(m, metric_value(m, m.base), metric_value(m, m.head)) for m in known if m.base or m.head]
     return ", ".join(f"{m.label} {base}{between}{head}" for m, base, head in pairs if base != head)
@@ -221,8 +237,8 @@ def count_of(change: CountChange, value: float) -> str:
 
 def count_change(change: CountChange) -> str:
     """ "+5.2%", "+1"; "new" and "gone" of a name."""
-    if change.named and not (change.base and change.head):
-        return "gone" if change.base else "new"
+    if not change.head:
+        return "gone"
     return quantities.signed_percent(change.head / change.base - 1) if change.base else "new"
 
 
@@ -279,7 +295,8 @@ def saving(finding: FindingChange) -> str:
 
     One number if both are the same.
     """
-    return _savings(finding) or "not estimated"
+    saved = _savings(finding) or "not estimated"
+    return f"BASE estimated {saved}" if finding.status == "fixed" and saved != "not estimated" else saved
 
 
 def _savings(finding: FindingChange) -> str:

@@ -32,7 +32,7 @@ CHANGED_METRICS = Table(
 
 CHANGED_KERNELS = Table(
     "kernels",
-    "Kernels that changed",
+    "The same change by kernel",
     (
         Column("short_name", "Kernel", "kernel"),
         Column("base_us", "Base", "ms"),
@@ -47,7 +47,7 @@ CHANGED_KERNELS = Table(
 
 CHANGED_OPERATORS = Table(
     "ops",
-    "Operators that changed",
+    "The same change by operator",
     (Column("name", "Operator", "name"), *CHANGED_KERNELS.columns[1:]),
     noun="operators that changed",
     order="largest",
