@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from traceopt.analyzer.arrays.intervals import EMPTY, Intervals, intersect, merge, subtract, union
 from traceopt.analyzer.attribution.idle import Gaps
-from traceopt.analyzer.attribution.silent_work import COMPUTES_NS, LONG_NS, SilentWork
-from traceopt.analyzer.tables.schema import I8, Mask
+from traceopt.analyzer.attribution.silent_work import LONG_NS, SilentWork
+from traceopt.analyzer.tables.schema import I8
 from traceopt.analyzer.timeline import call_tree
-from traceopt.analyzer.timeline.call_tree import OP, RUNTIME
+from traceopt.analyzer.timeline.call_tree import OP
 from traceopt.analyzer.timeline.host_activity import Host
 from traceopt.analyzer.timeline.regions import Regions
 from traceopt.analyzer.vocabulary.causes.cause import Cause
@@ -95,19 +95,9 @@ class HostFlow(Struct, frozen=True, dict=True):
         for cause in {CAUSES[index] for index in silence.cause.tolist()} - {LAUNCH}:
             area = intersect(silence.of(cause).area, areas[LAUNCH])
             areas |= {cause: merge(areas[cause], area), LAUNCH: subtract(areas[LAUNCH], area)}
-        functions = subtract(self.regions.area(self._computing_functions, thread), self.untraced_python)
+        functions = subtract(self.regions.area(self.regions.computing_functions, thread), self.untraced_python)
         computing = intersect(areas[PYTHON], functions)
         return areas | {PYTHON: subtract(areas[PYTHON], computing), LONG_PYTHON: merge(areas[LONG_PYTHON], computing)}
-
-    @cached_property
-    def _computing_functions(self) -> Mask:
-        """Python functions that take longer than the dispatch of an operator, and call none: no operator of their own,
-        and not the engine, which runs operators in another thread.
-        """
-        slices, engine = self.regions.slices, self.regions.engine
-        long = (slices.kind == call_tree.PYTHON) & (slices.end - slices.start >= COMPUTES_NS)
-        works = slices.encloses((slices.kind == OP) | (slices.kind == RUNTIME) | engine)
-        return np.asarray(long & ~works & (slices.nearest(engine) < 0))
 
     @cached_property
     def _silent_work(self) -> SilentWork:

@@ -14,7 +14,7 @@ from traceopt.analyzer.arrays.intervals import Intervals, union
 from traceopt.analyzer.attribution.first_calls import first_of_name
 from traceopt.analyzer.tables.schema import I8, Mask
 from traceopt.analyzer.timeline.call_tree import OP, PYTHON, RUNTIME
-from traceopt.analyzer.timeline.regions import Regions
+from traceopt.analyzer.timeline.regions import COMPUTES_NS, Regions
 from traceopt.analyzer.vocabulary import op_names, runtime_calls, torch_compile
 from traceopt.analyzer.vocabulary.causes.cause import Cause
 from traceopt.analyzer.vocabulary.causes.table import (
@@ -32,8 +32,6 @@ from traceopt.analyzer.vocabulary.causes.table import (
 # Longer than any dispatch. A host takes 4 to 140 us from one launch to the next (medians of 30 real traces), so a
 # millisecond is the dispatch of seven launches on the slowest host, and of thirty on a usual one.
 LONG_NS = 1_000_000
-# An operator takes the host 2 to 20 us to dispatch. One that is silent for ten times as long computes.
-COMPUTES_NS = 200_000
 _SEVERAL = 3  # calls that tell what is usual
 
 

@@ -22,6 +22,9 @@ from traceopt.analyzer.vocabulary.gemm_ops import is_gemm
 from traceopt.analyzer.vocabulary.kernels.kernel_names import is_inductor
 from traceopt.analyzer.vocabulary.python_frames import is_place
 
+# An operator takes the host 2 to 20 us to dispatch. What is silent for ten times as long computes.
+COMPUTES_NS = 200_000
+
 
 class Regions(Struct, frozen=True, dict=True):
     """Masks of slices (shape (len(slices),)) and of the device's work (shape (len(gpu.work),))."""
@@ -66,6 +69,16 @@ class Regions(Struct, frozen=True, dict=True):
         out = np.zeros(len(rows), np.int64)
         np.add.at(out, np.searchsorted(rows, owner[mine]), self.gpu.step_ns[mine])
         return out
+
+    @cached_property
+    def computing_functions(self) -> Mask:
+        """Python functions that take longer than the dispatch of an operator, and call none: no operator of their own,
+        and not the engine, which runs operators in another thread.
+        """
+        slices, engine = self.slices, self.engine
+        long = (slices.kind == PYTHON) & (slices.end - slices.start >= COMPUTES_NS)
+        works = slices.encloses((slices.kind == OP) | (slices.kind == RUNTIME) | engine)
+        return np.asarray(long & ~works & (slices.nearest(engine) < 0))
 
     def area(self, mask: Mask, thread: int | None = None) -> Intervals:
         """When the slices of the mask ran, on one thread or on any."""

@@ -49,7 +49,7 @@ class PythonBound(Rule):
     """Measures stretches of a millisecond or more in which the GPU is idle while the launching thread runs Python code
     that is not an operator, a data loader, known input work, logging or the profiler. A function that runs no operator
     for 0.2 ms or longer counts as well, for example between pieces of compiled code: no CUDA graph removes it. On a
-    CPU-only run, every stretch of a millisecond of the main thread counts.
+    CPU-only run, such stretches and functions of the main thread count.
 
     Why it costs: no operator runs or is launched while Python itself computes: walking modules, building lists, masks
     or indices in loops, framework hooks.
@@ -178,7 +178,8 @@ def _held(facts: Facts) -> _Held:
     whole = merge(python, facts.cpu_phases.areas[GC])  # a collection does not end the function that it interrupts
     least_ns = min(LONG_NS, max(DISPATCH_NS, LONG_SHARE * facts.step_ns))
     long = python.within(whole.start, whole.end) >= least_ns
-    area = intersect(python, Intervals(whole.start[long], whole.end[long]))
+    computing = facts.regions.area(facts.regions.computing_functions, facts.steps.thread)
+    area = intersect(python, merge(Intervals(whole.start[long], whole.end[long]), computing))
     return _Held(*_python_work(facts, area).recurring(facts.steps))
 
 

@@ -9,8 +9,10 @@ from support.cpu_steps import STEPS, Events, cpu_answer, silent, the
 from support.findings import checked, found, places, saving_of
 from support.handmade import handmade
 
+from traceopt.analyzer.facts import Facts
 from traceopt.result.finding import Finding
-from traceopt.testing import A100, Machine
+from traceopt.rules.catalogue.lb006_python_bound import PythonBound
+from traceopt.testing import A100, Machine, answer
 from traceopt.testing import events as build
 
 
@@ -223,6 +225,21 @@ class TestPythonBound:
         assert "np.stack" in (finding.fix.code or "")
         assert "Keep the items as tensors" in finding.fix.text
         assert saved_us == pytest.approx(0.8 * 5 * 250, rel=0.05)
+
+    @pytest.mark.parametrize("computes", [True, False])
+    def test_short_functions_count_if_they_run_no_operator(self, computes: bool) -> None:
+        """In a step of 60 ms, twelve functions of half a millisecond, or the code of as many around an operator."""
+        events = []
+        for index in range(4):
+            start = 60_000.0 * index
+            events += [build.annotation(f"ProfilerStep#{index}", start, 60_000)]
+            events += [build.python("train.py(5): train", start, 60_000)]
+            for number in range(12):
+                begin, us = start + 5_000 * number, 500 if computes else 5_000
+                events += [build.python("watch.py(7): histogram", begin, us), build.op("aten::mm", begin + 500, 4_500)]
+        _, findings = answer(PythonBound, Facts(build.read(build.document(events))))
+        assert [places(finding) for finding in findings] == [{"watch.py:7"}] * computes
+        assert [saving_of(finding).high_us for finding in findings] == [pytest.approx(12 * 500, rel=0.02)] * computes
 
     def test_the_engine_is_no_python(self) -> None:
         def step(t: float, _: int) -> Events:
